@@ -1,0 +1,276 @@
+package model
+
+import "time"
+
+// Config is one whole configuration. Equal inputs give byte-equal JSON: every slice is in a defined order (see
+// Merge) and no map occurs in it.
+type Config struct {
+	Listeners    []Listener    `json:"listeners,omitempty"`
+	Routes       []Route       `json:"routes,omitempty"`
+	Services     []Service     `json:"services,omitempty"`
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Ref is the provenance of a part of the model: the object, and inside it the field, that a user wrote.
+type Ref struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Field is the path inside the object as the API server prints it, such as "spec.rules[0].filters[1]"; empty
+	// for the whole object.
+	Field string `json:"field,omitempty"`
+}
+
+// Protocol is what a listener or a service speaks.
+type Protocol string
+
+const (
+	// HTTP on a listener is HTTP/1.1 and HTTP/2 with prior knowledge in cleartext. On a service it is HTTP/1.1, but
+	// gRPC requests, which HTTP/1.1 cannot carry, go over cleartext HTTP/2.
+	HTTP Protocol = "http"
+	// HTTPS on a listener is HTTP/1.1 and HTTP/2 over TLS, by ALPN.
+	HTTPS Protocol = "https"
+	// H2C on a service is HTTP/2 with prior knowledge (appProtocol kubernetes.io/h2c, KEP-3726).
+	H2C Protocol = "h2c"
+)
+
+// Listener is a port that accepts traffic for one hostname or for any. Several listeners may share an address and
+// port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
+// attached to that listener are looked at (Gateway API, "listener isolation").
+type Listener struct {
+	// Name identifies the listener in the whole configuration: "namespace/gateway/section".
+	Name string `json:"name"`
+	Ref  Ref    `json:"ref"`
+	// Address is the IP address to bind; empty means all addresses.
+	Address string `json:"address,omitempty"`
+	Port    int32  `json:"port"`
+	// Protocol is HTTP or HTTPS.
+	Protocol Protocol `json:"protocol"`
+	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host.
+	Hostname string       `json:"hostname,omitempty"`
+	TLS      *ListenerTLS `json:"tls,omitempty"`
+}
+
+// ListenerTLS terminates TLS on a listener.
+type ListenerTLS struct {
+	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI
+	// is presented, else the first.
+	Certificates []string `json:"certificates"`
+	// ClientCAs, when not empty, is a PEM bundle that client certificates are checked against.
+	ClientCAs string `json:"clientCAs,omitempty"`
+	// ClientOptional accepts connections without a (valid) client certificate.
+	ClientOptional bool `json:"clientOptional,omitempty"`
+}
+
+// Certificate is a TLS certificate chain with its private key.
+type Certificate struct {
+	// Name is "namespace/secret".
+	Name string `json:"name"`
+	// Chain is PEM, leaf first.
+	Chain string `json:"chain"`
+	Key   Secret `json:"key"`
+}
+
+// Route is a set of rules attached to listeners.
+type Route struct {
+	Ref Ref `json:"ref"`
+	// Created orders routes that match equally well: the older wins, then the lower "namespace/name".
+	Created time.Time `json:"created,omitzero"`
+	// GRPC marks a GRPCRoute: its answers to faults are gRPC trailers when the request is gRPC.
+	GRPC        bool         `json:"grpc,omitempty"`
+	Attachments []Attachment `json:"attachments"`
+	Rules       []Rule       `json:"rules"`
+}
+
+// Attachment binds a route to a listener for some hostnames.
+type Attachment struct {
+	// Listener is the Name of a listener.
+	Listener string `json:"listener"`
+	// Hostnames are the effective ones (route's intersected with the listener's), lower case, exact or "*.suffix";
+	// "*" alone is any host. Never empty.
+	Hostnames []string `json:"hostnames"`
+}
+
+// Rule is matches, filters and backends. A request that meets any of the matches (OR) is served by the rule.
+type Rule struct {
+	Ref Ref `json:"ref"`
+	// Name is the rule's own name, if the user gave one.
+	Name string `json:"name,omitempty"`
+	// Matches is never empty after translation; a rule without matches has one that matches every path.
+	Matches  []Match   `json:"matches"`
+	Filters  Filters   `json:"filters,omitzero"`
+	Backends []Backend `json:"backends,omitempty"`
+	Timeouts Timeouts  `json:"timeouts,omitzero"`
+	Retry    *Retry    `json:"retry,omitempty"`
+	// Fault, when set, answers every request of the rule (unless a redirect filter answers it first).
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// Match is a set of conditions which must all hold (AND).
+type Match struct {
+	Path    PathMatch    `json:"path"`
+	Method  string       `json:"method,omitempty"`
+	Headers []ValueMatch `json:"headers,omitempty"`
+	Query   []ValueMatch `json:"query,omitempty"`
+}
+
+// MatchType says how a value is compared.
+type MatchType string
+
+const (
+	Exact MatchType = "exact"
+	// Prefix matches whole path segments: "/a" matches "/a" and "/a/b", not "/ab".
+	Prefix MatchType = "prefix"
+	// Regex is RE2 syntax and must match the whole value.
+	Regex MatchType = "regex"
+)
+
+// PathMatch compares the request's path. Paths are compared after normalisation, case-sensitively.
+type PathMatch struct {
+	Type  MatchType `json:"type"`
+	Value string    `json:"value"`
+}
+
+// ValueMatch compares a header field (name case-insensitive, several lines joined by a comma) or a query parameter
+// (name case-sensitive, the first of several). Type is Exact or Regex. An absent one never matches.
+type ValueMatch struct {
+	Type  MatchType `json:"type"`
+	Name  string    `json:"name"`
+	Value string    `json:"value"`
+}
+
+// Backend is a weighted reference to a service.
+type Backend struct {
+	Ref Ref `json:"ref"`
+	// Service is the Name of an entry of Config.Services; empty exactly when Fault is set.
+	Service string `json:"service,omitempty"`
+	// Weight is the backend's part of the sum of all weights; 0 gets nothing.
+	Weight  uint32  `json:"weight"`
+	Filters Filters `json:"filters,omitzero"`
+	// Fault answers the backend's share in its stead: a bad backend keeps its weight.
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// Fault is an answer given without a backend, and why.
+type Fault struct {
+	// Status is the HTTP status code.
+	Status int `json:"status"`
+	// Reason is a CamelCase word such as "BackendNotFound".
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// Filters change, answer or copy a request. At most one of Redirect and Rewrite is set.
+type Filters struct {
+	RequestHeaders  *HeaderEdit `json:"requestHeaders,omitempty"`
+	ResponseHeaders *HeaderEdit `json:"responseHeaders,omitempty"`
+	Redirect        *Redirect   `json:"redirect,omitempty"`
+	Rewrite         *Rewrite    `json:"rewrite,omitempty"`
+	CORS            *CORS       `json:"cors,omitempty"`
+	Mirrors         []Mirror    `json:"mirrors,omitempty"`
+}
+
+// HeaderEdit changes header fields: remove, then set, then add. Names are compared without case.
+type HeaderEdit struct {
+	Set    []HeaderValue `json:"set,omitempty"`
+	Add    []HeaderValue `json:"add,omitempty"`
+	Remove []string      `json:"remove,omitempty"`
+}
+
+// HeaderValue is a field line.
+type HeaderValue struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Redirect answers with a Location. Empty fields keep the request's own part.
+type Redirect struct {
+	Scheme   string     `json:"scheme,omitempty"`
+	Hostname string     `json:"hostname,omitempty"`
+	Port     int32      `json:"port,omitempty"`
+	Path     *PathPatch `json:"path,omitempty"`
+	// Status is 301, 302, 303, 307 or 308.
+	Status int `json:"status"`
+}
+
+// Rewrite changes the request's host and path towards the backend.
+type Rewrite struct {
+	Hostname string     `json:"hostname,omitempty"`
+	Path     *PathPatch `json:"path,omitempty"`
+}
+
+// PathPatch replaces the whole path, or the prefix that the rule's PathPrefix match matched (Prefix true).
+type PathPatch struct {
+	Prefix bool   `json:"prefix,omitempty"`
+	Value  string `json:"value"`
+}
+
+// CORS answers preflight requests and marks responses (Fetch standard, "CORS protocol").
+type CORS struct {
+	AllowOrigins     []string `json:"allowOrigins,omitempty"`
+	AllowCredentials bool     `json:"allowCredentials,omitempty"`
+	AllowMethods     []string `json:"allowMethods,omitempty"`
+	AllowHeaders     []string `json:"allowHeaders,omitempty"`
+	ExposeHeaders    []string `json:"exposeHeaders,omitempty"`
+	// MaxAge is how long a preflight answer may be cached, in seconds.
+	MaxAge int32 `json:"maxAge,omitempty"`
+}
+
+// Mirror copies a fraction of the requests to a service and discards the answers (GEP-3171). Of every Denominator
+// requests exactly Numerator are copied.
+type Mirror struct {
+	Ref Ref `json:"ref"`
+	// Service is the Name of an entry of Config.Services.
+	Service     string `json:"service"`
+	Numerator   uint32 `json:"numerator"`
+	Denominator uint32 `json:"denominator"`
+}
+
+// Timeouts bound an exchange; zero means none beyond the proxy's own defaults.
+type Timeouts struct {
+	// Request bounds the whole exchange, from the request's head to the end of the response.
+	Request Duration `json:"request,omitzero"`
+	// BackendRequest bounds each single attempt towards a backend.
+	BackendRequest Duration `json:"backendRequest,omitzero"`
+}
+
+// Retry repeats failed attempts (Gateway API GEP-1731). Connection errors before a response are always retried
+// while attempts remain; answers only when their status is among Codes.
+type Retry struct {
+	Codes []int `json:"codes,omitempty"`
+	// Attempts is the number of retries beyond the first attempt.
+	Attempts int `json:"attempts"`
+	// Backoff is the minimum time between two attempts.
+	Backoff Duration `json:"backoff,omitzero"`
+}
+
+// Service is a named set of endpoints on a port.
+type Service struct {
+	// Name is "namespace/name:port".
+	Name string `json:"name"`
+	Ref  Ref    `json:"ref"`
+	// Protocol is HTTP or H2C; with TLS set both are spoken inside TLS (HTTP: whatever ALPN settles).
+	Protocol  Protocol    `json:"protocol"`
+	TLS       *ServiceTLS `json:"tls,omitempty"`
+	Endpoints []Endpoint  `json:"endpoints,omitempty"`
+	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// ServiceTLS is how a service's certificate is checked (Gateway API, BackendTLSPolicy).
+type ServiceTLS struct {
+	// Hostname is the SNI, and the name the certificate must carry unless SubjectAltNames is set.
+	Hostname string `json:"hostname"`
+	// CAs is a PEM bundle; empty means the system's.
+	CAs string `json:"cas,omitempty"`
+	// SubjectAltNames, when not empty, replaces Hostname for authentication: one of them must match. An entry is a
+	// DNS name, "*.suffix", or a URI.
+	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
+	// ClientCertificate names the entry of Config.Certificates to present; empty presents none.
+	ClientCertificate string `json:"clientCertificate,omitempty"`
+}
+
+// Endpoint is one address, "ip:port" or, for a service that points out of the set, "host:port".
+type Endpoint struct {
+	Address string `json:"address"`
+}
