@@ -246,9 +246,12 @@ type Retry struct {
 
 // Service is a named set of endpoints on a port.
 type Service struct {
-	// Name is "namespace/name:port".
+	// Name is "namespace/name:port"; with "#certificate" after it for a variant that presents a client certificate.
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
+	// Extends names a service this one lays TLS and Fault over: Merge takes the reference, the protocol and the
+	// endpoints from there. It is empty in what Merge returns.
+	Extends string `json:"extends,omitempty"`
 	// Protocol is HTTP or H2C; with TLS set both are spoken inside TLS (HTTP: whatever ALPN settles).
 	Protocol  Protocol    `json:"protocol"`
 	TLS       *ServiceTLS `json:"tls,omitempty"`

@@ -1,0 +1,219 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Merge makes one configuration out of several, in canonical order and without the services and certificates that
+// nothing refers to. Equal inputs give byte-equal results. The inputs are left alone; the result may share memory
+// with them.
+//
+// Of two listeners, services or certificates of one name the one in the earlier configuration stays (in one
+// configuration: the first). A listener that clashes with an earlier one, because it has the same address, port and
+// hostname or another protocol on the same address and port, is left out, and so are the attachments to it; routes
+// left without attachments go too. Routes are never merged with each other: a request that several match is decided
+// by precedence.
+func Merge(configs ...Config) Config {
+	var out Config
+	listeners := listenerSet{}
+	certificates := map[string]bool{}
+	for _, c := range configs {
+		for _, l := range c.Listeners {
+			if listeners.add(l) {
+				out.Listeners = append(out.Listeners, l)
+			}
+		}
+		for _, cert := range c.Certificates {
+			if !certificates[cert.Name] {
+				certificates[cert.Name] = true
+				out.Certificates = append(out.Certificates, cert)
+			}
+		}
+	}
+	for _, c := range configs {
+		for _, r := range c.Routes {
+			if r.Attachments = listeners.keep(r.Attachments); len(r.Attachments) > 0 {
+				out.Routes = append(out.Routes, r)
+			}
+		}
+	}
+	out.Services = mergeServices(configs)
+	out.Prune()
+	out.Sort()
+	return out
+}
+
+// mergeServices keeps the first service of each name and lays the ones that extend over them.
+func mergeServices(configs []Config) []Service {
+	var services, overlays []Service
+	at := map[string]int{}
+	for _, c := range configs {
+		for _, s := range c.Services {
+			if s.Extends != "" {
+				overlays = append(overlays, s)
+			} else if _, ok := at[s.Name]; !ok {
+				at[s.Name] = len(services)
+				services = append(services, s)
+			}
+		}
+	}
+	bases := slices.Clone(services)
+	laid := map[string]bool{}
+	for _, s := range overlays {
+		if laid[s.Name] {
+			continue
+		}
+		laid[s.Name] = true
+		if i, ok := at[s.Extends]; ok {
+			s.Ref, s.Protocol, s.Endpoints = bases[i].Ref, bases[i].Protocol, bases[i].Endpoints
+		} else {
+			s.Fault = &Fault{Status: 500, Reason: "BackendNotFound", Message: "service " + s.Extends + " does not exist"}
+			s.Protocol = HTTP
+		}
+		s.Extends = ""
+		if i, ok := at[s.Name]; ok {
+			services[i] = s
+		} else {
+			at[s.Name] = len(services)
+			services = append(services, s)
+		}
+	}
+	return services
+}
+
+type bind struct {
+	address string
+	port    int32
+}
+
+// listenerSet holds the listeners accepted so far.
+type listenerSet struct {
+	names     map[string]bool
+	protocols map[bind]Protocol
+	hosts     map[bind]map[string]bool
+}
+
+func (s *listenerSet) add(l Listener) bool {
+	if s.names == nil {
+		s.names, s.protocols, s.hosts = map[string]bool{}, map[bind]Protocol{}, map[bind]map[string]bool{}
+	}
+	b := bind{l.Address, l.Port}
+	if p, ok := s.protocols[b]; s.names[l.Name] || ok && p != l.Protocol || s.hosts[b][l.Hostname] {
+		return false
+	}
+	s.names[l.Name] = true
+	s.protocols[b] = l.Protocol
+	if s.hosts[b] == nil {
+		s.hosts[b] = map[string]bool{}
+	}
+	s.hosts[b][l.Hostname] = true
+	return true
+}
+
+// keep returns the attachments to accepted listeners.
+func (s *listenerSet) keep(all []Attachment) []Attachment {
+	gone := func(a Attachment) bool { return !s.names[a.Listener] }
+	if !slices.ContainsFunc(all, gone) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), gone)
+}
+
+// Prune drops the services and certificates that nothing refers to.
+func (c *Config) Prune() {
+	services, certificates := map[string]bool{}, map[string]bool{}
+	mirrors := func(f Filters) {
+		for _, m := range f.Mirrors {
+			services[m.Service] = true
+		}
+	}
+	for _, r := range c.Routes {
+		for _, rule := range r.Rules {
+			mirrors(rule.Filters)
+			for _, b := range rule.Backends {
+				services[b.Service] = true
+				mirrors(b.Filters)
+			}
+		}
+	}
+	for _, l := range c.Listeners {
+		if l.TLS != nil {
+			for _, name := range l.TLS.Certificates {
+				certificates[name] = true
+			}
+		}
+	}
+	for _, s := range c.Services {
+		if services[s.Name] && s.Extends != "" {
+			services[s.Extends] = true
+		}
+	}
+	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return !services[s.Name] })
+	for _, s := range c.Services {
+		if s.TLS != nil {
+			certificates[s.TLS.ClientCertificate] = true
+		}
+	}
+	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
+}
+
+// Sort puts everything whose order has no meaning into canonical order: listeners, services and certificates by
+// name, routes by reference, attachments by listener, hostnames and endpoints alphabetically. The order of rules,
+// matches, backends, filters and certificates of a listener is the user's and stays.
+func (c *Config) Sort() {
+	c.Listeners = sorted(c.Listeners, func(a, b Listener) int { return cmp.Compare(a.Name, b.Name) })
+	c.Services = sorted(c.Services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Extends, b.Extends))
+	})
+	c.Certificates = sorted(c.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range c.Services {
+		s := &c.Services[i]
+		s.Endpoints = sorted(s.Endpoints, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
+	}
+	c.Routes = slices.Clone(c.Routes)
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		r.Attachments = sorted(r.Attachments, func(a, b Attachment) int { return cmp.Compare(a.Listener, b.Listener) })
+		for j := range r.Attachments {
+			a := &r.Attachments[j]
+			a.Hostnames = sorted(a.Hostnames, strings.Compare)
+		}
+	}
+	slices.SortStableFunc(c.Routes, func(a, b Route) int {
+		return cmp.Or(a.Ref.Compare(b.Ref), slices.CompareFunc(a.Attachments, b.Attachments, func(a, b Attachment) int {
+			return cmp.Compare(a.Listener, b.Listener)
+		}))
+	})
+}
+
+// sorted returns a sorted copy; the original may belong to somebody else.
+func sorted[T any](s []T, compare func(a, b T) int) []T {
+	s = slices.Clone(s)
+	slices.SortStableFunc(s, compare)
+	return s
+}
+
+// Compare orders references by kind, namespace, name and field.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Namespace, o.Namespace),
+		cmp.Compare(r.Name, o.Name), cmp.Compare(r.Field, o.Field))
+}
+
+// String is "Kind namespace/name field".
+func (r Ref) String() string {
+	var b strings.Builder
+	b.WriteString(r.Kind)
+	b.WriteByte(' ')
+	if r.Namespace != "" {
+		b.WriteString(r.Namespace)
+		b.WriteByte('/')
+	}
+	b.WriteString(r.Name)
+	if r.Field != "" {
+		b.WriteByte(' ')
+		b.WriteString(r.Field)
+	}
+	return b.String()
+}

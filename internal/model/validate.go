@@ -1,0 +1,262 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Validate reports everything that makes the configuration unfit to be compiled, each error naming the reference it
+// came from and the field. A translator never produces such a configuration, whatever the user wrote; one that came
+// over the wire or was written by hand may be.
+func (c *Config) Validate() error {
+	v := validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}}
+	for _, x := range c.Certificates {
+		v.certificate(x)
+	}
+	for _, s := range c.Services {
+		v.service(s)
+	}
+	v.allListeners(c.Listeners)
+	for i := range c.Routes {
+		v.route(&c.Routes[i])
+	}
+	return errors.Join(v.errs...)
+}
+
+type validator struct {
+	errs                              []error
+	services, certificates, listeners map[string]bool
+}
+
+func (v *validator) fail(where Ref, field, format string, args ...any) {
+	v.errs = append(v.errs, fmt.Errorf("%s: %s: %w", where, field, fmt.Errorf(format, args...)))
+}
+
+func (v *validator) certificate(x Certificate) {
+	where := Ref{Kind: "Certificate", Name: x.Name}
+	switch {
+	case x.Name == "":
+		v.fail(where, "name", "is empty")
+	case v.certificates[x.Name]:
+		v.fail(where, "name", "is used twice")
+	case x.Chain == "":
+		v.fail(where, "chain", "is empty")
+	case x.Key == "":
+		v.fail(where, "key", "is empty")
+	}
+	v.certificates[x.Name] = true
+}
+
+func (v *validator) service(s Service) {
+	where := s.Ref
+	if s.Name == "" {
+		v.fail(where, "name", "is empty")
+	} else if v.services[s.Name] {
+		v.fail(where, "name", "service %q occurs twice", s.Name)
+	}
+	v.services[s.Name] = true
+	if s.Extends != "" {
+		v.fail(where, "extends", "service %q is not merged with %q", s.Name, s.Extends)
+	}
+	if s.Protocol != HTTP && s.Protocol != H2C {
+		v.fail(where, "protocol", "%q is neither %q nor %q", s.Protocol, HTTP, H2C)
+	}
+	for i, e := range s.Endpoints {
+		host, port, err := net.SplitHostPort(e.Address)
+		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
+			v.fail(where, fmt.Sprintf("endpoints[%d].address", i), "%q is not host:port", e.Address)
+		}
+	}
+	if t := s.TLS; t != nil {
+		if t.Hostname == "" {
+			v.fail(where, "tls.hostname", "is empty")
+		}
+		if t.ClientCertificate != "" && !v.certificates[t.ClientCertificate] {
+			v.fail(where, "tls.clientCertificate", "certificate %q does not exist", t.ClientCertificate)
+		}
+	}
+	v.fault(where, "fault", s.Fault)
+}
+
+func (v *validator) allListeners(all []Listener) {
+	accepted := listenerSet{}
+	for _, l := range all {
+		where := l.Ref
+		if l.Name == "" {
+			v.fail(where, "name", "is empty")
+		} else if v.listeners[l.Name] {
+			v.fail(where, "name", "listener %q occurs twice", l.Name)
+		} else if !accepted.add(l) {
+			v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
+		}
+		v.listeners[l.Name] = true
+		if l.Port < 1 || l.Port > 65535 {
+			v.fail(where, "port", "%d is not a port", l.Port)
+		}
+		if _, err := netip.ParseAddr(l.Address); l.Address != "" && err != nil {
+			v.fail(where, "address", "%q is not an IP address", l.Address)
+		}
+		if l.Hostname != "" && (l.Hostname == "*" || !validHost(l.Hostname)) {
+			v.fail(where, "hostname", "%q is not a lower-case name or *.suffix", l.Hostname)
+		}
+		switch {
+		case l.Protocol == HTTP && l.TLS != nil:
+			v.fail(where, "tls", "is set on a listener in cleartext")
+		case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
+			v.fail(where, "tls", "has no certificate")
+		case l.Protocol != HTTP && l.Protocol != HTTPS:
+			v.fail(where, "protocol", "%q is neither %q nor %q", l.Protocol, HTTP, HTTPS)
+		}
+		if l.TLS != nil {
+			for i, name := range l.TLS.Certificates {
+				if !v.certificates[name] {
+					v.fail(where, fmt.Sprintf("tls.certificates[%d]", i), "certificate %q does not exist", name)
+				}
+			}
+		}
+	}
+}
+
+func (v *validator) route(r *Route) {
+	if r.Ref.Name == "" {
+		v.fail(r.Ref, "ref", "has no name")
+	}
+	for i, a := range r.Attachments {
+		field := fmt.Sprintf("attachments[%d]", i)
+		if !v.listeners[a.Listener] {
+			v.fail(r.Ref, field+".listener", "listener %q does not exist", a.Listener)
+		}
+		if len(a.Hostnames) == 0 {
+			v.fail(r.Ref, field+".hostnames", "is empty")
+		}
+		for _, h := range a.Hostnames {
+			if !validHost(h) {
+				v.fail(r.Ref, field+".hostnames", "%q is not a lower-case name, *.suffix or *", h)
+			}
+		}
+	}
+	for i := range r.Rules {
+		v.rule(r.Ref, fmt.Sprintf("rules[%d]", i), &r.Rules[i])
+	}
+}
+
+func (v *validator) rule(where Ref, field string, r *Rule) {
+	if len(r.Matches) == 0 {
+		v.fail(where, field+".matches", "is empty")
+	}
+	for i, m := range r.Matches {
+		v.match(where, fmt.Sprintf("%s.matches[%d]", field, i), m)
+	}
+	v.filters(where, field+".filters", r.Filters)
+	v.fault(where, field+".fault", r.Fault)
+	var sum uint64
+	for i, b := range r.Backends {
+		f := fmt.Sprintf("%s.backends[%d]", field, i)
+		sum += uint64(b.Weight)
+		switch {
+		case b.Service == "" && b.Fault == nil:
+			v.fail(where, f, "has neither a service nor a fault")
+		case b.Service != "" && b.Fault != nil:
+			v.fail(where, f, "has a service and a fault")
+		case b.Service != "" && !v.services[b.Service]:
+			v.fail(where, f+".service", "service %q does not exist", b.Service)
+		}
+		v.fault(where, f+".fault", b.Fault)
+		v.filters(where, f+".filters", b.Filters)
+	}
+	if sum > math.MaxUint32 {
+		v.fail(where, field+".backends", "the sum of the weights is %d, above %d", sum, uint32(math.MaxUint32))
+	}
+	if r.Timeouts.Request < 0 || r.Timeouts.BackendRequest < 0 {
+		v.fail(where, field+".timeouts", "is negative")
+	}
+	if t := r.Retry; t != nil {
+		if t.Attempts < 0 || t.Backoff < 0 {
+			v.fail(where, field+".retry", "is negative")
+		}
+		for _, code := range t.Codes {
+			if code < 400 || code > 599 {
+				v.fail(where, field+".retry.codes", "%d is not an error's status code", code)
+			}
+		}
+	}
+}
+
+func (v *validator) match(where Ref, field string, m Match) {
+	switch m.Path.Type {
+	case Exact, Prefix:
+		if !strings.HasPrefix(m.Path.Value, "/") {
+			v.fail(where, field+".path.value", "%q does not begin with /", m.Path.Value)
+		}
+	case Regex:
+		v.regex(where, field+".path.value", m.Path.Value)
+	default:
+		v.fail(where, field+".path.type", "%q is unknown", m.Path.Type)
+	}
+	for i, h := range m.Headers {
+		v.value(where, fmt.Sprintf("%s.headers[%d]", field, i), h)
+	}
+	for i, q := range m.Query {
+		v.value(where, fmt.Sprintf("%s.query[%d]", field, i), q)
+	}
+}
+
+func (v *validator) value(where Ref, field string, m ValueMatch) {
+	if m.Name == "" {
+		v.fail(where, field+".name", "is empty")
+	}
+	switch m.Type {
+	case Exact:
+	case Regex:
+		v.regex(where, field+".value", m.Value)
+	default:
+		v.fail(where, field+".type", "%q is unknown", m.Type)
+	}
+}
+
+func (v *validator) regex(where Ref, field, pattern string) {
+	if _, err := regexp.Compile(pattern); err != nil {
+		v.fail(where, field, "%w", err)
+	}
+}
+
+func (v *validator) filters(where Ref, field string, f Filters) {
+	if f.Redirect != nil {
+		if f.Rewrite != nil {
+			v.fail(where, field, "has both a redirect and a rewrite")
+		}
+		if s := f.Redirect.Status; s < 300 || s > 399 {
+			v.fail(where, field+".redirect.status", "%d is not a redirection", s)
+		}
+	}
+	for i, m := range f.Mirrors {
+		at := fmt.Sprintf("%s.mirrors[%d]", field, i)
+		if !v.services[m.Service] {
+			v.fail(where, at+".service", "service %q does not exist", m.Service)
+		}
+		if m.Denominator == 0 || m.Numerator > m.Denominator {
+			v.fail(where, at, "%d/%d is not a fraction between 0 and 1", m.Numerator, m.Denominator)
+		}
+	}
+}
+
+func (v *validator) fault(where Ref, field string, f *Fault) {
+	if f != nil && (f.Status < 400 || f.Status > 599 || f.Reason == "") {
+		v.fail(where, field, "%d %q is not an error's status code with a reason", f.Status, f.Reason)
+	}
+}
+
+// validHost accepts "*", "*.suffix" and plain names, in lower case.
+func validHost(h string) bool {
+	if h == "*" {
+		return true
+	}
+	h = strings.TrimPrefix(h, "*.")
+	return h != "" && h == strings.ToLower(h) && !strings.ContainsAny(h, "*/: ")
+}
