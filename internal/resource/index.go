@@ -1,0 +1,124 @@
+package resource
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+type name struct{ namespace, name string }
+
+// index is built on the first look-up, so that a Set written as a literal has one too.
+type index struct {
+	gatewayClasses map[string]*gatewayv1.GatewayClass
+	gateways       map[name]*gatewayv1.Gateway
+	services       map[name]*corev1.Service
+	slices         map[name][]*discoveryv1.EndpointSlice
+	secrets        map[name]*corev1.Secret
+	configMaps     map[name]*corev1.ConfigMap
+	namespaces     map[string]*corev1.Namespace
+	origins        map[model.Ref]Origin
+}
+
+func (s *Set) indexed() *index {
+	s.once.Do(func() {
+		x := &s.index
+		x.gatewayClasses = make(map[string]*gatewayv1.GatewayClass, len(s.GatewayClasses))
+		for _, o := range s.GatewayClasses {
+			x.gatewayClasses[o.Name] = o
+		}
+		x.gateways = make(map[name]*gatewayv1.Gateway, len(s.Gateways))
+		for _, o := range s.Gateways {
+			x.gateways[name{o.Namespace, o.Name}] = o
+		}
+		x.services = make(map[name]*corev1.Service, len(s.Services))
+		for _, o := range s.Services {
+			x.services[name{o.Namespace, o.Name}] = o
+		}
+		x.slices = make(map[name][]*discoveryv1.EndpointSlice, len(s.EndpointSlices))
+		for _, o := range s.EndpointSlices {
+			if service := o.Labels[discoveryv1.LabelServiceName]; service != "" {
+				n := name{o.Namespace, service}
+				x.slices[n] = append(x.slices[n], o)
+			}
+		}
+		x.secrets = make(map[name]*corev1.Secret, len(s.Secrets))
+		for _, o := range s.Secrets {
+			x.secrets[name{o.Namespace, o.Name}] = o
+		}
+		x.configMaps = make(map[name]*corev1.ConfigMap, len(s.ConfigMaps))
+		for _, o := range s.ConfigMaps {
+			x.configMaps[name{o.Namespace, o.Name}] = o
+		}
+		x.namespaces = make(map[string]*corev1.Namespace, len(s.Namespaces))
+		for _, o := range s.Namespaces {
+			x.namespaces[o.Name] = o
+		}
+		x.origins = make(map[model.Ref]Origin, len(s.Origins))
+		for k, o := range s.Origins {
+			x.origins[k.Ref()] = o
+		}
+	})
+	return &s.index
+}
+
+// GatewayClass returns the class of that name, or nil.
+func (s *Set) GatewayClass(class string) *gatewayv1.GatewayClass {
+	return s.indexed().gatewayClasses[class]
+}
+
+// Gateway returns the Gateway namespace/gateway, or nil.
+func (s *Set) Gateway(namespace, gateway string) *gatewayv1.Gateway {
+	return s.indexed().gateways[name{namespace, gateway}]
+}
+
+// Service returns the Service namespace/service, or nil.
+func (s *Set) Service(namespace, service string) *corev1.Service {
+	return s.indexed().services[name{namespace, service}]
+}
+
+// EndpointSlicesOf returns the slices that carry the label kubernetes.io/service-name of that Service, by name.
+func (s *Set) EndpointSlicesOf(namespace, service string) []*discoveryv1.EndpointSlice {
+	return s.indexed().slices[name{namespace, service}]
+}
+
+// Secret returns the Secret namespace/secret, or nil.
+func (s *Set) Secret(namespace, secret string) *corev1.Secret {
+	return s.indexed().secrets[name{namespace, secret}]
+}
+
+// ConfigMap returns the ConfigMap namespace/configMap, or nil.
+func (s *Set) ConfigMap(namespace, configMap string) *corev1.ConfigMap {
+	return s.indexed().configMaps[name{namespace, configMap}]
+}
+
+// Namespace returns the Namespace object of that name, or nil: a set need not hold the namespaces its objects are in.
+func (s *Set) Namespace(namespace string) *corev1.Namespace {
+	return s.indexed().namespaces[namespace]
+}
+
+// NamespaceLabels returns the labels of a namespace, whether or not the set holds its object; kubernetes.io/metadata.name
+// is always among them, as in a cluster.
+func (s *Set) NamespaceLabels(namespace string) map[string]string {
+	var written map[string]string
+	if o := s.Namespace(namespace); o != nil {
+		written = o.Labels
+	}
+	if written[corev1.LabelMetadataName] == namespace {
+		return written
+	}
+	labels := make(map[string]string, len(written)+1)
+	for k, v := range written {
+		labels[k] = v
+	}
+	labels[corev1.LabelMetadataName] = namespace
+	return labels
+}
+
+// Origin returns where the object of a reference was read; zero if the set does not know. Ref.Field is ignored.
+func (s *Set) Origin(ref model.Ref) Origin {
+	ref.Field = ""
+	return s.indexed().origins[ref]
+}

@@ -1,0 +1,67 @@
+package resource
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Key identifies an object. Namespace is empty for kinds that belong to no namespace. The version is not part of it: all
+// versions of a kind are one object.
+type Key struct {
+	Group, Kind, Namespace, Name string
+}
+
+// String is "Kind namespace/name".
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// Ref is the key as provenance.
+func (k Key) Ref() model.Ref {
+	return model.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}
+}
+
+// Set is every object that was read and is valid, each kind sorted by namespace and name. All versions of a kind are
+// decoded into the one Go type here, with the defaults of the API filled in; a missing namespace is "default". A Set
+// and everything it points to is shared and read-only.
+//
+// Two liberties are taken at a RequestMirror filter (GEP-3171): percent and fraction may be out of range or both be
+// set, as the object is kept and Findings tell; a fraction without numerator or denominator has 100 in its place.
+type Set struct {
+	GatewayClasses     []*gatewayv1.GatewayClass
+	Gateways           []*gatewayv1.Gateway
+	HTTPRoutes         []*gatewayv1.HTTPRoute
+	GRPCRoutes         []*gatewayv1.GRPCRoute
+	ReferenceGrants    []*gatewayv1.ReferenceGrant
+	BackendTLSPolicies []*gatewayv1.BackendTLSPolicy
+
+	Services       []*corev1.Service
+	EndpointSlices []*discoveryv1.EndpointSlice
+	Secrets        []*corev1.Secret
+	ConfigMaps     []*corev1.ConfigMap
+	Namespaces     []*corev1.Namespace
+
+	// Origins says where each object was read.
+	Origins map[Key]Origin
+	// Findings is what decoding and validation found, sorted (see SortFindings).
+	Findings []Finding
+
+	once  sync.Once
+	index index
+}
+
+// Source yields a Set at the start and another after each change.
+type Source interface {
+	// Run blocks until ctx ends, which is no error, or the source cannot go on. It calls emit from one goroutine at a
+	// time, first with what is there at the start.
+	Run(ctx context.Context, emit func(*Set)) error
+}

@@ -1,0 +1,75 @@
+package resource
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Status is what is to be reported on one object. Its JSON form is that of the object's status in Kubernetes, with the
+// object's reference and generation beside it; conditions carry neither time nor generation, which a writer adds.
+type Status struct {
+	Ref        model.Ref `json:"ref"`
+	Generation int64     `json:"observedGeneration,omitempty"`
+
+	// Conditions of a GatewayClass or a Gateway.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Addresses and Listeners of a Gateway.
+	Addresses []gatewayv1.GatewayStatusAddress `json:"addresses,omitempty"`
+	Listeners []ListenerStatus                 `json:"listeners,omitempty"`
+	// SupportedFeatures of a GatewayClass, sorted.
+	SupportedFeatures []string `json:"supportedFeatures,omitempty"`
+	// Parents of a route.
+	Parents []ParentStatus `json:"parents,omitempty"`
+	// Ancestors of a policy.
+	Ancestors []AncestorStatus `json:"ancestors,omitempty"`
+}
+
+// Condition is metav1.Condition as a value: without time and generation.
+type Condition struct {
+	Type    string                 `json:"type"`
+	Status  metav1.ConditionStatus `json:"status"`
+	Reason  string                 `json:"reason"`
+	Message string                 `json:"message"`
+}
+
+// ListenerStatus is gatewayv1.ListenerStatus with conditions as values.
+type ListenerStatus struct {
+	Name           string                     `json:"name"`
+	SupportedKinds []gatewayv1.RouteGroupKind `json:"supportedKinds"`
+	AttachedRoutes int32                      `json:"attachedRoutes"`
+	Conditions     []Condition                `json:"conditions"`
+}
+
+// ParentStatus is gatewayv1.RouteParentStatus with conditions as values.
+type ParentStatus struct {
+	ParentRef      gatewayv1.ParentReference `json:"parentRef"`
+	ControllerName string                    `json:"controllerName"`
+	Conditions     []Condition               `json:"conditions"`
+}
+
+// AncestorStatus is gatewayv1.PolicyAncestorStatus with conditions as values.
+type AncestorStatus struct {
+	AncestorRef    gatewayv1.ParentReference `json:"ancestorRef"`
+	ControllerName string                    `json:"controllerName"`
+	Conditions     []Condition               `json:"conditions"`
+}
+
+// Event is something that happened to an object, to be told once.
+type Event struct {
+	Ref model.Ref `json:"ref"`
+	// Type is "Normal" or "Warning".
+	Type string `json:"type"`
+	// Reason is a CamelCase word.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// SortStatuses orders by kind, namespace and name. What is inside a status keeps its order, which is that of the
+// object's own fields.
+func SortStatuses(statuses []Status) {
+	slices.SortStableFunc(statuses, func(a, b Status) int { return compareRefs(a.Ref, b.Ref) })
+}
