@@ -1,0 +1,50 @@
+# Every target has a sentence after "##"; "make help" prints them.
+GO          ?= go
+GOFMT       := $(shell $(GO) env GOROOT)/bin/gofmt
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 10s
+CONFIG      ?= examples/canary
+BENCHFLAGS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo build test lint fmt generate fuzz bench bench-mirror setup
+
+help: ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+run: build ## Serve CONFIG (a file or folder; default examples/canary) until interrupted.
+	bin/weir run $(CONFIG)
+
+demo: build ## Run the demo: toy services, load, a gateway and a live table in one process.
+	bin/weir demo
+
+build: ## Build bin/weir, a static binary.
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
+
+test: setup ## Run all tests with the race detector.
+	$(GO) test -race -timeout 20m ./...
+
+lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
+	@unformatted=$$($(GOFMT) -l .); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run ./internal/cli/gendocs -check docs
+
+fmt: ## Format the Go sources.
+	$(GOFMT) -w .
+
+generate: ## Rewrite the generated pages: docs/cli.md, docs/codes.md.
+	$(GO) generate ./...
+
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s) each.
+	scripts/fuzz.sh $(FUZZTIME)
+
+bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one core each (docs/performance.md).
+	$(GO) run ./test/bench $(BENCHFLAGS)
+
+bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
+	$(GO) run ./test/bench -mirror $(BENCHFLAGS)
+
+setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl.
+	@scripts/setup.sh gcc curl git

@@ -1,0 +1,108 @@
+// Package weir_test holds what is true of the whole module: the import table, and that the README's tutorial works.
+package weir_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weirmesh/weir"
+
+// importTable says which packages of the module a package may import; "*" is any. A package without a row fails the
+// test: give it one, here and in docs/architecture.md.
+var importTable = map[string][]string{
+	"internal/model":           {},
+	"internal/resource":        {"internal/model"},
+	"internal/dialect/core":    {"internal/resource", "internal/model"},
+	"internal/dialect/gateway": {"internal/resource", "internal/model"},
+	"internal/routing":         {"internal/model"},
+	"internal/http1":           {},
+	"internal/upstream":        {"internal/model", "internal/http1"},
+	"internal/telemetry":       {"internal/model"},
+	"internal/proxy": {
+		"internal/routing", "internal/upstream", "internal/http1", "internal/telemetry", "internal/model",
+	},
+	"internal/control":     {"internal/dialect/core", "internal/dialect/gateway", "internal/resource", "internal/model"},
+	"internal/cli":         {"*"},
+	"internal/cli/gendocs": {"internal/cli"},
+	"cmd/weir":             {"internal/cli"},
+	"examples":             {},
+	"test/bench":           {"*"},
+}
+
+// dataPlane must stay free of Kubernetes, directly and through others.
+var dataPlane = []string{
+	"internal/model", "internal/routing", "internal/http1", "internal/upstream", "internal/proxy", "internal/telemetry",
+}
+
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	GoFiles    []string
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listedPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		allowed, ok := importTable[name]
+		if !ok {
+			// A bench or test tool may have packages of its own below it.
+			if strings.HasPrefix(name, "test/") {
+				continue
+			}
+			t.Errorf("%s has no row in the import table", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			own, ok := strings.CutPrefix(imported, module+"/")
+			if !ok || slices.Contains(allowed, "*") || slices.Contains(allowed, own) {
+				continue
+			}
+			t.Errorf("%s imports %s, which its row does not allow", name, own)
+		}
+	}
+}
+
+func TestDataPlaneIsFreeOfKubernetes(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if !slices.Contains(dataPlane, name) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, "k8s.io/") || strings.HasPrefix(dep, "sigs.k8s.io/") {
+				t.Errorf("%s depends on %s", name, dep)
+			}
+		}
+	}
+}
