@@ -1,0 +1,20 @@
+// Package upstream holds the services that requests are forwarded to: their endpoints, the choice between them, what is known of their
+// health, and the connections kept open to them.
+//
+// It speaks no HTTP/1.1: it hands out connections with a read buffer (Conn), and proxy parses in it with http1. HTTP/2 stands on the
+// library's transport, as an http.RoundTripper per endpoint. It knows no routes (see routing).
+//
+// A Set lives as long as the process. Apply turns a configuration into an immutable Snapshot; what endpoints have gathered (connections,
+// health, counters) is keyed by address, protocol and TLS identity, lives in the Set and so survives a change of the configuration.
+//
+// An exchange over HTTP/1.1:
+//
+//	e := snapshot.Service(name).Pick(nil)
+//	c, reused, err := e.Get(deadline)   // or GetAlive, Dial; err is a *ConnectError or a *TLSError and already counts against e
+//	c.WriteBy(t, slack); c.ReadBy(t, slack)
+//	c.Write(head); c.Fill(); c.Buffered(); c.Discard(n) ...
+//	e.Succeeded() when a response head came, e.Failed() when the connection broke before one did
+//	e.Put(c) when the response was read to its end and the connection persists, else c.Close()
+//
+// and over HTTP/2: e.HTTP2().RoundTrip(req), which does all of this by itself.
+package upstream
