@@ -1,0 +1,125 @@
+package routing
+
+import (
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Table is one compiled configuration. It is immutable but for the counters of its samplers and safe for concurrent
+// use. It points into the model.Config it was compiled from, which must not change afterwards.
+type Table struct {
+	ports     []*Port
+	listeners []*Listener
+	rules     []*Rule
+	backends  []*Backend
+	mirrors   []*Mirror
+}
+
+// Ports returns the address and port groups the proxy must bind, by number, then address.
+func (t *Table) Ports() []*Port { return t.ports }
+
+// Port returns the port of that address ("" is all addresses) and number, or nil.
+func (t *Table) Port(address string, port int32) *Port {
+	for _, p := range t.ports {
+		if p.Number == port && p.Address == address {
+			return p
+		}
+	}
+	return nil
+}
+
+// Listeners returns all listeners in the order of the model; Listeners()[i].ID == i.
+func (t *Table) Listeners() []*Listener { return t.listeners }
+
+// Rules returns all rules; Rules()[i].ID == i.
+func (t *Table) Rules() []*Rule { return t.rules }
+
+// Backends returns the backends of all rules; Backends()[i].ID == i.
+func (t *Table) Backends() []*Backend { return t.backends }
+
+// Mirrors returns the mirrors of all rules and backends; Mirrors()[i].ID == i.
+func (t *Table) Mirrors() []*Mirror { return t.mirrors }
+
+// Port is an address and port and the listeners that share it.
+type Port struct {
+	Address string
+	Number  int32
+	// TLS says that the listeners speak HTTPS; they all do or none does.
+	TLS       bool
+	Listeners []*Listener
+}
+
+// Listener returns the listener with the most specific hostname for the host (exact, then the longest wildcard, then
+// any), or nil. The host is lower-case without a port. Of listeners with equal hostnames the first serves.
+func (p *Port) Listener(host string) *Listener { return nil }
+
+// Listener is a listener with the rules attached to it.
+type Listener struct {
+	ID       int
+	Listener *model.Listener
+}
+
+// Match finds the rule for the request and fills in d. It reports false, and leaves d alone, when there is none.
+func (l *Listener) Match(req *Request, d *Decision) bool { return false }
+
+// Fields gives access to a request's header fields.
+type Fields interface {
+	// Field returns the value of the field of that lower-case name; several lines are joined with ", ".
+	Field(name string) (value string, ok bool)
+}
+
+// Request is what matching looks at.
+type Request struct {
+	// Host is lower-case and without a port.
+	Host   string
+	Method string
+	// Path is in the form NormalizePath gives.
+	Path string
+	// Query is raw, without the question mark.
+	Query string
+	// Fields may be nil: no fields.
+	Fields Fields
+}
+
+// Decision is what Match returned.
+type Decision struct {
+	Listener *Listener
+	Rule     *Rule
+	Match    *model.Match
+	// Prefix is the part of the request's path that a prefix match matched. It never ends in a slash and is empty for
+	// the prefix "/": the rest of the path is empty or begins with a slash. It is empty for matches of other types.
+	Prefix string
+}
+
+// Rule is a rule of a route with what is needed to serve it.
+type Rule struct {
+	ID    int
+	Route *model.Route
+	Rule  *model.Rule
+	// Index is the rule's place in its route.
+	Index    int
+	Backends []*Backend
+	// Mirrors are the rule's own; a backend may have more.
+	Mirrors []*Mirror
+}
+
+// Pick draws the next backend. Of every block of draws as long as the sum of the weights (reduced by their greatest
+// common divisor) each backend gets exactly its weight. It returns nil when all weights are zero or there are no
+// backends.
+func (r *Rule) Pick() *Backend { return nil }
+
+// Backend is a weighted backend of a rule.
+type Backend struct {
+	ID      int
+	Backend *model.Backend
+	Mirrors []*Mirror
+}
+
+// Mirror is a mirror of a rule or of a backend.
+type Mirror struct {
+	ID     int
+	Mirror *model.Mirror
+}
+
+// Sample says whether the next request that meets the mirror is to be copied: exactly Numerator of every Denominator
+// are.
+func (m *Mirror) Sample() bool { return false }
