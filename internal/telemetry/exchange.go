@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// ExchangeLabels names a series of exchanges. Requests that reached no rule use Registry.Unrouted.
+type ExchangeLabels struct {
+	// Route is "namespace/name".
+	Route string
+	// Rule is the rule's name, or its index.
+	Rule string
+	// Backend is "namespace/name:port"; empty for rules that answer by themselves, such as redirects.
+	Backend string
+}
+
+// Exchange counts the exchanges of one series. It is valid for ever; after its configuration is gone it counts unseen.
+type Exchange struct {
+	labels ExchangeLabels
+	shards shards[exchangeShard]
+	life   life
+}
+
+// exchangeShard is one shard of an Exchange, allocated by its first use.
+type exchangeShard struct {
+	codes    codeCounts
+	latency  latencyCounts
+	nanos    atomic.Uint64
+	in, out  atomic.Uint64
+	retries  atomic.Uint64
+	failures atomic.Pointer[[len(reasons)]atomic.Uint64]
+	_        [cacheLine]byte
+}
+
+// Labels returns the labels the series is shown under.
+func (x *Exchange) Labels() ExchangeLabels { return x.labels }
+
+// Observe counts one exchange that ended: the status the client was answered with (0 when there was no answer), how
+// long it took from the request's head to the response's end, and the bytes of the two bodies. It does not allocate
+// and takes no lock.
+func (x *Exchange) Observe(shard uint32, status int, d time.Duration, in, out int64) {
+	s := x.shards.get(shard)
+	s.codes.add(status)
+	s.latency.add(d)
+	if d > 0 {
+		s.nanos.Add(uint64(d))
+	}
+	if in > 0 {
+		s.in.Add(uint64(in))
+	}
+	if out > 0 {
+		s.out.Add(uint64(out))
+	}
+}
+
+// Fail counts why an exchange failed, beside Observe. The empty Reason counts nothing.
+func (x *Exchange) Fail(shard uint32, reason Reason) {
+	if reason == "" {
+		return
+	}
+	s := x.shards.get(shard)
+	f := s.failures.Load()
+	if f == nil {
+		f = new([len(reasons)]atomic.Uint64)
+		if !s.failures.CompareAndSwap(nil, f) {
+			f = s.failures.Load()
+		}
+	}
+	f[reasonIndex[reason]].Add(1)
+}
+
+// Retry counts an attempt beyond the first.
+func (x *Exchange) Retry(shard uint32) { x.shards.get(shard).retries.Add(1) }

@@ -1,0 +1,69 @@
+package telemetry
+
+import "time"
+
+// life is when the configuration dropped a series; the zero time while it is in use.
+type life struct{ dropped time.Time }
+
+// family is the series of one kind, bounded in number. Its owner locks.
+type family[K comparable, S any] struct {
+	options  Options
+	make     func(K) *S
+	life     func(*S) *life
+	byKey    map[K]*S
+	overflow *S
+}
+
+func newFamily[K comparable, S any](o Options, newSeries func(K) *S, lifeOf func(*S) *life, overflow K) family[K, S] {
+	return family[K, S]{options: o, make: newSeries, life: lifeOf, byKey: map[K]*S{}, overflow: newSeries(overflow)}
+}
+
+func (f *family[K, S]) get(key K) *S {
+	if s, ok := f.byKey[key]; ok {
+		f.life(s).dropped = time.Time{}
+		return s
+	}
+	if len(f.byKey) >= f.options.MaxSeries {
+		f.expire(time.Now())
+		if len(f.byKey) >= f.options.MaxSeries {
+			return f.overflow
+		}
+	}
+	s := f.make(key)
+	f.byKey[key] = s
+	return s
+}
+
+func (f *family[K, S]) keep(used []*S, now time.Time) {
+	in := make(map[*S]struct{}, len(used))
+	for _, s := range used {
+		in[s] = struct{}{}
+	}
+	for _, s := range f.byKey {
+		l := f.life(s)
+		if _, ok := in[s]; ok {
+			l.dropped = time.Time{}
+		} else if l.dropped.IsZero() {
+			l.dropped = now
+		}
+	}
+	f.expire(now)
+}
+
+// expire removes what was dropped longer ago than the grace time.
+func (f *family[K, S]) expire(now time.Time) {
+	for key, s := range f.byKey {
+		if d := f.life(s).dropped; !d.IsZero() && now.Sub(d) >= f.options.Grace {
+			delete(f.byKey, key)
+		}
+	}
+}
+
+// each calls f with every series that is shown, in no order.
+func (f *family[K, S]) each(now time.Time, visit func(*S)) {
+	f.expire(now)
+	for _, s := range f.byKey {
+		visit(s)
+	}
+	visit(f.overflow)
+}

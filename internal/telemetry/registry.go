@@ -1,0 +1,145 @@
+package telemetry
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options are the registry's limits. The zero value has the defaults.
+type Options struct {
+	// MaxSeries bounds the series of each family; what comes beyond is counted under labels that say "other".
+	// Default 20,000. A series costs memory when it first counts, and is shown from then on.
+	MaxSeries int
+	// Grace is how long a series is still shown after the configuration dropped it. Default 5 minutes.
+	Grace time.Duration
+	// Version is what weir_build_info says.
+	Version string
+}
+
+// other is the label of what exceeds MaxSeries.
+const other = "other"
+
+// Registry holds all counters of a proxy. It is a prometheus.Collector.
+type Registry struct {
+	options  Options
+	unrouted *Exchange
+
+	mu           sync.Mutex
+	exchanges    family[ExchangeLabels, Exchange]
+	mirrors      family[MirrorLabels, Mirror]
+	listeners    family[string, Listener]
+	mirrorStates func(yield func(MirrorState))
+	accessLog    *AccessLog
+
+	reloads       [2]atomic.Uint64 // failed, succeeded
+	lastReload    atomic.Int64     // unix nanoseconds of the last that succeeded
+	lastSucceeded atomic.Bool
+	generation    atomic.Uint64
+}
+
+// New is a registry with the default options.
+func New() *Registry { return NewRegistry(Options{}) }
+
+// NewRegistry is a registry.
+func NewRegistry(options Options) *Registry {
+	if options.MaxSeries <= 0 {
+		options.MaxSeries = 20_000
+	}
+	if options.Grace <= 0 {
+		options.Grace = 5 * time.Minute
+	}
+	if options.Version == "" {
+		options.Version = "unknown"
+	}
+	n := shardCount()
+	newExchange := func(l ExchangeLabels) *Exchange {
+		return &Exchange{labels: l, shards: newShards[exchangeShard](n)}
+	}
+	return &Registry{
+		options:  options,
+		unrouted: newExchange(ExchangeLabels{}),
+		exchanges: newFamily(options, newExchange, func(x *Exchange) *life { return &x.life },
+			ExchangeLabels{Route: other, Rule: other, Backend: other}),
+		mirrors: newFamily(options, func(l MirrorLabels) *Mirror {
+			return &Mirror{labels: l, shards: newShards[mirrorShard](n)}
+		}, func(m *Mirror) *life { return &m.life }, MirrorLabels{Route: other, Rule: other, Mirror: other}),
+		listeners: newFamily(options, func(name string) *Listener {
+			return &Listener{name: name, shards: newShards[listenerShard](n)}
+		}, func(l *Listener) *life { return &l.life }, other),
+	}
+}
+
+// Exchange returns the series with these labels, the same one each time. Take it when a configuration is applied, not
+// for each request.
+func (r *Registry) Exchange(labels ExchangeLabels) *Exchange {
+	if labels == (ExchangeLabels{}) {
+		return r.unrouted
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.exchanges.get(labels)
+}
+
+// Unrouted is the series, with empty labels, of the exchanges that reached no rule. It always exists.
+func (r *Registry) Unrouted() *Exchange { return r.unrouted }
+
+// Mirror returns the series with these labels, the same one each time.
+func (r *Registry) Mirror(labels MirrorLabels) *Mirror {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mirrors.get(labels)
+}
+
+// Listener returns the series with this name, the same one each time.
+func (r *Registry) Listener(name string) *Listener {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listeners.get(name)
+}
+
+// InUse are the series that a configuration uses.
+type InUse struct {
+	Exchanges []*Exchange
+	Mirrors   []*Mirror
+	Listeners []*Listener
+}
+
+// Keep says which series the configuration that is now being served uses. All others are removed after the grace
+// time, unless they are asked for again before.
+func (r *Registry) Keep(used InUse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.exchanges.keep(used.Exchanges, now)
+	r.mirrors.keep(used.Mirrors, now)
+	r.listeners.keep(used.Listeners, now)
+}
+
+// ReloadSucceeded counts a configuration that was applied, and remembers its generation.
+func (r *Registry) ReloadSucceeded(generation uint64) {
+	r.reloads[1].Add(1)
+	r.generation.Store(generation)
+	r.lastReload.Store(time.Now().UnixNano())
+	r.lastSucceeded.Store(true)
+}
+
+// ReloadFailed counts a configuration that was refused; the one before it is still served.
+func (r *Registry) ReloadFailed() {
+	r.reloads[0].Add(1)
+	r.lastSucceeded.Store(false)
+}
+
+// WatchMirrors shows the momentary states of the mirrors' targets; states is called at each scrape.
+func (r *Registry) WatchMirrors(states func(yield func(MirrorState))) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mirrorStates = states
+}
+
+// WatchAccessLog shows what the access log dropped.
+func (r *Registry) WatchAccessLog(l *AccessLog) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accessLog = l
+}

@@ -1,0 +1,48 @@
+package telemetry
+
+import (
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+)
+
+// cacheLine is the distance that keeps two cores' counters apart: two lines, because of adjacent-line prefetching.
+const cacheLine = 128
+
+const maxShards = 32
+
+// shardCount is a small power of two: twice the processors, so that few connections meet in a shard.
+func shardCount() int {
+	n := runtime.GOMAXPROCS(0)
+	if n <= 1 {
+		return 1
+	}
+	return min(maxShards, 1<<bits.Len(uint(2*n-1)))
+}
+
+// shards is a set of T of which only those that are used exist: a configuration of ten thousand rules costs little
+// until they see traffic.
+type shards[T any] []atomic.Pointer[T]
+
+func newShards[T any](n int) shards[T] { return make(shards[T], n) }
+
+func (s shards[T]) get(shard uint32) *T {
+	p := &s[int(shard)&(len(s)-1)]
+	if v := p.Load(); v != nil {
+		return v
+	}
+	v := new(T)
+	if !p.CompareAndSwap(nil, v) {
+		v = p.Load()
+	}
+	return v
+}
+
+// each calls f with the shards that exist.
+func (s shards[T]) each(f func(*T)) {
+	for i := range s {
+		if v := s[i].Load(); v != nil {
+			f(v)
+		}
+	}
+}
