@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// Options are a server's limits and the parts it reports to. The zero value is usable.
+type Options struct {
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// Metrics counts the exchanges; nil is a registry of its own.
+	Metrics *telemetry.Registry
+	// AccessLog may be nil: none.
+	AccessLog *telemetry.AccessLog
+	// Upstream are the limits of the connections to endpoints. Its Logger is replaced by the server's if nil.
+	Upstream upstream.Options
+	Mirror   MirrorOptions
+	// Limits bound the heads of requests and answers.
+	Limits http1.Limits
+
+	// HandshakeTimeout bounds a TLS handshake with a client; 0 means 10 s.
+	HandshakeTimeout time.Duration
+	// HeaderTimeout bounds the time from a request's first byte to the end of its head; 0 means 10 s.
+	HeaderTimeout time.Duration
+	// IdleTimeout is how long a client's connection may stay without a request; 0 means 75 s.
+	IdleTimeout time.Duration
+	// StreamTimeout is how long either side may neither send nor take a byte of a body or of a tunnel; 0 means 5 min.
+	StreamTimeout time.Duration
+	// ResponseTimeout is how long an endpoint may take to begin its answer once the request is sent, where the rule has no timeout; 0 means 60 s.
+	ResponseTimeout time.Duration
+	// DrainTimeout bounds how long exchanges in flight may still take when the server ends or a port is removed; 0 means 30 s.
+	DrainTimeout time.Duration
+	// DrainGrace is how long idle connections are kept while draining, so that a request already under way is still answered
+	// (with Connection: close) rather than lost; 0 means 1 s, less than 0 none. It counts towards DrainTimeout.
+	DrainGrace time.Duration
+
+	// MaxConnections bounds the clients' connections; beyond it new ones are closed at once. 0 means no bound.
+	MaxConnections int
+	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
+	MaxStreams uint32
+	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
+	MaxRetryBody int
+
+	// Listen opens a listening socket; nil is net.Listen. The network is always "tcp".
+	Listen func(network, address string) (net.Listener, error)
+}
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = telemetry.New()
+	}
+	if o.Upstream.Logger == nil {
+		o.Upstream.Logger = o.Logger
+	}
+	if o.Listen == nil {
+		o.Listen = net.Listen
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&o.HandshakeTimeout, 10 * time.Second},
+		{&o.HeaderTimeout, 10 * time.Second},
+		{&o.IdleTimeout, 75 * time.Second},
+		{&o.StreamTimeout, 5 * time.Minute},
+		{&o.ResponseTimeout, 60 * time.Second},
+		{&o.DrainTimeout, 30 * time.Second},
+		{&o.DrainGrace, time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if o.Limits.Head == 0 {
+		o.Limits.Head = http1.DefaultHead
+	}
+	if o.Limits.Line == 0 {
+		o.Limits.Line = http1.DefaultLine
+	}
+	if o.Limits.Fields == 0 {
+		o.Limits.Fields = http1.DefaultFields
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = 250
+	}
+	if o.MaxRetryBody == 0 {
+		o.MaxRetryBody = 64 << 10
+	}
+}
