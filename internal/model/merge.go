@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -216,4 +217,9 @@ func (r Ref) String() string {
 		b.WriteString(r.Field)
 	}
 	return b.String()
+}
+
+// ServiceName is the name of the model's service for a port of a Service.
+func ServiceName(namespace, name string, port int32) string {
+	return namespace + "/" + name + ":" + strconv.Itoa(int(port))
 }

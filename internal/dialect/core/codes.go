@@ -1,0 +1,39 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	codeNoEndpoints = "WR480"
+	codeAppProtocol = "WR481"
+	codeNoPorts     = "WR482"
+)
+
+var codes = []resource.Code{
+	{ID: codeNoEndpoints, Severity: resource.Warning, Title: "service without endpoints",
+		Meaning: "A route leads to a Service port that has no ready endpoint. Its requests are answered 503.",
+		Fix:     "Add an EndpointSlice with the label kubernetes.io/service-name, a port of the same name and a ready endpoint."},
+	{ID: codeAppProtocol, Severity: resource.Warning, Title: "unknown appProtocol",
+		Meaning: "A route leads to a Service port whose appProtocol is not one of HTTP. Its requests are answered 500.",
+		Fix:     "Use http, kubernetes.io/h2c, kubernetes.io/ws or, with a BackendTLSPolicy, https; or remove the field."},
+	{ID: codeNoPorts, Severity: resource.Warning, Title: "service without ports",
+		Meaning: "A route leads to a Service without ports. Its requests are answered 500.",
+		Fix:     "Add the port that the routes name; an ExternalName needs ports too."},
+}
+
+// Codes documents the codes of this package's findings.
+func Codes() []resource.Code { return slices.Clone(codes) }
+
+func (t *translator) report(code string, ref model.Ref, message, fix string) {
+	severity := resource.Warning
+	if i := slices.IndexFunc(codes, func(c resource.Code) bool { return c.ID == code }); i >= 0 {
+		severity = codes[i].Severity
+	}
+	t.findings = append(t.findings, resource.Finding{
+		Code: code, Severity: severity, Ref: ref, Origin: t.set.Origin(ref), Message: message, Fix: fix,
+	})
+}

@@ -1,0 +1,252 @@
+// Package core translates Services and EndpointSlices into the model's services: one for each port of each Service,
+// named by model.ServiceName. Which of them are used is for other dialects to say; model.Merge drops the rest.
+//
+// It is pure: it reads a resource.Set, which it leaves alone, and nothing else.
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
+// that a proxy would write.
+func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	t := translator{set: set, used: usedPorts(set)}
+	for _, s := range set.Services {
+		for i := range s.Spec.Ports {
+			t.service(s, i)
+		}
+		if len(s.Spec.Ports) == 0 && t.used[port{s.Namespace, s.Name, 0}] {
+			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
+				"the Service has no ports, so no route can lead to it", "add the port that the routes name")
+		}
+	}
+	t.cfg.Sort()
+	resource.SortFindings(t.findings)
+	return t.cfg, nil, t.findings
+}
+
+type translator struct {
+	set      *resource.Set
+	used     map[port]bool
+	cfg      model.Config
+	findings []resource.Finding
+}
+
+// port is a port of a Service; number 0 stands for the Service as a whole.
+type port struct {
+	namespace, service string
+	number             int32
+}
+
+func (t *translator) service(s *corev1.Service, i int) {
+	p := s.Spec.Ports[i]
+	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+		return
+	}
+	out := model.Service{
+		Name:     model.ServiceName(s.Namespace, s.Name, p.Port),
+		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
+		Protocol: model.HTTP,
+	}
+	used := t.used[port{s.Namespace, s.Name, p.Port}]
+	app, known := resource.ParseAppProtocol(p.AppProtocol)
+	switch {
+	case !known:
+		out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol",
+			Message: fmt.Sprintf("appProtocol %q is not one that HTTP requests can be sent by", *p.AppProtocol)}
+		if used {
+			ref := out.Ref
+			ref.Field += ".appProtocol"
+			t.report(codeAppProtocol, ref, fmt.Sprintf("%q is not known here, so the port answers 500", *p.AppProtocol),
+				"use http, kubernetes.io/h2c, kubernetes.io/ws or, with a BackendTLSPolicy, https; or remove the field")
+		}
+	case app.TLS:
+		out.Protocol = app.Protocol
+		out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol",
+			Message: fmt.Sprintf("appProtocol %q needs a BackendTLSPolicy that says how to check the certificate", *p.AppProtocol)}
+	default:
+		out.Protocol = app.Protocol
+	}
+	out.Endpoints = t.endpoints(s, p)
+	if len(out.Endpoints) == 0 && used {
+		t.noEndpoints(s, p, out.Ref)
+	}
+	t.cfg.Services = append(t.cfg.Services, out)
+}
+
+// endpoints returns where the port's requests go. The proxy always speaks to endpoints, never to a cluster IP, so a
+// headless Service is no special case: its slices hold the target ports too.
+func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort) []model.Endpoint {
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		number := p.Port
+		if p.TargetPort.IntVal > 0 {
+			number = p.TargetPort.IntVal
+		}
+		host := strings.TrimSuffix(s.Spec.ExternalName, ".")
+		if host == "" {
+			return nil
+		}
+		return []model.Endpoint{{Address: join(host, number)}}
+	}
+	var ready, draining []string
+	for _, slice := range t.set.EndpointSlicesOf(s.Namespace, s.Name) {
+		number, ok := slicePort(slice, p)
+		if !ok {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			to := &ready
+			if !isTrue(e.Conditions.Ready, true) {
+				// KEP-1669: with no ready endpoint left, those that end but still serve are better than none.
+				if !isTrue(e.Conditions.Serving, false) || !isTrue(e.Conditions.Terminating, false) {
+					continue
+				}
+				to = &draining
+			}
+			// Every address of an endpoint is the same backend (EndpointSlice.endpoints[].addresses): the first is it.
+			if len(e.Addresses) > 0 {
+				*to = append(*to, join(e.Addresses[0], number))
+			}
+		}
+	}
+	if len(ready) == 0 {
+		ready = draining
+	}
+	slices.Sort(ready)
+	var out []model.Endpoint
+	for _, a := range slices.Compact(ready) {
+		out = append(out, model.Endpoint{Address: a})
+	}
+	return out
+}
+
+// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. One without a
+// number stands for all (EndpointPort.port), so the Service's own target port says which.
+func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, bool) {
+	for _, sp := range slice.Ports {
+		name := ""
+		if sp.Name != nil {
+			name = *sp.Name
+		}
+		if name != p.Name || sp.Protocol != nil && *sp.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		switch {
+		case sp.Port != nil && *sp.Port > 0:
+			return *sp.Port, true
+		case p.TargetPort.IntVal > 0:
+			return p.TargetPort.IntVal, true
+		case p.TargetPort.StrVal == "":
+			return p.Port, true
+		}
+	}
+	return 0, false
+}
+
+// noEndpoints explains why a port that routes lead to has nowhere to go.
+func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref model.Ref) {
+	const fix = "add an EndpointSlice with the label kubernetes.io/service-name and a ready endpoint"
+	const answer = ", so its requests are answered 503"
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		ref.Field = "spec.externalName"
+		t.report(codeNoEndpoints, ref, "the name is empty"+answer, "write the host name to send requests to")
+		return
+	}
+	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
+	if len(all) == 0 {
+		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix)
+		return
+	}
+	var names []string
+	for _, slice := range all {
+		if _, ok := slicePort(slice, p); ok {
+			t.report(codeNoEndpoints, ref, "none of the Service's endpoints is ready"+answer, fix)
+			return
+		}
+		for _, sp := range slice.Ports {
+			name := ""
+			if sp.Name != nil {
+				name = *sp.Name
+			}
+			names = append(names, strconv.Quote(name))
+		}
+	}
+	slices.Sort(names)
+	t.report(codeNoEndpoints, ref, fmt.Sprintf("no EndpointSlice of the Service has a port named %q (they have %s)%s",
+		p.Name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"), answer),
+		"give the slice's port the name of the Service's port")
+}
+
+func join(host string, number int32) string { return net.JoinHostPort(host, strconv.Itoa(int(number))) }
+
+func isTrue(b *bool, missing bool) bool {
+	if b == nil {
+		return missing
+	}
+	return *b
+}
+
+// usedPorts is what the routes of the set point to, so that only what matters is reported.
+func usedPorts(set *resource.Set) map[port]bool {
+	used := map[port]bool{}
+	add := func(from string, ref gatewayv1.BackendObjectReference) {
+		if ref.Kind != nil && *ref.Kind != "Service" || ref.Group != nil && *ref.Group != "" {
+			return
+		}
+		p := port{namespace: from, service: string(ref.Name)}
+		if ref.Namespace != nil {
+			p.namespace = string(*ref.Namespace)
+		}
+		used[p] = true
+		if ref.Port != nil {
+			p.number = *ref.Port
+			used[p] = true
+		}
+	}
+	for _, r := range set.HTTPRoutes {
+		filters := func(all []gatewayv1.HTTPRouteFilter) {
+			for _, f := range all {
+				if f.RequestMirror != nil {
+					add(r.Namespace, f.RequestMirror.BackendRef)
+				}
+			}
+		}
+		for _, rule := range r.Spec.Rules {
+			filters(rule.Filters)
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+				filters(b.Filters)
+			}
+		}
+	}
+	for _, r := range set.GRPCRoutes {
+		filters := func(all []gatewayv1.GRPCRouteFilter) {
+			for _, f := range all {
+				if f.RequestMirror != nil {
+					add(r.Namespace, f.RequestMirror.BackendRef)
+				}
+			}
+		}
+		for _, rule := range r.Spec.Rules {
+			filters(rule.Filters)
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+				filters(b.Filters)
+			}
+		}
+	}
+	return used
+}
