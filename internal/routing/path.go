@@ -1,4 +1,252 @@
 package routing
 
-// NormalizePath returns the one form in which paths are compared.
-func NormalizePath(raw string) (normal string, err error) { return raw, nil }
+import (
+	"bytes"
+	"errors"
+	"strings"
+)
+
+var (
+	errPathStart  = errors.New("the path does not begin with a slash")
+	errPathByte   = errors.New("the path has a space, a control byte, \"?\" or \"#\"; escape it")
+	errPathEscape = errors.New("the path has an invalid percent escape")
+	errPathNUL    = errors.New("the path has an escaped NUL")
+	errPathHidden = errors.New("the path hides a dot segment behind an escape, a backslash or \";\"")
+)
+
+// NormalizePath returns the one form in which paths are compared (RFC 3986 §6.2.2, §6.2.3):
+//
+//   - Dot segments, also escaped ones, are resolved; runs of slashes are one. A trailing slash stays.
+//   - Escaped unreserved characters are unescaped, other escapes have upper-case digits. Bytes that may not stand in a
+//     path by themselves (RFC 3986 §3.3), such as non-ASCII ones and backslashes, are escaped.
+//   - %2F and %5C stay what they are, data inside a segment, and so do ";" and what follows it.
+//   - The empty path is "/".
+//
+// It refuses what servers behind the proxy might read in another way than it does: invalid escapes, escaped NUL,
+// control bytes, and segments in which a dot segment shows once escapes are decoded (also more than once), escaped
+// slashes and backslashes separate and parameters (";...") are dropped: "..%2F", "%252e%252e", "..;x". A path that is
+// in the form already is returned itself, without allocation.
+func NormalizePath(raw string) (normal string, err error) {
+	if raw == "" {
+		return "/", nil
+	}
+	if raw[0] != '/' {
+		return "", errPathStart
+	}
+	same := true
+	for rest, more := raw[1:], true; more; {
+		var s string
+		var has class
+		s, rest, has, more = nextSegment(rest)
+		switch {
+		case has == 0:
+			same = same && (s != "" || !more)
+		case has == classDot:
+			same = same && s != "." && s != ".."
+		default:
+			keep, err := checkSegment(s, has)
+			if err != nil {
+				return "", err
+			}
+			same = same && keep
+		}
+	}
+	if same {
+		return raw, nil
+	}
+	return string(appendNormal(make([]byte, 0, len(raw)+16), raw[1:])), nil
+}
+
+// HasDotSegment says whether a path holds a dot segment, as it is or escaped: whether NormalizePath does more to it
+// than to respell it and to merge slashes.
+func HasDotSegment(raw string) bool {
+	for rest, more := raw, true; more; {
+		var s string
+		s, rest, _, more = nextSegment(rest)
+		if dots(s) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// class is a set of kinds of bytes; plain ones have none.
+type class uint8
+
+const (
+	classDot class = 1 << iota
+	classPercent
+	classSemicolon
+	// classEscape are those that are escaped.
+	classEscape
+	// classForbidden are those that make the path invalid.
+	classForbidden
+)
+
+// unreserved is RFC 3986 §2.3; other are the remaining pchar of §3.3.
+const (
+	unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	other      = "!$&'()*+,=:@"
+)
+
+var classes = func() (c [256]class) {
+	for i := range c {
+		b := byte(i)
+		switch {
+		case b == '.':
+			c[i] = classDot
+		case b == '%':
+			c[i] = classPercent
+		case b == ';':
+			c[i] = classSemicolon
+		case b <= ' ' || b == 0x7f || b == '?' || b == '#':
+			c[i] = classForbidden
+		case strings.IndexByte(unreserved+other, b) < 0:
+			c[i] = classEscape
+		}
+	}
+	return c
+}()
+
+var isUnreserved = func() (u [256]bool) {
+	for _, b := range []byte(unreserved) {
+		u[b] = true
+	}
+	return u
+}()
+
+// nextSegment cuts path at the next slash and says what kinds of bytes the segment has.
+func nextSegment(path string) (segment, rest string, has class, more bool) {
+	for i := 0; i < len(path); i++ {
+		if path[i] == '/' {
+			return path[:i], path[i+1:], has, true
+		}
+		has |= classes[path[i]]
+	}
+	return path, "", has, false
+}
+
+// checkSegment says whether a segment is in normal form.
+func checkSegment(s string, has class) (same bool, err error) {
+	if has&classForbidden != 0 {
+		return false, errPathByte
+	}
+	same = has&classEscape == 0
+	if has&classPercent != 0 {
+		for i := 0; i < len(s); i++ {
+			if s[i] != '%' {
+				continue
+			}
+			if len(s)-i < 3 {
+				return false, errPathEscape
+			}
+			b, ok := unhex(s[i+1], s[i+2])
+			if !ok {
+				return false, errPathEscape
+			}
+			if b == 0 {
+				return false, errPathNUL
+			}
+			if isUnreserved[b] || s[i+1] >= 'a' || s[i+2] >= 'a' {
+				same = false
+			}
+			i += 2
+		}
+	}
+	if dots(s) > 0 {
+		return false, nil
+	}
+	if hidesDots(s) {
+		return false, errPathHidden
+	}
+	return same, nil
+}
+
+// dots returns 1 for ".", 2 for "..", in any spelling, and 0 for other segments.
+func dots(s string) int {
+	n := 0
+	for ; s != ""; n++ {
+		switch {
+		case s[0] == '.':
+			s = s[1:]
+		case len(s) >= 3 && s[0] == '%' && s[1] == '2' && s[2]|0x20 == 'e':
+			s = s[3:]
+		default:
+			return 0
+		}
+	}
+	if n > 2 {
+		return 0
+	}
+	return n
+}
+
+// hidesDots says whether a dot segment shows in s once it is decoded until nothing is left to decode, cut at slashes
+// and backslashes, and freed of parameters.
+func hidesDots(s string) bool {
+	var buffer [128]byte
+	out := buffer[:0]
+	for i := range len(s) {
+		out = append(out, s[i])
+		for n := len(out); n >= 3 && out[n-3] == '%'; n = len(out) {
+			b, ok := unhex(out[n-2], out[n-1])
+			if !ok {
+				break
+			}
+			out = append(out[:n-3], b)
+		}
+	}
+	for more := true; more; {
+		var piece []byte
+		piece, more = out, false
+		if i := bytes.IndexAny(out, `/\`); i >= 0 {
+			piece, out, more = out[:i], out[i+1:], true
+		}
+		piece, _, _ = bytes.Cut(piece, []byte{';'})
+		if len(piece) == 1 && piece[0] == '.' || len(piece) == 2 && piece[0] == '.' && piece[1] == '.' {
+			return true
+		}
+	}
+	return false
+}
+
+// appendNormal appends the normal form of a path without its first slash, all of whose segments are good.
+func appendNormal(out []byte, path string) []byte {
+	slash := true
+	for more := true; more; {
+		var s string
+		s, path, _, more = nextSegment(path)
+		n := dots(s)
+		slash = n > 0 || s == ""
+		switch {
+		case n == 2:
+			out = out[:max(bytes.LastIndexByte(out, '/'), 0)]
+		case !slash:
+			out = appendSegment(append(out, '/'), s)
+		}
+	}
+	if slash {
+		out = append(out, '/')
+	}
+	return out
+}
+
+func appendSegment(out []byte, s string) []byte {
+	const digits = "0123456789ABCDEF"
+	for i := 0; i < len(s); i++ {
+		b := s[i]
+		if b == '%' {
+			b, _ = unhex(s[i+1], s[i+2])
+			i += 2
+			if isUnreserved[b] {
+				out = append(out, b)
+				continue
+			}
+		} else if classes[b]&classEscape == 0 {
+			out = append(out, b)
+			continue
+		}
+		out = append(out, '%', digits[b>>4], digits[b&15])
+	}
+	return out
+}

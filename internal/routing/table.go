@@ -12,6 +12,10 @@ type Table struct {
 	rules     []*Rule
 	backends  []*Backend
 	mirrors   []*Mirror
+
+	// What the next table may take over.
+	samplers    map[samplerKey][]*sampler
+	expressions map[string]expression
 }
 
 // Ports returns the address and port groups the proxy must bind, by number, then address.
@@ -46,20 +50,26 @@ type Port struct {
 	// TLS says that the listeners speak HTTPS; they all do or none does.
 	TLS       bool
 	Listeners []*Listener
+
+	hosts hosts[Listener]
 }
 
 // Listener returns the listener with the most specific hostname for the host (exact, then the longest wildcard, then
 // any), or nil. The host is lower-case without a port. Of listeners with equal hostnames the first serves.
-func (p *Port) Listener(host string) *Listener { return nil }
+func (p *Port) Listener(host string) *Listener {
+	l, _ := p.hosts.next(host, firstHost)
+	return l
+}
 
 // Listener is a listener with the rules attached to it.
 type Listener struct {
 	ID       int
 	Listener *model.Listener
-}
 
-// Match finds the rule for the request and fills in d. It reports false, and leaves d alone, when there is none.
-func (l *Listener) Match(req *Request, d *Decision) bool { return false }
+	hosts hosts[hostRules]
+	// all is what hosts holds, in order of first attachment.
+	all []*hostRules
+}
 
 // Fields gives access to a request's header fields.
 type Fields interface {
@@ -100,12 +110,20 @@ type Rule struct {
 	Backends []*Backend
 	// Mirrors are the rule's own; a backend may have more.
 	Mirrors []*Mirror
+
+	split split
 }
 
 // Pick draws the next backend. Of every block of draws as long as the sum of the weights (reduced by their greatest
 // common divisor) each backend gets exactly its weight. It returns nil when all weights are zero or there are no
 // backends.
-func (r *Rule) Pick() *Backend { return nil }
+func (r *Rule) Pick() *Backend {
+	i := r.split.pick()
+	if i < 0 {
+		return nil
+	}
+	return r.Backends[i]
+}
 
 // Backend is a weighted backend of a rule.
 type Backend struct {
@@ -118,8 +136,10 @@ type Backend struct {
 type Mirror struct {
 	ID     int
 	Mirror *model.Mirror
+
+	fraction fraction
 }
 
 // Sample says whether the next request that meets the mirror is to be copied: exactly Numerator of every Denominator
 // are.
-func (m *Mirror) Sample() bool { return false }
+func (m *Mirror) Sample() bool { return m.fraction.sample() }
