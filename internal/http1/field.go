@@ -40,47 +40,160 @@ const (
 	FieldXForwardedHost
 	FieldXForwardedProto
 	FieldXRequestID
+	fieldIDs // how many there are
 )
 
+var fieldNames = [fieldIDs]string{
+	FieldAccessControlRequestHeaders: "access-control-request-headers",
+	FieldAccessControlRequestMethod:  "access-control-request-method",
+	FieldConnection:                  "connection",
+	FieldContentLength:               "content-length",
+	FieldContentType:                 "content-type",
+	FieldDate:                        "date",
+	FieldExpect:                      "expect",
+	FieldForwarded:                   "forwarded",
+	FieldHost:                        "host",
+	FieldHTTP2Settings:               "http2-settings",
+	FieldKeepAlive:                   "keep-alive",
+	FieldLocation:                    "location",
+	FieldOrigin:                      "origin",
+	FieldProxyAuthenticate:           "proxy-authenticate",
+	FieldProxyAuthorization:          "proxy-authorization",
+	FieldProxyConnection:             "proxy-connection",
+	FieldServer:                      "server",
+	FieldTE:                          "te",
+	FieldTrailer:                     "trailer",
+	FieldTransferEncoding:            "transfer-encoding",
+	FieldUpgrade:                     "upgrade",
+	FieldUserAgent:                   "user-agent",
+	FieldVary:                        "vary",
+	FieldVia:                         "via",
+	FieldXForwardedFor:               "x-forwarded-for",
+	FieldXForwardedHost:              "x-forwarded-host",
+	FieldXForwardedProto:             "x-forwarded-proto",
+	FieldXRequestID:                  "x-request-id",
+}
+
+// known holds, by length, the folded first and last bytes of each name: two comparisons settle names of up to 16 bytes.
+type known struct {
+	first, last uint64
+	id          FieldID
+}
+
+const longestKnown = 31
+
+var knownByLength = func() (t [longestKnown + 1][]known) {
+	for id, name := range fieldNames {
+		if name != "" {
+			first, last := foldedEnds(name)
+			t[len(name)] = append(t[len(name)], known{first, last, FieldID(id)})
+		}
+	}
+	return t
+}()
+
+// foldedEnds gives the first and last bytes of a name with bit 5 set, which folds the letters of a token's bytes and
+// confuses none of them with the hyphens and digits of the known names.
+func foldedEnds(s string) (first, last uint64) {
+	const fold = 0x2020202020202020
+	if n := len(s); n >= 8 {
+		return load64(s, 0) | fold, load64(s, n-8) | fold
+	} else if n >= 4 {
+		return uint64(load32(s, 0)) | fold, uint64(load32(s, n-4)) | fold
+	} else if n > 0 {
+		return uint64(s[0])<<16 | uint64(s[n/2])<<8 | uint64(s[n-1]) | fold, 0
+	}
+	return 0, 0
+}
+
+func load64(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func load32(s string, i int) uint32 {
+	s = s[i : i+4]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
 // Identify gives the FieldID of a valid field name, in any case.
-func Identify(name string) FieldID { panic("http1: not yet") }
+func Identify(name string) FieldID {
+	if len(name) > longestKnown {
+		return FieldOther
+	}
+	candidates := knownByLength[len(name)]
+	if len(candidates) == 0 {
+		return FieldOther
+	}
+	first, last := foldedEnds(name)
+	for i := range candidates {
+		if c := &candidates[i]; c.first == first && c.last == last {
+			if len(name) > 16 && !EqualFold(name, fieldNames[c.id]) {
+				continue
+			}
+			return c.id
+		}
+	}
+	return FieldOther
+}
+
+// What a field may not have done to it, as bits by FieldID.
+const (
+	hopByHop uint64 = 1<<FieldConnection | 1<<FieldHTTP2Settings | 1<<FieldKeepAlive | 1<<FieldProxyAuthenticate |
+		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade
+	// notRemovable cannot be removed by naming them in Connection, or a client could blind the endpoint.
+	notRemovable uint64 = 1<<FieldContentLength | 1<<FieldForwarded | 1<<FieldHost | 1<<FieldVia | 1<<FieldXForwardedFor |
+		1<<FieldXForwardedHost | 1<<FieldXForwardedProto
+)
 
 // HopByHop reports whether the field is meant for one connection only and is never forwarded as received: Connection,
 // HTTP2-Settings, Keep-Alive, Proxy-Authenticate, Proxy-Authorization, Proxy-Connection, TE, Transfer-Encoding, Upgrade
 // (RFC 9110 §7.6.1, §11.7). Content-Length and Trailer are not among them; a proxy that re-serialises writes the first anew
 // from Body.
-func (id FieldID) HopByHop() bool { panic("http1: not yet") }
+func (id FieldID) HopByHop() bool { return hopByHop&(1<<id) != 0 }
 
 // HopByHop reports whether f, one of fields, must not be forwarded: by its ID, or because a Connection field among fields
-// names it. Host, Content-Length and the fields a proxy vouches for (X-Forwarded-*, Forwarded, Via) cannot be removed by naming them.
-// Request.NamedHops and Response.NamedHops tell whether more than the ID has to be looked at.
-func HopByHop(f *Field, fields []Field) bool { panic("http1: not yet") }
+// names it. Host, Content-Length and the fields a proxy vouches for (X-Forwarded-*, Forwarded, Via) cannot be removed by naming
+// them. Request.NamedHops and Response.NamedHops tell whether more than the ID has to be looked at.
+func HopByHop(f *Field, fields []Field) bool {
+	id := f.ID
+	if id == FieldOther {
+		id = Identify(f.Name)
+	}
+	if id.HopByHop() {
+		return true
+	}
+	return notRemovable&(1<<id) == 0 && ConnectionListed(fields, f.Name)
+}
 
 // ConnectionListed reports whether a Connection field among fields lists the option name, without regard to case.
-func ConnectionListed(fields []Field, name string) bool { panic("http1: not yet") }
+func ConnectionListed(fields []Field, name string) bool {
+	for i := range fields {
+		f := &fields[i]
+		if (f.ID == FieldConnection || f.ID == FieldOther && EqualFold(f.Name, "connection")) && HasToken(f.Value, name) {
+			return true
+		}
+	}
+	return false
+}
 
 // Get gives the value of the first field called name, without regard to case.
-func Get(fields []Field, name string) (value string, ok bool) { panic("http1: not yet") }
+func Get(fields []Field, name string) (value string, ok bool) {
+	for i := range fields {
+		if f := &fields[i]; len(f.Name) == len(name) && EqualFold(f.Name, name) {
+			return f.Value, true
+		}
+	}
+	return "", false
+}
 
 // GetID gives the value of the first field with that ID.
-func GetID(fields []Field, id FieldID) (value string, ok bool) { panic("http1: not yet") }
-
-// EqualFold compares without regard to the case of ASCII letters.
-func EqualFold(a, b string) bool { panic("http1: not yet") }
-
-// HasToken reports whether value, a comma-separated list (RFC 9110 §5.6.1), has the member token, without regard to case.
-func HasToken(value, token string) bool { panic("http1: not yet") }
-
-// ValidToken reports whether s is a token (RFC 9110 §5.6.2).
-func ValidToken(s string) bool { panic("http1: not yet") }
-
-// ValidFieldName reports whether s may be the name of a field.
-func ValidFieldName(s string) bool { return ValidToken(s) }
-
-// ValidFieldValue reports whether s may be the value of a field: no control bytes but HTAB, and no whitespace around it
-// (RFC 9110 §5.5; bytes above 0x7F are allowed).
-func ValidFieldValue(s string) bool { panic("http1: not yet") }
-
-// ValidAuthority reports whether s is "host", "host:port", "[v6]" or "[v6]:port" without user information. A host is made of
-// letters, digits and "-._~": narrower than RFC 3986, wide enough for every DNS name.
-func ValidAuthority(s string) bool { panic("http1: not yet") }
+func GetID(fields []Field, id FieldID) (value string, ok bool) {
+	for i := range fields {
+		if fields[i].ID == id {
+			return fields[i].Value, true
+		}
+	}
+	return "", false
+}

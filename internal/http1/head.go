@@ -1,0 +1,266 @@
+package http1
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// Connection options, as bits.
+const (
+	optionClose = 1 << iota
+	optionKeepAlive
+	optionUpgrade
+	optionOther
+)
+
+// meta is what the fields of a head mean for the connection and the framing, gathered while they are read.
+type meta struct {
+	host       string
+	upgrade    string
+	lengthText string
+	length     int64 // -1: no Content-Length
+	upgrades   int
+	codings    int // members of Transfer-Encoding
+	chunked    int // how many of them are "chunked"
+	chunkedEnd bool
+	badCoding  bool
+	hasHost    bool
+	expect100  bool
+	options    uint8
+}
+
+// parseFields reads field lines from b[i:] up to the empty line; next is behind it, or 0 when b ends before. A nil m reads a trailer
+// section, whose fields mean nothing.
+func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Field, next int, _ fault) {
+	for {
+		if i >= len(b) {
+			return fields, 0, faultNone
+		}
+		if b[i] == '\r' {
+			if i+1 >= len(b) {
+				return fields, 0, faultNone
+			}
+			if b[i+1] != '\n' {
+				return fields, 0, faultBareCR
+			}
+			return fields, i + 2, faultNone
+		}
+		if len(fields) == limit {
+			return fields, 0, faultFields
+		}
+
+		start := i
+		for i < len(b) && class[b[i]]&classToken != 0 {
+			i++
+		}
+		if i == len(b) {
+			return fields, 0, faultNone
+		}
+		if b[i] != ':' || i == start {
+			return fields, 0, nameFault(b, start, i)
+		}
+		name := str(b, start, i)
+
+		i++
+		for i < len(b) && (b[i] == ' ' || b[i] == '\t') {
+			i++
+		}
+		start = i
+		i = textEnd(b, i)
+		if i+1 >= len(b) {
+			if i < len(b) && b[i] != '\r' {
+				return fields, 0, valueFault(b[i])
+			}
+			return fields, 0, faultNone
+		}
+		if b[i] != '\r' || b[i+1] != '\n' {
+			return fields, 0, valueFault(b[i])
+		}
+		end := i
+		for end > start && (b[end-1] == ' ' || b[end-1] == '\t') {
+			end--
+		}
+		i += 2
+
+		if len(fields) < cap(fields) {
+			fields = fields[:len(fields)+1]
+		} else {
+			fields = append(fields, Field{})
+		}
+		field := &fields[len(fields)-1]
+		field.Name, field.Value, field.ID = name, str(b, start, end), Identify(name)
+		if m != nil && field.ID != FieldOther {
+			keep, f := m.note(field)
+			if f != faultNone {
+				return fields, 0, f
+			}
+			if !keep {
+				fields = fields[:len(fields)-1]
+			}
+		}
+	}
+}
+
+// textEnd finds the first byte from i on that may not be in a field value, or len(b). It looks at eight bytes at a time.
+func textEnd(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for {
+		for i+8 <= len(b) {
+			x := le64(b[i:])
+			d := x ^ 0x7f*ones
+			// Bit 7 of a byte: it is below 0x20, or 0x7F. The lowest one set is right, those above it may be off by a borrow.
+			if hit := ((x-0x20*ones)&^x | (d-ones)&^d) & highs; hit != 0 {
+				i += bits.TrailingZeros64(hit) / 8
+				break
+			}
+			i += 8
+		}
+		for i < len(b) && class[b[i]]&classText != 0 {
+			i++
+			if i+8 <= len(b) {
+				break
+			}
+		}
+		if i == len(b) || class[b[i]]&classText == 0 {
+			return i
+		}
+	}
+}
+
+func nameFault(b []byte, start, i int) fault {
+	space := b[i] == ' ' || b[i] == '\t'
+	switch {
+	case space && i == start:
+		return faultFold
+	case space:
+		return faultSpaceBeforeColon
+	case b[i] == '\n' && i == start:
+		return faultBareLF
+	}
+	return faultFieldName
+}
+
+func valueFault(c byte) fault {
+	switch c {
+	case '\r':
+		return faultBareCR
+	case '\n':
+		return faultBareLF
+	}
+	return faultFieldValue
+}
+
+// note takes up what a known field means. keep is false for a field line that only repeats another.
+func (m *meta) note(f *Field) (keep bool, _ fault) {
+	switch f.ID {
+	case FieldHost:
+		if m.hasHost {
+			return false, faultHostDuplicate
+		}
+		if !ValidAuthority(f.Value) {
+			return false, faultHost
+		}
+		m.hasHost, m.host = true, f.Value
+	case FieldConnection:
+		m.noteOptions(f.Value)
+	case FieldContentLength:
+		if m.length >= 0 {
+			if m.lengthText != f.Value {
+				return false, faultLengthConflict
+			}
+			return false, faultNone
+		}
+		n, ok := parseLength(f.Value)
+		if !ok {
+			return false, faultLength
+		}
+		m.length, m.lengthText = n, f.Value
+	case FieldTransferEncoding:
+		m.noteCodings(f.Value)
+	case FieldUpgrade:
+		m.upgrade = f.Value
+		m.upgrades++
+	case FieldExpect:
+		m.expect100 = m.expect100 || EqualFold(f.Value, "100-continue")
+	}
+	return true, faultNone
+}
+
+func (m *meta) noteOptions(list string) {
+	for more := true; more; {
+		var option string
+		option, list, more = nextMember(list)
+		switch {
+		case option == "":
+		case EqualFold(option, "keep-alive"):
+			m.options |= optionKeepAlive
+		case EqualFold(option, "close"):
+			m.options |= optionClose
+		case EqualFold(option, "upgrade"):
+			m.options |= optionUpgrade
+		case !Identify(option).HopByHop():
+			m.options |= optionOther
+		}
+	}
+}
+
+func (m *meta) noteCodings(list string) {
+	for more := true; more; {
+		var coding string
+		coding, list, more = nextMember(list)
+		m.codings++
+		m.chunkedEnd = EqualFold(coding, "chunked")
+		if m.chunkedEnd {
+			m.chunked++
+		}
+		if coding == "" {
+			m.badCoding = true
+		}
+	}
+}
+
+// framing is RFC 9112 §6.3 as far as requests and responses agree.
+func (m *meta) framing(minor int) (Body, fault) {
+	if m.codings > 0 {
+		switch {
+		case minor == 0:
+			return Body{}, faultCodingVersion
+		case m.length >= 0:
+			return Body{}, faultLengthAndCoding
+		case m.badCoding || !m.chunkedEnd || m.chunked > 1:
+			return Body{}, faultCodingInvalid
+		case m.codings > 1:
+			return Body{}, faultCodingUnsupported
+		}
+		return Body{Kind: BodyChunked}, faultNone
+	}
+	if m.length >= 0 {
+		return Body{Kind: BodyLength, Length: m.length}, faultNone
+	}
+	return Body{}, faultNone
+}
+
+func (m *meta) keepAlive(minor int) bool {
+	if m.options&optionClose != 0 {
+		return false
+	}
+	return minor == 1 || m.options&optionKeepAlive != 0
+}
+
+func parseLength(s string) (int64, bool) {
+	if s == "" {
+		return 0, false
+	}
+	var n int64
+	for i := 0; i < len(s); i++ {
+		d := int64(s[i]) - '0'
+		if d < 0 || d > 9 || n > (math.MaxInt64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
