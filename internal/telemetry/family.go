@@ -59,11 +59,12 @@ func (f *family[K, S]) expire(now time.Time) {
 	}
 }
 
-// each calls f with every series that is shown, in no order.
-func (f *family[K, S]) each(now time.Time, visit func(*S)) {
+// shown are all series that still count, and the overflow.
+func (f *family[K, S]) shown(now time.Time) []*S {
 	f.expire(now)
+	all := make([]*S, 0, len(f.byKey)+2)
 	for _, s := range f.byKey {
-		visit(s)
+		all = append(all, s)
 	}
-	visit(f.overflow)
+	return append(all, f.overflow)
 }

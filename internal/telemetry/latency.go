@@ -83,6 +83,19 @@ type latencyCounts [latencyBuckets]atomic.Uint64
 
 func (c *latencyCounts) add(d time.Duration) { c[bucketOf(d)].Add(1) }
 
+// addTo adds the counts to l, but not their sum.
+func (c *latencyCounts) addTo(l *Latency) {
+	if l.counts == nil {
+		l.counts = make([]uint64, latencyBuckets)
+	}
+	for i := range c {
+		if n := c[i].Load(); n != 0 {
+			l.counts[i] += n
+			l.total += n
+		}
+	}
+}
+
 // Latency is a distribution of durations that were counted.
 type Latency struct {
 	counts []uint64 // by bucket; nil for none

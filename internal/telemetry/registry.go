@@ -1,6 +1,9 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +79,7 @@ func (r *Registry) Exchange(labels ExchangeLabels) *Exchange {
 	if labels == (ExchangeLabels{}) {
 		return r.unrouted
 	}
+	labels = ExchangeLabels{valid(labels.Route), valid(labels.Rule), valid(labels.Backend)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.exchanges.get(labels)
@@ -86,6 +90,7 @@ func (r *Registry) Unrouted() *Exchange { return r.unrouted }
 
 // Mirror returns the series with these labels, the same one each time.
 func (r *Registry) Mirror(labels MirrorLabels) *Mirror {
+	labels = MirrorLabels{valid(labels.Route), valid(labels.Rule), valid(labels.Mirror)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mirrors.get(labels)
@@ -95,8 +100,11 @@ func (r *Registry) Mirror(labels MirrorLabels) *Mirror {
 func (r *Registry) Listener(name string) *Listener {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.listeners.get(name)
+	return r.listeners.get(valid(name))
 }
+
+// valid makes a label of any string: Prometheus takes UTF-8 only.
+func valid(label string) string { return strings.ToValidUTF8(label, "\ufffd") }
 
 // InUse are the series that a configuration uses.
 type InUse struct {
@@ -142,4 +150,35 @@ func (r *Registry) WatchAccessLog(l *AccessLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accessLog = l
+}
+
+// series are those that are shown.
+type series struct {
+	exchanges []*Exchange
+	mirrors   []*Mirror
+	listeners []*Listener
+}
+
+// series returns what is shown, sorted by labels; reading the counters needs no lock.
+func (r *Registry) series() series {
+	r.mu.Lock()
+	now := time.Now()
+	s := series{
+		exchanges: append(r.exchanges.shown(now), r.unrouted),
+		mirrors:   r.mirrors.shown(now),
+		listeners: r.listeners.shown(now),
+	}
+	r.mu.Unlock()
+	slices.SortFunc(s.exchanges, func(a, b *Exchange) int { return a.labels.compare(b.labels) })
+	slices.SortFunc(s.mirrors, func(a, b *Mirror) int { return a.labels.compare(b.labels) })
+	slices.SortFunc(s.listeners, func(a, b *Listener) int { return strings.Compare(a.name, b.name) })
+	return s
+}
+
+func (l ExchangeLabels) compare(m ExchangeLabels) int {
+	return cmp.Or(strings.Compare(l.Route, m.Route), strings.Compare(l.Rule, m.Rule), strings.Compare(l.Backend, m.Backend))
+}
+
+func (l MirrorLabels) compare(m MirrorLabels) int {
+	return cmp.Or(strings.Compare(l.Route, m.Route), strings.Compare(l.Rule, m.Rule), strings.Compare(l.Mirror, m.Mirror))
 }

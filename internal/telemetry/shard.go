@@ -46,3 +46,13 @@ func (s shards[T]) each(f func(*T)) {
 		}
 	}
 }
+
+// used reports whether anything was counted.
+func (s shards[T]) used() bool {
+	for i := range s {
+		if s[i].Load() != nil {
+			return true
+		}
+	}
+	return false
+}

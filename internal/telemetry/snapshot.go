@@ -1,6 +1,10 @@
 package telemetry
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Snapshot is the state of all counters at a moment, or what happened between two (Since). It is for programs that
 // show or judge traffic; slices are sorted by their labels.
@@ -23,6 +27,8 @@ type ExchangeSnapshot struct {
 	Retries           uint64
 	BytesIn, BytesOut uint64
 	Latency           Latency
+
+	series *Exchange // tells a series from a later one with the same labels
 }
 
 // CodeCount is how often a status was answered; Code 0 is no answer.
@@ -46,6 +52,8 @@ type MirrorSnapshot struct {
 	Sent, Dropped, Failed uint64
 	// Outcomes are those that occurred, in the order of the constants.
 	Outcomes []OutcomeCount
+
+	series *Mirror
 }
 
 // OutcomeCount is how often copies ended in one way.
@@ -54,21 +62,217 @@ type OutcomeCount struct {
 	Count   uint64
 }
 
-// Snapshot is the state of all series now.
-func (r *Registry) Snapshot() Snapshot { return Snapshot{Time: time.Now()} }
+// Snapshot is the state of all series now. Series that counted nothing yet are left out.
+func (r *Registry) Snapshot() Snapshot {
+	all := r.series()
+	s := Snapshot{Time: time.Now(), Generation: r.generation.Load()}
+	for _, x := range all.exchanges {
+		if x.shards.used() {
+			s.Exchanges = append(s.Exchanges, x.Snapshot())
+		}
+	}
+	for _, m := range all.mirrors {
+		if m.shards.used() {
+			s.Mirrors = append(s.Mirrors, m.Snapshot())
+		}
+	}
+	return s
+}
 
 // Snapshot is the state of the series now.
-func (x *Exchange) Snapshot() ExchangeSnapshot { return ExchangeSnapshot{ExchangeLabels: x.labels} }
+func (x *Exchange) Snapshot() ExchangeSnapshot {
+	out := ExchangeSnapshot{ExchangeLabels: x.labels, series: x}
+	codes := map[int]uint64{}
+	var failures [len(reasons)]uint64
+	x.shards.each(func(s *exchangeShard) {
+		s.codes.each(func(status int, n uint64) { codes[status] += n })
+		s.latency.addTo(&out.Latency)
+		out.Latency.nanos += s.nanos.Load()
+		out.BytesIn += s.in.Load()
+		out.BytesOut += s.out.Load()
+		out.Retries += s.retries.Load()
+		if f := s.failures.Load(); f != nil {
+			for i := range f {
+				failures[i] += f[i].Load()
+			}
+		}
+	})
+	for code, n := range codes {
+		if n > 0 { // a slot may have been claimed and not yet counted
+			out.Codes = append(out.Codes, CodeCount{code, n})
+			out.Requests += n
+		}
+	}
+	slices.SortFunc(out.Codes, func(a, b CodeCount) int { return cmp.Compare(a.Code, b.Code) })
+	for i, n := range failures {
+		if n > 0 {
+			out.Reasons = append(out.Reasons, ReasonCount{reasons[i].reason, n})
+		}
+	}
+	slices.SortFunc(out.Reasons, func(a, b ReasonCount) int { return cmp.Compare(a.Reason, b.Reason) })
+	return out
+}
 
 // Snapshot is the state of the series now.
-func (m *Mirror) Snapshot() MirrorSnapshot { return MirrorSnapshot{MirrorLabels: m.labels} }
+func (m *Mirror) Snapshot() MirrorSnapshot {
+	out := MirrorSnapshot{MirrorLabels: m.labels, series: m}
+	var outcomes [numMirrorOutcomes]uint64
+	// What comes later in a copy's life is read first, so that no more ended than were selected, nor were selected
+	// than considered.
+	m.shards.each(func(s *mirrorShard) {
+		for i := range s.outcomes {
+			outcomes[i] += s.outcomes[i].Load()
+		}
+	})
+	m.shards.each(func(s *mirrorShard) { out.Selected += s.selected.Load() })
+	m.shards.each(func(s *mirrorShard) { out.Considered += s.considered.Load() })
+	for i, n := range outcomes {
+		if n > 0 {
+			out.Outcomes = append(out.Outcomes, OutcomeCount{MirrorOutcome(i), n})
+		}
+	}
+	out.sum()
+	return out
+}
 
-// Since is what happened after prev, an earlier snapshot of the same registry.
-func (s Snapshot) Since(prev Snapshot) Snapshot { return s }
+// sum fills Sent, Dropped and Failed from Outcomes.
+func (m *MirrorSnapshot) sum() {
+	m.Sent, m.Dropped, m.Failed = 0, 0, 0
+	for _, o := range m.Outcomes {
+		switch {
+		case o.Outcome == MirrorSent:
+			m.Sent += o.Count
+		case o.Outcome.Dropped():
+			m.Dropped += o.Count
+		case o.Outcome.Failed():
+			m.Failed += o.Count
+		}
+	}
+}
+
+// Since is what happened after prev, an earlier snapshot of the same registry. Series in which nothing happened are
+// left in, with zeros.
+func (s Snapshot) Since(prev Snapshot) Snapshot {
+	out := Snapshot{Time: s.Time, Interval: s.Time.Sub(prev.Time), Generation: s.Generation}
+	exchanges := make(map[*Exchange]*ExchangeSnapshot, len(prev.Exchanges))
+	for i := range prev.Exchanges {
+		exchanges[prev.Exchanges[i].series] = &prev.Exchanges[i]
+	}
+	for _, x := range s.Exchanges {
+		if p := exchanges[x.series]; p != nil {
+			x = x.Since(*p)
+		}
+		out.Exchanges = append(out.Exchanges, x)
+	}
+	mirrors := make(map[*Mirror]*MirrorSnapshot, len(prev.Mirrors))
+	for i := range prev.Mirrors {
+		mirrors[prev.Mirrors[i].series] = &prev.Mirrors[i]
+	}
+	for _, m := range s.Mirrors {
+		if p := mirrors[m.series]; p != nil {
+			m = m.Since(*p)
+		}
+		out.Mirrors = append(out.Mirrors, m)
+	}
+	return out
+}
+
+// Since is what the series counted after prev, an earlier snapshot of it.
+func (x ExchangeSnapshot) Since(prev ExchangeSnapshot) ExchangeSnapshot {
+	x.Requests -= prev.Requests
+	x.Retries -= prev.Retries
+	x.BytesIn -= prev.BytesIn
+	x.BytesOut -= prev.BytesOut
+	x.Latency = x.Latency.since(prev.Latency)
+	x.Codes = subtract(x.Codes, prev.Codes, func(c *CodeCount) (int, *uint64) { return c.Code, &c.Count })
+	x.Reasons = subtract(x.Reasons, prev.Reasons, func(c *ReasonCount) (Reason, *uint64) { return c.Reason, &c.Count })
+	return x
+}
+
+// Since is what the series counted after prev, an earlier snapshot of it.
+func (m MirrorSnapshot) Since(prev MirrorSnapshot) MirrorSnapshot {
+	m.Considered -= prev.Considered
+	m.Selected -= prev.Selected
+	m.Outcomes = subtract(m.Outcomes, prev.Outcomes, func(c *OutcomeCount) (MirrorOutcome, *uint64) { return c.Outcome, &c.Count })
+	m.sum()
+	return m
+}
 
 // Total is the sum of all exchanges, without labels.
-func (s Snapshot) Total() ExchangeSnapshot { return ExchangeSnapshot{} }
+func (s Snapshot) Total() ExchangeSnapshot {
+	var out ExchangeSnapshot
+	for _, x := range s.Exchanges {
+		out.Requests += x.Requests
+		out.Retries += x.Retries
+		out.BytesIn += x.BytesIn
+		out.BytesOut += x.BytesOut
+		out.Latency.add(x.Latency)
+		out.Codes = add(out.Codes, x.Codes, func(c *CodeCount) (int, *uint64) { return c.Code, &c.Count })
+		out.Reasons = add(out.Reasons, x.Reasons, func(c *ReasonCount) (Reason, *uint64) { return c.Reason, &c.Count })
+	}
+	return out
+}
 
 // Success is the part (0..1) of the requests that were not answered with 5xx; those without an answer, because the
 // client went away, are left aside. It is 1 when there are none.
-func (x ExchangeSnapshot) Success() float64 { return 1 }
+func (x ExchangeSnapshot) Success() float64 {
+	var answered, failed uint64
+	for _, c := range x.Codes {
+		if c.Code == 0 {
+			continue
+		}
+		answered += c.Count
+		if c.Code >= 500 {
+			failed += c.Count
+		}
+	}
+	if answered == 0 {
+		return 1
+	}
+	return 1 - float64(failed)/float64(answered)
+}
+
+// Code is how often the status was answered.
+func (x ExchangeSnapshot) Code(status int) uint64 {
+	for _, c := range x.Codes {
+		if c.Code == status {
+			return c.Count
+		}
+	}
+	return 0
+}
+
+// subtract takes b's counts from a's, by key, and leaves out those that become zero.
+func subtract[C any, K cmp.Ordered](a, b []C, of func(*C) (K, *uint64)) []C {
+	var out []C
+	for _, c := range a {
+		key, n := of(&c)
+		for i := range b {
+			if k, m := of(&b[i]); k == key {
+				*n -= *m
+			}
+		}
+		if *n > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// add adds b's counts to a's, by key, and keeps the order of the keys.
+func add[C any, K cmp.Ordered](a, b []C, of func(*C) (K, *uint64)) []C {
+	for _, c := range b {
+		key, n := of(&c)
+		at, found := slices.BinarySearchFunc(a, key, func(e C, key K) int {
+			k, _ := of(&e)
+			return cmp.Compare(k, key)
+		})
+		if !found {
+			a = slices.Insert(a, at, c)
+			continue
+		}
+		_, m := of(&a[at])
+		*m += *n
+	}
+	return a
+}
