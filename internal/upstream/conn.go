@@ -2,59 +2,241 @@ package upstream
 
 import (
 	"net"
+	"sync/atomic"
+	"syscall"
 	"time"
+)
+
+// Conn's states.
+const (
+	connUsed int32 = iota
+	connIdle
+	connAborted // still the owner's to close
+	connClosed
 )
 
 // Conn is a connection to an endpoint with a read buffer to parse in. One goroutine may read while another writes; Abort may be called
 // by any.
-type Conn struct{}
+type Conn struct {
+	endpoint *Endpoint
+	net      net.Conn // what is read and written: tls.Conn or wire
+	wire     net.Conn // the connection below TLS
+	state    atomic.Int32
+	stamp    uint32 // epoch of the last Put
+
+	buf  *buffer // nil until needed
+	r, w int
+
+	readBy, writeBy time.Time // what is set on net
+
+	raw   syscall.RawConn // nil if wire is no TCP connection
+	peek  func(fd uintptr)
+	alive bool // peek's result
+}
+
+// buffer is what the pool holds.
+type buffer struct{ b []byte }
+
+func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
+	c := &Conn{endpoint: e, net: nc, wire: wire}
+	if sc, ok := wire.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw = raw
+			c.peek = func(fd uintptr) { c.alive = peekAlive(fd) }
+		}
+	}
+	return c
+}
 
 // Endpoint is where the connection leads.
-func (c *Conn) Endpoint() *Endpoint { return nil }
+func (c *Conn) Endpoint() *Endpoint { return c.endpoint }
 
 // Buffered returns the bytes read but not discarded. They alias the buffer and are valid until the next Fill, Grow, Put or Close;
 // Discard leaves them in place.
-func (c *Conn) Buffered() []byte { return nil }
+func (c *Conn) Buffered() []byte {
+	if c.buf == nil {
+		return nil
+	}
+	return c.buf.b[c.r:c.w]
+}
 
-// Fill reads once, at least one byte, behind the buffered ones, moving these to the buffer's front if there is no room behind them. It returns
-// ErrBufferFull without reading when they fill the whole buffer. io.EOF is the other side's end. n may be positive only when err is nil.
-func (c *Conn) Fill() (n int, err error) { return 0, nil }
+// Fill reads once, at least one byte, behind the buffered ones, moving these to the buffer's front if there is no room behind them. It
+// returns ErrBufferFull without reading when they fill the whole buffer. io.EOF is the other side's end.
+func (c *Conn) Fill() (n int, err error) {
+	if c.buf == nil {
+		c.buf = c.endpoint.set.buffers.Get().(*buffer)
+	}
+	b := c.buf.b
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+	} else if c.w == len(b) {
+		if c.r == 0 {
+			return 0, ErrBufferFull
+		}
+		c.w = copy(b, b[c.r:c.w])
+		c.r = 0
+	}
+	n, err = c.net.Read(b[c.w:])
+	c.w += n
+	if n > 0 {
+		return n, nil // an error comes again with the next read
+	}
+	return 0, c.refusal(err)
+}
 
 // Discard drops the first n buffered bytes; n must not be more than there are.
-func (c *Conn) Discard(n int) {}
+func (c *Conn) Discard(n int) {
+	if n < 0 || n > c.w-c.r {
+		panic("upstream: Discard of more than is buffered")
+	}
+	c.r += n
+}
 
-// Grow doubles the buffer, up to limit bytes; ErrBufferFull if it has that size already. The connection gives the larger buffer back
-// when it is Put.
-func (c *Conn) Grow(limit int) error { return nil }
+// Grow doubles the buffer, up to limit bytes; ErrBufferFull if it has that size already. The connection loses the larger buffer when it
+// is Put.
+func (c *Conn) Grow(limit int) error {
+	old := c.Buffered()
+	size := c.endpoint.set.opt.ReadBuffer
+	if c.buf != nil {
+		size = len(c.buf.b)
+	}
+	if size >= limit {
+		return ErrBufferFull
+	}
+	larger := &buffer{make([]byte, min(2*size, limit))}
+	n := copy(larger.b, old)
+	c.release()
+	c.buf, c.r, c.w = larger, 0, n
+	return nil
+}
+
+// release gives the buffer away.
+func (c *Conn) release() {
+	if c.buf != nil && len(c.buf.b) == c.endpoint.set.opt.ReadBuffer {
+		c.endpoint.set.buffers.Put(c.buf)
+	}
+	c.buf, c.r, c.w = nil, 0, 0
+}
+
+// shrink gives a grown buffer away.
+func (c *Conn) shrink() {
+	if c.buf != nil && len(c.buf.b) != c.endpoint.set.opt.ReadBuffer {
+		c.release()
+	}
+}
 
 // Read gives the buffered bytes first and then reads straight into p, past the buffer: for bodies.
-func (c *Conn) Read(p []byte) (n int, err error) { return 0, nil }
+func (c *Conn) Read(p []byte) (n int, err error) {
+	if c.r != c.w {
+		n = copy(p, c.buf.b[c.r:c.w])
+		c.r += n
+		return n, nil
+	}
+	n, err = c.net.Read(p)
+	return n, c.refusal(err)
+}
+
+// refusal names a TLS alert. In TLS 1.3 a server that does not take the client's certificate says so only after the handshake.
+func (c *Conn) refusal(err error) error {
+	if err == nil || c.net == c.wire || tlsReason(err) != TLSRefused {
+		return err
+	}
+	return c.endpoint.tls.failure(c.endpoint.Address, TLSRefused, err)
+}
 
 // Write writes p whole or fails.
-func (c *Conn) Write(p []byte) (n int, err error) { return 0, nil }
+func (c *Conn) Write(p []byte) (n int, err error) { return c.net.Write(p) }
 
 // ReadBy sets the time by which reads must be done; zero means never. A read fails no earlier than t and no later than t+slack: the
 // network's own deadline is set to t+slack and left alone by further calls as long as it lies between their t and t+slack. So a busy
-// connection with t always a minute ahead and a slack of a second touches its timer once a second. slack 0 is exact, and a timer each.
-func (c *Conn) ReadBy(t time.Time, slack time.Duration) error { return nil }
+// connection with t always a minute ahead and a slack of a second touches its timer once a second. slack 0 is exact, with a timer each.
+func (c *Conn) ReadBy(t time.Time, slack time.Duration) error {
+	if within(c.readBy, t, slack) {
+		return nil
+	}
+	if !t.IsZero() {
+		t = t.Add(slack)
+	}
+	c.readBy = t
+	return c.net.SetReadDeadline(t)
+}
 
-// WriteBy is ReadBy for writes.
-func (c *Conn) WriteBy(t time.Time, slack time.Duration) error { return nil }
+// WriteBy is ReadBy for writes. With TLS a write that fails by its deadline leaves the connection unusable.
+func (c *Conn) WriteBy(t time.Time, slack time.Duration) error {
+	if within(c.writeBy, t, slack) {
+		return nil
+	}
+	if !t.IsZero() {
+		t = t.Add(slack)
+	}
+	c.writeBy = t
+	return c.net.SetWriteDeadline(t)
+}
 
-// Alive is false if the other side has closed the idle connection or sent something unasked. It looks without waiting (MSG_PEEK). True is
-// no promise: the close may be on its way.
-func (c *Conn) Alive() bool { return true }
+// within is true if the deadline that is set will do for t.
+func within(set, t time.Time, slack time.Duration) bool {
+	if t.IsZero() || set.IsZero() {
+		return t.IsZero() && set.IsZero()
+	}
+	d := set.Sub(t)
+	return d >= 0 && d <= slack
+}
 
-// TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS (or no TCP). Read what is Buffered first, and
-// do not set deadlines on it.
-func (c *Conn) TCP() *net.TCPConn { return nil }
+// Alive is false if the other side has closed the idle connection or sent something unasked. It looks without waiting (MSG_PEEK). True
+// is no promise: the close may be on its way.
+func (c *Conn) Alive() bool {
+	if c.r != c.w {
+		return false
+	}
+	if c.raw == nil {
+		return true
+	}
+	c.alive = false
+	return c.raw.Control(c.peek) == nil && c.alive
+}
+
+// TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS (or no TCP). Read what is Buffered
+// first, and do not set deadlines on it.
+func (c *Conn) TCP() *net.TCPConn {
+	tcp, _ := c.net.(*net.TCPConn)
+	return tcp
+}
 
 // CloseWrite ends the writing side, as for a tunnel that was half closed.
-func (c *Conn) CloseWrite() error { return nil }
+func (c *Conn) CloseWrite() error {
+	if h, ok := c.net.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return nil
+}
 
 // Abort makes reads and writes under way fail, from any goroutine; the owner still has to Close.
-func (c *Conn) Abort() {}
+func (c *Conn) Abort() {
+	if c.state.CompareAndSwap(connUsed, connAborted) {
+		c.wire.Close()
+	}
+}
 
 // Close closes the connection and ends its part of InFlight. Only its owner calls it, after its reads and writes returned; a second call
-// does nothing.
-func (c *Conn) Close() error { return nil }
+// does nothing. With TLS no close_notify is sent: it could wait.
+func (c *Conn) Close() error { return c.close(c.wire) }
+
+// closeGently is Close for a connection that has nothing under way: with TLS the other side is told.
+func (c *Conn) closeGently() { c.close(c.net) }
+
+func (c *Conn) close(nc net.Conn) error {
+	was := c.state.Swap(connClosed)
+	if was == connClosed {
+		return nil
+	}
+	if was != connIdle {
+		c.endpoint.inFlight.Add(-1)
+	}
+	err := nc.Close()
+	c.release()
+	e := c.endpoint
+	e.mu.Lock()
+	delete(e.open, c)
+	e.mu.Unlock()
+	return err
+}

@@ -2,72 +2,135 @@ package upstream
 
 import (
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Endpoint is one address with what is known of it and the connections to it. The same Endpoint serves every service and snapshot that
 // names its address with the same protocol and TLS identity.
 //
-// In flight are the connections handed out by Get, GetAlive and Dial (from the call until Put or Close, so that slow connects weigh too) and
-// the exchanges of HTTP2 (until the response's body ended or was closed).
+// In flight are the connections handed out by Get, GetAlive and Dial (from the call until Put or Close, so that slow connects weigh too)
+// and the exchanges of HTTP2 (until the response's body ended or was closed).
 type Endpoint struct {
 	// Address is "ip:port" or "host:port".
 	Address string
+
+	set    *Set
+	tls    *endpointTLS // nil for cleartext
+	h2     *http2Pool
+	health health
+
+	_        [64]byte // inFlight changes with every exchange, what is above seldom
+	inFlight atomic.Int64
+	_        [56]byte
+
+	dials     atomic.Uint64
+	dialFails atomic.Uint64
+
+	mu      sync.Mutex
+	idle    []*Conn // a stack; stamps never decrease from bottom to top
+	open    map[*Conn]struct{}
+	reuses  uint64
+	drained bool
+	closed  bool
+}
+
+func newEndpoint(s *Set, address string, identity *tlsIdentity) *Endpoint {
+	e := &Endpoint{Address: address, set: s, open: map[*Conn]struct{}{}}
+	if identity != nil {
+		e.tls = identity.forEndpoint()
+	}
+	e.h2 = newHTTP2Pool(e)
+	return e
 }
 
 // Get returns a connection: the one used last if any is idle, else a new one, within the earlier of deadline (zero: none) and
-// Options.ConnectTimeout. A connection that was idle for more than about a second was checked with Alive. A reused connection may still have been closed
-// by the other side in this moment: a request that may be repeated is then repeated on a connection from Dial, one that may not uses
-// GetAlive in the first place. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for none.
-// Errors are *ConnectError or *TLSError and have been counted by the health check.
-func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) { return nil, false, nil }
+// Options.ConnectTimeout. A connection that was idle for more than a second or two was checked with Alive. A reused connection may still
+// have been closed by the other side in this moment: a request that may be repeated is then repeated on a connection from Dial, one that
+// may not uses GetAlive in the first place. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for
+// none. Errors are *ConnectError or *TLSError and have been counted by the health check.
+func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
+	return e.get(deadline, false)
+}
 
 // GetAlive is Get, but every reused connection is checked with Alive, at the cost of a system call.
 func (e *Endpoint) GetAlive(deadline time.Time) (c *Conn, reused bool, err error) {
-	return nil, false, nil
+	return e.get(deadline, true)
 }
 
-// Dial is Get, but always opens a new connection.
-func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) { return nil, nil }
+func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
+	for {
+		e.mu.Lock()
+		n := len(e.idle)
+		if n == 0 {
+			e.mu.Unlock()
+			break
+		}
+		c := e.idle[n-1]
+		e.idle[n-1] = nil
+		e.idle = e.idle[:n-1]
+		e.reuses++
+		e.inFlight.Add(1)
+		c.state.Store(connUsed)
+		e.mu.Unlock()
+		if (check || e.set.epoch.Load()-c.stamp > 1) && !c.Alive() {
+			c.Close()
+			continue
+		}
+		return c, true, nil
+	}
+	c, err := e.Dial(deadline)
+	return c, false, err
+}
 
 // Put gives back a connection whose exchange ended well, to be used again. It is closed instead if bytes remain in its buffer (the other
 // side sent more than it should), it was aborted, the endpoint is drained, or enough are idle. c must not be used afterwards.
-func (e *Endpoint) Put(c *Conn) {}
+func (e *Endpoint) Put(c *Conn) {
+	if c.r != c.w || c.state.Load() != connUsed {
+		c.Close()
+		return
+	}
+	c.shrink()
+	e.mu.Lock()
+	if e.drained || e.closed || len(e.idle) >= e.set.opt.MaxIdlePerEndpoint || !c.state.CompareAndSwap(connUsed, connIdle) {
+		e.mu.Unlock()
+		c.closeGently()
+		return
+	}
+	c.stamp = e.set.epoch.Load()
+	e.idle = append(e.idle, c)
+	e.mu.Unlock()
+	e.inFlight.Add(-1)
+}
 
-// HTTP2 returns the round tripper for this endpoint over HTTP/2: with prior knowledge in cleartext (h2c), or over TLS with ALPN "h2". It works for
-// every service, also one whose Protocol is HTTP, which gRPC needs. Any *http.Request can be carried:
-//   - req.URL.Scheme is "http" or "https" and becomes :scheme; URL.Path, RawPath/Opaque and RawQuery become :path; req.Host :authority. URL.Host is only a
-//     fallback for an empty req.Host and never dialled.
-//   - req.Header must hold no connection-specific fields (RFC 9113 §8.2.2); req.Trailer must hold the trailers' names before, the values when the body
-//     reaches EOF. req.ContentLength is -1 for unknown. The body streams both ways: the response may come before the request's body ended.
+// HTTP2 returns the round tripper for this endpoint over HTTP/2: with prior knowledge in cleartext (h2c), or over TLS with ALPN "h2". It
+// works for every service, also one whose Protocol is HTTP, which gRPC needs. Any *http.Request can be carried:
+//   - req.URL is best made by Target. URL.Scheme becomes :scheme, req.Host (else URL.Host) :authority. URL.Host is never dialled and may be empty.
+//   - req.Header must hold no connection-specific fields (RFC 9113 §8.2.2). req.Trailer must hold the trailers' names before, the
+//     values when the body reaches EOF. req.ContentLength is -1 for unknown. The body streams both ways: the response may come before
+//     the request's body ended.
 //   - The request's context bounds the whole exchange, including waiting for a stream when the endpoint's limit is reached.
-//   - No User-Agent, Accept-Encoding or decompression is added. 1xx responses go to httptrace.ClientTrace.Got1xxResponse.
-//   - The response's body must be closed. resp.Trailer is complete once it reached EOF.
+//   - No User-Agent, no Accept-Encoding and no decompression is added. 1xx responses go to httptrace.ClientTrace.Got1xxResponse.
+//   - A request that the endpoint provably did not process (GOAWAY, REFUSED_STREAM) is sent again if its body was not read from yet.
+//   - The response's body must be closed. resp.Trailer is complete once the body reached EOF.
 //
-// In-flight and health accounting are done inside. Errors of connecting are *ConnectError or *TLSError (by errors.As).
-func (e *Endpoint) HTTP2() http.RoundTripper { return nil }
-
-// Succeeded notes that the endpoint answered: consecutive failures start again at zero and an ejection ends.
-func (e *Endpoint) Succeeded() {}
-
-// Failed notes a failure that is the endpoint's: a connection reset or closed before a response, a malformed response. Failures to connect and those of
-// HTTP2 are noted inside. Never call it for what the client did or for a reused connection that had been closed while idle.
-func (e *Endpoint) Failed() {}
-
-// Healthy is true unless the endpoint is ejected.
-func (e *Endpoint) Healthy() bool { return true }
+// In-flight and health accounting are done inside. Errors of connecting are *ConnectError or *TLSError (by errors.As), those of the
+// context its own; any other error after which the connection is gone has counted as a failure of the endpoint.
+func (e *Endpoint) HTTP2() http.RoundTripper { return e.h2 }
 
 // InFlight is the number of exchanges and connects under way.
-func (e *Endpoint) InFlight() int { return 0 }
+func (e *Endpoint) InFlight() int { return int(e.inFlight.Load()) }
 
 // Stats are an endpoint's counters since it came into being, and gauges.
 type Stats struct {
 	InFlight  int    // exchanges and connects under way
 	Idle      int    // idle HTTP/1.1 connections
 	Open      int    // HTTP/1.1 connections, idle or used
+	HTTP2     int    // HTTP/2 connections
 	Dials     uint64 // connections attempted, of both protocols
 	DialFails uint64 // of these failed
-	Reuses    uint64 // idle connections handed out again
+	Reuses    uint64 // idle HTTP/1.1 connections taken up again
 	Failures  uint64 // failures noted by the health check, failed dials included
 	Ejections uint64
 	Healthy   bool
@@ -75,4 +138,88 @@ type Stats struct {
 }
 
 // Stats reads the counters; not one moment's, but each by itself.
-func (e *Endpoint) Stats() Stats { return Stats{} }
+func (e *Endpoint) Stats() Stats {
+	e.mu.Lock()
+	st := Stats{Idle: len(e.idle), Open: len(e.open), Reuses: e.reuses, Drained: e.drained}
+	e.mu.Unlock()
+	st.InFlight = e.InFlight()
+	st.HTTP2 = e.h2.size()
+	st.Dials = e.dials.Load()
+	st.DialFails = e.dialFails.Load()
+	st.Failures = e.health.failed.Load()
+	st.Ejections = e.health.ejections.Load()
+	st.Healthy = e.Healthy()
+	return st
+}
+
+// expire closes the connections idle for at least keep ticks and takes the read buffers of those that idle for more than one: a busy
+// connection keeps its buffer, an idle one costs little.
+func (e *Endpoint) expire(now, keep uint32) {
+	var expired []*Conn
+	e.mu.Lock()
+	n := 0
+	for n < len(e.idle) && now-e.idle[n].stamp > keep {
+		n++
+	}
+	if n > 0 {
+		expired = append(expired, e.idle[:n]...)
+		kept := copy(e.idle, e.idle[n:])
+		clear(e.idle[kept:])
+		e.idle = e.idle[:kept]
+	}
+	for _, c := range e.idle {
+		if now-c.stamp <= 1 {
+			break
+		}
+		c.release()
+	}
+	e.mu.Unlock()
+	for _, c := range expired {
+		c.closeGently()
+	}
+}
+
+// drain closes what is idle and lets nothing become idle any more.
+func (e *Endpoint) drain() {
+	e.mu.Lock()
+	e.drained = true
+	idle := e.idle
+	e.idle = nil
+	e.mu.Unlock()
+	for _, c := range idle {
+		c.closeGently()
+	}
+	e.h2.drain()
+}
+
+// finished is true when a drained endpoint has nothing left that Close would have to end.
+func (e *Endpoint) finished() bool {
+	if e.inFlight.Load() != 0 || e.h2.size() != 0 {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.open) == 0
+}
+
+// close ends all connections, used ones too.
+func (e *Endpoint) close() {
+	e.mu.Lock()
+	e.closed = true
+	idle := e.idle
+	e.idle = nil
+	used := make([]*Conn, 0, len(e.open))
+	for c := range e.open {
+		if c.state.Load() != connIdle {
+			used = append(used, c)
+		}
+	}
+	e.mu.Unlock()
+	for _, c := range idle {
+		c.closeGently()
+	}
+	for _, c := range used {
+		c.Abort()
+	}
+	e.h2.close()
+}

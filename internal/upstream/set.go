@@ -4,7 +4,9 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,16 +18,17 @@ import (
 type Options struct {
 	// ConnectTimeout bounds resolving, connecting and the TLS handshake together; 0 means 5 s.
 	ConnectTimeout time.Duration
-	// IdleTimeout is how long an unused connection is kept; 0 means 60 s. Connections are closed at most a quarter of it later.
+	// IdleTimeout is how long an unused connection is kept; 0 means 60 s. HTTP/1.1 connections are closed at most a quarter of it
+	// (and at most a second) later.
 	IdleTimeout time.Duration
-	// MaxIdlePerEndpoint bounds the idle connections of one endpoint; 0 means 1024, less than 0 none.
+	// MaxIdlePerEndpoint bounds the idle HTTP/1.1 connections of one endpoint; 0 means 1024, less than 0 none.
 	MaxIdlePerEndpoint int
 	// ReadBuffer is the size of a connection's read buffer; 0 means 4 KiB.
 	ReadBuffer int
 	// MaxHTTP2Connections bounds the HTTP/2 connections to one endpoint; 0 means 4. One is used until its streams are all taken.
 	MaxHTTP2Connections int
 	// MaxHeaderBytes bounds the header list of a response over HTTP/2; 0 means 64 KiB.
-	MaxHeaderBytes uint32
+	MaxHeaderBytes int
 	// EjectAfter is the number of consecutive failures that ejects an endpoint; 0 means 3, less than 0 never.
 	EjectAfter int
 	// Logger is told of ejections, recoveries and unusable services; nil discards.
@@ -35,16 +38,45 @@ type Options struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+func (o Options) withDefaults() Options {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 5 * time.Second
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 60 * time.Second
+	}
+	def(&o.MaxIdlePerEndpoint, 1024)
+	def(&o.ReadBuffer, 4<<10)
+	def(&o.MaxHTTP2Connections, 4)
+	def(&o.MaxHeaderBytes, 64<<10)
+	def(&o.EjectAfter, 3)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.dial == nil {
+		o.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
+	return o
+}
+
 // Set owns the endpoints' state of a process. Its methods may be called at the same time.
 type Set struct {
-	opt Options
+	opt     Options
+	buffers sync.Pool // of *buffer, each opt.ReadBuffer large
 
-	mu        sync.Mutex // serialises Apply and Close
+	mu        sync.Mutex // serialises Apply, Close and the sweep
 	endpoints map[key]*Endpoint
+	drained   map[*Endpoint]struct{} // in no service, but with connections still used
 	closed    bool
 
 	start  time.Time
-	epoch  atomic.Uint32
+	tick   time.Duration
+	epoch  atomic.Uint32 // counts ticks: the coarse clock of idle connections
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -58,19 +90,156 @@ type key struct {
 }
 
 // New starts a Set. Close it.
-func New(opt Options) *Set { panic("not built yet") }
+func New(opt Options) *Set {
+	s := &Set{
+		opt:       opt.withDefaults(),
+		endpoints: map[key]*Endpoint{},
+		drained:   map[*Endpoint]struct{}{},
+		start:     time.Now(),
+	}
+	size := s.opt.ReadBuffer
+	s.buffers.New = func() any { return &buffer{make([]byte, size)} }
+	s.tick = max(min(time.Second, s.opt.IdleTimeout/4), time.Millisecond)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wg.Go(s.sweepLoop)
+	return s
+}
 
 // Close closes every connection, idle or not, and waits for all that the Set started. Get fails with ErrClosed afterwards.
-func (s *Set) Close() error { return nil }
+func (s *Set) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	all := slices.Collect(maps.Values(s.endpoints))
+	all = slices.AppendSeq(all, maps.Keys(s.drained))
+	s.mu.Unlock()
+	s.cancel()
+	for _, e := range all {
+		e.close()
+	}
+	s.wg.Wait()
+	return nil
+}
 
-// Apply makes a snapshot of the configuration's services. Endpoints whose address, protocol and TLS identity stay keep their state, across
-// services and configurations; those that are in no service any more are drained: idle connections are closed now, used ones when their
-// exchange ends. A service whose TLS identity cannot be used keeps its endpoints, each attempt fails with a *TLSError of reason TLSConfig.
-// An error (the Set is closed) leaves everything as it was.
-func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) { return nil, nil }
+// Apply makes a snapshot of the configuration's services. Endpoints whose address, protocol and TLS identity stay keep their state,
+// across services and configurations; those that are in no service any more are drained: idle connections are closed now, used ones when
+// their exchange ends. A service whose TLS identity cannot be used keeps its endpoints, each attempt fails with a *TLSError of reason
+// TLSConfig. A service with a Fault has no endpoints. An error (the Set is closed) leaves everything as it was.
+func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
+	certificates := make(map[string]*model.Certificate, len(cfg.Certificates))
+	for i := range cfg.Certificates {
+		certificates[cfg.Certificates[i].Name] = &cfg.Certificates[i]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	next := make(map[key]*Endpoint, len(s.endpoints))
+	snap := &Snapshot{services: make(map[string]*Service, len(cfg.Services))}
+	identities := map[string]*tlsIdentity{}
+	for i := range cfg.Services {
+		ms := &cfg.Services[i]
+		sv := &Service{Name: ms.Name, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault}
+		snap.services[ms.Name] = sv
+		if ms.Fault != nil {
+			continue
+		}
+		var identity *tlsIdentity
+		digest := ""
+		if ms.TLS != nil {
+			certificate := certificates[ms.TLS.ClientCertificate]
+			digest = tlsDigest(ms.TLS, certificate)
+			if identity = identities[digest]; identity == nil {
+				identity = newTLSIdentity(ms.TLS, certificate)
+				identities[digest] = identity
+			}
+			if identity.err != nil {
+				s.opt.Logger.Warn("service cannot be reached over TLS", "service", ms.Name, "reason", identity.err)
+			}
+		}
+		for _, me := range ms.Endpoints {
+			k := key{me.Address, ms.Protocol, digest}
+			e := next[k]
+			if e == nil {
+				if e = s.endpoints[k]; e == nil {
+					e = newEndpoint(s, me.Address, identity)
+				}
+				next[k] = e
+			}
+			if !slices.Contains(sv.endpoints, e) {
+				sv.endpoints = append(sv.endpoints, e)
+			}
+		}
+	}
+	for k, e := range s.endpoints {
+		if next[k] == nil {
+			s.drained[e] = struct{}{}
+			e.drain()
+		}
+	}
+	s.endpoints = next
+	return snap, nil
+}
 
 // Endpoints iterates over all endpoints of the last Apply, for metrics; in no order.
-func (s *Set) Endpoints() iter.Seq[*Endpoint] { return nil }
+func (s *Set) Endpoints() iter.Seq[*Endpoint] {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.endpoints))
+	s.mu.Unlock()
+	return slices.Values(all)
+}
+
+// sweepLoop turns the coarse clock and closes what was idle too long.
+func (s *Set) sweepLoop() {
+	t := time.NewTicker(s.tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-t.C:
+			s.sweep()
+		}
+	}
+}
+
+func (s *Set) sweep() {
+	now := s.epoch.Add(1)
+	keep := uint32((s.opt.IdleTimeout + s.tick - 1) / s.tick)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.endpoints {
+		e.expire(now, keep)
+	}
+	for e := range s.drained {
+		if e.finished() {
+			delete(s.drained, e)
+		}
+	}
+}
+
+// adopt takes a drained endpoint back under Close's care, since an exchange that began with an older snapshot has opened a connection to
+// it. False: the Set is closed.
+func (s *Set) adopt(e *Endpoint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.drained[e] = struct{}{}
+	}
+	return !s.closed
+}
+
+// now is nanoseconds since the Set came into being.
+func (s *Set) now() int64 { return int64(time.Since(s.start)) }
+
+// closedError is the answer to whoever asks a closed Set for a connection.
+func closedError(address string) error {
+	return &ConnectError{Address: address, Reason: ConnectClosed, Err: ErrClosed}
+}
 
 // Snapshot is the services of one configuration. It never changes.
 type Snapshot struct {

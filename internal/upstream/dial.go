@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as RFC 8305 says.
+func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
+	e.inFlight.Add(1)
+	c, err := e.dialHTTP1(deadline)
+	if err != nil {
+		e.inFlight.Add(-1)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
+	limit := time.Now().Add(e.set.opt.ConnectTimeout)
+	if !deadline.IsZero() && deadline.Before(limit) {
+		limit = deadline
+	}
+	ctx, cancel := context.WithDeadline(e.set.ctx, limit)
+	defer cancel()
+	if err := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+		return nil, &ConnectError{Address: e.Address, Reason: ConnectTimedOut, Timeout: true, Err: err} // not the endpoint's fault
+	}
+	var config *tls.Config
+	if e.tls != nil {
+		config = e.tls.http1
+	}
+	nc, wire, err := e.connect(ctx, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(e, nc, wire)
+	e.mu.Lock()
+	closed, drained := e.closed, e.drained
+	if !closed {
+		e.open[c] = struct{}{}
+	}
+	e.mu.Unlock()
+	if closed || drained && !e.set.adopt(e) {
+		e.mu.Lock()
+		delete(e.open, c)
+		e.mu.Unlock()
+		wire.Close()
+		return nil, closedError(e.Address)
+	}
+	return c, nil
+}
+
+// connect opens a connection, over TLS if config is not nil, counts it and reports a failure to the health check. wire is the
+// connection below TLS, wrapped by wrap unless that is nil.
+func (e *Endpoint) connect(ctx context.Context, config *tls.Config, wrap func(net.Conn) net.Conn) (nc, wire net.Conn, err error) {
+	e.dials.Add(1)
+	nc, wire, err = e.handshake(ctx, config, wrap)
+	if err == nil {
+		return nc, wire, nil
+	}
+	e.dialFails.Add(1)
+	if e.set.ctx.Err() != nil {
+		return nil, nil, closedError(e.Address)
+	}
+	var ce *ConnectError
+	if !errors.As(err, &ce) || ce.Reason != ConnectLocal {
+		e.Failed()
+	}
+	return nil, nil, err
+}
+
+func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, wrap func(net.Conn) net.Conn) (nc, wire net.Conn, err error) {
+	if e.tls != nil && e.tls.err != nil {
+		return nil, nil, e.tls.failure(e.Address, TLSConfig, e.tls.err)
+	}
+	wire, err = e.set.opt.dial(ctx, "tcp", e.Address)
+	if err != nil {
+		return nil, nil, connectFailure(e.Address, err)
+	}
+	if wrap != nil {
+		wire = wrap(wire)
+	}
+	if config == nil {
+		return wire, wire, nil
+	}
+	tc := tls.Client(wire, config)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		wire.Close()
+		return nil, nil, e.tls.failure(e.Address, tlsReason(err), err)
+	}
+	return tc, wire, nil
+}
+
+// connectFailure names why a connection did not come about.
+func connectFailure(address string, err error) error {
+	ce := &ConnectError{Address: address, Reason: ConnectFailed, Err: err}
+	var ne net.Error
+	ce.Timeout = errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		ce.Reason = ConnectUnresolved
+	case ce.Timeout:
+		ce.Reason = ConnectTimedOut
+	case isErrno(err, syscall.ECONNREFUSED, syscall.ECONNRESET):
+		ce.Reason = ConnectRefused
+	case isErrno(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN):
+		ce.Reason = ConnectUnreachable
+	case isErrno(err, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM):
+		ce.Reason = ConnectLocal
+	}
+	return ce
+}
+
+func isErrno(err error, errnos ...syscall.Errno) bool {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}

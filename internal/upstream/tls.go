@@ -1,0 +1,199 @@
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// sessions bounds the TLS sessions kept for resumption, per endpoint and protocol: servers give two tickets and more.
+const sessions = 4
+
+// tlsIdentity is how a service is authenticated and what is shown to it; see model.ServiceTLS. Immutable.
+type tlsIdentity struct {
+	serverName string
+	config     *tls.Config // the common part
+	err        error       // why it cannot be used
+}
+
+// endpointTLS is an identity with an endpoint's own session caches: sessions of one server are worth nothing to another.
+type endpointTLS struct {
+	*tlsIdentity
+	http1, http2 *tls.Config
+}
+
+// tlsDigest names the identity; it changes whenever what is trusted or shown changes.
+func tlsDigest(t *model.ServiceTLS, client *model.Certificate) string {
+	h := sha256.New()
+	add := func(s string) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	add(t.Hostname)
+	add(t.CAs)
+	add(t.ClientCertificate)
+	if client != nil {
+		add(client.Chain)
+		add(client.Key.Reveal())
+	} else {
+		add("")
+		add("")
+	}
+	for _, name := range t.SubjectAltNames {
+		add(name)
+	}
+	return string(h.Sum(nil))
+}
+
+func newTLSIdentity(t *model.ServiceTLS, client *model.Certificate) *tlsIdentity {
+	id := &tlsIdentity{serverName: t.Hostname, config: &tls.Config{ServerName: t.Hostname, MinVersion: tls.VersionTLS12}}
+	if t.CAs != "" {
+		id.config.RootCAs = x509.NewCertPool()
+		if !id.config.RootCAs.AppendCertsFromPEM([]byte(t.CAs)) {
+			id.err = errors.New("the CA bundle holds no certificate in PEM form")
+			return id
+		}
+	}
+	if len(t.SubjectAltNames) > 0 {
+		// The library would check Hostname; the chain and the names are checked here instead, on resumption too.
+		id.config.InsecureSkipVerify = true
+		id.config.VerifyConnection = verifier(id.config.RootCAs, t.SubjectAltNames)
+	} else if t.Hostname == "" {
+		id.err = errors.New("neither a hostname nor a subject alternative name to check the certificate against")
+		return id
+	}
+	if t.ClientCertificate != "" {
+		if client == nil {
+			id.err = fmt.Errorf("the client certificate %q does not exist", t.ClientCertificate)
+			return id
+		}
+		pair, err := tls.X509KeyPair([]byte(client.Chain), []byte(client.Key.Reveal()))
+		if err != nil {
+			id.err = fmt.Errorf("the client certificate %q: %w", t.ClientCertificate, err)
+			return id
+		}
+		// Shown to every server that asks, whatever authorities it hints at.
+		id.config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return id
+}
+
+func (id *tlsIdentity) forEndpoint() *endpointTLS {
+	e := &endpointTLS{tlsIdentity: id}
+	with := func(protocol string) *tls.Config {
+		c := id.config.Clone()
+		c.NextProtos = []string{protocol}
+		c.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+		return c
+	}
+	e.http1, e.http2 = with("http/1.1"), with("h2")
+	return e
+}
+
+func (id *tlsIdentity) failure(address string, reason TLSReason, err error) error {
+	return &TLSError{Address: address, ServerName: id.serverName, Reason: reason, Err: err}
+}
+
+// verifier checks the chain against roots (nil: the system's) and that the leaf carries one of names.
+func verifier(roots *x509.CertPool, names []string) func(tls.ConnectionState) error {
+	return func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return errors.New("no certificate")
+		}
+		leaf := cs.PeerCertificates[0]
+		opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+		for _, c := range cs.PeerCertificates[1:] {
+			opts.Intermediates.AddCert(c)
+		}
+		if _, err := leaf.Verify(opts); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if carries(leaf, name) {
+				return nil
+			}
+		}
+		return &nameError{leaf, names}
+	}
+}
+
+// carries is true if the certificate holds the name: a URI (anything with a colon) exactly; a DNS name, also by a wildcard of the
+// certificate; "*.suffix" by that very wildcard or by a name with one label more than the suffix. The subject's common name says nothing.
+func carries(leaf *x509.Certificate, name string) bool {
+	if strings.Contains(name, ":") {
+		for _, u := range leaf.URIs {
+			if u.String() == name {
+				return true
+			}
+		}
+		return false
+	}
+	suffix, wildcard := strings.CutPrefix(name, "*.")
+	if !wildcard {
+		return leaf.VerifyHostname(name) == nil
+	}
+	for _, dns := range leaf.DNSNames {
+		if _, parent, ok := strings.Cut(dns, "."); ok && strings.EqualFold(parent, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// nameError says which names a certificate has and which were wanted.
+type nameError struct {
+	leaf *x509.Certificate
+	want []string
+}
+
+func (e *nameError) Error() string {
+	have := append([]string(nil), e.leaf.DNSNames...)
+	for _, u := range e.leaf.URIs {
+		have = append(have, u.String())
+	}
+	return fmt.Sprintf("the certificate is for %q, wanted is one of %q", have, e.want)
+}
+
+// tlsReason names why a handshake failed.
+func tlsReason(err error) TLSReason {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		names     *nameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		op        *net.OpError
+		timeout   net.Error
+	)
+	switch {
+	case errors.As(err, &authority):
+		return TLSUnknownAuthority
+	case errors.As(err, &host), errors.As(err, &names):
+		return TLSWrongName
+	case errors.As(err, &invalid):
+		if invalid.Reason == x509.Expired {
+			return TLSExpired
+		}
+		return TLSBadCertificate
+	case errors.As(err, &verify):
+		return TLSBadCertificate
+	case errors.As(err, &record):
+		return TLSNotTLS
+	case errors.As(err, &op) && op.Op == "remote error": // how crypto/tls marks an alert
+		return TLSRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return TLSTimedOut
+	}
+	return TLSFailed
+}
