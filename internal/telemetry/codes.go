@@ -8,6 +8,9 @@ const maxCode = 999
 // codeSlots is how many statuses a shard holds in its compact part. Services answer with few.
 const codeSlots = 12
 
+// firstCode gives 200 the first slot, which lies beside the other counters of an exchange.
+const firstCode = codeSlots - 200%codeSlots
+
 // codeCounts counts statuses exactly: a small open-addressed table, and an array for all of them only when a series
 // answers with more than codeSlots different ones.
 type codeCounts struct {
@@ -24,7 +27,7 @@ func (c *codeCounts) add(status int) {
 		status = 0
 	}
 	key := uint32(status) + 1
-	for i, at := 0, status%codeSlots; i < codeSlots; i++ {
+	for i, at := 0, (status+firstCode)%codeSlots; i < codeSlots; i++ {
 		s := &c.slots[at]
 		k := s.key.Load()
 		if k == 0 && s.key.CompareAndSwap(0, key) {

@@ -22,14 +22,15 @@ type Exchange struct {
 	life   life
 }
 
-// exchangeShard is one shard of an Exchange, allocated by its first use.
+// exchangeShard is one shard of an Exchange, allocated by its first use. Observe's counters come first, so that with
+// ten thousand series it touches two cache lines of the shard: this one and the latency's.
 type exchangeShard struct {
-	codes    codeCounts
-	latency  latencyCounts
 	nanos    atomic.Uint64
 	in, out  atomic.Uint64
+	codes    codeCounts
 	retries  atomic.Uint64
 	failures atomic.Pointer[[len(reasons)]atomic.Uint64]
+	latency  latencyCounts
 	_        [cacheLine]byte
 }
 
