@@ -36,31 +36,54 @@ func (s *sampler) draw() uint64 {
 }
 
 // permute returns the number at a place of a block.
-//
-// It is a Feistel network over the next power of two, walked until it falls inside the block (Black and Rogaway,
-// "Ciphers with Arbitrary Finite Domains", 2002, cycle walking): fewer than two walks on average. Between two
-// rotations of the block, which make the number at a single place uniform whatever the rounds do on tiny domains.
 func (s *sampler) permute(block, place uint64) uint64 {
 	a := mix(s.key[0] + block*golden)
-	b := mix(a ^ s.key[1])
-	x := rotate(place, a, s.size)
-	if s.size > 2 {
-		low, high := uint64(1)<<s.low-1, uint64(1)<<s.high-1
-		for {
-			l, r := x>>s.low, x&low
-			y := b
-			for range 3 {
-				l ^= fold(r^a, y) & high
-				y += golden
-				r ^= fold(l^a, y) & low
-				y += golden
-			}
-			if x = l<<s.low | r; x < s.size {
-				break
-			}
+	if s.size <= maxShuffled {
+		return shuffled(a^s.key[1], s.size, place)
+	}
+	return s.encipher(a, mix(a^s.key[1]), place)
+}
+
+// maxShuffled is the largest block that is shuffled outright; 16! is far below 2^64.
+const maxShuffled = 16
+
+// shuffled returns what stands at a place of a permutation of size numbers, all permutations being equally likely. It
+// reads the permutation as a Lehmer code, whose digit i (below size-i) counts the smaller numbers that come later.
+func shuffled(random, size, place uint64) uint64 {
+	var digits [maxShuffled]uint64
+	random = mix(random)
+	for i := range place + 1 {
+		digits[i], random = bits.Mul64(random, size-i)
+	}
+	x := digits[place]
+	for i := int(place) - 1; i >= 0; i-- {
+		if digits[i] <= x {
+			x++
 		}
 	}
-	return rotate(x, b, s.size)
+	return x
+}
+
+// encipher is a Feistel network with the keys a and b over the next power of two, walked until it falls inside the
+// block, fewer than two times on average (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002, cycle
+// walking). It stands between two rotations of the block, so that the number at any one place is uniform whatever the
+// rounds do.
+func (s *sampler) encipher(a, b, place uint64) uint64 {
+	low, high := uint64(1)<<s.low-1, uint64(1)<<s.high-1
+	x := rotate(place, a, s.size)
+	for {
+		l, r := x>>s.low, x&low
+		y := b
+		for range 3 {
+			l ^= fold(r, a, y) & high
+			y += golden
+			r ^= fold(l, a, y) & low
+			y += golden
+		}
+		if x = l<<s.low | r; x < s.size {
+			return rotate(x, b, s.size)
+		}
+	}
 }
 
 const golden = 0x9e3779b97f4a7c15
@@ -74,9 +97,10 @@ func rotate(x, random, size uint64) uint64 {
 	return x
 }
 
-// fold is the round function: both halves of the product, each spoiling the other's linearity.
-func fold(x, y uint64) uint64 {
-	hi, lo := bits.Mul64(x, y)
+// fold is the round function: both halves of a product, each spoiling the other's linearity. x, which is small, is
+// spread over the word first, else neighbours would differ by little more than y.
+func fold(x, a, y uint64) uint64 {
+	hi, lo := bits.Mul64(x*golden^a, y)
 	return hi ^ lo
 }
 
