@@ -1,0 +1,198 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Report is where the loop stands after a set, or after another attempt to publish one.
+type Report struct {
+	// Generation counts the configurations that were published; 0 is none yet.
+	Generation uint64
+	// Config is the one being served: the last that was published, nil when Generation is 0.
+	Config *model.Config
+	// Statuses and Findings are those of the newest set, whether or not it could be published.
+	Statuses []resource.Status
+	Findings []resource.Finding
+	// Err says why the newest set is not being served; nil when it is.
+	Err error
+	// Changed says that this report's configuration was published just now.
+	Changed bool
+}
+
+// Loop translates and publishes what a source yields, one plain call after the other. The zero values of its times are
+// usable; Source and Publish are required.
+type Loop struct {
+	Source resource.Source
+	// Publish makes a configuration the one being served, or fails and leaves the old one alone. It is called from one
+	// goroutine, never with a configuration equal to the one being served.
+	Publish func(*model.Config) error
+	// Report, if set, is called after each set, from the same goroutine as Publish.
+	Report func(Report)
+	// Settle is how long the loop waits for another set before it translates the newest; zero is not at all. A stream
+	// of sets is cut after MaxSettle (default: ten times Settle).
+	Settle, MaxSettle time.Duration
+	// Retry is how long the loop waits before it publishes again what could not be published, such as a port that was
+	// in use. Default 1 s.
+	Retry  time.Duration
+	Logger *slog.Logger
+}
+
+// Run blocks until ctx ends, which is no error, or until the source cannot go on. It fails when the first
+// configuration cannot be published: then nothing is being served.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	sets := make(chan *resource.Set, 1) // the newest set not yet taken
+	ended := make(chan error, 1)
+	go func() { ended <- l.Source.Run(ctx, func(s *resource.Set) { replace(sets, s) }) }()
+
+	err, sourceEnded := l.serve(ctx, sets, ended)
+	cancel()
+	if !sourceEnded {
+		err = errors.Join(err, <-ended)
+	}
+	return err
+}
+
+// replace puts s into the channel in place of what nobody has taken yet. There is one sender.
+func replace(sets chan *resource.Set, s *resource.Set) {
+	for {
+		select {
+		case sets <- s:
+			return
+		default:
+		}
+		select {
+		case <-sets:
+		default:
+		}
+	}
+}
+
+func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-chan error) (err error, sourceEnded bool) {
+	state := state{loop: l}
+	source := ended
+	retry := time.NewTimer(0)
+	retry.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, sourceEnded
+		case err := <-source:
+			// A source that had only one set to give may end; what it gave is served on.
+			sourceEnded, source = true, nil
+			if err != nil {
+				return err, true
+			}
+			continue
+		case set := <-sets:
+			set = l.settle(ctx, set, sets)
+			state.translate(set)
+		case <-retry.C:
+		}
+		state.publish()
+		if state.report.Err != nil && state.report.Generation == 0 {
+			return state.report.Err, sourceEnded
+		}
+		if state.unpublished() {
+			retry.Reset(l.retryAfter())
+		} else {
+			retry.Stop()
+		}
+	}
+}
+
+// settle waits until no newer set has come for a while and returns the newest.
+func (l *Loop) settle(ctx context.Context, set *resource.Set, sets <-chan *resource.Set) *resource.Set {
+	if l.Settle <= 0 {
+		return set
+	}
+	most := l.MaxSettle
+	if most <= 0 {
+		most = 10 * l.Settle
+	}
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	quiet := time.NewTimer(l.Settle)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return set
+		case <-deadline.C:
+			return set
+		case <-quiet.C:
+			return set
+		case set = <-sets:
+			quiet.Reset(l.Settle)
+		}
+	}
+}
+
+func (l *Loop) retryAfter() time.Duration {
+	if l.Retry > 0 {
+		return l.Retry
+	}
+	return time.Second
+}
+
+func (l *Loop) logger() *slog.Logger {
+	if l.Logger != nil {
+		return l.Logger
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// state is what the loop knows between two sets.
+type state struct {
+	loop   *Loop
+	report Report
+	// wanted is the newest translation, nil when it is not valid.
+	wanted *model.Config
+}
+
+func (s *state) translate(set *resource.Set) {
+	result, err := Translate(set)
+	s.report.Statuses, s.report.Findings = result.Statuses, result.Findings
+	s.wanted, s.report.Err = result.Config, err
+	if err != nil {
+		s.wanted = nil
+	}
+}
+
+// unpublished says that there is a valid configuration that is not being served.
+func (s *state) unpublished() bool { return s.wanted != nil && s.wanted != s.report.Config }
+
+// publish serves the wanted configuration, if it differs from the one being served, and reports.
+func (s *state) publish() {
+	s.report.Changed = false
+	switch {
+	case s.wanted == nil:
+		s.loop.logger().Error("configuration not applied, the last good one keeps serving",
+			"error", s.report.Err, "generation", s.report.Generation)
+	case s.report.Config != nil && reflect.DeepEqual(s.wanted, s.report.Config):
+		s.wanted, s.report.Err = s.report.Config, nil
+	default:
+		if err := s.loop.Publish(s.wanted); err != nil {
+			s.report.Err = fmt.Errorf("configuration not applied: %w", err)
+			s.loop.logger().Error("configuration not applied, the last good one keeps serving",
+				"error", err, "generation", s.report.Generation)
+			break
+		}
+		s.report.Generation++
+		s.report.Config, s.report.Err, s.report.Changed = s.wanted, nil, true
+		s.loop.logger().Info("configuration applied", "generation", s.report.Generation,
+			"listeners", len(s.wanted.Listeners), "routes", len(s.wanted.Routes), "services", len(s.wanted.Services))
+	}
+	if s.loop.Report != nil {
+		s.loop.Report(s.report)
+	}
+}

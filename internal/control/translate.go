@@ -1,0 +1,44 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirmesh/weir/internal/dialect/core"
+	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Result is what a set means.
+type Result struct {
+	Config   *model.Config
+	Statuses []resource.Status
+	// Findings are the set's own and those of the dialects.
+	Findings []resource.Finding
+}
+
+// Translate runs every dialect over the set and merges what they say. It is pure. The error means that a dialect
+// produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
+func Translate(set *resource.Set) (Result, error) {
+	services, serviceStatuses, serviceFindings := core.Translate(set)
+	routes, statuses, routeFindings := gateway.Translate(set)
+	config := model.Merge(services, routes)
+
+	r := Result{
+		Config:   &config,
+		Statuses: slices.Concat(serviceStatuses, statuses),
+		Findings: slices.Concat(set.Findings, serviceFindings, routeFindings),
+	}
+	resource.SortStatuses(r.Statuses)
+	resource.SortFindings(r.Findings)
+	if err := config.Validate(); err != nil {
+		return r, fmt.Errorf("invalid model (please report this): %w", err)
+	}
+	return r, nil
+}
+
+// Codes returns the documentation of every code a finding can have, in order.
+func Codes() []resource.Code {
+	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes())
+}
