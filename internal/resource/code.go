@@ -1,6 +1,9 @@
 package resource
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Code documents the code of a finding. Codes are stable: one is never given another meaning. The hundreds say who
 // finds it:
@@ -29,4 +32,149 @@ func LookupCode(id string) (Code, bool) {
 	return codes[i], true
 }
 
-var codes = []Code{}
+// The codes of this package's findings.
+const (
+	CodeUnreadable     = "WR101"
+	CodeSyntax         = "WR102"
+	CodeNoObject       = "WR103"
+	CodeVersion        = "WR104"
+	CodeUnknownKind    = "WR105"
+	CodeDuplicate      = "WR106"
+	CodeDuplicateField = "WR107"
+	CodeUnknownField   = "WR108"
+	CodeEmptyPath      = "WR109"
+	CodeLastGood       = "WR110"
+
+	CodeInvalid   = "WR201"
+	CodeRequired  = "WR202"
+	CodeEnum      = "WR203"
+	CodeType      = "WR204"
+	CodeTooMany   = "WR205"
+	CodeListType  = "WR206"
+	CodeRule      = "WR207"
+	CodeMetadata  = "WR208"
+	CodeUnchecked = "WR209"
+
+	CodeMirrorPercent     = "WR301"
+	CodeMirrorDenominator = "WR302"
+	CodeMirrorNumerator   = "WR303"
+	CodeMirrorBoth        = "WR304"
+	CodeMirrorReleased    = "WR305"
+
+	CodeCoreInvalid  = "WR401"
+	CodeCoreType     = "WR402"
+	CodeCoreData     = "WR403"
+	CodeSliceOrphan  = "WR404"
+	CodeEndpointsOld = "WR405"
+)
+
+const leftOut = "The object is left out, or stays as it last was valid; the rest is served."
+
+var codes = []Code{
+	{CodeUnreadable, Error, "unreadable path",
+		"A file or folder could not be read. What it held when it last could be read keeps being served.",
+		"Check that the path exists and that Weir may read it."},
+	{CodeSyntax, Error, "syntax error",
+		"A document is neither YAML nor JSON. The other documents of the file are read; objects that the file held before stay as they were.",
+		"Mend the syntax at the line named; indentation and a missing quote are the usual causes."},
+	{CodeNoObject, Error, "not an object",
+		"A document is no Kubernetes object: it is no mapping, or has no apiVersion, kind or name.",
+		"Give it apiVersion, kind and metadata.name, or keep it out of the folder."},
+	{CodeVersion, Error, "unknown version",
+		"Weir knows the kind, but not in this version. " + leftOut,
+		"Write one of the versions named."},
+	{CodeUnknownKind, Info, "kind passed over",
+		"Weir does not read this kind. It is named once, however many objects of it there are.",
+		"Nothing, if something else reads it."},
+	{CodeDuplicate, Error, "object defined twice",
+		"Two documents define one object. The first in the order of file names and lines counts, the other is left out.",
+		"Remove or rename one of the two."},
+	{CodeDuplicateField, Warning, "field written twice",
+		"A mapping has one key twice. The last one counts.",
+		"Remove one of the two."},
+	{CodeUnknownField, Warning, "unknown field",
+		"The API has no such field at this place. It has no effect.",
+		"Correct its name or its indentation, or remove it."},
+	{CodeEmptyPath, Warning, "nothing found",
+		"A path given on the command line holds no document.",
+		"Check the path; in folders, files named *.yaml, *.yml and *.json count, hidden ones do not."},
+	{CodeLastGood, Warning, "last good version served",
+		"What is written now is not valid, so the version of the object that last was is served on.",
+		"Mend the errors reported for the object or its file."},
+
+	{CodeInvalid, Error, "invalid value",
+		"A value is outside of what the API's schema allows: a range, a pattern, a length. " + leftOut,
+		"Write a value inside of the limits that the message names."},
+	{CodeRequired, Error, "missing field",
+		"A field that the API's schema requires is missing. " + leftOut,
+		"Add the field."},
+	{CodeEnum, Error, "unsupported value",
+		"A value is not among those the API's schema lists. " + leftOut,
+		"Write one of the values listed."},
+	{CodeType, Error, "wrong type",
+		"A value has another type than the API's schema says. " + leftOut,
+		"Write a value of that type; text that YAML takes for a number or a boolean needs quotes."},
+	{CodeTooMany, Error, "too many or too long",
+		"A list, map or text is longer than the API's schema allows. " + leftOut,
+		"Shorten it, or split the object into several."},
+	{CodeListType, Error, "entries not unique",
+		"Two entries of a list that must be unique by value or by key are the same. " + leftOut,
+		"Remove or rename one of the two."},
+	{CodeRule, Error, "rule broken",
+		"A validation rule (CEL) of the API does not hold. " + leftOut,
+		"Change the object so that the rule in the message holds."},
+	{CodeMetadata, Error, "invalid metadata",
+		"The object's metadata is not valid: its name, namespace, labels or annotations. " + leftOut,
+		"Write names, labels and annotations in the form that the message names."},
+	{CodeUnchecked, Info, "rules not checked",
+		"The API's validation rules were not run, as other errors come first.",
+		"Mend the other errors of the object; this may show more."},
+
+	{CodeMirrorPercent, Error, "mirror percent out of range",
+		"The percent of a RequestMirror filter is not 0 to 100. The mirror is inert; the rule is served.",
+		"Write a percent from 0 to 100."},
+	{CodeMirrorDenominator, Error, "mirror denominator not positive",
+		"The denominator of a RequestMirror filter's fraction is below 1. The mirror is inert; the rule is served.",
+		"Write a denominator of 1 or more."},
+	{CodeMirrorNumerator, Error, "mirror numerator out of range",
+		"The numerator of a RequestMirror filter's fraction is negative or above the denominator. The mirror is inert; the rule is served.",
+		"Write a numerator from 0 to the denominator."},
+	{CodeMirrorBoth, Warning, "mirror percent and fraction",
+		"A RequestMirror filter has both percent and fraction. Here the fraction counts; an API server with the released API rejects the object.",
+		"Remove percent or fraction."},
+	{CodeMirrorReleased, Warning, "mirror fraction without numerator",
+		"The fraction of a RequestMirror filter has no numerator. Here it is 100; an API server with the released API rejects the object.",
+		"Write the numerator."},
+
+	{CodeCoreInvalid, Error, "invalid core object",
+		"A Service, EndpointSlice, Endpoints, Secret, ConfigMap or Namespace has an invalid value. " + leftOut,
+		"Write a value as the message describes."},
+	{CodeCoreType, Error, "core object of wrong form",
+		"A field of a core object has another type than the API says. " + leftOut,
+		"Write a value of that type; text that YAML takes for a number or a boolean needs quotes."},
+	{CodeCoreData, Error, "invalid data",
+		"A value under data (Secret) or binaryData (ConfigMap) is not base64. " + leftOut,
+		"Encode the value with base64, or write it under stringData (Secret) or data (ConfigMap)."},
+	{CodeSliceOrphan, Warning, "EndpointSlice of no Service",
+		"An EndpointSlice has no label kubernetes.io/service-name, so that it belongs to no Service and is not used.",
+		"Add the label kubernetes.io/service-name with the Service's name."},
+	{CodeEndpointsOld, Info, "Endpoints beside EndpointSlices",
+		"A Service has both Endpoints and EndpointSlices. The slices count.",
+		"Remove the Endpoints object."},
+}
+
+// finding makes a finding with the severity and the usual fix of its code.
+func finding(code, field, message string) Finding {
+	c, _ := LookupCode(code)
+	f := Finding{Code: code, Severity: c.Severity, Message: message, Fix: lowerFirst(c.Fix)}
+	f.Ref.Field = field
+	return f
+}
+
+// lowerFirst makes a sentence of the documentation into the tail of a message.
+func lowerFirst(s string) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToLower(s[:1]) + strings.TrimSuffix(s[1:], ".")
+}

@@ -5,3 +5,5 @@
 // It does not judge what objects mean together (see the dialects) and serves nothing. Its users are the dialects,
 // control, the command line and, in a cluster, kube.
 package resource
+
+//go:generate go run crds/generate.go

@@ -2,11 +2,41 @@ package resource
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 )
 
 // Load reads paths once: files, folders with all their *.yaml, *.yml and *.json (hidden ones are passed over), and "-"
 // for stdin. What is wrong inside a file is a finding of the Set; the error is for a path that cannot be read.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
-	return nil, errors.ErrUnsupported
+	r := newReader(paths)
+	l, err := r.open(stdin)
+	if err != nil {
+		return nil, err
+	}
+	r.read(l)
+	return r.set(l), nil
+}
+
+// open lists the paths for the first time, when each must be there, and reads stdin if it is among them.
+func (r *reader) open(stdin io.Reader) (*listing, error) {
+	l := list(r.paths)
+	var errs []error
+	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
+		errs = append(errs, fmt.Errorf("%s %s", path, reason(l.errs[path])))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if slices.Contains(r.paths, stdinPath) {
+		if stdin == nil {
+			return nil, errors.New("the standard input cannot be read here")
+		}
+		if err := r.readStdin(stdin); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
 }

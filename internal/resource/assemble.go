@@ -1,0 +1,163 @@
+package resource
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// assembly is a Set in the making.
+type assembly struct {
+	findings []Finding
+	// last are the good objects of the reading before, good those of this one.
+	last, good map[Key]good
+	// seen says where each object is defined, good or not.
+	seen map[Key]Origin
+	// broken are the files that hold something that could not be made out.
+	broken map[string]bool
+	over   map[passedOver]*overlooked
+}
+
+// overlooked counts the objects of a kind that is not read.
+type overlooked struct {
+	first Origin
+	count int
+}
+
+// set makes the Set of what was read.
+func (r *reader) set(l *listing) *Set {
+	r.decode()
+	a := &assembly{
+		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
+		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
+	}
+	documents := make(map[string]int) // by root
+	for _, path := range slices.Sorted(maps.Keys(r.files)) {
+		f := r.files[path]
+		if f.err != nil {
+			a.report(finding(CodeUnreadable, "", reason(f.err)), Origin{File: path})
+			a.broken[path] = true
+		}
+		for _, p := range f.parts {
+			a.document(r.documents[p.sum], path, p.line)
+		}
+		documents[l.root[path]] += len(f.parts)
+	}
+	for path, err := range l.errs {
+		a.report(finding(CodeUnreadable, "", reason(err)), Origin{File: path})
+	}
+	for _, path := range r.paths {
+		if path = filepath.Clean(path); path != stdinPath && documents[path] == 0 && l.errs[path] == nil {
+			a.report(finding(CodeEmptyPath, "", "no document found"), Origin{File: path})
+		}
+	}
+	a.keepLost(l)
+	a.nameOverlooked()
+	r.good = a.good
+	return a.finish()
+}
+
+func (a *assembly) report(f Finding, at Origin) {
+	f.Origin = at
+	a.findings = append(a.findings, f)
+}
+
+func (a *assembly) document(d *document, path string, line int) {
+	for _, f := range d.findings {
+		a.report(f, Origin{path, line + f.Origin.Line})
+	}
+	if d.broken {
+		a.broken[path] = true
+	}
+	for _, e := range d.entries {
+		a.entry(e, path, line)
+	}
+}
+
+func (a *assembly) entry(e entry, path string, line int) {
+	at := Origin{path, line + e.line}
+	if e.passedOver != nil {
+		if a.over[*e.passedOver] == nil {
+			a.over[*e.passedOver] = &overlooked{first: at}
+		}
+		a.over[*e.passedOver].count++
+		return
+	}
+	if first, twice := a.seen[e.key]; twice {
+		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: what %s says counts, this is left out", first))
+		f.Ref = e.key.Ref()
+		a.report(f, at)
+		return
+	}
+	a.seen[e.key] = at
+	for _, f := range e.findings {
+		a.report(f, Origin{path, line + f.Origin.Line})
+	}
+	if e.object != nil {
+		a.good[e.key] = good{e.object, at}
+	} else if last, ok := a.last[e.key]; ok {
+		a.keep(e.key, last, at, "this version is not valid")
+	}
+}
+
+func (a *assembly) keep(k Key, last good, at Origin, why string) {
+	a.good[k] = last
+	f := finding(CodeLastGood, "", fmt.Sprintf("%s: the last good one, read from %s, is served on", why, last.origin))
+	f.Ref = k.Ref()
+	a.report(f, at)
+}
+
+// keepLost keeps the objects of files that cannot be made out now.
+func (a *assembly) keepLost(l *listing) {
+	for k, last := range a.last {
+		if _, there := a.seen[k]; !there && (a.broken[last.origin.File] || l.under(last.origin.File)) {
+			a.keep(k, last, Origin{File: last.origin.File}, "its file cannot be read in full")
+		}
+	}
+}
+
+func (a *assembly) nameOverlooked() {
+	for over, o := range a.over {
+		msg := fmt.Sprintf("Weir does not read %s of %s: passed over", over.kind, over.apiVersion)
+		if o.count > 1 {
+			msg += fmt.Sprintf(" (%d objects)", o.count)
+		}
+		a.report(finding(CodeUnknownKind, "", msg), o.first)
+	}
+}
+
+// finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
+// holds both, mirrored.
+func (a *assembly) finish() *Set {
+	s := &Set{Origins: make(map[Key]Origin, len(a.good))}
+	sliced := make(map[name]bool)
+	for k, g := range a.good {
+		s.Origins[k] = g.origin
+		s.add(g.object)
+		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
+			sliced[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}] = true
+		}
+	}
+	for k, g := range a.good {
+		legacy, ok := g.object.(*legacyEndpoints)
+		if !ok {
+			continue
+		}
+		if sliced[legacy.service] {
+			f := finding(CodeEndpointsOld, "", "the Service has EndpointSlices too: this Endpoints object is passed over")
+			f.Ref = k.Ref()
+			a.report(f, g.origin)
+			continue
+		}
+		for _, slice := range legacy.slices {
+			s.add(slice)
+			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
+		}
+	}
+	s.Findings = a.findings
+	s.sort()
+	return s
+}

@@ -1,0 +1,209 @@
+package resource
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// The kinds of Kubernetes itself have no definition to run, as their validation is code that no module exports. They
+// are decoded strictly, and what matters here is checked as the API server does (k8s.io/kubernetes
+// pkg/apis/core/validation).
+
+// maxData is the most a Secret or ConfigMap may hold (corev1.MaxSecretSize).
+const maxData = corev1.MaxSecretSize
+
+// coreObject is a pointer to T with metadata.
+type coreObject[T any] interface {
+	*T
+	GetObjectMeta() metav1.Object
+}
+
+// core makes the decode function of a kind of Kubernetes; check fills in defaults and validates.
+func core[T any, P coreObject[T]](check func(P) field.ErrorList) func(*kind, string, map[string]any) (any, []Finding) {
+	return func(k *kind, _ string, u map[string]any) (any, []Finding) {
+		object, findings := decodeCore[T, P](k, u, check)
+		if object == nil {
+			return nil, findings
+		}
+		return object, findings
+	}
+}
+
+func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P) field.ErrorList) (P, []Finding) {
+	findings := checkBase64(k, u)
+	if len(findings) > 0 {
+		return nil, findings
+	}
+	text, err := json.Marshal(u)
+	if err != nil {
+		return nil, []Finding{finding(CodeCoreType, "", err.Error())}
+	}
+	object := P(new(T))
+	strict, err := kjson.UnmarshalStrict(text, object)
+	if err != nil {
+		return nil, []Finding{coreTypeFinding(err, u)}
+	}
+	for _, err := range strict {
+		var fe kjson.FieldError
+		if errors.As(err, &fe) {
+			findings = append(findings, unknownField(fe.FieldPath(), typeFields[T](fe.FieldPath())))
+		}
+	}
+	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.cluster, nameRule(k), field.NewPath("metadata"))
+	for _, err := range errs {
+		findings = append(findings, finding(CodeMetadata, err.Field, err.ErrorBody()))
+	}
+	for _, err := range check(object) {
+		errs = append(errs, err)
+		findings = append(findings, finding(CodeCoreInvalid, err.Field, err.ErrorBody()))
+	}
+	if len(errs) > 0 {
+		return nil, findings
+	}
+	return object, findings
+}
+
+// coreTypeFinding names the field and the types, but never the value: it may be a secret.
+func coreTypeFinding(err error, u map[string]any) Finding {
+	var te *json.UnmarshalTypeError
+	if !errors.As(err, &te) {
+		return finding(CodeCoreType, "", "the object cannot be decoded: "+err.Error())
+	}
+	found, _, _ := strings.Cut(te.Value, " ") // the value itself follows a number
+	wanted := jsonType(te.Type)
+	path := te.Field
+	// Of a map the error names no key.
+	if m, ok := u[te.Field].(map[string]any); ok && wanted == "string" {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if _, text := m[key].(string); !text && m[key] != nil {
+				path = field.NewPath(te.Field).Key(key).String()
+				break
+			}
+		}
+	}
+	f := finding(CodeCoreType, path, fmt.Sprintf("%s must be of type %s, not %s", path, wanted, found))
+	if wanted == "string" && (found == "number" || found == "bool") {
+		f.Fix = "put it in quotes"
+	}
+	return f
+}
+
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "bool"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice:
+		return "array"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "integer (" + t.Kind().String() + ")"
+	}
+	return t.String()
+}
+
+func nameRule(k *kind) validation.ValidateNameFunc {
+	switch k.name {
+	case "Service", "Namespace":
+		return validation.NameIsDNSLabel
+	}
+	return validation.NameIsDNSSubdomain
+}
+
+// checkBase64 finds the value that is not base64, which decoding into a struct would not name.
+func checkBase64(k *kind, u map[string]any) []Finding {
+	member, ok := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[k.name]
+	if !ok {
+		return nil
+	}
+	data, _ := u[member].(map[string]any)
+	var findings []Finding
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		path := field.NewPath(member).Key(key).String()
+		switch v := data[key].(type) {
+		case nil:
+		case string:
+			if _, err := base64.StdEncoding.DecodeString(v); err != nil {
+				findings = append(findings, finding(CodeCoreData, path, err.Error()))
+			}
+		default:
+			findings = append(findings, finding(CodeCoreType, path, path+" must be of type string, in base64"))
+		}
+	}
+	return findings
+}
+
+func checkNamespace(*corev1.Namespace) field.ErrorList { return nil }
+
+func checkSecret(o *corev1.Secret) (errs field.ErrorList) {
+	if len(o.StringData) > 0 {
+		if o.Data == nil {
+			o.Data = make(map[string][]byte, len(o.StringData))
+		}
+		for k, v := range o.StringData {
+			o.Data[k] = []byte(v)
+		}
+		o.StringData = nil
+	}
+	if o.Type == "" {
+		o.Type = corev1.SecretTypeOpaque
+	}
+	size := 0
+	at := field.NewPath("data")
+	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+		for _, msg := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(at.Key(key), key, msg))
+		}
+		size += len(o.Data[key])
+	}
+	if size > maxData {
+		errs = append(errs, field.TooLong(at, "", maxData))
+	}
+	if o.Type == corev1.SecretTypeTLS {
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if _, ok := o.Data[key]; !ok {
+				errs = append(errs, field.Required(at.Key(key), "type "+string(corev1.SecretTypeTLS)+" has it"))
+			}
+		}
+	}
+	return errs
+}
+
+func checkConfigMap(o *corev1.ConfigMap) (errs field.ErrorList) {
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+		at := field.NewPath("data").Key(key)
+		for _, msg := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(at, key, msg))
+		}
+		if _, both := o.BinaryData[key]; both {
+			errs = append(errs, field.Invalid(at, key, "duplicate of key present in binaryData"))
+		}
+		size += len(o.Data[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.BinaryData)) {
+		for _, msg := range utilvalidation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(field.NewPath("binaryData").Key(key), key, msg))
+		}
+		size += len(o.BinaryData[key])
+	}
+	if size > maxData {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", maxData))
+	}
+	return errs
+}

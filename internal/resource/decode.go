@@ -1,0 +1,161 @@
+package resource
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// document is what the text of one document came to. It depends on nothing but the text, so it is kept from one reading
+// to the next; lines count from 0 at the start of the text.
+type document struct {
+	entries  []entry
+	findings []Finding // on no single object
+	// broken says that the text may hold objects that could not be made out.
+	broken bool
+}
+
+// entry is one object of a document.
+type entry struct {
+	key  Key
+	line int
+	// object is the typed object, nil if it was rejected.
+	object   any
+	findings []Finding
+	// passedOver is the apiVersion and kind when the kind is none that is read.
+	passedOver *passedOver
+}
+
+type passedOver struct{ apiVersion, kind string }
+
+func decodeDocument(p part) *document {
+	d := &document{}
+	value, findings, ok := p.parse()
+	l := &locator{text: p.text}
+	for i := range findings {
+		if findings[i].Ref.Field != "" {
+			findings[i].Origin.Line = l.line(findings[i].Ref.Field)
+		}
+	}
+	d.findings = findings
+	switch {
+	case !ok:
+		d.broken = true
+	case value == nil: // nothing but "null" or "---"
+	default:
+		d.add(value, l)
+	}
+	if len(d.entries) == 1 && d.entries[0].passedOver == nil {
+		for i := range d.findings {
+			field := d.findings[i].Ref.Field
+			d.findings[i].Ref = d.entries[0].key.Ref()
+			d.findings[i].Ref.Field = field
+		}
+	}
+	return d
+}
+
+// add decodes a value that should be an object or a list of objects.
+func (d *document) add(value any, l *locator) {
+	u, ok := value.(map[string]any)
+	if !ok {
+		d.reject(l, "", fmt.Sprintf("the document is %s, not an object", describe(value)))
+		return
+	}
+	apiVersion, _ := u["apiVersion"].(string)
+	kindName, _ := u["kind"].(string)
+	switch {
+	case kindName == "" && apiVersion == "":
+		d.reject(l, "", "the document has no apiVersion and no kind")
+		return
+	case kindName == "":
+		d.reject(l, "kind", "kind is missing or no text")
+		return
+	case apiVersion == "":
+		d.reject(l, "apiVersion", "apiVersion is missing or no text")
+		return
+	}
+	group, version, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group, version = "", apiVersion
+	}
+	if items, ok := u["items"].([]any); ok && strings.HasSuffix(kindName, "List") {
+		d.addList(items, apiVersion, strings.TrimSuffix(kindName, "List"), l)
+		return
+	}
+	k := findKind(group, kindName)
+	if k == nil {
+		d.entries = append(d.entries, entry{line: l.line(""), passedOver: &passedOver{apiVersion, kindName}})
+		return
+	}
+	d.addObject(k, version, u, l)
+}
+
+// addList unpacks a List. Items of a typed list, such as ServiceList, may leave out what the list says.
+func (d *document) addList(items []any, apiVersion, kindName string, l *locator) {
+	for i, item := range items {
+		at := *l
+		at.prefix = strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", l.prefix, i), ".")
+		if u, ok := item.(map[string]any); ok && kindName != "" {
+			if _, ok := u["kind"]; !ok {
+				u["kind"] = kindName
+			}
+			if _, ok := u["apiVersion"]; !ok {
+				u["apiVersion"] = apiVersion
+			}
+		}
+		d.add(item, &at)
+		l.root, l.parsed = at.root, at.parsed
+	}
+}
+
+func (d *document) addObject(k *kind, version string, u map[string]any, l *locator) {
+	meta, _ := u["metadata"].(map[string]any)
+	objectName, _ := meta["name"].(string)
+	namespace, hasNamespace := meta["namespace"].(string)
+	if objectName == "" {
+		d.reject(l, "metadata.name", k.name+" has no metadata.name")
+		return
+	}
+	switch {
+	case k.cluster:
+		namespace = ""
+		delete(meta, "namespace") // as an API server does
+	case namespace == "" && (hasNamespace || meta["namespace"] == nil):
+		namespace = "default"
+		meta["namespace"] = namespace
+	}
+	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line("")}
+	if !slices.Contains(k.versions, version) {
+		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.apiVersion(version), k.name))}
+		e.findings[0].Fix = "write " + k.versionList()
+	} else {
+		e.object, e.findings = k.decode(k, version, u)
+	}
+	for i := range e.findings {
+		f := &e.findings[i]
+		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
+		f.Origin.Line = l.line(f.Ref.Field)
+	}
+	d.entries = append(d.entries, e)
+}
+
+// reject reports something that is no object at all.
+func (d *document) reject(l *locator, field, message string) {
+	f := finding(CodeNoObject, field, message)
+	f.Origin.Line = l.line(field)
+	d.findings = append(d.findings, f)
+	d.broken = true
+}
+
+func describe(value any) string {
+	switch value.(type) {
+	case []any:
+		return "a list"
+	case string:
+		return "a text"
+	case bool:
+		return "a boolean"
+	}
+	return "a number"
+}

@@ -1,0 +1,123 @@
+package resource
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// kind is one that is read. All its versions decode into one Go type.
+type kind struct {
+	group, name string
+	// cluster says that its objects belong to no namespace.
+	cluster bool
+	// versions are those that are read, the one of the Go type first.
+	versions []string
+	// crd is the name of the embedded definition; empty for core kinds.
+	crd string
+	// decode makes the typed object of u, which it may change, or reports why it cannot; findings without error
+	// severity come with an object. Lines are left to the caller.
+	decode func(k *kind, version string, u map[string]any) (object any, findings []Finding)
+}
+
+const gatewayGroup = gatewayv1.GroupName
+
+var kinds = []*kind{
+	{group: gatewayGroup, name: "GatewayClass", cluster: true, versions: []string{"v1", "v1beta1"}, crd: "gatewayclasses", decode: custom[gatewayv1.GatewayClass]},
+	{group: gatewayGroup, name: "Gateway", versions: []string{"v1", "v1beta1"}, crd: "gateways", decode: custom[gatewayv1.Gateway]},
+	{group: gatewayGroup, name: "HTTPRoute", versions: []string{"v1", "v1beta1"}, crd: "httproutes", decode: custom[gatewayv1.HTTPRoute]},
+	{group: gatewayGroup, name: "GRPCRoute", versions: []string{"v1"}, crd: "grpcroutes", decode: custom[gatewayv1.GRPCRoute]},
+	{group: gatewayGroup, name: "ReferenceGrant", versions: []string{"v1", "v1beta1"}, crd: "referencegrants", decode: custom[gatewayv1.ReferenceGrant]},
+	{group: gatewayGroup, name: "BackendTLSPolicy", versions: []string{"v1", "v1alpha3"}, crd: "backendtlspolicies", decode: custom[gatewayv1.BackendTLSPolicy]},
+
+	{name: "Service", versions: []string{"v1"}, decode: core(checkService)},
+	{name: "Endpoints", versions: []string{"v1"}, decode: decodeEndpoints},
+	{name: "Secret", versions: []string{"v1"}, decode: core(checkSecret)},
+	{name: "ConfigMap", versions: []string{"v1"}, decode: core(checkConfigMap)},
+	{name: "Namespace", cluster: true, versions: []string{"v1"}, decode: core(checkNamespace)},
+	{group: discoveryv1.GroupName, name: "EndpointSlice", versions: []string{"v1"}, decode: decodeEndpointSlice},
+}
+
+func findKind(group, name string) *kind {
+	for _, k := range kinds {
+		if k.group == group && k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// apiVersion joins the kind's group with a version.
+func (k *kind) apiVersion(version string) string {
+	if k.group == "" {
+		return version
+	}
+	return k.group + "/" + version
+}
+
+// versionList is for messages: "group/v1 or group/v1beta1".
+func (k *kind) versionList() string {
+	var list []string
+	for _, v := range k.versions {
+		list = append(list, k.apiVersion(v))
+	}
+	return strings.Join(list, " or ")
+}
+
+// add puts a typed object into the list of its kind.
+func (s *Set) add(object any) {
+	switch o := object.(type) {
+	case *gatewayv1.GatewayClass:
+		s.GatewayClasses = append(s.GatewayClasses, o)
+	case *gatewayv1.Gateway:
+		s.Gateways = append(s.Gateways, o)
+	case *gatewayv1.HTTPRoute:
+		s.HTTPRoutes = append(s.HTTPRoutes, o)
+	case *gatewayv1.GRPCRoute:
+		s.GRPCRoutes = append(s.GRPCRoutes, o)
+	case *gatewayv1.ReferenceGrant:
+		s.ReferenceGrants = append(s.ReferenceGrants, o)
+	case *gatewayv1.BackendTLSPolicy:
+		s.BackendTLSPolicies = append(s.BackendTLSPolicies, o)
+	case *corev1.Service:
+		s.Services = append(s.Services, o)
+	case *discoveryv1.EndpointSlice:
+		s.EndpointSlices = append(s.EndpointSlices, o)
+	case *corev1.Secret:
+		s.Secrets = append(s.Secrets, o)
+	case *corev1.ConfigMap:
+		s.ConfigMaps = append(s.ConfigMaps, o)
+	case *corev1.Namespace:
+		s.Namespaces = append(s.Namespaces, o)
+	}
+}
+
+func (s *Set) sort() {
+	sortObjects(s.GatewayClasses)
+	sortObjects(s.Gateways)
+	sortObjects(s.HTTPRoutes)
+	sortObjects(s.GRPCRoutes)
+	sortObjects(s.ReferenceGrants)
+	sortObjects(s.BackendTLSPolicies)
+	sortObjects(s.Services)
+	sortObjects(s.EndpointSlices)
+	sortObjects(s.Secrets)
+	sortObjects(s.ConfigMaps)
+	sortObjects(s.Namespaces)
+	SortFindings(s.Findings)
+}
+
+func sortObjects[T interface {
+	GetNamespace() string
+	GetName() string
+}](objects []T) {
+	slices.SortFunc(objects, func(a, b T) int {
+		if c := strings.Compare(a.GetNamespace(), b.GetNamespace()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.GetName(), b.GetName())
+	})
+}

@@ -1,0 +1,139 @@
+package resource
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+)
+
+// The released API rejects a whole route for a share of a RequestMirror filter that is out of range, while GEP-3171
+// says how such a filter is read. So these few constraints are taken out of the schemas; checkMirrors reports what they
+// would have, with the rest of the object in force.
+
+// tolerateMirrors takes the constraints on percent and fraction out of every requestMirror schema, and puts the GEP's
+// default for a missing numerator in.
+func tolerateMirrors(s *apiextensions.JSONSchemaProps) {
+	if s == nil {
+		return
+	}
+	for name, p := range s.Properties {
+		if name == "requestMirror" {
+			tolerateMirror(&p)
+		} else {
+			tolerateMirrors(&p)
+		}
+		s.Properties[name] = p
+	}
+	if s.Items != nil {
+		tolerateMirrors(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		tolerateMirrors(s.AdditionalProperties.Schema)
+	}
+}
+
+func tolerateMirror(s *apiextensions.JSONSchemaProps) {
+	withoutRule(s, "!(has(self.percent) && has(self.fraction))")
+	if percent, ok := s.Properties["percent"]; ok {
+		percent.Minimum, percent.Maximum = nil, nil
+		s.Properties["percent"] = percent
+	}
+	fraction, ok := s.Properties["fraction"]
+	if !ok {
+		return
+	}
+	withoutRule(&fraction, "self.numerator <= self.denominator")
+	fraction.Required = slices.DeleteFunc(fraction.Required, func(name string) bool { return name == "numerator" })
+	numerator, denominator := fraction.Properties["numerator"], fraction.Properties["denominator"]
+	hundred := apiextensions.JSON(int64(100))
+	numerator.Minimum, numerator.Default = nil, &hundred
+	denominator.Minimum, denominator.Default = nil, &hundred
+	fraction.Properties["numerator"], fraction.Properties["denominator"] = numerator, denominator
+	s.Properties["fraction"] = fraction
+}
+
+func withoutRule(s *apiextensions.JSONSchemaProps, rule string) {
+	s.XValidations = slices.DeleteFunc(s.XValidations, func(r apiextensions.ValidationRule) bool { return r.Rule == rule })
+}
+
+// checkMirrors reports the shares of all RequestMirror filters of a route, before defaults are filled in. What has a
+// wrong type is passed over: the schema reports it.
+func checkMirrors(u map[string]any) []Finding {
+	var findings []Finding
+	spec, _ := u["spec"].(map[string]any)
+	each(spec["rules"], "spec.rules", func(rule map[string]any, at string) {
+		filter := func(f map[string]any, at string) {
+			if mirror, ok := f["requestMirror"].(map[string]any); ok {
+				findings = append(findings, checkMirror(mirror, at+".requestMirror")...)
+			}
+		}
+		each(rule["filters"], at+".filters", filter)
+		each(rule["backendRefs"], at+".backendRefs", func(ref map[string]any, at string) {
+			each(ref["filters"], at+".filters", filter)
+		})
+	})
+	return findings
+}
+
+func each(list any, at string, visit func(m map[string]any, at string)) {
+	items, _ := list.([]any)
+	for i, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			visit(m, at+"["+strconv.Itoa(i)+"]")
+		}
+	}
+}
+
+func checkMirror(mirror map[string]any, at string) []Finding {
+	var findings []Finding
+	percent, hasPercent := mirror["percent"].(int64)
+	fraction, hasFraction := mirror["fraction"].(map[string]any)
+	switch {
+	case hasPercent && hasFraction:
+		findings = append(findings, finding(CodeMirrorBoth, at,
+			"percent and fraction are both set: the fraction counts here, but the released API rejects both together: "+
+				`"Only one of percent or fraction may be specified in HTTPRequestMirrorFilter"`))
+	case hasPercent && (percent < 0 || percent > 100):
+		findings = append(findings, finding(CodeMirrorPercent, at+".percent",
+			fmt.Sprintf("percent %d is not 0 to 100: nothing is mirrored here, the rule is served", percent)))
+	}
+	if !hasFraction {
+		return findings
+	}
+	numerator, ok := share(fraction, "numerator")
+	if !ok {
+		return findings
+	}
+	denominator, ok := share(fraction, "denominator")
+	if !ok {
+		return findings
+	}
+	if fraction["numerator"] == nil {
+		findings = append(findings, finding(CodeMirrorReleased, at+".fraction",
+			"the fraction has no numerator: it is 100 here, but the released API requires it"))
+	}
+	switch {
+	case denominator < 1:
+		findings = append(findings, finding(CodeMirrorDenominator, at+".fraction.denominator",
+			fmt.Sprintf("denominator %d is below 1: nothing is mirrored here, the rule is served", denominator)))
+	case numerator < 0:
+		findings = append(findings, finding(CodeMirrorNumerator, at+".fraction.numerator",
+			fmt.Sprintf("numerator %d is negative: nothing is mirrored here, the rule is served", numerator)))
+	case numerator > denominator:
+		findings = append(findings, finding(CodeMirrorNumerator, at+".fraction.numerator",
+			fmt.Sprintf("numerator %d is above denominator %d: nothing is mirrored here, the rule is served", numerator, denominator)))
+	}
+	return findings
+}
+
+// share reads a part of a fraction; one that is missing is 100 (GEP-3171). It is not ok when of the wrong type.
+func share(fraction map[string]any, name string) (int64, bool) {
+	v, written := fraction[name]
+	if !written || v == nil {
+		return 100, true
+	}
+	n, ok := v.(int64)
+	return n, ok
+}

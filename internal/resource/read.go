@@ -1,0 +1,171 @@
+package resource
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const stdinPath = "-"
+
+// reader reads paths again and again. It remembers what texts came to, so that only changed documents are validated
+// again, and the last good version of every object.
+type reader struct {
+	paths     []string
+	files     map[string]*file
+	documents map[sum]*document
+	good      map[Key]good
+}
+
+type sum [sha256.Size]byte
+
+// file is what was last read of a file.
+type file struct {
+	info   os.FileInfo
+	readAt time.Time
+	err    error
+	parts  []filePart
+}
+
+type filePart struct {
+	line int
+	sum  sum
+	part part // its text is dropped once decoded
+}
+
+// good is an object that may be served, and where it was read.
+type good struct {
+	object any
+	origin Origin
+}
+
+func newReader(paths []string) *reader {
+	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good)}
+}
+
+// readStdin reads the document stream that the path "-" stands for, once.
+func (r *reader) readStdin(stdin io.Reader) error {
+	content, err := io.ReadAll(stdin)
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	r.files[stdinPath] = newFile(content, false)
+	return nil
+}
+
+// settled is the age from which a file's size and time of change prove that it is the one that was read: clocks of file
+// systems are coarse.
+const settled = 2 * time.Second
+
+// read brings files up to date with the listing. It reports whether anything may have changed.
+func (r *reader) read(l *listing) bool {
+	changed := false
+	for path := range r.files {
+		if _, ok := l.root[path]; !ok && path != stdinPath && !l.under(path) {
+			delete(r.files, path)
+			changed = true
+		}
+	}
+	for _, path := range l.files {
+		old := r.files[path]
+		info, err := os.Stat(path)
+		if err == nil && old != nil && old.err == nil && old.info != nil && os.SameFile(old.info, info) && old.info.Size() == info.Size() &&
+			old.info.ModTime().Equal(info.ModTime()) && old.readAt.Sub(info.ModTime()) > settled {
+			continue
+		}
+		readAt := time.Now()
+		var content []byte
+		if err == nil {
+			content, err = os.ReadFile(path)
+		}
+		f := &file{err: err}
+		if err == nil {
+			f = newFile(content, strings.EqualFold(filepath.Ext(path), ".json"))
+		} else if old != nil {
+			f.parts = old.parts
+		}
+		f.info, f.readAt = info, readAt
+		r.files[path] = f
+		changed = changed || old == nil || !sameError(f.err, old.err) || !slices.EqualFunc(f.parts, old.parts, func(a, b filePart) bool { return a.sum == b.sum && a.line == b.line })
+	}
+	return changed
+}
+
+func sameError(a, b error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+}
+
+func newFile(content []byte, isJSON bool) *file {
+	f := &file{}
+	for _, p := range splitFile(content, isJSON) {
+		h := sha256.New()
+		if p.json {
+			h.Write([]byte{'j'})
+		} else {
+			h.Write([]byte{'y'})
+		}
+		h.Write(p.text)
+		f.parts = append(f.parts, filePart{line: p.line, sum: sum(h.Sum(nil)), part: p})
+	}
+	return f
+}
+
+// decode makes documents of the texts that have none yet, on all cores, and forgets those that no file has.
+func (r *reader) decode() {
+	documents := make(map[sum]*document, len(r.documents))
+	var missing []*filePart
+	for _, f := range r.files {
+		for i := range f.parts {
+			p := &f.parts[i]
+			if _, ok := documents[p.sum]; ok {
+				continue
+			}
+			documents[p.sum] = r.documents[p.sum]
+			if documents[p.sum] == nil {
+				missing = append(missing, p)
+			}
+		}
+	}
+	decoded := make([]*document, len(missing))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(missing)) {
+		wait.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(missing)); i = next.Add(1) - 1 {
+				decoded[i] = decodeDocument(missing[i].part)
+			}
+		})
+	}
+	wait.Wait()
+	for i, p := range missing {
+		documents[p.sum] = decoded[i]
+	}
+	for _, f := range r.files {
+		for i := range f.parts {
+			f.parts[i].part.text = nil
+		}
+	}
+	r.documents = documents
+}
+
+// reason is an error without the path, which the finding's origin has.
+func reason(err error) string {
+	var msg string
+	for e := err; e != nil; {
+		msg = e.Error()
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			break
+		}
+		e = u.Unwrap()
+	}
+	return "cannot be read: " + msg
+}

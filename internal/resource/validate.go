@@ -1,0 +1,169 @@
+package resource
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
+// fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
+// customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
+func custom[T any](k *kind, version string, u map[string]any) (any, []Finding) {
+	s := schemaOf(k, version)
+	meta, findings, ok := decodeMeta(u)
+	if !ok {
+		return nil, findings
+	}
+	for _, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
+	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
+		return nil, append(findings, finding(CodeMetadata, "metadata", err.Error()))
+	}
+	findings = append(findings, checkMirrors(u)...)
+	defaulting.Default(u, s.structural)
+	delete(u, "status") // as on create, for kinds with a status subresource
+
+	errs := s.validate(u, meta, !k.cluster)
+	findings = append(findings, errs...)
+	if len(errs) > 0 {
+		return nil, findings
+	}
+	u["apiVersion"] = k.apiVersion(k.versions[0])
+	object := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u, object); err != nil {
+		return nil, append(findings, finding(CodeType, "", err.Error()))
+	}
+	return object, findings
+}
+
+// decodeMeta reads the metadata strictly. It is not ok when malformed.
+func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, ok bool) {
+	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return nil, []Finding{finding(CodeMetadata, "metadata", err.Error())}, false
+	}
+	if !found || meta == nil {
+		meta = &metav1.ObjectMeta{}
+	}
+	for _, path := range unknown {
+		findings = append(findings, unknownField(path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+	}
+	return meta, findings, true
+}
+
+func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced bool) []Finding {
+	metaErrs := validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	schemaErrs := crvalidation.ValidateCustomResource(nil, u, s.openapi)
+	listErrs := listtype.ValidateListSetsAndMaps(nil, s.structural, u)
+
+	var findings []Finding
+	for _, err := range metaErrs {
+		findings = append(findings, finding(CodeMetadata, err.Field, err.ErrorBody()))
+	}
+	for _, err := range schemaErrs {
+		findings = append(findings, schemaFinding(err))
+	}
+	for _, err := range listErrs {
+		findings = append(findings, finding(CodeListType, err.Field, err.ErrorBody()))
+	}
+	if s.rules == nil {
+		return findings
+	}
+	if blocksRules(metaErrs) || blocksRules(schemaErrs) || blocksRules(listErrs) {
+		return append(findings, finding(CodeUnchecked, "",
+			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+	}
+	ruleErrs, _ := s.rules.Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
+	for _, err := range ruleErrs {
+		findings = append(findings, finding(CodeRule, err.Field, err.ErrorBody()))
+	}
+	return findings
+}
+
+// blocksRules says whether the API server leaves out CEL rules after these errors (strategy.go, hasBlockingErr).
+func blocksRules(errs field.ErrorList) bool {
+	for _, err := range errs {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return true
+		}
+	}
+	return false
+}
+
+// formatPath finds the field in the message of a format error, whose path the API server leaves out.
+var formatPath = regexp.MustCompile(`^Checked value must be .* in (\S+)$`)
+
+func schemaFinding(err *field.Error) Finding {
+	f := finding(schemaCode(err.Type), err.Field, err.ErrorBody())
+	if m := formatPath.FindStringSubmatch(err.Detail); m != nil {
+		f.Ref.Field = m[1]
+	}
+	switch {
+	case strings.Contains(err.Detail, " in body should match ") && lowerMatches(err):
+		f.Fix = "write it in lower case"
+	case err.Type == field.ErrorTypeNotSupported:
+		written, _ := err.BadValue.(string)
+		var supported []string
+		for _, m := range quoted.FindAllStringSubmatch(err.Detail, -1) {
+			supported = append(supported, m[1])
+		}
+		if near := nearest(written, supported); near != "" {
+			f.Fix = `did you mean "` + near + `"?`
+		}
+	case strings.HasSuffix(err.Detail, `must be of type string: "boolean"`):
+		f.Fix = "put it in quotes: YAML takes true, false, yes, no, on, off, y and n for booleans"
+	case strings.Contains(err.Detail, "must be of type string: "):
+		f.Fix = "put it in quotes"
+	}
+	return f
+}
+
+// lowerMatches says whether the value would meet its pattern in lower case.
+func lowerMatches(err *field.Error) bool {
+	value, _ := err.BadValue.(string)
+	_, pattern, _ := strings.Cut(err.Detail, " in body should match '")
+	re, compileErr := regexp.Compile(strings.TrimSuffix(pattern, "'"))
+	return compileErr == nil && re.MatchString(strings.ToLower(value))
+}
+
+var quoted = regexp.MustCompile(`"([^"]*)"`)
+
+func schemaCode(t field.ErrorType) string {
+	switch t {
+	case field.ErrorTypeRequired:
+		return CodeRequired
+	case field.ErrorTypeNotSupported:
+		return CodeEnum
+	case field.ErrorTypeTypeInvalid:
+		return CodeType
+	case field.ErrorTypeTooLong, field.ErrorTypeTooMany:
+		return CodeTooMany
+	}
+	return CodeInvalid
+}
+
+// unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
+// level below as "parent.child".
+func unknownField(path string, candidates []string) Finding {
+	f := finding(CodeUnknownField, path, `unknown field "`+path+`": it has no effect`)
+	if near := nearest(lastName(path), candidates); near != "" {
+		f.Fix = `did you mean "` + near + `"?`
+	}
+	return f
+}
