@@ -4,9 +4,16 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"unsafe"
 )
 
+// A word of eight bytes at a time.
+const ones, lows, highs = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
+
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// load is le64 of the eight bytes at p+i, which the caller knows to be there.
+func load(p unsafe.Pointer, i int) uint64 { return le64((*[8]byte)(unsafe.Add(p, i))[:]) }
 
 // Connection options, as bits.
 const (
@@ -104,15 +111,15 @@ func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Fiel
 	}
 }
 
-// textEnd finds the first byte from i on that may not be in a field value, or len(b). It looks at eight bytes at a time.
+// textEnd finds the first byte from i on that may not be in a field value, or len(b).
 func textEnd(b []byte, i int) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	p := unsafe.Pointer(unsafe.SliceData(b))
 	for {
+		for i+16 <= len(b) && notText(load(p, i))|notText(load(p, i+8)) == 0 {
+			i += 16
+		}
 		for i+8 <= len(b) {
-			x := le64(b[i:])
-			d := x ^ 0x7f*ones
-			// Bit 7 of a byte: it is below 0x20, or 0x7F. The lowest one set is right, those above it may be off by a borrow.
-			if hit := ((x-0x20*ones)&^x | (d-ones)&^d) & highs; hit != 0 {
+			if hit := notText(load(p, i)); hit != 0 {
 				i += bits.TrailingZeros64(hit) / 8
 				break
 			}
@@ -128,6 +135,12 @@ func textEnd(b []byte, i int) int {
 			return i
 		}
 	}
+}
+
+// notText sets bit 7 of each byte that is below 0x20 or 0x7F.
+func notText(x uint64) uint64 {
+	low := x & lows
+	return (^(low + 0x60*ones) | (low + ones)) &^ x & highs
 }
 
 func nameFault(b []byte, start, i int) fault {

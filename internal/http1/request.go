@@ -312,8 +312,7 @@ func sameAuthority(a, b, scheme string) bool {
 	return scheme != "" && EqualFold(hostA, hostB) && portA == portB
 }
 
-// str aliases b[i:j].
+// str aliases b[i:j], which the caller knows to be within b.
 func str(b []byte, i, j int) string {
-	b = b[i:j]
-	return unsafe.String(unsafe.SliceData(b), len(b))
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)), j-i)
 }
