@@ -181,3 +181,18 @@ func TestExplanationIsPlainData(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestARouteNamedTwiceUnderAHostnameIsComparedOnce(t *testing.T) {
+	route := on("r", []string{"a.example", "a.example", "*"}, prefix("/a"), prefix("/"))
+	route.Attachments = append(route.Attachments, model.Attachment{Listener: "web", Hostnames: []string{"A.example"}})
+	e := explain(t, tableOf(t, route), &Request{Host: "a.example", Method: "GET", Path: "/a"})
+	want := []string{
+		"a.example r.0: wins",
+		"a.example r.1: less specific than the winner",
+		"* r.0: less specific than the winner",
+		"* r.1: less specific than the winner",
+	}
+	if got := told(e.Candidates); !reflect.DeepEqual(got, want) {
+		t.Errorf("candidates %q, want %q", got, want)
+	}
+}
