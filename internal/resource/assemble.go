@@ -50,7 +50,7 @@ func (r *reader) set(l *listing) *Set {
 		a.report(finding(CodeUnreadable, "", reason(err)), Origin{File: path})
 	}
 	for _, path := range r.paths {
-		if path = filepath.Clean(path); path != stdinPath && documents[path] == 0 && l.errs[path] == nil {
+		if path = filepath.Clean(path); path != stdinPath && documents[path] == 0 && !l.again[path] && l.errs[path] == nil {
 			a.report(finding(CodeEmptyPath, "", "no document found"), Origin{File: path})
 		}
 	}

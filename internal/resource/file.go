@@ -20,6 +20,8 @@ type listing struct {
 	watched map[string][]string
 	// errs are folders and paths that could not be read.
 	errs map[string]error
+	// again are the paths that led to what another path led to before.
+	again map[string]bool
 	// seen are the real paths that were visited: links may lead in circles.
 	seen map[string]bool
 }
@@ -28,7 +30,7 @@ type listing struct {
 func list(paths []string) *listing {
 	l := &listing{
 		root: make(map[string]string), watched: make(map[string][]string),
-		errs: make(map[string]error), seen: make(map[string]bool),
+		errs: make(map[string]error), seen: make(map[string]bool), again: make(map[string]bool),
 	}
 	for _, path := range paths {
 		if path == stdinPath {
@@ -66,15 +68,18 @@ func (l *listing) follow(path, root string) {
 }
 
 func (l *listing) file(path, real, root string) {
-	if !l.seen[real] {
-		l.seen[real] = true
-		l.files = append(l.files, path)
-		l.root[path] = root
+	if l.seen[real] {
+		l.again[root] = true
+		return
 	}
+	l.seen[real] = true
+	l.files = append(l.files, path)
+	l.root[path] = root
 }
 
 func (l *listing) folder(path, real, root string) {
 	if l.seen[real] {
+		l.again[root] = true
 		return
 	}
 	l.seen[real] = true
