@@ -27,14 +27,14 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 	}
 	ctx, cancel := context.WithDeadline(e.set.ctx, limit)
 	defer cancel()
-	if err := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return nil, &ConnectError{Address: e.Address, Reason: ConnectTimedOut, Timeout: true, Err: err} // not the endpoint's fault
 	}
 	var config *tls.Config
 	if e.tls != nil {
 		config = e.tls.http1
 	}
-	nc, wire, err := e.connect(ctx, config, nil)
+	nc, wire, err := e.connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 }
 
 // connect opens a connection, over TLS if config is not nil, counts it and reports a failure to the health check. wire is the
-// connection below TLS, wrapped by wrap unless that is nil.
-func (e *Endpoint) connect(ctx context.Context, config *tls.Config, wrap func(net.Conn) net.Conn) (nc, wire net.Conn, err error) {
+// connection below TLS.
+func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire net.Conn, err error) {
 	e.dials.Add(1)
-	nc, wire, err = e.handshake(ctx, config, wrap)
+	nc, wire, err = e.handshake(ctx, config)
 	if err == nil {
 		return nc, wire, nil
 	}
@@ -74,16 +74,13 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, wrap func(ne
 	return nil, nil, err
 }
 
-func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, wrap func(net.Conn) net.Conn) (nc, wire net.Conn, err error) {
+func (e *Endpoint) handshake(ctx context.Context, config *tls.Config) (nc, wire net.Conn, err error) {
 	if e.tls != nil && e.tls.err != nil {
 		return nil, nil, e.tls.failure(e.Address, TLSConfig, e.tls.err)
 	}
 	wire, err = e.set.opt.dial(ctx, "tcp", e.Address)
 	if err != nil {
 		return nil, nil, connectFailure(e.Address, err)
-	}
-	if wrap != nil {
-		wire = wrap(wire)
 	}
 	if config == nil {
 		return wire, wire, nil

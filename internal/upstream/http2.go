@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,6 +20,8 @@ const (
 	http2WriteStall  = 30 * time.Second // no byte could be written
 	http2StreamSpace = 512 << 10        // unread bytes of one response
 )
+
+var errClosedAtOnce = errors.New("the endpoint does not speak HTTP/2 or closed the connection at once")
 
 // http2Pool is an endpoint's HTTP/2 connections. The first is used until all its streams are taken, then the next is opened; when there
 // are as many as allowed, exchanges wait for a stream of the least used.
@@ -37,6 +40,7 @@ type http2Pool struct {
 // http2Conn is a connection; http2Pool.mu guards what is not its own.
 type http2Conn struct {
 	*http.ClientConn
+	wire    *http2Wire
 	active  int  // exchanges, response bodies included
 	retired bool // ends with its last exchange
 	gone    bool // closed below
@@ -48,18 +52,6 @@ type http2Dial struct {
 	err  error
 }
 
-// http2Wire tells the pool when the transport closes the connection.
-type http2Wire struct {
-	net.Conn
-	closed func()
-}
-
-func (w *http2Wire) Close() error {
-	err := w.Conn.Close()
-	w.closed()
-	return err
-}
-
 // wireKey is the context's key for the *http2Conn being dialled.
 type wireKey struct{}
 
@@ -67,7 +59,9 @@ func newHTTP2Pool(e *Endpoint) *http2Pool {
 	p := &http2Pool{endpoint: e, all: map[*http2Conn]struct{}{}}
 	opt := e.set.opt
 	p.transport = &http.Transport{
+		// To the transport every connection is cleartext: TLS is done in dialWire, as for HTTP/1.1.
 		Protocols:              new(http.Protocols),
+		DialContext:            p.dialWire,
 		DisableCompression:     true,
 		IdleConnTimeout:        opt.IdleTimeout,
 		MaxResponseHeaderBytes: int64(opt.MaxHeaderBytes),
@@ -79,32 +73,33 @@ func newHTTP2Pool(e *Endpoint) *http2Pool {
 			WriteByteTimeout:            http2WriteStall,
 		},
 	}
-	connect := func(ctx context.Context, config *tls.Config) (net.Conn, error) {
-		h := ctx.Value(wireKey{}).(*http2Conn)
-		nc, _, err := e.connect(ctx, config, func(wire net.Conn) net.Conn {
-			return &http2Wire{wire, func() { p.lost(h) }}
-		})
-		return nc, err
-	}
-	if e.tls == nil {
-		p.transport.Protocols.SetUnencryptedHTTP2(true)
-		p.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx, nil) }
-		return p
-	}
-	p.transport.Protocols.SetHTTP2(true)
-	p.transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		nc, err := connect(ctx, e.tls.http2)
-		if err != nil {
-			return nil, err
-		}
-		if nc.(*tls.Conn).ConnectionState().NegotiatedProtocol != "h2" {
-			nc.Close()
-			e.Failed()
-			return nil, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
-		}
-		return nc, nil
-	}
+	p.transport.Protocols.SetUnencryptedHTTP2(true)
 	return p
+}
+
+// dialWire is the transport's dial.
+func (p *http2Pool) dialWire(ctx context.Context, _, _ string) (net.Conn, error) {
+	e := p.endpoint
+	var config *tls.Config
+	if e.tls != nil {
+		config = e.tls.http2
+	}
+	nc, wire, err := e.connect(ctx, config)
+	if err != nil {
+		var te *TLSError
+		if errors.As(err, &te) && te.Reason == TLSRefused && strings.Contains(te.Err.Error(), "no application protocol") {
+			te.Reason = TLSNoHTTP2 // RFC 7301 §3.2; the library does not export its alerts
+		}
+		return nil, err
+	}
+	if tc, ok := nc.(*tls.Conn); ok && tc.ConnectionState().NegotiatedProtocol != "h2" {
+		wire.Close()
+		e.Failed()
+		return nil, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
+	}
+	h := ctx.Value(wireKey{}).(*http2Conn)
+	h.wire = &http2Wire{Conn: nc, wire: wire, settled: make(chan struct{}), done: make(chan struct{}), closed: func() { p.lost(h) }}
+	return h.wire, nil
 }
 
 // acquire returns a connection with one exchange more; release it.
@@ -137,7 +132,7 @@ func (p *http2Pool) acquire(ctx context.Context) (*http2Conn, error) {
 		p.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, ctx.Err()
 		case <-d.done:
 		}
 		if d.err == nil {
@@ -168,40 +163,55 @@ func (p *http2Pool) dial(d *http2Dial) {
 	e := p.endpoint
 	ctx, cancel := context.WithTimeout(e.set.ctx, e.set.opt.ConnectTimeout)
 	defer cancel()
-	scheme := "http"
-	if e.tls != nil {
-		scheme = "https"
-	}
 	h := &http2Conn{}
-	cc, err := p.transport.NewClientConn(context.WithValue(ctx, wireKey{}, h), scheme, e.Address)
-	if err != nil {
-		var ce *ConnectError
-		var te *TLSError
-		if !errors.As(err, &ce) && !errors.As(err, &te) {
-			err = connectFailure(e.Address, err)
-			e.Failed()
-		}
-	}
+	err := p.open(context.WithValue(ctx, wireKey{}, h), h)
 	p.mu.Lock()
-	closed := p.closed
-	if err == nil && !closed && !h.gone {
-		h.ClientConn = cc
+	p.dialing = nil
+	if err == nil && p.closed {
+		err = closedError(e.Address)
+	}
+	gone := h.gone
+	if err == nil && !gone {
 		h.retired = p.drained
 		p.conns = append(p.conns, h)
 		p.all[h] = struct{}{}
 	}
-	gone := h.gone
-	p.dialing = nil
 	p.mu.Unlock()
-	if err == nil && closed {
-		cc.Close()
-		err = closedError(e.Address)
-	} else if err == nil && gone {
+	if err != nil && h.ClientConn != nil {
+		h.Close()
+	}
+	if err == nil && gone {
 		e.Failed()
-		err = &ConnectError{Address: e.Address, Reason: ConnectFailed, Err: errors.New("the endpoint closed the HTTP/2 connection at once")}
+		err = connectFailure(e.Address, errClosedAtOnce)
 	}
 	d.err = err
 	close(d.done)
+}
+
+// open dials h and waits for the endpoint's settings: with them it is sure that the endpoint speaks HTTP/2, and how many streams it
+// takes. A request that it would have to refuse could perhaps not be sent again.
+func (p *http2Pool) open(ctx context.Context, h *http2Conn) (err error) {
+	e := p.endpoint
+	if h.ClientConn, err = p.transport.NewClientConn(ctx, "http", e.Address); err == nil {
+		select {
+		case <-h.wire.settled:
+			return nil
+		case <-h.wire.done:
+			err = errClosedAtOnce
+		case <-ctx.Done():
+			if e.set.ctx.Err() != nil {
+				return closedError(e.Address)
+			}
+			err = ctx.Err()
+		}
+	}
+	var ce *ConnectError
+	var te *TLSError
+	if errors.As(err, &ce) || errors.As(err, &te) {
+		return err // counted already
+	}
+	e.Failed()
+	return connectFailure(e.Address, err)
 }
 
 // lost forgets a connection that is closed.
