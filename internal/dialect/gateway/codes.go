@@ -6,7 +6,204 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-var codes = []resource.Code{}
+const (
+	codeForeignClass     = "WR501"
+	codeParameters       = "WR502"
+	codeAddressType      = "WR503"
+	codeAddressUnusable  = "WR504"
+	codeListenerProtocol = "WR505"
+	codeConflict         = "WR506"
+	codePortUnavailable  = "WR507"
+	codeRouteKinds       = "WR508"
+	codeCertificate      = "WR509"
+	codeClientCA         = "WR510"
+	codeNotPermitted     = "WR511"
+	codeInsecureClient   = "WR512"
+	codeClientCert       = "WR513"
+	codeOverlap          = "WR514"
+	codeIgnored          = "WR515"
+
+	codeParentNotFound  = "WR520"
+	codeParentKind      = "WR521"
+	codeNoListener      = "WR522"
+	codeNotAllowed      = "WR523"
+	codeNoHostname      = "WR524"
+	codeHostnameTaken   = "WR525"
+	codeNoParent        = "WR526"
+	codeHostnameIgnored = "WR527"
+
+	codeBackendNotFound     = "WR530"
+	codeBackendKind         = "WR531"
+	codeBackendPort         = "WR532"
+	codeBackendProtocol     = "WR533"
+	codeRegex               = "WR534"
+	codeValue               = "WR535"
+	codeFilterClash         = "WR536"
+	codeFilterUnsupported   = "WR537"
+	codeSessionPersistence  = "WR538"
+	codeNoBackends          = "WR539"
+	codeZeroWeights         = "WR540"
+	codeShadowed            = "WR541"
+	codeMirrorPrimary       = "WR542"
+	codeMirrorNothing       = "WR543"
+	codeRepeatedMatch       = "WR544"
+	codeBackendPolicy       = "WR545"
+	codePolicyTarget        = "WR550"
+	codePolicyConflict      = "WR551"
+	codePolicyCA            = "WR552"
+	codePolicyInvalid       = "WR553"
+	codePolicyUnused        = "WR554"
+	codePolicyPartlyClashes = "WR555"
+)
+
+var codes = []resource.Code{
+	{ID: codeForeignClass, Severity: resource.Info, Title: "gateway of another controller",
+		Meaning: "The Gateway's class names another controller, so the Gateway and what attaches to it is passed over.",
+		Fix:     "Set the class's spec.controllerName to " + ControllerName + ", or leave the GatewayClass out of the files."},
+	{ID: codeParameters, Severity: resource.Error, Title: "parametersRef not supported",
+		Meaning: "A GatewayClass or Gateway refers to parameters, of which Weir knows none. Nothing of it is served.",
+		Fix:     "Remove parametersRef."},
+	{ID: codeAddressType, Severity: resource.Error, Title: "address type not supported",
+		Meaning: "spec.addresses asks for something other than an IP address. Nothing of the Gateway is served.",
+		Fix:     "Use type IPAddress, or remove the address to listen on all."},
+	{ID: codeAddressUnusable, Severity: resource.Error, Title: "address not usable",
+		Meaning: "An entry of spec.addresses is not an IP address. The Gateway is served on its other addresses.",
+		Fix:     "Write an IPv4 or IPv6 address."},
+	{ID: codeListenerProtocol, Severity: resource.Error, Title: "listener protocol not supported",
+		Meaning: "The listener's protocol is neither HTTP nor HTTPS with TLS terminated. It is left out.",
+		Fix:     "Use HTTP, or HTTPS with tls.mode Terminate."},
+	{ID: codeConflict, Severity: resource.Error, Title: "listeners in conflict",
+		Meaning: "Several listeners share a port with the same hostname or with different protocols. None of them is served.",
+		Fix:     "Give each its own hostname or port."},
+	{ID: codePortUnavailable, Severity: resource.Error, Title: "port unavailable",
+		Meaning: "A port is bound for all addresses by one Gateway and for one address by another. The older Gateway has it.",
+		Fix:     "Use another port, or give both Gateways addresses."},
+	{ID: codeRouteKinds, Severity: resource.Error, Title: "route kinds not supported",
+		Meaning: "allowedRoutes.kinds names a kind that the listener cannot serve. The other kinds may attach.",
+		Fix:     "Name HTTPRoute or GRPCRoute."},
+	{ID: codeCertificate, Severity: resource.Error, Title: "certificate not usable",
+		Meaning: "A certificate of a listener does not exist, has the wrong type or does not parse. Without any, the listener is left out.",
+		Fix:     "Refer to a Secret of type kubernetes.io/tls with a certificate and the key that fits it."},
+	{ID: codeClientCA, Severity: resource.Error, Title: "client CA not usable",
+		Meaning: "A CA that client certificates are to be checked against cannot be read. Without any, the listener is left out.",
+		Fix:     "Refer to a ConfigMap with certificates in PEM form under ca.crt."},
+	{ID: codeNotPermitted, Severity: resource.Error, Title: "reference not permitted",
+		Meaning: "A reference crosses namespaces and no ReferenceGrant allows it. It is treated as if its target were missing.",
+		Fix:     "Add a ReferenceGrant to the namespace of the target."},
+	{ID: codeInsecureClient, Severity: resource.Warning, Title: "clients without valid certificate are accepted",
+		Meaning: "The mode AllowInsecureFallback lets every client in.",
+		Fix:     "Use AllowValidOnly unless the backends check clients themselves."},
+	{ID: codeClientCert, Severity: resource.Error, Title: "client certificate not usable",
+		Meaning: "The certificate of spec.tls.backend cannot be used. Connections to backends present none.",
+		Fix:     "Refer to a Secret of type kubernetes.io/tls with a certificate and the key that fits it."},
+	{ID: codeOverlap, Severity: resource.Info, Title: "overlapping TLS hostnames",
+		Meaning: "Listeners with TLS on one port have overlapping hostnames. A client that reuses a connection for another host is answered 421.",
+		Fix:     "Nothing, if that is meant."},
+	{ID: codeIgnored, Severity: resource.Warning, Title: "field not honoured",
+		Meaning: "The field has no effect in Weir.",
+		Fix:     "Remove it, or do not rely on it."},
+
+	{ID: codeParentNotFound, Severity: resource.Error, Title: "parent not found",
+		Meaning: "A route names a Gateway that does not exist. It is not attached there.",
+		Fix:     "Create the Gateway or correct the name and namespace."},
+	{ID: codeParentKind, Severity: resource.Warning, Title: "parent kind not supported",
+		Meaning: "A route names a parent that is not a Gateway, such as a Service, which is for a mesh. The parent is passed over.",
+		Fix:     "Name a Gateway."},
+	{ID: codeNoListener, Severity: resource.Error, Title: "no such listener",
+		Meaning: "sectionName and port of a parentRef select no listener of the Gateway. The route is not attached there.",
+		Fix:     "Correct sectionName and port, or remove them to attach to all listeners."},
+	{ID: codeNotAllowed, Severity: resource.Error, Title: "not allowed by listeners",
+		Meaning: "No selected listener allows routes of this kind or from this namespace. The route is not attached there.",
+		Fix:     "Extend the listener's allowedRoutes."},
+	{ID: codeNoHostname, Severity: resource.Error, Title: "no common hostname",
+		Meaning: "No hostname of the route meets one of the listeners. The route is not attached there.",
+		Fix:     "Correct the hostnames of route or listener."},
+	{ID: codeHostnameTaken, Severity: resource.Error, Title: "hostname taken by the other route kind",
+		Meaning: "An HTTPRoute and a GRPCRoute on one listener share a hostname, which the API forbids. The older one is served.",
+		Fix:     "Give them different hostnames or listeners."},
+	{ID: codeNoParent, Severity: resource.Warning, Title: "route without parent",
+		Meaning: "The route names no parent, so nothing uses it.",
+		Fix:     "Add parentRefs."},
+	{ID: codeHostnameIgnored, Severity: resource.Warning, Title: "hostname ignored",
+		Meaning: "A hostname of the route meets none of the listeners it is attached to. Requests for it are answered 404.",
+		Fix:     "Remove it, or add a listener for it."},
+
+	{ID: codeBackendNotFound, Severity: resource.Error, Title: "backend not found",
+		Meaning: "A reference leads to a Service that does not exist. A backend answers 500 for its share, a mirror is left out.",
+		Fix:     "Create the Service or correct the name and namespace."},
+	{ID: codeBackendKind, Severity: resource.Error, Title: "backend kind not supported",
+		Meaning: "A reference leads to something other than a Service. A backend answers 500 for its share, a mirror is left out.",
+		Fix:     "Refer to a Service."},
+	{ID: codeBackendPort, Severity: resource.Error, Title: "backend port not found",
+		Meaning: "A reference names no port or one that the Service does not have. A backend answers 500 for its share, a mirror is left out.",
+		Fix:     "Name a port of the Service."},
+	{ID: codeBackendProtocol, Severity: resource.Error, Title: "backend protocol not supported",
+		Meaning: "The appProtocol of the Service's port cannot carry the route's requests. A backend answers 500 for its share, a mirror is left out.",
+		Fix:     "Correct appProtocol; for https add a BackendTLSPolicy."},
+	{ID: codeRegex, Severity: resource.Error, Title: "regular expression does not compile",
+		Meaning: "A match has a regular expression that is not RE2 syntax. Its rule is left out.",
+		Fix:     "Correct the expression; RE2 has neither look-around nor back-references."},
+	{ID: codeValue, Severity: resource.Error, Title: "unsupported value",
+		Meaning: "A field has a value that Weir does not know. The rule it belongs to is left out.",
+		Fix:     "Use one of the values of the API."},
+	{ID: codeFilterClash, Severity: resource.Error, Title: "incompatible filters",
+		Meaning: "Filters of one rule or backend exclude each other. The rule is left out.",
+		Fix:     "Keep one of them."},
+	{ID: codeFilterUnsupported, Severity: resource.Error, Title: "filter not supported",
+		Meaning: "A filter cannot be applied. So that it is not passed by, the requests it was meant for are answered 500.",
+		Fix:     "Remove the filter."},
+	{ID: codeSessionPersistence, Severity: resource.Warning, Title: "session persistence not honoured",
+		Meaning: "sessionPersistence has no effect: requests of one session may reach different endpoints.",
+		Fix:     "Remove it, or do not rely on it."},
+	{ID: codeNoBackends, Severity: resource.Warning, Title: "rule without backends",
+		Meaning: "The rule has neither backends nor a redirect. Its requests are answered 500.",
+		Fix:     "Add backendRefs or a RequestRedirect filter."},
+	{ID: codeZeroWeights, Severity: resource.Warning, Title: "all weights are zero",
+		Meaning: "No backend of the rule gets requests. They are answered 500.",
+		Fix:     "Give one of them a weight."},
+	{ID: codeShadowed, Severity: resource.Warning, Title: "rule never matches",
+		Meaning: "Every match of the rule is taken by equal matches of an older route or an earlier rule.",
+		Fix:     "Remove the rule or change its matches."},
+	{ID: codeMirrorPrimary, Severity: resource.Warning, Title: "mirror to the primary's service",
+		Meaning: "A mirror copies requests to the Service that serves them, which sees them twice.",
+		Fix:     "Mirror to another Service."},
+	{ID: codeMirrorNothing, Severity: resource.Warning, Title: "mirror of nothing",
+		Meaning: "The mirror's share is 0, so it copies no request.",
+		Fix:     "Raise percent or fraction.numerator, or remove the filter."},
+	{ID: codeRepeatedMatch, Severity: resource.Warning, Title: "repeated match ignored",
+		Meaning: "A match names a header or query parameter twice. Only the first counts.",
+		Fix:     "Remove the second."},
+	{ID: codeBackendPolicy, Severity: resource.Error, Title: "backend's TLS policy not usable",
+		Meaning: "The BackendTLSPolicy of the Service cannot be honoured. A backend answers 500 for its share, a mirror is left out.",
+		Fix:     "Correct the policy."},
+
+	{ID: codePolicyTarget, Severity: resource.Error, Title: "policy target not found",
+		Meaning: "A BackendTLSPolicy targets something that is not a Service, or a Service or port name that does not exist. It has no effect there.",
+		Fix:     "Correct targetRefs."},
+	{ID: codePolicyConflict, Severity: resource.Error, Title: "policy in conflict",
+		Meaning: "An older BackendTLSPolicy has the same target. This one has no effect.",
+		Fix:     "Keep one of them."},
+	{ID: codePolicyCA, Severity: resource.Error, Title: "policy CA not usable",
+		Meaning: "A CA of a BackendTLSPolicy cannot be read. Without any, requests to its Services are answered 500.",
+		Fix:     "Refer to a ConfigMap with certificates in PEM form under ca.crt."},
+	{ID: codePolicyInvalid, Severity: resource.Error, Title: "policy invalid",
+		Meaning: "A BackendTLSPolicy asks for something that Weir does not know. Requests to its Services are answered 500.",
+		Fix:     "Use caCertificateRefs, or wellKnownCACertificates System."},
+	{ID: codePolicyUnused, Severity: resource.Info, Title: "policy without effect",
+		Meaning: "No attached route leads to a Service the BackendTLSPolicy targets.",
+		Fix:     "Nothing, if that is meant."},
+	{ID: codePolicyPartlyClashes, Severity: resource.Warning, Title: "policy partly in conflict",
+		Meaning: "An older BackendTLSPolicy has one of the targets. This one has its effect on the others.",
+		Fix:     "Remove the target from one of them."},
+}
 
 // Codes documents the codes of this package's findings.
 func Codes() []resource.Code { return slices.Clone(codes) }
+
+var severities = func() map[string]resource.Severity {
+	m := make(map[string]resource.Severity, len(codes))
+	for _, c := range codes {
+		m[c.ID] = c.Severity
+	}
+	return m
+}()

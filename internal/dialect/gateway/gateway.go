@@ -10,14 +10,156 @@
 package gateway
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// ControllerName is what a GatewayClass names in spec.controllerName to have its Gateways served by Weir.
+// ControllerName is what a GatewayClass names in spec.controllerName to have its Gateways served by Weir. A class that
+// is not in the set at all is taken for Weir's: files need no GatewayClass.
 const ControllerName = "weirmesh.github.io/gateway-controller"
 
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
+// The order of the objects in the set has no influence.
 func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	return model.Config{}, nil, nil
+	t := &translator{
+		set:          set,
+		grants:       map[string][]*gatewayv1.ReferenceGrant{},
+		certificates: map[string]bool{},
+		gateways:     map[key]*gateway{},
+		policies:     map[target]*policy{},
+		secured:      map[string]model.Service{},
+	}
+	for _, g := range set.ReferenceGrants {
+		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
+	}
+	t.readClasses()
+	t.readGateways()
+	t.readPolicies()
+	t.secure()
+	t.readRoutes()
+	t.attachRoutes()
+	t.emit()
+	t.lint()
+
+	t.gatewayStatuses()
+	t.routeStatuses()
+	t.policyStatuses()
+
+	t.cfg.Sort()
+	resource.SortStatuses(t.statuses)
+	resource.SortFindings(t.findings)
+	return t.cfg, t.statuses, t.findings
+}
+
+// translator holds one translation. Its steps run in the order of Translate; each reads what the earlier ones left.
+type translator struct {
+	set      *resource.Set
+	cfg      model.Config
+	statuses []resource.Status
+	findings []resource.Finding
+
+	grants       map[string][]*gatewayv1.ReferenceGrant // by namespace
+	certificates map[string]bool                        // in cfg, by name
+	rejected     map[string]bool                        // classes of ours that are not accepted
+	gateways     map[key]*gateway
+	order        []*gateway // oldest first
+	policies     map[target]*policy
+	allPolicies  []*policy // oldest first
+	routes       []*route  // oldest first
+	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
+	wildService bool
+	secured     map[string]model.Service // services in cfg, by name
+}
+
+type key struct{ namespace, name string }
+
+func (k key) String() string { return k.namespace + "/" + k.name }
+
+// older orders objects by creation, then by "namespace/name" (the tie-break of the whole API). An object without a
+// time is older than one with.
+func older(a, b *metav1.ObjectMeta) int {
+	return cmp.Or(
+		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name),
+	)
+}
+
+func created(m *metav1.ObjectMeta) time.Time {
+	if m.CreationTimestamp.IsZero() {
+		return time.Time{}
+	}
+	return m.CreationTimestamp.UTC()
+}
+
+// readClasses judges the GatewayClasses that are ours (GatewayClass.spec).
+func (t *translator) readClasses() {
+	t.rejected = map[string]bool{}
+	for _, c := range t.set.GatewayClasses {
+		if c.Spec.ControllerName != ControllerName {
+			continue
+		}
+		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
+		accepted := isTrue("Accepted", "Accepted", "")
+		if c.Spec.ParametersRef != nil {
+			t.rejected[c.Name] = true
+			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
+				"no kind of parameters is supported", "remove the field"}
+			accepted = isFalse("Accepted", p.reason, p.String())
+			t.report(ref, p)
+		}
+		t.statuses = append(t.statuses, resource.Status{
+			Ref: ref, Generation: c.Generation, Conditions: []resource.Condition{accepted}, SupportedFeatures: slices.Clone(supported),
+		})
+	}
+}
+
+// supported are the names of the Gateway API's features (its package pkg/features) that Weir has, sorted.
+var supported = []string{
+	"BackendTLSPolicy",
+	"BackendTLSPolicySANValidation",
+	"GRPCRoute",
+	"GRPCRouteNamedRouteRule",
+	"Gateway",
+	"GatewayAddressEmpty",
+	"GatewayBackendClientCertificate",
+	"GatewayFrontendClientCertificateValidation",
+	"GatewayFrontendClientCertificateValidationInsecureFallback",
+	"GatewayHTTPListenerIsolation",
+	"GatewayPort8080",
+	"GatewayStaticAddresses",
+	"HTTPRoute",
+	"HTTPRoute303RedirectStatusCode",
+	"HTTPRoute307RedirectStatusCode",
+	"HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C",
+	"HTTPRouteBackendProtocolWebSocket",
+	"HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout",
+	"HTTPRouteCORS",
+	"HTTPRouteDestinationPortMatching",
+	"HTTPRouteHostRewrite",
+	"HTTPRouteMethodMatching",
+	"HTTPRouteNamedRouteRule",
+	"HTTPRouteParentRefPort",
+	"HTTPRoutePathRedirect",
+	"HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect",
+	"HTTPRouteQueryParamMatching",
+	"HTTPRouteRequestMirror",
+	"HTTPRouteRequestMultipleMirrors",
+	"HTTPRouteRequestPercentageMirror",
+	"HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification",
+	"HTTPRouteRetry",
+	"HTTPRouteRetryBackendTimeout",
+	"HTTPRouteRetryConnectionError",
+	"HTTPRouteSchemeRedirect",
+	"ReferenceGrant",
 }

@@ -1,0 +1,334 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// parent is one parentRef of a route that names a Gateway of ours.
+type parent struct {
+	ref      gatewayv1.ParentReference
+	field    string
+	gateway  *gateway
+	attached map[*listener][]string // effective hostnames
+	rejected *problem
+}
+
+// claim is the hostnames that a route has on a listener.
+type claim struct {
+	route     *route
+	hostnames []string
+}
+
+// attachRoutes decides which routes attach to which listeners, the oldest route first.
+func (t *translator) attachRoutes() {
+	for _, r := range t.routes {
+		t.readParents(r)
+		counted := map[*listener]bool{}
+		for _, p := range r.parents {
+			if t.attach(r, p); p.rejected != nil {
+				continue
+			}
+			for l := range p.attached {
+				if !counted[l] {
+					counted[l] = true
+					l.attached++
+					l.claims[r.ref.Kind] = append(l.claims[r.ref.Kind], claim{r, p.attached[l]})
+				}
+			}
+		}
+		t.ignoredHostnames(r)
+	}
+}
+
+// readParents finds the parents of a route that are ours.
+func (t *translator) readParents(r *route) {
+	for i, ref := range r.spec.ParentRefs {
+		field := fmt.Sprintf("spec.parentRefs[%d]", i)
+		group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
+		if group != gatewayv1.GroupName || kind != "Gateway" {
+			message, fix := fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway"
+			if group == "" && kind == "Service" {
+				message, fix = "a parent of kind Service is for a mesh and is passed over", "name a Gateway to have the route served here"
+			}
+			t.report(r.ref, problem{codeParentKind, "", field + ".kind", message, fix})
+			continue
+		}
+		at := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
+		if g := t.gateways[at]; g != nil {
+			// Nobody judges what attaches to a Gateway of a class that is not accepted.
+			if !g.pending {
+				r.parents = append(r.parents, &parent{ref: ref, field: field, gateway: g})
+			}
+		} else if t.set.Gateway(at.namespace, at.name) == nil {
+			t.report(r.ref, problem{codeParentNotFound, "", field, fmt.Sprintf("Gateway %s does not exist", at),
+				"create it or correct name and namespace"})
+		}
+	}
+	if r.spec.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
+		t.defaultParents(r)
+	}
+	if len(r.spec.ParentRefs) == 0 && len(r.parents) == 0 {
+		t.report(r.ref, problem{codeNoParent, "", "spec.parentRefs", "the route is attached to nothing", "name a Gateway"})
+	}
+}
+
+// defaultParents adds the Gateways that claim routes which ask for a default (GatewaySpec.defaultScope).
+func (t *translator) defaultParents(r *route) {
+	for _, g := range t.order {
+		named := func(p *parent) bool { return p.gateway == g }
+		if g.pending || g.obj.Spec.DefaultScope != gatewayv1.GatewayDefaultScopeAll || slices.ContainsFunc(r.parents, named) {
+			continue
+		}
+		group, kind, namespace := gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway"), gatewayv1.Namespace(g.namespace)
+		r.parents = append(r.parents, &parent{
+			ref:     gatewayv1.ParentReference{Group: &group, Kind: &kind, Namespace: &namespace, Name: gatewayv1.ObjectName(g.name)},
+			field:   "spec.useDefaultGateways",
+			gateway: g,
+		})
+	}
+}
+
+// attach finds the listeners of a parent that take the route; if none does, the reason is that of the last test any
+// of them reached (RouteConditionAccepted).
+func (t *translator) attach(r *route, p *parent) {
+	p.attached = map[*listener][]string{}
+	reject := func(code, reason, field, message, fix string) {
+		p.rejected = &problem{code, reason, field, message, fix}
+	}
+	var selected, allowed, named []*listener
+	for _, l := range p.gateway.listeners {
+		if section := value(p.ref.SectionName, ""); section != "" && section != l.spec.Name {
+			continue
+		}
+		if port := value(p.ref.Port, 0); port != 0 && port != l.spec.Port {
+			continue
+		}
+		selected = append(selected, l)
+		if !l.allows(t, r.ref.Kind, r.namespace) {
+			continue
+		}
+		allowed = append(allowed, l)
+		if hostnames := effective(l.hostname, r.hostnames); len(hostnames) > 0 {
+			named = append(named, l)
+			p.attached[l] = hostnames
+		}
+	}
+	switch {
+	case len(selected) == 0:
+		reject(codeNoListener, "NoMatchingParent", p.field, fmt.Sprintf("Gateway %s has no listener %s", p.gateway, selection(p.ref)),
+			"correct sectionName and port, or remove them")
+	case len(allowed) == 0:
+		reject(codeNotAllowed, "NotAllowedByListeners", p.field,
+			fmt.Sprintf("no listener of Gateway %s that the reference selects allows a route of kind %s from namespace %s",
+				p.gateway, r.ref.Kind, r.namespace), "extend allowedRoutes of the listener")
+	case len(named) == 0:
+		reject(codeNoHostname, "NoMatchingListenerHostname", "spec.hostnames",
+			fmt.Sprintf("none of the hostnames meets one of the listeners of Gateway %s", p.gateway), "correct the hostnames of route or listener")
+	default:
+		t.yield(r, p)
+	}
+	if p.rejected != nil {
+		t.report(r.ref, *p.rejected)
+	} else if !r.served() {
+		// The findings are those of the rules. Rules that answer an error, so as not to pass a filter by, do so although
+		// the route is not accepted.
+		p.rejected = &problem{"", r.broken[0].reason, "spec.rules", "no rule is valid", texts(r.broken)}
+	}
+}
+
+// yield takes the route off listeners where an older route of the other kind has one of its hostnames
+// (GRPCRouteSpec.hostnames).
+func (t *translator) yield(r *route, p *parent) {
+	other := "GRPCRoute"
+	if r.grpc != nil {
+		other = "HTTPRoute"
+	}
+	var taken []problem
+	for _, l := range p.gateway.listeners {
+		hostnames, ok := p.attached[l]
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(l.claims[other], func(c claim) bool { return meet(c.hostnames, hostnames) }); i >= 0 {
+			delete(p.attached, l)
+			taken = append(taken, problem{codeHostnameTaken, "HostnameConflict", p.field,
+				fmt.Sprintf("on listener %s of Gateway %s, %s %s has a hostname of this route and goes first", l.spec.Name, p.gateway,
+					other, l.claims[other][i].route), "give the two routes different hostnames or listeners"})
+		}
+	}
+	if len(p.attached) == 0 && len(taken) > 0 {
+		p.rejected = &taken[0]
+		return
+	}
+	for _, x := range taken {
+		t.report(r.ref, x)
+	}
+}
+
+func meet(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if _, ok := intersect(strings.TrimSuffix(x, "*"), strings.TrimSuffix(y, "*")); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// effective intersects a listener's hostname with a route's; "*" in the result is any host.
+func effective(listener string, route []string) []string {
+	var out []string
+	for _, h := range route {
+		if both, ok := intersect(listener, h); ok {
+			out = append(out, cmp.Or(both, "*"))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func selection(ref gatewayv1.ParentReference) string {
+	var parts []string
+	if s := value(ref.SectionName, ""); s != "" {
+		parts = append(parts, "named "+string(s))
+	}
+	if port := value(ref.Port, 0); port != 0 {
+		parts = append(parts, fmt.Sprintf("on port %d", port))
+	}
+	return strings.Join(parts, " ")
+}
+
+// ignoredHostnames reports hostnames that count nowhere although the route is attached.
+func (t *translator) ignoredHostnames(r *route) {
+	attached := false
+	met := map[string]bool{}
+	for _, p := range r.parents {
+		if p.rejected != nil {
+			continue
+		}
+		for l := range p.attached {
+			attached = true
+			for _, h := range r.hostnames {
+				if _, ok := intersect(l.hostname, h); ok {
+					met[h] = true
+				}
+			}
+		}
+	}
+	if !attached {
+		return
+	}
+	for i, h := range r.hostnames {
+		if !met[h] {
+			t.report(r.ref, problem{codeHostnameIgnored, "", fmt.Sprintf("spec.hostnames[%d]", i),
+				fmt.Sprintf("%s meets no listener that the route is attached to", h), "remove it, or add a listener for it"})
+		}
+	}
+}
+
+// emit puts the listeners and routes into the configuration.
+func (t *translator) emit() {
+	for _, g := range t.order {
+		for _, l := range g.listeners {
+			if !l.programmed() {
+				continue
+			}
+			protocol := model.HTTP
+			if l.tls != nil {
+				protocol = model.HTTPS
+			}
+			ref := g.ref
+			ref.Field = l.field
+			for _, a := range g.addresses {
+				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
+					Name: l.name(a), Ref: ref, Address: a, Port: l.spec.Port, Protocol: protocol, Hostname: l.hostname, TLS: l.tls,
+				})
+			}
+		}
+	}
+	for _, r := range t.routes {
+		t.emitRoute(r)
+	}
+}
+
+// emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends.
+func (t *translator) emitRoute(r *route) {
+	attachments := map[string]map[string][]string{} // by certificate, by listener
+	for _, p := range r.parents {
+		certificate := p.gateway.clientCertificate
+		for l, hostnames := range p.attached {
+			if p.rejected == nil {
+				t.reach(r, p.gateway)
+			}
+			if !l.programmed() {
+				continue
+			}
+			if attachments[certificate] == nil {
+				attachments[certificate] = map[string][]string{}
+			}
+			for _, a := range p.gateway.addresses {
+				attachments[certificate][l.name(a)] = hostnames
+			}
+		}
+	}
+	if len(r.rules) == 0 {
+		return
+	}
+	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
+		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, Rules: r.rules}
+		for name, hostnames := range attachments[certificate] {
+			out.Attachments = append(out.Attachments, model.Attachment{Listener: name, Hostnames: hostnames})
+		}
+		slices.SortFunc(out.Attachments, func(a, b model.Attachment) int { return strings.Compare(a.Listener, b.Listener) })
+		if certificate != "" {
+			out.Rules = t.presentingRules(r.rules, certificate)
+		}
+		t.cfg.Routes = append(t.cfg.Routes, out)
+	}
+}
+
+// presentingRules copies rules, leading to services that present a client certificate.
+func (t *translator) presentingRules(rules []model.Rule, certificate string) []model.Rule {
+	mirrors := func(f *model.Filters) {
+		f.Mirrors = slices.Clone(f.Mirrors)
+		for i := range f.Mirrors {
+			f.Mirrors[i].Service = t.presenting(f.Mirrors[i].Service, certificate)
+		}
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		mirrors(&rules[i].Filters)
+		rules[i].Backends = slices.Clone(rules[i].Backends)
+		for j := range rules[i].Backends {
+			b := &rules[i].Backends[j]
+			b.Service = t.presenting(b.Service, certificate)
+			mirrors(&b.Filters)
+		}
+	}
+	return rules
+}
+
+// reach notes for the policies' statuses that a Gateway leads to the Services of a route.
+func (t *translator) reach(r *route, g *gateway) {
+	if len(t.policies) == 0 {
+		return
+	}
+	for _, u := range r.uses {
+		for _, p := range t.allPolicies {
+			if slices.ContainsFunc(p.targets, func(on target) bool {
+				return on.service == u.service && (on.section == "" || on.section == u.port.Name)
+			}) || slices.Contains(p.portless, u.service) {
+				p.gateways[g.key] = true
+			}
+		}
+	}
+}

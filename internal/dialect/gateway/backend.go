@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
+func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *problem) {
+	group, kind := value(ref.Group, ""), value(ref.Kind, "Service")
+	if group != "" || kind != "Service" {
+		return "", &problem{codeBackendKind, "InvalidKind", field + ".kind",
+			fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Service"}
+	}
+	to := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
+	if !t.permitted(r.ref.Kind, r.namespace, "", "Service", to.namespace, to.name) {
+		p := notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
+		return "", &p
+	}
+	service := t.set.Service(to.namespace, to.name)
+	if service == nil {
+		return "", &problem{codeBackendNotFound, "BackendNotFound", field + ".name",
+			fmt.Sprintf("Service %s does not exist", to), "create it or correct the name"}
+	}
+	if ref.Port == nil {
+		return "", &problem{codeBackendPort, "BackendNotFound", field + ".port",
+			"a reference to a Service needs a port", "name a port of Service " + to.String()}
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == *ref.Port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+	})
+	if i < 0 {
+		return "", &problem{codeBackendPort, "BackendNotFound", field + ".port",
+			fmt.Sprintf("Service %s has no TCP port %d", to, *ref.Port), "name one of its ports or add this one"}
+	}
+	return t.backendPort(r, to, service.Spec.Ports[i], field)
+}
+
+func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, field string) (string, *problem) {
+	name := model.ServiceName(to.namespace, to.name, port.Port)
+	unsupported := func(message, fix string) (string, *problem) {
+		return "", &problem{codeBackendProtocol, "UnsupportedProtocol", field + ".port", message, fix}
+	}
+	app, known := resource.ParseAppProtocol(port.AppProtocol)
+	policy := t.policyFor(to, port)
+	switch {
+	case !known:
+		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, which is not supported", port.Port, to, *port.AppProtocol),
+			"use http, https, kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss, or remove appProtocol")
+	case r.grpc != nil && app.WebSocket:
+		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, which cannot carry gRPC", port.Port, to, *port.AppProtocol),
+			"use kubernetes.io/h2c")
+	case app.TLS && policy == nil:
+		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, but nothing says how to check its certificate",
+			port.Port, to, *port.AppProtocol), "add a BackendTLSPolicy for the Service")
+	}
+	r.uses = append(r.uses, use{to, port})
+	if policy != nil && policy.tls == nil {
+		return "", &problem{codeBackendPolicy, "InvalidBackendTLSPolicy", field,
+			fmt.Sprintf("BackendTLSPolicy %s/%s of Service %s cannot be honoured", policy.obj.Namespace, policy.obj.Name, to), "correct the policy"}
+	}
+	return name, nil
+}
+
+// use is a port of a Service that a route leads to.
+type use struct {
+	service key
+	port    corev1.ServicePort
+}
+
+// secure adds to the configuration the services that a BackendTLSPolicy changes: they extend core's. One whose policy
+// cannot be honoured answers 500 whoever leads requests to it.
+func (t *translator) secure() {
+	if len(t.policies) == 0 {
+		return
+	}
+	for _, s := range t.set.Services {
+		at := key{s.Namespace, s.Name}
+		for i, port := range s.Spec.Ports {
+			p := t.policyFor(at, port)
+			if p == nil {
+				continue
+			}
+			app, _ := resource.ParseAppProtocol(port.AppProtocol)
+			out := model.Service{
+				Name:     model.ServiceName(s.Namespace, s.Name, port.Port),
+				Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
+				Protocol: cmp.Or(app.Protocol, model.HTTP),
+				TLS:      p.tls,
+			}
+			if p.tls == nil {
+				out.Fault = &model.Fault{Status: 500, Reason: "InvalidBackendTLSPolicy",
+					Message: fmt.Sprintf("BackendTLSPolicy %s/%s cannot be honoured", p.obj.Namespace, p.obj.Name)}
+			}
+			out.Extends = out.Name
+			t.secured[out.Name] = out
+			t.cfg.Services = append(t.cfg.Services, out)
+		}
+	}
+}
+
+// presenting returns the name of the service that is as the named one and presents a client certificate, and adds it
+// to the configuration. A service without TLS stays as it is.
+func (t *translator) presenting(name, certificate string) string {
+	s, ok := t.secured[name]
+	if !ok || s.TLS == nil {
+		return name
+	}
+	variant := name + "#" + certificate
+	if _, ok := t.secured[variant]; !ok {
+		settings := *s.TLS
+		settings.ClientCertificate = certificate
+		s.Name, s.TLS = variant, &settings
+		t.secured[variant] = s
+		t.cfg.Services = append(t.cfg.Services, s)
+	}
+	return variant
+}

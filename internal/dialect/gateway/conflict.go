@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+type socket struct {
+	address string
+	port    gatewayv1.PortNumber
+}
+
+// findConflicts marks the listeners that are not distinct (GatewaySpec.listeners). All Gateways share one data plane,
+// so the rules hold across them: among listeners on one address and port, those whose protocol is not everybody's and
+// those whose hostname is somebody else's are all left out; none is picked as the winner.
+func (t *translator) findConflicts() {
+	sockets := map[socket][]*listener{}
+	for _, g := range t.order {
+		if !g.served() {
+			continue
+		}
+		for _, l := range g.listeners {
+			// What else is wrong with a listener has no influence on what it is in conflict with.
+			if l.notAccepted != nil && l.notAccepted.reason == "UnsupportedProtocol" {
+				continue
+			}
+			for _, a := range g.addresses {
+				s := socket{a, l.spec.Port}
+				sockets[s] = append(sockets[s], l)
+			}
+		}
+	}
+	for s, all := range sockets {
+		for _, l := range all {
+			for _, other := range all {
+				if other == l {
+					continue
+				}
+				if other.spec.Protocol != l.spec.Protocol {
+					l.clash("ProtocolConflict", ".protocol", other, fmt.Sprintf("port %d has protocol %s for listener %s of Gateway %s",
+						s.port, other.spec.Protocol, other.spec.Name, other.gateway))
+				} else if other.hostname == l.hostname {
+					what := "hostname " + l.hostname
+					if l.hostname == "" {
+						what = "no hostname"
+					}
+					l.clash("HostnameConflict", ".hostname", other, fmt.Sprintf("listener %s of Gateway %s has %s on port %d too",
+						other.spec.Name, other.gateway, what, s.port))
+				}
+			}
+		}
+	}
+	t.findUnavailable()
+}
+
+// clash records a conflict; of several the first in a fixed order is told.
+func (l *listener) clash(reason, field string, other *listener, message string) {
+	p := problem{codeConflict, reason, l.field + field, message, "give each listener its own hostname or port"}
+	// A conflict of protocols is the graver one; "P" sorts after "H".
+	if l.conflict == nil || reason > l.conflict.reason || reason == l.conflict.reason && message < l.conflict.message {
+		l.conflict = &p
+	}
+}
+
+// findUnavailable settles ports that one Gateway binds on all addresses and another on one of its own, which the
+// kernel refuses: the older Gateway has the port.
+func (t *translator) findUnavailable() {
+	owners := map[gatewayv1.PortNumber]map[string]*gateway{}
+	for _, g := range t.order {
+		if !g.served() {
+			continue
+		}
+		for _, l := range g.listeners {
+			if l.notAccepted != nil || l.conflict != nil {
+				continue
+			}
+			port := l.spec.Port
+			for _, a := range g.addresses {
+				for taken, owner := range owners[port] {
+					if taken == a || !everywhere(taken) && !everywhere(a) || owner == g {
+						continue
+					}
+					p := &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
+						fmt.Sprintf("Gateway %s has port %d on %s, which shuts out %s", owner, port, addressName(taken), addressName(a)),
+						"use another port, or give both Gateways IP addresses"}
+					if l.notAccepted == nil || p.message < l.notAccepted.message {
+						l.notAccepted = p
+					}
+				}
+			}
+			if l.notAccepted != nil {
+				continue
+			}
+			if owners[port] == nil {
+				owners[port] = map[string]*gateway{}
+			}
+			for _, a := range g.addresses {
+				if owners[port][a] == nil {
+					owners[port][a] = g
+				}
+			}
+		}
+	}
+}
+
+func everywhere(address string) bool { return address == "" || address == "0.0.0.0" || address == "::" }
+
+func addressName(address string) string {
+	if address == "" {
+		return "all addresses"
+	}
+	return "address " + address
+}
+
+// findOverlaps marks HTTPS listeners on one port whose hostnames overlap (condition OverlappingTLSConfig).
+func (t *translator) findOverlaps() {
+	ports := map[gatewayv1.PortNumber][]*listener{}
+	for _, g := range t.order {
+		for _, l := range g.listeners {
+			if l.tls != nil && l.accepted() {
+				ports[l.spec.Port] = append(ports[l.spec.Port], l)
+			}
+		}
+	}
+	for _, all := range ports {
+		for _, l := range all {
+			for _, other := range all {
+				if other == l || !shareAddress(l.gateway, other.gateway) {
+					continue
+				}
+				if _, ok := intersect(l.hostname, other.hostname); ok {
+					l.overlaps = append(l.overlaps, fmt.Sprintf("%s of Gateway %s", other.spec.Name, other.gateway))
+				}
+			}
+		}
+	}
+	for _, g := range t.order {
+		for _, l := range g.listeners {
+			if len(l.overlaps) > 0 {
+				slices.Sort(l.overlaps)
+				t.report(g.ref, problem{codeOverlap, "", l.field + ".hostname", "the hostname overlaps with listener " +
+					strings.Join(l.overlaps, ", "), "expect 421 for clients that reuse a connection for another host"})
+			}
+		}
+	}
+}
+
+func shareAddress(a, b *gateway) bool {
+	return slices.ContainsFunc(a.addresses, func(x string) bool { return slices.Contains(b.addresses, x) })
+}

@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// filterSet is the filters of a rule or a backend, translated.
+type filterSet struct {
+	model.Filters
+	// problems make the rule invalid.
+	problems []problem
+	// closed is a filter that cannot be applied and must not be passed by: what it stands on answers an error.
+	closed *problem
+}
+
+// filters translates the filters on a rule or a backendRef; field is the path of what they stand on.
+func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRouteFilter) filterSet {
+	var out filterSet
+	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
+	for i := range written {
+		f := &written[i]
+		at := fmt.Sprintf("%s.filters[%d]", field, i)
+		fail := func(code, reason, field, message, fix string) {
+			out.problems = append(out.problems, problem{code, reason, at + field, message, fix})
+		}
+		repeatable := f.Type == gatewayv1.HTTPRouteFilterRequestMirror || f.Type == gatewayv1.HTTPRouteFilterExtensionRef
+		if seen[f.Type] && !repeatable {
+			fail(codeFilterClash, "IncompatibleFilters", ".type", fmt.Sprintf("filter %s occurs twice", f.Type), "keep one of them")
+			continue
+		}
+		seen[f.Type] = true
+		switch {
+		case f.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.RequestHeaderModifier != nil:
+			out.RequestHeaders = headerEdit(f.RequestHeaderModifier)
+		case f.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && f.ResponseHeaderModifier != nil:
+			out.ResponseHeaders = headerEdit(f.ResponseHeaderModifier)
+		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
+			redirect, p := redirect(f.RequestRedirect)
+			if out.Redirect = redirect; p != nil {
+				fail(p.code, p.reason, ".requestRedirect"+p.field, p.message, p.fix)
+			}
+		case f.Type == gatewayv1.HTTPRouteFilterURLRewrite && f.URLRewrite != nil:
+			path, p := pathPatch(f.URLRewrite.Path)
+			out.Rewrite = &model.Rewrite{Hostname: string(value(f.URLRewrite.Hostname, "")), Path: path}
+			if p != nil {
+				fail(p.code, p.reason, ".urlRewrite"+p.field, p.message, p.fix)
+			}
+		case f.Type == gatewayv1.HTTPRouteFilterCORS && f.CORS != nil:
+			out.CORS = cors(f.CORS)
+		case f.Type == gatewayv1.HTTPRouteFilterRequestMirror && f.RequestMirror != nil:
+			if m := t.mirror(r, at, f.RequestMirror); m != nil {
+				out.Mirrors = append(out.Mirrors, *m)
+			}
+		case f.Type == gatewayv1.HTTPRouteFilterExtensionRef && f.ExtensionRef != nil:
+			ref := f.ExtensionRef
+			out.close(problem{codeFilterUnsupported, "InvalidKind", at + ".extensionRef",
+				fmt.Sprintf("%s %s is not a filter that is known", kindName(string(ref.Group), string(ref.Kind)), ref.Name), "remove the filter"})
+		default:
+			out.close(problem{codeFilterUnsupported, "UnsupportedValue", at + ".type",
+				fmt.Sprintf("filter %s is not supported or has no settings", f.Type), "remove the filter"})
+		}
+	}
+	if out.Redirect != nil && out.Rewrite != nil {
+		out.problems = append(out.problems, problem{codeFilterClash, "IncompatibleFilters", field + ".filters",
+			"RequestRedirect and URLRewrite exclude each other", "keep one of them"})
+	}
+	return out
+}
+
+// close keeps the first reason; one that is a plain unsupported value is the graver.
+func (f *filterSet) close(p problem) {
+	if f.closed == nil || f.closed.reason != "UnsupportedValue" && p.reason == "UnsupportedValue" {
+		f.closed = &p
+	}
+}
+
+func headerEdit(f *gatewayv1.HTTPHeaderFilter) *model.HeaderEdit {
+	values := func(all []gatewayv1.HTTPHeader) []model.HeaderValue {
+		var out []model.HeaderValue
+		for _, h := range all {
+			out = append(out, model.HeaderValue{Name: string(h.Name), Value: h.Value})
+		}
+		return out
+	}
+	return &model.HeaderEdit{Set: values(f.Set), Add: values(f.Add), Remove: slices.Clone(f.Remove)}
+}
+
+// redirect translates HTTPRequestRedirectFilter. Without a port, the model and the API derive it in the same way.
+func redirect(f *gatewayv1.HTTPRequestRedirectFilter) (*model.Redirect, *problem) {
+	path, p := pathPatch(f.Path)
+	out := &model.Redirect{
+		Scheme:   value(f.Scheme, ""),
+		Hostname: string(value(f.Hostname, "")),
+		Port:     value(f.Port, 0),
+		Path:     path,
+		Status:   value(f.StatusCode, 302),
+	}
+	if !slices.Contains([]string{"", "http", "https"}, out.Scheme) {
+		p = &problem{codeValue, "UnsupportedValue", ".scheme", fmt.Sprintf("scheme %q is not supported", out.Scheme), "use http or https"}
+	}
+	if !slices.Contains([]int{301, 302, 303, 307, 308}, out.Status) {
+		p = &problem{codeValue, "UnsupportedValue", ".statusCode", fmt.Sprintf("status code %d is not supported", out.Status),
+			"use 301, 302, 303, 307 or 308"}
+	}
+	return out, p
+}
+
+func pathPatch(f *gatewayv1.HTTPPathModifier) (*model.PathPatch, *problem) {
+	switch {
+	case f == nil:
+		return nil, nil
+	case f.Type == gatewayv1.FullPathHTTPPathModifier:
+		return &model.PathPatch{Value: value(f.ReplaceFullPath, "")}, nil
+	case f.Type == gatewayv1.PrefixMatchHTTPPathModifier:
+		return &model.PathPatch{Prefix: true, Value: value(f.ReplacePrefixMatch, "")}, nil
+	default:
+		return nil, &problem{codeValue, "UnsupportedValue", ".path.type", fmt.Sprintf("type %q is not known", f.Type),
+			"use ReplaceFullPath or ReplacePrefixMatch"}
+	}
+}
+
+// prefixProblems finds a ReplacePrefixMatch whose rule matches anything but path prefixes
+// (HTTPPathModifier.replacePrefixMatch).
+func prefixProblems(field string, f model.Filters, matches []model.Match) []problem {
+	replaces := f.Redirect != nil && f.Redirect.Path != nil && f.Redirect.Path.Prefix ||
+		f.Rewrite != nil && f.Rewrite.Path != nil && f.Rewrite.Path.Prefix
+	if !replaces || !slices.ContainsFunc(matches, func(m model.Match) bool { return m.Path.Type != model.Prefix }) {
+		return nil
+	}
+	return []problem{{codeFilterClash, "IncompatibleFilters", field, "ReplacePrefixMatch needs matches of type PathPrefix",
+		"use PathPrefix in all matches of the rule, or ReplaceFullPath"}}
+}
+
+// cors translates HTTPCORSFilter; the default of maxAge is its own.
+func cors(f *gatewayv1.HTTPCORSFilter) *model.CORS {
+	out := &model.CORS{
+		AllowOrigins:     texted(f.AllowOrigins),
+		AllowCredentials: value(f.AllowCredentials, false),
+		AllowMethods:     texted(f.AllowMethods),
+		AllowHeaders:     texted(f.AllowHeaders),
+		ExposeHeaders:    texted(f.ExposeHeaders),
+		MaxAge:           f.MaxAge,
+	}
+	if out.MaxAge == 0 {
+		out.MaxAge = 5
+	}
+	return out
+}
+
+func texted[T ~string](all []T) []string {
+	var out []string
+	for _, s := range all {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// mirror translates HTTPRequestMirrorFilter. One whose share is invalid is inert, one whose reference is invalid is
+// dropped; neither touches the primary. The share is kept as it was written, not reduced.
+func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirrorFilter) *model.Mirror {
+	at := field + ".requestMirror"
+	n, d, bad := share(f)
+	if bad != nil {
+		bad.field = at + bad.field
+		r.partial = append(r.partial, *bad)
+	}
+	name, p := t.backend(r, f.BackendRef, at+".backendRef")
+	if p != nil {
+		r.unresolved = append(r.unresolved, *p)
+	}
+	if bad != nil || p != nil {
+		return nil
+	}
+	m := &model.Mirror{Ref: r.ref, Service: name, Numerator: n, Denominator: d}
+	m.Ref.Field = field
+	if n == 0 {
+		where := at
+		switch {
+		case f.Fraction != nil:
+			where += ".fraction.numerator"
+		default:
+			where += ".percent"
+		}
+		t.report(r.ref, problem{codeMirrorNothing, "", where, "no request is mirrored", "raise it, or remove the filter"})
+	}
+	return m
+}
+
+// share reads which part of the requests a mirror gets (GEP-3171): the fraction if there is one, also beside a
+// percentage; the percentage; else all. What is out of range is a finding of package resource already, hence no code.
+func share(f *gatewayv1.HTTPRequestMirrorFilter) (n, d uint32, bad *problem) {
+	fail := func(field, message, fix string) (uint32, uint32, *problem) {
+		return 0, 0, &problem{"", "UnsupportedValue", field, message, fix}
+	}
+	switch {
+	case f.Fraction != nil:
+		numerator, denominator := f.Fraction.Numerator, value(f.Fraction.Denominator, 100)
+		switch {
+		case denominator < 1:
+			return fail(".fraction.denominator", fmt.Sprintf("%d is below 1", denominator), "use 1 or more")
+		case numerator < 0:
+			return fail(".fraction.numerator", fmt.Sprintf("%d is negative", numerator), "use 0 or more")
+		case numerator > denominator:
+			return fail(".fraction", fmt.Sprintf("the numerator %d is above the denominator %d", numerator, denominator),
+				"use a numerator up to the denominator")
+		}
+		return uint32(numerator), uint32(denominator), nil
+	case f.Percent != nil:
+		if *f.Percent < 0 || *f.Percent > 100 {
+			return fail(".percent", fmt.Sprintf("%d is not between 0 and 100", *f.Percent), "use a value from 0 to 100")
+		}
+		return uint32(*f.Percent), 100, nil
+	default:
+		return 1, 1, nil
+	}
+}

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// frontend is how a Gateway's clients are checked (Gateway.spec.tls.frontend): by default, or by port instead.
+type frontend struct {
+	byDefault *clientValidation
+	ports     map[gatewayv1.PortNumber]*clientValidation
+}
+
+// clientValidation is a FrontendTLSValidation with its references resolved.
+type clientValidation struct {
+	field    string
+	cas      string
+	optional bool
+	problems []problem
+}
+
+// of returns the validation for a port; nil is none. A port of its own overrides the default, also with none.
+func (f *frontend) of(port gatewayv1.PortNumber) *clientValidation {
+	if v, ok := f.ports[port]; ok {
+		return v
+	}
+	return f.byDefault
+}
+
+// has says whether the problem is one of the frontend's, which many listeners may show but which is one finding.
+func (f *frontend) has(p problem) bool {
+	in := func(v *clientValidation) bool { return v != nil && slices.Contains(v.problems, p) }
+	for _, v := range f.ports {
+		if in(v) {
+			return true
+		}
+	}
+	return in(f.byDefault)
+}
+
+func (t *translator) readFrontend(g *gateway) *frontend {
+	f := &frontend{ports: map[gatewayv1.PortNumber]*clientValidation{}}
+	if g.obj.Spec.TLS == nil || g.obj.Spec.TLS.Frontend == nil {
+		return f
+	}
+	written := g.obj.Spec.TLS.Frontend
+	f.byDefault = t.readClientValidation(g, written.Default.Validation, "spec.tls.frontend.default.validation")
+	for i, p := range written.PerPort {
+		f.ports[p.Port] = t.readClientValidation(g, p.TLS.Validation, fmt.Sprintf("spec.tls.frontend.perPort[%d].tls.validation", i))
+	}
+	return f
+}
+
+func (t *translator) readClientValidation(g *gateway, written *gatewayv1.FrontendTLSValidation, field string) *clientValidation {
+	if written == nil {
+		return nil
+	}
+	v := &clientValidation{field: field, optional: written.Mode == gatewayv1.AllowInsecureFallback}
+	if v.optional {
+		g.insecure = append(g.insecure, field+".mode")
+		t.report(g.ref, problem{codeInsecureClient, "", field + ".mode",
+			"clients without a valid certificate are let in", "use AllowValidOnly unless the backends check clients themselves"})
+	}
+	for i, ref := range written.CACertificateRefs {
+		at := fmt.Sprintf("%s.caCertificateRefs[%d]", field, i)
+		namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(g.namespace))), string(ref.Name)
+		var p problem
+		if ref.Group != "" || ref.Kind != "ConfigMap" {
+			p = problem{codeClientCA, "InvalidCACertificateKind", at,
+				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"}
+		} else if !t.permitted("Gateway", g.namespace, "", "ConfigMap", namespace, name) {
+			p = notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
+		} else if bundle, message, fix := t.caBundle(namespace, name); message != "" {
+			p = problem{codeClientCA, "InvalidCACertificateRef", at, message, fix}
+		} else {
+			v.cas += bundle
+			continue
+		}
+		v.problems = append(v.problems, p)
+		t.report(g.ref, p)
+	}
+	return v
+}

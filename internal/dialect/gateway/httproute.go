@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// methods are the values of HTTPMethod.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
+
+func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
+	parts := ruleParts{
+		field:    fmt.Sprintf("spec.rules[%d]", i),
+		name:     rule.Name,
+		filters:  rule.Filters,
+		backends: rule.BackendRefs,
+		sticky:   rule.SessionPersistence,
+	}
+	for j := range rule.Matches {
+		m, problems := t.httpMatch(r, fmt.Sprintf("%s.matches[%d]", parts.field, j), &rule.Matches[j])
+		parts.matches = append(parts.matches, m)
+		parts.unmatched = append(parts.unmatched, problems...)
+	}
+	if rule.Timeouts != nil {
+		parts.timeouts.Request = parts.duration(".timeouts.request", rule.Timeouts.Request)
+		parts.timeouts.BackendRequest = parts.duration(".timeouts.backendRequest", rule.Timeouts.BackendRequest)
+	}
+	if rule.Retry != nil {
+		parts.retry = &model.Retry{
+			Attempts: value(rule.Retry.Attempts, defaultAttempts),
+			Backoff:  parts.duration(".retry.backoff", rule.Retry.Backoff),
+		}
+		for _, c := range rule.Retry.Codes {
+			parts.retry.Codes = append(parts.retry.Codes, int(c))
+		}
+	}
+	t.addRule(r, parts)
+}
+
+// defaultAttempts is how often a rule with retry but without attempts retries; the API leaves it open.
+const defaultAttempts = 1
+
+// duration reads a Gateway API duration (GEP-2257); 0s, like an absent one, sets no limit.
+func (p *ruleParts) duration(field string, written *gatewayv1.Duration) model.Duration {
+	if written == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(string(*written))
+	if err != nil || d < 0 {
+		p.problems = append(p.problems, problem{codeValue, "UnsupportedValue", p.field + field,
+			fmt.Sprintf("%q is not a duration", *written), "write it like 10s or 1m30s"})
+		return 0
+	}
+	return model.Duration(d)
+}
+
+func (t *translator) httpMatch(r *route, field string, written *gatewayv1.HTTPRouteMatch) (model.Match, []problem) {
+	out := model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/"}, Method: string(value(written.Method, ""))}
+	var problems []problem
+	fail := func(code, at, message, fix string) {
+		problems = append(problems, problem{code, "UnsupportedValue", field + at, message, fix})
+	}
+	if p := written.Path; p != nil {
+		path := value(p.Value, "/")
+		switch kind := value(p.Type, gatewayv1.PathMatchPathPrefix); kind {
+		case gatewayv1.PathMatchExact:
+			out.Path = model.PathMatch{Type: model.Exact, Value: path}
+		case gatewayv1.PathMatchPathPrefix:
+			// "When specified, a trailing / is ignored" (PathMatchPathPrefix).
+			if len(path) > 1 {
+				path = strings.TrimSuffix(path, "/")
+			}
+			out.Path = model.PathMatch{Type: model.Prefix, Value: path}
+		case gatewayv1.PathMatchRegularExpression:
+			out.Path = model.PathMatch{Type: model.Regex, Value: path}
+		default:
+			fail(codeValue, ".path.type", fmt.Sprintf("type %q is not known", kind), "use Exact, PathPrefix or RegularExpression")
+		}
+		switch {
+		case out.Path.Type == model.Regex:
+			if message := badRegex(path); message != "" {
+				fail(codeRegex, ".path.value", message, regexFix)
+			}
+		case !strings.HasPrefix(path, "/"):
+			fail(codeValue, ".path.value", fmt.Sprintf("%q does not begin with /", path), "write an absolute path")
+		}
+	}
+	if out.Method != "" && !slices.Contains(methods, out.Method) {
+		fail(codeValue, ".method", fmt.Sprintf("method %q is not known", out.Method), "use one of "+strings.Join(methods, ", "))
+	}
+	var headers, query []valueMatch
+	for _, h := range written.Headers {
+		headers = append(headers, valueMatch{strings.ToLower(string(h.Name)), string(value(h.Type, gatewayv1.HeaderMatchExact)), h.Value})
+	}
+	for _, q := range written.QueryParams {
+		query = append(query, valueMatch{string(q.Name), string(value(q.Type, gatewayv1.QueryParamMatchExact)), q.Value})
+	}
+	var more []problem
+	out.Headers, more = t.values(r, field+".headers", headers)
+	problems = append(problems, more...)
+	out.Query, more = t.values(r, field+".queryParams", query)
+	return out, append(problems, more...)
+}
+
+// valueMatch is a match of a header or a query parameter, whatever its Go type.
+type valueMatch struct{ name, kind, value string }
+
+// values translates matches of header fields or query parameters. Of several with one name only the first counts
+// (HTTPHeaderMatch.name, HTTPQueryParamMatch.name, GRPCHeaderMatch.name).
+func (t *translator) values(r *route, field string, written []valueMatch) (out []model.ValueMatch, problems []problem) {
+	for i, w := range written {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if slices.ContainsFunc(out, func(m model.ValueMatch) bool { return m.Name == w.name }) {
+			t.report(r.ref, problem{codeRepeatedMatch, "", at + ".name", fmt.Sprintf("%q is matched already, so this match is ignored", w.name),
+				"remove one of the two"})
+			continue
+		}
+		m := model.ValueMatch{Type: model.Exact, Name: w.name, Value: w.value}
+		switch w.kind {
+		case "Exact":
+		case "RegularExpression":
+			m.Type = model.Regex
+			if message := badRegex(w.value); message != "" {
+				problems = append(problems, problem{codeRegex, "UnsupportedValue", at + ".value", message, regexFix})
+			}
+		default:
+			problems = append(problems, problem{codeValue, "UnsupportedValue", at + ".type", fmt.Sprintf("type %q is not known", w.kind),
+				"use Exact or RegularExpression"})
+		}
+		out = append(out, m)
+	}
+	return out, problems
+}
+
+const regexFix = "write it in RE2 syntax, which has neither look-around nor back-references"
+
+// badRegex says what is wrong with a regular expression, or nothing.
+func badRegex(pattern string) string {
+	if _, err := regexp.Compile(pattern); err != nil {
+		return fmt.Sprintf("%q does not compile: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return ""
+}

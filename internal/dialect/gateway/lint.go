@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// lint reports what is valid and served, but hardly as meant.
+func (t *translator) lint() {
+	taken := map[place]model.Ref{}
+	for _, r := range t.routes {
+		for i := range r.rules {
+			t.lintMirrors(r, &r.rules[i])
+			t.lintShadowed(r, &r.rules[i], taken)
+		}
+	}
+}
+
+func (t *translator) lintMirrors(r *route, rule *model.Rule) {
+	check := func(m model.Mirror, b model.Backend) bool {
+		if m.Service == "" || m.Service != b.Service || b.Weight == 0 || m.Numerator == 0 {
+			return false
+		}
+		t.report(r.ref, problem{codeMirrorPrimary, "", m.Ref.Field,
+			fmt.Sprintf("service %s gets the mirrored requests and serves them as a backend too", m.Service), "mirror to another Service"})
+		return true
+	}
+	for _, m := range rule.Filters.Mirrors {
+		for _, b := range rule.Backends {
+			if check(m, b) {
+				break
+			}
+		}
+	}
+	for _, b := range rule.Backends {
+		for _, m := range b.Filters.Mirrors {
+			check(m, b)
+		}
+	}
+}
+
+// place is where a match looks for requests.
+type place struct {
+	listener        *listener
+	hostname, match string
+}
+
+// lintShadowed reports a rule all of whose matches are taken, wherever it is attached, by equal ones of earlier rules.
+// Rules come in the order that decides between equal matches.
+func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]model.Ref) {
+	var own []place
+	var winner model.Ref
+	shadowed := true
+	for _, m := range rule.Matches {
+		text := matchKey(m)
+		for _, p := range r.parents {
+			if p.rejected != nil {
+				continue
+			}
+			for l, hostnames := range p.attached {
+				for _, h := range hostnames {
+					at := place{l, h, text}
+					own = append(own, at)
+					if ref, ok := taken[at]; !ok {
+						shadowed = false
+					} else if winner.Name == "" || ref.Compare(winner) < 0 {
+						winner = ref
+					}
+				}
+			}
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	if shadowed {
+		by := winner.Field
+		if winner.Kind != r.ref.Kind || winner.Namespace != r.namespace || winner.Name != r.name {
+			by = winner.String()
+		}
+		t.report(r.ref, problem{codeShadowed, "", rule.Ref.Field,
+			fmt.Sprintf("the rule never matches: %s has the same matches and goes before it", by), "remove it or change its matches"})
+	}
+	for _, at := range own {
+		if _, ok := taken[at]; !ok {
+			taken[at] = rule.Ref
+		}
+	}
+}
+
+// matchKey is equal for matches that match the same requests with the same precedence.
+func matchKey(m model.Match) string {
+	values := func(all []model.ValueMatch) []string {
+		var out []string
+		for _, v := range all {
+			out = append(out, string(v.Type)+"\x02"+v.Name+"\x02"+v.Value)
+		}
+		slices.Sort(out)
+		return out
+	}
+	parts := []string{string(m.Path.Type), m.Path.Value, m.Method, "headers"}
+	parts = append(parts, values(m.Headers)...)
+	parts = append(parts, "query")
+	parts = append(parts, values(m.Query)...)
+	return strings.Join(parts, "\x01")
+}

@@ -1,0 +1,269 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// gateway is a Gateway that is ours.
+type gateway struct {
+	key
+	obj *gatewayv1.Gateway
+	ref model.Ref
+	// pending: the class is not accepted, so nobody serves the Gateway.
+	pending bool
+	// rejected keeps the whole Gateway from being served.
+	rejected *problem
+	// addresses to bind; "" is all. assigned says which of them spec.addresses asked for.
+	addresses []string
+	assigned  []gatewayv1.GatewayStatusAddress
+	unusable  []problem
+	listeners []*listener
+	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
+	clientCertificate string
+	clientProblem     *problem
+	// insecure are the fields that let clients without a valid certificate in.
+	insecure []string
+}
+
+// listener is one of spec.listeners of a Gateway.
+type listener struct {
+	gateway  *gateway
+	spec     *gatewayv1.Listener
+	field    string // "spec.listeners[0]"
+	hostname string // lower case; "" is any
+	kinds    []gatewayv1.RouteGroupKind
+	from     namespaces
+	tls      *model.ListenerTLS
+	// notAccepted, conflict and unresolved are what is wrong with it, each for its condition.
+	notAccepted *problem
+	conflict    *problem
+	unresolved  []problem
+	// unusable: it has no certificate, so it cannot be served although it is accepted.
+	unusable bool
+	overlaps []string
+	attached int32
+	// claims are the hostnames that accepted routes of each kind have here.
+	claims map[string][]claim
+}
+
+func (l *listener) accepted() bool {
+	return l.notAccepted == nil && l.conflict == nil && l.gateway.served()
+}
+
+// programmed says whether the model has it.
+func (l *listener) programmed() bool { return l.accepted() && !l.unusable }
+
+func (g *gateway) served() bool { return !g.pending && g.rejected == nil && len(g.addresses) > 0 }
+
+// name is the model's name of a listener on one of the Gateway's addresses.
+func (l *listener) name(address string) string {
+	n := l.gateway.String() + "/" + string(l.spec.Name)
+	if len(l.gateway.addresses) > 1 {
+		n += "@" + cmp.Or(address, "*")
+	}
+	return n
+}
+
+// readGateways reads the Gateways that are ours with their listeners, and finds the conflicts among them.
+func (t *translator) readGateways() {
+	for _, obj := range t.set.Gateways {
+		ref := model.Ref{Kind: "Gateway", Namespace: obj.Namespace, Name: obj.Name}
+		class := string(obj.Spec.GatewayClassName)
+		if c := t.set.GatewayClass(class); c != nil && c.Spec.ControllerName != ControllerName {
+			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
+				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is passed over", class, c.Spec.ControllerName),
+				"name a class of " + ControllerName + " if Weir is to serve it"})
+			continue
+		}
+		g := &gateway{key: key{obj.Namespace, obj.Name}, obj: obj, ref: ref, pending: t.rejected[class]}
+		t.gateways[g.key] = g
+		t.order = append(t.order, g)
+	}
+	slices.SortFunc(t.order, func(a, b *gateway) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
+	for _, g := range t.order {
+		t.readGateway(g)
+	}
+	t.findConflicts()
+	t.findOverlaps()
+	for _, g := range t.order {
+		for _, l := range g.listeners {
+			for _, p := range []*problem{l.notAccepted, l.conflict} {
+				if p != nil {
+					t.report(g.ref, *p)
+				}
+			}
+		}
+	}
+}
+
+func (t *translator) readGateway(g *gateway) {
+	spec := &g.obj.Spec
+	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil {
+		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
+			"no kind of parameters is supported", "remove the field"}
+	}
+	t.readAddresses(g)
+	if g.rejected != nil {
+		t.report(g.ref, *g.rejected)
+	}
+	if spec.AllowedListeners != nil && spec.AllowedListeners.Namespaces != nil &&
+		value(spec.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone {
+		t.report(g.ref, problem{codeIgnored, "", "spec.allowedListeners", "ListenerSets are not supported",
+			"put the listeners into the Gateway"})
+	}
+	if b := spec.TLS; b != nil && b.Backend != nil && b.Backend.ClientCertificateRef != nil {
+		const field = "spec.tls.backend.clientCertificateRef"
+		g.clientCertificate, g.clientProblem = t.certificate(g.namespace, *b.Backend.ClientCertificateRef, field,
+			codeClientCert, "InvalidClientCertificateRef")
+		if g.clientProblem != nil {
+			t.report(g.ref, *g.clientProblem)
+		}
+	}
+	frontend := t.readFrontend(g)
+	for i := range spec.Listeners {
+		l := &listener{gateway: g, spec: &spec.Listeners[i], field: fmt.Sprintf("spec.listeners[%d]", i), claims: map[string][]claim{}}
+		l.hostname = strings.ToLower(string(value(l.spec.Hostname, "")))
+		g.listeners = append(g.listeners, l)
+		t.readListener(l, frontend)
+		for _, p := range l.unresolved {
+			if !frontend.has(p) {
+				t.report(g.ref, p)
+			}
+		}
+	}
+}
+
+// readAddresses reads spec.addresses: an IP address is one to bind, an empty one leaves the choice to us.
+func (t *translator) readAddresses(g *gateway) {
+	if len(g.obj.Spec.Addresses) == 0 {
+		g.addresses = []string{""}
+		return
+	}
+	ip := gatewayv1.IPAddressType
+	for i, a := range g.obj.Spec.Addresses {
+		field := fmt.Sprintf("spec.addresses[%d]", i)
+		if kind := value(a.Type, ip); kind != ip {
+			g.rejected = cmp.Or(g.rejected, &problem{codeAddressType, "UnsupportedAddress", field + ".type",
+				fmt.Sprintf("an address of type %s cannot be bound", kind), "use type IPAddress, or remove the address"})
+			continue
+		}
+		if a.Value == "" {
+			g.addresses = append(g.addresses, "")
+			continue
+		}
+		addr, err := netip.ParseAddr(a.Value)
+		if err != nil {
+			p := problem{codeAddressUnusable, "AddressNotUsable", field + ".value",
+				fmt.Sprintf("%q is not an IP address", a.Value), "write an IPv4 or IPv6 address"}
+			g.unusable = append(g.unusable, p)
+			t.report(g.ref, p)
+			continue
+		}
+		g.addresses = append(g.addresses, addr.Unmap().String())
+		g.assigned = append(g.assigned, gatewayv1.GatewayStatusAddress{Type: &ip, Value: a.Value})
+	}
+	slices.Sort(g.addresses)
+	g.addresses = slices.Compact(g.addresses)
+	everywhere := slices.ContainsFunc(g.addresses, everywhere)
+	if len(g.addresses) > 1 && everywhere {
+		g.addresses = []string{""}
+	}
+}
+
+func (t *translator) readListener(l *listener, frontend *frontend) {
+	spec := l.spec
+	mode := gatewayv1.TLSModeTerminate
+	if spec.TLS != nil {
+		mode = value(spec.TLS.Mode, mode)
+	}
+	https := spec.Protocol == gatewayv1.HTTPSProtocolType
+	switch {
+	case spec.Protocol != gatewayv1.HTTPProtocolType && !https:
+		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".protocol",
+			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use HTTP or HTTPS"}
+		l.kinds = []gatewayv1.RouteGroupKind{}
+		return
+	case https && mode != gatewayv1.TLSModeTerminate:
+		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".tls.mode",
+			fmt.Sprintf("mode %s is not supported", mode), "use Terminate"}
+		l.kinds = []gatewayv1.RouteGroupKind{}
+		return
+	}
+	t.readAllowedRoutes(l)
+	if !https {
+		return
+	}
+	l.tls = &model.ListenerTLS{}
+	if spec.TLS != nil {
+		for i, ref := range spec.TLS.CertificateRefs {
+			name, p := t.certificate(l.gateway.namespace, ref, fmt.Sprintf("%s.tls.certificateRefs[%d]", l.field, i),
+				codeCertificate, "InvalidCertificateRef")
+			if p != nil {
+				l.unresolved = append(l.unresolved, *p)
+			} else if !slices.Contains(l.tls.Certificates, name) {
+				l.tls.Certificates = append(l.tls.Certificates, name)
+			}
+		}
+		if len(spec.TLS.Options) > 0 {
+			t.report(l.gateway.ref, problem{codeIgnored, "", l.field + ".tls.options", "no TLS option is known", "remove the field"})
+		}
+	}
+	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
+		l.unresolved = append(l.unresolved, problem{codeCertificate, "InvalidCertificateRef", l.field + ".tls.certificateRefs",
+			"an HTTPS listener needs a certificate", "refer to a Secret of type kubernetes.io/tls"})
+	}
+	l.unusable = len(l.tls.Certificates) == 0
+	if v := frontend.of(spec.Port); v != nil {
+		l.tls.ClientCAs, l.tls.ClientOptional = v.cas, v.optional
+		l.unresolved = append(l.unresolved, v.problems...)
+		if v.cas == "" {
+			l.notAccepted = &problem{codeClientCA, "NoValidCACertificate", v.field + ".caCertificateRefs",
+				fmt.Sprintf("listener %s has no usable CA to check client certificates against", spec.Name),
+				"correct the references"}
+		}
+	}
+}
+
+// readAllowedRoutes reads which kinds and namespaces may attach (Listener.allowedRoutes).
+func (t *translator) readAllowedRoutes(l *listener) {
+	group := gatewayv1.Group(gatewayv1.GroupName)
+	all := []gatewayv1.RouteGroupKind{{Group: &group, Kind: "HTTPRoute"}, {Group: &group, Kind: "GRPCRoute"}}
+	l.kinds = all
+	l.from = namespaces{same: l.gateway.namespace}
+	allowed := l.spec.AllowedRoutes
+	if allowed == nil {
+		return
+	}
+	if len(allowed.Kinds) > 0 {
+		l.kinds = []gatewayv1.RouteGroupKind{}
+		for i, k := range allowed.Kinds {
+			if value(k.Group, group) == group && (k.Kind == "HTTPRoute" || k.Kind == "GRPCRoute") {
+				l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: k.Kind})
+				continue
+			}
+			l.unresolved = append(l.unresolved, problem{codeRouteKinds, "InvalidRouteKinds",
+				fmt.Sprintf("%s.allowedRoutes.kinds[%d]", l.field, i),
+				fmt.Sprintf("routes of kind %s cannot attach to a listener of protocol %s",
+					kindName(string(value(k.Group, group)), string(k.Kind)), l.spec.Protocol),
+				"name HTTPRoute or GRPCRoute"})
+		}
+	}
+	var err error
+	if l.from, err = readNamespaces(allowed.Namespaces, l.gateway.namespace); err != nil {
+		l.notAccepted = &problem{codeValue, "UnsupportedValue", l.field + ".allowedRoutes.namespaces", err.Error(),
+			"use from All, Same or Selector, the last with a valid selector"}
+	}
+}
+
+func (l *listener) allows(t *translator, kind, namespace string) bool {
+	return l.from.contain(t, namespace) &&
+		slices.ContainsFunc(l.kinds, func(k gatewayv1.RouteGroupKind) bool { return string(k.Kind) == kind })
+}

@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// namespaces is a set of namespaces (RouteNamespaces). The zero value is empty.
+type namespaces struct {
+	all      bool
+	same     string
+	selector labels.Selector
+}
+
+func readNamespaces(written *gatewayv1.RouteNamespaces, own string) (namespaces, error) {
+	if written == nil {
+		return namespaces{same: own}, nil
+	}
+	switch from := value(written.From, gatewayv1.NamespacesFromSame); from {
+	case gatewayv1.NamespacesFromAll:
+		return namespaces{all: true}, nil
+	case gatewayv1.NamespacesFromSame:
+		return namespaces{same: own}, nil
+	case gatewayv1.NamespacesFromNone:
+		return namespaces{}, nil
+	case gatewayv1.NamespacesFromSelector:
+		if written.Selector == nil {
+			return namespaces{}, fmt.Errorf("from is Selector, but there is no selector")
+		}
+		s, err := metav1.LabelSelectorAsSelector(written.Selector)
+		if err != nil {
+			return namespaces{}, fmt.Errorf("the selector is invalid: %w", err)
+		}
+		return namespaces{selector: s}, nil
+	default:
+		return namespaces{}, fmt.Errorf("from has the unknown value %q", from)
+	}
+}
+
+func (n namespaces) contain(t *translator, namespace string) bool {
+	switch {
+	case n.all:
+		return true
+	case n.selector != nil:
+		return n.selector.Matches(labels.Set(t.set.NamespaceLabels(namespace)))
+	default:
+		return n.same == namespace
+	}
+}

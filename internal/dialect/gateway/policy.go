@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// target is what a BackendTLSPolicy is about: a Service, or one of its ports by name.
+type target struct {
+	service key
+	section string
+}
+
+// policy is a BackendTLSPolicy, judged.
+type policy struct {
+	obj *gatewayv1.BackendTLSPolicy
+	ref model.Ref
+	// tls is how connections are secured; nil if the policy cannot be honoured, and invalid says why.
+	tls     *model.ServiceTLS
+	invalid *problem
+	// unresolved are CA references that cannot be used.
+	unresolved []problem
+	// targets exist; lost are those of them that an older policy has; missing are the others.
+	targets       []target
+	lost, missing []problem
+	// portless are Services that exist without the port the policy names.
+	portless []key
+	// gateways are those through which requests reach the targets.
+	gateways map[key]bool
+}
+
+// readPolicies reads the BackendTLSPolicies, oldest first, and gives every target to the first that has it.
+func (t *translator) readPolicies() {
+	for _, obj := range t.set.BackendTLSPolicies {
+		t.allPolicies = append(t.allPolicies, &policy{
+			obj:      obj,
+			ref:      model.Ref{Kind: "BackendTLSPolicy", Namespace: obj.Namespace, Name: obj.Name},
+			gateways: map[key]bool{},
+		})
+	}
+	slices.SortFunc(t.allPolicies, func(a, b *policy) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
+	for _, p := range t.allPolicies {
+		t.readValidation(p)
+		for i, ref := range p.obj.Spec.TargetRefs {
+			t.readTarget(p, fmt.Sprintf("spec.targetRefs[%d]", i), ref)
+		}
+		if len(p.obj.Spec.Options) > 0 {
+			t.report(p.ref, problem{codeIgnored, "", "spec.options", "no TLS option is known", "remove the field"})
+		}
+		for _, all := range [][]problem{p.unresolved, p.missing} {
+			for _, x := range all {
+				t.report(p.ref, x)
+			}
+		}
+		if p.invalid != nil {
+			t.report(p.ref, *p.invalid)
+		}
+		for _, x := range p.lost {
+			if len(p.lost) < len(p.targets) {
+				x.code = codePolicyPartlyClashes
+			}
+			t.report(p.ref, x)
+		}
+	}
+}
+
+// readTarget claims one target.
+func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPolicyTargetReferenceWithSectionName) {
+	missing := func(field, message, fix string) {
+		p.missing = append(p.missing, problem{codePolicyTarget, "TargetNotFound", field, message, fix})
+	}
+	if ref.Group != "" || ref.Kind != "Service" {
+		missing(field+".kind", fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "target a Service")
+		return
+	}
+	on := target{service: key{p.obj.Namespace, string(ref.Name)}, section: string(value(ref.SectionName, ""))}
+	service := t.set.Service(on.service.namespace, on.service.name)
+	if service == nil {
+		missing(field+".name", fmt.Sprintf("Service %s does not exist", on.service), "create it or correct the name")
+		return
+	}
+	named := func(port corev1.ServicePort) bool { return port.Name == on.section }
+	if on.section != "" && !slices.ContainsFunc(service.Spec.Ports, named) {
+		p.portless = append(p.portless, on.service)
+		missing(field+".sectionName", fmt.Sprintf("Service %s has no port named %q", on.service, on.section), "correct the name of the port")
+		return
+	}
+	p.targets = append(p.targets, on)
+	if first := t.policies[on]; first != nil && first != p {
+		p.lost = append(p.lost, problem{codePolicyConflict, "Conflicted", field,
+			fmt.Sprintf("BackendTLSPolicy %s/%s is older and has the same target", first.obj.Namespace, first.obj.Name),
+			"remove one of the two"})
+		return
+	}
+	t.policies[on] = p
+}
+
+// readValidation turns spec.validation into the model's TLS.
+func (t *translator) readValidation(p *policy) {
+	const field = "spec.validation"
+	v := p.obj.Spec.Validation
+	settings := &model.ServiceTLS{Hostname: string(v.Hostname)}
+	invalid := func(code, reason, at, message, fix string) {
+		p.invalid = cmp.Or(p.invalid, &problem{code, reason, field + at, message, fix})
+	}
+	for i, ref := range v.CACertificateRefs {
+		at := fmt.Sprintf("%s.caCertificateRefs[%d]", field, i)
+		if ref.Group != "" || ref.Kind != "ConfigMap" {
+			p.unresolved = append(p.unresolved, problem{codePolicyCA, "InvalidKind", at,
+				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"})
+			continue
+		}
+		bundle, message, fix := t.caBundle(p.obj.Namespace, string(ref.Name))
+		if message != "" {
+			p.unresolved = append(p.unresolved, problem{codePolicyCA, "InvalidCACertificateRef", at, message, fix})
+			continue
+		}
+		settings.CAs += bundle
+	}
+	known := value(v.WellKnownCACertificates, "")
+	switch {
+	case len(v.CACertificateRefs) > 0 && known != "":
+		invalid(codePolicyInvalid, "Invalid", ".wellKnownCACertificates", "is set together with caCertificateRefs", "remove one of the two")
+	case len(v.CACertificateRefs) > 0 && settings.CAs == "":
+		invalid(codePolicyCA, "NoValidCACertificate", ".caCertificateRefs", "none of the CAs can be used", "correct the references")
+	case len(v.CACertificateRefs) == 0 && known == "":
+		invalid(codePolicyInvalid, "Invalid", ".caCertificateRefs", "no CA is given", "add caCertificateRefs, or wellKnownCACertificates System")
+	case known != "" && known != gatewayv1.WellKnownCACertificatesSystem:
+		invalid(codePolicyInvalid, "Invalid", ".wellKnownCACertificates", fmt.Sprintf("%q is not known", known), "use System")
+	}
+	if v.Hostname == "" {
+		invalid(codePolicyInvalid, "Invalid", ".hostname", "is empty", "write the name that the backend's certificate carries")
+	}
+	for i, n := range v.SubjectAltNames {
+		switch {
+		case n.Type == gatewayv1.HostnameSubjectAltNameType && n.Hostname != "":
+			settings.SubjectAltNames = append(settings.SubjectAltNames, string(n.Hostname))
+		case n.Type == gatewayv1.URISubjectAltNameType && n.URI != "":
+			settings.SubjectAltNames = append(settings.SubjectAltNames, string(n.URI))
+		default:
+			invalid(codePolicyInvalid, "Invalid", fmt.Sprintf(".subjectAltNames[%d]", i),
+				fmt.Sprintf("a name of type %s is empty or not known", n.Type), "use type Hostname with hostname, or URI with uri")
+		}
+	}
+	if p.invalid == nil {
+		p.tls = settings
+	}
+}
+
+// policyFor returns the policy in force for a port of a Service: one that names the port goes before one for the whole.
+func (t *translator) policyFor(service key, port corev1.ServicePort) *policy {
+	if port.Name != "" {
+		if p := t.policies[target{service, port.Name}]; p != nil {
+			return p
+		}
+	}
+	return t.policies[target{service: service}]
+}
+
+// policyStatuses reports each policy to every Gateway through which its targets are reached (PolicyStatus.ancestors).
+func (t *translator) policyStatuses() {
+	group, kind := gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
+	for _, p := range t.allPolicies {
+		accepted := isTrue("Accepted", "Accepted", "")
+		switch {
+		case p.invalid != nil:
+			accepted = isFalse("Accepted", p.invalid.reason, p.invalid.String())
+		case len(p.targets) == 0 && len(p.missing) > 0:
+			accepted = isFalse("Accepted", "TargetNotFound", texts(p.missing))
+		case len(p.lost) > 0 && len(p.lost) == len(p.targets):
+			accepted = isFalse("Accepted", "Conflicted", texts(p.lost))
+		}
+		resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+		if len(p.unresolved) > 0 {
+			resolved = isFalse("ResolvedRefs", p.unresolved[0].reason, texts(p.unresolved))
+		}
+		status := resource.Status{Ref: p.ref, Generation: p.obj.Generation}
+		for _, g := range t.order {
+			// 16 ancestors is the API's limit.
+			if !p.gateways[g.key] || len(status.Ancestors) == 16 {
+				continue
+			}
+			namespace := gatewayv1.Namespace(g.namespace)
+			status.Ancestors = append(status.Ancestors, resource.AncestorStatus{
+				AncestorRef: gatewayv1.ParentReference{Group: &group, Kind: &kind, Namespace: &namespace,
+					Name: gatewayv1.ObjectName(g.name)},
+				ControllerName: ControllerName,
+				Conditions:     []resource.Condition{accepted, resolved},
+			})
+		}
+		if len(status.Ancestors) == 0 && len(p.targets) > 0 {
+			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if that is meant"})
+		}
+		t.statuses = append(t.statuses, status)
+	}
+}

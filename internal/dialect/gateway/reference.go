@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// permitted says whether something of a kind in one namespace may refer to an object in another (ReferenceGrant).
+func (t *translator) permitted(fromKind, from string, toGroup, toKind, to, name string) bool {
+	if from == to {
+		return true
+	}
+	for _, g := range t.grants[to] {
+		trusted := false
+		for _, f := range g.Spec.From {
+			trusted = trusted || f.Group == gatewayv1.GroupName && string(f.Kind) == fromKind && string(f.Namespace) == from
+		}
+		if !trusted {
+			continue
+		}
+		for _, x := range g.Spec.To {
+			if string(x.Group) == toGroup && string(x.Kind) == toKind && (x.Name == nil || *x.Name == "" || string(*x.Name) == name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// notPermitted is the problem of a reference that lacks a ReferenceGrant.
+func notPermitted(field, fromKind, from, toKind, to, name string) problem {
+	return problem{codeNotPermitted, "RefNotPermitted", field,
+		fmt.Sprintf("%s %s/%s is in another namespace and no ReferenceGrant there allows it", toKind, to, name),
+		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
+}
+
+// certificate resolves a reference of a Gateway to a TLS certificate and takes it into the configuration. It returns
+// the certificate's name; or the problem, with the reason given for an invalid reference.
+func (t *translator) certificate(gateway string, ref gatewayv1.SecretObjectReference, field, code, reason string) (string, *problem) {
+	invalid := func(message, fix string) (string, *problem) {
+		return "", &problem{code, reason, field, message, fix}
+	}
+	if group, kind := value(ref.Group, ""), value(ref.Kind, "Secret"); group != "" || kind != "Secret" {
+		return invalid(fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Secret")
+	}
+	namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(gateway))), string(ref.Name)
+	if !t.permitted("Gateway", gateway, "", "Secret", namespace, name) {
+		p := notPermitted(field, "Gateway", gateway, "Secret", namespace, name)
+		return "", &p
+	}
+	full := namespace + "/" + name
+	secret := t.set.Secret(namespace, name)
+	if secret == nil {
+		return invalid("Secret "+full+" does not exist", "create it or correct the name")
+	}
+	if secret.Type != corev1.SecretTypeTLS {
+		return invalid(fmt.Sprintf("Secret %s has type %q", full, secret.Type), "use a Secret of type kubernetes.io/tls")
+	}
+	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	for _, part := range []struct {
+		name string
+		data []byte
+	}{{corev1.TLSCertKey, chain}, {corev1.TLSPrivateKeyKey, key}} {
+		if len(part.data) == 0 {
+			return invalid(fmt.Sprintf("Secret %s has no %s", full, part.name), "add the certificate as tls.crt and its key as tls.key")
+		}
+	}
+	if !t.certificates[full] {
+		if _, err := tls.X509KeyPair(chain, key); err != nil {
+			return invalid(fmt.Sprintf("Secret %s is not a certificate with its key: %s", full, strings.TrimPrefix(err.Error(), "tls: ")),
+				"put the certificate chain in PEM form into tls.crt and the key that fits it into tls.key")
+		}
+		t.certificates[full] = true
+		t.cfg.Certificates = append(t.cfg.Certificates, model.Certificate{Name: full, Chain: string(chain), Key: model.Secret(key)})
+	}
+	return full, nil
+}
+
+// caBundle reads the certificates under ca.crt of a ConfigMap; on failure it says why and what to do.
+func (t *translator) caBundle(namespace, name string) (pemText, message, fix string) {
+	full := namespace + "/" + name
+	cm := t.set.ConfigMap(namespace, name)
+	if cm == nil {
+		return "", "ConfigMap " + full + " does not exist", "create it or correct the name"
+	}
+	text, ok := cm.Data["ca.crt"]
+	if !ok {
+		if data, binary := cm.BinaryData["ca.crt"]; binary {
+			text, ok = string(data), true
+		}
+	}
+	if !ok {
+		return "", "ConfigMap " + full + " has no key ca.crt", "put the CA's certificate in PEM form under ca.crt"
+	}
+	found := 0
+	for rest := []byte(text); ; found++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+			return "", fmt.Sprintf("ca.crt of ConfigMap %s holds something that is not a certificate", full),
+				"put only certificates in PEM form under ca.crt"
+		}
+	}
+	if found == 0 {
+		return "", fmt.Sprintf("ca.crt of ConfigMap %s holds no certificate", full), "put the CA's certificate in PEM form under ca.crt"
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text, "", ""
+}
+
+// kindName is "Kind" or "Kind.group".
+func kindName(group, kind string) string {
+	if group == "" {
+		return kind
+	}
+	return kind + "." + group
+}
+
+// value is *p, or the default for nil.
+func value[T any](p *T, missing T) T {
+	if p == nil {
+		return missing
+	}
+	return *p
+}

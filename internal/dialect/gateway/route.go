@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// route is an HTTPRoute or a GRPCRoute.
+type route struct {
+	key
+	http      *gatewayv1.HTTPRoute
+	grpc      *gatewayv1.GRPCRoute
+	meta      *metav1.ObjectMeta
+	spec      *gatewayv1.CommonRouteSpec
+	hostnames []string // lower case; never empty, "" is any
+	ref       model.Ref
+	parents   []*parent
+
+	rules []model.Rule
+	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
+	ruleCount, brokenRules int
+	broken                 []problem
+	// partial are parts of rules that are left out while the rest of the rule is served.
+	partial []problem
+	// unresolved are references that lead nowhere.
+	unresolved []problem
+	uses       []use
+}
+
+// faultStatus is what a route answers for what it cannot serve: a GRPCRoute says UNAVAILABLE, which as a status code
+// is 503 (GRPCRouteRule.backendRefs), an HTTPRoute 500 (HTTPRouteRule.backendRefs).
+func (r *route) faultStatus() int {
+	if r.grpc != nil {
+		return 503
+	}
+	return 500
+}
+
+func (r *route) fault(p problem) *model.Fault {
+	return &model.Fault{Status: r.faultStatus(), Reason: p.reason, Message: p.message}
+}
+
+// served says whether any rule works as written; if none does the route is not accepted.
+func (r *route) served() bool { return r.brokenRules < r.ruleCount || r.ruleCount == 0 }
+
+func (t *translator) readRoutes() {
+	for _, o := range t.set.HTTPRoutes {
+		t.routes = append(t.routes, newRoute("HTTPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames))
+		t.routes[len(t.routes)-1].http = o
+	}
+	for _, o := range t.set.GRPCRoutes {
+		t.routes = append(t.routes, newRoute("GRPCRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames))
+		t.routes[len(t.routes)-1].grpc = o
+		t.wildService = t.wildService || wildService(o)
+	}
+	slices.SortFunc(t.routes, func(a, b *route) int {
+		if c := older(a.meta, b.meta); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ref.Kind, b.ref.Kind)
+	})
+	for _, r := range t.routes {
+		if r.http != nil {
+			r.ruleCount = len(r.http.Spec.Rules)
+			for i := range r.http.Spec.Rules {
+				t.httpRule(r, i, &r.http.Spec.Rules[i])
+			}
+		} else {
+			r.ruleCount = len(r.grpc.Spec.Rules)
+			for i := range r.grpc.Spec.Rules {
+				t.grpcRule(r, i, &r.grpc.Spec.Rules[i])
+			}
+		}
+		for _, all := range [][]problem{r.broken, r.unresolved} {
+			for _, p := range all {
+				t.report(r.ref, p)
+			}
+		}
+	}
+}
+
+func newRoute(kind string, meta *metav1.ObjectMeta, spec *gatewayv1.CommonRouteSpec, hostnames []gatewayv1.Hostname) *route {
+	r := &route{
+		key:  key{meta.Namespace, meta.Name},
+		meta: meta,
+		spec: spec,
+		ref:  model.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
+	}
+	for _, h := range hostnames {
+		r.hostnames = append(r.hostnames, strings.ToLower(string(h)))
+	}
+	if len(r.hostnames) == 0 {
+		r.hostnames = []string{""}
+	}
+	return r
+}
+
+// ruleParts are the parts that rules of both kinds of route have.
+type ruleParts struct {
+	field    string
+	name     *gatewayv1.SectionName
+	matches  []model.Match
+	filters  []gatewayv1.HTTPRouteFilter
+	backends []gatewayv1.HTTPBackendRef
+	sticky   *gatewayv1.SessionPersistence
+	timeouts model.Timeouts
+	retry    *model.Retry
+	// unmatched are what is wrong with matches, problems with the rest.
+	unmatched, problems []problem
+}
+
+// addRule takes a rule over, unless it has problems: then it is left out (condition PartiallyInvalid, "Drop Rule").
+// A filter that cannot be applied must not be passed by (HTTPRouteFilter.type), so its rule stays and answers 500.
+func (t *translator) addRule(r *route, parts ruleParts) {
+	out := model.Rule{
+		Ref:      r.ref,
+		Name:     string(value(parts.name, "")),
+		Matches:  parts.matches,
+		Timeouts: parts.timeouts,
+		Retry:    parts.retry,
+	}
+	out.Ref.Field = parts.field
+	ruleFilters := t.filters(r, parts.field, parts.filters)
+	problems := slices.Concat(parts.unmatched, parts.problems, ruleFilters.problems)
+	if len(parts.matches) == 0 {
+		out.Matches = []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}
+	}
+	problems = append(problems, prefixProblems(parts.field+".filters", ruleFilters.Filters, out.Matches)...)
+	out.Filters = ruleFilters.Filters
+	for i, ref := range parts.backends {
+		b, more := t.backendRef(r, fmt.Sprintf("%s.backendRefs[%d]", parts.field, i), ref, out.Matches)
+		out.Backends = append(out.Backends, b)
+		problems = append(problems, more...)
+	}
+	if parts.sticky != nil {
+		t.report(r.ref, problem{codeSessionPersistence, "", parts.field + ".sessionPersistence",
+			"it is not honoured: requests of one session may reach different endpoints", "remove it, or do not rely on it"})
+	}
+	closed := ruleFilters.closed
+	if closed != nil {
+		if closed.reason == "UnsupportedValue" {
+			problems = append(problems, *closed)
+		} else {
+			r.unresolved = append(r.unresolved, *closed)
+		}
+		out.Fault = r.fault(*closed)
+		out.Filters, out.Backends = model.Filters{}, nil
+	}
+	if len(problems) > 0 {
+		r.brokenRules++
+		r.broken = append(r.broken, problems...)
+		if closed == nil || len(parts.unmatched) > 0 {
+			return
+		}
+	}
+	t.emptyRule(r, &out, closed != nil)
+	r.rules = append(r.rules, out)
+}
+
+// emptyRule gives a rule that has no backend to choose the answer that the API asks for.
+func (t *translator) emptyRule(r *route, rule *model.Rule, closed bool) {
+	if closed || rule.Filters.Redirect != nil {
+		return
+	}
+	var p problem
+	if len(rule.Backends) == 0 {
+		p = problem{codeNoBackends, "NoBackends", rule.Ref.Field + ".backendRefs", "the rule has no backends", "add one, or a RequestRedirect filter"}
+	} else if !slices.ContainsFunc(rule.Backends, func(b model.Backend) bool { return b.Weight > 0 }) {
+		p = problem{codeZeroWeights, "NoBackends", rule.Ref.Field + ".backendRefs", "the weights of all backends are 0", "give one of them a weight"}
+	} else {
+		return
+	}
+	rule.Fault = r.fault(p)
+	t.report(r.ref, p)
+}
+
+// backendRef translates one weighted reference. An invalid one keeps its weight and answers 500 for its share.
+func (t *translator) backendRef(r *route, field string, ref gatewayv1.HTTPBackendRef, matches []model.Match) (model.Backend, []problem) {
+	b := model.Backend{Ref: r.ref, Weight: uint32(max(0, value(ref.Weight, 1)))}
+	b.Ref.Field = field
+	name, p := t.backend(r, ref.BackendObjectReference, field)
+	if p != nil {
+		r.unresolved = append(r.unresolved, *p)
+		b.Fault = r.fault(*p)
+	}
+	b.Service = name
+	f := t.filters(r, field, ref.Filters)
+	problems := append(f.problems, prefixProblems(field+".filters", f.Filters, matches)...)
+	b.Filters = f.Filters
+	if f.closed != nil {
+		if f.closed.reason == "UnsupportedValue" {
+			r.partial = append(r.partial, *f.closed)
+			t.report(r.ref, *f.closed)
+		} else {
+			r.unresolved = append(r.unresolved, *f.closed)
+		}
+		b.Service, b.Fault, b.Filters = "", r.fault(*f.closed), model.Filters{}
+	}
+	return b, problems
+}
