@@ -22,7 +22,9 @@ var crds embed.FS
 type schema struct {
 	structural *structuralschema.Structural
 	openapi    validation.SchemaValidator
-	rules      *cel.Validator
+	rules      *rules
+	// judge is the API server's own validator of the rules, for objects of which not all hold.
+	judge func() *cel.Validator
 }
 
 // definition compiles the schemas of one embedded definition when they are first asked for.
@@ -88,5 +90,10 @@ func compileSchema(v1 *apiextensionsv1.JSONSchemaProps) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &schema{structural: structural, openapi: openapi, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+	return &schema{
+		structural: structural,
+		openapi:    openapi,
+		rules:      newRules(structural),
+		judge:      sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) }),
+	}, nil
 }

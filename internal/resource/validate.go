@@ -88,7 +88,11 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 		return append(findings, finding(CodeUnchecked, "",
 			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
 	}
-	ruleErrs, _ := s.rules.Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
+	budget := int64(celconfig.RuntimeCELCostBudget)
+	if s.rules.hold(u, &budget) {
+		return findings
+	}
+	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
 	for _, err := range ruleErrs {
 		findings = append(findings, finding(CodeRule, err.Field, err.ErrorBody()))
 	}

@@ -1,0 +1,131 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// TestRulesHoldExactlyWhenTheAPIServerSaysSo changes objects at random and compares the quick run of their rules with
+// the API server's own validator.
+func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
+	files, err := filepath.Glob("testdata/findings/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	good, bad := 0, 0
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range splitFile(content, false) {
+			for range 40 {
+				value, _, _ := p.parse()
+				u, _ := value.(map[string]any)
+				apiVersion, _ := u["apiVersion"].(string)
+				kindName, _ := u["kind"].(string)
+				k := findKind(gatewayGroup, kindName)
+				if k == nil || k.crd == "" || apiVersion != k.apiVersion("v1") {
+					break
+				}
+				mutate(random, u, func() any { return words[random.IntN(len(words))] })
+				s := schemaOf(k, "v1")
+				budget := int64(celconfig.RuntimeCELCostBudget)
+				holds := s.rules.hold(u, &budget)
+				errs, left := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
+				if holds != (len(errs) == 0) {
+					t.Fatalf("hold is %v, but the API server says %v of %v", holds, errs, u)
+				}
+				if holds && budget != left {
+					t.Fatalf("cost %d differs from %d", budget, left)
+				}
+				if holds {
+					good++
+				} else {
+					bad++
+				}
+			}
+		}
+	}
+	if good < 50 || bad < 50 {
+		t.Errorf("%d good and %d bad objects prove little", good, bad)
+	}
+}
+
+var words = []any{"a", "/a", "//", "", "HTTP", "HTTPS", "TLS", "Exact", "PathPrefix", "RequestMirror", "RequestRedirect", "URLRewrite", "Service", "*.x.example",
+	"10s", "1ms", int64(0), int64(80), int64(443), true, nil, []any{}, map[string]any{}, map[string]any{"name": "a"}}
+
+// mutate replaces, removes or adds one thing somewhere in m.
+func mutate(random *rand.Rand, m map[string]any, word func() any) {
+	for range 3 {
+		at := any(m["spec"])
+		for range random.IntN(8) {
+			switch v := at.(type) {
+			case map[string]any:
+				keys := slices.Sorted(maps.Keys(v))
+				if len(keys) == 0 {
+					break
+				}
+				key := keys[random.IntN(len(keys))]
+				switch next := v[key].(type) {
+				case map[string]any, []any:
+					at = next
+				default:
+					if random.IntN(4) == 0 {
+						delete(v, key)
+					} else if random.IntN(3) == 0 {
+						v[key] = word()
+					}
+				}
+			case []any:
+				if len(v) > 0 {
+					at = v[random.IntN(len(v))]
+				}
+			}
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for _, c := range []struct{ name, want string }{
+		{"wieght", "weight"}, {"WEIGHT", "weight"}, {"match", "matches"}, {"zzz", ""}, {"percent", "requestMirror.percent"}, {"nmae", "name"}, {"", ""},
+	} {
+		if got := nearest(c.name, []string{"weight", "matches", "name", "requestMirror", "requestMirror.percent"}); got != c.want {
+			t.Errorf("%q is taken for %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestFieldsAreFoundInTheText(t *testing.T) {
+	text := "kind: X\nmetadata:\n  labels:\n    a.b/c: d\nspec:\n- a: 1\n- b: &x\n    c: 2\n- d: *x\n"
+	for path, want := range map[string]int{
+		"": 0, "kind": 0, "metadata.labels": 2, "metadata.labels.a.b/c": 3, "metadata.labels[a.b/c]": 3, "spec[0].a": 5, "spec[1].b.c": 7, "spec[1].b.none": 6,
+		"spec[9]": 4, "none.at[all]": 0, "spec[2].d.c": 7, "metadata.[": 1,
+	} {
+		if got := (&locator{text: []byte(text)}).line(path); got != want {
+			t.Errorf("%s is found in line %d, want %d", path, got, want)
+		}
+	}
+}
+
+func TestFindingsAndSeveritiesHaveTextForms(t *testing.T) {
+	for _, s := range []Severity{Error, Warning, Info} {
+		text, _ := s.MarshalText()
+		var back Severity
+		if err := back.UnmarshalText(text); err != nil || back != s || fmt.Sprint(s) != string(text) {
+			t.Errorf("%v becomes %q becomes %v: %v", s, text, back, err)
+		}
+	}
+	if err := new(Severity).UnmarshalText([]byte("fatal")); err == nil {
+		t.Error("fatal is a severity")
+	}
+}
