@@ -18,6 +18,8 @@ import (
 type Dir struct {
 	// Stdin is what the path "-" stands for: it is read once, at the start.
 	Stdin io.Reader
+	// Again, if set, makes Dir look at everything once more for each receive, as on a user's demand.
+	Again <-chan struct{}
 
 	paths  []string
 	log    *slog.Logger
@@ -83,6 +85,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 			due = time.After(d.timing.holdoff)
 			continue
 		case <-due:
+		case <-d.Again:
 		case <-poll.C:
 		}
 		due = nil
