@@ -2,31 +2,121 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/upstream"
 )
+
+// ErrEnded is what Apply returns once Run's context has ended.
+var ErrEnded = errors.New("the proxy is shutting down")
 
 // Server is a data plane. Apply configures it, any number of times and before or after Run has begun.
 type Server struct {
-	opt Options
+	opt      Options
+	log      *slog.Logger
+	upstream *upstream.Set
+	mirrors  *mirrors
+
+	state       atomic.Pointer[snapshot]
+	connections atomic.Int64  // clients' connections
+	shard       atomic.Uint32 // one drawn for each connection
+	streams     streamGate
+
+	mu      sync.Mutex // serialises Apply with itself and with Run's beginning and end
+	binds   []*bind    // of the current snapshot, by number, then address
+	running bool
+	ended   bool
+	removed sync.WaitGroup // drains of removed ports
+	cut     context.Context
+	cutNow  context.CancelFunc // ends those drains
 }
 
 // New makes a server. Run must be called once, even after an Apply that failed: it ends what the server started.
 func New(opt Options) *Server {
 	opt.setDefaults()
-	return &Server{opt: opt}
+	s := &Server{opt: opt, log: opt.Logger}
+	s.upstream = upstream.New(opt.Upstream)
+	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
+	s.cut, s.cutNow = context.WithCancel(context.Background())
+	return s
 }
 
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
 // bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
-// each exchange ends with the configuration it began with. On error the old configuration goes on serving; a port that cannot be
-// bound is a *ListenError. cfg must not be changed afterwards.
-func (s *Server) Apply(cfg *model.Config) error { return nil }
+// each exchange ends with the configuration it began with. On error the old configuration goes on serving; a port that
+// cannot be bound is a *ListenError. cfg must not be changed afterwards.
+func (s *Server) Apply(cfg *model.Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ErrEnded
+	}
+	snap, err := s.compile(cfg, s.state.Load())
+	if err != nil {
+		return err
+	}
+	binds, opened, err := s.bindPorts(snap)
+	if err != nil {
+		return err
+	}
+	services, err := s.upstream.Apply(cfg)
+	if err != nil {
+		closeAll(opened)
+		return err
+	}
+	s.attach(cfg, snap, services)
+	s.state.Store(snap)
+	old := s.binds
+	s.binds = binds
+	if s.running {
+		for _, b := range opened {
+			b.run()
+		}
+	}
+	for _, b := range old {
+		if snap.ports[b] == nil {
+			s.log.Info("closing port", "address", b.ln.Addr().String())
+			s.remove(b)
+		}
+	}
+	return nil
+}
+
+// bindPorts fills in the snapshot's ports: those bound already and, newly opened, the others. On error none stays open.
+func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, err error) {
+	current := make(map[string]*bind, len(s.binds))
+	for _, b := range s.binds {
+		current[portKey(b.address, b.number)] = b
+	}
+	for _, p := range snap.table.Ports() {
+		b := current[portKey(p.Address, p.Number)]
+		if b == nil {
+			if b, err = s.open(p); err != nil {
+				closeAll(opened)
+				return nil, nil, err
+			}
+			opened = append(opened, b)
+		}
+		binds = append(binds, b)
+		snap.ports[b] = p
+	}
+	return binds, opened, nil
+}
+
+func closeAll(binds []*bind) {
+	for _, b := range binds {
+		b.ln.Close()
+	}
+}
 
 // Addr is a bound port.
 type Addr struct {
-	// Address and Port are the listener's own words.
+	// Address and Port are the listeners' own words.
 	Address string
 	Port    int32
 	TLS     bool
@@ -37,14 +127,29 @@ type Addr struct {
 }
 
 // Addrs returns the ports that are bound, by number, then address.
-func (s *Server) Addrs() []Addr { return nil }
+func (s *Server) Addrs() []Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var addrs []Addr
+	for _, b := range s.binds {
+		p := s.state.Load().ports[b]
+		a := Addr{Address: b.address, Port: b.number, TLS: p.TLS, Bound: b.ln.Addr()}
+		for _, l := range p.Listeners {
+			a.Listeners = append(a.Listeners, l.Listener.Name)
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs
+}
 
 // Addr returns the address that the listener of that name is bound to, nil if there is none.
-func (s *Server) Addr(listener string) net.Addr { return nil }
-
-// Run serves until ctx ends, then drains: no new connections are taken, exchanges in flight are given DrainTimeout, the
-// rest is cut off. It returns when everything the server started has ended.
-func (s *Server) Run(ctx context.Context) error {
-	<-ctx.Done()
+func (s *Server) Addr(listener string) net.Addr {
+	for _, a := range s.Addrs() {
+		for _, name := range a.Listeners {
+			if name == listener {
+				return a.Bound
+			}
+		}
+	}
 	return nil
 }

@@ -1,0 +1,457 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+const (
+	readSize = 8 << 10  // a connection's read buffer, unless a head needs more
+	keepSize = 64 << 10 // larger buffers are not kept for the next exchange
+)
+
+// States of a connection.
+const (
+	connActive int32 = iota
+	// connIdle: it waits for a request.
+	connIdle
+)
+
+// conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements client. Its one goroutine runs serve. While it is idle it
+// holds no buffer.
+type conn struct {
+	srv    *Server
+	bind   *bind
+	sock   net.Conn
+	nc     net.Conn     // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
+	tcp    *net.TCPConn // the socket, unless there is TLS
+	socket syscall.RawConn
+	tls    *tlsSession // nil in cleartext
+	scheme string
+	shard  uint32
+	ip     string
+	remote string
+
+	state             atomic.Int32
+	readBy, writeBy   time.Time // deadlines as they are set
+	interrupted       atomic.Bool
+	wait              func(fd uintptr) bool // readFirst
+	peek              func(fd uintptr)
+	peeked            atomic.Bool
+	readErr           error
+	now               time.Time // a recent time
+	snap              *snapshot // of the last exchange, and
+	port              *routing.Port
+	first             bool // nothing was served yet
+	closing           bool // no further request
+	sent              bool // bytes of the answer were written
+	broken            bool // the answer was broken off
+	continued         bool // the client was told to go on with its body
+	chunkedOut, noOut bool // how the answer's body is framed; whether it has none
+	one               [1]byte
+	in                bodyReader
+	w                 *work
+}
+
+// tlsSession is what a TLS connection was let in with.
+type tlsSession struct {
+	name string // SNI, in routing's form
+	auth clientAuth
+}
+
+// work is what an exchange needs of memory.
+type work struct {
+	req  http1.Request
+	ex   exchange
+	rbuf []byte
+	r, n int // rbuf[r:n] was read and not used
+	out  []byte
+}
+
+var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readSize)} }}
+
+func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
+	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, scheme: "http", first: true}
+	c.remote = nc.RemoteAddr().String()
+	c.ip = c.remote
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		c.ip = a.AddrPort().Addr().Unmap().WithZone("").String()
+	}
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.socket = raw
+			c.peek = func(fd uintptr) { c.peeked.Store(peekClosed(fd)) }
+		}
+	}
+	if secure {
+		c.scheme = "https"
+		c.tls = &tlsSession{}
+		return c
+	}
+	c.tcp, _ = nc.(*net.TCPConn)
+	if canPeek && c.tcp != nil && c.socket != nil {
+		c.wait = c.readFirst
+	}
+	return c
+}
+
+// serve runs the connection to its end.
+func (c *conn) serve() {
+	defer c.close()
+	if c.tls != nil && !c.handshake() {
+		return
+	}
+	c.now = time.Now()
+	if t, ok := c.nc.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		c.serveHTTP2(c.nc, false)
+		return
+	}
+	for c.nextRequest() && c.serveRequest() {
+	}
+}
+
+// close ends the connection.
+func (c *conn) close() {
+	if p := recover(); p != nil {
+		c.srv.recovered(p)
+	}
+	if c.w != nil {
+		putWork(c.w)
+		c.w = nil
+	}
+	c.nc.Close()
+}
+
+// kill ends the connection from another goroutine.
+func (c *conn) kill() { c.sock.Close() }
+
+// wakeIdle makes a connection that waits for a request look at the phase of its port.
+func (c *conn) wakeIdle() {
+	if c.state.Load() == connIdle {
+		c.sock.SetReadDeadline(longAgo)
+	}
+}
+
+var longAgo = time.Unix(1, 0)
+
+// handshake sets up TLS.
+func (c *conn) handshake() bool {
+	hc := &handshakeConn{Conn: c.nc}
+	t := tls.Server(hc, c.bind.config)
+	c.nc.SetDeadline(time.Now().Add(c.srv.opt.HandshakeTimeout))
+	if err := t.Handshake(); err != nil {
+		c.srv.log.Debug("TLS handshake failed", "client", c.remote, "error", err)
+		c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.ClientTLS)
+		return false
+	}
+	c.nc.SetDeadline(time.Time{})
+	c.nc = t
+	c.tls.name = lowerHost(t.ConnectionState().ServerName)
+	c.tls.auth = hc.auth
+	return true
+}
+
+// mayReach says whether requests for listener l may come over this connection: the name of the handshake must select the same listener, and
+// what that asked of client certificates must still be what l asks. Without a name any listener will do that asks for the same.
+func (c *conn) mayReach(snap *snapshot, port *routing.Port, l *routing.Listener) bool {
+	if snap.listeners[l.ID].auth != c.tls.auth {
+		return false
+	}
+	return c.tls.name == "" || port.Listener(c.tls.name) == l
+}
+
+// nextRequest waits for a request and reads its head into w.req. It reports false when the connection is to be closed.
+func (c *conn) nextRequest() bool {
+	if (c.w == nil || c.w.r == c.w.n) && !c.idle() {
+		return false
+	}
+	w := c.w
+	slow := false
+	for {
+		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
+			if c.first && c.tls == nil && isPreface(buf) {
+				if len(buf) >= len(http2Preface) {
+					c.serveHTTP2(&prefaceConn{Conn: c.nc, rest: append([]byte(nil), buf[len(http2Preface):]...)}, true)
+					return false
+				}
+			} else {
+				n, err := w.req.Parse(buf, c.srv.opt.Limits)
+				if err != nil {
+					c.refuse(parseFailure(err))
+					return false
+				}
+				if n > 0 {
+					w.r += n
+					return true
+				}
+			}
+		}
+		if !slow {
+			slow = true
+			c.now = time.Now()
+			c.readUntil(c.now.Add(c.srv.opt.HeaderTimeout), 0)
+		}
+		c.makeRoom()
+		n, err := c.nc.Read(w.rbuf[w.n:])
+		w.n += n
+		if n == 0 && err != nil {
+			if isTimeout(err) && w.r < w.n {
+				c.refuse(failHeadTime)
+			}
+			return false
+		}
+	}
+}
+
+// idle waits for the first bytes of a request.
+func (c *conn) idle() bool {
+	if c.w != nil {
+		putWork(c.w)
+		c.w = nil
+	}
+	idle := c.srv.opt.IdleTimeout
+	c.readUntil(c.now.Add(idle), idle/8)
+	c.state.Store(connIdle)
+	var ok bool
+	if c.bind.phase.Load() == phaseClose {
+		ok = c.lastLook()
+	} else if ok = c.waitBytes() == nil; !ok && c.bind.phase.Load() == phaseClose {
+		ok = c.lastLook()
+	}
+	c.state.Store(connActive)
+	return ok
+}
+
+// waitBytes reads the first bytes into a fresh work.
+func (c *conn) waitBytes() error {
+	if c.wait != nil {
+		if err := c.socket.Read(c.wait); err != nil {
+			return err
+		}
+		return c.readErr
+	}
+	// One byte first: TLS keeps the rest of the record until there is a buffer to read into.
+	if n, err := c.nc.Read(c.one[:]); n == 0 {
+		return unexpected(err)
+	}
+	c.w = workPool.Get().(*work)
+	c.w.rbuf[0] = c.one[0]
+	c.w.r, c.w.n = 0, 1
+	return nil
+}
+
+// readFirst is called by the poller: it takes a buffer only if there is something to read.
+func (c *conn) readFirst(fd uintptr) bool {
+	w := workPool.Get().(*work)
+	n, err := readSocket(fd, w.rbuf)
+	if n > 0 {
+		w.r, w.n = 0, n
+		c.w, c.readErr = w, nil
+		return true
+	}
+	workPool.Put(w)
+	if err == syscall.EAGAIN {
+		return false
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	c.readErr = err
+	return true
+}
+
+// lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
+func (c *conn) lastLook() bool {
+	if c.wait == nil {
+		return false
+	}
+	got := false
+	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })
+	if got {
+		c.readBy = longAgo // as wakeIdle may have set it
+	}
+	return got
+}
+
+// makeRoom makes the read buffer able to take more of an incomplete head.
+func (c *conn) makeRoom() {
+	w := c.w
+	if w.r > 0 {
+		w.n = copy(w.rbuf, w.rbuf[w.r:w.n])
+		w.r = 0
+	}
+	if w.n == len(w.rbuf) {
+		larger := make([]byte, 2*len(w.rbuf))
+		copy(larger, w.rbuf)
+		w.rbuf = larger
+	}
+}
+
+func putWork(w *work) {
+	if len(w.rbuf) != readSize {
+		w.rbuf = make([]byte, readSize)
+	}
+	if cap(w.out) > keepSize {
+		w.out = nil
+	}
+	w.ex.shrink()
+	w.r, w.n = 0, 0
+	workPool.Put(w)
+}
+
+// serveRequest runs the exchange of the request in w.req; it reports whether the connection serves another one.
+func (c *conn) serveRequest() bool {
+	w := c.w
+	c.prepare()
+	if c.first {
+		c.first = false
+	}
+	w.ex.serve()
+	c.now = w.ex.finished
+	if c.broken {
+		return false
+	}
+	if c.interrupted.Load() {
+		c.readBy = longAgo
+	}
+	if !c.in.finished() {
+		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
+		if c.closing = c.closing || !c.in.skip(w); c.closing {
+			c.linger()
+		}
+	}
+	if c.in.own != nil {
+		c.reclaim()
+	}
+	return !c.closing
+}
+
+// prepare fills in the exchange.
+func (c *conn) prepare() {
+	w := c.w
+	r, ex := &w.req, &w.ex
+	s := c.srv
+	ex.reset()
+	ex.srv, ex.client, ex.conn, ex.shard = s, c, c, c.shard
+	if snap := s.state.Load(); snap != c.snap {
+		c.snap = snap
+		if c.port = snap.ports[c.bind]; c.port != nil && c.port.TLS != (c.tls != nil) {
+			c.port = nil
+		}
+	}
+	ex.snap, ex.port = c.snap, c.port
+	ex.start = time.Now()
+	c.now = ex.start
+
+	q := &ex.req
+	q.proto, q.minor = "HTTP/1.1", r.Minor
+	if r.Minor == 0 {
+		q.proto = "HTTP/1.0"
+	}
+	q.method, q.target, q.path, q.query, q.hasQuery, q.form = r.Method, r.Target, r.Path, r.Query, r.HasQuery, r.Form
+	q.authority, q.fields, q.namedHops, q.body = r.Authority, r.Fields, r.NamedHops, r.Body
+	q.upgrade, q.expect100 = r.Upgrade, r.Expect100
+	if q.upgrade != "" && (q.body.Kind != http1.BodyNone || http1.HasToken(q.upgrade, "h2c")) {
+		q.upgrade = "" // a server may ignore it (RFC 9110 §7.8)
+	}
+	if q.body.Kind == http1.BodyLength && q.body.Length == 0 {
+		q.expect100 = false
+	}
+	q.grpc = false
+	q.http2 = false
+	if q.body.Kind != http1.BodyNone {
+		ct, _ := http1.GetID(q.fields, http1.FieldContentType)
+		q.grpc = isGRPC(ct)
+	}
+	ex.setHost()
+
+	c.in.reset(r.Body)
+	c.closing = !r.KeepAlive
+	c.sent, c.broken, c.continued = false, false, false
+	c.interrupted.Store(false)
+	w.out = w.out[:0]
+}
+
+// refuse answers a request that could not be read, and counts it.
+func (c *conn) refuse(f *failure) {
+	w := c.w
+	w.req.Reset()
+	c.prepare()
+	w.ex.req.proto = ""
+	c.closing = true
+	w.ex.fail(f)
+	w.ex.finish()
+	if !c.broken {
+		c.linger()
+	}
+}
+
+// Bounds of linger.
+const (
+	lingerBytes = 1 << 20
+	lingerTime  = 2 * time.Second
+)
+
+// linger ends the sending side and takes, bounded, what the client still sends: a connection that is closed with unread bytes is reset, which
+// can cost the client the answer (RFC 9112 §9.6).
+func (c *conn) linger() {
+	if t, ok := c.nc.(*tls.Conn); ok {
+		t.CloseWrite()
+	} else if c.tcp != nil {
+		c.tcp.CloseWrite()
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	c.readBy = longAgo
+	for left := lingerBytes; left > 0; {
+		n, err := c.nc.Read(c.w.rbuf)
+		if left -= n; err != nil {
+			return
+		}
+	}
+}
+
+// readUntil sets the read deadline to t, or up to slack later; see upstream.Conn.ReadBy.
+func (c *conn) readUntil(t time.Time, slack time.Duration) {
+	if d := c.readBy.Sub(t); d >= 0 && d <= slack {
+		return
+	}
+	c.readBy = t.Add(slack)
+	c.sock.SetReadDeadline(c.readBy)
+}
+
+func (c *conn) writeUntil(t time.Time, slack time.Duration) {
+	if d := c.writeBy.Sub(t); d >= 0 && d <= slack {
+		return
+	}
+	c.writeBy = t.Add(slack)
+	c.sock.SetWriteDeadline(c.writeBy)
+}
+
+// gone implements client: the client closed its side, or the connection broke.
+func (c *conn) gone() bool {
+	if c.socket == nil {
+		return false
+	}
+	c.peeked.Store(false)
+	return c.socket.Control(c.peek) != nil || c.peeked.Load()
+}
+
+// recovered reports a panic, which is a fault of the proxy, and keeps it to its connection.
+func (s *Server) recovered(p any) {
+	if p == http.ErrAbortHandler {
+		return
+	}
+	s.opt.Metrics.Unrouted().Fail(0, telemetry.Internal)
+	s.log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+}

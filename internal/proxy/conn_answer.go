@@ -1,0 +1,161 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// gather is how much of an answer is collected before it is written; larger pieces are not copied.
+const gather = 32 << 10
+
+const continueHead = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// proceed implements client.
+func (c *conn) proceed() error {
+	if c.continued || c.w.req.Minor == 0 || !c.w.req.Expect100 {
+		return nil
+	}
+	c.continued = true
+	c.w.out = append(c.w.out, continueHead...)
+	err := c.flush()
+	c.sent = false // the answer itself is not under way
+	return err
+}
+
+// inform implements client.
+func (c *conn) inform(status int, fields []http1.Field) error {
+	if c.w.req.Minor == 0 {
+		return nil // RFC 9110 §15.2
+	}
+	if status == http.StatusContinue {
+		if !c.w.req.Expect100 || c.continued {
+			return nil
+		}
+		c.continued = true
+	}
+	out := http1.AppendStatusLine(c.w.out, status, "")
+	for i := range fields {
+		out = http1.AppendField(out, fields[i].Name, fields[i].Value)
+	}
+	c.w.out = http1.AppendEnd(out)
+	err := c.flush()
+	c.sent = false
+	return err
+}
+
+// begin implements client.
+func (c *conn) begin(a *answer) error {
+	w := c.w
+	if !w.ex.reading() && !c.in.done && !c.in.skip(w) {
+		c.closing = true
+	}
+	if a.close || c.bind.phase.Load() != phaseServe {
+		c.closing = true
+	}
+	bodyless := a.body.Kind == http1.BodyNone
+	c.noOut = bodyless || w.req.Method == http.MethodHead
+	c.chunkedOut = false
+	out := http1.AppendStatusLine(w.out, a.status, a.reason)
+	for i := range a.fields {
+		out = http1.AppendField(out, a.fields[i].Name, a.fields[i].Value)
+	}
+	switch a.body.Kind {
+	case http1.BodyLength:
+		out = http1.AppendContentLength(out, a.body.Length)
+	case http1.BodyChunked, http1.BodyUntilClose:
+		if w.req.Minor == 0 {
+			c.closing = true
+		} else {
+			out = append(out, "Transfer-Encoding: chunked\r\n"...)
+			c.chunkedOut = true
+		}
+	}
+	switch {
+	case a.upgrade != "":
+		out = append(out, "Connection: Upgrade\r\n"...)
+		out = http1.AppendField(out, "Upgrade", a.upgrade)
+	case c.closing:
+		out = append(out, "Connection: close\r\n"...)
+	case w.req.Minor == 0:
+		out = append(out, "Connection: keep-alive\r\n"...)
+	}
+	w.out = http1.AppendEnd(out)
+	return nil
+}
+
+// write implements client.
+func (c *conn) write(p []byte) error {
+	if c.noOut || len(p) == 0 {
+		return nil
+	}
+	w := c.w
+	if len(p) > gather/2 {
+		if c.chunkedOut {
+			w.out = http1.AppendChunkHeader(w.out, len(p))
+		}
+		if err := c.flush(); err != nil {
+			return err
+		}
+		if err := c.send(p); err != nil {
+			return err
+		}
+		if c.chunkedOut {
+			w.out = append(w.out, '\r', '\n')
+		}
+		return nil
+	}
+	if c.chunkedOut {
+		w.out = http1.AppendChunk(w.out, p)
+	} else {
+		w.out = append(w.out, p...)
+	}
+	if len(w.out) >= gather {
+		return c.flush()
+	}
+	return nil
+}
+
+// flush implements client.
+func (c *conn) flush() error {
+	if len(c.w.out) == 0 {
+		return nil
+	}
+	err := c.send(c.w.out)
+	c.w.out = c.w.out[:0]
+	return err
+}
+
+func (c *conn) send(p []byte) error {
+	limit := c.srv.opt.StreamTimeout
+	if c.sent {
+		c.now = time.Now()
+	}
+	c.writeUntil(c.now.Add(limit), limit/4)
+	c.sent = true
+	if _, err := c.nc.Write(p); err != nil {
+		return writeFailure(err)
+	}
+	return nil
+}
+
+// end implements client.
+func (c *conn) end(trailers []http1.Field) error {
+	if c.chunkedOut && !c.noOut {
+		c.w.out = http1.AppendLastChunk(c.w.out, trailers)
+	}
+	return c.flush()
+}
+
+// retract implements client.
+func (c *conn) retract() bool {
+	if c.sent {
+		return false
+	}
+	c.w.out = c.w.out[:0]
+	return true
+}
+
+// abort implements client: the connection ends before the answer does.
+func (c *conn) abort() { c.broken = true }

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// pieceSize is how much of a body is moved at once.
+const pieceSize = 64 << 10
+
+type piece struct{ b [pieceSize]byte }
+
+var piecePool = sync.Pool{New: func() any { return new(piece) }}
+
+// bodyReader reads the body of an HTTP/1.1 request: what follows the head in the read buffer first, then into a buffer of its own, so that the
+// head stays in place.
+type bodyReader struct {
+	kind   http1.BodyKind
+	left   int64 // of a body of known length
+	chunks http1.ChunkReader
+	done   bool
+	err    error
+	own    *piece
+	r, n   int // own.b[r:n] was read and not used
+}
+
+func (b *bodyReader) reset(body http1.Body) {
+	b.kind, b.left = body.Kind, body.Length
+	b.done = body.Kind == http1.BodyNone || body.Kind == http1.BodyLength && body.Length == 0
+	b.err = nil
+	if body.Kind == http1.BodyChunked {
+		b.chunks.Reset()
+	}
+}
+
+// finished is true if the body was read to its end.
+func (b *bodyReader) finished() bool { return b.done }
+
+// skip drops a body that is in the read buffer whole; false if there is more of it.
+func (b *bodyReader) skip(w *work) bool {
+	if b.err != nil || b.own != nil {
+		return false
+	}
+	if b.kind == http1.BodyLength {
+		if int64(w.n-w.r) < b.left {
+			return false
+		}
+		w.r += int(b.left)
+		b.left, b.done = 0, true
+		return true
+	}
+	for w.r < w.n {
+		_, n, done, err := b.chunks.Next(w.rbuf[w.r:w.n])
+		w.r += n
+		if b.done = done; done || err != nil {
+			return done
+		}
+	}
+	return false
+}
+
+// buffered implements client.
+func (c *conn) buffered() []byte {
+	b, w := &c.in, c.w
+	if b.kind != http1.BodyLength {
+		return nil
+	}
+	n := int(min(b.left, int64(w.n-w.r)))
+	p := w.rbuf[w.r : w.r+n]
+	w.r += n
+	b.left -= int64(n)
+	b.done = b.left == 0
+	return p
+}
+
+// ready implements client.
+func (c *conn) ready() bool {
+	return c.in.done || c.w.r < c.w.n || c.in.r < c.in.n
+}
+
+// next implements client.
+func (c *conn) next() ([]byte, error) {
+	b := &c.in
+	for {
+		if b.done {
+			return nil, io.EOF
+		}
+		if b.err != nil {
+			return nil, b.err
+		}
+		src, w := []byte(nil), c.w
+		own := w.r == w.n
+		if own {
+			if b.r == b.n {
+				if err := c.fillBody(); err != nil {
+					b.err = err
+					return nil, err
+				}
+			}
+			src = b.own.b[b.r:b.n]
+		} else {
+			src = w.rbuf[w.r:w.n]
+		}
+		data, used := src, len(src)
+		if b.kind == http1.BodyLength {
+			if int64(len(data)) > b.left {
+				data = data[:b.left]
+				used = len(data)
+			}
+			b.left -= int64(len(data))
+			b.done = b.left == 0
+		} else {
+			var err error
+			if data, used, b.done, err = b.chunks.Next(src); err != nil {
+				b.err = bodyFailure(err)
+				return nil, b.err
+			}
+		}
+		if own {
+			b.r += used
+		} else {
+			w.r += used
+		}
+		if len(data) > 0 {
+			return data, nil
+		}
+	}
+}
+
+// fillBody reads more of the body.
+func (c *conn) fillBody() error {
+	b := &c.in
+	if b.own == nil {
+		b.own = piecePool.Get().(*piece)
+	}
+	p := b.own.b[:]
+	if b.kind == http1.BodyLength {
+		p = p[:min(int64(len(p)), b.left)]
+	}
+	limit := c.srv.opt.StreamTimeout
+	c.readUntil(time.Now().Add(limit), limit/4)
+	if c.interrupted.Load() {
+		return failInterrupted
+	}
+	n, err := c.nc.Read(p)
+	b.r, b.n = 0, n
+	if n > 0 {
+		return nil
+	}
+	if c.interrupted.Load() {
+		return failInterrupted
+	}
+	return bodyFailure(unexpected(err))
+}
+
+// trailers implements client.
+func (c *conn) trailers() []http1.Field {
+	if c.in.kind != http1.BodyChunked {
+		return nil
+	}
+	return c.in.chunks.Trailers()
+}
+
+// interrupt implements client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
+func (c *conn) interrupt() {
+	c.interrupted.Store(true)
+	c.sock.SetReadDeadline(longAgo)
+}
+
+// reclaim gives the body's buffer back; what it holds of the next request moves to the read buffer.
+func (c *conn) reclaim() {
+	b, w := &c.in, c.w
+	if rest := b.own.b[b.r:b.n]; len(rest) > 0 && !c.closing {
+		w.r, w.n = 0, 0 // used up, or rest would not be
+		if len(rest) > len(w.rbuf) {
+			w.rbuf = make([]byte, pieceSize)
+		}
+		w.n = copy(w.rbuf, rest)
+	}
+	piecePool.Put(b.own)
+	b.own, b.r, b.n = nil, 0, 0
+}

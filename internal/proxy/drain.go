@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// acceptLinger is how long a closing port still takes connections that the system has already accepted for it.
+const acceptLinger = 20 * time.Millisecond
+
+// drain ends a bind: no new connections; answers announce the end; after the grace time idle connections are closed; when ctx ends
+// the rest is cut off. It returns when the last connection has ended.
+func (b *bind) drain(ctx context.Context) {
+	b.phase.Store(phaseDrain)
+	close(b.quit)
+	if d, ok := b.ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(time.Now().Add(acceptLinger)) != nil {
+		b.ln.Close()
+	}
+	<-b.accepting
+	// Sends GOAWAY on HTTP/2 connections; h1 has no connections of its own to wait for.
+	b.h1.Shutdown(ctx)
+
+	ended := make(chan struct{})
+	go func() {
+		b.wg.Wait()
+		close(ended)
+	}()
+	if grace := b.srv.opt.DrainGrace; grace > 0 {
+		t := time.NewTimer(grace)
+		select {
+		case <-ended:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	b.phase.Store(phaseClose)
+	b.each((*conn).wakeIdle)
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	b.each((*conn).kill)
+	<-ended
+}
+
+// each calls f with the connections there are.
+func (b *bind) each(f func(*conn)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		f(c)
+	}
+}
+
+// remove drains a port that the configuration has no more, in the background. s.mu is held.
+func (s *Server) remove(b *bind) {
+	if !s.running {
+		b.ln.Close()
+		return
+	}
+	s.removed.Go(func() {
+		ctx, cancel := context.WithTimeout(s.cut, s.opt.DrainTimeout)
+		defer cancel()
+		b.drain(ctx)
+	})
+}
+
+// Run serves until ctx ends, then drains: no new connections are taken, exchanges in flight are given DrainTimeout, the
+// rest is cut off. It returns when everything the server started has ended.
+func (s *Server) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if s.running || s.ended {
+		s.mu.Unlock()
+		return errors.New("proxy: Run was called twice")
+	}
+	s.running = true
+	for _, b := range s.binds {
+		b.run()
+	}
+	s.mu.Unlock()
+
+	<-ctx.Done()
+
+	s.mu.Lock()
+	s.ended = true
+	binds := s.binds
+	s.binds = nil
+	s.mu.Unlock()
+	s.log.Info("draining", "connections", s.connections.Load(), "timeout", s.opt.DrainTimeout)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.DrainTimeout)
+	defer cancel()
+	context.AfterFunc(limit, func() {
+		s.cutNow()
+		// Exchanges that wait for an endpoint end with its connection.
+		s.upstream.Close()
+	})
+	var wg sync.WaitGroup
+	for _, b := range binds {
+		wg.Go(func() { b.drain(limit) })
+	}
+	wg.Wait()
+	s.removed.Wait()
+	s.mirrors.close(limit)
+	s.streams.close()
+	s.cutNow()
+	return s.upstream.Close()
+}

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// failure is why an exchange ends without the backend's answer, and what the client is told instead.
+type failure struct {
+	// status is what the client is answered with; 0 for nothing, because it is gone or the answer is under way.
+	status int
+	reason telemetry.Reason
+	// detail is for the client; it names nothing of the inside.
+	detail string
+	// err is for the log.
+	err error
+	// retry says that another attempt may do better.
+	retry bool
+}
+
+func (f *failure) Error() string {
+	if f.err != nil {
+		return string(f.reason) + ": " + f.err.Error()
+	}
+	return string(f.reason) + ": " + f.detail
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+var (
+	failNoListener   = &failure{status: 404, reason: telemetry.NoListener, detail: "no listener serves this host"}
+	failMisdirected  = &failure{status: 421, reason: telemetry.Misdirected, detail: "this connection is not for this host"}
+	failNoRoute      = &failure{status: 404, reason: telemetry.NoRoute, detail: "no rule matches the request"}
+	failConnect      = &failure{status: 405, reason: telemetry.Unsupported, detail: "CONNECT is not served here"}
+	failNoBackend    = &failure{status: 500, reason: telemetry.NoBackend, detail: "the rule has no backend"}
+	failNoEndpoint   = &failure{status: 503, reason: telemetry.NoEndpoint, detail: "the backend has no endpoint"}
+	failRequestTime  = &failure{status: 504, reason: telemetry.RequestTimeout, detail: "the request took too long"}
+	failBackendTime  = &failure{status: 504, reason: telemetry.BackendTimeout, detail: "the backend did not answer in time", retry: true}
+	failClientClosed = &failure{reason: telemetry.ClientClosed, detail: "the client left"}
+	failMalformed    = &failure{status: 400, reason: telemetry.BadRequest, detail: "the request is malformed"}
+	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
+	failHeadTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's head did not come in time"}
+	failInterrupted  = &failure{reason: telemetry.ClientClosed, detail: "the body is not read any further"}
+)
+
+// asFailure is the failure an error stands for.
+func asFailure(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &failure{status: http.StatusInternalServerError, reason: telemetry.Internal, detail: "the proxy failed", err: err}
+}
+
+// parseFailure is what a request deserves that http1 refuses.
+func parseFailure(err error) *failure {
+	var e *http1.Error
+	if !errors.As(err, &e) {
+		return asFailure(err)
+	}
+	f := &failure{status: e.Status, reason: telemetry.BadRequest, detail: e.Detail, err: err}
+	switch e.Status {
+	case http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		f.reason = telemetry.HeadTooLarge
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		f.reason = telemetry.Unsupported
+	}
+	return f
+}
+
+// bodyFailure is why reading a client's body failed.
+func bodyFailure(err error) *failure {
+	var e *http1.Error
+	switch {
+	case errors.As(err, &e):
+		return &failure{status: e.Status, reason: telemetry.BadBody, detail: e.Detail, err: err}
+	case isTimeout(err):
+		return failBodyTime
+	}
+	return &failure{reason: telemetry.ClientClosed, detail: "the client left", err: err}
+}
+
+// writeFailure is why writing to a client failed.
+func writeFailure(err error) *failure {
+	if isTimeout(err) {
+		return &failure{reason: telemetry.ClientTimeout, detail: "the client does not take its answer", err: err}
+	}
+	return &failure{reason: telemetry.ClientClosed, detail: "the client left", err: err}
+}
+
+// connectFailure is why an endpoint could not be reached.
+func connectFailure(err error) *failure {
+	var te *upstream.TLSError
+	if errors.As(err, &te) {
+		return &failure{status: 502, reason: telemetry.BackendTLS, detail: "no TLS connection to the backend", err: err, retry: true}
+	}
+	var ce *upstream.ConnectError
+	if errors.As(err, &ce) && ce.Timeout {
+		return &failure{status: 504, reason: telemetry.ConnectTimeout, detail: "the backend did not accept a connection in time", err: err, retry: true}
+	}
+	return &failure{status: 502, reason: telemetry.ConnectFailed, detail: "the backend could not be reached", err: err, retry: true}
+}
+
+// streamFailure is why an endpoint's connection failed after the request was sent, or while it was.
+func streamFailure(err error) *failure {
+	var e *http1.Error
+	switch {
+	case errors.As(err, &e), errors.Is(err, upstream.ErrBufferFull):
+		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
+	case isTimeout(err):
+		return failBackendTime
+	}
+	return &failure{status: 502, reason: telemetry.BackendReset, detail: "the backend closed the connection", err: err, retry: true}
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// unexpected makes an early end an error.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"slices"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// filters are the prepared filters of a rule or of a backend; nil parts are absent.
+type filters struct {
+	request  *headerEdit
+	response *headerEdit
+	redirect *model.Redirect
+	rewrite  *model.Rewrite
+	cors     *cors
+}
+
+func compileFilters(f *model.Filters) filters {
+	return filters{
+		request:  compileEdit(f.RequestHeaders),
+		response: compileEdit(f.ResponseHeaders),
+		redirect: f.Redirect,
+		rewrite:  f.Rewrite,
+		cors:     compileCORS(f.CORS),
+	}
+}
+
+// headerEdit is a header modifier: fields of some names go, then others come.
+type headerEdit struct {
+	drop []string // those removed and those set
+	add  []http1.Field
+	// host is the value set for Host, which is no ordinary field.
+	host string
+}
+
+// framing fields are the proxy's own business: a filter that changed them would break messages apart.
+var framing = []http1.FieldID{
+	http1.FieldConnection, http1.FieldContentLength, http1.FieldHost, http1.FieldHTTP2Settings, http1.FieldKeepAlive,
+	http1.FieldProxyConnection, http1.FieldTE, http1.FieldTrailer, http1.FieldTransferEncoding, http1.FieldUpgrade,
+}
+
+// compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add.
+func compileEdit(e *model.HeaderEdit) *headerEdit {
+	if e == nil {
+		return nil
+	}
+	c := &headerEdit{}
+	own := func(name string) bool { return slices.Contains(framing, http1.Identify(name)) }
+	for _, name := range e.Remove {
+		if !own(name) {
+			c.drop = append(c.drop, name)
+		}
+	}
+	for _, h := range e.Set {
+		if http1.Identify(h.Name) == http1.FieldHost && http1.ValidAuthority(h.Value) {
+			c.host = h.Value
+		}
+		if !own(h.Name) {
+			c.drop = append(c.drop, h.Name)
+			c.add = append(c.add, http1.Field{Name: h.Name, Value: h.Value, ID: http1.Identify(h.Name)})
+		}
+	}
+	for _, h := range e.Add {
+		if !own(h.Name) {
+			c.add = append(c.add, http1.Field{Name: h.Name, Value: h.Value, ID: http1.Identify(h.Name)})
+		}
+	}
+	return c
+}
+
+// apply edits fields in place; a nil edit changes nothing.
+func (e *headerEdit) apply(fields []http1.Field) []http1.Field {
+	if e == nil {
+		return fields
+	}
+	if len(e.drop) > 0 {
+		n := 0
+		for i := range fields {
+			if !e.drops(fields[i].Name) {
+				fields[n] = fields[i]
+				n++
+			}
+		}
+		fields = fields[:n]
+	}
+	return append(fields, e.add...)
+}
+
+func (e *headerEdit) drops(name string) bool {
+	for _, d := range e.drop {
+		if len(d) == len(name) && http1.EqualFold(d, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,357 @@
+package proxy
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// attempt is one try at an endpoint. Of conn and answer at most one is set.
+type attempt struct {
+	start time.Time
+	// deadline is the attempt's end, late what passing it means.
+	deadline time.Time
+	late     *failure
+	// conn is the HTTP/1.1 connection while it is the exchange's.
+	conn *upstream.Conn
+	// h2 is the stream of an attempt over HTTP/2.
+	h2 *streamAttempt
+	// stop ends the watch over an HTTP/2 client; it returns false if the client has left. nil for none.
+	stop func() bool
+	// unsent: the endpoint cannot have seen a byte of the request.
+	unsent bool
+	// informed: interim answers were passed on.
+	informed bool
+}
+
+func (a *attempt) duration(end time.Time) time.Duration {
+	if a.start.IsZero() {
+		return 0
+	}
+	return end.Sub(a.start)
+}
+
+// forward sends the request to an endpoint of the backend, again if the rule and the request allow, and passes the answer on.
+func (ex *exchange) forward() error {
+	service := ex.backend.service
+	ex.rewrite()
+	ex.requestFields()
+	retry := ex.rule.retry
+	left := 0
+	if retry != nil && ex.req.upgrade == "" {
+		left = retry.attempts
+		if err := ex.keepBody(); err != nil {
+			return err
+		}
+	}
+	ex.takeBody()
+	var avoid *upstream.Endpoint
+	for {
+		e := service.Pick(avoid)
+		if e == nil {
+			return failNoEndpoint
+		}
+		ex.endpoint = e
+		ex.attempts++
+		ex.beginAttempt()
+		var err error
+		if ex.overHTTP2(service) {
+			err = ex.tryHTTP2(e)
+		} else {
+			err = ex.tryHTTP1(e)
+		}
+		if left == 0 || !ex.worthRetry(err) {
+			if err != nil {
+				return err
+			}
+			return ex.relay()
+		}
+		if err == nil {
+			ex.dropAnswer()
+		}
+		left--
+		avoid = e
+		ex.backend.metrics.Retry(ex.shard)
+		if err := ex.pause(retry.backoff); err != nil {
+			return err
+		}
+	}
+}
+
+// overHTTP2 says how the endpoint is spoken to: HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
+func (ex *exchange) overHTTP2(s *upstream.Service) bool {
+	return s.Protocol == model.H2C || ex.req.grpc && ex.req.upgrade == ""
+}
+
+// beginAttempt sets the attempt's times.
+func (ex *exchange) beginAttempt() {
+	a := &ex.attempt
+	*a = attempt{start: ex.start}
+	if ex.attempts > 1 {
+		a.start = time.Now()
+	}
+	a.late = failBackendTime
+	d := ex.rule.backendRequest
+	if d == 0 && ex.deadline.IsZero() {
+		return
+	}
+	if d > 0 {
+		a.deadline = a.start.Add(d)
+	}
+	if !ex.deadline.IsZero() && (d == 0 || ex.deadline.Before(a.deadline)) {
+		a.deadline, a.late = ex.deadline, failRequestTime
+	}
+}
+
+// replayable is true if the whole body can be sent again.
+func (ex *exchange) replayable() bool { return ex.whole || !ex.touched }
+
+// worthRetry says whether the attempt's result, nil for an answer, calls for another attempt and the body permits it.
+func (ex *exchange) worthRetry(err error) bool {
+	if !ex.replayable() || ex.attempt.informed {
+		return false
+	}
+	if err != nil {
+		return asFailure(err).retry
+	}
+	return ex.rule.retry.code(ex.resp.Status)
+}
+
+// pause waits before another attempt: at least the rule's backoff, a quarter of it more at random.
+func (ex *exchange) pause(backoff time.Duration) error {
+	if backoff > 0 {
+		d := backoff + rand.N(backoff/4+1)
+		t := time.NewTimer(d)
+		defer t.Stop()
+		if !ex.deadline.IsZero() && time.Until(ex.deadline) < d {
+			t.Reset(time.Until(ex.deadline))
+		}
+		select {
+		case <-t.C:
+		case <-ex.srv.cut.Done():
+		}
+	}
+	if !ex.deadline.IsZero() && !time.Now().Before(ex.deadline) {
+		return failRequestTime
+	}
+	if ex.client.gone() {
+		return failClientClosed
+	}
+	return nil
+}
+
+// keepBody reads a small body into memory, so that it can be sent more than once.
+func (ex *exchange) keepBody() error {
+	ex.takeBody()
+	if ex.whole || ex.req.body.Kind != http1.BodyLength || ex.req.body.Length > int64(ex.srv.opt.MaxRetryBody) {
+		return nil
+	}
+	if err := ex.client.proceed(); err != nil {
+		return err
+	}
+	ex.req.expect100 = false
+	ex.keep = append(ex.keep[:0], ex.body...)
+	for int64(len(ex.keep)) < ex.req.body.Length {
+		p, err := ex.client.next()
+		if err != nil {
+			return bodyFailure(unexpected(err))
+		}
+		ex.in += int64(len(p))
+		ex.keep = append(ex.keep, p...)
+	}
+	ex.body, ex.whole = ex.keep, true
+	return nil
+}
+
+// rewrite makes authority and target towards the backend. A backend's own rewrite wins over the rule's.
+func (ex *exchange) rewrite() {
+	r := &ex.req
+	ex.authority = r.authority
+	if r.method == http.MethodConnect {
+		ex.target = r.target
+		return
+	}
+	w := ex.backend.filters.rewrite
+	if w == nil {
+		w = ex.rule.filters.rewrite
+	}
+	if w != nil && w.Hostname != "" {
+		ex.authority = w.Hostname
+	}
+	if w != nil && w.Path != nil {
+		ex.path = ex.patchPath(w.Path)
+	} else {
+		ex.path = ex.forwardPath()
+		if r.form == http1.FormOrigin && ex.path == r.path {
+			ex.target = r.target // nothing was changed
+			return
+		}
+	}
+	ex.target = ex.join(ex.path, r.query, r.hasQuery)
+}
+
+// own are the fields that the proxy writes anew or leaves out; the others pass.
+var own = func() (set [256]bool) {
+	for id := range set {
+		set[id] = id < 64 && http1.FieldID(id).HopByHop()
+	}
+	for _, id := range []http1.FieldID{http1.FieldContentLength, http1.FieldExpect, http1.FieldHost, http1.FieldXForwardedFor,
+		http1.FieldXForwardedHost, http1.FieldXForwardedProto} {
+		set[id] = true
+	}
+	return set
+}()
+
+// requestFields makes the fields towards the backend: the client's end-to-end ones, X-Forwarded-*, and what filters change.
+func (ex *exchange) requestFields() {
+	r := &ex.req
+	out := ex.fields[:0]
+	chain := -1 // where in scratch X-Forwarded-For begins
+	for i := range r.fields {
+		f := &r.fields[i]
+		if own[f.ID] {
+			if f.ID == http1.FieldXForwardedFor && f.Value != "" {
+				if chain < 0 {
+					chain = len(ex.scratch)
+				}
+				ex.scratch = append(ex.scratch, f.Value...)
+				ex.scratch = append(ex.scratch, ", "...)
+			}
+			continue
+		}
+		if r.namedHops && http1.HopByHop(f, r.fields) {
+			continue
+		}
+		out = append(out, *f)
+	}
+	forwarded := ex.conn.ip
+	if chain >= 0 {
+		ex.scratch = append(ex.scratch, forwarded...)
+		forwarded = ex.text(chain)
+	}
+	out = append(out,
+		http1.Field{Name: "X-Forwarded-For", Value: forwarded, ID: http1.FieldXForwardedFor},
+		http1.Field{Name: "X-Forwarded-Proto", Value: ex.conn.scheme, ID: http1.FieldXForwardedProto})
+	if r.authority != "" {
+		out = append(out, http1.Field{Name: "X-Forwarded-Host", Value: r.authority, ID: http1.FieldXForwardedHost})
+	}
+	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backend.filters.request} {
+		if e != nil {
+			out = e.apply(out)
+			if e.host != "" {
+				ex.authority = e.host
+			}
+		}
+	}
+	ex.fields = out
+}
+
+// answerFields makes the fields towards the client, in place: the backend's end-to-end ones and what filters change.
+func (ex *exchange) answerFields() {
+	all := ex.resp.Fields
+	bodyless := ex.resp.Body.Kind == http1.BodyNone
+	n := 0
+	for i := range all {
+		f := &all[i]
+		if f.ID != http1.FieldOther {
+			if f.ID == http1.FieldContentLength && !bodyless || f.ID.HopByHop() {
+				continue
+			}
+		}
+		if ex.resp.NamedHops && http1.HopByHop(f, all) {
+			continue
+		}
+		if n != i {
+			all[n] = *f
+		}
+		n++
+	}
+	fields := all[:n]
+	fields = ex.backend.filters.response.apply(fields)
+	fields = ex.rule.filters.response.apply(fields)
+	if c := ex.backend.filters.cors; c != nil {
+		fields = ex.markCORS(c, fields)
+	} else if c := ex.rule.filters.cors; c != nil {
+		fields = ex.markCORS(c, fields)
+	}
+	ex.resp.Fields = fields
+}
+
+// relay passes the answer on.
+func (ex *exchange) relay() error {
+	if ex.attempt.h2 != nil {
+		return ex.relayHTTP2()
+	}
+	return ex.relayHTTP1()
+}
+
+// head gives the client the answer's head.
+func (ex *exchange) head() error {
+	ex.answerFields()
+	ex.pollUpload()
+	r := &ex.resp
+	ex.answer = answer{status: r.Status, reason: r.Reason, fields: r.Fields, body: r.Body}
+	if ex.reading() && r.Status >= 400 {
+		ex.answer.close = true // the backend wants no more of the body
+	}
+	ex.status = r.Status
+	return ex.client.begin(&ex.answer)
+}
+
+// dropAnswer gives up an answer that another attempt is to replace.
+func (ex *exchange) dropAnswer() {
+	if ex.attempt.h2 != nil {
+		ex.attempt.h2.close()
+		ex.attempt.h2 = nil
+		return
+	}
+	c := ex.attempt.conn
+	ex.attempt.conn = nil
+	ex.endpoint.Succeeded()
+	stop := ex.attempt.stop
+	if b := ex.resp.Body; (stop == nil || stop()) && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
+		c.Discard(len(c.Buffered()))
+		ex.endpoint.Put(c)
+		return
+	}
+	c.Close()
+}
+
+// endpointFault is true for failures that tell of an endpoint in bad health. Slowness does not: it may lie in the request.
+func endpointFault(f *failure) bool {
+	return f.reason == telemetry.BackendReset || f.reason == telemetry.MalformedResponse
+}
+
+// shrink lets go of what is too large to keep.
+func (ex *exchange) shrink() {
+	if cap(ex.wire) > keepSize {
+		ex.wire = nil
+	}
+	if cap(ex.scratch) > keepSize {
+		ex.scratch = nil
+	}
+	if cap(ex.keep) > keepSize {
+		ex.keep = nil
+	}
+	clear(ex.picked[:cap(ex.picked)])
+	clear(ex.legs[:cap(ex.legs)])
+	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
+	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
+}
+
+// brokenAnswer is what ends an exchange whose answer broke off.
+func (ex *exchange) brokenAnswer(err error) error {
+	f := streamFailure(err)
+	if f == failBackendTime {
+		f = ex.attempt.late
+	}
+	if endpointFault(f) {
+		ex.endpoint.Failed()
+	}
+	return f
+}

@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// ListenError says that a listener's port cannot be bound.
+type ListenError struct {
+	// Listeners are the names of the listeners that share the port.
+	Listeners []string
+	Address   string
+	Port      int32
+	Err       error
+}
+
+func (e *ListenError) Error() string {
+	address := e.Address
+	if address == "" {
+		address = "all addresses"
+	}
+	return fmt.Sprintf("listener %s: port %d on %s cannot be bound: %v; free the port or change the listener",
+		strings.Join(e.Listeners, ", "), e.Port, address, e.Err)
+}
+
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// Phases of a bind.
+const (
+	phaseServe int32 = iota
+	// phaseDrain: answers announce the connection's end.
+	phaseDrain
+	// phaseClose: idle connections end.
+	phaseClose
+)
+
+// bind is a bound port and its connections. It outlives configurations as long as they have its address and number.
+type bind struct {
+	srv     *Server
+	address string
+	number  int32
+	ln      net.Listener
+	config  *tls.Config
+	metrics *telemetry.Listener
+	phase   atomic.Int32
+
+	// h1 carries the settings of HTTP/2 connections and the list of those to say goodbye to; it serves nothing itself.
+	h1 *http.Server
+	h2 *http2.Server
+
+	accepting chan struct{} // closed when the accept loop has ended
+	quit      chan struct{} // closed when it shall
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	wg    sync.WaitGroup
+}
+
+func portKey(address string, number int32) string {
+	return net.JoinHostPort(address, strconv.Itoa(int(number)))
+}
+
+// open binds a port.
+func (s *Server) open(p *routing.Port) (*bind, error) {
+	address := portKey(p.Address, p.Number)
+	ln, err := s.opt.Listen("tcp", address)
+	if err != nil {
+		e := &ListenError{Address: p.Address, Port: p.Number, Err: err}
+		for _, l := range p.Listeners {
+			e.Listeners = append(e.Listeners, l.Listener.Name)
+		}
+		return nil, e
+	}
+	b := &bind{
+		srv: s, address: p.Address, number: p.Number, ln: ln,
+		metrics:   s.opt.Metrics.Listener(address),
+		accepting: make(chan struct{}), quit: make(chan struct{}),
+		conns: map[*conn]struct{}{},
+	}
+	b.config = s.portTLS(b)
+	b.h1, b.h2 = s.newHTTP2Server()
+	return b, nil
+}
+
+// run starts the accept loop, which drain ends.
+func (b *bind) run() {
+	b.srv.log.Info("listening", "address", b.ln.Addr().String())
+	go b.accept()
+}
+
+// accept takes connections until the bind drains.
+func (b *bind) accept() {
+	defer close(b.accepting)
+	defer b.ln.Close()
+	var pause time.Duration
+	for {
+		nc, err := b.ln.Accept()
+		if err == nil {
+			pause = 0
+			b.start(nc)
+			continue
+		}
+		if b.phase.Load() != phaseServe || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		// Most likely descriptors ran out: connections that end free some.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		b.srv.log.Error("accept failed", "address", b.ln.Addr().String(), "error", err, "pause", pause)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-b.quit:
+			t.Stop()
+		}
+	}
+}
+
+// start serves a connection in a goroutine of its own.
+func (b *bind) start(nc net.Conn) {
+	s := b.srv
+	n := s.connections.Add(1)
+	shard := s.shard.Add(1)
+	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
+		s.connections.Add(-1)
+		s.opt.Metrics.Unrouted().Fail(shard, telemetry.Overload)
+		nc.Close()
+		return
+	}
+	b.metrics.Opened(shard)
+	port := s.state.Load().ports[b]
+	c := newConn(b, nc, shard, port != nil && port.TLS)
+	b.mu.Lock()
+	b.conns[c] = struct{}{}
+	b.mu.Unlock()
+	b.wg.Go(func() {
+		c.serve()
+		b.mu.Lock()
+		delete(b.conns, c)
+		b.mu.Unlock()
+		b.metrics.Closed(shard)
+		s.connections.Add(-1)
+	})
+}

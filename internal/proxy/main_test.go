@@ -1,0 +1,186 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// testServer is a server under test that ends with the test.
+type testServer struct {
+	*Server
+	metrics *telemetry.Registry
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// serve runs a server with cfg; ports are the system's choice, whatever the listeners say.
+func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {
+	t.Helper()
+	opt := Options{
+		Metrics:      telemetry.New(),
+		DrainGrace:   -1,
+		DrainTimeout: 5 * time.Second,
+		Listen:       func(network, _ string) (net.Listener, error) { return net.Listen(network, "127.0.0.1:0") },
+	}
+	if os.Getenv("WEIR_TEST_LOG") != "" {
+		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	for _, e := range edit {
+		e(&opt)
+	}
+	s := &testServer{Server: New(opt), metrics: opt.Metrics, ended: make(chan struct{})}
+	if err := s.Apply(cfg); err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	go func() {
+		defer close(s.ended)
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-s.ended
+	})
+	return s
+}
+
+// addr is where the first port is bound.
+func (s *testServer) addr() string { return s.Addrs()[0].Bound.String() }
+
+// failures is how often exchanges failed for a reason.
+func (s *testServer) failures(reason telemetry.Reason) (n uint64) {
+	for _, x := range s.metrics.Snapshot().Exchanges {
+		for _, r := range x.Reasons {
+			if r.Reason == reason {
+				n += r.Count
+			}
+		}
+	}
+	return n
+}
+
+const (
+	listenerName = "default/gw/http"
+	serviceName  = "default/app:80"
+)
+
+// rule makes a rule that sends everything to a service.
+func ruleTo(services ...string) model.Rule {
+	r := model.Rule{
+		Ref:     model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "route", Field: "spec.rules[0]"},
+		Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}},
+	}
+	for _, s := range services {
+		r.Backends = append(r.Backends, model.Backend{Ref: r.Ref, Service: s, Weight: 1})
+	}
+	return r
+}
+
+func service(name string, protocol model.Protocol, addresses ...string) model.Service {
+	s := model.Service{Name: name, Ref: model.Ref{Kind: "Service", Namespace: "default", Name: "app"}, Protocol: protocol}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Address: a})
+	}
+	return s
+}
+
+// config has one listener for any host and one route with the rules.
+func config(services []model.Service, rules ...model.Rule) *model.Config {
+	for i := range rules {
+		rules[i].Ref.Field = "spec.rules[" + string(rune('0'+i)) + "]"
+	}
+	return &model.Config{
+		Listeners: []model.Listener{{Name: listenerName, Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: "gw"},
+			Port: 80, Protocol: model.HTTP}},
+		Routes: []model.Route{{
+			Ref:         model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "route"},
+			Attachments: []model.Attachment{{Listener: listenerName, Hostnames: []string{"*"}}},
+			Rules:       rules,
+		}},
+		Services: services,
+	}
+}
+
+// plain is a configuration that sends everything to one address.
+func plain(addresses ...string) *model.Config {
+	return config([]model.Service{service(serviceName, model.HTTP, addresses...)}, ruleTo(serviceName))
+}
+
+// backend runs h as an HTTP/1.1 server.
+func backend(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// client is an HTTP/1.1 client of its own, which does not follow redirects.
+func newClient(t testing.TB) *http.Client {
+	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// rawBackend accepts connections and gives each to f, until the test ends.
+func rawBackend(t testing.TB, f func(net.Conn)) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	conns := make(chan struct{}, 1000)
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns <- struct{}{}
+			go func() {
+				defer func() { <-conns }()
+				defer c.Close()
+				f(c)
+			}()
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-done
+	})
+	return ln.Addr().String()
+}
+
+// dial opens a raw connection whose reads and writes cannot hang for ever.
+func dial(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func fields(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n\r\n" }

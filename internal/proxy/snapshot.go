@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// snapshot is one configuration, ready to serve. An exchange loads it once and uses no other. Its slices are parallel to the
+// dense IDs of the table.
+type snapshot struct {
+	table     *routing.Table
+	ports     map[*bind]*routing.Port
+	listeners []listenerState
+	rules     []ruleState
+	backends  []backendState
+	mirrors   []*mirrorTarget
+}
+
+// listenerState is a listener's TLS side; nil config for cleartext.
+type listenerState struct {
+	config *tls.Config
+	auth   clientAuth
+}
+
+// ruleState is what serving a rule needs beyond the decision.
+type ruleState struct {
+	metrics *telemetry.Exchange // of answers that no backend gave
+	route   string
+	name    string
+	fault   *model.Fault
+	filters filters
+
+	request        time.Duration
+	backendRequest time.Duration
+	retry          *retry
+}
+
+// retry is a rule's policy.
+type retry struct {
+	attempts int
+	backoff  time.Duration
+	codes    [10]uint64 // bit set of the statuses 0..639
+}
+
+func (r *retry) code(status int) bool {
+	return status >= 0 && status < 640 && r.codes[status/64]&(1<<(status%64)) != 0
+}
+
+// backendState is what forwarding to a backend needs.
+type backendState struct {
+	metrics *telemetry.Exchange
+	name    string // of the service, or of what the reference names
+	service *upstream.Service
+	fault   *model.Fault
+	filters filters
+}
+
+// compile prepares a configuration; it changes nothing that the current one uses. The services of the new snapshot come later, with attach.
+func (s *Server) compile(cfg *model.Config, prev *snapshot) (*snapshot, error) {
+	var prevTable *routing.Table
+	if prev != nil {
+		prevTable = prev.table
+	}
+	table, err := routing.Compile(cfg, prevTable)
+	if err != nil {
+		return nil, err
+	}
+	snap := &snapshot{table: table, ports: map[*bind]*routing.Port{}}
+	if snap.listeners, err = compileTLS(cfg, table, prev); err != nil {
+		return nil, err
+	}
+	return snap, nil
+}
+
+// attach gives the snapshot its services and counters. It cannot fail.
+func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Snapshot) {
+	var used telemetry.InUse
+	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
+		x := s.opt.Metrics.Exchange(l)
+		used.Exchanges = append(used.Exchanges, x)
+		return x
+	}
+	snap.rules = make([]ruleState, len(snap.table.Rules()))
+	snap.backends = make([]backendState, len(snap.table.Backends()))
+	specs := make([]mirrorSpec, len(snap.table.Mirrors()))
+	for i, r := range snap.table.Rules() {
+		rs := &snap.rules[i]
+		rs.route = r.Route.Ref.Namespace + "/" + r.Route.Ref.Name
+		if rs.name = r.Rule.Name; rs.name == "" {
+			rs.name = strconv.Itoa(r.Index)
+		}
+		rs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name})
+		rs.fault = r.Rule.Fault
+		rs.filters = compileFilters(&r.Rule.Filters)
+		rs.request = time.Duration(r.Rule.Timeouts.Request)
+		rs.backendRequest = time.Duration(r.Rule.Timeouts.BackendRequest)
+		rs.retry = compileRetry(r.Rule.Retry)
+		mirror := func(m *routing.Mirror) {
+			metric := s.opt.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.route, Rule: rs.name, Mirror: m.Mirror.Service})
+			used.Mirrors = append(used.Mirrors, metric)
+			specs[m.ID] = mirrorSpec{name: m.Mirror.Service, metric: metric}
+		}
+		for _, m := range r.Mirrors {
+			mirror(m)
+		}
+		for _, b := range r.Backends {
+			bs := &snap.backends[b.ID]
+			bs.name = b.Backend.Service
+			if bs.name == "" {
+				bs.name = b.Backend.Ref.Namespace + "/" + b.Backend.Ref.Name
+			}
+			bs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name, Backend: bs.name})
+			bs.filters = compileFilters(&b.Backend.Filters)
+			if bs.fault = b.Backend.Fault; bs.fault == nil {
+				if bs.service = services.Service(b.Backend.Service); bs.service == nil {
+					bs.fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
+				} else {
+					bs.fault = bs.service.Fault
+				}
+			}
+			for _, m := range b.Mirrors {
+				mirror(m)
+			}
+		}
+	}
+	snap.mirrors = s.mirrors.apply(cfg, specs)
+	for b := range snap.ports {
+		used.Listeners = append(used.Listeners, b.metrics)
+	}
+	s.opt.Metrics.Keep(used)
+}
+
+func compileRetry(r *model.Retry) *retry {
+	if r == nil || r.Attempts <= 0 {
+		return nil
+	}
+	c := &retry{attempts: r.Attempts, backoff: time.Duration(r.Backoff)}
+	for _, code := range r.Codes {
+		if code >= 0 && code < 640 {
+			c.codes[code/64] |= 1 << (code % 64)
+		}
+	}
+	return c
+}

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package proxy
+
+import "syscall"
+
+const canPeek = false
+
+// readSocket would need the system's own calls; connections wait with a buffer there.
+func readSocket(fd uintptr, p []byte) (int, error) { return 0, syscall.EINVAL }
+
+// peekClosed cannot look here; a client that left shows itself when it is written to.
+func peekClosed(fd uintptr) bool { return false }

@@ -1,0 +1,35 @@
+//go:build unix
+
+package proxy
+
+import "syscall"
+
+const canPeek = true
+
+// readSocket reads what is there, without waiting: the socket is non-blocking. 0 and nil is the other side's end.
+func readSocket(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(int(fd), p)
+		if err == syscall.EINTR {
+			continue
+		}
+		return max(n, 0), err
+	}
+}
+
+// peekClosed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
+func peekClosed(fd uintptr) bool {
+	var b [1]byte
+	for {
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		switch err {
+		case syscall.EINTR:
+			continue
+		case nil:
+			return n == 0
+		case syscall.EAGAIN:
+			return false
+		}
+		return true
+	}
+}

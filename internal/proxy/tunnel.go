@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// tunnel passes bytes both ways once protocols were switched (RFC 9110 §7.8) or a CONNECT was granted. It ends when both directions have, when
+// one breaks, or when neither moved a byte for the stream timeout.
+func (ex *exchange) tunnel(up *upstream.Conn) error {
+	c, ok := ex.client.(*conn)
+	if !ok {
+		ex.attempt.conn = nil
+		up.Close()
+		return errUnasked
+	}
+	upgrade := ex.resp.Upgrade
+	err := ex.headOfTunnel(upgrade)
+	if err != nil {
+		ex.attempt.conn = nil
+		up.Close()
+		return err
+	}
+	c.closing = true
+	t := &tunnel{c: c, up: up, limit: ex.srv.opt.StreamTimeout}
+	t.moved.Store(time.Now().UnixNano())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.in = t.copy(t.fromClient, t.toEndpoint, up.CloseWrite)
+	}()
+	t.out = t.copy(t.fromEndpoint, t.toClient, c.closeWrite)
+	<-done
+	ex.in += t.in
+	ex.out += t.out
+	ex.attempt.conn = nil
+	up.Close()
+	c.broken = true // nothing more to say
+	return nil
+}
+
+// headOfTunnel sends the answer's head.
+func (ex *exchange) headOfTunnel(upgrade string) error {
+	ex.answerFields()
+	r := &ex.resp
+	ex.answer = answer{status: r.Status, reason: r.Reason, fields: r.Fields, upgrade: upgrade, body: http1.Body{Kind: http1.BodyNone}}
+	ex.status = r.Status
+	if err := ex.client.begin(&ex.answer); err != nil {
+		return err
+	}
+	return ex.client.flush()
+}
+
+// tunnel is the state both directions share.
+type tunnel struct {
+	c       *conn
+	up      *upstream.Conn
+	limit   time.Duration
+	moved   atomic.Int64 // when a byte was last moved, either way
+	in, out int64
+}
+
+// copy moves bytes until read ends, which ends the writing side, or either fails, which ends both connections.
+func (t *tunnel) copy(read func([]byte) (int, error), write func([]byte) (int, error), end func() error) (total int64) {
+	p := piecePool.Get().(*piece)
+	defer piecePool.Put(p)
+	for {
+		n, err := read(p.b[:])
+		if n > 0 {
+			t.moved.Store(time.Now().UnixNano())
+			if _, err := write(p.b[:n]); err != nil {
+				t.abort()
+				return total
+			}
+			t.moved.Store(time.Now().UnixNano())
+			total += int64(n)
+		}
+		switch {
+		case err == nil:
+		case isTimeout(err) && time.Since(time.Unix(0, t.moved.Load())) < t.limit:
+		case err == io.EOF:
+			if end() != nil {
+				t.abort()
+			}
+			return total
+		default:
+			t.abort()
+			return total
+		}
+	}
+}
+
+func (t *tunnel) abort() {
+	t.up.Abort()
+	t.c.kill()
+}
+
+// fromClient gives what came behind the request's head first.
+func (t *tunnel) fromClient(p []byte) (int, error) {
+	if w := t.c.w; w.r < w.n {
+		n := copy(p, w.rbuf[w.r:w.n])
+		w.r += n
+		return n, nil
+	}
+	t.c.readUntil(time.Now().Add(t.limit), t.limit/4)
+	return t.c.nc.Read(p)
+}
+
+func (t *tunnel) toClient(p []byte) (int, error) {
+	t.c.writeUntil(time.Now().Add(t.limit), t.limit/4)
+	return t.c.nc.Write(p)
+}
+
+func (t *tunnel) toEndpoint(p []byte) (int, error) {
+	t.up.WriteBy(time.Now().Add(t.limit), t.limit/4)
+	return t.up.Write(p)
+}
+
+func (t *tunnel) fromEndpoint(p []byte) (int, error) {
+	t.up.ReadBy(time.Now().Add(t.limit), t.limit/4)
+	return t.up.Read(p)
+}
+
+// closeWrite tells the client that no more comes.
+func (c *conn) closeWrite() error {
+	if t, ok := c.nc.(*tls.Conn); ok {
+		return t.CloseWrite()
+	}
+	if c.tcp != nil {
+		return c.tcp.CloseWrite()
+	}
+	return http.ErrNotSupported
+}
