@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// haproxy configures a HAProxy of one thread for the setting: connections to the backends always reused, no log.
+func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
+	var c strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
+	p("global")
+	p("  nbthread 1")
+	p("  maxconn 4000")
+	p("  tune.pool-high-fd-ratio 60")
+	p("defaults")
+	p("  mode http")
+	p("  no log")
+	p("  http-reuse always")
+	p("  timeout connect 5s")
+	p("  timeout client 300s")
+	p("  timeout server 300s")
+	p("  timeout http-keep-alive 300s")
+	p("frontend in")
+	bind := fmt.Sprintf("  bind 127.0.0.1:%d", port)
+	switch {
+	case s.TLS && s.HTTP2:
+		bind += " alpn h2"
+	case s.HTTP2:
+		bind += " proto h2"
+	}
+	if s.TLS {
+		bind += fmt.Sprintf(" ssl crt %s ssl-min-ver TLSv1.3 ciphersuites %s", b.certificate.bothFile, cipher)
+	}
+	p("%s", bind)
+	p("  option forwardfor")
+	scheme := "http"
+	if s.TLS {
+		scheme = "https"
+	}
+	p("  http-request set-header X-Forwarded-Proto %s", scheme)
+	switch {
+	case s.Routes > 0:
+		var m strings.Builder
+		for i := range s.Routes {
+			host, prefix := s.route(i)
+			fmt.Fprintf(&m, "%s%s first\n", host, prefix)
+		}
+		path, err := writeFile(dir, "routes.map", m.String())
+		if err != nil {
+			return nil, err
+		}
+		p("  use_backend %%[base,map_beg(%s)]", path)
+	case s.Split:
+		p("  use_backend split if { req.hdr(%s) -m str %s }", splitHeader, splitValue)
+		p("  default_backend first")
+	default:
+		p("  default_backend first")
+	}
+	server := func(name string, r role, weight int) {
+		p("  server %s 127.0.0.1:%d weight %d pool-max-conn -1", name, b.backends[r], weight)
+	}
+	p("backend first")
+	server("first", s.Backend, 1)
+	p("backend split")
+	p("  balance roundrobin")
+	server("first", s.Backend, 90)
+	server("second", roleSecond, 10)
+	path, err := writeFile(dir, "haproxy.cfg", c.String())
+	if err != nil {
+		return nil, err
+	}
+	binary, err := lookPath("haproxy")
+	if err != nil {
+		return nil, err
+	}
+	return []string{binary, "-db", "-f", path}, nil
+}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// nginx configures an nginx of one worker for the setting. It is tuned as its documentation advises: keep-alive to the
+// backends without limit, no access log, no accept mutex, and buffers that hold large bodies.
+func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
+	var c strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
+	p("daemon off; worker_processes 1; pid %s/nginx.pid; error_log stderr crit;", dir)
+	p("events { worker_connections 4096; }")
+	p("http {")
+	p("access_log off; server_tokens off; tcp_nodelay on; default_type text/plain;")
+	p("keepalive_timeout 300s; keepalive_requests 1000000000; http2_max_requests 1000000000;")
+	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		p("%s_temp_path %s/%s;", t, dir, t)
+	}
+	upstream := func(name string, r role) {
+		p("upstream %s { server 127.0.0.1:%d max_fails=0; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 300s; }", name, b.backends[r])
+	}
+	upstream("first", s.Backend)
+	upstream("second", roleSecond)
+	p(`proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;`)
+	p("proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;")
+	if s.Backend == roleLarge {
+		p("proxy_buffer_size 16k; proxy_buffers 8 32k; proxy_busy_buffers_size 128k; proxy_max_temp_file_size 0;")
+	}
+	to := "http://first"
+	if s.Split {
+		p(`split_clients "$connection-$connection_requests" $share { 10%% second; * first; }`)
+		p(`map $http_%s $pool { default first; "%s" $share; }`, strings.ToLower(strings.ReplaceAll(splitHeader, "-", "_")), splitValue)
+		to = "http://$pool"
+	}
+	if s.Mirror != "" {
+		upstream("copies", s.Mirror)
+		p(`split_clients "$connection-$connection_requests" $copied { %d%% 1; * ""; }`, min(99, s.MirrorPercent))
+	}
+	listen := fmt.Sprintf("listen 127.0.0.1:%d", port)
+	if s.TLS {
+		listen += " ssl"
+	}
+	if s.HTTP2 {
+		listen += " http2"
+	}
+	tls := ""
+	if s.TLS {
+		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites %s;",
+			b.certificate.chainFile, b.certificate.keyFile, cipher)
+	}
+	if s.Routes > 0 {
+		p("server_names_hash_max_size 65536; server_names_hash_bucket_size 128;")
+		for h := range s.hosts() {
+			host, _ := s.route(h * routesHost)
+			p("server { %s; server_name %s; %s", listen, host, tls)
+			for i := h * routesHost; i < min(s.Routes, (h+1)*routesHost); i++ {
+				_, prefix := s.route(i)
+				p("location %s { proxy_pass %s; }", prefix, to)
+			}
+			p("}")
+		}
+	} else {
+		p("server { %s; %s", listen, tls)
+		p("location / { proxy_pass %s;", to)
+		if s.Mirror != "" {
+			p("mirror /.copy; mirror_request_body off;")
+		}
+		p("}")
+		if s.Mirror != "" {
+			p("location = /.copy { internal;")
+			if s.MirrorPercent < 100 {
+				p(`if ($copied = "") { return 204; }`)
+			}
+			p(`proxy_pass http://copies$request_uri; proxy_pass_request_body off; proxy_set_header Content-Length ""; }`)
+		}
+		p("}")
+	}
+	p("}")
+	path, err := writeFile(dir, "nginx.conf", c.String())
+	if err != nil {
+		return nil, err
+	}
+	binary, err := lookPath("nginx")
+	if err != nil {
+		return nil, err
+	}
+	return []string{binary, "-p", dir, "-e", "stderr", "-c", path}, nil
+}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// TestEveryPeerDoesTheWorkOfEveryScenario starts each proxy that is installed, with fewer routes than the comparison.
+// startProxy itself checks the answer, the forwarded fields, the protocol and the cipher suite.
+func TestEveryPeerDoesTheWorkOfEveryScenario(t *testing.T) {
+	b := newBench(t)
+	var err error
+	if b.weir, err = b.build(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		s.setting.Routes = min(s.setting.Routes, 250)
+		for _, c := range b.contenders(s) {
+			t.Run(s.name+"/"+c.label, func(t *testing.T) {
+				if _, ok := debian[c.peer]; ok {
+					if _, err := lookPath(c.peer); err != nil {
+						t.Skip(c.peer, "is not installed")
+					}
+				}
+				p, err := b.startProxy(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer b.stop(p.process)
+				checkShares(t, b, p)
+			})
+		}
+	}
+}
+
+// checkShares sends requests over one protocol that the generator speaks, and looks at what arrived where.
+func checkShares(t *testing.T, b *bench, p *proxy) {
+	if p.setting.TLS || p.setting.HTTP2 || p.setting.Routes > 0 {
+		return
+	}
+	before, err := b.counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rate, duration, all = 2000, time.Second, 2000
+	if p.setting.Mirror == roleSlow && p.peer == "nginx" {
+		return // it serves 8 connections five times a second
+	}
+	r, err := b.generate(p.port, rate, duration, 0, plainRequest(), "-grace=10s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.OK != all || r.Requests != all {
+		t.Errorf("%+v, want %d requests answered", r, all)
+	}
+	after, err := b.counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := func(r role) float64 { return float64(after[r][0]-before[r][0]) / all }
+	if p.setting.Split {
+		if got := share(roleSecond); math.Abs(got-0.1) > 0.05 {
+			t.Errorf("%.1f %% of the requests went to the second backend, want 10", 100*got)
+		}
+	}
+	if p.setting.Mirror == roleMirror {
+		if got, want := share(roleMirror), float64(p.setting.MirrorPercent)/100; math.Abs(got-want) > 0.05 {
+			t.Errorf("%.1f %% of the requests were mirrored, want %.0f", 100*got, 100*want)
+		}
+	}
+	if cpu, err := p.process.cpu(); err != nil || cpu <= 0 {
+		t.Errorf("processor time %v, %v", cpu, err)
+	}
+}
+
+func TestAProxyThatDoesNotStartIsReportedWithWhatItSaid(t *testing.T) {
+	b := newBench(t)
+	b.weir = "/bin/false"
+	if _, err := b.startProxy(contender{"weir", "weir", setting{Backend: roleFast}}); err == nil {
+		t.Fatal("no error")
+	}
+	b.weir = "/bin/ls"
+	_, err := b.startProxy(contender{"weir", "weir", setting{Backend: roleFast}})
+	if err == nil || !bytes.Contains([]byte(fmt.Sprint(err)), []byte("ls:")) {
+		t.Fatalf("error %v does not hold the process's output", err)
+	}
+}

@@ -1,0 +1,189 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one that was started here, with its children.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  *os.File
+	done chan struct{}
+}
+
+// start runs a command pinned to a processor, in a process group of its own. Its output goes to a file, except that
+// stdout may be given.
+func (b *bench) start(name string, cpu int, stdout *os.File, command ...string) (*process, error) {
+	log, err := os.CreateTemp(b.dir, name+"-*.log")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, log, log
+	if stdout != nil {
+		cmd.Stdout = stdout
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		log.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p := &process{name: name, cmd: cmd, log: log, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(p.done)
+	}()
+	b.mu.Lock()
+	b.processes = append(b.processes, p)
+	b.mu.Unlock()
+	return p, nil
+}
+
+// stop ends the process and its children, and waits for it.
+func (p *process) stop() {
+	group := -p.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(3 * time.Second):
+	}
+	_ = syscall.Kill(group, syscall.SIGKILL) // also what outlived its parent
+	<-p.done
+	p.log.Close()
+}
+
+// output is the end of what the process wrote.
+func (p *process) output() string {
+	text, _ := os.ReadFile(p.log.Name())
+	if n := len(text); n > 2000 {
+		text = text[n-2000:]
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// ended reports whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cpu is the processor time, user and system, that the process and its children have used.
+func (p *process) cpu() (time.Duration, error) {
+	var total time.Duration
+	pids, err := family(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		d, err := cpuOf(pid)
+		if err != nil {
+			return 0, fmt.Errorf("processor time of %s: %w", p.name, err)
+		}
+		total += d
+	}
+	return total, nil
+}
+
+// family is a process and its children.
+func family(pid int) ([]int, error) {
+	pids := []int{pid}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // a thread that ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(f)
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids, nil
+}
+
+// cpuOf is the processor time of one process: the scheduler's account of its threads in nanoseconds (schedstat), or
+// the coarser one of proc_pid_stat(5) where that is missing.
+func cpuOf(pid int) (time.Duration, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	if len(threads) == 0 {
+		return statCPU(pid)
+	}
+	var total time.Duration
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		first, _, _ := bytes.Cut(text, []byte{' '})
+		ns, err := strconv.ParseInt(string(first), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		total += time.Duration(ns)
+	}
+	return total, nil
+}
+
+func statCPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from field 3, the state
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2) // USER_HZ is 100
+}
+
+// pinSelf keeps the harness off the proxy's processor; what it starts inherits that.
+func pinSelf(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	tasks, err := filepath.Glob("/proc/self/task/*")
+	if err != nil {
+		return err
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(filepath.Base(task))
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(tid, &set); err != nil && err != unix.ESRCH {
+			return fmt.Errorf("sched_setaffinity: %w", err)
+		}
+	}
+	return nil
+}

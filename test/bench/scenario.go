@@ -1,0 +1,153 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// hostname is the host that requests ask for, unless a scenario has many.
+const hostname = "shop.bench.test"
+
+// cipher is the one TLS 1.3 suite all use: libraries prefer different ones.
+const cipher = "TLS_AES_128_GCM_SHA256"
+
+// setting is what a proxy is to be configured for.
+type setting struct {
+	// Backend answers the requests; Mirror, if not empty, gets a copy of MirrorPercent of them.
+	Backend       role
+	Mirror        role
+	MirrorPercent int
+	// Split sends 10 % of the requests that carry splitHeader to roleSecond.
+	Split bool
+	// Routes, if not 0, is how many there are, on Routes/routesHost hosts.
+	Routes int
+	TLS    bool
+	// HTTP2 is spoken by the clients; backends speak HTTP/1.1 always.
+	HTTP2 bool
+}
+
+const (
+	splitHeader, splitValue = "X-Channel", "beta"
+	routesHost              = 100
+)
+
+// route is the host and the path prefix of one of many routes.
+func (s setting) route(i int) (host, prefix string) {
+	return fmt.Sprintf("h%d.bench.test", i/routesHost), fmt.Sprintf("/service%d/", i%routesHost)
+}
+
+// hosts is how many hosts the routes are on.
+func (s setting) hosts() int { return (s.Routes + routesHost - 1) / routesHost }
+
+// tool is what makes the load.
+type tool string
+
+const (
+	toolWrk tool = "wrk"    // closed loop: as fast as the proxy answers
+	toolH2  tool = "h2load" // the same over HTTP/2
+	// toolOwn is the generator in load.go: at a fixed rate, or as a closed loop where wrk would be the bottleneck (it
+	// reads 8 KiB at a time, and needs a script for many paths).
+	toolOwn tool = "own"
+)
+
+// scenario is one comparison.
+type scenario struct {
+	name    string
+	title   string
+	setting setting
+	tool    tool
+	rate    int // with toolOwn: requests a second, 0 for a closed loop
+	// alsoRoutes, if not 0, also measures weir with so many routes.
+	alsoRoutes int
+	note       string
+}
+
+var scenarios = []scenario{
+	{name: "plain", title: "plain, keep-alive", tool: toolWrk, setting: setting{Backend: roleFast}},
+	{name: "split", title: "90/10 split behind a header match", tool: toolWrk, setting: setting{Backend: roleFast, Split: true}},
+	{
+		name: "mirror10", title: "mirror 10 %", tool: toolWrk,
+		setting: setting{Backend: roleFast, Mirror: roleMirror, MirrorPercent: 10},
+	},
+	{
+		name: "mirror-slow", title: "mirror 100 %, its target takes 200 ms", tool: toolWrk,
+		setting: setting{Backend: roleFast, Mirror: roleSlow, MirrorPercent: 100},
+		note:    "nginx holds its clients until the mirror has answered.",
+	},
+	{name: "tls", title: "TLS 1.3, keep-alive", tool: toolWrk, setting: setting{Backend: roleFast, TLS: true}},
+	{name: "h2c", title: "HTTP/2 cleartext to HTTP/1.1", tool: toolH2, setting: setting{Backend: roleFast, HTTP2: true}},
+	{name: "h2", title: "HTTP/2 over TLS to HTTP/1.1", tool: toolH2, setting: setting{Backend: roleFast, HTTP2: true, TLS: true}},
+	{name: "body100k", title: "100 KiB bodies", tool: toolOwn, setting: setting{Backend: roleLarge}, note: "nginx with proxy buffers that hold the whole body."},
+	{
+		name: "routes", title: "10,000 routes", tool: toolOwn, setting: setting{Backend: roleFast, Routes: 10_000}, alsoRoutes: 10,
+		note: "100 path prefixes on each of 100 hosts, requested evenly. HAProxy with a map.",
+	},
+	{
+		name: "rate", title: "plain, 10,000 requests/s", tool: toolOwn, rate: 10_000, setting: setting{Backend: roleFast},
+		note: "Open loop: latency counts from when a request was due.",
+	},
+}
+
+// scenarioNames are those of the comparison, or those of the mirror's targets.
+func scenarioNames(mirror bool) []string {
+	var names []string
+	if mirror {
+		for _, t := range mirrorTargets {
+			names = append(names, t.name)
+		}
+		return names
+	}
+	for _, s := range scenarios {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// headers are the fields a browser would send, nine beside Host, the same towards every proxy.
+var headers = [][2]string{
+	{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"},
+	{"Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"},
+	{"Accept-Language", "en-GB,en;q=0.9,de;q=0.8"},
+	{"Accept-Encoding", "gzip, deflate, br"},
+	{"Referer", "https://shop.bench.test/catalogue?page=2"},
+	{"Cookie", "session=6f1c0b9a7d7c4e0f8f4f; theme=dark; consent=yes"},
+	{"Cache-Control", "max-age=0"},
+	{"X-Request-Id", "3f0e9f4c-6a55-4a0e-9a5e-7f2b8a4d2c11"},
+	{splitHeader, splitValue},
+}
+
+const requestPath = "/cart/items?id=42"
+
+// allPeers are the proxies, the one that ratios refer to first.
+var allPeers = []string{"nginx", "haproxy", "reverseproxy", "weir"}
+
+// contender is a proxy with its setting in a scenario.
+type contender struct {
+	label   string
+	peer    string
+	setting setting
+}
+
+// contenders are those of a scenario among the peers that were chosen.
+func (b *bench) contenders(s scenario) []contender {
+	var all []contender
+	for _, peer := range allPeers {
+		if !slices.Contains(b.peers, peer) {
+			continue
+		}
+		if peer == "haproxy" && s.setting.Mirror != "" {
+			continue // it cannot mirror by itself
+		}
+		c := contender{peer, peer, s.setting}
+		if peer == "weir" && s.alsoRoutes > 0 {
+			few := c
+			few.setting.Routes = s.alsoRoutes
+			few.label = fmt.Sprintf("weir, %d routes", s.alsoRoutes)
+			all = append(all, few)
+		}
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// weirCommand writes Gateway API manifests for the setting and returns the command that serves them: metrics on,
+// access log off.
+func (b *bench) weirCommand(dir string, s setting, port, admin int) ([]string, error) {
+	manifests := filepath.Join(dir, "manifests")
+	if err := b.manifests(manifests, s, port); err != nil {
+		return nil, err
+	}
+	return []string{b.weir, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}, nil
+}
+
+// manifests writes a Gateway, routes and services into a folder.
+func (b *bench) manifests(dir string, s setting, port int) error {
+	if err := mkdir(dir); err != nil {
+		return err
+	}
+	protocol, tls := "HTTP", ""
+	if s.TLS {
+		protocol, tls = "HTTPS", "\n    tls: {mode: Terminate, certificateRefs: [{name: bench}]}"
+	}
+	gateway := fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: bench, namespace: bench}
+spec:
+  gatewayClassName: weir
+  listeners:
+  - name: web
+    port: %d
+    protocol: %s%s
+`, port, protocol, tls)
+	if s.TLS {
+		gateway += fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: bench, namespace: bench}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
+			base64.StdEncoding.EncodeToString(b.certificate.chain), base64.StdEncoding.EncodeToString(b.certificate.key))
+	}
+	services := b.service("first", s.Backend) + b.service("second", roleSecond)
+	if s.Mirror != "" {
+		services += b.service("copies", s.Mirror)
+	}
+	for name, text := range map[string]string{"gateway.yaml": gateway, "services.yaml": services} {
+		if _, err := writeFile(dir, name, text); err != nil {
+			return err
+		}
+	}
+	if s.Routes == 0 {
+		_, err := writeFile(dir, "route.yaml", routeHead("shop", "")+s.rules())
+		return err
+	}
+	for h := range s.hosts() {
+		var file strings.Builder
+		for i := h * routesHost; i < min(s.Routes, (h+1)*routesHost); i++ {
+			host, prefix := s.route(i)
+			file.WriteString(routeHead(fmt.Sprintf("route-%d", i), host))
+			fmt.Fprintf(&file, "  rules:\n  - matches: [{path: {type: PathPrefix, value: %s}}]\n    backendRefs: [{name: first, port: 80}]\n", strings.TrimSuffix(prefix, "/"))
+		}
+		if _, err := writeFile(dir, fmt.Sprintf("routes-%d.yaml", h), file.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// service is a Service and its EndpointSlice, with a port of the backend as endpoint.
+func (b *bench) service(name string, r role) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: bench}
+spec: {ports: [{name: web, port: 80, targetPort: %[2]d}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, namespace: bench, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
+ports: [{name: web, port: %[2]d, protocol: TCP}]
+`, name, b.backends[r])
+}
+
+// routeHead is the beginning of an HTTPRoute, for a host or for all.
+func routeHead(name, host string) string {
+	s := fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: bench}\nspec:\n  parentRefs: [{name: bench}]\n", name)
+	if host != "" {
+		s += fmt.Sprintf("  hostnames: [%s]\n", host)
+	}
+	return s
+}
+
+// rules are those of a setting with one route.
+func (s setting) rules() string {
+	filters := ""
+	if s.Mirror != "" {
+		filters = fmt.Sprintf("    filters: [{type: RequestMirror, requestMirror: {backendRef: {name: copies, port: 80}, percent: %d}}]\n", s.MirrorPercent)
+	}
+	rules := "  rules:\n"
+	if s.Split {
+		rules += fmt.Sprintf("  - matches: [{headers: [{name: %s, value: %s}]}]\n    backendRefs: [{name: first, port: 80, weight: 90}, {name: second, port: 80, weight: 10}]\n",
+			splitHeader, splitValue)
+	}
+	return rules + "  - matches: [{path: {type: PathPrefix, value: /}}]\n" + filters + "    backendRefs: [{name: first, port: 80}]\n"
+}
