@@ -1,0 +1,103 @@
+package model_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+func TestValidateAcceptsAWholeConfiguration(t *testing.T) {
+	c := sample()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each case breaks one thing; the error must name the object, the field and what is wrong.
+func TestValidateNamesObjectFieldAndReason(t *testing.T) {
+	rule := func(c *model.Config) *model.Rule { return &c.Routes[0].Rules[0] }
+	for name, x := range map[string]struct {
+		breakIt func(*model.Config)
+		want    []string
+	}{
+		"certificate twice":       {func(c *model.Config) { c.Certificates[1].Name = "default/a" }, []string{"Certificate default/a", "name", "twice"}},
+		"certificate unnamed":     {func(c *model.Config) { c.Certificates[2].Name = "" }, []string{"name", "is empty"}},
+		"certificate without key": {func(c *model.Config) { c.Certificates[0].Key = "" }, []string{"Certificate default/a", "key", "is empty"}},
+		"chain empty":             {func(c *model.Config) { c.Certificates[0].Chain = "" }, []string{"Certificate default/a", "chain", "is empty"}},
+		"service twice":           {func(c *model.Config) { c.Services[1].Name = "default/next:80" }, []string{"Service default/v1", "twice"}},
+		"service unnamed":         {func(c *model.Config) { c.Services[1].Name = "" }, []string{"Service default/v1", "name", "is empty"}},
+		"service not merged":      {func(c *model.Config) { c.Services[1].Extends = "x" }, []string{"Service default/v1", "extends", `not merged with "x"`}},
+		"service protocol":        {func(c *model.Config) { c.Services[1].Protocol = model.HTTPS }, []string{"Service default/v1", "protocol", `"https"`}},
+		"endpoint":                {func(c *model.Config) { c.Services[0].Endpoints[1].Address = "::1:80" }, []string{"Service default/next", "endpoints[1].address", `"::1:80" is not host:port`}},
+		"endpoint port":           {func(c *model.Config) { c.Services[0].Endpoints[0].Address = "10.0.0.1:0" }, []string{"endpoints[0].address"}},
+		"service TLS hostname":    {func(c *model.Config) { c.Services[1].TLS.Hostname = "" }, []string{"Service default/v1", "tls.hostname"}},
+		"client certificate":      {func(c *model.Config) { c.Services[1].TLS.ClientCertificate = "none" }, []string{"tls.clientCertificate", `"none" does not exist`}},
+		"listener unnamed":        {func(c *model.Config) { c.Listeners[0].Name = "" }, []string{"Gateway default/gw spec.listeners[0]", "name", "is empty"}},
+		"listener twice":          {func(c *model.Config) { c.Listeners[1].Name = "default/gw/http" }, []string{"spec.listeners[1]", "twice"}},
+		"listener clash": {func(c *model.Config) {
+			c.Listeners = append(c.Listeners, c.Listeners[0])
+			c.Listeners[2].Name = "other"
+		}, []string{`listener "other" clashes`}},
+		"listener port":        {func(c *model.Config) { c.Listeners[0].Port = 65536 }, []string{"port", "65536 is not a port"}},
+		"listener address":     {func(c *model.Config) { c.Listeners[0].Address = "localhost" }, []string{"address", `"localhost" is not an IP address`}},
+		"listener hostname":    {func(c *model.Config) { c.Listeners[0].Hostname = "*" }, []string{"hostname", `"*"`}},
+		"listener upper case":  {func(c *model.Config) { c.Listeners[0].Hostname = "A.example" }, []string{"hostname", `"A.example"`}},
+		"listener protocol":    {func(c *model.Config) { c.Listeners[0].Protocol = model.H2C }, []string{"protocol", `"h2c"`}},
+		"cleartext with TLS":   {func(c *model.Config) { c.Listeners[0].TLS = &model.ListenerTLS{} }, []string{"spec.listeners[0]", "tls", "cleartext"}},
+		"TLS without":          {func(c *model.Config) { c.Listeners[1].TLS = nil }, []string{"spec.listeners[1]", "tls", "no certificate"}},
+		"listener certificate": {func(c *model.Config) { c.Listeners[1].TLS.Certificates[1] = "none" }, []string{"tls.certificates[1]", `"none" does not exist`}},
+		"route unnamed":        {func(c *model.Config) { c.Routes[0].Ref.Name = "" }, []string{"HTTPRoute", "has no name"}},
+		"attachment":           {func(c *model.Config) { c.Routes[0].Attachments[1].Listener = "none" }, []string{"HTTPRoute default/shop", "attachments[1].listener", `"none" does not exist`}},
+		"no hostnames":         {func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = nil }, []string{"attachments[0].hostnames", "is empty"}},
+		"hostname":             {func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames[0] = "a.*.example" }, []string{"attachments[0].hostnames", `"a.*.example"`}},
+		"no matches":           {func(c *model.Config) { rule(c).Matches = nil }, []string{"rules[0].matches", "is empty"}},
+		"relative path":        {func(c *model.Config) { rule(c).Matches[0].Path = model.PathMatch{Type: model.Exact, Value: "x"} }, []string{"matches[0].path.value", `"x" does not begin with /`}},
+		"path type":            {func(c *model.Config) { rule(c).Matches[0].Path.Type = "glob" }, []string{"matches[0].path.type", `"glob" is unknown`}},
+		"path regex":           {func(c *model.Config) { rule(c).Matches[0].Path.Value = "(" }, []string{"matches[0].path.value", "missing closing )"}},
+		"header name":          {func(c *model.Config) { rule(c).Matches[0].Headers[0].Name = "" }, []string{"matches[0].headers[0].name", "is empty"}},
+		"header type":          {func(c *model.Config) { rule(c).Matches[0].Headers[0].Type = model.Prefix }, []string{"matches[0].headers[0].type", `"prefix"`}},
+		"query regex":          {func(c *model.Config) { rule(c).Matches[0].Query[0].Value = "[" }, []string{"matches[0].query[0].value", "missing closing ]"}},
+		"redirect and rewrite": {func(c *model.Config) { rule(c).Filters.Redirect = &model.Redirect{Status: 301} }, []string{"rules[0].filters", "both"}},
+		"redirect status":      {func(c *model.Config) { c.Routes[0].Rules[1].Filters.Redirect.Status = 200 }, []string{"rules[1].filters.redirect.status", "200"}},
+		"mirror service":       {func(c *model.Config) { rule(c).Filters.Mirrors[0].Service = "none" }, []string{"filters.mirrors[0].service", `"none" does not exist`}},
+		"mirror denominator":   {func(c *model.Config) { rule(c).Filters.Mirrors[0].Denominator = 0 }, []string{"filters.mirrors[0]", "5/0"}},
+		"mirror above one":     {func(c *model.Config) { rule(c).Filters.Mirrors[0].Denominator = 4 }, []string{"filters.mirrors[0]", "5/4"}},
+		"backend of nothing":   {func(c *model.Config) { rule(c).Backends[0].Service = "" }, []string{"backends[0]", "neither"}},
+		"backend of both":      {func(c *model.Config) { rule(c).Backends[1].Service = "default/v1:80" }, []string{"backends[1]", "a service and a fault"}},
+		"backend service":      {func(c *model.Config) { rule(c).Backends[0].Service = "none" }, []string{"backends[0].service", `"none" does not exist`}},
+		"backend fault":        {func(c *model.Config) { rule(c).Backends[1].Fault.Status = 200 }, []string{"backends[1].fault", "200"}},
+		"weights": {func(c *model.Config) {
+			rule(c).Backends[0].Weight, rule(c).Backends[1].Weight = 1<<32-1, 1
+		}, []string{"rules[0].backends", "4294967296"}},
+		"timeouts":      {func(c *model.Config) { rule(c).Timeouts.Request = -1 }, []string{"rules[0].timeouts", "negative"}},
+		"retry":         {func(c *model.Config) { rule(c).Retry.Attempts = -1 }, []string{"rules[0].retry", "negative"}},
+		"retry code":    {func(c *model.Config) { rule(c).Retry.Codes[0] = 200 }, []string{"rules[0].retry.codes", "200"}},
+		"rule fault":    {func(c *model.Config) { c.Routes[0].Rules[1].Fault.Reason = "" }, []string{"rules[1].fault"}},
+		"service fault": {func(c *model.Config) { c.Services[0].Fault.Status = 99 }, []string{"Service default/next", "fault", "99"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := sample()
+			x.breakIt(&c)
+			err := c.Validate()
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			for _, part := range x.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestValidateReportsEverything(t *testing.T) {
+	c := sample()
+	c.Listeners[0].Port = 0
+	c.Routes[0].Rules[0].Backends[0].Service = "none"
+	c.Certificates[1].Chain = ""
+	if err := c.Validate(); err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("want three lines, got %v", err)
+	}
+}
