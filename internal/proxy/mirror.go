@@ -3,47 +3,226 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// MirrorOptions bound what mirrors may take.
-type MirrorOptions struct{}
+// MirrorOptions bound what mirrors may take. All bounds are for one service that copies go to, whichever filters name it. The zero value is
+// usable.
+type MirrorOptions struct {
+	// Header is the field that marks a copy, with the value "1"; a field of that name from the client is left out of the copy. Empty means
+	// "Weir-Mirrored".
+	Header string
+	// Unmarked sends copies without that field.
+	Unmarked bool
+	// Forwarded adds X-Forwarded-For, -Proto and -Host to copies as the primary gets them. Without it copies have the client's own fields only, and
+	// the service must not take their word.
+	Forwarded bool
 
-// mirrors owns the copies of requests: their targets, connections and goroutines.
-type mirrors struct{}
+	// MaxInFlight bounds the copies that have begun and not ended; 0 means 512. It bounds connections and goroutines too.
+	MaxInFlight int
+	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 16 MiB.
+	MaxBytes int64
+	// MaxCopyBytes is the same for a single copy; 0 means 256 KiB. A copy that falls behind its primary by more is given up.
+	MaxCopyBytes int
+	// MaxAnswerBytes is how much of an answer's body is read in order to use the connection again; 0 means 1 MiB.
+	MaxAnswerBytes int64
 
-func newMirrors(opt MirrorOptions, log *slog.Logger, metrics *telemetry.Registry) *mirrors {
-	return &mirrors{}
+	// ConnectTimeout bounds connecting, TLS included; 0 means 1 s.
+	ConnectTimeout time.Duration
+	// Timeout is how long the service may take to accept bytes, and to answer once it has the whole copy; 0 means 5 s.
+	Timeout time.Duration
+	// MaxDuration bounds a copy as a whole, however long its primary streams; 0 means 1 min.
+	MaxDuration time.Duration
+
+	// BreakAfter is the number of consecutive failures after which the service is left alone: for a second, then one copy is let through, and
+	// while that fails for twice as long each time, up to 30 s. 0 means 10, less than 0 never.
+	BreakAfter int
+}
+
+// DefaultMirrorHeader marks copies unless MirrorOptions say otherwise.
+const DefaultMirrorHeader = "Weir-Mirrored"
+
+func (o MirrorOptions) withDefaults() MirrorOptions {
+	if o.Header == "" {
+		o.Header = DefaultMirrorHeader
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 512
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 16 << 20
+	}
+	if o.MaxCopyBytes <= 0 {
+		o.MaxCopyBytes = 256 << 10
+	}
+	if o.MaxAnswerBytes <= 0 {
+		o.MaxAnswerBytes = 1 << 20
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = time.Second
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.MaxDuration <= 0 {
+		o.MaxDuration = time.Minute
+	}
+	if o.BreakAfter == 0 {
+		o.BreakAfter = 10
+	}
+	return o
+}
+
+// mirrors owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
+// wait: a copy is memory that a worker sends, and what does not fit is dropped and counted.
+type mirrors struct {
+	opt MirrorOptions
+	log *slog.Logger
+	set *upstream.Set
+
+	mu       sync.Mutex
+	services map[string]*mirrorService
+	closed   bool
+	quit     chan struct{} // closed when copies are to be given up
+	workers  sync.WaitGroup
+	helpers  sync.WaitGroup
+}
+
+// newMirrors takes from connections what opt does not say about them.
+func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry) *mirrors {
+	opt = opt.withDefaults()
+	log = log.With("pool", "mirror")
+	connections.ConnectTimeout = opt.ConnectTimeout
+	connections.MaxIdlePerEndpoint = opt.MaxInFlight
+	connections.Logger = log
+	m := &mirrors{opt: opt, log: log, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	m.helpers.Go(m.retireIdle)
+	metrics.WatchMirrors(m.states)
+	return m
 }
 
 // mirrorSpec is one mirror filter of a table.
 type mirrorSpec struct {
-	service *upstream.Service // nil: it does not exist
-	name    string            // of the service
-	metric  *telemetry.Mirror
+	name   string // of the service
+	metric *telemetry.Mirror
 }
 
 // mirrorTarget is where the copies of one mirror filter go.
 type mirrorTarget struct {
-	name   string
-	metric *telemetry.Mirror
+	name    string
+	metric  *telemetry.Mirror
+	service *mirrorService
 }
 
-// apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; what no spec names any more ends
-// once its copies have.
-func (m *mirrors) apply(specs []mirrorSpec) []*mirrorTarget {
+// apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
+// any more takes no further copies.
+func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	named := make(map[string]*mirrorService, len(specs))
 	targets := make([]*mirrorTarget, len(specs))
-	for i, s := range specs {
-		targets[i] = &mirrorTarget{name: s.name, metric: s.metric}
+	for i, spec := range specs {
+		s := named[spec.name]
+		if s == nil {
+			if s = m.services[spec.name]; s == nil {
+				s = newMirrorService(m, spec.name)
+			}
+			named[spec.name] = s
+		}
+		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s}
 	}
+	own := model.Config{Certificates: cfg.Certificates}
+	for i := range cfg.Services {
+		if named[cfg.Services[i].Name] != nil {
+			own.Services = append(own.Services, cfg.Services[i])
+		}
+	}
+	snap, err := m.set.Apply(&own)
+	for name, s := range named {
+		if err == nil {
+			s.upstream.Store(snap.Service(name))
+		}
+		if m.closed {
+			s.close()
+		}
+	}
+	for name, s := range m.services {
+		if named[name] == nil {
+			s.close()
+		}
+	}
+	m.services = named
 	return targets
 }
 
-// close ends all copies, gracefully as long as ctx lasts.
-func (m *mirrors) close(ctx context.Context) {}
+// close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
+func (m *mirrors) close(ctx context.Context) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	m.closed = true
+	for _, s := range m.services {
+		s.close()
+	}
+	m.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		m.workers.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		close(m.quit)
+	case <-ctx.Done():
+		close(m.quit)
+		m.set.Close()
+		<-ended
+	}
+	m.helpers.Wait()
+	m.set.Close()
+}
+
+// states tells the metrics what the services hold.
+func (m *mirrors) states(yield func(telemetry.MirrorState)) {
+	m.mu.Lock()
+	all := make([]*mirrorService, 0, len(m.services))
+	for _, s := range m.services {
+		all = append(all, s)
+	}
+	m.mu.Unlock()
+	slices.SortFunc(all, func(a, b *mirrorService) int { return strings.Compare(a.name, b.name) })
+	for _, s := range all {
+		yield(telemetry.MirrorState{Service: s.name, InFlight: s.inFlight.Load(), QueuedBytes: s.queued.Load(), BreakerOpen: s.breaker.open()})
+	}
+}
+
+// retireIdle ends workers that had nothing to do for a while.
+func (m *mirrors) retireIdle() {
+	t := time.NewTicker(mirrorIdle / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.quit:
+			return
+		case now := <-t.C:
+			m.mu.Lock()
+			for _, s := range m.services {
+				s.retire(now.Add(-mirrorIdle))
+			}
+			m.mu.Unlock()
+		}
+	}
+}
 
 // mirrorHead is the request as the client sent it. Its strings are valid only during begin.
 type mirrorHead struct {
@@ -59,21 +238,12 @@ type mirrorHead struct {
 }
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
-func (m *mirrors) begin(target *mirrorTarget, head *mirrorHead, shard uint32) (*mirrorLeg, telemetry.MirrorOutcome) {
-	return nil, telemetry.MirrorDroppedNoEndpoint
+func (m *mirrors) begin(t *mirrorTarget, head *mirrorHead, shard uint32) (*mirrorLeg, telemetry.MirrorOutcome) {
+	l, o := t.service.begin(head)
+	if l == nil {
+		t.metric.Count(shard, o)
+		return nil, o
+	}
+	l.metric, l.shard = t.metric, shard
+	return l, telemetry.MirrorPending
 }
-
-// mirrorLeg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call.
-type mirrorLeg struct{}
-
-// write copies a piece of the body. It never blocks and never fails; a leg over its bounds is abandoned and counted.
-func (l *mirrorLeg) write(p []byte) {}
-
-// end says that the body was whole.
-func (l *mirrorLeg) end(trailers []http1.Field) {}
-
-// abort says that the request ended before its body was whole.
-func (l *mirrorLeg) abort() {}
-
-// outcome is what is known of the copy now; the leg must not be used afterwards.
-func (l *mirrorLeg) outcome() telemetry.MirrorOutcome { return telemetry.MirrorPending }

@@ -21,6 +21,8 @@ const (
 	MirrorDroppedNoEndpoint
 	// MirrorDroppedAborted: the primary's request ended before its body was whole.
 	MirrorDroppedAborted
+	// MirrorDroppedTime: the primary streamed for longer than a copy may last.
+	MirrorDroppedTime
 	// MirrorDroppedUpgrade: upgrades and CONNECT are not mirrored.
 	MirrorDroppedUpgrade
 	// MirrorDroppedDraining: the proxy was shutting down, or the mirror's configuration was gone.
@@ -46,6 +48,7 @@ var mirrorOutcomes = [numMirrorOutcomes]string{
 	MirrorDroppedBreaker:    "dropped_breaker",
 	MirrorDroppedNoEndpoint: "dropped_no_endpoint",
 	MirrorDroppedAborted:    "dropped_aborted",
+	MirrorDroppedTime:       "dropped_time",
 	MirrorDroppedUpgrade:    "dropped_upgrade",
 	MirrorDroppedDraining:   "dropped_draining",
 	MirrorFailedConnect:     "failed_connect",

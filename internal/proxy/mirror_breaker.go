@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A breaker stays open for breakMin, twice as long each time it opens again without a success between, up to breakMax.
+const (
+	breakMin = time.Second
+	breakMax = 30 * time.Second
+)
+
+// breaker keeps copies from a service that fails them all. Closed it counts consecutive failures; open it admits nothing until its time is
+// up; then it admits one copy, whose fate decides.
+type breaker struct {
+	after int // failures that open it; less than 0 never
+
+	until    atomic.Int64 // Unix nanoseconds at which it admits a copy again; 0 is closed
+	failures atomic.Int32
+
+	mu    sync.Mutex
+	level int // how often it opened since the last success
+}
+
+// open is true unless copies are admitted freely.
+func (b *breaker) open() bool { return b.until.Load() != 0 }
+
+// admit says whether a copy may begin; a probe must be told of by succeeded, failed or forgo. If none of them is called, another probe is
+// admitted once patience has passed.
+func (b *breaker) admit(now time.Time, patience time.Duration) (ok, probe bool) {
+	until := b.until.Load()
+	if until == 0 {
+		return true, false
+	}
+	if now.UnixNano() < until {
+		return false, false
+	}
+	ok = b.until.CompareAndSwap(until, now.Add(patience).UnixNano())
+	return ok, ok
+}
+
+// forgo says that the probe learned nothing: the next copy is the probe.
+func (b *breaker) forgo() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.until.Load() != 0 {
+		b.until.Store(1)
+	}
+}
+
+// succeeded closes the breaker, if it was a probe, or begins the count anew.
+func (b *breaker) succeeded(probe bool) {
+	if b.failures.Load() == 0 && !probe {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if probe || b.until.Load() == 0 {
+		b.until.Store(0)
+		b.failures.Store(0)
+		b.level = 0
+	}
+}
+
+// failed counts a failure. opened is how long the service is left alone because of it; 0 if it does not open the breaker. Copies that were
+// under way when it opened do not matter any more.
+func (b *breaker) failed(now time.Time, probe bool) (opened time.Duration) {
+	if b.after < 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !probe {
+		if b.until.Load() != 0 || int(b.failures.Add(1)) < b.after {
+			return 0
+		}
+	}
+	d := min(breakMin<<b.level, breakMax)
+	if d < breakMax {
+		b.level++
+	}
+	b.failures.Store(0)
+	b.until.Store(now.Add(d).UnixNano())
+	return d
+}

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// mirrorIdle is how long a worker is kept without work, at least.
+const mirrorIdle = 10 * time.Second
+
+// mirrorService is a service that copies go to, for all filters that name it. It lives as long as the configurations name it.
+type mirrorService struct {
+	name     string
+	mirrors  *mirrors
+	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
+	breaker  breaker
+
+	_        [64]byte // what is above seldom changes
+	inFlight atomic.Int64
+	queued   atomic.Int64 // bytes copied and not yet sent
+
+	mu     sync.Mutex
+	closed bool
+	idle   []*mirrorWorker // a stack; since never decreases from bottom to top
+}
+
+func newMirrorService(m *mirrors, name string) *mirrorService {
+	s := &mirrorService{name: name, mirrors: m}
+	s.breaker.after = m.opt.BreakAfter
+	return s
+}
+
+// begin makes a leg with the head in it, or says what it is dropped for.
+func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+	up := s.upstream.Load()
+	if up == nil {
+		return nil, telemetry.MirrorDroppedNoEndpoint
+	}
+	now := time.Now()
+	admitted, probe := s.breaker.admit(now, s.mirrors.opt.MaxDuration)
+	if !admitted {
+		return nil, telemetry.MirrorDroppedBreaker
+	}
+	drop := func(o telemetry.MirrorOutcome) (*mirrorLeg, telemetry.MirrorOutcome) {
+		if probe {
+			s.breaker.forgo()
+		}
+		return nil, o
+	}
+	e := up.Pick(nil)
+	if e == nil {
+		return drop(telemetry.MirrorDroppedNoEndpoint)
+	}
+	if s.inFlight.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
+		s.inFlight.Add(-1)
+		return drop(telemetry.MirrorDroppedInFlight)
+	}
+	l := mirrorLegPool.Get().(*mirrorLeg)
+	l.reset(s, e, now, probe)
+	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
+	if s.queued.Add(int64(len(l.queue))) > s.mirrors.opt.MaxBytes {
+		s.queued.Add(int64(-len(l.queue)))
+		s.inFlight.Add(-1)
+		l.recycle()
+		return drop(telemetry.MirrorDroppedBytes)
+	}
+	l.unsent = len(l.queue)
+	return l, telemetry.MirrorPending
+}
+
+// dispatch gives a leg to a worker: the one that was used last, else a new one. False: the service takes no more copies.
+func (s *mirrorService) dispatch(l *mirrorLeg) bool {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return false
+	}
+	if n := len(s.idle) - 1; n >= 0 {
+		w := s.idle[n]
+		s.idle[n] = nil
+		s.idle = s.idle[:n]
+		s.mu.Unlock()
+		w.next <- l // there is room: a worker is idle once
+		return true
+	}
+	// As many legs as may be in flight, so many workers.
+	w := newMirrorWorker(s)
+	s.mirrors.workers.Go(func() { w.run(l) })
+	s.mu.Unlock()
+	return true
+}
+
+// park makes the worker available; false if it is to end.
+func (s *mirrorService) park(w *mirrorWorker) bool {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	w.since = now
+	s.idle = append(s.idle, w)
+	return true
+}
+
+// retire ends workers that are idle since before.
+func (s *mirrorService) retire(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.idle) && s.idle[n].since.Before(before) {
+		s.idle[n].next <- nil
+		n++
+	}
+	if n > 0 {
+		kept := copy(s.idle, s.idle[n:])
+		clear(s.idle[kept:])
+		s.idle = s.idle[:kept]
+	}
+}
+
+// close takes no more copies. Workers end when they have nothing to do.
+func (s *mirrorService) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, w := range s.idle {
+		w.next <- nil
+	}
+	s.idle = nil
+}
+
+// copyHead writes the head as it is sent to the service: what the client sent end to end, and the mark.
+func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
+	b := http1.AppendRequestLine(l.queue, h.method, h.target)
+	b = http1.AppendField(b, "Host", h.authority)
+	trailers := false
+	for i := range h.fields {
+		f := &h.fields[i]
+		switch f.ID {
+		case http1.FieldOther:
+			if len(f.Name) == len(opt.Header) && http1.EqualFold(f.Name, opt.Header) {
+				continue
+			}
+		case http1.FieldHost, http1.FieldContentLength, http1.FieldExpect:
+			continue
+		case http1.FieldContentType:
+			http2 = http2 || isGRPC(f.Value)
+		case http1.FieldTE:
+			trailers = trailers || http1.HasToken(f.Value, "trailers")
+			continue
+		default:
+			if f.ID.HopByHop() {
+				continue
+			}
+		}
+		if h.namedHops && http1.HopByHop(f, h.fields) {
+			continue
+		}
+		b = http1.AppendField(b, f.Name, f.Value)
+	}
+	if opt.Forwarded {
+		b = http1.AppendField(b, "X-Forwarded-For", h.clientIP)
+		b = http1.AppendField(b, "X-Forwarded-Proto", h.scheme)
+		b = http1.AppendField(b, "X-Forwarded-Host", h.authority)
+	}
+	if !opt.Unmarked {
+		b = http1.AppendField(b, opt.Header, "1")
+	}
+	if http2 && trailers {
+		b = append(b, "TE: trailers\r\n"...) // gRPC wants to see it
+	}
+	b = http1.AppendBody(b, h.body)
+	l.queue = http1.AppendEnd(b)
+	l.http2 = http2
+	l.bodyless = h.method == "HEAD"
+	l.chunked = h.body.Kind == http1.BodyChunked
+	l.left = h.body.Length
+}
