@@ -319,14 +319,9 @@ func (t *translator) presentingRules(rules []model.Rule, certificate string) []m
 
 // reach notes for the policies' statuses that a Gateway leads to the Services of a route.
 func (t *translator) reach(r *route, g *gateway) {
-	if len(t.policies) == 0 {
-		return
-	}
 	for _, u := range r.uses {
-		for _, p := range t.allPolicies {
-			if slices.ContainsFunc(p.targets, func(on target) bool {
-				return on.service == u.service && (on.section == "" || on.section == u.port.Name)
-			}) || slices.Contains(p.portless, u.service) {
+		for _, p := range t.aimedAt[u.service] {
+			if p.aims(u) {
 				p.gateways[g.key] = true
 			}
 		}

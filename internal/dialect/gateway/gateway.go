@@ -34,6 +34,7 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 		certificates: map[string]bool{},
 		gateways:     map[key]*gateway{},
 		policies:     map[target]*policy{},
+		aimedAt:      map[key][]*policy{},
 		secured:      map[string]model.Service{},
 	}
 	for _, g := range set.ReferenceGrants {
@@ -71,8 +72,9 @@ type translator struct {
 	gateways     map[key]*gateway
 	order        []*gateway // oldest first
 	policies     map[target]*policy
-	allPolicies  []*policy // oldest first
-	routes       []*route  // oldest first
+	allPolicies  []*policy         // oldest first
+	aimedAt      map[key][]*policy // by Service, in force or not
+	routes       []*route          // oldest first
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
 	secured     map[string]model.Service // services in cfg, by name

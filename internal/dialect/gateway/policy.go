@@ -86,6 +86,9 @@ func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPoli
 		missing(field+".name", fmt.Sprintf("Service %s does not exist", on.service), "create it or correct the name")
 		return
 	}
+	if others := t.aimedAt[on.service]; !slices.Contains(others, p) {
+		t.aimedAt[on.service] = append(others, p)
+	}
 	named := func(port corev1.ServicePort) bool { return port.Name == on.section }
 	if on.section != "" && !slices.ContainsFunc(service.Spec.Ports, named) {
 		p.portless = append(p.portless, on.service)
@@ -152,6 +155,13 @@ func (t *translator) readValidation(p *policy) {
 	if p.invalid == nil {
 		p.tls = settings
 	}
+}
+
+// aims says whether the policy is about a port that a route leads to, in force there or not.
+func (p *policy) aims(u use) bool {
+	return slices.Contains(p.portless, u.service) || slices.ContainsFunc(p.targets, func(on target) bool {
+		return on.service == u.service && (on.section == "" || on.section == u.port.Name)
+	})
 }
 
 // policyFor returns the policy in force for a port of a Service: one that names the port goes before one for the whole.
