@@ -1,0 +1,10 @@
+// Command weir is a gateway and traffic layer for HTTP: see "weir help".
+package main
+
+import (
+	"os"
+
+	"github.com/weirmesh/weir/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// load reads the paths once and translates what they hold.
+func load(paths []string, stdin io.Reader) (*resource.Set, control.Result, error) {
+	set, err := resource.Load(paths, stdin)
+	if err != nil {
+		return nil, control.Result{}, &exitError{exitUsage, err}
+	}
+	result, err := control.Translate(set)
+	return set, result, err
+}
+
+func newCheck(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Validate and lint files, without serving them",
+		Long: `Check reads files and folders as "weir run" would and says what is wrong with
+them: file and line, object, field, reason and fix. The schemas and CEL rules
+of the API server run here too, without an API server. Every finding has a
+stable code; "weir check --list-codes" and docs/codes.md explain them.`,
+		Example: `  weir check routes/
+  kustomize build . | weir check -
+  weir check -o json --fail-on warning routes/`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if list, err := cmd.Flags().GetBool("list-codes"); err == nil && list {
+				return noArgs(cmd, args)
+			}
+			return atLeastOnePath(cmd, args)
+		},
+	}
+	output := outputFlag(cmd, "text", "json")
+	failOn := newChoice("error", "warning", "never")
+	cmd.Flags().Var(&failOn, "fail-on", "the severity from which on the exit code is 1")
+	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if *list {
+			return listCodes(s.out, output.value)
+		}
+		set, result, err := load(args, s.in)
+		if err != nil {
+			return err
+		}
+		r := newCheckReport(set, result)
+		if output.value == "json" {
+			err = writeJSON(s.out, r)
+		} else {
+			err = r.print(s.out)
+		}
+		if err != nil {
+			return err
+		}
+		if failOn.value != "never" && r.Errors > 0 || failOn.value == "warning" && r.Warnings > 0 {
+			return &exitError{code: exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// checkReport is what check found; its JSON form is documented in docs/codes.md.
+type checkReport struct {
+	Objects  int                `json:"objects"`
+	Errors   int                `json:"errors"`
+	Warnings int                `json:"warnings"`
+	Infos    int                `json:"infos"`
+	Findings []resource.Finding `json:"findings"`
+}
+
+func newCheckReport(set *resource.Set, result control.Result) checkReport {
+	r := checkReport{Objects: len(set.Origins), Findings: result.Findings}
+	if r.Findings == nil {
+		r.Findings = []resource.Finding{}
+	}
+	for _, f := range r.Findings {
+		switch f.Severity {
+		case resource.Error:
+			r.Errors++
+		case resource.Warning:
+			r.Warnings++
+		default:
+			r.Infos++
+		}
+	}
+	return r
+}
+
+// print groups the findings by object.
+func (r checkReport) print(w io.Writer) error {
+	var b strings.Builder
+	var last string
+	for _, f := range r.Findings {
+		if head := findingHead(f); head != last {
+			if last != "" {
+				b.WriteByte('\n')
+			}
+			last = head
+			b.WriteString(head + "\n")
+		}
+		fmt.Fprintf(&b, "  %-7s %s", f.Severity, f.Code)
+		if f.Ref.Field != "" {
+			b.WriteString("  " + f.Ref.Field)
+		}
+		b.WriteString("\n" + wrap(f.Message, 10, 100))
+		if f.Fix != "" {
+			b.WriteString(wrap("fix: "+f.Fix, 10, 100))
+		}
+	}
+	if last != "" {
+		b.WriteByte('\n')
+	}
+	b.WriteString(r.summary() + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r checkReport) summary() string {
+	if r.Errors+r.Warnings+r.Infos == 0 {
+		return fmt.Sprintf("%s, nothing to complain about", count(r.Objects, "object"))
+	}
+	parts := []string{count(r.Errors, "error"), count(r.Warnings, "warning")}
+	if r.Infos > 0 {
+		parts = append(parts, count(r.Infos, "note"))
+	}
+	return count(r.Objects, "object") + ": " + join(parts, ", ")
+}
+
+func findingHead(f resource.Finding) string {
+	head := f.Origin.String()
+	if f.Ref.Kind != "" {
+		if head != "" {
+			head += "  "
+		}
+		head += objectName(f.Ref)
+	}
+	if head == "" {
+		return "(input)"
+	}
+	return head
+}
+
+func objectName(r model.Ref) string {
+	r.Field = ""
+	return r.String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// wrap breaks text into lines of at most width columns, each indented.
+func wrap(text string, indent, width int) string {
+	var b strings.Builder
+	pad := strings.Repeat(" ", indent)
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column == 0:
+			b.WriteString(pad)
+			column = indent
+		case column+1+len(word) > width:
+			b.WriteString("\n" + pad)
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	if column > 0 {
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func listCodes(w io.Writer, format string) error {
+	codes := control.Codes()
+	if format == "json" {
+		type code struct {
+			Code     string            `json:"code"`
+			Severity resource.Severity `json:"severity"`
+			Title    string            `json:"title"`
+			Meaning  string            `json:"meaning"`
+			Fix      string            `json:"fix,omitempty"`
+		}
+		out := make([]code, 0, len(codes))
+		for _, c := range codes {
+			out = append(out, code{c.ID, c.Severity, c.Title, c.Meaning, c.Fix})
+		}
+		return writeJSON(w, out)
+	}
+	slices.SortFunc(codes, func(a, b resource.Code) int { return strings.Compare(a.ID, b.ID) })
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range codes {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
+	}
+	return tw.Flush()
+}

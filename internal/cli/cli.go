@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes; docs/cli.md lists them.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNoMatch = 3
+)
+
+// exitCodes documents them in help and docs.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "everything went well; for check: nothing was found at or above --fail-on"},
+	{exitFailed, "the command failed; for check: something was found; for demo: a request failed"},
+	{exitUsage, "the command line is wrong, or a path cannot be read"},
+	{exitNoMatch, "explain: no listener or no rule takes the request"},
+}
+
+// exitError ends the process with a code; a nil err prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// streams are the process's, or a test's.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Main runs a command line and returns the exit code.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot(streams{stdin, stdout, stderr})
+	root.SetArgs(args)
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	exit := &exitError{exitFailed, err}
+	errors.As(err, &exit)
+	if exit.err != nil {
+		fmt.Fprintln(stderr, "weir: "+exit.err.Error())
+		if exit.code == exitUsage {
+			fmt.Fprintf(stderr, "See %q.\n", cmd.CommandPath()+" --help")
+		}
+	}
+	return exit.code
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir COMMAND",
+		Short: "Route, split and mirror HTTP traffic by Gateway API files",
+		Long: `Weir is an HTTP gateway in one binary. It reads Gateway API YAML from files and
+folders, without any cluster, and splits, mirrors, matches and measures real
+traffic by it.`,
+		Example: `  weir demo                                    see it at work, nothing to set up
+  weir check routes/                           what is wrong with these files?
+  weir run routes/                             serve them; changes apply at once
+  weir explain routes/ -- GET http://shop.example/cart -H 'x-beta: yes'`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+				hint = fmt.Sprintf("; did you mean %q?", like[0])
+			}
+			return usageError("unknown command %q%s", args[0], hint)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.DisableFlagsInUseLine = true
+	root.SetUsageTemplate(usageTemplate)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.AddCommand(
+		newRun(s), newCheck(s), newDump(s), newExplain(s), newDemo(s), newEcho(s), newVersion(s), newCompletion(s),
+	)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show help for a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError("unknown command %q", args[0])
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	})
+	return root
+}
+
+// atLeastOnePath is the Args of commands that read configuration.
+func atLeastOnePath(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError("which files or folders? Give at least one PATH, or - for the standard input")
+	}
+	return nil
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// choice is a flag with a fixed set of values.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+func newChoice(allowed ...string) choice { return choice{allowed[0], allowed} }
+
+func (c *choice) String() string { return c.value }
+
+// Type implements pflag.Value; it is what help shows.
+func (c *choice) Type() string { return join(c.allowed, "|") }
+
+func (c *choice) Set(s string) error {
+	for _, a := range c.allowed {
+		if s == a {
+			c.value = s
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", join(c.allowed, ", "))
+}
+
+// outputFlag adds -o with the formats, the first of which is the default.
+func outputFlag(cmd *cobra.Command, formats ...string) *choice {
+	c := newChoice(formats...)
+	cmd.Flags().VarP(&c, "output", "o", "format of the output")
+	return &c
+}
+
+// usageTemplate is cobra's, shorter, with the exit codes under the root's.
+var usageTemplate = `Usage:
+  {{.UseLine}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}
+{{- end}}
+{{- if .HasAvailableSubCommands}}
+
+Commands:
+{{- range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+
+Exit codes:
+` + exitCodeLines() + `
+"weir COMMAND --help" says more about a command.
+{{- end}}
+{{- if and .HasParent .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}
+{{- end}}
+`
+
+func exitCodeLines() string {
+	var b strings.Builder
+	for _, e := range exitCodes {
+		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
+	}
+	return b.String()
+}

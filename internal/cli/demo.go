@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirmesh/weir/examples"
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+func newDemo(s streams) *cobra.Command {
+	o := demoOptions{breakWhat: newChoice("nothing", "mirror")}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See a split and a mirror at work: services, load and gateway in one process",
+		Long: `Demo starts three toy services (shop-v1, shop-v2 and the mirror target shadow),
+a gateway configured by manifests that it writes to a temporary folder, and a
+bounded load, and shows what arrives where: the share of each backend against
+its weight, the copies against the mirror's fraction, success, rate and
+latency. Edit the manifests while it runs and watch the shares move. Everything
+stays on this machine; ports that are taken are no problem.`,
+		Example: `  weir demo                           until Ctrl-C
+  weir demo --for 10s                 and a summary
+  weir demo --break mirror            the mirror target hangs: copies are dropped, clients notice nothing
+  weir demo --print                   the manifests it runs`,
+		Args: noArgs,
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.length, "for", 0, "end after this time; 0 is with Ctrl-C")
+	f.IntVar(&o.rate, "rate", 300, "requests per second, at most 5000")
+	f.Var(&o.breakWhat, "break", "what to break")
+	f.BoolVar(&o.print, "print", false, "print the manifests and end")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.rate < 1 || o.rate > 5000 {
+			return usageError("--rate %d: want 1 to 5000", o.rate)
+		}
+		if o.print {
+			return printDemo(s)
+		}
+		ctx, stop := signalContext(cmd.Context())
+		defer stop()
+		return o.run(ctx, s)
+	}
+	return cmd
+}
+
+type demoOptions struct {
+	length    time.Duration
+	rate      int
+	breakWhat choice
+	print     bool
+}
+
+// The ports in the manifests; the demo puts those it was given in their place.
+const demoGatewayPort = 8080
+
+var demoToys = []struct {
+	name string
+	port int
+}{{"shop-v1", 9001}, {"shop-v2", 9002}, {"shadow", 9003}}
+
+const demoMirror = "shadow"
+
+// demoFiles returns the manifests by file name.
+func demoFiles() (map[string]string, error) {
+	files := map[string]string{}
+	err := fs.WalkDir(examples.Demo, "demo", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(examples.Demo, path)
+		files[d.Name()] = string(data)
+		return err
+	})
+	return files, err
+}
+
+func printDemo(s streams) error {
+	files, err := demoFiles()
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(files) {
+		if _, err := fmt.Fprintf(s.out, "---\n# %s\n%s", name, files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demo is a running one.
+type demo struct {
+	demoOptions
+	streams
+	dir     string // of the manifests
+	port    int    // of the gateway
+	toys    []*toy
+	gateway *gateway
+	load    *loadGenerator
+
+	mu sync.Mutex
+	// config is the latest report; base is the counters when its configuration came into force.
+	config control.Report
+	base   telemetry.Snapshot
+	served chan struct{} // closed when the first configuration is served
+}
+
+func (o demoOptions) run(ctx context.Context, s streams) (err error) {
+	if o.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.length)
+		defer cancel()
+	}
+	d := &demo{demoOptions: o, streams: s, served: make(chan struct{})}
+	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer func() {
+		for _, t := range d.toys {
+			t.close()
+		}
+	}()
+	if err := d.start(&background); err != nil {
+		return err
+	}
+	return d.serve(ctx)
+}
+
+// start brings up the toy services and writes the manifests with their ports.
+func (d *demo) start(background *sync.WaitGroup) error {
+	ports := []string{}
+	for _, want := range demoToys {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		t := newToy(want.name)
+		if d.breakWhat.value == "mirror" && want.name == demoMirror {
+			t.hang()
+		}
+		d.toys = append(d.toys, t)
+		ports = append(ports, strconv.Itoa(want.port), strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		background.Go(func() { _ = t.serve(l, nil) })
+	}
+	var err error
+	if d.port, err = freePort(demoGatewayPort); err != nil {
+		return err
+	}
+	ports = append(ports, strconv.Itoa(demoGatewayPort), strconv.Itoa(d.port))
+	files, err := demoFiles()
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		content = strings.NewReplacer(ports...).Replace(content)
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freePort returns the preferred port if nobody listens there, else another one.
+func freePort(preferred int) (int, error) {
+	for _, p := range []int{preferred, 0} {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().(*net.TCPAddr).Port, nil
+	}
+	return 0, errors.New("no free port on 127.0.0.1")
+}
+
+// serve runs gateway, load and display until ctx ends or the gateway fails, then sums up.
+func (d *demo) serve(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(d.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
+	move, err := relocate("127.0.0.1", 0)
+	if err != nil {
+		return err
+	}
+	d.gateway = &gateway{
+		source: resource.NewDir([]string{d.dir}, log), metrics: metrics, log: log, adjust: move,
+		adminAddress: "127.0.0.1:0", reported: d.reported,
+		server: proxy.New(proxy.Options{Logger: log, Metrics: metrics, DrainTimeout: 5 * time.Second, DrainGrace: -1}),
+	}
+	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
+	defer stopGateway()
+	ended := make(chan error, 1)
+	go func() { ended <- d.gateway.run(gatewayCtx) }()
+	select {
+	case <-d.served:
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		stopGateway()
+		return <-ended
+	}
+
+	d.load = &loadGenerator{url: d.url(), rate: d.rate}
+	loadCtx, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	loaded := make(chan struct{})
+	go func() { d.load.run(loadCtx); close(loaded) }()
+
+	failure := d.watch(ctx, ended)
+	stopLoad()
+	<-loaded
+	stopGateway()
+	if failure == nil {
+		failure = <-ended
+	}
+	if failure != nil {
+		return failure
+	}
+	return d.summary()
+}
+
+func (d *demo) url() string { return fmt.Sprintf("http://127.0.0.1:%d/", d.port) }
+
+// reported follows the control loop: a new configuration starts the counting anew.
+func (d *demo) reported(r control.Report) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config = r
+	if r.Changed {
+		d.base = d.gateway.metrics.Snapshot()
+	}
+	if r.Changed && r.Generation == 1 {
+		close(d.served)
+	}
+}
+
+// watch shows the table until ctx ends, which is no error, or the gateway does.
+func (d *demo) watch(ctx context.Context, ended <-chan error) error {
+	v := newView(d.out)
+	v.intro(d)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	started := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			if err == nil {
+				err = errors.New("the gateway ended")
+			}
+			return err
+		case <-tick.C:
+			v.show(d.observe(time.Since(started)))
+		}
+	}
+}
+
+// summary is printed when everything has come to rest; a request that failed fails the demo.
+func (d *demo) summary() error {
+	d.mu.Lock()
+	d.base = telemetry.Snapshot{} // all of it
+	d.mu.Unlock()
+	o := d.observe(d.load.elapsed())
+	v := newView(d.out)
+	if err := v.summary(o, d); err != nil {
+		return err
+	}
+	if o.failed > 0 {
+		return fmt.Errorf("%d of %d requests failed, the first with: %s", o.failed, o.sent, d.load.firstError())
+	}
+	return nil
+}

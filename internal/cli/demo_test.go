@@ -1,0 +1,150 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirmesh/weir/test/weirtest"
+)
+
+var (
+	wantedRow = regexp.MustCompile(`all +shop-v1 +90\.00% +(8[5-9]|9[0-5])\.\d\d%`)
+	mirrorRow = regexp.MustCompile(`all +shadow +20\.00% +(1[89]|2[0-2])\.\d\d%`)
+)
+
+func TestDemoShowsSharesAndMirror(t *testing.T) {
+	r := weir("", "demo", "--for", "3s")
+	r.want(t, 0, "curl http://127.0.0.1:", " rps  success 100.00%", "RULE", "mirror outcomes:  sent ", ", 0 failed")
+	if !wantedRow.MatchString(r.stdout) || !mirrorRow.MatchString(r.stdout) {
+		t.Errorf("the table lacks the shares that were wanted:\n%s", r.stdout)
+	}
+}
+
+func TestDemoWithABrokenMirrorFailsNoRequest(t *testing.T) {
+	weir("", "demo", "--for", "2s", "--break", "mirror", "--rate", "1000").want(t, 0,
+		"success 100.00%", "dropped_", ", 0 failed", "!mirror outcomes:  sent")
+}
+
+func TestDemoPrintsItsManifests(t *testing.T) {
+	r := weir("", "demo", "--print")
+	r.want(t, 0, "kind: HTTPRoute", "weight: 90", "requestMirror:")
+	weir(r.stdout, "check", "--fail-on", "warning", "-").want(t, 0)
+}
+
+func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
+	cmd := weirtest.Command("demo")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	lines := bufio.NewScanner(out)
+	next := func(part string) string {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), part) {
+				return lines.Text()
+			}
+		}
+		t.Fatalf("the demo ended without printing %q", part)
+		return ""
+	}
+	file, _, _ := strings.Cut(strings.Fields(next("change   edit"))[2], ":")
+	next("of 90.00%")
+	manifests, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(strings.Replace(string(manifests), "weight: 90", "weight: 50", 1), "weight: 10", "weight: 50", 1)
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next("of 50.00%")
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	next("clients:")
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the demo ended with %v after SIGINT", err)
+	}
+	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) {
+		t.Errorf("the demo left %s behind", filepath.Dir(file))
+	}
+}
+
+func TestEchoAnswersWithWhatItReceived(t *testing.T) {
+	address := net.JoinHostPort("127.0.0.1", fmt.Sprint(weirtest.FreePort(t)))
+	p := weirtest.Start(t, "echo", "shop="+address, "--fail-every", "3")
+	waitUntil(t, func() bool { return strings.Contains(p.Stdout(), "shop listens on "+address) })
+
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	resp, err := client.Post("http://"+address+"/a%2Fb?x=1", "text/plain", strings.NewReader("12345"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e struct {
+		Service, Method, Path, Query, Host string
+		Headers                            map[string]string
+		Body                               int
+	}
+	err = json.NewDecoder(resp.Body).Decode(&e)
+	resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Service != "shop" || e.Method != "POST" || e.Path != "/a%2Fb" || e.Query != "x=1" || e.Host != address ||
+		e.Headers["content-type"] != "text/plain" || e.Body != 5 {
+		t.Errorf("echo = %+v", e)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in, out := []byte("hello"), []byte(nil)
+	if err := conn.Invoke(context.Background(), "/shop.Cart/Add", &in, &out); err != nil || string(out) != "hello" {
+		t.Errorf("gRPC echo = %q, %v, want the message back", out, err)
+	}
+	resp, err = client.Get("http://" + address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the third request: %d, want 503", resp.StatusCode)
+	}
+	if !strings.Contains(p.Stdout(), "shop: POST "+address+"/a%2Fb?x=1\n") {
+		t.Errorf("the request is not printed:\n%s", p.Stdout())
+	}
+	p.Stop()
+}
+
+// rawCodec sends and receives gRPC messages as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+func (rawCodec) Name() string { return "raw" }

@@ -1,0 +1,5 @@
+// Package cli is the command line: it reads flags, wires the other packages together and prints what they say. Nothing
+// else lives here; cmd/weir calls Main.
+package cli
+
+//go:generate go run ./gendocs ../../docs

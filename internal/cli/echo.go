@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newEcho(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "echo NAME=ADDRESS...",
+		Short: "Run toy services to route to",
+		Long: `Echo starts a small service on each address. It answers every request with its
+name and with what it received, as JSON (gRPC requests get their own messages
+back), and prints a line for each request, so that mirrored ones are seen too.`,
+		Example: `  weir echo shop-v1=127.0.0.1:9001 shop-v2=127.0.0.1:9002
+  weir echo flaky=127.0.0.1:9001 --fail-every 3 --delay 50ms`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("which services? Give at least one NAME=ADDRESS")
+			}
+			return nil
+		},
+	}
+	var o echoOptions
+	f := cmd.Flags()
+	f.Int64Var(&o.failEvery, "fail-every", 0, "answer 503 to every so manieth request of a service; 0 never")
+	f.DurationVar(&o.delay, "delay", 0, "wait before each answer")
+	f.BoolVar(&o.hang, "hang", false, "accept requests and never answer")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print requests")
+	f.StringVar(&o.certFile, "tls-cert", "", "serve TLS with this certificate chain (PEM file)")
+	f.StringVar(&o.keyFile, "tls-key", "", "the certificate's private key (PEM file)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signalContext(cmd.Context())
+		defer stop()
+		return o.run(ctx, s, args)
+	}
+	return cmd
+}
+
+type echoOptions struct {
+	failEvery         int64
+	delay             time.Duration
+	hang, quiet       bool
+	certFile, keyFile string
+}
+
+func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
+	var certificate *tls.Certificate
+	if o.certFile != "" || o.keyFile != "" {
+		c, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
+		if err != nil {
+			return usageError("--tls-cert, --tls-key: %w", err)
+		}
+		certificate = &c
+	}
+
+	var toys []*toy
+	var listeners []net.Listener
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+	}()
+	var mu sync.Mutex // one line at a time
+	for _, arg := range args {
+		name, address, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return usageError("%q: want NAME=ADDRESS, such as shop-v1=127.0.0.1:9001", arg)
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("service %s: %w", name, err)
+		}
+		t := newToy(name)
+		t.failEvery, t.delay = o.failEvery, o.delay
+		if o.hang {
+			t.hang()
+		}
+		if !o.quiet {
+			t.seen = func(service string, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(s.out, "%s: %s %s%s\n", service, r.Method, r.Host, r.URL.RequestURI())
+			}
+		}
+		toys, listeners = append(toys, t), append(listeners, l)
+		mu.Lock()
+		fmt.Fprintf(s.out, "%s listens on %s\n", name, l.Addr())
+		mu.Unlock()
+	}
+
+	ended := make(chan error, len(toys))
+	for i, t := range toys {
+		go func() { ended <- t.serve(listeners[i], certificate) }()
+	}
+	var err error
+	running := len(toys)
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		running--
+	}
+	for _, t := range toys {
+		t.close()
+	}
+	for ; running > 0; running-- {
+		<-ended
+	}
+	return err
+}

@@ -1,0 +1,414 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+)
+
+func newExplain(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain PATH... -- [METHOD] URL [-H 'NAME: VALUE']...",
+		Short: "Say what would happen to a request, and why",
+		Long: `Explain compiles the files as the proxy would and asks the proxy's own matching
+what becomes of a request: which listener and rule take it, why better-looking
+ones lost, which filters apply, which backends answer with which probability,
+which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
+-- reads like a curl command; a URL without a port means 80 or 443, or the only
+port there is for its scheme.`,
+		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
+  weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
+  weir explain -o json routes/ -- POST http://shop.example/order`,
+	}
+	output := outputFlag(cmd, "text", "json")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch dash := cmd.ArgsLenAtDash(); {
+		case dash < 0:
+			return usageError("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
+		case dash == 0:
+			return atLeastOnePath(cmd, nil)
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		request, err := parseRequest(args[dash:])
+		if err != nil {
+			return err
+		}
+		set, result, err := load(args[:dash], s.in)
+		if err != nil {
+			return err
+		}
+		e, err := explain(result.Config, request)
+		if err != nil {
+			return err
+		}
+		if output.value == "json" {
+			err = writeJSON(s.out, e)
+		} else {
+			err = e.print(s.out, func(ref model.Ref) string { return set.Origin(ref).String() })
+		}
+		if err == nil && !e.matched() {
+			return &exitError{code: exitNoMatch}
+		}
+		return err
+	}
+	return cmd
+}
+
+// clientRequest is the request to explain.
+type clientRequest struct {
+	Method string `json:"method"`
+	URL    string `json:"url"`
+	// Headers are as given, "name: value".
+	Headers []string `json:"headers,omitempty"`
+
+	scheme, host string // host is lower-case, without a port
+	port         int32  // 0: not given
+	path, query  string // the path as received
+	fields       fieldMap
+}
+
+// fieldMap is header fields by lower-case name.
+type fieldMap map[string]string
+
+func (f fieldMap) Field(name string) (string, bool) {
+	v, ok := f[name]
+	return v, ok
+}
+
+func parseRequest(args []string) (*clientRequest, error) {
+	r := &clientRequest{fields: fieldMap{}}
+	f := pflag.NewFlagSet("request", pflag.ContinueOnError)
+	f.Usage = func() {}
+	f.StringVarP(&r.Method, "request", "X", "", "")
+	f.StringArrayVarP(&r.Headers, "header", "H", nil, "")
+	data := f.StringP("data", "d", "", "")
+	if err := f.Parse(args); err != nil {
+		return nil, usageError("request: %w (known: -X METHOD, -H 'NAME: VALUE', -d DATA)", err)
+	}
+	words := f.Args()
+	if len(words) == 2 && r.Method == "" {
+		r.Method, words = words[0], words[1:]
+	}
+	if len(words) != 1 {
+		return nil, usageError("which request? Write it after --, such as: GET http://shop.example/cart")
+	}
+	r.URL = words[0]
+	if r.Method == "" {
+		r.Method = http.MethodGet
+		if *data != "" {
+			r.Method = http.MethodPost
+		}
+	}
+	for _, h := range r.Headers {
+		name, value, ok := strings.Cut(h, ":")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !ok || name == "" {
+			return nil, usageError("-H %q: want 'NAME: VALUE'", h)
+		}
+		value = strings.TrimSpace(value)
+		if before, ok := r.fields[name]; ok {
+			value = before + ", " + value
+		}
+		r.fields[name] = value
+	}
+	return r, r.parseURL()
+}
+
+// parseURL takes the URL apart without judging the path: that is the proxy's to do.
+func (r *clientRequest) parseURL() error {
+	scheme, rest, ok := strings.Cut(r.URL, "://")
+	if !ok {
+		scheme, rest = "http", r.URL
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	r.scheme = strings.ToLower(scheme)
+	authority := rest
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, rest = rest[:i], rest[i:]
+	} else {
+		rest = ""
+	}
+	r.path, r.query, _ = strings.Cut(rest, "?")
+	if r.path == "" {
+		r.path = "/"
+	}
+	u, err := url.Parse("//" + authority)
+	if err != nil || u.User != nil || u.Hostname() == "" || r.scheme != "http" && r.scheme != "https" {
+		return usageError("URL %q: want http://HOST/PATH or https://HOST/PATH", r.URL)
+	}
+	if p := u.Port(); p != "" {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil || n == 0 {
+			return usageError("URL %q: port %s is out of range", r.URL, p)
+		}
+		r.port = int32(n)
+	}
+	if host, ok := r.fields["host"]; ok { // as curl -H 'Host: ...'
+		authority = host
+	}
+	r.fields["host"] = authority
+	r.host = strings.ToLower((&url.URL{Host: authority}).Hostname())
+	return nil
+}
+
+// explanation is what explain prints.
+type explanation struct {
+	Request *clientRequest `json:"request"`
+	// Listener that takes the request; nil when none does, and Reason says why.
+	Listener *model.Listener `json:"listener,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	// Note is worth knowing about how the listener was chosen.
+	Note string `json:"note,omitempty"`
+	*routing.Explanation
+	Filters  *model.Filters `json:"filters,omitempty"`
+	Timeouts model.Timeouts `json:"timeouts,omitzero"`
+	Retry    *model.Retry   `json:"retry,omitempty"`
+	// Answer is given without a backend: a redirect or a fault.
+	Answer   *answer            `json:"answer,omitempty"`
+	Backends []explainedBackend `json:"backends,omitempty"`
+	Mirrors  []explainedMirror  `json:"mirrors,omitempty"`
+}
+
+// answer is what the proxy says by itself.
+type answer struct {
+	Status   int    `json:"status"`
+	Location string `json:"location,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+type explainedBackend struct {
+	Service string `json:"service,omitempty"`
+	// Probability is 0..1; exactly Weight of every WeightSum requests.
+	Probability float64           `json:"probability"`
+	Weight      uint32            `json:"weight"`
+	WeightSum   uint64            `json:"weightSum"`
+	Endpoints   []string          `json:"endpoints,omitempty"`
+	Forwarded   *forwarded        `json:"forwarded,omitempty"`
+	Filters     *model.Filters    `json:"filters,omitempty"`
+	Answer      *answer           `json:"answer,omitempty"`
+	Mirrors     []explainedMirror `json:"mirrors,omitempty"`
+}
+
+// forwarded is the request line and host that a backend sees.
+type forwarded struct {
+	Method string `json:"method"`
+	Target string `json:"target"`
+	Host   string `json:"host"`
+}
+
+type explainedMirror struct {
+	Service     string   `json:"service"`
+	Probability float64  `json:"probability"`
+	Numerator   uint32   `json:"numerator"`
+	Denominator uint32   `json:"denominator"`
+	Endpoints   []string `json:"endpoints,omitempty"`
+}
+
+// matched says that a rule takes the request.
+func (e *explanation) matched() bool { return e.Explanation != nil && e.Winner != nil }
+
+func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
+	e := &explanation{Request: r}
+	path, err := routing.NormalizePath(r.path)
+	if err != nil {
+		e.Reason = fmt.Sprintf("the path is not valid, the answer is 400: %v", err)
+		return e, nil
+	}
+	table, err := routing.Compile(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	listener := e.listener(table)
+	if listener == nil {
+		return e, nil
+	}
+	e.Listener = listener.Listener
+	why := listener.Explain(&routing.Request{
+		Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields,
+	})
+	e.Explanation = &why
+	if why.Winner == nil {
+		e.Reason = "no rule of the listener matches, the answer is 404"
+		return e, nil
+	}
+	e.outcome(cfg, why.Decision, path)
+	return e, nil
+}
+
+// listener finds the listener for the request's scheme, port and host, or sets Reason.
+func (e *explanation) listener(t *routing.Table) *routing.Listener {
+	r := e.Request
+	tls := r.scheme == "https"
+	var fit []*routing.Port
+	var have []string
+	for _, p := range t.Ports() {
+		have = append(have, portName(p))
+		if p.TLS == tls {
+			fit = append(fit, p)
+		}
+	}
+	wanted := r.port
+	if wanted == 0 {
+		wanted = 80
+		if tls {
+			wanted = 443
+		}
+	}
+	at := slices.IndexFunc(fit, func(p *routing.Port) bool { return p.Number == wanted })
+	switch {
+	case at >= 0:
+		fit = fit[at:]
+	case r.port == 0 && len(fit) == 1:
+		e.Note = fmt.Sprintf("nothing listens on port %d; taken is the only port for %s, %d", wanted, r.scheme, fit[0].Number)
+	default:
+		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(join(have, ", "), "no listener at all"))
+		return nil
+	}
+	l := fit[0].Listener(r.host)
+	if l == nil {
+		e.Reason = fmt.Sprintf("no listener on port %d takes the host %q", fit[0].Number, r.host)
+	}
+	return l
+}
+
+func portName(p *routing.Port) string {
+	protocol := "http"
+	if p.TLS {
+		protocol = "https"
+	}
+	return fmt.Sprintf("%s on %s:%d", protocol, cmpOr(p.Address, "*"), p.Number)
+}
+
+// outcome fills in what the winning rule does.
+func (e *explanation) outcome(cfg *model.Config, d routing.Decision, path string) {
+	rule := d.Rule.Rule
+	if f := rule.Filters; !emptyFilters(f) {
+		e.Filters = &f
+	}
+	e.Timeouts, e.Retry = rule.Timeouts, rule.Retry
+	services := map[string]*model.Service{}
+	for i := range cfg.Services {
+		services[cfg.Services[i].Name] = &cfg.Services[i]
+	}
+	e.Mirrors = explainMirrors(rule.Filters.Mirrors, services)
+	switch {
+	case rule.Filters.Redirect != nil:
+		e.Answer = &answer{
+			Status:   rule.Filters.Redirect.Status,
+			Location: redirectLocation(rule.Filters.Redirect, e, d),
+		}
+		return
+	case rule.Fault != nil:
+		e.Answer = faultAnswer(rule.Fault)
+		return
+	}
+	var sum uint64
+	for _, b := range rule.Backends {
+		sum += uint64(b.Weight)
+	}
+	if sum == 0 {
+		e.Answer = &answer{Status: 500, Reason: "the rule has no backend with a weight"}
+	}
+	for _, b := range rule.Backends {
+		e.Backends = append(e.Backends, e.backend(b, sum, d, services))
+	}
+}
+
+func (e *explanation) backend(b model.Backend, sum uint64, d routing.Decision, services map[string]*model.Service) explainedBackend {
+	out := explainedBackend{Service: b.Service, Weight: b.Weight, WeightSum: sum}
+	if sum > 0 {
+		out.Probability = float64(b.Weight) / float64(sum)
+	}
+	if f := b.Filters; !emptyFilters(f) {
+		out.Filters = &f
+	}
+	out.Mirrors = explainMirrors(b.Filters.Mirrors, services)
+	if b.Fault != nil {
+		out.Answer = faultAnswer(b.Fault)
+		return out
+	}
+	service := services[b.Service]
+	switch {
+	case b.Filters.Redirect != nil:
+		out.Answer = &answer{Status: b.Filters.Redirect.Status, Location: redirectLocation(b.Filters.Redirect, e, d)}
+		return out
+	case service == nil:
+		out.Answer = &answer{Status: 500, Reason: "the service is not in the configuration"}
+		return out
+	case service.Fault != nil:
+		out.Answer = faultAnswer(service.Fault)
+		return out
+	}
+	out.Endpoints = endpoints(service)
+	if len(out.Endpoints) == 0 {
+		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
+	}
+	rewrite := d.Rule.Rule.Filters.Rewrite
+	if b.Filters.Rewrite != nil {
+		rewrite = b.Filters.Rewrite
+	}
+	out.Forwarded = forward(e.Request, rewrite, d)
+	return out
+}
+
+func faultAnswer(f *model.Fault) *answer {
+	reason := f.Reason
+	if f.Message != "" {
+		reason += ": " + f.Message
+	}
+	return &answer{Status: f.Status, Reason: reason}
+}
+
+func explainMirrors(mirrors []model.Mirror, services map[string]*model.Service) []explainedMirror {
+	var out []explainedMirror
+	for _, m := range mirrors {
+		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator}
+		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
+		if s := services[m.Service]; s != nil {
+			x.Endpoints = endpoints(s)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func endpoints(s *model.Service) []string {
+	var out []string
+	for _, e := range s.Endpoints {
+		out = append(out, e.Address)
+	}
+	return out
+}
+
+func emptyFilters(f model.Filters) bool {
+	return f.RequestHeaders == nil && f.ResponseHeaders == nil && f.Redirect == nil && f.Rewrite == nil &&
+		f.CORS == nil && len(f.Mirrors) == 0
+}
+
+func cmpOr(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// print writes the explanation for people; origin says where an object was written.
+func (e *explanation) print(w io.Writer, origin func(model.Ref) string) error {
+	p := &explainPrinter{origin: origin}
+	p.explanation(e)
+	_, err := io.WriteString(w, p.String())
+	return err
+}

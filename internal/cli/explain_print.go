@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+)
+
+// explainPrinter writes an explanation as text: a name at the left, what there is to say in columns beside it.
+type explainPrinter struct {
+	strings.Builder
+	origin func(model.Ref) string
+}
+
+const explainColumn = 12
+
+// line writes a line under a name; an empty name continues the one above.
+func (p *explainPrinter) line(name, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", explainColumn, name, text), " ") + "\n")
+}
+
+// list writes lines under one name, an empty line before them.
+func (p *explainPrinter) list(name string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.WriteByte('\n')
+	for _, l := range lines {
+		p.line(name, "%s", l)
+		name = ""
+	}
+}
+
+func (p *explainPrinter) where(ref model.Ref) string {
+	if o := p.origin(ref); o != "" {
+		return "  (" + o + ")"
+	}
+	return ""
+}
+
+func (p *explainPrinter) explanation(e *explanation) {
+	p.line("request", "%s %s", e.Request.Method, e.Request.URL)
+	for _, h := range e.Request.Headers {
+		p.line("", "%s", h)
+	}
+	if e.Listener == nil {
+		p.line("answer", "%s", e.Reason)
+		return
+	}
+	l := e.Listener
+	p.line("listener", "%s  port %d, %s, %s%s", l.Name, l.Port, l.Protocol, hostWords(l.Hostname), p.where(l.Ref))
+	if e.Note != "" {
+		p.line("", "note: %s", e.Note)
+	}
+	if e.Winner == nil {
+		p.line("answer", "%s", e.Reason)
+	} else {
+		p.line("rule", "%s%s", ruleWords(e.Winner), p.where(e.Winner.Rule))
+		p.line("matched by", "%s", matchWords(e.Winner))
+	}
+	p.candidates(e)
+	if e.Winner == nil {
+		return
+	}
+	p.list("filters", filterLines(e.Filters))
+	p.list("limits", limitLines(e))
+	p.backends(e)
+	p.list("mirrored to", mirrorLines(e.Mirrors))
+}
+
+// candidates lists the matches compared, unless the winner was the only one.
+func (p *explainPrinter) candidates(e *explanation) {
+	var lines []string
+	if e.OmittedBefore > 0 {
+		lines = append(lines, fmt.Sprintf("... %d more that lost", e.OmittedBefore))
+	}
+	for i := range e.Candidates {
+		c := &e.Candidates[i]
+		if c.Wins {
+			lines = append(lines, "won   "+ruleWords(c)+": "+matchWords(c))
+			continue
+		}
+		lines = append(lines, "lost  "+ruleWords(c)+": "+matchWords(c), "      "+c.Lost)
+	}
+	if e.OmittedAfter > 0 {
+		lines = append(lines, fmt.Sprintf("... %d more behind the winner", e.OmittedAfter))
+	}
+	if len(e.Candidates) > 1 || e.Winner == nil {
+		p.list("compared", lines)
+	}
+	var near []string
+	for i := range e.Near {
+		c := &e.Near[i]
+		near = append(near, ruleWords(c)+": "+matchWords(c), "      "+c.Lost)
+	}
+	p.list("near", near)
+}
+
+func (p *explainPrinter) backends(e *explanation) {
+	var lines []string
+	if e.Answer != nil {
+		lines = append(lines, answerWords(e.Answer))
+	}
+	for _, b := range e.Backends {
+		share := fmt.Sprintf("%-7s", percent(b.Probability))
+		if b.Answer != nil {
+			lines = append(lines, share+" "+cmpOr(b.Service, "(no service)")+": "+answerWords(b.Answer))
+		} else {
+			lines = append(lines, fmt.Sprintf("%s %s  at %s", share, b.Service, strings.Join(b.Endpoints, ", ")))
+		}
+		if b.Forwarded != nil {
+			lines = append(lines, fmt.Sprintf("        gets %s %s, host %s", b.Forwarded.Method, b.Forwarded.Target, b.Forwarded.Host))
+		}
+		for _, l := range filterLines(b.Filters) {
+			lines = append(lines, "        "+l)
+		}
+		for _, l := range mirrorLines(b.Mirrors) {
+			lines = append(lines, "        mirrored to "+l)
+		}
+	}
+	p.list("answered by", lines)
+}
+
+func hostWords(hostname string) string {
+	if hostname == "" {
+		return "any host"
+	}
+	return "host " + hostname
+}
+
+func ruleWords(c *routing.Candidate) string {
+	s := objectName(c.Rule)
+	if c.RuleName != "" {
+		return s + " rule " + strconv.Quote(c.RuleName)
+	}
+	return s + fmt.Sprintf(" rules[%d]", c.RuleIndex)
+}
+
+// matchWords says a match the way a person would.
+func matchWords(c *routing.Candidate) string {
+	m := c.Match
+	var parts []string
+	if c.Hostname != "*" {
+		parts = append(parts, "host "+c.Hostname)
+	}
+	parts = append(parts, fmt.Sprintf("path %s %s", m.Path.Type, m.Path.Value))
+	if m.Method != "" {
+		parts = append(parts, "method "+m.Method)
+	}
+	for _, h := range m.Headers {
+		parts = append(parts, "header "+valueWords(h))
+	}
+	for _, q := range m.Query {
+		parts = append(parts, "query parameter "+valueWords(q))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func valueWords(v model.ValueMatch) string {
+	if v.Type == model.Regex {
+		return v.Name + " ~ " + v.Value
+	}
+	return v.Name + " = " + v.Value
+}
+
+func filterLines(f *model.Filters) []string {
+	if f == nil {
+		return nil
+	}
+	var lines []string
+	lines = append(lines, editLines("request header", f.RequestHeaders)...)
+	if r := f.Rewrite; r != nil {
+		if r.Hostname != "" {
+			lines = append(lines, "rewrite host to "+r.Hostname)
+		}
+		if r.Path != nil {
+			lines = append(lines, "rewrite "+patchWords(r.Path))
+		}
+	}
+	if f.Redirect != nil {
+		lines = append(lines, fmt.Sprintf("redirect with %d", f.Redirect.Status))
+	}
+	if c := f.CORS; c != nil {
+		lines = append(lines, fmt.Sprintf("CORS for %s", strings.Join(c.AllowOrigins, ", ")))
+	}
+	return append(lines, editLines("response header", f.ResponseHeaders)...)
+}
+
+func patchWords(p *model.PathPatch) string {
+	if p.Prefix {
+		return "the matched prefix to " + p.Value
+	}
+	return "the path to " + p.Value
+}
+
+func editLines(what string, e *model.HeaderEdit) []string {
+	if e == nil {
+		return nil
+	}
+	var lines []string
+	for _, name := range e.Remove {
+		lines = append(lines, what+" remove "+name)
+	}
+	for _, h := range e.Set {
+		lines = append(lines, what+" set "+h.Name+": "+h.Value)
+	}
+	for _, h := range e.Add {
+		lines = append(lines, what+" add "+h.Name+": "+h.Value)
+	}
+	return lines
+}
+
+func limitLines(e *explanation) []string {
+	var lines []string
+	if d := time.Duration(e.Timeouts.Request); d > 0 {
+		lines = append(lines, "the whole request may take "+d.String())
+	}
+	if d := time.Duration(e.Timeouts.BackendRequest); d > 0 {
+		lines = append(lines, "one attempt may take "+d.String())
+	}
+	if r := e.Retry; r != nil {
+		line := "retried up to " + count(r.Attempts, "time")
+		if len(r.Codes) > 0 {
+			line += fmt.Sprintf(", also on %v", r.Codes)
+		}
+		if d := time.Duration(r.Backoff); d > 0 {
+			line += ", at least " + d.String() + " apart"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func mirrorLines(mirrors []explainedMirror) []string {
+	var lines []string
+	for _, m := range mirrors {
+		line := fmt.Sprintf("%-7s %s", percent(m.Probability), m.Service)
+		if m.Numerator > 0 && m.Numerator < m.Denominator {
+			line += fmt.Sprintf("  exactly %d of every %d", m.Numerator, m.Denominator)
+		}
+		if len(m.Endpoints) == 0 {
+			line += "; it has no endpoint: copies are dropped"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func answerWords(a *answer) string {
+	s := strconv.Itoa(a.Status)
+	if a.Location != "" {
+		s += " to " + a.Location
+	}
+	if a.Reason != "" {
+		s += ", " + a.Reason
+	}
+	return s
+}
+
+// percent shows a part of 1 without hiding small ones.
+func percent(p float64) string {
+	return strconv.FormatFloat(p*100, 'g', 4, 64) + " %"
+}

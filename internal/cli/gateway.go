@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// gateway is a data plane, the control loop that feeds it and, unless switched off, the admin endpoint.
+type gateway struct {
+	source resource.Source
+	server *proxy.Server
+	// metrics and log are the ones the server was made with.
+	metrics *telemetry.Registry
+	log     *slog.Logger
+	// adminAddress is "off" for none.
+	adminAddress string
+	// adjust, if set, returns the configuration to serve in place of one that was translated.
+	adjust func(*model.Config) *model.Config
+	// reported, if set, is called after each report.
+	reported func(control.Report)
+
+	latest   atomic.Pointer[control.Report]
+	draining atomic.Bool
+	admin    *admin
+	told     map[resource.Finding]bool // findings in the log
+}
+
+// run serves until ctx ends and everything is drained, or until something fails.
+func (g *gateway) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { g.draining.Store(true) })()
+
+	adminDone := make(chan error, 1)
+	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
+	defer stopAdmin()
+	if g.adminAddress != "off" {
+		a, err := listenAdmin(g.adminAddress, g.metrics.Handler(), g.latest.Load, g.draining.Load)
+		if err != nil {
+			return err
+		}
+		g.admin = a
+		go func() { adminDone <- a.run(adminCtx); cancel() }()
+	} else {
+		adminDone <- nil
+	}
+
+	loop := control.Loop{Source: g.source, Publish: g.publish, Report: g.report, Logger: g.log}
+	var wg sync.WaitGroup
+	var loopErr, serverErr error
+	wg.Go(func() { loopErr = loop.Run(ctx); cancel() })
+	wg.Go(func() { serverErr = g.server.Run(ctx); cancel() })
+	wg.Wait()
+	stopAdmin()
+	return errors.Join(loopErr, serverErr, <-adminDone)
+}
+
+func (g *gateway) publish(cfg *model.Config) error {
+	if g.adjust != nil {
+		cfg = g.adjust(cfg)
+	}
+	err := g.server.Apply(cfg)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; ports below 1024 need a privilege: try --port-offset 8000", err)
+	}
+	return err
+}
+
+func (g *gateway) report(r control.Report) {
+	g.latest.Store(&r)
+	switch {
+	case r.Err != nil:
+		g.metrics.ReloadFailed()
+	case r.Changed:
+		g.metrics.ReloadSucceeded(r.Generation)
+	}
+	g.logFindings(r.Findings)
+	if r.Changed && r.Generation == 1 {
+		g.logServing()
+	}
+	if g.reported != nil {
+		g.reported(r)
+	}
+}
+
+// logFindings logs those that are new.
+func (g *gateway) logFindings(findings []resource.Finding) {
+	told := make(map[resource.Finding]bool, len(findings))
+	for _, f := range findings {
+		told[f] = true
+		if g.told[f] {
+			continue
+		}
+		level := slog.LevelError
+		switch f.Severity {
+		case resource.Warning:
+			level = slog.LevelWarn
+		case resource.Info:
+			level = slog.LevelInfo
+		}
+		g.log.Log(context.Background(), level, "finding", "code", f.Code, "origin", f.Origin.String(),
+			"object", objectName(f.Ref), "field", f.Ref.Field, "reason", f.Message, "fix", f.Fix)
+	}
+	g.told = told
+}
+
+// logServing says that traffic is taken.
+func (g *gateway) logServing() {
+	if len(g.server.Addrs()) == 0 {
+		g.log.Warn("no listeners yet: the files hold no Gateway that could be served")
+	}
+	if g.admin != nil {
+		g.log.Info("serving", "admin", g.admin.url())
+	} else {
+		g.log.Info("serving")
+	}
+}
+
+// openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
+// once.
+func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
+	for _, p := range paths {
+		if p == "-" {
+			continue
+		}
+		if _, err := os.Stat(p); err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+	}
+	dir := resource.NewDir(paths, log)
+	dir.Stdin, dir.Again = stdin, again
+	return dir, nil
+}
+
+// relocate returns a function that moves listeners to another address and to other ports; nil when there is nothing
+// to move. Listeners that would leave the range of ports stay where they are.
+func relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
+	if address != "" && net.ParseIP(address) == nil {
+		return nil, usageError("--address %q: want an IP address", address)
+	}
+	if offset < -65535 || offset > 65535 {
+		return nil, usageError("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
+	}
+	if address == "" && offset == 0 {
+		return nil, nil
+	}
+	return func(cfg *model.Config) *model.Config {
+		moved := *cfg
+		moved.Listeners = slices.Clone(cfg.Listeners)
+		for i := range moved.Listeners {
+			l := &moved.Listeners[i]
+			if address != "" {
+				l.Address = address
+			}
+			if port := int(l.Port) + offset; port >= 1 && port <= 65535 {
+				l.Port = int32(port)
+			}
+		}
+		return &moved
+	}, nil
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// observation is what the demo shows: what was wanted beside what was counted since the configuration was applied.
+type observation struct {
+	elapsed    time.Duration
+	generation uint64
+	// problem is why the newest manifests are not in force, or the first finding about them.
+	problem  string
+	backends []backendRow
+	mirrors  []mirrorRow
+	total    telemetry.ExchangeSnapshot
+	// interval is what was counted since the configuration was applied, or the whole run.
+	interval time.Duration
+	// sent and failed are the load generator's own count.
+	sent, failed int64
+	// received is how many requests each toy service got.
+	received []toyCount
+}
+
+type toyCount struct {
+	name     string
+	requests int64
+}
+
+type backendRow struct {
+	rule, backend string
+	share, wanted float64
+	telemetry.ExchangeSnapshot
+}
+
+type mirrorRow struct {
+	rule, mirror string
+	numerator    uint32
+	denominator  uint32
+	telemetry.MirrorSnapshot
+}
+
+// observe takes the counters and lays them beside the configuration.
+func (d *demo) observe(elapsed time.Duration) observation {
+	d.mu.Lock()
+	report, base := d.config, d.base
+	d.mu.Unlock()
+	now := d.gateway.metrics.Snapshot()
+	counted, interval := now, elapsed
+	if !base.Time.IsZero() {
+		counted = now.Since(base)
+		interval = counted.Interval
+	}
+	o := observation{
+		elapsed: elapsed, interval: interval, generation: report.Generation, total: counted.Total(),
+		sent: d.load.sent.Load(), failed: d.load.failed.Load(),
+	}
+	switch {
+	case report.Err != nil:
+		o.problem = report.Err.Error()
+	case len(report.Findings) > 0:
+		o.problem = report.Findings[0].String()
+	}
+	for _, t := range d.toys {
+		o.received = append(o.received, toyCount{t.name, t.requests.Load()})
+	}
+	o.rows(report.Config, counted)
+	return o
+}
+
+func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
+	exchanges := map[telemetry.ExchangeLabels]telemetry.ExchangeSnapshot{}
+	for _, x := range counted.Exchanges {
+		exchanges[x.ExchangeLabels] = x
+	}
+	mirrors := map[telemetry.MirrorLabels]telemetry.MirrorSnapshot{}
+	for _, m := range counted.Mirrors {
+		mirrors[m.MirrorLabels] = m
+	}
+	for _, route := range cfg.Routes {
+		for i, rule := range route.Rules {
+			name := rule.Name
+			if name == "" {
+				name = strconv.Itoa(i)
+			}
+			routeName := route.Ref.Namespace + "/" + route.Ref.Name
+			first := len(o.backends)
+			var weights, requests uint64
+			for _, b := range rule.Backends {
+				x := exchanges[telemetry.ExchangeLabels{Route: routeName, Rule: name, Backend: b.Service}]
+				weights += uint64(b.Weight)
+				requests += x.Requests
+				o.backends = append(o.backends, backendRow{
+					rule: name, backend: b.Service, wanted: float64(b.Weight), ExchangeSnapshot: x,
+				})
+			}
+			for j := first; j < len(o.backends); j++ {
+				row := &o.backends[j]
+				row.wanted /= float64(max(weights, 1))
+				row.share = float64(row.Requests) / float64(max(requests, 1))
+			}
+			for _, m := range rule.Filters.Mirrors {
+				x := mirrors[telemetry.MirrorLabels{Route: routeName, Rule: name, Mirror: m.Service}]
+				o.mirrors = append(o.mirrors, mirrorRow{
+					rule: name, mirror: m.Service, numerator: m.Numerator, denominator: m.Denominator, MirrorSnapshot: x,
+				})
+			}
+		}
+	}
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+func newRun(s streams) *cobra.Command {
+	o := runOptions{
+		logFormat:       newChoice("text", "json"),
+		logLevel:        newChoice("info", "debug", "warn", "error"),
+		accessLogFormat: newChoice("json", "text"),
+	}
+	cmd := &cobra.Command{
+		Use:   "run PATH...",
+		Short: "Serve files and folders; changes to them apply at once",
+		Long: `Run reads Gateway API YAML or JSON from files and folders (or once from the
+standard input, with -) and serves traffic by it. Files are watched: what
+changes is applied without dropping a request, what is broken is reported and
+the last good version stays. SIGHUP reads everything once more. SIGTERM or
+SIGINT drains: listeners close, requests in flight finish. A second one ends
+the process at once.`,
+		Example: `  weir run routes/
+  weir run --port-offset 8000 routes/          port 80 becomes 8080, for a try without root
+  weir run --access-log stdout routes/
+  kustomize build . | weir run -`,
+		Args: atLeastOnePath,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.admin, "admin", "127.0.0.1:15000", "`address` of the admin endpoint (metrics, health, configuration), or off")
+	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
+	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
+	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
+	f.Var(&o.logFormat, "log-format", "format of the process's log, on stderr")
+	f.Var(&o.logLevel, "log-level", "least level of the process's log")
+	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
+	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
+	o.mirror.flags(f)
+	fromEnvironment(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signalContext(cmd.Context())
+		defer stop()
+		return o.run(ctx, s, args)
+	}
+	return cmd
+}
+
+type runOptions struct {
+	admin, address      string
+	portOffset          int
+	drain               time.Duration
+	logFormat, logLevel choice
+	accessLog           string
+	accessLogFormat     choice
+	mirror              mirrorFlags
+}
+
+func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
+	log := newLogger(s.err, o.logFormat.value, o.logLevel.value)
+	adjust, err := relocate(o.address, o.portOffset)
+	if err != nil {
+		return err
+	}
+	mirror, err := o.mirror.options()
+	if err != nil {
+		return err
+	}
+	source, err := openSource(paths, s.in, hangups(ctx), log)
+	if err != nil {
+		return err
+	}
+	accessLog, closeLog, err := o.openAccessLog(s, log)
+	if err != nil {
+		return err
+	}
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
+	metrics.WatchAccessLog(accessLog)
+	g := &gateway{
+		source:       source,
+		metrics:      metrics,
+		log:          log,
+		adminAddress: o.admin,
+		adjust:       adjust,
+		server: proxy.New(proxy.Options{
+			Logger: log, Metrics: metrics, AccessLog: accessLog, Mirror: mirror, DrainTimeout: o.drain,
+		}),
+	}
+	err = g.run(ctx)
+	if e := closeLog(); err == nil {
+		err = e
+	}
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
+}
+
+// openAccessLog returns nil for "off".
+func (o *runOptions) openAccessLog(s streams, log *slog.Logger) (*telemetry.AccessLog, func() error, error) {
+	var w io.Writer
+	closeFile := func() error { return nil }
+	switch o.accessLog {
+	case "", "off":
+		return nil, closeFile, nil
+	case "stdout":
+		w = s.out
+	case "stderr":
+		w = s.err
+	default:
+		file, err := os.OpenFile(o.accessLog, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--access-log: %w", err)
+		}
+		w, closeFile = file, file.Close
+	}
+	format := telemetry.JSON
+	if o.accessLogFormat.value == "text" {
+		format = telemetry.Text
+	}
+	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, Logger: log})
+	return l, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := l.Close(ctx)
+		if e := closeFile(); err == nil {
+			err = e
+		}
+		return err
+	}, nil
+}
+
+func newLogger(w io.Writer, format, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
