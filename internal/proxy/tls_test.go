@@ -1,0 +1,244 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+func newTLSTalk(t testing.TB, addr string, pool *x509.CertPool, name string) *talk {
+	t.Helper()
+	c := tls.Client(dial(t, addr), &tls.Config{RootCAs: pool, ServerName: name})
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
+}
+
+// presented is the first name of the certificate that the proxy presents for a server name.
+func presented(t testing.TB, addr, name string) string {
+	t.Helper()
+	c := tls.Client(dial(t, addr), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+	defer c.Close()
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return c.ConnectionState().PeerCertificates[0].DNSNames[0]
+}
+
+func TestHTTPSIsServed(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Forwarded-Proto")) })
+	cfg := plain(addr)
+	pool := secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	k := newTLSTalk(t, s.addr(), pool, "shop.example")
+	for range 3 {
+		k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+		if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "https" {
+			t.Errorf("status %d, body %q", resp.StatusCode, body)
+		}
+	}
+	big := string(body(100000))
+	k.send("POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100000\r\n\r\n" + big)
+	if resp, _ := k.answer("POST"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// twoNames has two HTTPS listeners with one port, and a third certificate on the first.
+func twoNames(t testing.TB, addr string) (*model.Config, *x509.CertPool) {
+	cfg := plain(addr)
+	a := newAuthority(t)
+	for i, names := range [][]string{{"one.example"}, {"*.wild.example"}, {"two.example"}} {
+		chain, key := a.issue(t, names...)
+		cfg.Certificates = append(cfg.Certificates, model.Certificate{Name: fmt.Sprintf("default/c%d", i), Chain: chain, Key: model.Secret(key)})
+	}
+	cfg.Listeners[0].Protocol = model.HTTPS
+	cfg.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{"default/c0", "default/c1"}}
+	second := cfg.Listeners[0]
+	second.Name, second.Hostname = "default/gw/two", "two.example"
+	second.TLS = &model.ListenerTLS{Certificates: []string{"default/c2"}}
+	cfg.Listeners = append(cfg.Listeners, second)
+	cfg.Routes[0].Attachments = append(cfg.Routes[0].Attachments, model.Attachment{Listener: second.Name, Hostnames: []string{"two.example"}})
+	return cfg, a.pool()
+}
+
+func TestCertificateIsChosenByName(t *testing.T) {
+	cfg, _ := twoNames(t, "127.0.0.1:1")
+	s := serve(t, cfg)
+	for name, want := range map[string]string{
+		"one.example": "one.example", "a.wild.example": "*.wild.example", "two.example": "two.example", "TWO.example": "two.example",
+		"a.b.wild.example": "one.example", "other.example": "one.example", "": "one.example",
+	} {
+		if got := presented(t, s.addr(), name); got != want {
+			t.Errorf("for %q the certificate of %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestRequestForAnotherListenerIsMisdirected(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg, pool := twoNames(t, addr)
+	s := serve(t, cfg)
+	for _, test := range []struct {
+		sni, host string
+		status    int
+	}{
+		{"one.example", "one.example", 200},
+		{"one.example", "third.example", 200},
+		{"one.example", "two.example", 421},
+		{"two.example", "two.example:443", 200},
+		{"two.example", "one.example", 421},
+	} {
+		k := newTLSTalk(t, s.addr(), pool, test.sni)
+		k.send("GET / HTTP/1.1\r\nHost: " + test.host + "\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != test.status {
+			t.Errorf("name %s, host %s: status %d, want %d", test.sni, test.host, resp.StatusCode, test.status)
+		}
+	}
+	// A host that no listener serves is not found.
+	cfg.Listeners[0].Hostname = "one.example"
+	cfg.Routes[0].Attachments[0].Hostnames = []string{"one.example"}
+	if err := s.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	k := newTLSTalk(t, s.addr(), pool, "two.example")
+	k.send("GET / HTTP/1.1\r\nHost: third.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); resp.StatusCode != 404 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if s.failures(telemetry.Misdirected) != 2 || s.failures(telemetry.NoListener) != 1 {
+		t.Error("not counted")
+	}
+}
+
+func TestCertificatesAreSwappedWithoutClosingConnections(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg := plain(addr)
+	pool := secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	k := newTLSTalk(t, s.addr(), pool, "shop.example")
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	k.answer("GET")
+	next := plain(addr)
+	secure(t, next, "fresh.example")
+	if err := s.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	if got := presented(t, s.addr(), "shop.example"); got != "fresh.example" {
+		t.Errorf("certificate of %s", got)
+	}
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+func TestUnusableCertificateIsRefusedAndTheOldConfigurationServes(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg := plain(addr)
+	pool := secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	bad := plain(addr)
+	secure(t, bad, "shop.example")
+	bad.Certificates[0].Key = "nonsense"
+	if err := s.Apply(bad); err == nil {
+		t.Error("no error")
+	}
+	k := newTLSTalk(t, s.addr(), pool, "shop.example")
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg := plain(addr)
+	pool := secure(t, cfg, "shop.example")
+	clients, strangers := newAuthority(t), newAuthority(t)
+	cfg.Listeners[0].TLS.ClientCAs = clients.pem
+	s := serve(t, cfg)
+	pair := func(a *authority) []tls.Certificate {
+		chain, key := a.issue(t, "client.example")
+		c, err := tls.X509KeyPair([]byte(chain), []byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{c}
+	}
+	ask := func(certs []tls.Certificate) (int, error) {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "shop.example", Certificates: certs}, DisableKeepAlives: true}
+		req, _ := http.NewRequest("GET", "https://"+s.addr()+"/", nil)
+		req.Host = "shop.example"
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			return 0, err
+		}
+		resp.Body.Close()
+		return resp.StatusCode, nil
+	}
+	if status, err := ask(pair(clients)); status != 200 {
+		t.Errorf("status %d, %v", status, err)
+	}
+	if status, err := ask(nil); err == nil {
+		t.Errorf("without a certificate: status %d", status)
+	}
+	if status, err := ask(pair(strangers)); err == nil {
+		t.Errorf("with another authority's certificate: status %d", status)
+	}
+	if s.failures(telemetry.ClientTLS) != 2 {
+		t.Errorf("%d handshakes failed", s.failures(telemetry.ClientTLS))
+	}
+
+	// A connection that was let in without a certificate must not outlive the demand for one.
+	optional := plain(addr)
+	optional.Certificates = cfg.Certificates
+	optional.Listeners[0].Protocol = model.HTTPS
+	optional.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{"default/cert"}, ClientCAs: clients.pem, ClientOptional: true}
+	if err := s.Apply(optional); err != nil {
+		t.Fatal(err)
+	}
+	k := newTLSTalk(t, s.addr(), pool, "shop.example")
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if err := s.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); resp.StatusCode != 421 {
+		t.Errorf("status %d after certificates were demanded", resp.StatusCode)
+	}
+}
+
+func TestHandshakeIsBounded(t *testing.T) {
+	cfg := plain("127.0.0.1:1")
+	secure(t, cfg, "shop.example")
+	s := serve(t, cfg, func(o *Options) { o.HandshakeTimeout = 50 * time.Millisecond })
+	c := dial(t, s.addr())
+	if n, err := c.Read(make([]byte, 1)); err == nil {
+		t.Errorf("read %d bytes", n)
+	} else if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		t.Error("the connection stays open")
+	}
+}
+
+func TestOldTLSVersionsAreRefused(t *testing.T) {
+	cfg := plain("127.0.0.1:1")
+	secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	c := tls.Client(dial(t, s.addr()), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	if c.Handshake() == nil {
+		t.Error("TLS 1.1 was accepted")
+	}
+}
