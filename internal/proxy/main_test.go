@@ -66,8 +66,10 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 // addr is where the first port is bound.
 func (s *testServer) addr() string { return s.Addrs()[0].Bound.String() }
 
-// failures is how often exchanges failed for a reason.
+// failures ends the server, so that everything is counted, and tells how often exchanges failed for a reason.
 func (s *testServer) failures(reason telemetry.Reason) (n uint64) {
+	s.stop()
+	<-s.ended
 	for _, x := range s.metrics.Snapshot().Exchanges {
 		for _, r := range x.Reasons {
 			if r.Reason == reason {
