@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"sync"
@@ -220,5 +221,19 @@ func BenchmarkSnapshot(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Snapshot()
+	}
+}
+
+// BenchmarkObserveManySeries is what an exchange pays when ten thousand rules are in use: cache misses.
+func BenchmarkObserveManySeries(b *testing.B) {
+	r := New()
+	all := make([]*Exchange, 10_000)
+	for i := range all {
+		all[i] = r.Exchange(ExchangeLabels{Route: fmt.Sprint("a/", i)})
+		all[i].Observe(0, 200, 300*time.Microsecond, 0, 1024)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		all[i*7919%len(all)].Observe(0, 200, 300*time.Microsecond+time.Duration(i%500_000), 0, 1024)
 	}
 }

@@ -11,9 +11,10 @@ import (
 // end, so a quantile is known within about 3 %. Buckets include their upper bound, as Prometheus' "le" does.
 const (
 	firstSegment   = 10 * time.Microsecond
-	decades        = 8 // to 1000 s
-	bucketsDecade  = 24 + 20 + 16
-	latencyBuckets = 16 + decades*bucketsDecade + 1 // a linear start, the decades, and what is above
+	startBuckets   = 16 // the linear start
+	decades        = 8  // to 1000 s
+	decadeBuckets  = 24 + 20 + 16
+	latencyBuckets = startBuckets + decades*decadeBuckets + 1 // and what is above
 )
 
 // segment is a range of equal buckets: first + (v-low)/width, for low <= v < high, v being a duration less 1 ns.
@@ -30,7 +31,7 @@ var segments, segmentOf = func() (s []segment, of [65]uint8) {
 		next += uint32(buckets)
 	}
 	unit := uint64(firstSegment)
-	add(0, unit, 16)
+	add(0, unit, startBuckets)
 	for range decades {
 		add(unit, unit*5/2, 24)
 		add(unit*5/2, unit*5, 20)
@@ -78,18 +79,51 @@ func bucketBounds(i int) (low, high time.Duration) {
 	return time.Duration(l), time.Duration(l + s.width)
 }
 
-// latencyCounts counts durations.
-type latencyCounts [latencyBuckets]atomic.Uint64
+// latencyPage is the counts of a decade, or of the start and of what is above the last decade. A series has those it
+// needs, which are few.
+type latencyPage [64]atomic.Uint64
 
-func (c *latencyCounts) add(d time.Duration) { c[bucketOf(d)].Add(1) }
+// commonDecade is the page of 100 us to 1 ms, from where on most latencies are. Its pointer comes first.
+const commonDecade = 2
+
+// pageOf is the index in latencyCounts of the page of a bucket, and its place there.
+func pageOf(bucket int) (page, at int) {
+	switch {
+	case bucket < startBuckets:
+		at = bucket
+	case bucket == latencyBuckets-1:
+		at = startBuckets
+	default:
+		bucket -= startBuckets
+		page, at = 1+bucket/decadeBuckets, bucket%decadeBuckets
+	}
+	if page -= commonDecade; page < 0 {
+		page += 1 + decades
+	}
+	return page, at
+}
+
+// latencyCounts counts durations.
+type latencyCounts [1 + decades]atomic.Pointer[latencyPage]
+
+// bucket is the counter that d belongs to.
+func (c *latencyCounts) bucket(d time.Duration) *atomic.Uint64 {
+	page, at := pageOf(bucketOf(d))
+	return &load(&c[page])[at]
+}
 
 // addTo adds the counts to l, but not their sum.
 func (c *latencyCounts) addTo(l *Latency) {
 	if l.counts == nil {
 		l.counts = make([]uint64, latencyBuckets)
 	}
-	for i := range c {
-		if n := c[i].Load(); n != 0 {
+	for i := range l.counts {
+		page, at := pageOf(i)
+		p := c[page].Load()
+		if p == nil {
+			continue
+		}
+		if n := p[at].Load(); n != 0 {
 			l.counts[i] += n
 			l.total += n
 		}

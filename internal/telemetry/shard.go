@@ -9,7 +9,7 @@ import (
 // cacheLine is the distance that keeps two cores' counters apart: two lines, because of adjacent-line prefetching.
 const cacheLine = 128
 
-const maxShards = 32
+const maxShards = 16
 
 // shardCount is a small power of two: twice the processors, so that few connections meet in a shard.
 func shardCount() int {
@@ -21,13 +21,18 @@ func shardCount() int {
 }
 
 // shards is a set of T of which only those that are used exist: a configuration of ten thousand rules costs little
-// until they see traffic.
-type shards[T any] []atomic.Pointer[T]
+// until they see traffic. The pointers are inline, to save a cache miss.
+type shards[T any] struct {
+	mask uint32
+	at   [maxShards]atomic.Pointer[T]
+}
 
-func newShards[T any](n int) shards[T] { return make(shards[T], n) }
+func newShards[T any](n int) shards[T] { return shards[T]{mask: uint32(n - 1)} }
 
-func (s shards[T]) get(shard uint32) *T {
-	p := &s[int(shard)&(len(s)-1)]
+func (s *shards[T]) get(shard uint32) *T { return load(&s.at[shard&s.mask&(maxShards-1)]) }
+
+// load returns what p points to, and makes it first if need be.
+func load[T any](p *atomic.Pointer[T]) *T {
 	if v := p.Load(); v != nil {
 		return v
 	}
@@ -39,18 +44,18 @@ func (s shards[T]) get(shard uint32) *T {
 }
 
 // each calls f with the shards that exist.
-func (s shards[T]) each(f func(*T)) {
-	for i := range s {
-		if v := s[i].Load(); v != nil {
+func (s *shards[T]) each(f func(*T)) {
+	for i := range s.at {
+		if v := s.at[i].Load(); v != nil {
 			f(v)
 		}
 	}
 }
 
 // used reports whether anything was counted.
-func (s shards[T]) used() bool {
-	for i := range s {
-		if s[i].Load() != nil {
+func (s *shards[T]) used() bool {
+	for i := range s.at {
+		if s.at[i].Load() != nil {
 			return true
 		}
 	}

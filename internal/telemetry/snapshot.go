@@ -85,7 +85,9 @@ func (x *Exchange) Snapshot() ExchangeSnapshot {
 	codes := map[int]uint64{}
 	var failures [len(reasons)]uint64
 	x.shards.each(func(s *exchangeShard) {
-		s.codes.each(func(status int, n uint64) { codes[status] += n })
+		count := func(status int, n uint64) { codes[status] += n }
+		s.first.each(count)
+		s.codes.each(count)
 		s.latency.addTo(&out.Latency)
 		out.Latency.nanos += s.nanos.Load()
 		out.BytesIn += s.in.Load()
