@@ -99,7 +99,6 @@ func (b *bench) readVersions(peers []string) {
 		}
 		b.versions = append(b.versions, c.name+" "+numbers.FindString(string(out)))
 	}
-	b.versions = append(b.versions, runtime.Version())
 }
 
 // machine says on what was measured.

@@ -70,7 +70,7 @@ func TestGeneratorCountsHowEveryRequestEnded(t *testing.T) {
 
 func TestGeneratorSendsItsRequestsInTurnWithoutARate(t *testing.T) {
 	b := newBench(t)
-	s := setting{Routes: 30}
+	s := setting{Routes: 30, Stride: 1, Asked: 15}
 	r, err := b.generate(b.backends[roleFast], 0, 100*time.Millisecond, 0, routesRequests(s), "-many")
 	if err != nil {
 		t.Fatal(err)

@@ -153,7 +153,10 @@ func (b *bench) setup(mirror bool) (err error) {
 			return err
 		}
 	}
-	b.readVersions(need)
+	if !mirror {
+		b.readVersions(need)
+	}
+	b.versions = append(b.versions, runtime.Version())
 	if err := pinSelf(b.loadCPU); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type mirrorSeries struct {
 	target   mirrorTarget
 	proxy    *proxy
 	rounds   []loadResult
+	before   map[string]uint64 // outcomes of the requests that checked the proxy
 	outcomes map[string]uint64
 }
 
@@ -50,7 +51,11 @@ func (b *bench) runMirror() error {
 		if err != nil {
 			return err
 		}
-		all = append(all, &mirrorSeries{target: t, proxy: p})
+		before, err := mirrorOutcomes(p.admin)
+		if err != nil {
+			return err
+		}
+		all = append(all, &mirrorSeries{target: t, proxy: p, before: before})
 	}
 	request := bodyRequest(b.body)
 	for round := range b.rounds {
@@ -139,7 +144,7 @@ func percent(ok, of int) string {
 func (s *mirrorSeries) count(prefix string) (n uint64) {
 	for outcome, v := range s.outcomes {
 		if strings.HasPrefix(outcome, prefix) {
-			n += v
+			n += v - s.before[outcome]
 		}
 	}
 	return n

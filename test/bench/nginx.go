@@ -54,15 +54,14 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	}
 	if s.Routes > 0 {
 		p("server_names_hash_max_size 65536; server_names_hash_bucket_size 128;")
-		for h := range s.hosts() {
-			host, _ := s.route(h * routesHost)
+		_ = s.eachHost(func(host string, prefixes []string) error {
 			p("server { %s; server_name %s; %s", listen, host, tls)
-			for i := h * routesHost; i < min(s.Routes, (h+1)*routesHost); i++ {
-				_, prefix := s.route(i)
+			for _, prefix := range prefixes {
 				p("location %s { proxy_pass %s; }", prefix, to)
 			}
 			p("}")
-		}
+			return nil
+		})
 	} else {
 		p("server { %s; %s", listen, tls)
 		p("location / { proxy_pass %s;", to)

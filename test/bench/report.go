@@ -97,10 +97,10 @@ func (b *bench) comparison(results []result) string {
 				medianOf(s.samples, func(s sample) float64 { return micros(s.p50) }), medianOf(s.samples, func(s sample) float64 { return micros(s.p99) }),
 				failed, onlyIf(r.scenario.setting.Mirror != "", fmt.Sprintf(" %.1f %% |", 100*mirrored)))
 		}
-		if n := r.scenario.alsoRoutes; n > 0 {
-			if v, ok := ratio(r.find("weir").samples, r.find(fmt.Sprintf("weir, %d routes", n)).samples, cpuOfSample); ok {
+		if few := r.scenario.few; few != nil {
+			if v, ok := ratio(r.find("weir").samples, r.find(fewLabel(r.scenario)).samples, cpuOfSample); ok {
 				p("")
-				p("weir with %d routes costs %.2f of weir with %d.", r.scenario.setting.Routes, v, n)
+				p("weir with %d routes costs %.2f of weir with %d.", r.scenario.setting.Routes, v, few.Routes)
 			}
 		}
 		if r.scenario.note != "" {

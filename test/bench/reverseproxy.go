@@ -64,7 +64,7 @@ func serveReverseProxy(args []string) error {
 	}
 	if *routes > 0 {
 		mux := http.NewServeMux()
-		s := setting{Routes: *routes}
+		s := setting{Routes: *routes, Stride: 1}
 		for i := range *routes {
 			host, prefix := s.route(i)
 			mux.Handle(host+prefix, handler)

@@ -21,9 +21,12 @@ type setting struct {
 	MirrorPercent int
 	// Split sends 10 % of the requests that carry splitHeader to roleSecond.
 	Split bool
-	// Routes, if not 0, is how many there are, on Routes/routesHost hosts.
+	// Routes, if not 0, is how many there are: the numbers 0, Stride, 2*Stride, ... of route.
 	Routes int
-	TLS    bool
+	Stride int
+	// Asked is how many of them are requested, spread evenly.
+	Asked int
+	TLS   bool
 	// HTTP2 is spoken by the clients; backends speak HTTP/1.1 always.
 	HTTP2 bool
 }
@@ -33,13 +36,30 @@ const (
 	routesHost              = 100
 )
 
-// route is the host and the path prefix of one of many routes.
+// route is the host and the path prefix of the i-th route: routesHost prefixes on each host.
 func (s setting) route(i int) (host, prefix string) {
+	i *= s.Stride
 	return fmt.Sprintf("h%d.bench.test", i/routesHost), fmt.Sprintf("/service%d/", i%routesHost)
 }
 
-// hosts is how many hosts the routes are on.
-func (s setting) hosts() int { return (s.Routes + routesHost - 1) / routesHost }
+// eachHost calls f with each host and the prefixes of its routes.
+func (s setting) eachHost(f func(host string, prefixes []string) error) error {
+	var prefixes []string
+	for i := range s.Routes {
+		host, prefix := s.route(i)
+		prefixes = append(prefixes, prefix)
+		if i+1 < s.Routes {
+			if next, _ := s.route(i + 1); next == host {
+				continue
+			}
+		}
+		if err := f(host, prefixes); err != nil {
+			return err
+		}
+		prefixes = prefixes[:0]
+	}
+	return nil
+}
 
 // tool is what makes the load.
 type tool string
@@ -59,9 +79,9 @@ type scenario struct {
 	setting setting
 	tool    tool
 	rate    int // with toolOwn: requests a second, 0 for a closed loop
-	// alsoRoutes, if not 0, also measures weir with so many routes.
-	alsoRoutes int
-	note       string
+	// few, if not nil, also measures weir with fewer routes, of which the same are requested.
+	few  *setting
+	note string
 }
 
 var scenarios = []scenario{
@@ -81,8 +101,15 @@ var scenarios = []scenario{
 	{name: "h2", title: "HTTP/2 over TLS to HTTP/1.1", tool: toolH2, setting: setting{Backend: roleFast, HTTP2: true, TLS: true}},
 	{name: "body100k", title: "100 KiB bodies", tool: toolOwn, setting: setting{Backend: roleLarge}, note: "nginx with proxy buffers that hold the whole body."},
 	{
-		name: "routes", title: "10,000 routes", tool: toolOwn, setting: setting{Backend: roleFast, Routes: 10_000}, alsoRoutes: 10,
-		note: "100 path prefixes on each of 100 hosts, requested evenly. HAProxy with a map.",
+		name: "routes", title: "10,000 routes, 10 of them requested", tool: toolOwn,
+		setting: setting{Backend: roleFast, Routes: 10_000, Stride: 1, Asked: 10},
+		few:     &setting{Backend: roleFast, Routes: 10, Stride: 1000, Asked: 10},
+		note:    "100 path prefixes on each of 100 hosts; HAProxy with a map. The requests are those that weir gets with 10 routes only: the cost of the other routes.",
+	},
+	{
+		name: "routes-all", title: "10,000 routes, all requested evenly", tool: toolOwn,
+		setting: setting{Backend: roleFast, Routes: 10_000, Stride: 1, Asked: 10_000},
+		note:    "The same routes, in an order that no cache likes.",
 	},
 	{
 		name: "rate", title: "plain, 10,000 requests/s", tool: toolOwn, rate: 10_000, setting: setting{Backend: roleFast},
@@ -141,13 +168,12 @@ func (b *bench) contenders(s scenario) []contender {
 			continue // it cannot mirror by itself
 		}
 		c := contender{peer, peer, s.setting}
-		if peer == "weir" && s.alsoRoutes > 0 {
-			few := c
-			few.setting.Routes = s.alsoRoutes
-			few.label = fmt.Sprintf("weir, %d routes", s.alsoRoutes)
-			all = append(all, few)
+		if peer == "weir" && s.few != nil {
+			all = append(all, contender{fewLabel(s), peer, *s.few})
 		}
 		all = append(all, c)
 	}
 	return all
 }
+
+func fewLabel(s scenario) string { return fmt.Sprintf("weir, %d routes", s.few.Routes) }

@@ -55,18 +55,17 @@ spec:
 		_, err := writeFile(dir, "route.yaml", routeHead("shop", "")+s.rules())
 		return err
 	}
-	for h := range s.hosts() {
+	n := 0
+	return s.eachHost(func(host string, prefixes []string) error {
 		var file strings.Builder
-		for i := h * routesHost; i < min(s.Routes, (h+1)*routesHost); i++ {
-			host, prefix := s.route(i)
-			file.WriteString(routeHead(fmt.Sprintf("route-%d", i), host))
+		for _, prefix := range prefixes {
+			file.WriteString(routeHead(fmt.Sprintf("route-%d", n), host))
 			fmt.Fprintf(&file, "  rules:\n  - matches: [{path: {type: PathPrefix, value: %s}}]\n    backendRefs: [{name: first, port: 80}]\n", strings.TrimSuffix(prefix, "/"))
+			n++
 		}
-		if _, err := writeFile(dir, fmt.Sprintf("routes-%d.yaml", h), file.String()); err != nil {
-			return err
-		}
-	}
-	return nil
+		_, err := writeFile(dir, host+".yaml", file.String())
+		return err
+	})
 }
 
 // service is a Service and its EndpointSlice, with a port of the backend as endpoint.
