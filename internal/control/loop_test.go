@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -53,36 +55,60 @@ func (s *scripted) Run(ctx context.Context, emit func(*resource.Set)) error {
 	}
 }
 
-// harness runs a loop and records what it publishes and reports. publishErr is what Publish answers.
+// harness runs a loop and records what it publishes and reports.
 type harness struct {
-	source     *scripted
-	published  []*model.Config
-	reports    []Report
-	publishErr error
-	cancel     context.CancelFunc
-	done       chan error
+	source *scripted
+	cancel context.CancelFunc
+	done   chan error
+
+	mu        sync.Mutex
+	published []*model.Config
+	reports   []Report
+	// failure is what Publish answers.
+	failure error
 }
 
 // start begins a loop inside a synctest bubble.
 func start(t *testing.T, settle time.Duration) *harness {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &harness{source: newScripted(), cancel: cancel, done: make(chan error, 1)}
-	l := &Loop{
-		Source: h.source,
-		Publish: func(c *model.Config) error {
-			if h.publishErr == nil {
-				h.published = append(h.published, c)
-			}
-			return h.publishErr
-		},
-		Report: func(r Report) { h.reports = append(h.reports, r) },
-		Settle: settle,
-	}
+	l := &Loop{Source: h.source, Publish: h.publish, Report: h.report, Settle: settle}
 	go func() { h.done <- l.Run(ctx) }()
 	return h
 }
 
-func (h *harness) last() Report { return h.reports[len(h.reports)-1] }
+func (h *harness) publish(c *model.Config) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failure == nil {
+		h.published = append(h.published, c)
+	}
+	return h.failure
+}
+
+func (h *harness) report(r Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reports = append(h.reports, r)
+}
+
+func (h *harness) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = err
+}
+
+// state is what was published and reported so far.
+func (h *harness) state() ([]*model.Config, []Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.published), slices.Clone(h.reports)
+}
+
+func (h *harness) last() Report {
+	_, reports := h.state()
+	return reports[len(reports)-1]
+}
 
 func (h *harness) stop(t *testing.T) {
 	t.Helper()
@@ -100,11 +126,12 @@ func TestSetIsTranslatedPublishedAndReported(t *testing.T) {
 		h := start(t, 0)
 		h.source.sets <- setOn(8080)
 		synctest.Wait()
-		if len(h.published) != 1 || len(h.published[0].Listeners) != 1 || h.published[0].Listeners[0].Port != 8080 {
-			t.Fatalf("published %+v, want one configuration with a listener on 8080", h.published)
+		published, _ := h.state()
+		if len(published) != 1 || len(published[0].Listeners) != 1 || published[0].Listeners[0].Port != 8080 {
+			t.Fatalf("published %+v, want one configuration with a listener on 8080", published)
 		}
 		r := h.last()
-		if r.Generation != 1 || !r.Changed || r.Err != nil || r.Config != h.published[0] {
+		if r.Generation != 1 || !r.Changed || r.Err != nil || r.Config != published[0] {
 			t.Errorf("report = %+v, want generation 1, changed", r)
 		}
 		if len(r.Statuses) != 1 || r.Statuses[0].Ref.Name != "edge" {
@@ -121,8 +148,8 @@ func TestSetThatMeansTheSameIsNotPublishedAgain(t *testing.T) {
 		synctest.Wait()
 		h.source.sets <- setOn(8080)
 		synctest.Wait()
-		if len(h.published) != 1 || len(h.reports) != 2 {
-			t.Fatalf("%d published, %d reported, want 1 and 2", len(h.published), len(h.reports))
+		if published, reports := h.state(); len(published) != 1 || len(reports) != 2 {
+			t.Fatalf("%d published, %d reported, want 1 and 2", len(published), len(reports))
 		}
 		if r := h.last(); r.Generation != 1 || r.Changed {
 			t.Errorf("report = %+v, want generation 1, unchanged", r)
@@ -136,23 +163,24 @@ func TestLastGoodConfigurationStaysWhenPublishingFailsAndIsTriedAgain(t *testing
 		h := start(t, 0)
 		h.source.sets <- setOn(8080)
 		synctest.Wait()
-		h.publishErr = errors.New("port in use")
+		inUse := errors.New("port in use")
+		h.fail(inUse)
 		h.source.sets <- setOn(8081)
 		synctest.Wait()
-		if r := h.last(); r.Generation != 1 || r.Config != h.published[0] || !errors.Is(r.Err, h.publishErr) {
+		if r := h.last(); r.Generation != 1 || r.Config.Listeners[0].Port != 8080 || !errors.Is(r.Err, inUse) {
 			t.Fatalf("report = %+v, want generation 1 and the failure", r)
 		}
-		h.publishErr = nil
+		h.fail(nil)
 		time.Sleep(2 * time.Second) // the bubble's clock: long enough for one more attempt
 		synctest.Wait()
 		if r := h.last(); r.Generation != 2 || r.Err != nil || r.Config.Listeners[0].Port != 8081 {
 			t.Errorf("report = %+v, want generation 2 on 8081", r)
 		}
-		before := len(h.reports)
+		_, before := h.state()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(h.reports) != before {
-			t.Errorf("%d reports without a new set", len(h.reports)-before)
+		if _, after := h.state(); len(after) != len(before) {
+			t.Errorf("%d reports without a new set", len(after)-len(before))
 		}
 		h.stop(t)
 	})
@@ -163,7 +191,8 @@ func TestReturningToTheServedConfigurationEndsTheRetries(t *testing.T) {
 		h := start(t, 0)
 		h.source.sets <- setOn(8080)
 		synctest.Wait()
-		h.publishErr = errors.New("port in use")
+		inUse := errors.New("port in use")
+		h.fail(inUse)
 		h.source.sets <- setOn(8081)
 		synctest.Wait()
 		h.source.sets <- setOn(8080)
@@ -171,11 +200,11 @@ func TestReturningToTheServedConfigurationEndsTheRetries(t *testing.T) {
 		if r := h.last(); r.Err != nil || r.Generation != 1 {
 			t.Fatalf("report = %+v, want generation 1 without a failure", r)
 		}
-		before := len(h.reports)
+		_, before := h.state()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(h.reports) != before {
-			t.Errorf("%d reports after the failure was gone", len(h.reports)-before)
+		if _, after := h.state(); len(after) != len(before) {
+			t.Errorf("%d reports after the failure was gone", len(after)-len(before))
 		}
 		h.stop(t)
 	})
@@ -184,10 +213,11 @@ func TestReturningToTheServedConfigurationEndsTheRetries(t *testing.T) {
 func TestRunFailsWhenTheFirstConfigurationCannotBePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, 0)
-		h.publishErr = errors.New("permission denied")
+		denied := errors.New("permission denied")
+		h.fail(denied)
 		h.source.sets <- setOn(80)
-		if err := <-h.done; !errors.Is(err, h.publishErr) {
-			t.Errorf("Run = %v, want %v", err, h.publishErr)
+		if err := <-h.done; !errors.Is(err, denied) {
+			t.Errorf("Run = %v, want %v", err, denied)
 		}
 		if !h.source.ended.Load() {
 			t.Error("Run returned before its source had ended")
@@ -204,13 +234,13 @@ func TestBurstOfSetsIsSettledToTheNewest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(h.published) != 0 {
-			t.Fatalf("%d published before the sets had settled", len(h.published))
+		if published, _ := h.state(); len(published) != 0 {
+			t.Fatalf("%d published before the sets had settled", len(published))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(h.published) != 1 || h.published[0].Listeners[0].Port != 8089 {
-			t.Errorf("published %d configurations, want the newest alone", len(h.published))
+		if published, _ := h.state(); len(published) != 1 || published[0].Listeners[0].Port != 8089 {
+			t.Errorf("published %d configurations, want the newest alone", len(published))
 		}
 		h.stop(t)
 	})
@@ -223,7 +253,7 @@ func TestEndlessStreamOfSetsIsCutAfterAWhile(t *testing.T) {
 			h.source.sets <- setOn(8080 + port)
 			time.Sleep(10 * time.Millisecond)
 		}
-		if len(h.published) == 0 {
+		if published, _ := h.state(); len(published) == 0 {
 			t.Error("nothing published in a second of changes every 10 ms")
 		}
 		h.stop(t)
@@ -248,8 +278,8 @@ func TestSourceThatEndsLeavesItsLastSetServed(t *testing.T) {
 		h.source.sets <- setOn(8080)
 		close(h.source.sets)
 		synctest.Wait()
-		if len(h.published) != 1 {
-			t.Fatalf("%d published, want 1", len(h.published))
+		if published, _ := h.state(); len(published) != 1 {
+			t.Fatalf("%d published, want 1", len(published))
 		}
 		h.stop(t)
 	})
