@@ -15,7 +15,7 @@ import (
 // configuration: the first). A listener that clashes with an earlier one, because it has the same address, port and
 // hostname or another protocol on the same address and port, is left out, and so are the attachments to it; routes
 // left without attachments go too. Routes are never merged with each other: a request that several match is decided
-// by precedence.
+// by precedence. Nor are splits: those of an earlier configuration come first.
 func Merge(configs ...Config) Config {
 	var out Config
 	listeners := listenerSet{}
@@ -40,7 +40,11 @@ func Merge(configs ...Config) Config {
 			}
 		}
 	}
+	for _, c := range configs {
+		out.Splits = append(out.Splits, c.Splits...)
+	}
 	out.Services = mergeServices(configs)
+	out.leafVariants()
 	out.Prune()
 	out.Sort()
 	return out
@@ -122,7 +126,39 @@ func (s *listenerSet) keep(all []Attachment) []Attachment {
 	return slices.DeleteFunc(slices.Clone(all), gone)
 }
 
-// Prune drops the services and certificates that nothing refers to.
+// leafVariants gives each leaf of a split the variants that its root has: a client certificate that is presented to the
+// root is presented to the leaf.
+func (c *Config) leafVariants() {
+	if len(c.Splits) == 0 {
+		return
+	}
+	at := make(map[string]int, len(c.Services))
+	variants := map[string][]string{} // by root
+	for i, s := range c.Services {
+		at[s.Name] = i
+		if root := RootName(s.Name); root != s.Name {
+			variants[root] = append(variants[root], s.Name[len(root):])
+		}
+	}
+	for _, split := range c.Splits {
+		for _, variant := range variants[split.Root] {
+			for _, l := range split.Leaves {
+				i, ok := at[l.Service]
+				if _, there := at[l.Service+variant]; !ok || there || c.Services[i].TLS == nil {
+					continue
+				}
+				s := c.Services[i]
+				tls := *s.TLS
+				tls.ClientCertificate = variant[1:]
+				s.Name, s.TLS = s.Name+variant, &tls
+				at[s.Name] = len(c.Services)
+				c.Services = append(c.Services, s)
+			}
+		}
+	}
+}
+
+// Prune drops the splits, services and certificates that nothing refers to.
 func (c *Config) Prune() {
 	services, certificates := map[string]bool{}, map[string]bool{}
 	mirrors := func(f Filters) {
@@ -146,6 +182,7 @@ func (c *Config) Prune() {
 			}
 		}
 	}
+	c.pruneSplits(services)
 	for _, s := range c.Services {
 		if services[s.Name] && s.Extends != "" {
 			services[s.Extends] = true
@@ -160,14 +197,33 @@ func (c *Config) Prune() {
 	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
 }
 
+// pruneSplits drops the splits of roots that are not used and adds the leaves of the others to what is.
+func (c *Config) pruneSplits(used map[string]bool) {
+	variants := map[string][]string{} // of used roots; "" for the root itself
+	for name := range used {
+		root := RootName(name)
+		variants[root] = append(variants[root], name[len(root):])
+	}
+	c.Splits = slices.DeleteFunc(slices.Clone(c.Splits), func(s Split) bool { return variants[s.Root] == nil })
+	for _, s := range c.Splits {
+		used[s.Root] = true
+		for _, variant := range variants[s.Root] {
+			for _, l := range s.Leaves {
+				used[l.Service], used[l.Service+variant] = true, true
+			}
+		}
+	}
+}
+
 // Sort puts everything whose order has no meaning into canonical order: listeners, services and certificates by
-// name, routes by reference, attachments by listener, hostnames and endpoints alphabetically. The order of rules,
-// matches, backends, filters and certificates of a listener is the user's and stays.
+// name, routes by reference, splits by root, attachments by listener, hostnames and endpoints alphabetically. The order
+// of rules, matches, backends, filters, certificates of a listener and splits of one root has a meaning and stays.
 func (c *Config) Sort() {
 	c.Listeners = sorted(c.Listeners, func(a, b Listener) int { return cmp.Compare(a.Name, b.Name) })
 	c.Services = sorted(c.Services, func(a, b Service) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Extends, b.Extends))
 	})
+	c.Splits = sorted(c.Splits, func(a, b Split) int { return cmp.Compare(a.Root, b.Root) })
 	c.Certificates = sorted(c.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range c.Services {
 		s := &c.Services[i]

@@ -7,6 +7,7 @@ import "time"
 type Config struct {
 	Listeners    []Listener    `json:"listeners,omitempty"`
 	Routes       []Route       `json:"routes,omitempty"`
+	Splits       []Split       `json:"splits,omitempty"`
 	Services     []Service     `json:"services,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 }

@@ -26,6 +26,7 @@ func (c *Config) Validate() error {
 	for i := range c.Routes {
 		v.route(&c.Routes[i])
 	}
+	v.splits(c.Splits)
 	return errors.Join(v.errs...)
 }
 

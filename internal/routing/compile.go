@@ -30,7 +30,9 @@ func (e *Error) Error() string {
 // never that a user made a mistake: dialects leave such parts out. cfg must not change afterwards.
 func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 	c := &compiler{
-		table:     &Table{samplers: make(map[samplerKey][]*sampler), expressions: make(map[string]expression)},
+		table: &Table{
+			samplers: make(map[samplerKey][]*sampler), expressions: make(map[string]expression), starts: make(map[string]*regexp.Regexp),
+		},
 		prev:      prev,
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
 	}
@@ -45,6 +47,9 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 	slices.SortFunc(c.table.ports, func(a, b *Port) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address))
 	})
+	if err := c.roots(cfg); err != nil {
+		return nil, err
+	}
 	ages := ages(cfg.Routes)
 	for i := range cfg.Routes {
 		if err := c.route(&cfg.Routes[i], ages[i]); err != nil {
@@ -64,6 +69,9 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 type compiler struct {
 	table, prev *Table
 	listeners   map[string]*Listener
+	// rootOf has the services with splits; variants the names of services that are variants of others.
+	rootOf   map[string]*root
+	variants map[string]bool
 }
 
 // ages returns the place of each route by creation, namespace and name, and at last its place in the model.
@@ -196,22 +204,30 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 	for i := range m.Backends {
 		b := &Backend{ID: len(c.table.backends), Backend: &m.Backends[i]}
 		c.table.backends = append(c.table.backends, b)
+		c.leaves(b)
 		r.Backends[i] = b
 		weights[i] = uint64(b.Backend.Weight)
 		if b.Mirrors, err = c.mirrors(within(ref, fmt.Sprintf("backends[%d]", i)), b.Backend.Filters.Mirrors); err != nil {
 			return nil, err
 		}
 	}
+	r.split = c.split(samplerKey{ref: ref}, weights)
+	return r, nil
+}
+
+// split prepares to draw by weight; the key is without the weights.
+func (c *compiler) split(key samplerKey, weights []uint64) split {
 	reduced, sum, sole := reduce(weights)
-	r.split.sole = sole
+	s := split{sole: sole}
 	if sum > 0 {
-		r.split.sampler = c.sampler(samplerKey{ref, fmt.Sprint(reduced)}, sum)
-		r.split.ends = reduced
+		key.what = fmt.Sprint(reduced)
+		s.sampler = c.sampler(key, sum)
+		s.ends = reduced
 		for i := 1; i < len(reduced); i++ {
 			reduced[i] += reduced[i-1]
 		}
 	}
-	return r, nil
+	return s
 }
 
 func (c *compiler) mirrors(ref model.Ref, list []model.Mirror) ([]*Mirror, error) {
@@ -231,7 +247,7 @@ func (c *compiler) mirrors(ref model.Ref, list []model.Mirror) ([]*Mirror, error
 		mirror := &Mirror{ID: len(c.table.mirrors), Mirror: m}
 		mirror.fraction = fraction{numerator: uint64(m.Numerator), all: m.Numerator == m.Denominator}
 		if m.Numerator > 0 && m.Numerator < m.Denominator {
-			key := samplerKey{own, fmt.Sprintf("%d/%d", m.Numerator, m.Denominator)}
+			key := samplerKey{ref: own, what: fmt.Sprintf("%d/%d", m.Numerator, m.Denominator)}
 			mirror.fraction.sampler = c.sampler(key, uint64(m.Denominator))
 		}
 		c.table.mirrors = append(c.table.mirrors, mirror)
@@ -244,6 +260,8 @@ func (c *compiler) mirrors(ref model.Ref, list []model.Mirror) ([]*Mirror, error
 type samplerKey struct {
 	ref  model.Ref
 	what string
+	// root is the service that a split divides: one object may split several.
+	root string
 }
 
 // sampler returns the previous table's sampler for the key, or a new one. Parts that share a key (a model without

@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"regexp"
+
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -11,11 +13,13 @@ type Table struct {
 	listeners []*Listener
 	rules     []*Rule
 	backends  []*Backend
+	leaves    []*Leaf
 	mirrors   []*Mirror
 
 	// What the next table may take over.
 	samplers    map[samplerKey][]*sampler
 	expressions map[string]expression
+	starts      map[string]*regexp.Regexp
 }
 
 // Ports returns the address and port groups the proxy must bind, by number, then address.
@@ -39,6 +43,10 @@ func (t *Table) Rules() []*Rule { return t.rules }
 
 // Backends returns the backends of all rules; Backends()[i].ID == i.
 func (t *Table) Backends() []*Backend { return t.backends }
+
+// Leaves returns the leaves of all backends that lead to the root of a split; Leaves()[i].ID == i. Backends that lead to
+// one root have leaves of their own each.
+func (t *Table) Leaves() []*Leaf { return t.leaves }
 
 // Mirrors returns the mirrors of all rules and backends; Mirrors()[i].ID == i.
 func (t *Table) Mirrors() []*Mirror { return t.mirrors }
@@ -130,6 +138,11 @@ type Backend struct {
 	ID      int
 	Backend *model.Backend
 	Mirrors []*Mirror
+
+	// root is nil unless the service has splits.
+	root *root
+	// leaves are those of each of the root's splits.
+	leaves [][]*Leaf
 }
 
 // Mirror is a mirror of a rule or of a backend.

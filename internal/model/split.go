@@ -1,0 +1,116 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Split sends the requests for a service, its root, to other services, its leaves. It is a property of the root: it
+// applies whichever rule leads there. A leaf's own endpoints serve what it gets, also when the leaf is itself the root of
+// a split, be it this one or another: splits do not nest.
+//
+// Of several splits of one root, the first that applies to a request takes it. Their order in Config.Splits counts; one
+// without matches leaves nothing to those behind it. A request to which none applies is served by the root's own
+// endpoints.
+type Split struct {
+	// Ref is the object; with Root it identifies the split in the whole configuration.
+	Ref Ref `json:"ref"`
+	// Root is the Name of a service without a variant.
+	Root string `json:"root"`
+	// Matches limit the split to the requests that meet any of them (OR). Empty is no limit.
+	Matches []SplitMatch `json:"matches,omitempty"`
+	// Leaves share by weight. When no leaf has any, the requests are answered 500.
+	Leaves []Leaf `json:"leaves"`
+}
+
+// SplitMatch is a set of conditions which must all hold (AND).
+type SplitMatch struct {
+	Ref Ref `json:"ref"`
+	// Methods are those allowed; empty is any.
+	Methods []string `json:"methods,omitempty"`
+	// Path is an expression in RE2 syntax that must match the path, after normalisation, from its start: what follows
+	// the match is free. Empty is any path.
+	Path    string       `json:"path,omitempty"`
+	Headers []ValueMatch `json:"headers,omitempty"`
+}
+
+// Leaf is a weighted service of a split.
+type Leaf struct {
+	Ref Ref `json:"ref"`
+	// Service is the Name of an entry of Config.Services; empty exactly when Fault is set.
+	Service string `json:"service,omitempty"`
+	// Weight is the leaf's part of the sum of all weights; 0 gets nothing. The sum must be below 2^62.
+	Weight uint64 `json:"weight"`
+	// Fault answers the leaf's share in its stead.
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// RootName is the name of a service without what names a variant: a split of it applies to its variants too.
+func RootName(service string) string {
+	name, _, _ := strings.Cut(service, "#")
+	return name
+}
+
+// maxSum bounds the sum of a split's weights.
+const maxSum = math.MaxUint64 >> 2
+
+func (v *validator) splits(all []Split) {
+	type key struct {
+		ref  Ref
+		root string
+	}
+	seen := map[key]bool{}
+	for i := range all {
+		s := &all[i]
+		switch {
+		case s.Root == "" || !v.services[s.Root]:
+			v.fail(s.Ref, "root", "service %q does not exist", s.Root)
+		case s.Root != RootName(s.Root):
+			v.fail(s.Ref, "root", "%q is a variant of a service", s.Root)
+		case seen[key{s.Ref, s.Root}]:
+			v.fail(s.Ref, "root", "the split of %q occurs twice", s.Root)
+		}
+		seen[key{s.Ref, s.Root}] = true
+		for i, m := range s.Matches {
+			v.splitMatch(s.Ref, fmt.Sprintf("matches[%d]", i), m)
+		}
+		v.leaves(s)
+	}
+}
+
+func (v *validator) splitMatch(where Ref, field string, m SplitMatch) {
+	for i, method := range m.Methods {
+		if method == "" {
+			v.fail(where, fmt.Sprintf("%s.methods[%d]", field, i), "is empty")
+		}
+	}
+	v.regex(where, field+".path", m.Path)
+	for i, h := range m.Headers {
+		v.value(where, fmt.Sprintf("%s.headers[%d]", field, i), h)
+	}
+}
+
+func (v *validator) leaves(s *Split) {
+	if len(s.Leaves) == 0 {
+		v.fail(s.Ref, "leaves", "is empty")
+	}
+	var sum uint64
+	for i, l := range s.Leaves {
+		field := fmt.Sprintf("leaves[%d]", i)
+		switch {
+		case l.Service == "" && l.Fault == nil:
+			v.fail(s.Ref, field, "has neither a service nor a fault")
+		case l.Service != "" && l.Fault != nil:
+			v.fail(s.Ref, field, "has a service and a fault")
+		case l.Service != "" && !v.services[l.Service]:
+			v.fail(s.Ref, field+".service", "service %q does not exist", l.Service)
+		}
+		v.fault(s.Ref, field+".fault", l.Fault)
+		if l.Weight > maxSum-sum {
+			v.fail(s.Ref, "leaves", "the sum of the weights is above %d", uint64(maxSum))
+			return
+		}
+		sum += l.Weight
+	}
+}

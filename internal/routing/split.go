@@ -1,0 +1,209 @@
+package routing
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Leaf is where the requests of a backend go that a split of its service takes.
+type Leaf struct {
+	ID      int
+	Backend *Backend
+	Split   *model.Split
+	// Leaf is nil when no leaf of the split has a weight.
+	Leaf *model.Leaf
+	// Service is the name of the service, a variant if the backend's service is one; empty when Fault is set.
+	Service string
+	Fault   *model.Fault
+}
+
+// noLeaf answers when no leaf has a weight.
+var noLeaf = &model.Fault{Status: 500, Reason: "NoWeight", Message: "all weights of the split are 0"}
+
+// root is a service with splits. All backends that lead to it share it, and so its samplers.
+type root struct{ splits []rootSplit }
+
+type rootSplit struct {
+	split   *model.Split
+	matches []splitMatch
+	draw    split
+}
+
+type splitMatch struct {
+	match   *model.SplitMatch
+	path    *regexp.Regexp // nil for any
+	headers []condition
+}
+
+// Leaf says where a request that picked the backend goes if a split of its service takes it; nil is to the backend's
+// service itself. Of every block of draws as long as the sum of the weights (reduced by their greatest common divisor)
+// each leaf gets exactly its weight, whichever backends and rules the requests came by.
+func (b *Backend) Leaf(req *Request) *Leaf {
+	if b.root == nil {
+		return nil
+	}
+	return b.leaf(req)
+}
+
+func (b *Backend) leaf(req *Request) *Leaf {
+	for i := range b.root.splits {
+		s := &b.root.splits[i]
+		if !s.applies(req) {
+			continue
+		}
+		leaf := s.draw.pick()
+		if leaf < 0 {
+			leaf = len(s.split.Leaves)
+		}
+		return b.leaves[i][leaf]
+	}
+	return nil
+}
+
+func (s *rootSplit) applies(req *Request) bool {
+	if len(s.split.Matches) == 0 {
+		return true
+	}
+	for i := range s.matches {
+		if p, _ := s.matches[i].fails(req); p == none {
+			return true
+		}
+	}
+	return false
+}
+
+// fails returns the first part of the match that does not hold for the request, and its index among its kind.
+func (m *splitMatch) fails(req *Request) (part, int) {
+	if len(m.match.Methods) > 0 && !slices.Contains(m.match.Methods, req.Method) {
+		return partMethod, 0
+	}
+	if m.path != nil && !m.path.MatchString(req.Path) {
+		return partPath, 0
+	}
+	for i := range m.headers {
+		var value string
+		var ok bool
+		if req.Fields != nil {
+			value, ok = req.Fields.Field(m.headers[i].name)
+		}
+		if !ok || !m.headers[i].holds(value) {
+			return partHeader, i
+		}
+	}
+	return none, 0
+}
+
+// roots compiles the splits.
+func (c *compiler) roots(cfg *model.Config) error {
+	if len(cfg.Splits) == 0 {
+		return nil
+	}
+	c.rootOf = make(map[string]*root)
+	c.variants = make(map[string]bool)
+	for i := range cfg.Services {
+		if name := cfg.Services[i].Name; model.RootName(name) != name {
+			c.variants[name] = true
+		}
+	}
+	for i := range cfg.Splits {
+		m := &cfg.Splits[i]
+		r := c.rootOf[m.Root]
+		if r == nil {
+			r = &root{}
+			c.rootOf[m.Root] = r
+		}
+		s := rootSplit{split: m}
+		for j := range m.Matches {
+			match, err := c.splitMatch(within(m.Ref, fmt.Sprintf("matches[%d]", j)), &m.Matches[j])
+			if err != nil {
+				return err
+			}
+			s.matches = append(s.matches, match)
+		}
+		weights := make([]uint64, len(m.Leaves))
+		for j, l := range m.Leaves {
+			weights[j] = l.Weight
+			if (l.Service == "") == (l.Fault == nil) {
+				return invalid(m.Ref, fmt.Sprintf("leaves[%d]", j), "must have either a service or a fault")
+			}
+		}
+		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root}, weights)
+		r.splits = append(r.splits, s)
+	}
+	return nil
+}
+
+func (c *compiler) splitMatch(ref model.Ref, m *model.SplitMatch) (splitMatch, error) {
+	out := splitMatch{match: m}
+	var err error
+	if m.Path != "" {
+		if out.path, err = c.start(m.Path); err != nil {
+			return out, invalid(ref, "path", "%v", err)
+		}
+	}
+	for i := range m.Headers {
+		// One by one: of several on one field all must hold.
+		one, err := c.conditions(ref, "headers", m.Headers[i:i+1], strings.ToLower)
+		if err != nil {
+			return out, err
+		}
+		out.headers = append(out.headers, one...)
+	}
+	return out, nil
+}
+
+// start compiles a pattern that must match from the start of a value.
+func (c *compiler) start(pattern string) (*regexp.Regexp, error) {
+	e := c.table.starts[pattern]
+	if e == nil {
+		e = c.prev.starts[pattern]
+	}
+	if e == nil {
+		// By itself first: "a)|(b" would be valid between the brackets.
+		if _, err := regexp.Compile(pattern); err != nil {
+			return nil, fmt.Errorf("%w; write it in RE2 syntax", err)
+		}
+		var err error
+		if e, err = regexp.Compile("^(?:" + pattern + ")"); err != nil {
+			return nil, err
+		}
+	}
+	c.table.starts[pattern] = e
+	return e, nil
+}
+
+// leaves gives the backend what its service's splits lead to.
+func (c *compiler) leaves(b *Backend) {
+	if len(c.rootOf) == 0 || b.Backend.Service == "" {
+		return
+	}
+	name := model.RootName(b.Backend.Service)
+	if b.root = c.rootOf[name]; b.root == nil {
+		return
+	}
+	variant := b.Backend.Service[len(name):]
+	for i := range b.root.splits {
+		s := &b.root.splits[i]
+		var leaves []*Leaf
+		for j := range s.split.Leaves {
+			l := &s.split.Leaves[j]
+			leaf := &Leaf{Leaf: l, Service: l.Service, Fault: l.Fault}
+			if variant != "" && c.variants[l.Service+variant] {
+				leaf.Service += variant
+			}
+			leaves = append(leaves, leaf)
+		}
+		if s.draw.sole < 0 && s.draw.sampler == nil {
+			leaves = append(leaves, &Leaf{Fault: noLeaf})
+		}
+		for _, l := range leaves {
+			l.ID, l.Backend, l.Split = len(c.table.leaves), b, s.split
+			c.table.leaves = append(c.table.leaves, l)
+		}
+		b.leaves = append(b.leaves, leaves)
+	}
+}
