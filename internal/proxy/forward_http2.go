@@ -191,7 +191,7 @@ func (ex *exchange) streamAnswer(resp *http.Response) {
 	case ex.req.method == http.MethodHead, r.Status == http.StatusNoContent, r.Status == http.StatusNotModified,
 		resp.ContentLength == 0 && !sized:
 		r.Body = http1.Body{Kind: http1.BodyNone}
-	case resp.ContentLength >= 0:
+	case resp.ContentLength >= 0 && (ex.req.http2 || len(resp.Trailer) == 0): // HTTP/1.1 has trailers only behind chunks
 		r.Body = http1.Body{Kind: http1.BodyLength, Length: resp.ContentLength}
 	default:
 		r.Body = http1.Body{Kind: http1.BodyChunked}

@@ -1,0 +1,19 @@
+package proxy
+
+import (
+	"bytes"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// encode makes a header block of fields, whatever they are.
+func encode(fields [][2]string) []byte {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	for _, f := range fields {
+		e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	return b.Bytes()
+}
+
+func decoder() *hpack.Decoder { return hpack.NewDecoder(4096, nil) }
