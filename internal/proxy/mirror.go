@@ -94,6 +94,8 @@ type mirrors struct {
 	quit     chan struct{} // closed when copies are to be given up
 	workers  sync.WaitGroup
 	helpers  sync.WaitGroup
+
+	ended func() // tests are told of each copy that ended
 }
 
 // newMirrors takes from connections what opt does not say about them.

@@ -240,6 +240,9 @@ func (l *mirrorLeg) finish() {
 		l.probe = false
 		s.breaker.forgo()
 	}
+	if s.mirrors.ended != nil {
+		s.mirrors.ended()
+	}
 }
 
 // The worker's side.

@@ -152,6 +152,10 @@ func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
 			continue
 		case http1.FieldContentType:
 			http2 = http2 || isGRPC(f.Value)
+		case http1.FieldXForwardedFor, http1.FieldXForwardedProto, http1.FieldXForwardedHost:
+			if opt.Forwarded {
+				continue
+			}
 		case http1.FieldTE:
 			trailers = trailers || http1.HasToken(f.Value, "trailers")
 			continue
@@ -166,7 +170,13 @@ func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
 		b = http1.AppendField(b, f.Name, f.Value)
 	}
 	if opt.Forwarded {
-		b = http1.AppendField(b, "X-Forwarded-For", h.clientIP)
+		b = append(b, "X-Forwarded-For: "...)
+		for i := range h.fields {
+			if f := &h.fields[i]; f.ID == http1.FieldXForwardedFor && f.Value != "" {
+				b = append(append(b, f.Value...), ", "...)
+			}
+		}
+		b = append(append(b, h.clientIP...), "\r\n"...)
 		b = http1.AppendField(b, "X-Forwarded-Proto", h.scheme)
 		b = http1.AppendField(b, "X-Forwarded-Host", h.authority)
 	}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+func typicalMirrorHead() *mirrorHead {
+	return mirrorGet("/shop/cart/items?id=1234&lang=en",
+		http1.Field{Name: "Host", Value: "shop.example.com"},
+		http1.Field{Name: "User-Agent", Value: "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"},
+		http1.Field{Name: "Accept", Value: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
+		http1.Field{Name: "Accept-Language", Value: "en-US,en;q=0.5"},
+		http1.Field{Name: "Accept-Encoding", Value: "gzip, deflate, br"},
+		http1.Field{Name: "Connection", Value: "keep-alive"},
+		http1.Field{Name: "Cookie", Value: "session=0123456789abcdef; theme=dark"},
+		http1.Field{Name: "X-Request-Id", Value: "7b9f2a1c-4e3d"},
+		http1.Field{Name: "Cache-Control", Value: "no-cache"})
+}
+
+// cannedMirror answers whatever arrives in one read.
+func cannedMirror(t testing.TB) string {
+	return rawMirror(t, func(_ int, c net.Conn) {
+		b, answer := make([]byte, 64<<10), []byte(mirrorAnswer)
+		for {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+			if _, err := c.Write(answer); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkMirrorBegin is a copy that is aborted before a worker gets it: bounds, head, accounts.
+func BenchmarkMirrorBegin(b *testing.B) {
+	f := newMirrorFixture(b, MirrorOptions{}, toMirror("127.0.0.1:1"))
+	f.mirrors.ended = nil
+	head := typicalMirrorHead()
+	b.ReportAllocs()
+	for b.Loop() {
+		l, _ := f.begin(f.target, head, 0)
+		l.abort()
+		l.outcome()
+	}
+}
+
+// BenchmarkMirrorCopy is a copy from begin to the end of its answer, one after the other.
+func BenchmarkMirrorCopy(b *testing.B) {
+	f := newMirrorFixture(b, MirrorOptions{}, toMirror(cannedMirror(b)))
+	head := typicalMirrorHead()
+	b.ReportAllocs()
+	for b.Loop() {
+		f.copy(head, nil)
+		<-f.ended
+	}
+}
+
+// BenchmarkMirrorDropped is what a copy costs that the breaker, or a bound, refuses.
+func BenchmarkMirrorDropped(b *testing.B) {
+	f := newMirrorFixture(b, MirrorOptions{}, toMirror("127.0.0.1:1"))
+	f.target.service.breaker.until.Store(1 << 62)
+	head := typicalMirrorHead()
+	b.ReportAllocs()
+	for b.Loop() {
+		f.copy(head, nil)
+	}
+}
+
+func TestMirroredRequestAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	f := newMirrorFixture(t, MirrorOptions{}, toMirror(cannedMirror(t)))
+	head := typicalMirrorHead()
+	copyOne := func() {
+		f.copy(head, nil)
+		<-f.ended
+	}
+	for range 100 {
+		copyOne()
+	}
+	if n := testing.AllocsPerRun(500, copyOne); n >= 1 {
+		t.Errorf("%v allocations a copy", n)
+	}
+}

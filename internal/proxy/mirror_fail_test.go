@@ -1,0 +1,274 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// refusing is an address where nobody listens.
+func refusing(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	return ln.Addr().String()
+}
+
+// silent accepts connections and never reads.
+func silent(t testing.TB) string {
+	done := make(chan struct{})
+	addr := rawMirror(t, func(int, net.Conn) { <-done })
+	t.Cleanup(func() { close(done) })
+	return addr
+}
+
+func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
+	answer := func(answer string) func(testing.TB) string {
+		return func(t testing.TB) string {
+			return rawMirror(t, func(_ int, c net.Conn) {
+				http.ReadRequest(bufio.NewReader(c))
+				io.WriteString(c, answer)
+			})
+		}
+	}
+	hang := func(answer string) func(testing.TB) string {
+		return func(t testing.TB) string {
+			return rawMirror(t, func(_ int, c net.Conn) {
+				io.WriteString(c, answer)
+				io.Copy(io.Discard, c)
+			})
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		service func(testing.TB) string
+		want    telemetry.MirrorOutcome
+	}{
+		{"refuses", refusing, telemetry.MirrorFailedConnect},
+		{"accepts and never reads", silent, telemetry.MirrorFailedTimeout},
+		{"reads and never answers", hang(""), telemetry.MirrorFailedTimeout},
+		{"answers half a head", hang("HTTP/1.1 200 OK\r\nX: "), telemetry.MirrorFailedTimeout},
+		{"answers without end", hang("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx"), telemetry.MirrorSent},
+		{"closes at once", answer(""), telemetry.MirrorFailedReset},
+		{"closes in the head", answer("HTTP/1.1 200 OK\r\nContent-Len"), telemetry.MirrorFailedReset},
+		{"closes in the body", answer("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx"), telemetry.MirrorFailedReset},
+		{"closes in a chunk", answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx"), telemetry.MirrorFailedReset},
+		{"answers garbage", answer("\x16\x03\x01 what\r\n\r\n"), telemetry.MirrorFailedResponse},
+		{"answers a garbled chunk", answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), telemetry.MirrorFailedResponse},
+		{"answers with both framings", answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n"), telemetry.MirrorFailedResponse},
+		{"answers an endless head", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 20000)), telemetry.MirrorFailedResponse},
+		{"answers without end of interim answers", answer(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 100)), telemetry.MirrorFailedResponse},
+		{"switches protocols", answer("HTTP/1.1 101 Switching Protocols\r\n\r\n"), telemetry.MirrorFailedResponse},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newMirrorFixture(t, MirrorOptions{Timeout: 100 * time.Millisecond, BreakAfter: -1}, toMirror(c.service(t)))
+			// Once whole, once streamed.
+			f.copy(mirrorGet("/"), nil)
+			f.wait(t, 1)
+			f.copy(mirrorPost("/", chunkedBody), nil, "body")
+			f.wait(t, 1)
+			f.expect(t, map[telemetry.MirrorOutcome]uint64{c.want: 2})
+		})
+	}
+}
+
+func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
+	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 100 << 10, MaxBytes: 250 << 10, Timeout: time.Minute}, toMirror(silent(t)))
+	s := f.target.service
+	piece := make([]byte, 8<<10)
+	for range 3 {
+		l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
+		// The system's own buffers take some megabytes first.
+		for i := 0; l.fate.Load() == uint32(telemetry.MirrorPending); i++ {
+			if l.write(piece); i > 100000 {
+				t.Fatal("the copy grows without end")
+			}
+			if q := s.queued.Load(); q > 110<<10 {
+				t.Fatalf("%d bytes are queued", q)
+			}
+		}
+		l.end(nil)
+		if o := l.outcome(); o != telemetry.MirrorDroppedBody {
+			t.Errorf("%v", o)
+		}
+		f.wait(t, 1)
+	}
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedBody: 3})
+}
+
+func TestBytesQueuedForAServiceAreBounded(t *testing.T) {
+	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 100 << 10, MaxBytes: 100 << 10}, toMirror(refusing(t)))
+	// Copies of which nothing is sent yet: of known length, waiting for their last bytes.
+	first, _ := f.begin(f.target, mirrorPost("/", lengthBody(60<<10)), 0)
+	first.write(make([]byte, 60<<10))
+	second, _ := f.begin(f.target, mirrorPost("/", lengthBody(60<<10)), 0)
+	second.write(make([]byte, 60<<10))
+	if o := second.outcome(); o != telemetry.MirrorDroppedBytes {
+		t.Errorf("second: %v", o)
+	}
+	head := mirrorGet("/" + strings.Repeat("x", 50<<10))
+	if l, o := f.begin(f.target, head, 0); l != nil || o != telemetry.MirrorDroppedBytes {
+		t.Errorf("third: %v", o)
+	}
+	first.abort()
+	first.outcome()
+	f.wait(t, 2)
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedBytes: 2, telemetry.MirrorDroppedAborted: 1})
+}
+
+func TestCopiesInFlightAreBounded(t *testing.T) {
+	release := make(chan struct{})
+	f := newMirrorFixture(t, MirrorOptions{MaxInFlight: 3}, toMirror(backend(t, func(http.ResponseWriter, *http.Request) { <-release })))
+	for i := range 5 {
+		want := telemetry.MirrorPending
+		if i >= 3 {
+			want = telemetry.MirrorDroppedInFlight
+		}
+		if o := f.copy(mirrorGet("/"), nil); o != want {
+			t.Errorf("copy %d: %v", i, o)
+		}
+	}
+	close(release)
+	f.wait(t, 3)
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 3, telemetry.MirrorDroppedInFlight: 2})
+}
+
+func TestCopyOfAnEndlessPrimaryEnds(t *testing.T) {
+	f := newMirrorFixture(t, MirrorOptions{MaxDuration: 50 * time.Millisecond}, toMirror(rawMirror(t, func(_ int, c net.Conn) { io.Copy(io.Discard, c) })))
+	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
+	l.write([]byte("x"))
+	f.wait(t, 1)
+	l.write([]byte("y"))
+	l.end(nil)
+	l.outcome()
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedTime: 1})
+}
+
+func TestConnectionClosedWhileIdleDoesNotCountAgainstTheService(t *testing.T) {
+	closed := make(chan struct{}, 10)
+	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 1}, toMirror(rawMirror(t, func(n int, c net.Conn) {
+		r := bufio.NewReader(c)
+		http.ReadRequest(r)
+		io.WriteString(c, mirrorAnswer)
+		http.ReadRequest(r)
+		c.Close() // instead of the second answer
+		closed <- struct{}{}
+	})))
+	f.copy(mirrorGet("/"), nil)
+	f.wait(t, 1)
+	f.copy(mirrorGet("/"), nil)
+	f.wait(t, 1)
+	<-closed
+	if f.target.service.breaker.open() {
+		t.Error("the breaker opened")
+	}
+	f.copy(mirrorGet("/"), nil)
+	f.wait(t, 1)
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2, telemetry.MirrorFailedReset: 1})
+}
+
+func TestServiceThatKeepsFailingIsLeftAloneAndTriedAgain(t *testing.T) {
+	addr := refusing(t)
+	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 3}, toMirror(addr))
+	b := &f.target.service.breaker
+	for range 3 {
+		f.copy(mirrorGet("/"), nil)
+		f.wait(t, 1)
+	}
+	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+		t.Errorf("%v with an open breaker", o)
+	}
+	// Its time is up, but the service still refuses: it opens again.
+	b.until.Store(1)
+	f.copy(mirrorGet("/"), nil)
+	f.wait(t, 1)
+	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+		t.Errorf("%v after a failed probe", o)
+	}
+	// A probe that is aborted leaves it to the next one.
+	b.until.Store(1)
+	l, _ := f.begin(f.target, mirrorPost("/", lengthBody(1)), 0)
+	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+		t.Errorf("%v beside a probe", o)
+	}
+	l.abort()
+	l.outcome()
+	f.wait(t, 1)
+	// The service is back.
+	f.configure(toMirror(rawMirror(t, func(_ int, c net.Conn) { serveMirror(c, mirrorAnswer) })))
+	for range 2 {
+		f.copy(mirrorGet("/"), nil)
+		f.wait(t, 1)
+	}
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorFailedConnect: 4, telemetry.MirrorDroppedBreaker: 3, telemetry.MirrorDroppedAborted: 1,
+		telemetry.MirrorSent: 2})
+}
+
+func TestBreakerOpensLongerEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &breaker{after: 2}
+		admit := func() (ok, probe bool) { return b.admit(time.Now(), time.Minute) }
+		fail := func(probe bool) time.Duration { return b.failed(time.Now(), probe) }
+		if d := fail(false); d != 0 {
+			t.Fatalf("open for %v after one failure", d)
+		}
+		b.succeeded(false)
+		fail(false)
+		if d := fail(false); d != time.Second || !b.open() {
+			t.Fatalf("open for %v after two", d)
+		}
+		if d := fail(false); d != 0 {
+			t.Fatalf("a late failure opens it for %v", d)
+		}
+		b.succeeded(false) // a late success
+		for _, want := range []time.Duration{2, 4, 8, 16, 30, 30} {
+			for {
+				ok, probe := admit()
+				if ok {
+					if !probe {
+						t.Fatal("admitted without being a probe")
+					}
+					break
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if ok, _ := admit(); ok {
+				t.Fatal("a second probe")
+			}
+			if d := fail(true); d != want*time.Second {
+				t.Fatalf("open for %v, want %ds", d, want)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if ok, probe := admit(); !ok || !probe {
+			t.Fatal("no probe")
+		}
+		b.forgo()
+		if ok, probe := admit(); !ok || !probe {
+			t.Fatal("no probe after one that learned nothing")
+		}
+		// A probe that never reports does not keep it open for ever.
+		time.Sleep(time.Minute)
+		if ok, probe := admit(); !ok || !probe {
+			t.Fatal("no probe after a lost one")
+		}
+		b.succeeded(true)
+		if ok, probe := admit(); !ok || probe || b.open() {
+			t.Fatal("not closed by a success")
+		}
+		fail(false)
+		if d := fail(false); d != time.Second {
+			t.Fatalf("open for %v the next time", d)
+		}
+	})
+}
