@@ -18,9 +18,10 @@ const module = "github.com/weirmesh/weir"
 // test: give it one, here and in docs/architecture.md.
 var importTable = map[string][]string{
 	"internal/model":           {},
-	"internal/resource":        {"internal/model"},
+	"internal/resource":        {"internal/model", "api/split", "api/specs", "deploy/crds"},
 	"internal/dialect/core":    {"internal/resource", "internal/model"},
 	"internal/dialect/gateway": {"internal/resource", "internal/model"},
+	"internal/dialect/smi":     {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/routing":         {"internal/model"},
 	"internal/http1":           {},
 	"internal/upstream":        {"internal/model", "internal/http1"},
@@ -28,10 +29,13 @@ var importTable = map[string][]string{
 	"internal/proxy": {
 		"internal/routing", "internal/upstream", "internal/http1", "internal/telemetry", "internal/model",
 	},
-	"internal/control":     {"internal/dialect/core", "internal/dialect/gateway", "internal/resource", "internal/model"},
+	"internal/control": {
+		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
+	},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
+	"deploy/crds":          {},
 	"examples":             {},
 }
 

@@ -17,7 +17,7 @@ import (
 const Group = "specs.smi-spec.io"
 
 // Versions are those of HTTPRouteGroup and TCPRoute, the newest first. "v1alpha1" and "v1alpha2" of HTTPRouteGroup have
-// no spec; "v1alpha1" has no headers; of TCPRoute only "v1alpha4" has ports. UDPRoute exists in "v1alpha4" alone.
+// no spec; "v1alpha1" has no headers; TCPRoute got its ports in "v1alpha4". UDPRoute exists in "v1alpha4" alone.
 var Versions = []string{"v1alpha4", "v1alpha3", "v1alpha2", "v1alpha1"}
 
 // HTTPRouteGroup is a set of named conditions on HTTP requests.
@@ -99,11 +99,11 @@ func DecodeHTTPRouteGroup(version string, u map[string]any) (*HTTPRouteGroup, fi
 	return g, nil
 }
 
-// DecodeTCPRoute is as DecodeHTTPRouteGroup. Versions before v1alpha4 have no fields of their own.
+// DecodeTCPRoute is as DecodeHTTPRouteGroup. Ports count in every version, as a CRD without conversion serves them in all.
 func DecodeTCPRoute(version string, u map[string]any) (*TCPRoute, field.ErrorList) {
 	r := &TCPRoute{TypeMeta: typeMeta("TCPRoute")}
 	d := start(version, u, &r.ObjectMeta)
-	r.Spec = d.ports(version, u)
+	r.Spec = d.ports(u)
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
@@ -114,7 +114,7 @@ func DecodeTCPRoute(version string, u map[string]any) (*TCPRoute, field.ErrorLis
 func DecodeUDPRoute(version string, u map[string]any) (*UDPRoute, field.ErrorList) {
 	r := &UDPRoute{TypeMeta: typeMeta("UDPRoute")}
 	d := start(version, u, &r.ObjectMeta)
-	r.Spec = d.ports(version, u)
+	r.Spec = d.ports(u)
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
@@ -221,10 +221,7 @@ func (d *decoder) text(v any, at *field.Path) string {
 	return s
 }
 
-func (d *decoder) ports(version string, u map[string]any) (s PortsSpec) {
-	if version != "v1alpha4" {
-		return s
-	}
+func (d *decoder) ports(u map[string]any) (s PortsSpec) {
 	at, spec := d.body(u, true, "matches")
 	at = at.Child("matches")
 	matches, ok := spec["matches"].(map[string]any)

@@ -19,7 +19,8 @@ import (
 const Group = "split.smi-spec.io"
 
 // Versions are all there are, the newest first. Draft is the specification's first draft (April 2019); "v1alpha1" and it
-// write weights as quantities, the others as whole numbers; "v1alpha3" and "v1alpha4" have matches.
+// write weights as quantities and have no matches; the others have whole numbers. (v1alpha2 had no matches at first; a CRD
+// without conversion must serve them there, or every update through v1alpha2 would lose them.)
 var Versions = []string{"v1alpha4", "v1alpha3", "v1alpha2", "v1alpha1", Draft}
 
 // Draft is the version of the first draft.
@@ -29,7 +30,8 @@ const Draft = "v1beta1"
 type shape struct{ quantities, matches bool }
 
 func shapeOf(version string) shape {
-	return shape{quantities: version == "v1alpha1" || version == Draft, matches: version == "v1alpha4" || version == "v1alpha3"}
+	old := version == "v1alpha1" || version == Draft
+	return shape{quantities: old, matches: !old}
 }
 
 // TrafficSplit weights the traffic of a root service over other services.

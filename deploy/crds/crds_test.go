@@ -1,0 +1,184 @@
+package crds_test
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/deploy/crds"
+)
+
+func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	names, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, name := range names {
+		text, err := crds.Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(text, crd); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := crd.Spec.Group + "_" + crd.Spec.Names.Plural + ".yaml"; name != want {
+			t.Errorf("%s is to be called %s", name, want)
+		}
+		all[crd.Spec.Names.Kind] = crd
+	}
+	return all
+}
+
+// TestAnAPIServerAcceptsTheDefinitions runs the API server's own validation on create.
+func TestAnAPIServerAcceptsTheDefinitions(t *testing.T) {
+	for kind, v1 := range definitions(t) {
+		apiextensionsv1.SetDefaults_CustomResourceDefinition(v1)
+		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&v1.Spec)
+		crd := &apiextensions.CustomResourceDefinition{}
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(v1, crd, nil); err != nil {
+			t.Fatal(err)
+		}
+		crd.Status.StoredVersions = []string{"v1alpha4"}
+		for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), crd) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		for _, v := range v1.Spec.Versions {
+			props := &apiextensions.JSONSchemaProps{}
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := structuralschema.NewStructural(props); err != nil {
+				t.Errorf("%s %s is not structural: %v", kind, v.Name, err)
+			}
+		}
+	}
+}
+
+func TestEveryVersionIsDefined(t *testing.T) {
+	all := definitions(t)
+	for kind, want := range map[string][]string{
+		"TrafficSplit": split.Versions, "HTTPRouteGroup": specs.Versions, "TCPRoute": specs.Versions, "UDPRoute": specs.Versions[:1],
+	} {
+		var got []string
+		for _, v := range all[kind].Spec.Versions {
+			got = append(got, v.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has versions %q, want %q", kind, got, want)
+		}
+	}
+}
+
+// Without a webhook the versions that are served must be one form, or reading in one what was written in another would
+// lose or change it.
+func TestServedVersionsHaveOneFormWithoutAWebhook(t *testing.T) {
+	for kind, crd := range definitions(t) {
+		var first *apiextensionsv1.CustomResourceDefinitionVersion
+		for i := range crd.Spec.Versions {
+			v := &crd.Spec.Versions[i]
+			if !v.Served {
+				continue
+			}
+			if first == nil {
+				first = v
+			}
+			a, _ := yaml.Marshal(first.Schema)
+			b, _ := yaml.Marshal(v.Schema)
+			if string(a) != string(b) {
+				t.Errorf("%s: %s and %s are both served but differ", kind, first.Name, v.Name)
+			}
+		}
+	}
+}
+
+func validate(t *testing.T, kind, version, text string) []string {
+	t.Helper()
+	for _, v := range definitions(t)[kind].Spec.Versions {
+		if v.Name != version {
+			continue
+		}
+		props := &apiextensions.JSONSchemaProps{}
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+			t.Fatal(err)
+		}
+		schema, _, err := crvalidation.NewSchemaValidator(props)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var u map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, e := range crvalidation.ValidateCustomResource(nil, u, schema) {
+			out = append(out, e.Field)
+		}
+		return out
+	}
+	t.Fatalf("no %s of %s", version, kind)
+	return nil
+}
+
+func TestSchemasHoldTheWeights(t *testing.T) {
+	for _, c := range []struct {
+		version, weight string
+		valid           bool
+	}{
+		{"v1alpha4", "0", true}, {"v1alpha4", "1000", true}, {"v1alpha3", "-1", false}, {"v1alpha2", "0.5", false}, {"v1alpha4", `"1"`, false}, {"v1alpha4", "500m", false},
+		{"v1alpha1", "500m", true}, {"v1alpha1", "1", true}, {"v1alpha1", `"1e3"`, true}, {"v1alpha1", "-1", false}, {"v1alpha1", "-1m", false}, {"v1alpha1", "x", false},
+		{"v1beta1", "10m", true}, {"v1beta1", "1500m", true}, {"v1beta1", "0m", true},
+	} {
+		text := "spec: {service: a, backends: [{service: b, weight: " + c.weight + "}]}"
+		if errs := validate(t, "TrafficSplit", c.version, text); (len(errs) == 0) != c.valid {
+			t.Errorf("%s weight %s: %v", c.version, c.weight, errs)
+		}
+	}
+	for _, v := range split.Versions {
+		for _, text := range []string{"spec: {service: a, backends: []}", "spec: {service: a}", "spec: {backends: [{service: b, weight: 1}]}", "{}", "spec: {service: a, backends: [{service: b}]}"} {
+			if errs := validate(t, "TrafficSplit", v, text); len(errs) == 0 {
+				t.Errorf("%s accepts %s", v, text)
+			}
+		}
+	}
+}
+
+func TestSchemasHoldTheRoutes(t *testing.T) {
+	for _, c := range []struct {
+		kind, version, text string
+		valid               bool
+	}{
+		{"HTTPRouteGroup", "v1alpha4", "spec: {matches: [{name: a, methods: [GET, '*'], pathRegex: /x, headers: [{a: b}]}]}", true},
+		{"HTTPRouteGroup", "v1alpha4", "spec: {matches: [{name: a, headers: {a: b}}]}", true},
+		{"HTTPRouteGroup", "v1alpha4", "spec: {matches: [{methods: [GET]}]}", false},
+		{"HTTPRouteGroup", "v1alpha3", "spec: {matches: [{name: a, methods: [get]}]}", false},
+		{"HTTPRouteGroup", "v1alpha2", "matches: [{name: a, headers: [{a: b}]}]", true},
+		{"HTTPRouteGroup", "v1alpha1", "matches: [{name: a, pathRegex: 1}]", false},
+		{"TCPRoute", "v1alpha4", "spec: {matches: {ports: [80]}}", true},
+		{"TCPRoute", "v1alpha4", "spec: {matches: {ports: [0]}}", false},
+		{"TCPRoute", "v1alpha1", "{}", true},
+		{"UDPRoute", "v1alpha4", "spec: {matches: {ports: [53]}}", true},
+		{"UDPRoute", "v1alpha4", "spec: {matches: {ports: [dns]}}", false},
+	} {
+		if errs := validate(t, c.kind, c.version, c.text); (len(errs) == 0) != c.valid {
+			t.Errorf("%s %s %s: %v", c.kind, c.version, c.text, errs)
+		}
+	}
+}
