@@ -13,6 +13,7 @@ import (
 //	WR3xx  mirrors, where Weir reads more than the released API
 //	WR4xx  Service, EndpointSlice, Secret, ConfigMap, Namespace
 //	WR5xx  what Gateway API objects mean together (dialect/gateway)
+//	WR6xx  what SMI objects mean together (dialect/smi)
 type Code struct {
 	ID       string
 	Severity Severity
@@ -44,6 +45,7 @@ const (
 	CodeUnknownField   = "WR108"
 	CodeEmptyPath      = "WR109"
 	CodeLastGood       = "WR110"
+	CodeNoGroup        = "WR111"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -101,6 +103,9 @@ var codes = []Code{
 	{CodeLastGood, Warning, "last good version served",
 		"What is written now is not valid, so the version of the object that last was is served on.",
 		"Mend the errors reported for the object or its file."},
+	{CodeNoGroup, Warning, "apiVersion incomplete",
+		"An SMI object is written as the examples of the specification are, without an apiVersion or without its group. Weir knows what is meant; an API server does not.",
+		"Write the apiVersion that the message names."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value is outside of what the API's schema allows: a range, a pattern, a length. " + leftOut,

@@ -71,7 +71,12 @@ func (d *document) add(value any, l *locator) {
 	case kindName == "":
 		d.reject(l, "kind", "kind is missing or no text")
 		return
-	case apiVersion == "":
+	}
+	fullVersion, fullKind, note, completed := completeSMI(apiVersion, kindName, u)
+	if completed {
+		apiVersion, kindName = fullVersion, fullKind
+	}
+	if apiVersion == "" {
 		d.reject(l, "apiVersion", "apiVersion is missing or no text")
 		return
 	}
@@ -86,6 +91,10 @@ func (d *document) add(value any, l *locator) {
 	k := findKind(group, kindName)
 	if k == nil {
 		d.entries = append(d.entries, entry{line: l.line(""), passedOver: &passedOver{apiVersion, kindName}})
+		return
+	}
+	if completed {
+		d.addObject(k, version, u, l, note)
 		return
 	}
 	d.addObject(k, version, u, l)
@@ -109,7 +118,7 @@ func (d *document) addList(items []any, apiVersion, kindName string, l *locator)
 	}
 }
 
-func (d *document) addObject(k *kind, version string, u map[string]any, l *locator) {
+func (d *document) addObject(k *kind, version string, u map[string]any, l *locator, notes ...Finding) {
 	meta, _ := u["metadata"].(map[string]any)
 	objectName, _ := meta["name"].(string)
 	namespace, hasNamespace := meta["namespace"].(string)
@@ -132,6 +141,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 	} else {
 		e.object, e.findings = k.decode(k, version, u)
 	}
+	e.findings = append(notes, e.findings...)
 	for i := range e.findings {
 		f := &e.findings[i]
 		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName

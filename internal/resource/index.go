@@ -5,6 +5,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -14,6 +15,7 @@ type name struct{ namespace, name string }
 type index struct {
 	gatewayClasses map[string]*gatewayv1.GatewayClass
 	gateways       map[name]*gatewayv1.Gateway
+	routeGroups    map[name]*specs.HTTPRouteGroup
 	services       map[name]*corev1.Service
 	slices         map[name][]*discoveryv1.EndpointSlice
 	secrets        map[name]*corev1.Secret
@@ -32,6 +34,10 @@ func (s *Set) indexed() *index {
 		x.gateways = make(map[name]*gatewayv1.Gateway, len(s.Gateways))
 		for _, o := range s.Gateways {
 			x.gateways[name{o.Namespace, o.Name}] = o
+		}
+		x.routeGroups = make(map[name]*specs.HTTPRouteGroup, len(s.HTTPRouteGroups))
+		for _, o := range s.HTTPRouteGroups {
+			x.routeGroups[name{o.Namespace, o.Name}] = o
 		}
 		x.services = make(map[name]*corev1.Service, len(s.Services))
 		for _, o := range s.Services {
@@ -72,6 +78,11 @@ func (s *Set) GatewayClass(class string) *gatewayv1.GatewayClass {
 // Gateway returns the Gateway namespace/gateway, or nil.
 func (s *Set) Gateway(namespace, gateway string) *gatewayv1.Gateway {
 	return s.indexed().gateways[name{namespace, gateway}]
+}
+
+// HTTPRouteGroup returns the HTTPRouteGroup namespace/group, or nil.
+func (s *Set) HTTPRouteGroup(namespace, group string) *specs.HTTPRouteGroup {
+	return s.indexed().routeGroups[name{namespace, group}]
 }
 
 // Service returns the Service namespace/service, or nil.

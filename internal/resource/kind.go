@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
 )
 
 // kind is one that is read. All its versions decode into one Go type.
@@ -32,6 +35,11 @@ var kinds = []*kind{
 	{group: gatewayGroup, name: "GRPCRoute", versions: []string{"v1"}, crd: "grpcroutes", decode: custom[gatewayv1.GRPCRoute]},
 	{group: gatewayGroup, name: "ReferenceGrant", versions: []string{"v1", "v1beta1"}, crd: "referencegrants", decode: custom[gatewayv1.ReferenceGrant]},
 	{group: gatewayGroup, name: "BackendTLSPolicy", versions: []string{"v1", "v1alpha3"}, crd: "backendtlspolicies", decode: custom[gatewayv1.BackendTLSPolicy]},
+
+	{group: split.Group, name: "TrafficSplit", versions: split.Versions, crd: "split.smi-spec.io_trafficsplits", decode: versioned(split.Decode)},
+	{group: specs.Group, name: "HTTPRouteGroup", versions: specs.Versions, crd: "specs.smi-spec.io_httproutegroups", decode: versioned(specs.DecodeHTTPRouteGroup)},
+	{group: specs.Group, name: "TCPRoute", versions: specs.Versions, crd: "specs.smi-spec.io_tcproutes", decode: versioned(specs.DecodeTCPRoute)},
+	{group: specs.Group, name: "UDPRoute", versions: specs.Versions[:1], crd: "specs.smi-spec.io_udproutes", decode: versioned(specs.DecodeUDPRoute)},
 
 	{name: "Service", versions: []string{"v1"}, decode: core(checkService)},
 	{name: "Endpoints", versions: []string{"v1"}, decode: decodeEndpoints},
@@ -82,6 +90,14 @@ func (s *Set) add(object any) {
 		s.ReferenceGrants = append(s.ReferenceGrants, o)
 	case *gatewayv1.BackendTLSPolicy:
 		s.BackendTLSPolicies = append(s.BackendTLSPolicies, o)
+	case *split.TrafficSplit:
+		s.TrafficSplits = append(s.TrafficSplits, o)
+	case *specs.HTTPRouteGroup:
+		s.HTTPRouteGroups = append(s.HTTPRouteGroups, o)
+	case *specs.TCPRoute:
+		s.TCPPorts = append(s.TCPPorts, o)
+	case *specs.UDPRoute:
+		s.UDPPorts = append(s.UDPPorts, o)
 	case *corev1.Service:
 		s.Services = append(s.Services, o)
 	case *discoveryv1.EndpointSlice:
@@ -102,6 +118,10 @@ func (s *Set) sort() {
 	sortObjects(s.GRPCRoutes)
 	sortObjects(s.ReferenceGrants)
 	sortObjects(s.BackendTLSPolicies)
+	sortObjects(s.TrafficSplits)
+	sortObjects(s.HTTPRouteGroups)
+	sortObjects(s.TCPPorts)
+	sortObjects(s.UDPPorts)
 	sortObjects(s.Services)
 	sortObjects(s.EndpointSlices)
 	sortObjects(s.Secrets)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	ownCRDs "github.com/weirmesh/weir/deploy/crds"
 )
 
 //go:embed crds/*.yaml
@@ -52,7 +54,9 @@ func schemaOf(k *kind, version string) *schema {
 func (d *definition) compile() error {
 	text, err := crds.ReadFile("crds/" + d.name + ".yaml")
 	if err != nil {
-		return err
+		if text, err = ownCRDs.Files.ReadFile(d.name + ".yaml"); err != nil {
+			return err
+		}
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(text, &crd); err != nil {
@@ -60,7 +64,7 @@ func (d *definition) compile() error {
 	}
 	d.schemas = make(map[string]*schema)
 	for i, v := range crd.Spec.Versions {
-		// The versions of the Gateway API differ in their descriptions at most: compile each different schema once.
+		// Most versions differ in their descriptions at most: compile each different schema once.
 		for _, other := range crd.Spec.Versions[:i] {
 			if reflect.DeepEqual(other.Schema, v.Schema) {
 				d.schemas[v.Name] = d.schemas[other.Name]

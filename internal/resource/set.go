@@ -8,6 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -43,6 +45,12 @@ type Set struct {
 	GRPCRoutes         []*gatewayv1.GRPCRoute
 	ReferenceGrants    []*gatewayv1.ReferenceGrant
 	BackendTLSPolicies []*gatewayv1.BackendTLSPolicy
+
+	TrafficSplits   []*split.TrafficSplit
+	HTTPRouteGroups []*specs.HTTPRouteGroup
+	// TCPPorts and UDPPorts are SMI's TCPRoutes and UDPRoutes, which only name ports; those of Gateway API are others.
+	TCPPorts []*specs.TCPRoute
+	UDPPorts []*specs.UDPRoute
 
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice

@@ -22,25 +22,8 @@ import (
 // fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
 // customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
 func custom[T any](k *kind, version string, u map[string]any) (any, []Finding) {
-	s := schemaOf(k, version)
-	meta, findings, ok := decodeMeta(u)
+	findings, ok := admit(k, version, u)
 	if !ok {
-		return nil, findings
-	}
-	for _, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
-	}
-	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
-	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
-		return nil, append(findings, finding(CodeMetadata, "metadata", err.Error()))
-	}
-	findings = append(findings, checkMirrors(u)...)
-	defaulting.Default(u, s.structural)
-	delete(u, "status") // as on create, for kinds with a status subresource
-
-	errs := s.validate(u, meta, !k.cluster)
-	findings = append(findings, errs...)
-	if len(errs) > 0 {
 		return nil, findings
 	}
 	u["apiVersion"] = k.apiVersion(k.versions[0])
@@ -49,6 +32,28 @@ func custom[T any](k *kind, version string, u map[string]any) (any, []Finding) {
 		return nil, append(findings, finding(CodeType, "", err.Error()))
 	}
 	return object, findings
+}
+
+// admit prunes, completes and validates u as custom says; it is not ok when u is not valid.
+func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bool) {
+	s := schemaOf(k, version)
+	meta, findings, ok := decodeMeta(u)
+	if !ok {
+		return findings, false
+	}
+	for _, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
+	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
+		return append(findings, finding(CodeMetadata, "metadata", err.Error())), false
+	}
+	findings = append(findings, checkMirrors(u)...)
+	defaulting.Default(u, s.structural)
+	delete(u, "status") // as on create, for kinds with a status subresource
+
+	errs := s.validate(u, meta, !k.cluster)
+	return append(findings, errs...), len(errs) == 0
 }
 
 // decodeMeta reads the metadata strictly. It is not ok when malformed.
