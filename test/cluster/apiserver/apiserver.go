@@ -1,0 +1,253 @@
+// Package apiserver runs a real kube-apiserver on its etcd, on loopback, without nodes and controllers: objects are
+// validated, stored and watched, nothing acts on them. For whoever tests against the Kubernetes API.
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/pki"
+	"github.com/weirmesh/weir/test/cluster/process"
+)
+
+const (
+	// startTimeout bounds the start once the programs are built; seconds are usual.
+	startTimeout = 2 * time.Minute
+	// stopGrace bounds an orderly stop of one program.
+	stopGrace = 5 * time.Second
+	// serviceRange is that of ClusterIPs. Its first address is the API server's Service.
+	serviceRange = "10.96.0.0/16"
+)
+
+// Options of a server. The zero value builds into the user's cache and keeps no files.
+type Options struct {
+	Cache components.Cache
+	// Dir keeps logs, certificates and data. If empty it is a temporary folder that Stop removes.
+	Dir string
+	// Args are added to those of kube-apiserver.
+	Args []string
+}
+
+// Server is an API server that is ready, until Stop.
+type Server struct {
+	// URL is where it serves.
+	URL string
+	// Kubeconfig is the path of a file for its administrator.
+	Kubeconfig string
+
+	client    *http.Client
+	dir       string
+	temporary bool
+	ports     []*process.Port
+	running   []*process.Process // in the order of their start
+}
+
+// Start builds the programs if need be, starts them and waits until the API server is ready. After an error nothing is
+// left behind.
+func Start(ctx context.Context, options Options) (*Server, error) {
+	programs, err := options.Cache.Ensure(ctx, components.Etcd, components.APIServer)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: options.Dir}
+	if s.dir == "" {
+		if s.dir, err = os.MkdirTemp("", "weir-apiserver-"); err != nil {
+			return nil, err
+		}
+		s.temporary = true
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the API server was not ready within %s", startTimeout))
+	defer cancel()
+	if err := s.start(ctx, programs, options.Args); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// Client is the administrator's.
+func (s *Server) Client() *http.Client { return s.client }
+
+// Stop ends the server and removes what it left.
+func (s *Server) Stop() error {
+	if s.client != nil {
+		s.client.CloseIdleConnections()
+	}
+	for len(s.running) > 0 {
+		last := len(s.running) - 1
+		s.running[last].Stop(stopGrace)
+		s.running = s.running[:last]
+	}
+	for _, p := range s.ports {
+		p.Release()
+	}
+	s.ports = nil
+	if s.temporary {
+		return os.RemoveAll(s.dir)
+	}
+	return nil
+}
+
+// Pids of the programs.
+func (s *Server) Pids() []int {
+	var pids []int
+	for _, p := range s.running {
+		pids = append(pids, p.Pid())
+	}
+	return pids
+}
+
+func (s *Server) start(ctx context.Context, programs components.Programs, args []string) error {
+	for range 3 {
+		p, err := process.ReservePort()
+		if err != nil {
+			return err
+		}
+		s.ports = append(s.ports, p)
+	}
+	etcd, peer, secure := s.ports[0], s.ports[1], s.ports[2]
+	s.URL = "https://" + secure.Address()
+	if err := s.writeFiles(); err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	if err := s.run(programs.Path(components.Etcd), s.etcdArgs(etcd, peer)); err != nil {
+		return err
+	}
+	if err := s.run(programs.Path(components.APIServer), append(s.apiServerArgs(etcd, secure), args...)); err != nil {
+		return err
+	}
+	return s.ready(ctx)
+}
+
+func (s *Server) run(program string, args []string) error {
+	p, err := process.Start(s.path(filepath.Base(program)+".log"), program, args...)
+	if err != nil {
+		return err
+	}
+	s.running = append(s.running, p)
+	return nil
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *Server) etcdArgs(client, peer *process.Port) []string {
+	clientURL, peerURL := "http://"+client.Address(), "http://"+peer.Address()
+	return []string{
+		"--name=weir", "--data-dir=" + s.path("etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--socket-reuse-port",
+		"--listen-client-urls=" + clientURL, "--advertise-client-urls=" + clientURL,
+		"--listen-peer-urls=" + peerURL, "--initial-advertise-peer-urls=" + peerURL, "--initial-cluster=weir=" + peerURL,
+	}
+}
+
+func (s *Server) apiServerArgs(etcd, secure *process.Port) []string {
+	return []string{
+		"--etcd-servers=http://" + etcd.Address(),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", secure.Number), "--permit-port-sharing",
+		// The Service "kubernetes" cannot have an endpoint on loopback.
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged",
+		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
+		"--client-ca-file=" + s.path("ca.crt"), "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + s.path("sa.crt"), "--service-account-signing-key-file=" + s.path("sa.key"),
+		// No controller makes service accounts, which this would wait for.
+		"--disable-admission-plugins=ServiceAccount",
+		// How extension API servers learn who asks.
+		"--proxy-client-cert-file=" + s.path("front-proxy.crt"), "--proxy-client-key-file=" + s.path("front-proxy.key"),
+		"--requestheader-client-ca-file=" + s.path("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+	}
+}
+
+// writeFiles writes certificates, keys and the kubeconfig, and makes the client.
+func (s *Server) writeFiles() error {
+	ca, err := pki.NewAuthority("weir-test-ca")
+	if err != nil {
+		return err
+	}
+	frontProxyCA, err := pki.NewAuthority("weir-test-front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	server, serverErr := ca.Issue("kube-apiserver", nil,
+		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1))
+	admin, adminErr := ca.Issue("admin", []string{"system:masters"}, nil)
+	frontProxy, frontProxyErr := frontProxyCA.Issue("front-proxy-client", nil, nil)
+	tokens, tokensErr := pki.NewKeys()
+	if err := errors.Join(serverErr, adminErr, frontProxyErr, tokensErr); err != nil {
+		return err
+	}
+	kubeconfig, err := ca.Kubeconfig(s.URL, admin)
+	if err != nil {
+		return err
+	}
+	s.Kubeconfig = s.path("kubeconfig")
+	for name, content := range map[string][]byte{
+		"ca.crt": ca.Certificate(), "front-proxy-ca.crt": frontProxyCA.Certificate(), "kubeconfig": kubeconfig,
+		"apiserver.crt": server.Public, "apiserver.key": server.Private,
+		"front-proxy.crt": frontProxy.Public, "front-proxy.key": frontProxy.Private,
+		"sa.crt": tokens.Public, "sa.key": tokens.Private,
+	} {
+		if err := os.WriteFile(s.path(name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	identity, err := tls.X509KeyPair(admin.Public, admin.Private)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.Certificate())
+	s.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{identity}},
+		ForceAttemptHTTP2: true,
+	}}
+	return nil
+}
+
+// ready waits until the server says it is, and has made the namespace that most objects go to.
+func (s *Server) ready(ctx context.Context) error {
+	retry := time.NewTicker(50 * time.Millisecond)
+	defer retry.Stop()
+	etcd, server := s.running[0], s.running[1]
+	for {
+		if s.answers(ctx, "/readyz") && s.answers(ctx, "/api/v1/namespaces/default") {
+			return nil
+		}
+		select {
+		case <-etcd.Done():
+			return etcd.Failure()
+		case <-server.Done():
+			return server.Failure()
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the log of kube-apiserver ends:\n%s", context.Cause(ctx), server.Tail())
+		case <-retry.C:
+		}
+	}
+}
+
+func (s *Server) answers(ctx context.Context, path string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		return false
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err == nil && response.StatusCode == http.StatusOK
+}

@@ -1,0 +1,100 @@
+// Command cluster builds and runs parts of a real Kubernetes on this machine, for tests and for trying things out.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/weirmesh/weir/test/cluster/apiserver"
+	"github.com/weirmesh/weir/test/cluster/components"
+)
+
+const usage = `usage:
+  cluster build [-nice N] [COMPONENT...]      build what the cache lacks (default: etcd kube-apiserver)
+  cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(max(1, exit.ExitCode()))
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	cache := components.Cache{Log: os.Stderr}
+	flags.IntVar(&cache.Nice, "nice", 0, "niceness of builds")
+	if err := flags.Parse(args[1:]); err != nil {
+		return flag.ErrHelp
+	}
+	switch args[0] {
+	case "build":
+		return build(ctx, cache, flags.Args())
+	case "api-server":
+		return apiServer(ctx, cache, flags.Args())
+	}
+	flags.Usage()
+	return flag.ErrHelp
+}
+
+func build(ctx context.Context, cache components.Cache, names []string) error {
+	wanted := []components.Component{components.Etcd, components.APIServer}
+	if len(names) > 0 {
+		wanted = nil
+	}
+	for _, name := range names {
+		c, ok := components.Find(name)
+		if !ok {
+			return fmt.Errorf("no component %q", name)
+		}
+		wanted = append(wanted, c)
+	}
+	programs, err := cache.Ensure(ctx, wanted...)
+	if err != nil {
+		return err
+	}
+	for _, c := range wanted {
+		fmt.Println(programs.Path(c))
+	}
+	return nil
+}
+
+func apiServer(ctx context.Context, cache components.Cache, command []string) (err error) {
+	server, err := apiserver.Start(ctx, apiserver.Options{Cache: cache})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	if len(command) == 0 {
+		fmt.Printf("export KUBECONFIG=%s\n", server.Kubeconfig)
+		<-ctx.Done()
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// An interrupt from the terminal has reached it as well.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd.Run()
+}
