@@ -114,27 +114,28 @@ func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Fiel
 // textEnd finds the first byte from i on that may not be in a field value, or len(b).
 func textEnd(b []byte, i int) int {
 	p := unsafe.Pointer(unsafe.SliceData(b))
-	for {
-		for i+16 <= len(b) && notText(load(p, i))|notText(load(p, i+8)) == 0 {
-			i += 16
-		}
-		for i+8 <= len(b) {
-			if hit := notText(load(p, i)); hit != 0 {
-				i += bits.TrailingZeros64(hit) / 8
-				break
-			}
+	for i+8 <= len(b) {
+		x := load(p, i)
+		// Zero only if all bytes are from 0x20 to 0x7E, as they nearly always are.
+		if ((x-0x20*ones)|(x+ones))&highs == 0 {
 			i += 8
+			continue
 		}
-		for i < len(b) && class[b[i]]&classText != 0 {
-			i++
-			if i+8 <= len(b) {
-				break
-			}
+		hit := notText(x)
+		if hit == 0 {
+			i += 8
+			continue
 		}
-		if i == len(b) || class[b[i]]&classText == 0 {
+		i += bits.TrailingZeros64(hit) / 8
+		if b[i] != '\t' {
 			return i
 		}
+		i++
 	}
+	for i < len(b) && class[b[i]]&classText != 0 {
+		i++
+	}
+	return i
 }
 
 // notText sets bit 7 of each byte that is below 0x20 or 0x7F.
