@@ -185,4 +185,5 @@ func dial(t testing.TB, addr string) net.Conn {
 	return c
 }
 
+// fields makes a head of its lines.
 func fields(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n\r\n" }
