@@ -43,7 +43,7 @@ func startLoad(t testing.TB, addr string, n int, request string, want func(*http
 func (l *load) connection(t testing.TB, addr, request string, want func(*http.Response, string) bool) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
-		if l.draining.Load() && errors.Is(err, syscall.ECONNREFUSED) {
+		if l.draining.Load() && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)) {
 			return false
 		}
 		l.failed.Add(1)

@@ -413,6 +413,9 @@ func (c *conn) linger() {
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	c.readBy = longAgo
+	if c.state.Store(connIdle); c.bind.phase.Load() == phaseClose {
+		return
+	}
 	for left := lingerBytes; left > 0; {
 		n, err := c.nc.Read(c.w.rbuf)
 		if left -= n; err != nil {

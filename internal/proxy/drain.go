@@ -7,15 +7,12 @@ import (
 	"time"
 )
 
-// acceptLinger is how long a closing port still takes connections that the system has already accepted for it.
-const acceptLinger = 20 * time.Millisecond
-
 // drain ends a bind: no new connections; answers announce the end; after the grace time idle connections are closed; when ctx ends
 // the rest is cut off. It returns when the last connection has ended.
 func (b *bind) drain(ctx context.Context) {
 	b.phase.Store(phaseDrain)
 	close(b.quit)
-	if d, ok := b.ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(time.Now().Add(acceptLinger)) != nil {
+	if d, ok := b.ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(longAgo) != nil {
 		b.ln.Close()
 	}
 	<-b.accepting

@@ -273,6 +273,9 @@ type requestBody struct {
 	failed  error // the client's failure
 	eof     atomic.Bool
 	over    bool // detached
+
+	guard sync.Mutex // held while the client is interrupted, which never waits
+	gone  bool       // nor may it be any more
 }
 
 var errDetached = errors.New("the request's exchange has ended")
@@ -325,7 +328,9 @@ func (b *requestBody) end() {
 
 // Close is called by the transport, also while a Read waits for the client: that one must end.
 func (b *requestBody) Close() error {
-	if !b.eof.Load() && !b.whole {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	if !b.gone && !b.eof.Load() && !b.whole {
 		b.ex.client.interrupt()
 	}
 	return nil
@@ -334,6 +339,9 @@ func (b *requestBody) Close() error {
 // detach waits for a Read under way and lets no other reach the exchange.
 func (b *requestBody) detach() {
 	b.Close()
+	b.guard.Lock()
+	b.gone = true
+	b.guard.Unlock()
 	b.mu.Lock()
 	b.over = true
 	b.mu.Unlock()

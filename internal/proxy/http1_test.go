@@ -460,6 +460,7 @@ func TestBadChunksAreTheClientsFault(t *testing.T) {
 			t.Errorf("%q: status %d", rest, resp.StatusCode)
 		}
 		k.closed()
+		k.Close()
 	}
 	if n := s.failures(telemetry.BadBody); n != 2 {
 		t.Errorf("%d failures by %s", n, telemetry.BadBody)

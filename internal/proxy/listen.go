@@ -113,7 +113,11 @@ func (b *bind) accept() {
 			b.start(nc)
 			continue
 		}
-		if b.phase.Load() != phaseServe || errors.Is(err, net.ErrClosed) {
+		if b.phase.Load() != phaseServe {
+			b.acceptLast()
+			return
+		}
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		// Most likely descriptors ran out: connections that end free some.
@@ -125,6 +129,28 @@ func (b *bind) accept() {
 		case <-b.quit:
 			t.Stop()
 		}
+	}
+}
+
+// Bounds of acceptLast.
+const (
+	acceptQuiet  = 2 * time.Millisecond
+	acceptLinger = 100 * time.Millisecond
+)
+
+// acceptLast takes the connections that the system has accepted already: they would be reset, and a request in them lost.
+func (b *bind) acceptLast() {
+	d, ok := b.ln.(interface{ SetDeadline(time.Time) error })
+	for end := time.Now().Add(acceptLinger); ok; {
+		now := time.Now()
+		if now.After(end) || d.SetDeadline(now.Add(acceptQuiet)) != nil {
+			return
+		}
+		nc, err := b.ln.Accept()
+		if err != nil {
+			return
+		}
+		b.start(nc)
 	}
 }
 
