@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,6 +44,12 @@ func checkService(o *corev1.Service) (errs field.ErrorList) {
 		}
 	default:
 		errs = append(errs, field.NotSupported(spec.Child("type"), o.Spec.Type, serviceTypes))
+	}
+	errs = append(errs, metav1validation.ValidateLabels(o.Spec.Selector, spec.Child("selector"))...)
+	if ip := o.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone && o.Spec.Type != corev1.ServiceTypeExternalName {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("clusterIP"), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+		}
 	}
 	names := make(map[string]bool)
 	numbers := make(map[string]bool)
