@@ -7,7 +7,7 @@ CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test lint fmt generate fuzz bench bench-mirror setup
+.PHONY: help run demo build test test-apiserver lint fmt generate fuzz bench bench-mirror setup
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -21,14 +21,19 @@ demo: build ## Run the demo: toy services, load, a gateway and a live table in o
 build: ## Build bin/weir, a static binary.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
 
-test: setup ## Run all tests with the race detector.
+test: setup ## Run all tests: with the race detector, then against a real API server.
 	$(GO) test -race -timeout 20m ./...
+	@$(MAKE) --no-print-directory test-apiserver
+
+test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
+	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
 
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.

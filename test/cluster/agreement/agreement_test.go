@@ -16,7 +16,8 @@ import (
 // definition also on the wording. What may differ on purpose:
 //   - The shares of a RequestMirror filter: Weir reports what the released API rejects, and serves the rest (withoutMirrors).
 //   - Kubernetes' own kinds: Weir has its own words, says one thing of a field, names the address where the API server
-//     names the list, takes endpoints on loopback, and takes no port of an EndpointSlice that is out of range.
+//     names the list, and takes endpoints on loopback.
+//   - What stricter names: it cannot work, but the API server lets it pass.
 //   - What targetOf names: it reaches only one of the two.
 func TestOfflineValidationAgreesWithTheAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -55,7 +56,7 @@ func TestOfflineValidationAgreesWithTheAPIServer(t *testing.T) {
 	for kind, k := range kinds {
 		counts := compared[kind]
 		t.Logf("%s: %d accepted, %d rejected", kind, counts[0], counts[1])
-		if counts[0] == 0 || counts[1] < 5 && !k.core && kind != "gateway.networking.k8s.io/GatewayClass" {
+		if counts[0] == 0 || counts[1] == 0 && !k.core {
 			t.Errorf("%s: the corpus has too little of it", kind)
 		}
 	}
@@ -120,6 +121,9 @@ func compareErrors(t *testing.T, theirs, ours verdict, to target) {
 	case to.core:
 		// Weir leaves out what follows from another error, such as from that of a port which is the target port's default.
 		got, want = fields(got), fields(want)
+		for i, field := range want {
+			want[i] = strings.Replace(field, "spec.clusterIPs[0]", "spec.clusterIP", 1) // as it was written
+		}
 		for i, field := range got {
 			if list := familyPath.ReplaceAllString(field, ".addresses"); !slices.Contains(want, field) && slices.Contains(want, list) {
 				got[i] = list

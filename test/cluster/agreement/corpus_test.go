@@ -121,7 +121,10 @@ type object struct {
 	} `json:"metadata"`
 }
 
-const endpointSlice = "discovery.k8s.io/EndpointSlice"
+const (
+	endpointSlice  = "discovery.k8s.io/EndpointSlice"
+	httpRouteGroup = "specs.smi-spec.io/HTTPRouteGroup"
+)
 
 // kinds are those that both sides judge.
 var kinds = map[string]struct {
@@ -136,12 +139,16 @@ var kinds = map[string]struct {
 	"gateway.networking.k8s.io/GRPCRoute":        {plural: "grpcroutes"},
 	"gateway.networking.k8s.io/ReferenceGrant":   {plural: "referencegrants"},
 	"gateway.networking.k8s.io/BackendTLSPolicy": {plural: "backendtlspolicies"},
-	"/Service":    {plural: "services", core: true},
-	"/Endpoints":  {plural: "endpoints", core: true},
-	"/Secret":     {plural: "secrets", core: true},
-	"/ConfigMap":  {plural: "configmaps", core: true},
-	"/Namespace":  {plural: "namespaces", cluster: true, core: true},
-	endpointSlice: {plural: "endpointslices", core: true},
+	"split.smi-spec.io/TrafficSplit":             {plural: "trafficsplits"},
+	httpRouteGroup:                               {plural: "httproutegroups"},
+	"specs.smi-spec.io/TCPRoute":                 {plural: "tcproutes"},
+	"specs.smi-spec.io/UDPRoute":                 {plural: "udproutes"},
+	"/Service":                                   {plural: "services", core: true},
+	"/Endpoints":                                 {plural: "endpoints", core: true},
+	"/Secret":                                    {plural: "secrets", core: true},
+	"/ConfigMap":                                 {plural: "configmaps", core: true},
+	"/Namespace":                                 {plural: "namespaces", cluster: true, core: true},
+	endpointSlice:                                {plural: "endpointslices", core: true},
 }
 
 // target is where a document is sent.
@@ -173,6 +180,8 @@ func targetOf(d document) (to target, why string) {
 	switch {
 	case !ok:
 		return to, "kind that Weir does not read"
+	case unserved(group, version, o.Kind):
+		return to, "version that is defined, but not served, as there is nothing to convert it"
 	case o.Metadata.Name == "":
 		return to, "no name, without which Weir does not take it for an object"
 	case o.Metadata.ResourceVersion != "":
@@ -191,4 +200,18 @@ func targetOf(d document) (to target, why string) {
 	}
 	to.path += "/" + k.plural
 	return to, ""
+}
+
+func unserved(group, version, kind string) bool {
+	for _, crd := range definitions {
+		if crd.Spec.Group != group || crd.Spec.Names.Kind != kind {
+			continue
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Name == version {
+				return !v.Served
+			}
+		}
+	}
+	return false
 }

@@ -111,13 +111,14 @@ func (v *verdict) add(cause metav1.StatusCause, to target) {
 }
 
 var (
-	slicePort      = regexp.MustCompile(`^ports\[\d+\]\.port$`)
-	familyPath     = regexp.MustCompile(`\.addresses\[\d+\]$`)
-	loopback       = regexp.MustCompile(`may not be in the loopback range`)
-	unknownField   = regexp.MustCompile(`^unknown field "(.*)"$`)
-	duplicateField = regexp.MustCompile(`already set in map|^duplicate field `)
-	warningValue   = regexp.MustCompile(`^299 \S+ "(.*)"$`)
-	escaped        = regexp.MustCompile(`\\(.)`)
+	slicePort       = regexp.MustCompile(`^ports\[\d+\]\.port$`)
+	headerCondition = regexp.MustCompile(`^spec\.matches\[\d+\]\.headers\[`)
+	familyPath      = regexp.MustCompile(`\.addresses\[\d+\]$`)
+	loopback        = regexp.MustCompile(`may not be in the loopback range`)
+	unknownField    = regexp.MustCompile(`^unknown field "(.*)"$`)
+	duplicateField  = regexp.MustCompile(`already set in map|^duplicate field `)
+	warningValue    = regexp.MustCompile(`^299 \S+ "(.*)"$`)
+	escaped         = regexp.MustCompile(`\\(.)`)
 )
 
 // warnings are the texts of the Warning fields (RFC 9111 §5.5).
@@ -132,6 +133,13 @@ func warnings(header http.Header) []string {
 	return all
 }
 
+// stricter says whether Weir rejects what the API server lets pass at a field: port numbers of EndpointSlices, to which
+// nothing can connect, and conditions on headers, of which SMI's definition says only that they are there.
+func stricter(kind, field string) bool {
+	return kind == endpointSlice && slicePort.MatchString(field) ||
+		kind == httpRouteGroup && headerCondition.MatchString(field)
+}
+
 // offline is what Weir says. The findings about mirrors, where it says more than the API server on purpose, come apart.
 func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource.Finding) {
 	t.Helper()
@@ -144,7 +152,7 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 		t.Fatal(err)
 	}
 	v.accepted = len(set.Origins) > 0
-	stricter := false
+	own := false
 	for _, f := range set.Findings {
 		v.told += "\n  " + strings.TrimPrefix(f.String(), file)
 		switch f.Code {
@@ -159,15 +167,14 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 		case resource.CodeSliceOrphan, resource.CodeEndpointsOld:
 			// Not about validity.
 		default:
-			if to.kind == endpointSlice && slicePort.MatchString(f.Ref.Field) {
-				// The API server takes any number, to which nothing can connect.
-				stricter = true
+			if stricter(to.kind, f.Ref.Field) {
+				own = true
 				continue
 			}
 			v.errors = append(v.errors, f.Ref.Field+": "+f.Message)
 		}
 	}
-	v.accepted = v.accepted || stricter && len(v.errors) == 0
+	v.accepted = v.accepted || own && len(v.errors) == 0
 	slices.Sort(v.errors)
 	slices.Sort(v.unknown)
 	return v, mirrors
