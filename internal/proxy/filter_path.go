@@ -78,6 +78,13 @@ func targetByte(c byte) bool { return c > ' ' && c < 0x7f && c != '#' && c != '?
 
 // answerRedirect answers with a Location (Gateway API, HTTPRequestRedirectFilter).
 func (ex *exchange) answerRedirect(r *model.Redirect) error {
+	fields := append(ex.local[:0], http1.Field{Name: "Location", Value: ex.location(r), ID: http1.FieldLocation})
+	fields = ex.rule.filters.response.apply(fields)
+	return ex.reply(r.Status, fields, "")
+}
+
+// location is where a redirect leads.
+func (ex *exchange) location(r *model.Redirect) string {
 	scheme := r.Scheme
 	if scheme == "" {
 		scheme = ex.conn.scheme
@@ -120,7 +127,5 @@ func (ex *exchange) answerRedirect(r *model.Redirect) error {
 		location = append(location, '?')
 		location = append(location, ex.req.query...)
 	}
-	fields := append(ex.local[:0], http1.Field{Name: "Location", Value: string(location), ID: http1.FieldLocation})
-	fields = ex.rule.filters.response.apply(fields)
-	return ex.reply(r.Status, fields, "")
+	return string(location)
 }

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"strings"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+)
+
+// Preview says what an exchange would do with a request, by the exchange's own code and without sending anything. It is for "weir
+// explain".
+type Preview struct {
+	// Scheme is "http" or "https"; Authority, Path and Query are as the client sends them.
+	Scheme, Method, Authority string
+	Path, Query               string
+	HasQuery                  bool
+	// Match is the request as it was matched, Decision what came of it.
+	Match    routing.Request
+	Decision routing.Decision
+}
+
+func (p *Preview) exchange(backend *model.Backend) *exchange {
+	ex := &exchange{
+		conn: &conn{scheme: p.Scheme},
+		rule: &ruleState{filters: compileFilters(&p.Decision.Rule.Rule.Filters)},
+		req: request{
+			method: p.Method, path: p.Path, query: p.Query, hasQuery: p.HasQuery, target: p.Path,
+			authority: p.Authority, host: p.Match.Host, form: http1.FormOrigin,
+		},
+		match:    p.Match,
+		decision: p.Decision,
+	}
+	if p.HasQuery {
+		ex.req.target += "?" + p.Query
+	}
+	ex.backend = &backendState{}
+	if backend != nil {
+		ex.backend.filters = compileFilters(&backend.Filters)
+	}
+	return ex
+}
+
+// Forward returns the request target and the host that the backend gets.
+func (p *Preview) Forward(backend *model.Backend) (target, authority string) {
+	ex := p.exchange(backend)
+	ex.rewrite()
+	ex.requestFields()
+	return strings.Clone(ex.target), strings.Clone(ex.authority)
+}
+
+// Location returns where a redirect leads.
+func (p *Preview) Location(r *model.Redirect) string { return p.exchange(nil).location(r) }
