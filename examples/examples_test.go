@@ -15,7 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/weirmesh/weir/test/weirtest"
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 func TestEveryExampleIsRunAndHasNoComplaints(t *testing.T) {
@@ -42,8 +43,16 @@ func TestEveryExampleIsRunAndHasNoComplaints(t *testing.T) {
 		if e.Name() == "cross-namespace" {
 			continue // shows a mistake on purpose
 		}
-		if out, err := weirtest.Command("check", "--fail-on", "warning", e.Name()).CombinedOutput(); err != nil {
-			t.Errorf("weir check examples/%s: %v\n%s", e.Name(), err, out)
+		set, err := resource.Load([]string{e.Name()}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := control.Translate(set)
+		if err != nil {
+			t.Errorf("examples/%s: %v", e.Name(), err)
+		}
+		for _, f := range result.Findings {
+			t.Errorf("examples/%s: %s", e.Name(), f)
 		}
 	}
 }

@@ -112,6 +112,7 @@ type demo struct {
 	toys    []*toy
 	gateway *gateway
 	load    *loadGenerator
+	view    *view
 
 	mu sync.Mutex
 	// config is the latest report; base is the counters when its configuration came into force.
@@ -126,7 +127,7 @@ func (o demoOptions) run(ctx context.Context, s streams) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, o.length)
 		defer cancel()
 	}
-	d := &demo{demoOptions: o, streams: s, served: make(chan struct{})}
+	d := &demo{demoOptions: o, streams: s, view: newView(s.out), served: make(chan struct{})}
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return err
 	}
@@ -195,6 +196,9 @@ func freePort(preferred int) (int, error) {
 // serve runs gateway, load and display until ctx ends or the gateway fails, then sums up.
 func (d *demo) serve(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(d.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if d.view.terminal {
+		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
+	}
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
 	move, err := relocate("127.0.0.1", 0)
 	if err != nil {
@@ -203,7 +207,7 @@ func (d *demo) serve(ctx context.Context) error {
 	d.gateway = &gateway{
 		source: resource.NewDir([]string{d.dir}, log), metrics: metrics, log: log, adjust: move,
 		adminAddress: "127.0.0.1:0", reported: d.reported,
-		server: proxy.New(proxy.Options{Logger: log, Metrics: metrics, DrainTimeout: 5 * time.Second, DrainGrace: -1}),
+		server: proxy.New(proxy.Options{Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1}),
 	}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
@@ -254,8 +258,7 @@ func (d *demo) reported(r control.Report) {
 
 // watch shows the table until ctx ends, which is no error, or the gateway does.
 func (d *demo) watch(ctx context.Context, ended <-chan error) error {
-	v := newView(d.out)
-	v.intro(d)
+	d.view.intro(d)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	started := time.Now()
@@ -269,7 +272,7 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 			}
 			return err
 		case <-tick.C:
-			v.show(d.observe(time.Since(started)))
+			d.view.show(d.observe(time.Since(started)))
 		}
 	}
 }
@@ -280,8 +283,7 @@ func (d *demo) summary() error {
 	d.base = telemetry.Snapshot{} // all of it
 	d.mu.Unlock()
 	o := d.observe(d.load.elapsed())
-	v := newView(d.out)
-	if err := v.summary(o, d); err != nil {
+	if err := d.view.summary(o, d); err != nil {
 		return err
 	}
 	if o.failed > 0 {

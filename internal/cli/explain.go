@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 )
 
@@ -76,7 +77,8 @@ type clientRequest struct {
 
 	scheme, host string // host is lower-case, without a port
 	port         int32  // 0: not given
-	path, query  string // the path as received
+	path, query  string // as received
+	hasQuery     bool
 	fields       fieldMap
 }
 
@@ -141,7 +143,7 @@ func (r *clientRequest) parseURL() error {
 	} else {
 		rest = ""
 	}
-	r.path, r.query, _ = strings.Cut(rest, "?")
+	r.path, r.query, r.hasQuery = strings.Cut(rest, "?")
 	if r.path == "" {
 		r.path = "/"
 	}
@@ -162,6 +164,11 @@ func (r *clientRequest) parseURL() error {
 	r.fields["host"] = authority
 	r.host = strings.ToLower((&url.URL{Host: authority}).Hostname())
 	return nil
+}
+
+// preflight recognises a CORS preflight request (Fetch standard).
+func (r *clientRequest) preflight() bool {
+	return r.Method == http.MethodOptions && r.fields["origin"] != "" && r.fields["access-control-request-method"] != ""
 }
 
 // explanation is what explain prints.
@@ -236,15 +243,14 @@ func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 		return e, nil
 	}
 	e.Listener = listener.Listener
-	why := listener.Explain(&routing.Request{
-		Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields,
-	})
+	match := routing.Request{Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields}
+	why := listener.Explain(&match)
 	e.Explanation = &why
 	if why.Winner == nil {
 		e.Reason = "no rule of the listener matches, the answer is 404"
 		return e, nil
 	}
-	e.outcome(cfg, why.Decision, path)
+	e.outcome(cfg, why.Decision, match)
 	return e, nil
 }
 
@@ -292,29 +298,33 @@ func portName(p *routing.Port) string {
 	return fmt.Sprintf("%s on %s:%d", protocol, cmpOr(p.Address, "*"), p.Number)
 }
 
-// outcome fills in what the winning rule does.
-func (e *explanation) outcome(cfg *model.Config, d routing.Decision, path string) {
+// outcome fills in what the winning rule does, in the order in which an exchange does it.
+func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routing.Request) {
 	rule := d.Rule.Rule
 	if f := rule.Filters; !emptyFilters(f) {
 		e.Filters = &f
 	}
 	e.Timeouts, e.Retry = rule.Timeouts, rule.Retry
-	services := map[string]*model.Service{}
-	for i := range cfg.Services {
-		services[cfg.Services[i].Name] = &cfg.Services[i]
+	r := e.Request
+	o := &outcome{
+		services: map[string]*model.Service{},
+		preview: proxy.Preview{
+			Scheme: r.scheme, Method: r.Method, Authority: r.fields["host"], Path: r.path, Query: r.query, HasQuery: r.hasQuery,
+			Match: match, Decision: d,
+		},
+		preflight: r.preflight(),
 	}
-	e.Mirrors = explainMirrors(rule.Filters.Mirrors, services)
-	switch {
-	case rule.Filters.Redirect != nil:
-		e.Answer = &answer{
-			Status:   rule.Filters.Redirect.Status,
-			Location: redirectLocation(rule.Filters.Redirect, e, d),
-		}
+	for i := range cfg.Services {
+		o.services[cfg.Services[i].Name] = &cfg.Services[i]
+	}
+	if e.Answer = o.filtered(&rule.Filters); e.Answer != nil {
 		return
-	case rule.Fault != nil:
+	}
+	if rule.Fault != nil {
 		e.Answer = faultAnswer(rule.Fault)
 		return
 	}
+	e.Mirrors = o.mirrors(rule.Filters.Mirrors)
 	var sum uint64
 	for _, b := range rule.Backends {
 		sum += uint64(b.Weight)
@@ -322,45 +332,60 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, path string
 	if sum == 0 {
 		e.Answer = &answer{Status: 500, Reason: "the rule has no backend with a weight"}
 	}
-	for _, b := range rule.Backends {
-		e.Backends = append(e.Backends, e.backend(b, sum, d, services))
+	for i := range rule.Backends {
+		e.Backends = append(e.Backends, o.backend(&rule.Backends[i], sum))
 	}
 }
 
-func (e *explanation) backend(b model.Backend, sum uint64, d routing.Decision, services map[string]*model.Service) explainedBackend {
+// outcome is what is needed to say what becomes of a request that a rule took.
+type outcome struct {
+	services  map[string]*model.Service
+	preview   proxy.Preview
+	preflight bool
+}
+
+// filtered is the answer that filters give by themselves, nil if none does.
+func (o *outcome) filtered(f *model.Filters) *answer {
+	switch {
+	case f.CORS != nil && o.preflight:
+		return &answer{Status: 204, Reason: "the CORS filter answers preflight requests"}
+	case f.Redirect != nil:
+		return &answer{Status: f.Redirect.Status, Location: o.preview.Location(f.Redirect)}
+	}
+	return nil
+}
+
+func (o *outcome) backend(b *model.Backend, sum uint64) explainedBackend {
 	out := explainedBackend{Service: b.Service, Weight: b.Weight, WeightSum: sum}
 	if sum > 0 {
 		out.Probability = float64(b.Weight) / float64(sum)
 	}
-	if f := b.Filters; !emptyFilters(f) {
-		out.Filters = &f
+	if !emptyFilters(b.Filters) {
+		out.Filters = &b.Filters
 	}
-	out.Mirrors = explainMirrors(b.Filters.Mirrors, services)
-	if b.Fault != nil {
-		out.Answer = faultAnswer(b.Fault)
-		return out
+	service := o.services[b.Service]
+	fault := b.Fault
+	if fault == nil && service != nil {
+		fault = service.Fault
 	}
-	service := services[b.Service]
 	switch {
-	case b.Filters.Redirect != nil:
-		out.Answer = &answer{Status: b.Filters.Redirect.Status, Location: redirectLocation(b.Filters.Redirect, e, d)}
+	case fault != nil:
+		out.Answer = faultAnswer(fault)
 		return out
 	case service == nil:
 		out.Answer = &answer{Status: 500, Reason: "the service is not in the configuration"}
 		return out
-	case service.Fault != nil:
-		out.Answer = faultAnswer(service.Fault)
+	}
+	if out.Answer = o.filtered(&b.Filters); out.Answer != nil {
 		return out
 	}
-	out.Endpoints = endpoints(service)
-	if len(out.Endpoints) == 0 {
+	out.Mirrors = o.mirrors(b.Filters.Mirrors)
+	if out.Endpoints = endpoints(service); len(out.Endpoints) == 0 {
 		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
+		return out
 	}
-	rewrite := d.Rule.Rule.Filters.Rewrite
-	if b.Filters.Rewrite != nil {
-		rewrite = b.Filters.Rewrite
-	}
-	out.Forwarded = forward(e.Request, rewrite, d)
+	out.Forwarded = &forwarded{Method: o.preview.Method}
+	out.Forwarded.Target, out.Forwarded.Host = o.preview.Forward(b)
 	return out
 }
 
@@ -372,12 +397,12 @@ func faultAnswer(f *model.Fault) *answer {
 	return &answer{Status: f.Status, Reason: reason}
 }
 
-func explainMirrors(mirrors []model.Mirror, services map[string]*model.Service) []explainedMirror {
+func (o *outcome) mirrors(mirrors []model.Mirror) []explainedMirror {
 	var out []explainedMirror
 	for _, m := range mirrors {
 		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator}
 		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
-		if s := services[m.Service]; s != nil {
+		if s := o.services[m.Service]; s != nil {
 			x.Endpoints = endpoints(s)
 		}
 		out = append(out, x)

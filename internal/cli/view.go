@@ -35,22 +35,39 @@ func (v *view) intro(d *demo) {
   metrics  curl %smetrics
   change   edit %s/demo.yaml: new weights and fractions apply at once
   end      Ctrl-C
-
 `, d.rate, d.url(), d.url(), d.gateway.admin.url(), d.dir)
 }
 
 func (v *view) show(o observation) {
 	if !v.terminal {
-		fmt.Fprintln(v.out, line(o))
+		fmt.Fprintln(v.out, line(o)) // nothing to draw over
 		return
 	}
+	o.problem = v.fit(o.problem)
 	table := tables(o)
-	up := ""
-	if v.drawn > 0 {
-		up = fmt.Sprintf("\x1b[%dA\x1b[J", v.drawn) // to the table's first line, and clear from there
-	}
+	up := v.back()
 	v.drawn = strings.Count(table, "\n")
 	fmt.Fprint(v.out, up+table)
+}
+
+// back takes the cursor to the first line of the table on the screen and clears from there.
+func (v *view) back() string {
+	if v.drawn == 0 {
+		return "\n"
+	}
+	return fmt.Sprintf("\x1b[%dA\x1b[J", v.drawn)
+}
+
+// fit cuts a text to the screen's width, as a line that wraps would upset the drawing.
+func (v *view) fit(text string) string {
+	f, ok := v.out.(*os.File)
+	if !ok {
+		return text
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 3 && len(text) > width {
+		return text[:width-3] + "..."
+	}
+	return text
 }
 
 // line is an observation in one line.
@@ -116,8 +133,8 @@ func (v *view) summary(o observation, d *demo) error {
 			drops += fmt.Sprintf("  %s %d", c.Outcome, c.Count)
 		}
 	}
-	_, err := fmt.Fprintf(v.out, "\n%s\nservices received: %s\nmirror outcomes:%s\nclients: %d requests, %d failed\n",
-		tables(o), strings.Join(received, ", "), drops, o.sent, o.failed)
+	_, err := fmt.Fprintf(v.out, "%s%s\nservices received: %s\nmirror outcomes:%s\nclients: %d requests, %d failed\n",
+		v.back(), tables(o), strings.Join(received, ", "), drops, o.sent, o.failed)
 	return err
 }
 
