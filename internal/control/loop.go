@@ -18,8 +18,9 @@ type Report struct {
 	Generation uint64
 	// Config is the one being served: the last that was published, nil when Generation is 0.
 	Config *model.Config
-	// Statuses and Findings are those of the newest set, whether or not it could be published.
+	// Statuses, Events and Findings are those of the newest set, whether or not it could be published.
 	Statuses []resource.Status
+	Events   []resource.Event
 	Findings []resource.Finding
 	// Err says why the newest set is not being served; nil when it is.
 	Err error
@@ -31,6 +32,8 @@ type Report struct {
 // usable; Source and Publish are required.
 type Loop struct {
 	Source resource.Source
+	// Options of the translation.
+	Options Options
 	// Publish makes a configuration the one being served, or fails and leaves the old one alone. It is called from one
 	// goroutine, never with a configuration equal to the one being served.
 	Publish func(*model.Config) error
@@ -160,8 +163,8 @@ type state struct {
 }
 
 func (s *state) translate(set *resource.Set) {
-	result, err := Translate(set)
-	s.report.Statuses, s.report.Findings = result.Statuses, result.Findings
+	result, err := s.loop.Options.Translate(set)
+	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
 	s.wanted, s.report.Err = result.Config, err
 	if err != nil {
 		s.wanted = nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -14,21 +15,34 @@ import (
 type Result struct {
 	Config   *model.Config
 	Statuses []resource.Status
+	// Events are warnings to tell once on the objects they are about.
+	Events []resource.Event
 	// Findings are the set's own and those of the dialects.
 	Findings []resource.Finding
 }
 
+// Options say what a set does not. The zero value is what the command line does without flags.
+type Options struct {
+	// Serve is smi.Options.Serve.
+	Serve []string
+}
+
+// Translate is Options.Translate without options.
+func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(set) }
+
 // Translate runs every dialect over the set and merges what they say. It is pure. The error means that a dialect
 // produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
-func Translate(set *resource.Set) (Result, error) {
+func (o Options) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
 	routes, statuses, routeFindings := gateway.Translate(set)
-	config := model.Merge(services, routes)
+	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: o.Serve})
+	config := model.Merge(services, routes, splits)
 
 	r := Result{
 		Config:   &config,
-		Statuses: slices.Concat(serviceStatuses, statuses),
-		Findings: slices.Concat(set.Findings, serviceFindings, routeFindings),
+		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
+		Events:   events,
+		Findings: slices.Concat(set.Findings, serviceFindings, routeFindings, splitFindings),
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
@@ -40,5 +54,5 @@ func Translate(set *resource.Set) (Result, error) {
 
 // Codes returns the documentation of every code a finding can have, in order.
 func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes())
+	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), smi.Codes())
 }

@@ -15,13 +15,13 @@ const (
 
 var codes = []resource.Code{
 	{ID: codeNoEndpoints, Severity: resource.Warning, Title: "service without endpoints",
-		Meaning: "A route leads to a Service port that has no ready endpoint. Its requests are answered 503.",
+		Meaning: "A route or a split leads to a Service port that has no ready endpoint. Its requests are answered 503.",
 		Fix:     "Add an EndpointSlice with the label kubernetes.io/service-name, a port of the same name and a ready endpoint."},
 	{ID: codeAppProtocol, Severity: resource.Warning, Title: "unknown appProtocol",
-		Meaning: "A route leads to a Service port whose appProtocol is not one of HTTP. Its requests are answered 500.",
+		Meaning: "A route or a split leads to a Service port whose appProtocol is not one of HTTP. Its requests are answered 500.",
 		Fix:     "Use http, kubernetes.io/h2c, kubernetes.io/ws or, with a BackendTLSPolicy, https; or remove the field."},
 	{ID: codeNoPorts, Severity: resource.Warning, Title: "service without ports",
-		Meaning: "A route leads to a Service without ports. Its requests are answered 500.",
+		Meaning: "A route or a split leads to a Service without ports. Its requests are answered 500.",
 		Fix:     "Add the port that the routes name; an ExternalName needs ports too."},
 }
 

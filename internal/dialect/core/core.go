@@ -199,7 +199,7 @@ func isTrue(b *bool, missing bool) bool {
 	return *b
 }
 
-// usedPorts is what the routes of the set point to, so that only what matters is reported.
+// usedPorts is what the routes and splits of the set point to, so that only what matters is reported.
 func usedPorts(set *resource.Set) map[port]bool {
 	used := map[port]bool{}
 	add := func(from string, ref gatewayv1.BackendObjectReference) {
@@ -248,5 +248,28 @@ func usedPorts(set *resource.Set) map[port]bool {
 			}
 		}
 	}
+	splitPorts(set, used)
 	return used
+}
+
+// splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
+// one.
+func splitPorts(set *resource.Set, used map[port]bool) {
+	for _, s := range set.TrafficSplits {
+		name, _, _ := strings.Cut(s.Spec.Service, ".")
+		root := set.Service(s.Namespace, strings.ToLower(name))
+		if root == nil {
+			continue
+		}
+		for _, b := range s.Spec.Backends {
+			name, _, _ := strings.Cut(b.Service, ".")
+			if b.Weight == 0 {
+				continue
+			}
+			used[port{s.Namespace, strings.ToLower(name), 0}] = true
+			for _, p := range root.Spec.Ports {
+				used[port{s.Namespace, strings.ToLower(name), p.Port}] = true
+			}
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -67,10 +68,10 @@ func BenchmarkTranslate10000Routes(b *testing.B) {
 // FuzzTranslate holds whatever YAML a user may write to the promises of the translation: it ends, its model is valid
 // and does not depend on the order of objects.
 func FuzzTranslate(f *testing.F) {
-	for _, g := range goldens(f) {
+	for _, g := range goldentest.All(f, leastGoldens) {
 		var all []string
-		for _, p := range g.inputs() {
-			all = append(all, p.text)
+		for _, p := range g.Inputs() {
+			all = append(all, p.Text)
 		}
 		f.Add(strings.Join(all, "\n---\n"))
 	}
@@ -83,8 +84,8 @@ func FuzzTranslate(f *testing.F) {
 		if err := out.cfg.Validate(); err != nil {
 			t.Errorf("the model is not valid: %v", err)
 		}
-		if a, b := marshal(t, out.cfg), marshal(t, translate(shuffled(set)).cfg); a != b {
-			t.Errorf("the order of the objects has an influence:\n%s", diff(a, b))
+		if a, b := goldentest.Marshal(t, out.cfg), goldentest.Marshal(t, translate(goldentest.Shuffled(set)).cfg); a != b {
+			t.Errorf("the order of the objects has an influence:\n%s", goldentest.Diff(a, b))
 		}
 	})
 }

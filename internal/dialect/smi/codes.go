@@ -1,0 +1,112 @@
+package smi
+
+import (
+	"slices"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	codeRootNotFound    = "WR601"
+	codeRootName        = "WR602"
+	codeConflict        = "WR603"
+	codeBackendNotFound = "WR604"
+	codeBackendName     = "WR605"
+	codePortMissing     = "WR606"
+	codePortNotSplit    = "WR607"
+	codeZeroWeights     = "WR608"
+	codeSelf            = "WR609"
+	codeNested          = "WR610"
+	codeGroupNotFound   = "WR611"
+	codeMatchKind       = "WR612"
+	codeNoMatches       = "WR613"
+	codeRegex           = "WR614"
+	codeNotHTTP         = "WR615"
+	codeTCPMatches      = "WR616"
+	codeUnused          = "WR617"
+	codePortRoute       = "WR618"
+
+	codeServeNotFound = "WR620"
+	codePortTaken     = "WR621"
+	codeShortName     = "WR622"
+)
+
+const notInForce = "The split is not in force: the root's own endpoints serve."
+
+var codes = []resource.Code{
+	{ID: codeRootNotFound, Severity: resource.Warning, Title: "split root not found",
+		Meaning: "The Service that a TrafficSplit divides does not exist. The split has no effect.",
+		Fix:     "Create the Service or correct spec.service."},
+	{ID: codeRootName, Severity: resource.Error, Title: "split root in another namespace",
+		Meaning: "spec.service is neither the name nor the full name of a Service in the split's own namespace. The split has no effect.",
+		Fix:     "Name a Service of the split's own namespace."},
+	{ID: codeConflict, Severity: resource.Error, Title: "splits in conflict",
+		Meaning: "An older TrafficSplit without matches has the same root. This one has no effect.",
+		Fix:     "Keep one of them, or limit this one by matches."},
+	{ID: codeBackendNotFound, Severity: resource.Error, Title: "split backend not found",
+		Meaning: "A backend with a weight names a Service that does not exist. Its share is answered 500. With the weight 0 nothing is said.",
+		Fix:     "Create the Service, or give it the weight 0 until it exists."},
+	{ID: codeBackendName, Severity: resource.Error, Title: "split backend in another namespace",
+		Meaning: "A backend is neither the name nor the full name of a Service in the split's own namespace. Its share is answered 500.",
+		Fix:     "Name a Service of the split's own namespace."},
+	{ID: codePortMissing, Severity: resource.Warning, Title: "split backend without a port",
+		Meaning: "A backend lacks a port of the root and gets none of that port's traffic; the others share it by their weights.",
+		Fix:     "Give the backend the ports of the root. The targetPort may differ."},
+	{ID: codePortNotSplit, Severity: resource.Warning, Title: "port not split",
+		Meaning: "No backend that exists has a port of the root. The root's own endpoints serve that port.",
+		Fix:     "Add the port to the backends, if it is to be split."},
+	{ID: codeZeroWeights, Severity: resource.Warning, Title: "all split weights are zero",
+		Meaning: "No backend of the split gets requests. They are answered 500.",
+		Fix:     "Give one backend a weight, or delete the split."},
+	{ID: codeSelf, Severity: resource.Warning, Title: "split of a service to itself",
+		Meaning: "The root is one of the backends. Its share goes to all of the root's own endpoints, and is not split again.",
+		Fix:     "Name a Service that selects one version."},
+	{ID: codeNested, Severity: resource.Warning, Title: "nested split",
+		Meaning: "A backend is the root of another TrafficSplit. Splits do not nest: its share goes to its own endpoints.",
+		Fix:     "Name the Services that the other split leads to."},
+	{ID: codeGroupNotFound, Severity: resource.Error, Title: "HTTPRouteGroup not found",
+		Meaning: "A match names an HTTPRouteGroup that does not exist. " + notInForce,
+		Fix:     "Create the HTTPRouteGroup or correct the name."},
+	{ID: codeMatchKind, Severity: resource.Error, Title: "match of another kind",
+		Meaning: "A match names something other than an HTTPRouteGroup. " + notInForce,
+		Fix:     "Name an HTTPRouteGroup of specs.smi-spec.io."},
+	{ID: codeNoMatches, Severity: resource.Error, Title: "no usable match",
+		Meaning: "The HTTPRouteGroups of a split have no match that could be used. " + notInForce,
+		Fix:     "Add matches to them, or remove spec.matches to split all requests."},
+	{ID: codeRegex, Severity: resource.Error, Title: "invalid expression in an HTTPRouteGroup",
+		Meaning: "A pathRegex or a header's expression is not RE2 syntax. The match is left out.",
+		Fix:     "Correct the expression."},
+	{ID: codeNotHTTP, Severity: resource.Warning, Title: "split of a port without HTTP",
+		Meaning: "A port of the root is UDP, or its appProtocol is not one of HTTP. Weir serves HTTP only; connections of that port are not split.",
+		Fix:     "Leave the port to kube-proxy, or set an appProtocol of HTTP."},
+	{ID: codeTCPMatches, Severity: resource.Warning, Title: "matches without HTTP",
+		Meaning: "A split with matches has a root with a port that does not carry HTTP requests. The matches cannot apply there.",
+		Fix:     "Use a split without matches for a Service with that port alone."},
+	{ID: codeUnused, Severity: resource.Info, Title: "split without effect",
+		Meaning: "No route leads to the root of a TrafficSplit, and it is not served by its host names.",
+		Fix:     "Add a route to it, or use --serve."},
+	{ID: codePortRoute, Severity: resource.Info, Title: "route of ports without effect",
+		Meaning: "An SMI TCPRoute or UDPRoute names ports for access rules, of which Weir has none.",
+		Fix:     "Nothing, if something else reads it."},
+
+	{ID: codeServeNotFound, Severity: resource.Error, Title: "service to serve not found",
+		Meaning: "--serve names a Service that does not exist.",
+		Fix:     "Create it or correct the name."},
+	{ID: codePortTaken, Severity: resource.Error, Title: "port taken by a Gateway",
+		Meaning: "A Service is to be served by its host names on a port that a Gateway's listener has for another protocol. It is not served there.",
+		Fix:     "Change one of the two ports."},
+	{ID: codeShortName, Severity: resource.Info, Title: "short host name taken",
+		Meaning: "Services of one name in several namespaces are served by host name. The bare name means the one in the namespace default, else the first.",
+		Fix:     "Call the others by name.namespace."},
+}
+
+// Codes documents the codes of this package's findings.
+func Codes() []resource.Code { return slices.Clone(codes) }
+
+var severities = func() map[string]resource.Severity {
+	m := make(map[string]resource.Severity, len(codes))
+	for _, c := range codes {
+		m[c.ID] = c.Severity
+	}
+	return m
+}()

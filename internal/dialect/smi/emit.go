@@ -1,0 +1,135 @@
+package smi
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// emit adds a split of the model for every port of the root.
+func (t *translator) emit(s *trafficSplit) {
+	if len(s.rejected) > 0 {
+		return
+	}
+	lacking := map[string][]int32{} // ports by backend
+	for i, port := range s.service.Spec.Ports {
+		if !t.carriesHTTP(s, i) {
+			continue
+		}
+		leaves, known, with := t.leaves(s, port.Port, lacking)
+		if known > 0 && with == 0 {
+			t.add(s, &s.ports, problem{codePortNotSplit, "PortNotSplit", "spec.backends",
+				fmt.Sprintf("no backend has port %d of Service %s, so its traffic is not split: the root's own endpoints serve it", port.Port, s.root),
+				fmt.Sprintf("add port %d to the backends, if it is to be split", port.Port)})
+			continue
+		}
+		t.cfg.Splits = append(t.cfg.Splits, model.Split{
+			Ref: s.ref, Root: model.ServiceName(s.root.namespace, s.root.name, port.Port),
+			Matches: s.matches, Leaves: leaves,
+		})
+	}
+	for i, b := range s.object.Spec.Backends {
+		if lack := lacking[b.Service]; len(lack) > 0 {
+			delete(lacking, b.Service)
+			t.add(s, &s.ports, problem{codePortMissing, "PortMissing", fmt.Sprintf("spec.backends[%d].service", i),
+				fmt.Sprintf("traffic for %s of Service %s is not split to Service %s, which has no such port", ports(lack), s.root, b.Service),
+				"give the backend the ports of the root; its targetPort may differ"})
+		}
+	}
+}
+
+// carriesHTTP says whether the root's port can be split request by request, and reports one that cannot.
+func (t *translator) carriesHTTP(s *trafficSplit, i int) bool {
+	port := s.service.Spec.Ports[i]
+	protocol := string(port.Protocol)
+	if protocol == "" || port.Protocol == corev1.ProtocolTCP {
+		if _, known := resource.ParseAppProtocol(port.AppProtocol); known {
+			return true
+		}
+		protocol = *port.AppProtocol
+	}
+	t.add(s, &s.ports, problem{codeNotHTTP, "NotHTTP", "spec.service",
+		fmt.Sprintf("port %d of Service %s speaks %s, and weir splits HTTP only: its traffic is not served", port.Port, s.root, protocol),
+		"leave the port to kube-proxy, or set an appProtocol of HTTP"})
+	if len(s.matches) > 0 {
+		t.add(s, &s.ports, problem{codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
+			fmt.Sprintf("matches cannot apply to port %d of Service %s, which does not carry HTTP requests", port.Port, s.root),
+			"use a split without matches for a Service with that port alone"})
+	}
+	return false
+}
+
+// leaves are the backends that get traffic of the port, with how many of the backends exist and have the port. A backend
+// that does not exist keeps its share, which is answered 500; one without the port is left out and noted.
+func (t *translator) leaves(s *trafficSplit, port int32, lacking map[string][]int32) (leaves []model.Leaf, known, with int) {
+	weights := weights(s.object.Spec.Backends)
+	for i, b := range s.object.Spec.Backends {
+		leaf := model.Leaf{Ref: s.ref, Weight: weights[i]}
+		leaf.Ref.Field = fmt.Sprintf("spec.backends[%d]", i)
+		name, _, why := localName(b.Service, s.ref.Namespace)
+		service := t.set.Service(s.ref.Namespace, name)
+		switch {
+		case why != "":
+			leaf.Fault = &model.Fault{Status: 500, Reason: "InvalidBackend", Message: why}
+		case service == nil:
+			leaf.Fault = &model.Fault{Status: 500, Reason: "BackendNotFound", Message: fmt.Sprintf("Service %s/%s does not exist", s.ref.Namespace, name)}
+		default:
+			known++
+			if !hasPort(service, port) {
+				if !slices.Contains(lacking[b.Service], port) {
+					lacking[b.Service] = append(lacking[b.Service], port)
+				}
+				continue
+			}
+			with++
+			leaf.Service = model.ServiceName(s.ref.Namespace, name, port)
+		}
+		leaves = append(leaves, leaf)
+	}
+	return leaves, known, with
+}
+
+func hasPort(s *corev1.Service, number int32) bool {
+	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == number && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+	})
+}
+
+// weights are whole numbers in the proportion of the backends' weights: those written, or the smallest there are.
+func weights(backends []split.Backend) []uint64 {
+	divisor := split.Weight(0)
+	whole := true
+	for _, b := range backends {
+		whole = whole && b.Weight.Whole()
+		for a := b.Weight; a != 0; {
+			divisor, a = a, divisor%a
+		}
+	}
+	if whole {
+		divisor = 1000
+	}
+	out := make([]uint64, len(backends))
+	for i, b := range backends {
+		out[i] = uint64(b.Weight / divisor)
+	}
+	return out
+}
+
+func ports(numbers []int32) string {
+	text := "port"
+	if len(numbers) > 1 {
+		text = "ports"
+	}
+	for i, n := range numbers {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %d", n)
+	}
+	return text
+}

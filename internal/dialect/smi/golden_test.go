@@ -1,0 +1,28 @@
+package smi_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/dialect/core"
+	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/goldentest"
+	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+func translate(set *resource.Set, serve ...string) goldentest.Output {
+	services, _, found := core.Translate(set)
+	routes, _, foundRoutes := gateway.Translate(set)
+	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve})
+	findings := slices.Concat(set.Findings, found, foundRoutes, foundSplits)
+	resource.SortFindings(findings)
+	return goldentest.Output{Config: model.Merge(services, routes, splits), Statuses: statuses, Events: events, Findings: findings}
+}
+
+const leastGoldens = 35
+
+func TestTranslateGoldens(t *testing.T) {
+	goldentest.Run(t, leastGoldens, func(set *resource.Set) goldentest.Output { return translate(set) })
+}

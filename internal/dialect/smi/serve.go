@@ -1,0 +1,177 @@
+package smi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// serve opens the ports of services to clients that call them by their host names, as they would without any proxy.
+func (t *translator) serve() {
+	t.served = map[key]bool{}
+	var services []*corev1.Service
+	for _, at := range t.toServe() {
+		s := t.set.Service(at.namespace, at.name)
+		if s == nil {
+			t.report(model.Ref{Kind: "Service", Namespace: at.namespace, Name: at.name}, problem{codeServeNotFound, "ServiceNotFound", "",
+				"the Service is to be served by its host names but does not exist", "create it or correct the name"})
+			continue
+		}
+		services = append(services, s)
+		t.served[at] = true
+	}
+	short := map[string]key{} // who is called by a bare name
+	for _, s := range services {
+		if first, ok := short[s.Name]; !ok || s.Namespace == "default" {
+			short[s.Name] = key{s.Namespace, s.Name}
+		} else {
+			t.report(serviceRef(s, ""), problem{codeShortName, "ShortNameTaken", "metadata.name",
+				fmt.Sprintf("the host name %s means Service %s here", s.Name, first), fmt.Sprintf("call this one %s.%s", s.Name, s.Namespace)})
+		}
+	}
+	for _, s := range services {
+		at := key{s.Namespace, s.Name}
+		var domains []string
+		for _, split := range t.roots[at] {
+			if !slices.Contains(append(domains, clusterDomain), split.domain) {
+				domains = append(domains, split.domain)
+			}
+		}
+		names := hostnames(at, short[s.Name] == at, domains...)
+		for i := range s.Spec.Ports {
+			t.servePort(s, i, names)
+		}
+	}
+}
+
+// toServe lists the services to serve, sorted.
+func (t *translator) toServe() []key {
+	var all []key
+	switch {
+	case slices.Equal(t.options.Serve, []string{"none"}):
+		return nil
+	case len(t.options.Serve) > 0:
+		for _, text := range t.options.Serve {
+			namespace, name, found := strings.Cut(text, "/")
+			if !found {
+				namespace, name = "default", text
+			}
+			all = append(all, key{namespace, name})
+		}
+	case len(t.set.Gateways) == 0:
+		for at := range t.roots {
+			all = append(all, at)
+		}
+	}
+	slices.SortFunc(all, func(a, b key) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
+}
+
+func serviceRef(s *corev1.Service, field string) model.Ref {
+	return model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: field}
+}
+
+// servePort adds a route to the service for its host names on the listener of the port.
+func (t *translator) servePort(s *corev1.Service, i int, names []string) {
+	port := s.Spec.Ports[i]
+	if _, known := resource.ParseAppProtocol(port.AppProtocol); !known || !hasPort(s, port.Port) || port.Protocol == corev1.ProtocolUDP {
+		return
+	}
+	ref := serviceRef(s, fmt.Sprintf("spec.ports[%d]", i))
+	listener, taken := t.listener(port.Port, ref)
+	if taken != "" {
+		t.report(ref, problem{codePortTaken, "PortTaken", ref.Field,
+			fmt.Sprintf("port %d cannot be served by host name: listener %s has it for another protocol", port.Port, taken), "change one of the two ports"})
+		return
+	}
+	route := model.Route{
+		Ref: ref, Attachments: []model.Attachment{{Listener: listener, Hostnames: names}},
+		Rules: []model.Rule{{
+			Ref: ref, Name: fmt.Sprint(port.Port),
+			Matches:  []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}},
+			Backends: []model.Backend{{Ref: ref, Service: model.ServiceName(s.Namespace, s.Name, port.Port), Weight: 1}},
+		}},
+	}
+	if !s.CreationTimestamp.IsZero() {
+		route.Created = s.CreationTimestamp.UTC()
+	}
+	t.cfg.Routes = append(t.cfg.Routes, route)
+}
+
+// listener returns the name of the listener for a port, one of a Gateway if that takes any host there; or which listener
+// takes the port for another protocol.
+func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
+	for _, g := range t.set.Gateways {
+		for _, l := range g.Spec.Listeners {
+			if int32(l.Port) != port {
+				continue
+			}
+			of := g.Namespace + "/" + g.Name + "/" + string(l.Name)
+			if l.Protocol != gatewayv1.HTTPProtocolType {
+				return "", of
+			}
+			if (l.Hostname == nil || *l.Hostname == "") && len(g.Spec.Addresses) == 0 {
+				return of, ""
+			}
+		}
+	}
+	name = fmt.Sprintf("services/%d", port)
+	if !slices.ContainsFunc(t.cfg.Listeners, func(l model.Listener) bool { return l.Name == name }) {
+		t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{Name: name, Ref: ref, Port: port, Protocol: model.HTTP})
+	}
+	return name, ""
+}
+
+// unused reports the roots that nothing leads to.
+func (t *translator) unused() {
+	routed := map[key]bool{}
+	add := func(from string, ref gatewayv1.BackendObjectReference) {
+		if ref.Kind == nil || *ref.Kind == "Service" {
+			if ref.Namespace != nil {
+				from = string(*ref.Namespace)
+			}
+			routed[key{from, string(ref.Name)}] = true
+		}
+	}
+	for _, r := range t.set.HTTPRoutes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+			}
+		}
+	}
+	for _, r := range t.set.GRPCRoutes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+			}
+		}
+	}
+	for _, s := range t.splits {
+		if s.service != nil && !routed[s.root] && !t.served[s.root] {
+			t.report(s.ref, problem{codeUnused, "Unused", "spec.service",
+				fmt.Sprintf("no route leads to Service %s, so there is nothing to split", s.root),
+				fmt.Sprintf("add a route to it, or serve it by its host names with --serve %s", s.root)})
+		}
+	}
+}
+
+// ports reports the routes of ports, which only access rules would use.
+func (t *translator) ports() {
+	report := func(kind, namespace, name string) {
+		t.report(model.Ref{Kind: kind, Namespace: namespace, Name: name}, problem{codePortRoute, "Unused", "",
+			"the route names ports for access rules, of which weir has none: it has no effect", "nothing, if something else reads it"})
+	}
+	for _, r := range t.set.TCPPorts {
+		report("TCPRoute", r.Namespace, r.Name)
+	}
+	for _, r := range t.set.UDPPorts {
+		report("UDPRoute", r.Namespace, r.Name)
+	}
+}

@@ -1,0 +1,190 @@
+// Package smi translates SMI objects (TrafficSplit and the HTTPRouteGroups it names) into the model's splits, and says in
+// statuses, events and findings what became of each. The specification's text is the authority (Traffic Split v1alpha4
+// and the first draft); docs/smi.md lists what it leaves open and how that is settled here.
+//
+// It is pure: it reads a resource.Set, which it leaves alone, and nothing else. The services that its splits name are
+// made by dialect/core; routes to the roots are made by other dialects, and by this one for the host names of roots that
+// are to be reached without any route.
+//
+// Nothing a user writes fails the translation. What cannot be served is left out, or answers an error for its share, the
+// rest is served, and a condition, an event and a finding say why.
+package smi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Options say what a set does not.
+type Options struct {
+	// Serve names Services, as "name" (in the namespace default) or "namespace/name", that are reached by their host
+	// names on their own ports without any route. Empty means the roots of all splits if the set has no Gateway; "none"
+	// means none.
+	Serve []string
+}
+
+// Translate returns the splits of the set, the listeners and routes of the services to be served by host name, the
+// status of every TrafficSplit, the events about it and the findings. The order of the objects in the set has no
+// influence.
+func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Event, []resource.Finding) {
+	t := &translator{set: set, options: options, roots: map[key][]*trafficSplit{}}
+	for _, o := range set.TrafficSplits {
+		t.read(o)
+	}
+	slices.SortFunc(t.splits, func(a, b *trafficSplit) int {
+		return cmp.Or(a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time),
+			cmp.Compare(a.ref.Namespace, b.ref.Namespace), cmp.Compare(a.ref.Name, b.ref.Name))
+	})
+	for _, s := range t.splits {
+		if s.service != nil {
+			t.roots[s.root] = append(t.roots[s.root], s)
+		}
+	}
+	for _, s := range t.splits {
+		t.resolve(s)
+	}
+	t.conflicts()
+	for _, s := range t.splits {
+		t.emit(s)
+	}
+	// Of one root those with matches come first; they were added oldest first.
+	slices.SortStableFunc(t.cfg.Splits, func(a, b model.Split) int {
+		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(min(len(b.Matches), 1), min(len(a.Matches), 1)))
+	})
+	t.serve()
+	t.unused()
+	t.ports()
+	for _, s := range t.splits {
+		t.status(s)
+	}
+	t.cfg.Sort()
+	resource.SortStatuses(t.statuses)
+	slices.SortStableFunc(t.events, func(a, b resource.Event) int {
+		return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+	resource.SortFindings(t.findings)
+	return t.cfg, t.statuses, t.events, t.findings
+}
+
+// translator holds one translation. Its steps run in the order of Translate; each reads what the earlier ones left.
+type translator struct {
+	set      *resource.Set
+	options  Options
+	cfg      model.Config
+	statuses []resource.Status
+	events   []resource.Event
+	findings []resource.Finding
+
+	splits []*trafficSplit         // oldest first
+	roots  map[key][]*trafficSplit // by root, if it exists; oldest first
+	served map[key]bool            // by host name
+}
+
+type key struct{ namespace, name string }
+
+func (k key) String() string { return k.namespace + "/" + k.name }
+
+// trafficSplit is a TrafficSplit in translation.
+type trafficSplit struct {
+	object  *split.TrafficSplit
+	ref     model.Ref
+	root    key
+	domain  string          // of the full name it is called by, if any
+	service *corev1.Service // nil if there is no root
+	matches []model.SplitMatch
+
+	// What is wrong, by the condition it belongs to.
+	rejected   []problem // why the split is not in force
+	unresolved []problem // backends and groups that do not exist
+	ports      []problem
+	warnings   []problem
+	conflicted bool
+}
+
+// read finds the root.
+func (t *translator) read(o *split.TrafficSplit) {
+	s := &trafficSplit{object: o, ref: model.Ref{Kind: "TrafficSplit", Namespace: o.Namespace, Name: o.Name}}
+	t.splits = append(t.splits, s)
+	name, domain, why := localName(o.Spec.Service, o.Namespace)
+	if why != "" {
+		t.reject(s, problem{codeRootName, "InvalidRoot", "spec.service", why, "name a Service of the split's own namespace"})
+		return
+	}
+	s.root, s.domain = key{o.Namespace, name}, domain
+	if s.service = t.set.Service(o.Namespace, name); s.service == nil {
+		t.reject(s, problem{codeRootNotFound, "RootNotFound", "spec.service",
+			fmt.Sprintf("Service %s does not exist, so there is nothing to split", s.root), "create it or correct the name"})
+	}
+}
+
+// resolve looks up the groups of routes and judges the backends as far as no port matters.
+func (t *translator) resolve(s *trafficSplit) {
+	if len(s.object.Spec.Matches) > 0 {
+		t.resolveMatches(s)
+	}
+	var sum split.Weight
+	for i, b := range s.object.Spec.Backends {
+		sum += b.Weight
+		field := fmt.Sprintf("spec.backends[%d].service", i)
+		name, _, why := localName(b.Service, s.ref.Namespace)
+		at := key{s.ref.Namespace, name}
+		switch {
+		case why != "":
+			t.add(s, &s.unresolved, problem{codeBackendName, "InvalidBackend", field,
+				why + "; its share is answered 500", "name a Service of the split's own namespace"})
+		case t.set.Service(at.namespace, at.name) == nil:
+			// The workflow names a Service before it exists; as long as it has no weight that is nothing to say.
+			if b.Weight > 0 {
+				t.add(s, &s.unresolved, problem{codeBackendNotFound, "BackendNotFound", field,
+					fmt.Sprintf("Service %s does not exist, so its share is answered 500", at), "create it, or give it the weight 0 until it exists"})
+			}
+		case at == s.root:
+			t.add(s, &s.warnings, problem{codeSelf, "SelfReference", field,
+				fmt.Sprintf("Service %s is the split's own root: its share goes to all of the root's endpoints, whichever version they are", at),
+				"name a Service that selects one version"})
+		case len(t.roots[at]) > 0:
+			t.add(s, &s.warnings, problem{codeNested, "NestedSplit", field,
+				fmt.Sprintf("Service %s is the root of TrafficSplit %s, which does not apply to this share: splits do not nest", at, t.roots[at][0].ref.Name),
+				"name the Services that it leads to"})
+		}
+	}
+	if sum == 0 {
+		t.add(s, &s.warnings, problem{codeZeroWeights, "AllWeightsZero", "spec.backends",
+			"all weights are 0, so the requests are answered 500", "give one backend a weight, or delete the split"})
+	}
+}
+
+// conflicts leaves of the splits of each root those with matches, oldest first, and the oldest without.
+func (t *translator) conflicts() {
+	taken := map[key]*trafficSplit{}
+	for _, s := range t.splits {
+		if len(s.rejected) > 0 || len(s.object.Spec.Matches) > 0 {
+			continue
+		}
+		first := taken[s.root]
+		if first == nil {
+			taken[s.root] = s
+			continue
+		}
+		s.conflicted = true
+		t.reject(s, problem{codeConflict, "Conflicted", "spec.service",
+			fmt.Sprintf("TrafficSplit %s, which is older, splits all requests for Service %s already", first.ref.Name, s.root),
+			"keep one of them, or limit this one by matches"})
+	}
+}
+
+// reject keeps the split out of force.
+func (t *translator) reject(s *trafficSplit, p problem) { t.add(s, &s.rejected, p) }
+
+// add reports a problem of the split and keeps it for a condition.
+func (t *translator) add(s *trafficSplit, to *[]problem, p problem) {
+	*to = append(*to, p)
+	t.report(s.ref, p)
+}
