@@ -140,19 +140,19 @@ func (r checkReport) summary() string {
 
 func findingHead(f resource.Finding) string {
 	head := f.Origin.String()
-	if f.Ref.Kind != "" {
-		if head != "" {
-			head += "  "
-		}
-		head += objectName(f.Ref)
+	if name := objectName(f.Ref); name != "" && head != "" {
+		return head + "  " + name
+	} else if name != "" {
+		return name
 	}
-	if head == "" {
-		return "(input)"
-	}
-	return head
+	return cmpOr(head, "(input)")
 }
 
+// objectName is "Kind namespace/name", empty when there is no object.
 func objectName(r model.Ref) string {
+	if r.Kind == "" {
+		return ""
+	}
 	r.Field = ""
 	return r.String()
 }

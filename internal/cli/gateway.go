@@ -114,8 +114,16 @@ func (g *gateway) logFindings(findings []resource.Finding) {
 		case resource.Info:
 			level = slog.LevelInfo
 		}
-		g.log.Log(context.Background(), level, "finding", "code", f.Code, "origin", f.Origin.String(),
-			"object", objectName(f.Ref), "field", f.Ref.Field, "reason", f.Message, "fix", f.Fix)
+		attributes := []slog.Attr{slog.String("code", f.Code)}
+		for _, a := range []slog.Attr{
+			slog.String("origin", f.Origin.String()), slog.String("object", objectName(f.Ref)), slog.String("field", f.Ref.Field),
+			slog.String("reason", f.Message), slog.String("fix", f.Fix),
+		} {
+			if a.Value.String() != "" {
+				attributes = append(attributes, a)
+			}
+		}
+		g.log.LogAttrs(context.Background(), level, "finding", attributes...)
 	}
 	g.told = told
 }
