@@ -1,5 +1,7 @@
 package proxy
 
+//lint:file-ignore SA1019 http.Server takes listeners only, not one connection whose preface was read already
+
 import (
 	"io"
 	"log/slog"

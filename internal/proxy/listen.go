@@ -59,7 +59,7 @@ type bind struct {
 
 	// h1 carries the settings of HTTP/2 connections and the list of those to say goodbye to; it serves nothing itself.
 	h1 *http.Server
-	h2 *http2.Server
+	h2 *http2.Server //lint:ignore SA1019 see http2.go
 
 	accepting chan struct{} // closed when the accept loop has ended
 	quit      chan struct{} // closed when it shall

@@ -54,16 +54,6 @@ func (f *mirrorFixture) wait(t testing.TB, copies int) {
 	}
 }
 
-// count is how often copies ended so.
-func (f *mirrorFixture) count(o telemetry.MirrorOutcome) (n uint64) {
-	for _, c := range f.metric.Snapshot().Outcomes {
-		if c.Outcome == o {
-			n += c.Count
-		}
-	}
-	return n
-}
-
 // expect fails unless copies ended so many times so, and never otherwise, and hold nothing any more.
 func (f *mirrorFixture) expect(t testing.TB, want map[telemetry.MirrorOutcome]uint64) {
 	t.Helper()

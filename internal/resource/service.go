@@ -205,7 +205,6 @@ type legacyEndpoints struct {
 }
 
 func decodeEndpoints(k *kind, _ string, u map[string]any) (any, []Finding) {
-	//lint:ignore SA1019 old manifests still hold it
 	object, findings := decodeCore(k, u, checkEndpoints)
 	if object == nil {
 		return nil, findings
