@@ -13,51 +13,68 @@ type socket struct {
 	port    gatewayv1.PortNumber
 }
 
-// findConflicts marks the listeners that are not distinct (GatewaySpec.listeners). All Gateways share one data plane,
-// so the rules hold across them: among listeners on one address and port, those whose protocol is not everybody's and
-// those whose hostname is somebody else's are all left out; none is picked as the winner.
+// findConflicts marks the listeners that are not distinct. Within a Gateway, among listeners on one port, those whose
+// protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
+// (GatewaySpec.listeners). All Gateways share one data plane, so one may also be in the way of another: then the older
+// Gateway keeps what it has, as ListenerSets settle it (GEP-1713).
 func (t *translator) findConflicts() {
-	sockets := map[socket][]*listener{}
 	for _, g := range t.order {
-		if !g.served() {
-			continue
+		for i, l := range g.listeners {
+			for _, other := range g.listeners[:i] {
+				if l.contends() && other.contends() && l.spec.Port == other.spec.Port {
+					l.compare(other)
+					other.compare(l)
+				}
+			}
 		}
+	}
+	winners := map[socket][]*listener{}
+	for _, g := range t.order {
 		for _, l := range g.listeners {
-			// What else is wrong with a listener has no influence on what it is in conflict with.
-			if l.notAccepted != nil && l.notAccepted.reason == "UnsupportedProtocol" {
+			if !l.contends() {
+				continue
+			}
+			for _, a := range g.addresses {
+				for _, older := range winners[socket{a, l.spec.Port}] {
+					if older.gateway != g {
+						l.compare(older)
+					}
+				}
+			}
+			if l.conflict != nil {
 				continue
 			}
 			for _, a := range g.addresses {
 				s := socket{a, l.spec.Port}
-				sockets[s] = append(sockets[s], l)
-			}
-		}
-	}
-	for s, all := range sockets {
-		for _, l := range all {
-			for _, other := range all {
-				if other == l {
-					continue
-				}
-				if other.spec.Protocol != l.spec.Protocol {
-					l.clash("ProtocolConflict", ".protocol", other, fmt.Sprintf("port %d has protocol %s for listener %s of Gateway %s",
-						s.port, other.spec.Protocol, other.spec.Name, other.gateway))
-				} else if other.hostname == l.hostname {
-					what := "hostname " + l.hostname
-					if l.hostname == "" {
-						what = "no hostname"
-					}
-					l.clash("HostnameConflict", ".hostname", other, fmt.Sprintf("listener %s of Gateway %s has %s on port %d too",
-						other.spec.Name, other.gateway, what, s.port))
-				}
+				winners[s] = append(winners[s], l)
 			}
 		}
 	}
 	t.findUnavailable()
 }
 
+// contends is true of listeners that could be in conflict. What else is wrong with a listener has no influence on that.
+func (l *listener) contends() bool {
+	return l.gateway.served() && (l.notAccepted == nil || l.notAccepted.reason != "UnsupportedProtocol")
+}
+
+// compare marks l if it is in conflict with other, which is on the same port.
+func (l *listener) compare(other *listener) {
+	if other.spec.Protocol != l.spec.Protocol {
+		l.clash("ProtocolConflict", ".protocol", fmt.Sprintf("port %d has protocol %s for listener %s of Gateway %s",
+			l.spec.Port, other.spec.Protocol, other.spec.Name, other.gateway))
+	} else if other.hostname == l.hostname {
+		what := "hostname " + l.hostname
+		if l.hostname == "" {
+			what = "no hostname"
+		}
+		l.clash("HostnameConflict", ".hostname", fmt.Sprintf("listener %s of Gateway %s has %s on port %d too",
+			other.spec.Name, other.gateway, what, l.spec.Port))
+	}
+}
+
 // clash records a conflict; of several the first in a fixed order is told.
-func (l *listener) clash(reason, field string, other *listener, message string) {
+func (l *listener) clash(reason, field, message string) {
 	p := problem{codeConflict, reason, l.field + field, message, "give each listener its own hostname or port"}
 	// A conflict of protocols is the graver one; "P" sorts after "H".
 	if l.conflict == nil || reason > l.conflict.reason || reason == l.conflict.reason && message < l.conflict.message {
