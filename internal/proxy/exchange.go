@@ -176,6 +176,9 @@ func (ex *exchange) run() error {
 		return failNoBackend
 	}
 	ex.backend = &ex.snap.backends[b.ID]
+	if l := b.Leaf(&ex.match); l != nil {
+		ex.backend = &ex.snap.leaves[l.ID]
+	}
 	if f := ex.backend.fault; f != nil {
 		return faultFailure(f)
 	}

@@ -20,6 +20,7 @@ type snapshot struct {
 	listeners []listenerState
 	rules     []ruleState
 	backends  []backendState
+	leaves    []backendState // of splits
 	mirrors   []*mirrorTarget
 }
 
@@ -118,23 +119,43 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 			}
 			bs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name, Backend: bs.name})
 			bs.filters = compileFilters(&b.Backend.Filters)
-			if bs.fault = b.Backend.Fault; bs.fault == nil {
-				if bs.service = services.Service(b.Backend.Service); bs.service == nil {
-					bs.fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
-				} else {
-					bs.fault = bs.service.Fault
-				}
-			}
+			bs.lead(services, b.Backend.Service, b.Backend.Fault)
 			for _, m := range b.Mirrors {
 				mirror(m)
 			}
 		}
+	}
+	snap.leaves = make([]backendState, len(snap.table.Leaves()))
+	for i, l := range snap.table.Leaves() {
+		ls := &snap.leaves[i]
+		of := &snap.rules[l.Backend.Rule.ID]
+		if ls.name = l.Service; ls.name == "" {
+			ls.name = l.Split.Root
+			if l.Leaf != nil { // a service that is not there
+				ls.name = l.Leaf.Ref.Namespace + "/" + l.Leaf.Ref.Name + " " + l.Leaf.Ref.Field
+			}
+		}
+		ls.metrics = exchange(telemetry.ExchangeLabels{Route: of.route, Rule: of.name, Backend: ls.name})
+		ls.filters = snap.backends[l.Backend.ID].filters
+		ls.lead(services, l.Service, l.Fault)
 	}
 	snap.mirrors = s.mirrors.apply(cfg, specs)
 	for b := range snap.ports {
 		used.Listeners = append(used.Listeners, b.metrics)
 	}
 	s.opt.Metrics.Keep(used)
+}
+
+// lead sets the service that requests go to, or the fault they are answered with.
+func (b *backendState) lead(services *upstream.Snapshot, service string, fault *model.Fault) {
+	if b.fault = fault; fault != nil {
+		return
+	}
+	if b.service = services.Service(service); b.service == nil {
+		b.fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
+		return
+	}
+	b.fault = b.service.Fault
 }
 
 func compileRetry(r *model.Retry) *retry {

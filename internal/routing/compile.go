@@ -202,7 +202,7 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 	weights := make([]uint64, len(m.Backends))
 	r.Backends = make([]*Backend, len(m.Backends))
 	for i := range m.Backends {
-		b := &Backend{ID: len(c.table.backends), Backend: &m.Backends[i]}
+		b := &Backend{ID: len(c.table.backends), Rule: r, Backend: &m.Backends[i]}
 		c.table.backends = append(c.table.backends, b)
 		c.leaves(b)
 		r.Backends[i] = b

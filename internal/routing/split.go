@@ -22,7 +22,7 @@ type Leaf struct {
 }
 
 // noLeaf answers when no leaf has a weight.
-var noLeaf = &model.Fault{Status: 500, Reason: "NoWeight", Message: "all weights of the split are 0"}
+var noLeaf = &model.Fault{Status: 500, Reason: "NoBackend", Message: "all weights of the split are 0"}
 
 // root is a service with splits. All backends that lead to it share it, and so its samplers.
 type root struct{ splits []rootSplit }

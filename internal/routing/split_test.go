@@ -198,7 +198,7 @@ func TestFaultsKeepTheirShareAndNoWeightIsAFault(t *testing.T) {
 		t.Errorf("got %v", counts)
 	}
 	table = compiled(t, splitConfig(model.Split{Leaves: leaves(0, 0)}), nil)
-	if got := goes(t, table, 0, &Request{}); got != "NoWeight" {
+	if got := goes(t, table, 0, &Request{}); got != "NoBackend" {
 		t.Errorf("no weight at all goes to %s", got)
 	}
 }

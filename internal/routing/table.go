@@ -136,6 +136,7 @@ func (r *Rule) Pick() *Backend {
 // Backend is a weighted backend of a rule.
 type Backend struct {
 	ID      int
+	Rule    *Rule
 	Backend *model.Backend
 	Mirrors []*Mirror
 

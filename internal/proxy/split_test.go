@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// get returns the status and the body.
+func get(t testing.TB, c *http.Client, url string, header ...string) string {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Sprint(resp.StatusCode)
+	}
+	return string(body)
+}
+
+// divided leads two rules to default/app:80, whose own endpoint says root; the leaves say their names.
+func divided(t testing.TB, splits ...model.Split) *model.Config {
+	t.Helper()
+	say := func(name string) string {
+		return backend(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, name+r.Header.Get("X-Rule")) })
+	}
+	a, b := ruleTo(serviceName), ruleTo(serviceName)
+	b.Matches[0].Path.Value = "/b"
+	b.Backends[0].Filters.RequestHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "X-Rule", Value: " by b"}}}
+	cfg := config([]model.Service{
+		service(serviceName, model.HTTP, say("root")), service("default/v1:80", model.HTTP, say("v1")), service("default/v2:80", model.HTTP, say("v2")),
+		service("default/empty:80", model.HTTP),
+	}, a, b)
+	for i := range splits {
+		splits[i].Root = serviceName
+		splits[i].Ref = model.Ref{Kind: "TrafficSplit", Namespace: "default", Name: fmt.Sprint("split", i)}
+	}
+	cfg.Splits = splits
+	return cfg
+}
+
+func TestASplitSharesWhateverRuleLeadsToItsRoot(t *testing.T) {
+	s := serve(t, divided(t, model.Split{Leaves: []model.Leaf{
+		{Service: "default/v1:80", Weight: 6}, {Service: "default/v2:80", Weight: 2}, {Service: "default/empty:80", Weight: 1},
+		{Ref: model.Ref{Kind: "TrafficSplit", Namespace: "default", Name: "split0", Field: "spec.backends[3]"}, Weight: 1,
+			Fault: &model.Fault{Status: 500, Reason: "BackendNotFound"}},
+	}}))
+	c := newClient(t)
+	counts := map[string]int{}
+	for i := range 200 {
+		if i%2 == 0 {
+			counts[get(t, c, "http://"+s.addr()+"/a")]++
+		} else {
+			counts[get(t, c, "http://"+s.addr()+"/b")[:2]]++
+		}
+	}
+	if v1, v2 := counts["v1"], counts["v2"]; v1 != 120 || v2 != 40 {
+		t.Errorf("v1 got %d of 200, want 120; v2 got %d, want 40: %v", v1, v2, counts)
+	}
+	if n := counts["503"] + counts["500"] + counts["50"]; n != 40 {
+		t.Errorf("%d of 200 are answered by faults, want 40: %v", n, counts)
+	}
+	if got := get(t, c, "http://"+s.addr()+"/b"); got == "v1" || got == "v2" {
+		t.Errorf("the backend's filters are gone: %q", got)
+	}
+	s.stop()
+	<-s.ended
+	served := map[string]uint64{}
+	for _, x := range s.metrics.Snapshot().Exchanges {
+		for _, code := range x.Codes {
+			served[x.Backend] += code.Count
+		}
+	}
+	if served["default/v1:80"] < 120 || served["default/v2:80"] < 40 || served["default/empty:80"] != 20 || served["default/split0 spec.backends[3]"] != 20 || served[serviceName] != 0 {
+		t.Errorf("counted by backend: %v", served)
+	}
+}
+
+func TestRequestsThatNoMatchTakesGoToTheRootsOwnEndpoints(t *testing.T) {
+	s := serve(t, divided(t, model.Split{
+		Matches: []model.SplitMatch{{Headers: []model.ValueMatch{{Type: model.Regex, Name: "User-Agent", Value: ".*Firefox.*"}}}},
+		Leaves:  []model.Leaf{{Service: "default/v1:80", Weight: 0}, {Service: "default/v2:80", Weight: 100}},
+	}))
+	c := newClient(t)
+	for agent, want := range map[string]string{"Mozilla Firefox/128.0": "v2", "curl": "root"} {
+		for range 5 {
+			if got := get(t, c, "http://"+s.addr()+"/a", "User-Agent", agent); got != want {
+				t.Errorf("%s: %s, want %s", agent, got, want)
+			}
+		}
+	}
+}
+
+func TestASplitWithoutWeightsAnswers500(t *testing.T) {
+	s := serve(t, divided(t, model.Split{Leaves: []model.Leaf{{Service: "default/v1:80"}}}))
+	if got := get(t, newClient(t), "http://"+s.addr()+"/a"); got != "500" {
+		t.Errorf("got %s", got)
+	}
+	if n := s.failures(telemetry.NoBackend); n != 1 {
+		t.Errorf("counted %d times as %s", n, telemetry.NoBackend)
+	}
+}
+
+func BenchmarkExchangeThroughASplit(b *testing.B) {
+	for name, splits := range map[string][]model.Split{
+		"none": nil, "weights": {{Leaves: []model.Leaf{{Service: "default/v1:80", Weight: 9}, {Service: "default/v2:80", Weight: 1}}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := serve(b, divided(b, splits...))
+			c := newClient(b)
+			for b.Loop() {
+				get(b, c, "http://"+s.addr()+"/a")
+			}
+		})
+	}
+}
