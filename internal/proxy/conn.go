@@ -124,6 +124,10 @@ func (c *conn) serve() {
 // close ends the connection.
 func (c *conn) close() {
 	if p := recover(); p != nil {
+		if c.w != nil {
+			c.w.ex.dispose()
+			c.w = nil
+		}
 		c.srv.recovered(p)
 	}
 	if c.w != nil {
@@ -247,7 +251,11 @@ func (c *conn) waitBytes() error {
 	}
 	c.w = workPool.Get().(*work)
 	c.w.rbuf[0] = c.one[0]
-	c.w.r, c.w.n = 0, 1
+	n, err := c.nc.Read(c.w.rbuf[1:])
+	c.w.r, c.w.n = 0, 1+n
+	if n == 0 {
+		return unexpected(err)
+	}
 	return nil
 }
 

@@ -35,6 +35,7 @@ func (b *bind) drain(ctx context.Context) {
 	}
 	b.phase.Store(phaseClose)
 	b.each((*conn).wakeIdle)
+	b.h1.Shutdown(ctx) // for connections that have become HTTP/2 meanwhile
 	select {
 	case <-ended:
 		return

@@ -115,6 +115,7 @@ type exchange struct {
 	copied bool // the legs have begun
 	ended  bool // the legs have ended
 
+	limited io.LimitedReader
 	wire    []byte // the request in bytes
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries

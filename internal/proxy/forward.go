@@ -327,6 +327,18 @@ func endpointFault(f *failure) bool {
 	return f.reason == telemetry.BackendReset || f.reason == telemetry.MalformedResponse
 }
 
+// dispose ends what a panic left behind; the exchange is not used again.
+func (ex *exchange) dispose() {
+	if c := ex.attempt.conn; c != nil {
+		ex.stopUpload(c)
+		c.Close()
+	}
+	if h := ex.attempt.h2; h != nil {
+		h.close()
+	}
+	ex.copyEnd(false, nil)
+}
+
 // shrink lets go of what is too large to keep.
 func (ex *exchange) shrink() {
 	if cap(ex.wire) > keepSize {

@@ -17,6 +17,9 @@ const (
 	look = time.Second
 	// joinBody is the largest known body that is copied behind its head to go out in one write.
 	joinBody = 32 << 10
+	// spliceFrom is the smallest rest of a body that is worth splicing, spliceMost how much goes between two looks at deadlines.
+	spliceFrom = 32 << 10
+	spliceMost = 16 << 20
 	// maxInterim bounds the interim answers of one exchange.
 	maxInterim = 32
 )
@@ -216,8 +219,8 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
 		return a.late
 	}
-	if since.IsZero() {
-		*since = now.Add(-look)
+	if ex.pollUpload(); since.IsZero() || ex.upload.running {
+		*since = now.Add(-look) // an endpoint may be silent while it is sent to
 	}
 	if now.Sub(*since) >= silence {
 		return failBackendTime
@@ -360,6 +363,9 @@ func (ex *exchange) relayLength(c *upstream.Conn, left int64) error {
 	if left == 0 {
 		return nil
 	}
+	if left >= spliceFrom && ex.conn.tcp != nil && !ex.req.http2 && c.TCP() != nil {
+		return ex.splice(c, left)
+	}
 	p := piecePool.Get().(*piece)
 	defer piecePool.Put(p)
 	var since time.Time
@@ -379,6 +385,42 @@ func (ex *exchange) relayLength(c *upstream.Conn, left int64) error {
 		}
 		if err = ex.stillWaiting(c, err, &since, ex.srv.opt.StreamTimeout); err != nil {
 			return unexpected(err)
+		}
+	}
+	return nil
+}
+
+// splice moves the rest of a body between two sockets without copying it through the process.
+func (ex *exchange) splice(c *upstream.Conn, left int64) error {
+	if err := ex.client.flush(); err != nil {
+		return err
+	}
+	k := ex.conn
+	limit := ex.srv.opt.StreamTimeout
+	var since time.Time
+	for left > 0 {
+		now := time.Now()
+		ex.waitUntil(c, now)
+		k.writeUntil(now.Add(limit), limit/4)
+		ex.limited.R, ex.limited.N = c.TCP(), min(left, spliceMost)
+		n, err := k.tcp.ReadFrom(&ex.limited)
+		left -= n
+		ex.out += n
+		if n > 0 {
+			since = time.Time{}
+		}
+		switch {
+		case err == nil && n == 0:
+			return io.ErrUnexpectedEOF
+		case err == nil:
+		case isTimeout(err) && k.now.Before(k.writeBy):
+			if err := ex.stillWaiting(c, err, &since, limit); err != nil {
+				return err
+			}
+		case k.gone():
+			return writeFailure(err)
+		default:
+			return err
 		}
 	}
 	return nil

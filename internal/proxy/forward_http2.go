@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,8 +23,15 @@ type streamAttempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer  // ends the attempt at its deadline; nil for none
-	watch  *time.Timer  // looks after an HTTP/1.1 client
 	body   *requestBody // nil for a request without
+
+	watch    *time.Timer // calls look
+	k        *conn       // an HTTP/1.1 client; nil for a stream, whose context tells
+	grpc     bool
+	patience time.Duration
+	silent   time.Duration // since the request was sent
+	sent     atomic.Bool
+	answered atomic.Bool
 }
 
 // errEnded is the cause of a context whose attempt came to its end.
@@ -46,29 +54,21 @@ func (ex *exchange) tryHTTP2(e *upstream.Endpoint) error {
 		ex.req.expect100 = false
 	}
 	a := &ex.attempt
-	h := &streamAttempt{ex: ex}
+	h := &streamAttempt{ex: ex, grpc: ex.req.grpc, patience: ex.srv.opt.ResponseTimeout}
+	h.k, _ = ex.client.(*conn)
 	h.ctx, h.cancel = context.WithCancelCause(ex.context())
-	late, wait := a.late, ex.srv.opt.ResponseTimeout
-	if !a.deadline.IsZero() {
-		if d := time.Until(a.deadline); d < wait {
-			wait = d
-		} else {
-			late = failBackendTime
-		}
-	}
-	head := time.AfterFunc(wait, func() { h.cancel(late) })
-	if !ex.req.http2 {
-		h.watch = time.AfterFunc(look, h.lookAfterClient)
-	}
 	req := ex.streamRequest(h)
 	a.h2 = h
+	if late := a.late; !a.deadline.IsZero() {
+		h.timer = time.AfterFunc(time.Until(a.deadline), func() { h.cancel(late) })
+	}
+	h.sent.Store(h.body == nil || h.body.whole)
+	h.watch = time.AfterFunc(math.MaxInt64, h.look)
+	h.watch.Reset(look)
 	resp, err := e.HTTP2().RoundTrip(req)
-	head.Stop()
 	if err == nil {
 		h.resp = resp
-		if !a.deadline.IsZero() {
-			h.timer = time.AfterFunc(time.Until(a.deadline), func() { h.cancel(a.late) })
-		}
+		h.answered.Store(true)
 		ex.streamAnswer(resp)
 		return nil
 	}
@@ -98,11 +98,23 @@ func (h *streamAttempt) failure(err, cause error) error {
 	return streamFailure(err)
 }
 
-// lookAfterClient ends the attempt when an HTTP/1.1 client has left.
-func (h *streamAttempt) lookAfterClient() {
-	if h.ex.client.gone() {
+// look ends the attempt when an HTTP/1.1 client has left, or the endpoint does not begin to answer a request it has. gRPC has deadlines of its
+// own: a server that streams may begin with its first message, whenever that is.
+func (h *streamAttempt) look() {
+	switch {
+	case h.ctx.Err() != nil:
+		return
+	case h.k != nil && h.k.gone():
 		h.cancel(failClientClosed)
 		return
+	case h.answered.Load() || h.grpc:
+	case !h.sent.Load():
+		h.sent.Store(h.body.eof.Load())
+	default:
+		if h.silent += look; h.silent >= h.patience {
+			h.cancel(failBackendTime)
+			return
+		}
 	}
 	h.watch.Reset(look)
 }

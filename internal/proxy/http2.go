@@ -128,6 +128,15 @@ func (c *conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer c.srv.streams.wg.Done()
 	s := streamPool.Get().(*stream)
+	defer func() {
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler {
+				s.ex.dispose()
+				c.srv.recovered(p)
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}()
 	s.serve(c, w, r)
 	aborted := s.aborted
 	s.release()

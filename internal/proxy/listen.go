@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -148,9 +149,15 @@ func (b *bind) acceptLast() {
 		}
 		nc, err := b.ln.Accept()
 		if err != nil {
-			return
+			break
 		}
 		b.start(nc)
+	}
+	// Once more, with nothing between it and the close.
+	if sc, ok := b.ln.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { acceptQueued(fd, b.start) })
+		}
 	}
 }
 

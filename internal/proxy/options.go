@@ -80,6 +80,9 @@ func (o *Options) setDefaults() {
 			*d.value = d.def
 		}
 	}
+	if o.Upstream.ReadBuffer == 0 {
+		o.Upstream.ReadBuffer = 16 << 10 // most answers fit, head and body, and go out in one write
+	}
 	if o.Limits.Head == 0 {
 		o.Limits.Head = http1.DefaultHead
 	}

@@ -2,7 +2,10 @@
 
 package proxy
 
-import "syscall"
+import (
+	"net"
+	"syscall"
+)
 
 const canPeek = false
 
@@ -11,3 +14,6 @@ func readSocket(fd uintptr, p []byte) (int, error) { return 0, syscall.EINVAL }
 
 // peekClosed cannot look here; a client that left shows itself when it is written to.
 func peekClosed(fd uintptr) bool { return false }
+
+// acceptQueued has no way to do it here.
+func acceptQueued(fd uintptr, start func(net.Conn)) {}

@@ -2,7 +2,11 @@
 
 package proxy
 
-import "syscall"
+import (
+	"net"
+	"os"
+	"syscall"
+)
 
 const canPeek = true
 
@@ -31,5 +35,24 @@ func peekClosed(fd uintptr) bool {
 			return false
 		}
 		return true
+	}
+}
+
+// acceptQueued takes what waits in a listening socket's queue.
+func acceptQueued(fd uintptr, start func(net.Conn)) {
+	for {
+		n, _, err := syscall.Accept(int(fd))
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		f := os.NewFile(uintptr(n), "client")
+		nc, err := net.FileConn(f)
+		f.Close()
+		if err == nil {
+			start(nc)
+		}
 	}
 }

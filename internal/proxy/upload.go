@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
-	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -18,7 +17,7 @@ type upload struct {
 	done    chan error // the result of the goroutine
 	running bool
 	stopped bool  // it did not come to its end
-	failed  error // the client's body failed before the goroutine was started
+	failed  error // the client's failure
 	buf     []byte
 }
 
@@ -99,17 +98,12 @@ func (ex *exchange) pollUpload() {
 // stopUpload ends an upload that runs; it returns the client's failure, if that ended it before.
 func (ex *exchange) stopUpload(c *upstream.Conn) error {
 	u := &ex.upload
-	if !u.running {
-		return nil
+	if ex.pollUpload(); u.running {
+		ex.client.interrupt()
+		c.Abort()
+		ex.uploaded(<-u.done)
 	}
-	select {
-	case err := <-u.done:
-		return ex.uploaded(err)
-	default:
-	}
-	ex.client.interrupt()
-	c.Abort()
-	return ex.uploaded(<-u.done)
+	return u.failed
 }
 
 // endUpload lets an upload end after the answer has, or stops it.
@@ -125,13 +119,11 @@ func (ex *exchange) endUpload(c *upstream.Conn) {
 	}
 }
 
-func (ex *exchange) uploaded(err error) error {
+func (ex *exchange) uploaded(err error) {
 	u := &ex.upload
 	u.running = false
 	u.stopped = err != nil
-	var f *failure
-	if errors.As(err, &f) && f != failInterrupted && f.reason.Party() == telemetry.PartyClient {
-		return f
+	if err != nil && err != errWrite && err != failInterrupted {
+		u.failed = err
 	}
-	return nil
 }
