@@ -219,8 +219,10 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
 		return a.late
 	}
-	if ex.pollUpload(); since.IsZero() || ex.upload.running {
-		*since = now.Add(-look) // an endpoint may be silent while it is sent to
+	if ex.pollUpload(); ex.upload.running {
+		*since = now // an endpoint may be silent while it is sent to
+	} else if since.IsZero() {
+		*since = now.Add(-look)
 	}
 	if now.Sub(*since) >= silence {
 		return failBackendTime
