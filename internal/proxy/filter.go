@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
@@ -40,13 +41,20 @@ var framing = []http1.FieldID{
 	http1.FieldProxyConnection, http1.FieldTE, http1.FieldTrailer, http1.FieldTransferEncoding, http1.FieldUpgrade,
 }
 
-// compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add.
+// compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add. What could not be sent as a field is left out.
 func compileEdit(e *model.HeaderEdit) *headerEdit {
 	if e == nil {
 		return nil
 	}
 	c := &headerEdit{}
-	own := func(name string) bool { return slices.Contains(framing, http1.Identify(name)) }
+	own := func(name string) bool {
+		return !http1.ValidFieldName(name) || slices.Contains(framing, http1.Identify(name))
+	}
+	field := func(h model.HeaderValue) {
+		if v := strings.Trim(h.Value, " \t"); !own(h.Name) && http1.ValidFieldValue(v) {
+			c.add = append(c.add, http1.Field{Name: h.Name, Value: v, ID: http1.Identify(h.Name)})
+		}
+	}
 	for _, name := range e.Remove {
 		if !own(name) {
 			c.drop = append(c.drop, name)
@@ -58,13 +66,11 @@ func compileEdit(e *model.HeaderEdit) *headerEdit {
 		}
 		if !own(h.Name) {
 			c.drop = append(c.drop, h.Name)
-			c.add = append(c.add, http1.Field{Name: h.Name, Value: h.Value, ID: http1.Identify(h.Name)})
 		}
+		field(h)
 	}
 	for _, h := range e.Add {
-		if !own(h.Name) {
-			c.add = append(c.add, http1.Field{Name: h.Name, Value: h.Value, ID: http1.Identify(h.Name)})
-		}
+		field(h)
 	}
 	return c
 }

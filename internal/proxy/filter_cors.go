@@ -36,7 +36,7 @@ func compileCORS(m *model.CORS) *cors {
 	}
 	for _, h := range m.ExposeHeaders {
 		// With credentials "*" would mean a field of that name.
-		if h != "*" || !c.credentials {
+		if (h != "*" || !c.credentials) && http1.ValidToken(h) {
 			c.expose = join(c.expose, h)
 		}
 	}
@@ -62,7 +62,9 @@ func list(values []string) string {
 		if v == "*" {
 			return "*"
 		}
-		all = join(all, v)
+		if http1.ValidToken(v) {
+			all = join(all, v)
+		}
 	}
 	return all
 }

@@ -90,7 +90,7 @@ func (ex *exchange) location(r *model.Redirect) string {
 		scheme = ex.conn.scheme
 	}
 	host := r.Hostname
-	if host == "" {
+	if !http1.ValidAuthority(host) {
 		host = ex.req.host
 	}
 	port := r.Port

@@ -259,7 +259,7 @@ func TestOptionsWithoutPreflightGoesToTheBackend(t *testing.T) {
 func TestEditsKeepFraming(t *testing.T) {
 	e := compileEdit(&model.HeaderEdit{
 		Set:    []model.HeaderValue{{Name: "Transfer-Encoding", Value: "chunked"}, {Name: "Host", Value: "set.example"}, {Name: "Connection", Value: "x"}},
-		Add:    []model.HeaderValue{{Name: "content-length", Value: "3"}},
+		Add:    []model.HeaderValue{{Name: "content-length", Value: "3"}, {Name: "X-Bad", Value: "a\r\nb: c"}, {Name: "b ad", Value: "x"}},
 		Remove: []string{"TE", "Trailer", "upgrade"},
 	})
 	in := []http1.Field{{Name: "Trailer", Value: "x", ID: http1.FieldTrailer}}

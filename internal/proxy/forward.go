@@ -180,7 +180,7 @@ func (ex *exchange) rewrite() {
 	if w == nil {
 		w = ex.rule.filters.rewrite
 	}
-	if w != nil && w.Hostname != "" {
+	if w != nil && http1.ValidAuthority(w.Hostname) {
 		ex.authority = w.Hostname
 	}
 	if w != nil && w.Path != nil {

@@ -408,18 +408,19 @@ func (ex *exchange) splice(c *upstream.Conn, left int64) error {
 		n, err := k.tcp.ReadFrom(&ex.limited)
 		left -= n
 		ex.out += n
-		if n > 0 {
-			since = time.Time{}
-		}
 		switch {
-		case err == nil && n == 0:
-			return io.ErrUnexpectedEOF
+		case n > 0 && (err == nil || isTimeout(err)):
+			since = time.Time{}
+			if ex.late() {
+				return ex.attempt.late
+			}
 		case err == nil:
-		case isTimeout(err) && k.now.Before(k.writeBy):
+			return io.ErrUnexpectedEOF
+		case isTimeout(err) && time.Now().Before(k.writeBy):
 			if err := ex.stillWaiting(c, err, &since, limit); err != nil {
 				return err
 			}
-		case k.gone():
+		case isTimeout(err) || k.gone():
 			return writeFailure(err)
 		default:
 			return err
