@@ -115,7 +115,7 @@ func TestAdminEndpointIsReadyWithoutAnyListener(t *testing.T) {
 		}
 	}
 	w.run()
-	w.weir.WaitLog("no listeners yet: the files hold no Gateway that could be served")
+	w.weir.WaitLog("no listeners yet: the files hold no Gateway that could be served, and no TrafficSplit")
 	w.write("services.yaml", w.services())
 	w.write("route.yaml", w.route("green"))
 	waitUntil(t, func() bool { return w.get() == "green" })

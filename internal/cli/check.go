@@ -15,13 +15,22 @@ import (
 )
 
 // load reads the paths once and translates what they hold.
-func load(paths []string, stdin io.Reader) (*resource.Set, control.Result, error) {
+func load(paths []string, stdin io.Reader, options control.Options) (*resource.Set, control.Result, error) {
 	set, err := resource.Load(paths, stdin)
 	if err != nil {
 		return nil, control.Result{}, &exitError{exitUsage, err}
 	}
-	result, err := control.Translate(set)
+	result, err := options.Translate(set)
 	return set, result, err
+}
+
+// translation adds the flags that say how the files are to be understood.
+func translation(cmd *cobra.Command) *control.Options {
+	o := &control.Options{}
+	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
+		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
+			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
+	return o
 }
 
 func newCheck(s streams) *cobra.Command {
@@ -43,6 +52,7 @@ stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json")
+	options := translation(cmd)
 	failOn := newChoice("error", "warning", "never")
 	cmd.Flags().Var(&failOn, "fail-on", "the severity from which on the exit code is 1")
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
@@ -50,7 +60,7 @@ stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 		if *list {
 			return listCodes(s.out, output.value)
 		}
-		set, result, err := load(args, s.in)
+		set, result, err := load(args, s.in, *options)
 		if err != nil {
 			return err
 		}

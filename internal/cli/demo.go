@@ -195,7 +195,7 @@ func freePort(preferred int) (int, error) {
 
 // serve runs gateway, load and display until ctx ends or the gateway fails, then sums up.
 func (d *demo) serve(ctx context.Context) error {
-	log := slog.New(slog.NewTextHandler(d.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(d.err, &slog.HandlerOptions{Level: slog.LevelError}))
 	if d.view.terminal {
 		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
 	}
@@ -207,7 +207,11 @@ func (d *demo) serve(ctx context.Context) error {
 	d.gateway = &gateway{
 		source: resource.NewDir([]string{d.dir}, log), metrics: metrics, log: log, adjust: move,
 		adminAddress: "127.0.0.1:0", reported: d.reported,
-		server: proxy.New(proxy.Options{Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1}),
+		server: proxy.New(proxy.Options{
+			Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1,
+			// Tight, so that a broken mirror shows within a second.
+			Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
+		}),
 	}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()

@@ -17,8 +17,9 @@ redacted. How many findings there are goes to stderr; "weir check" shows them.`,
   weir dump routes/ | jq '.services[].endpoints'`,
 		Args: atLeastOnePath,
 	}
+	options := translation(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		set, result, err := load(args, s.in)
+		set, result, err := load(args, s.in, *options)
 		if err != nil {
 			return err
 		}

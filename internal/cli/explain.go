@@ -32,6 +32,7 @@ port there is for its scheme.`,
   weir explain -o json routes/ -- POST http://shop.example/order`,
 	}
 	output := outputFlag(cmd, "text", "json")
+	options := translation(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch dash := cmd.ArgsLenAtDash(); {
 		case dash < 0:
@@ -47,7 +48,7 @@ port there is for its scheme.`,
 		if err != nil {
 			return err
 		}
-		set, result, err := load(args[:dash], s.in)
+		set, result, err := load(args[:dash], s.in, *options)
 		if err != nil {
 			return err
 		}
@@ -200,13 +201,16 @@ type explainedBackend struct {
 	Service string `json:"service,omitempty"`
 	// Probability is 0..1; exactly Weight of every WeightSum requests.
 	Probability float64           `json:"probability"`
-	Weight      uint32            `json:"weight"`
+	Weight      uint64            `json:"weight"`
 	WeightSum   uint64            `json:"weightSum"`
 	Endpoints   []string          `json:"endpoints,omitempty"`
 	Forwarded   *forwarded        `json:"forwarded,omitempty"`
 	Filters     *model.Filters    `json:"filters,omitempty"`
 	Answer      *answer           `json:"answer,omitempty"`
 	Mirrors     []explainedMirror `json:"mirrors,omitempty"`
+	// Splits of the service that were asked; if the last takes the request, Leaves answer it in the service's stead.
+	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
+	Leaves []explainedBackend       `json:"leaves,omitempty"`
 }
 
 // forwarded is the request line and host that a backend sees.
@@ -332,8 +336,8 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 	if sum == 0 {
 		e.Answer = &answer{Status: 500, Reason: "the rule has no backend with a weight"}
 	}
-	for i := range rule.Backends {
-		e.Backends = append(e.Backends, o.backend(&rule.Backends[i], sum))
+	for _, b := range d.Rule.Backends {
+		e.Backends = append(e.Backends, o.backend(b, sum))
 	}
 }
 
@@ -355,16 +359,31 @@ func (o *outcome) filtered(f *model.Filters) *answer {
 	return nil
 }
 
-func (o *outcome) backend(b *model.Backend, sum uint64) explainedBackend {
-	out := explainedBackend{Service: b.Service, Weight: b.Weight, WeightSum: sum}
+func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend {
+	b := backend.Backend
+	out := explainedBackend{Service: b.Service, Weight: uint64(b.Weight), WeightSum: sum}
 	if sum > 0 {
 		out.Probability = float64(b.Weight) / float64(sum)
 	}
+	out.Splits = backend.ExplainLeaf(&o.preview.Match)
+	if n := len(out.Splits); n == 0 || !out.Splits[n-1].Takes {
+		return o.target(out, b, b.Fault)
+	}
+	for _, l := range out.Splits[len(out.Splits)-1].Leaves {
+		leaf := explainedBackend{
+			Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability(),
+		}
+		out.Leaves = append(out.Leaves, o.target(leaf, b, l.Fault))
+	}
+	return out
+}
+
+// target says what becomes of a request at the service, with the filters of a backend.
+func (o *outcome) target(out explainedBackend, b *model.Backend, fault *model.Fault) explainedBackend {
 	if !emptyFilters(b.Filters) {
 		out.Filters = &b.Filters
 	}
-	service := o.services[b.Service]
-	fault := b.Fault
+	service := o.services[out.Service]
 	if fault == nil && service != nil {
 		fault = service.Fault
 	}

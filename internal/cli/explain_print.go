@@ -107,23 +107,70 @@ func (p *explainPrinter) backends(e *explanation) {
 		lines = append(lines, answerWords(e.Answer))
 	}
 	for _, b := range e.Backends {
-		share := fmt.Sprintf("%-7s", percent(b.Probability))
-		if b.Answer != nil {
-			lines = append(lines, share+" "+cmpOr(b.Service, "(no service)")+": "+answerWords(b.Answer))
-		} else {
-			lines = append(lines, fmt.Sprintf("%s %s  at %s", share, b.Service, strings.Join(b.Endpoints, ", ")))
+		lines = append(lines, p.splits(&b)...)
+		if len(b.Leaves) == 0 {
+			lines = append(lines, backendLines(&b)...)
 		}
-		if b.Forwarded != nil {
-			lines = append(lines, fmt.Sprintf("        gets %s %s, host %s", b.Forwarded.Method, b.Forwarded.Target, b.Forwarded.Host))
-		}
-		for _, l := range filterLines(b.Filters) {
-			lines = append(lines, "        "+l)
-		}
-		for _, l := range mirrorLines(b.Mirrors) {
-			lines = append(lines, "        mirrored to "+l)
+		for _, leaf := range b.Leaves {
+			for _, l := range backendLines(&leaf) {
+				lines = append(lines, "  "+l)
+			}
 		}
 	}
 	p.list("answered by", lines)
+}
+
+func backendLines(b *explainedBackend) []string {
+	share := fmt.Sprintf("%-7s", percent(b.Probability))
+	line := fmt.Sprintf("%s %s  at %s", share, b.Service, strings.Join(b.Endpoints, ", "))
+	if b.Answer != nil {
+		line = share + " " + cmpOr(b.Service, "(no service)") + ": " + answerWords(b.Answer)
+	}
+	lines := []string{line}
+	if b.Forwarded != nil {
+		lines = append(lines, fmt.Sprintf("        gets %s %s, host %s", b.Forwarded.Method, b.Forwarded.Target, b.Forwarded.Host))
+	}
+	for _, l := range filterLines(b.Filters) {
+		lines = append(lines, "        "+l)
+	}
+	for _, l := range mirrorLines(b.Mirrors) {
+		lines = append(lines, "        mirrored to "+l)
+	}
+	return lines
+}
+
+// splits says which splits of the backend's service were asked, and of the one that takes the request why.
+func (p *explainPrinter) splits(b *explainedBackend) []string {
+	var lines []string
+	for i := range b.Splits {
+		s := &b.Splits[i]
+		if !s.Takes {
+			lines = append(lines, fmt.Sprintf("not split by %s%s", objectName(s.Split), p.where(s.Split)))
+			for _, lost := range s.Lost {
+				lines = append(lines, "      "+lost)
+			}
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%-7s %s, split by %s%s", percent(b.Probability), b.Service, objectName(s.Split), p.where(s.Split)))
+		if s.Match != nil {
+			lines = append(lines, fmt.Sprintf("        as %s %s matches: %s", objectName(s.Match.Ref), s.Match.Ref.Field, splitMatchWords(s.Match)))
+		}
+	}
+	return lines
+}
+
+func splitMatchWords(m *model.SplitMatch) string {
+	var parts []string
+	if len(m.Methods) > 0 {
+		parts = append(parts, "method "+strings.Join(m.Methods, " or "))
+	}
+	if m.Path != "" {
+		parts = append(parts, "path from its start ~ "+m.Path)
+	}
+	for _, h := range m.Headers {
+		parts = append(parts, "header "+valueWords(h))
+	}
+	return cmpOr(strings.Join(parts, ", "), "any request")
 }
 
 func hostWords(hostname string) string {

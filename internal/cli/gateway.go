@@ -32,6 +32,8 @@ type gateway struct {
 	adminAddress string
 	// adjust, if set, returns the configuration to serve in place of one that was translated.
 	adjust func(*model.Config) *model.Config
+	// options of the translation.
+	options control.Options
 	// reported, if set, is called after each report.
 	reported func(control.Report)
 
@@ -61,7 +63,7 @@ func (g *gateway) run(ctx context.Context) error {
 		adminDone <- nil
 	}
 
-	loop := control.Loop{Source: g.source, Publish: g.publish, Report: g.report, Logger: g.log}
+	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, Report: g.report, Logger: g.log}
 	var wg sync.WaitGroup
 	var loopErr, serverErr error
 	wg.Go(func() { loopErr = loop.Run(ctx); cancel() })
@@ -131,7 +133,7 @@ func (g *gateway) logFindings(findings []resource.Finding) {
 // logServing says that traffic is taken.
 func (g *gateway) logServing() {
 	if len(g.server.Addrs()) == 0 {
-		g.log.Warn("no listeners yet: the files hold no Gateway that could be served")
+		g.log.Warn("no listeners yet: the files hold no Gateway that could be served, and no TrafficSplit")
 	}
 	if g.admin != nil {
 		g.log.Info("serving", "admin", g.admin.url())

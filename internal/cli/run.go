@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -23,8 +24,8 @@ func newRun(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PATH...",
 		Short: "Serve files and folders; changes to them apply at once",
-		Long: `Run reads Gateway API YAML or JSON from files and folders (or once from the
-standard input, with -) and serves traffic by it. Files are watched: what
+		Long: `Run reads Gateway API and SMI YAML or JSON from files and folders (or once from
+the standard input, with -) and serves traffic by it. Files are watched: what
 changes is applied without dropping a request, what is broken is reported and
 the last good version stays. SIGHUP reads everything once more. SIGTERM or
 SIGINT drains: listeners close, requests in flight finish. A second one ends
@@ -45,6 +46,7 @@ the process at once.`,
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
 	o.mirror.flags(f)
+	o.translation = translation(cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signalContext(cmd.Context())
@@ -62,6 +64,7 @@ type runOptions struct {
 	accessLog           string
 	accessLogFormat     choice
 	mirror              mirrorFlags
+	translation         *control.Options
 }
 
 func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
@@ -90,6 +93,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		log:          log,
 		adminAddress: o.admin,
 		adjust:       adjust,
+		options:      *o.translation,
 		server: proxy.New(proxy.Options{
 			Logger: log, Metrics: metrics, AccessLog: accessLog, Mirror: mirror, DrainTimeout: o.drain,
 		}),

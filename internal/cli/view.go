@@ -36,6 +36,9 @@ func (v *view) intro(d *demo) {
   change   edit %s/demo.yaml: new weights and fractions apply at once
   end      Ctrl-C
 `, d.rate, d.url(), d.url(), d.gateway.admin.url(), d.dir)
+	if !v.terminal {
+		fmt.Fprintln(v.out)
+	}
 }
 
 func (v *view) show(o observation) {

@@ -29,6 +29,7 @@ const (
 	codeServeNotFound = "WR620"
 	codePortTaken     = "WR621"
 	codeShortName     = "WR622"
+	codeNotConverted  = "WR623"
 )
 
 const notInForce = "The split is not in force: the root's own endpoints serve."
@@ -98,6 +99,9 @@ var codes = []resource.Code{
 	{ID: codeShortName, Severity: resource.Info, Title: "short host name taken",
 		Meaning: "Services of one name in several namespaces are served by host name. The bare name means the one in the namespace default, else the first.",
 		Fix:     "Call the others by name.namespace."},
+	{ID: codeNotConverted, Severity: resource.Error, Title: "split not converted",
+		Meaning: "weir convert cannot write the TrafficSplit as a route of the Gateway API, for the reason given.",
+		Fix:     "Write the route by hand, or keep the split."},
 }
 
 // Codes documents the codes of this package's findings.

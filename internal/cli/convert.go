@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+func newConvert(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "convert PATH...",
+		Short: "Rewrite TrafficSplits as Gateway API routes",
+		Long: `Convert reads SMI TrafficSplits with their HTTPRouteGroups and Services and
+prints HTTPRoutes of the Gateway API that mean the same: routes with the root
+Service as their parent, as service meshes take them (GAMMA), one for each port
+of a root. Splits that are not in force are left out. What a route cannot say,
+or says only in other words, is a comment above it, and counted on stderr.`,
+		Example: `  weir convert splits/ > routes.yaml
+  kubectl get trafficsplits,httproutegroups,services -A -o yaml | weir convert -`,
+		Args: atLeastOnePath,
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		set, err := resource.Load(args, s.in)
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		routes, lost := smi.Convert(set)
+		if err := printRoutes(s.out, routes); err != nil {
+			return err
+		}
+		notes := 0
+		for _, r := range routes {
+			notes += len(r.Notes)
+		}
+		for _, f := range lost {
+			fmt.Fprintln(s.err, "weir: "+f.String())
+		}
+		fmt.Fprintf(s.err, "weir: %s from %s, %s\n", count(len(routes), "route"), count(len(set.TrafficSplits), "split"), count(notes, "note"))
+		if len(lost) > 0 {
+			return &exitError{code: exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func printRoutes(w io.Writer, routes []smi.Converted) error {
+	for i, r := range routes {
+		text, err := yaml.Marshal(r.Route)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			if _, err := io.WriteString(w, "---\n"); err != nil {
+				return err
+			}
+		}
+		for _, n := range r.Notes {
+			if _, err := fmt.Fprintf(w, "# %s\n", strings.ReplaceAll(n, "\n", " ")); err != nil {
+				return err
+			}
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
