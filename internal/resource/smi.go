@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -14,6 +15,11 @@ import (
 func versioned[T any](convert func(version string, u map[string]any) (*T, field.ErrorList)) func(*kind, string, map[string]any) (any, []Finding) {
 	return func(k *kind, version string, u map[string]any) (any, []Finding) {
 		findings, ok := admit(k, version, u)
+		for i := range findings {
+			if f := &findings[i]; f.Code == CodeType && strings.HasSuffix(f.Ref.Field, ".weight") {
+				f.Fix = "write a whole number; only the proportion counts, so 1 and 500m can be 2 and 1"
+			}
+		}
 		if !ok {
 			return nil, findings
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -62,11 +63,47 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 			port.Port, to, *port.AppProtocol), "add a BackendTLSPolicy for the Service")
 	}
 	r.uses = append(r.uses, use{to, port})
+	for _, leaf := range t.leaves(to) {
+		r.uses = append(r.uses, t.usesOfLeaf(leaf, port.Port)...)
+	}
 	if policy != nil && policy.tls == nil {
 		return "", &problem{codeBackendPolicy, "InvalidBackendTLSPolicy", field,
 			fmt.Sprintf("BackendTLSPolicy %s/%s of Service %s cannot be honoured", policy.obj.Namespace, policy.obj.Name, to), "correct the policy"}
 	}
 	return name, nil
+}
+
+// leaves are the Services that a route to the given one may lead to by TrafficSplits; dialect/smi says which do.
+func (t *translator) leaves(root key) []key {
+	if t.splits == nil {
+		t.splits = map[key][]key{}
+		for _, s := range t.set.TrafficSplits {
+			at := key{s.Namespace, shortName(s.Spec.Service)}
+			for _, b := range s.Spec.Backends {
+				t.splits[at] = append(t.splits[at], key{s.Namespace, shortName(b.Service)})
+			}
+		}
+	}
+	return t.splits[root]
+}
+
+// shortName is the name of a Service that may be written in full.
+func shortName(service string) string {
+	name, _, _ := strings.Cut(service, ".")
+	return strings.ToLower(name)
+}
+
+func (t *translator) usesOfLeaf(leaf key, number int32) []use {
+	s := t.set.Service(leaf.namespace, leaf.name)
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.Spec.Ports {
+		if p.Port == number {
+			return []use{{leaf, p}}
+		}
+	}
+	return nil
 }
 
 // use is a port of a Service that a route leads to.

@@ -78,6 +78,7 @@ type translator struct {
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
 	secured     map[string]model.Service // services in cfg, by name
+	splits      map[key][]key            // see leaves
 }
 
 type key struct{ namespace, name string }

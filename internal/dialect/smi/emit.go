@@ -28,6 +28,11 @@ func (t *translator) emit(s *trafficSplit) {
 				fmt.Sprintf("add port %d to the backends, if it is to be split", port.Port)})
 			continue
 		}
+		if with < known && !weighted(leaves) {
+			t.add(s, &s.ports, problem{codeZeroWeights, "AllWeightsZero", "spec.backends",
+				fmt.Sprintf("no backend that has port %d of Service %s has a weight, so its requests are answered 500", port.Port, s.root),
+				fmt.Sprintf("give one that has port %d a weight, or add the port to the others", port.Port)})
+		}
 		t.cfg.Splits = append(t.cfg.Splits, model.Split{
 			Ref: s.ref, Root: model.ServiceName(s.root.namespace, s.root.name, port.Port),
 			Matches: s.matches, Leaves: leaves,
@@ -92,6 +97,10 @@ func (t *translator) leaves(s *trafficSplit, port int32, lacking map[string][]in
 		leaves = append(leaves, leaf)
 	}
 	return leaves, known, with
+}
+
+func weighted(leaves []model.Leaf) bool {
+	return slices.ContainsFunc(leaves, func(l model.Leaf) bool { return l.Weight > 0 })
 }
 
 func hasPort(s *corev1.Service, number int32) bool {
