@@ -46,7 +46,10 @@ type conn struct {
 	state             atomic.Int32
 	readBy, writeBy   time.Time // deadlines as they are set
 	interrupted       atomic.Bool
-	wait              func(fd uintptr) bool // readFirst
+	wait              func(fd uintptr) bool // readable; nil if the poller cannot be used
+	push              func(fd uintptr) bool // writable
+	pushed            []byte                // what is being written
+	pushErr           error
 	peek              func(fd uintptr)
 	peeked            atomic.Bool
 	readErr           error
@@ -54,7 +57,11 @@ type conn struct {
 	snap              *snapshot // of the last exchange, and
 	port              *routing.Port
 	first             bool // nothing was served yet
+	parsed            int  // length of a head that was parsed and not taken
+	recheck           bool // while idle: the deadline is that of a second look at the socket
+	over              bool // the connection is to be closed
 	closing           bool // no further request
+	lingering         bool // and the client may still be sending
 	sent              bool // bytes of the answer were written
 	broken            bool // the answer was broken off
 	continued         bool // the client was told to go on with its body
@@ -100,8 +107,8 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 		return c
 	}
 	c.tcp, _ = nc.(*net.TCPConn)
-	if canPeek && c.tcp != nil && c.socket != nil {
-		c.wait = c.readFirst
+	if canPoll && c.tcp != nil && c.socket != nil {
+		c.wait, c.push = c.readable, c.writable
 	}
 	return c
 }
@@ -118,6 +125,9 @@ func (c *conn) serve() {
 		return
 	}
 	for c.nextRequest() && c.serveRequest() {
+	}
+	if c.lingering {
+		c.linger()
 	}
 }
 
@@ -181,6 +191,11 @@ func (c *conn) nextRequest() bool {
 		return false
 	}
 	w := c.w
+	if c.parsed > 0 {
+		w.r += c.parsed
+		c.parsed = 0
+		return true
+	}
 	slow := false
 	for {
 		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
@@ -224,13 +239,12 @@ func (c *conn) idle() bool {
 		putWork(c.w)
 		c.w = nil
 	}
-	idle := c.srv.opt.IdleTimeout
-	c.readUntil(c.now.Add(idle), idle/8)
+	limit := c.srv.opt.IdleTimeout
+	c.readUntil(c.now.Add(limit), limit/8)
+	c.recheck = false
 	c.state.Store(connIdle)
-	var ok bool
-	if c.bind.phase.Load() == phaseClose {
-		ok = c.lastLook()
-	} else if ok = c.waitBytes() == nil; !ok && c.bind.phase.Load() == phaseClose {
+	ok := c.bind.phase.Load() != phaseClose && c.waitBytes()
+	if !ok && !c.over && c.bind.phase.Load() == phaseClose {
 		ok = c.lastLook()
 	}
 	c.state.Store(connActive)
@@ -238,28 +252,91 @@ func (c *conn) idle() bool {
 }
 
 // waitBytes reads the first bytes into a fresh work.
-func (c *conn) waitBytes() error {
-	if c.wait != nil {
-		if err := c.socket.Read(c.wait); err != nil {
-			return err
+func (c *conn) waitBytes() bool {
+	if c.wait == nil {
+		// One byte first: TLS keeps the rest of the record until there is a buffer to read into.
+		if n, _ := c.nc.Read(c.one[:]); n == 0 {
+			return false
 		}
-		return c.readErr
+		c.w = workPool.Get().(*work)
+		c.w.rbuf[0] = c.one[0]
+		n, _ := c.nc.Read(c.w.rbuf[1:])
+		c.w.r, c.w.n = 0, 1+n
+		return n > 0
 	}
-	// One byte first: TLS keeps the rest of the record until there is a buffer to read into.
-	if n, err := c.nc.Read(c.one[:]); n == 0 {
-		return unexpected(err)
+	for {
+		err := c.socket.Read(c.wait)
+		if err == nil {
+			return c.readErr == nil && !c.over
+		}
+		if !c.recheck || !isTimeout(err) || c.bind.phase.Load() == phaseClose {
+			return false
+		}
+		c.recheck = false
+		c.now = time.Now()
+		limit := c.srv.opt.IdleTimeout
+		c.readUntil(c.now.Add(limit), limit/8)
 	}
-	c.w = workPool.Get().(*work)
-	c.w.rbuf[0] = c.one[0]
-	n, err := c.nc.Read(c.w.rbuf[1:])
-	c.w.r, c.w.n = 0, 1+n
-	if n == 0 {
-		return unexpected(err)
-	}
-	return nil
 }
 
-// readFirst is called by the poller: it takes a buffer only if there is something to read.
+// Bounds of the second look at an idle socket.
+const recheckAfter, recheckSlack = time.Second, time.Second
+
+// readable is called by the poller when there may be something to read; it takes a buffer only if there is. Requests that came whole it serves right
+// away: bytes that come meanwhile wake the poller again, so that the attempt to read that would find nothing can be left out. Everything that
+// needs more reading is done outside, where true leads.
+//
+// When the end of the connection came together with a request, nothing wakes the poller again: hence a second look a little later, and an attempt to
+// read after a connection's first request.
+func (c *conn) readable(fd uintptr) bool {
+	if !c.readFirst(fd) {
+		return false
+	}
+	w := c.w
+	if c.readErr != nil || c.first || w.n == len(w.rbuf) {
+		return true
+	}
+	c.state.Store(connActive)
+	for w.r < w.n {
+		n, err := w.req.Parse(w.rbuf[w.r:w.n], c.srv.opt.Limits)
+		if err != nil || n == 0 {
+			w.req.Reset()
+			return true
+		}
+		if !contained(&w.req, w.n-w.r-n) {
+			c.parsed = n
+			return true
+		}
+		w.r += n
+		if !c.serveRequest() {
+			c.over = true
+			return true
+		}
+	}
+	putWork(w)
+	c.w = nil
+	c.recheck = true
+	c.readUntil(c.now.Add(recheckAfter), recheckSlack)
+	c.state.Store(connIdle)
+	if c.bind.phase.Load() != phaseClose {
+		return false
+	}
+	c.over = !c.readFirst(fd)
+	return true
+}
+
+// contained is true for a request that can be served without reading from its connection; rest is how much came behind the head.
+func contained(r *http1.Request, rest int) bool {
+	switch r.Body.Kind {
+	case http1.BodyNone:
+		return r.Upgrade == "" && r.Method != http.MethodConnect
+	case http1.BodyLength:
+		return r.Body.Length <= int64(rest)
+	}
+	return false
+}
+
+// readFirst reads what is there into a fresh work, or notes why nothing can be read any more; false if there is nothing yet.
 func (c *conn) readFirst(fd uintptr) bool {
 	w := workPool.Get().(*work)
 	n, err := readSocket(fd, w.rbuf)
@@ -335,9 +412,8 @@ func (c *conn) serveRequest() bool {
 	}
 	if !c.in.finished() {
 		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
-		if c.closing = c.closing || !c.in.skip(w); c.closing {
-			c.linger()
-		}
+		c.closing = c.closing || !c.in.skip(w)
+		c.lingering = c.closing
 	}
 	if c.in.own != nil {
 		c.reclaim()
@@ -400,9 +476,7 @@ func (c *conn) refuse(f *failure) {
 	c.closing = true
 	w.ex.fail(f)
 	w.ex.finish()
-	if !c.broken {
-		c.linger()
-	}
+	c.lingering = !c.broken
 }
 
 // Bounds of linger.

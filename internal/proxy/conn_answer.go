@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -134,10 +135,36 @@ func (c *conn) send(p []byte) error {
 	}
 	c.writeUntil(c.now.Add(limit), limit/4)
 	c.sent = true
-	if _, err := c.nc.Write(p); err != nil {
+	var err error
+	if c.push != nil {
+		c.pushed, c.pushErr = p, nil
+		if err = c.socket.Write(c.push); err == nil {
+			err = c.pushErr
+		}
+		c.pushed = nil
+	} else {
+		_, err = c.nc.Write(p)
+	}
+	if err != nil {
 		return writeFailure(err)
 	}
 	return nil
+}
+
+// writable is called by the poller until all is written.
+func (c *conn) writable(fd uintptr) bool {
+	for len(c.pushed) > 0 {
+		n, err := writeSocket(fd, c.pushed)
+		if err == syscall.EAGAIN {
+			return false
+		}
+		if err != nil {
+			c.pushErr = err
+			return true
+		}
+		c.pushed = c.pushed[n:]
+	}
+	return true
 }
 
 // end implements client.

@@ -141,6 +141,15 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 		}
 	}
 	ex.wire = buf
+	if complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
+		// Nothing is left to do until the answer comes. Why reading failed is found out again by the next read.
+		n, err := c.Ask(buf)
+		a.unsent = n == 0 && err != nil
+		if n < len(buf) {
+			return err
+		}
+		return nil
+	}
 	n, err := c.Write(buf)
 	a.unsent = n == 0 && err != nil
 	if err == nil && rest != nil {

@@ -8,19 +8,6 @@ import (
 	"syscall"
 )
 
-const canPeek = true
-
-// readSocket reads what is there, without waiting: the socket is non-blocking. 0 and nil is the other side's end.
-func readSocket(fd uintptr, p []byte) (int, error) {
-	for {
-		n, err := syscall.Read(int(fd), p)
-		if err == syscall.EINTR {
-			continue
-		}
-		return max(n, 0), err
-	}
-}
-
 // peekClosed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
 func peekClosed(fd uintptr) bool {
 	var b [1]byte

@@ -32,6 +32,11 @@ type Conn struct {
 	raw   syscall.RawConn // nil if wire is no TCP connection
 	peek  func(fd uintptr)
 	alive bool // peek's result
+
+	swap   func(fd uintptr) bool // askStep; nil if it cannot be used
+	ask    []byte                // what is being written
+	asked  int                   // how much of it was
+	askErr error
 }
 
 // buffer is what the pool holds.
@@ -43,6 +48,9 @@ func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
 			c.peek = func(fd uintptr) { c.alive = peekAlive(fd) }
+			if canAsk && nc == wire {
+				c.swap = c.askStep
+			}
 		}
 	}
 	return c

@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"io"
+	"syscall"
+)
+
+// Ask writes p, a whole request, and waits for the first bytes of its answer, which are Buffered afterwards: Write and Fill in one, without
+// the attempt to read that has to fail while the endpoint works. n is how much of p was written; err is what kept the rest from being
+// written, if n is less than len(p), and else why nothing could be read, which the next Fill meets again. Nothing may be Buffered before.
+func (c *Conn) Ask(p []byte) (n int, err error) {
+	if c.swap == nil || c.net != c.wire || c.r != c.w {
+		if n, err = c.Write(p); err == nil {
+			_, err = c.Fill()
+		}
+		return n, err
+	}
+	if c.buf == nil {
+		c.buf = c.endpoint.set.buffers.Get().(*buffer)
+	}
+	c.r, c.w = 0, 0
+	c.ask, c.asked, c.askErr = p, 0, nil
+	err = c.raw.Read(c.swap)
+	n = c.asked
+	c.ask = nil
+	switch {
+	case n < len(p) && (c.askErr == syscall.EAGAIN || c.askErr == nil):
+		// The socket's buffer is full, or a read would have been too late already: the rest is written in the ordinary way.
+		var m int
+		if m, err = c.Write(p[n:]); err == nil {
+			_, err = c.Fill()
+		}
+		return n + m, err
+	case err != nil:
+		return n, err
+	}
+	return n, c.askErr
+}
+
+// askStep is what Ask does each time the poller calls: write first, then read once there is something to read. The poller has forgotten what the
+// socket had to say before the write, so that what comes in answer to it cannot be missed: either bytes, or the reset by which an endpoint that
+// had closed the connection answers.
+func (c *Conn) askStep(fd uintptr) bool {
+	if c.asked < len(c.ask) {
+		n, err := writeSocket(fd, c.ask)
+		c.asked = n
+		if n < len(c.ask) || err != nil {
+			c.askErr = err
+			return true
+		}
+		return false
+	}
+	n, err := readSocket(fd, c.buf.b)
+	if err == syscall.EAGAIN {
+		return false
+	}
+	c.w = n
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	c.askErr = err
+	return true
+}
