@@ -103,6 +103,7 @@ type Rule struct {
 	Backends []Backend `json:"backends,omitempty"`
 	Timeouts Timeouts  `json:"timeouts,omitzero"`
 	Retry    *Retry    `json:"retry,omitempty"`
+	Session  *Session  `json:"session,omitempty"`
 	// Fault, when set, answers every request of the rule (unless a redirect filter answers it first).
 	Fault *Fault `json:"fault,omitempty"`
 }
@@ -145,7 +146,7 @@ type Backend struct {
 	Ref Ref `json:"ref"`
 	// Service is the Name of an entry of Config.Services; empty exactly when Fault is set.
 	Service string `json:"service,omitempty"`
-	// Weight is the backend's part of the sum of all weights; 0 gets nothing.
+	// Weight is the backend's part of the sum of all weights; 0 gets nothing but the sessions it has.
 	Weight  uint32  `json:"weight"`
 	Filters Filters `json:"filters,omitzero"`
 	// Fault answers the backend's share in its stead: a bad backend keeps its weight.

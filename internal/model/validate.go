@@ -155,6 +155,7 @@ func (v *validator) rule(where Ref, field string, r *Rule) {
 		v.match(where, fmt.Sprintf("%s.matches[%d]", field, i), m)
 	}
 	v.filters(where, field+".filters", r.Filters)
+	v.session(where, field+".session", r.Session)
 	v.fault(where, field+".fault", r.Fault)
 	var sum uint64
 	for i, b := range r.Backends {

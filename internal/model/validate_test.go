@@ -70,9 +70,23 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"weights": {func(c *model.Config) {
 			rule(c).Backends[0].Weight, rule(c).Backends[1].Weight = 1<<32-1, 1
 		}, []string{"rules[0].backends", "4294967296"}},
-		"timeouts":      {func(c *model.Config) { rule(c).Timeouts.Request = -1 }, []string{"rules[0].timeouts", "negative"}},
-		"retry":         {func(c *model.Config) { rule(c).Retry.Attempts = -1 }, []string{"rules[0].retry", "negative"}},
-		"retry code":    {func(c *model.Config) { rule(c).Retry.Codes[0] = 200 }, []string{"rules[0].retry.codes", "200"}},
+		"timeouts":     {func(c *model.Config) { rule(c).Timeouts.Request = -1 }, []string{"rules[0].timeouts", "negative"}},
+		"retry":        {func(c *model.Config) { rule(c).Retry.Attempts = -1 }, []string{"rules[0].retry", "negative"}},
+		"retry code":   {func(c *model.Config) { rule(c).Retry.Codes[0] = 200 }, []string{"rules[0].retry.codes", "200"}},
+		"session type": {func(c *model.Config) { rule(c).Session = &model.Session{Name: "s", Type: "query"} }, []string{"rules[0].session.type", `"query"`}},
+		"session name": {func(c *model.Config) {
+			rule(c).Session = &model.Session{Name: "a b", Type: model.Cookie}
+		}, []string{"rules[0].session.name", `"a b" has characters`}},
+		"session without name": {func(c *model.Config) { rule(c).Session = &model.Session{Type: model.Cookie} }, []string{"rules[0].session.name", "is empty"}},
+		"session header": {func(c *model.Config) {
+			rule(c).Session = &model.Session{Name: "content-length", Type: model.Header}
+		}, []string{"rules[0].session.name", "a meaning of its own"}},
+		"session timeout": {func(c *model.Config) {
+			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, IdleTimeout: -1}
+		}, []string{"rules[0].session", "negative"}},
+		"session for ever": {func(c *model.Config) {
+			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, Permanent: true}
+		}, []string{"rules[0].session.permanent", "absolute timeout"}},
 		"rule fault":    {func(c *model.Config) { c.Routes[0].Rules[1].Fault.Reason = "" }, []string{"rules[1].fault"}},
 		"service fault": {func(c *model.Config) { c.Services[0].Fault.Status = 99 }, []string{"Service default/next", "fault", "99"}},
 	} {

@@ -50,18 +50,38 @@ func (b *Backend) Leaf(req *Request) *Leaf {
 }
 
 func (b *Backend) leaf(req *Request) *Leaf {
-	for i := range b.root.splits {
-		s := &b.root.splits[i]
-		if !s.applies(req) {
-			continue
-		}
-		leaf := s.draw.pick()
-		if leaf < 0 {
-			leaf = len(s.split.Leaves)
-		}
-		return b.leaves[i][leaf]
+	i := b.taker(req)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	s := &b.root.splits[i]
+	leaf := s.draw.pick()
+	if leaf < 0 {
+		leaf = len(s.split.Leaves)
+	}
+	return b.leaves[i][leaf]
+}
+
+// Split returns the split that Leaf would draw from, without drawing; nil if none takes the request.
+func (b *Backend) Split(req *Request) *model.Split {
+	if b.root == nil {
+		return nil
+	}
+	i := b.taker(req)
+	if i < 0 {
+		return nil
+	}
+	return b.root.splits[i].split
+}
+
+// taker is the index of the first split that applies, -1 for none.
+func (b *Backend) taker(req *Request) int {
+	for i := range b.root.splits {
+		if b.root.splits[i].applies(req) {
+			return i
+		}
+	}
+	return -1
 }
 
 func (s *rootSplit) applies(req *Request) bool {

@@ -390,3 +390,34 @@ func BenchmarkLeaf(b *testing.B) {
 		})
 	}
 }
+
+func TestSplitNamesWhatLeafDrawsFromWithoutDrawing(t *testing.T) {
+	table := compiled(t, splitConfig(
+		model.Split{Matches: []model.SplitMatch{{Methods: []string{"PUT"}}}, Leaves: []model.Leaf{{Service: "ns/a:80", Weight: 1}}},
+		model.Split{Matches: []model.SplitMatch{{Methods: []string{"GET"}}}, Leaves: []model.Leaf{{Service: "ns/a:80", Weight: 1}, {Service: "ns/b:80", Weight: 1}}},
+	), nil)
+	b := table.Rules()[0].Backends[0]
+	drawn := map[string]int{}
+	for i := range 100 {
+		req := &Request{Method: []string{"GET", "PUT", "POST"}[i%3], Path: "/"}
+		s := b.Split(req)
+		for range 5 {
+			if b.Split(req) != s {
+				t.Fatal("another split takes the same request")
+			}
+		}
+		l := b.Leaf(req)
+		if (l == nil) != (s == nil) || l != nil && l.Split != s {
+			t.Fatalf("%s: Split gives %v, Leaf %v", req.Method, s, l)
+		}
+		if req.Method == "GET" {
+			drawn[l.Service]++
+		}
+	}
+	if drawn["ns/a:80"] != drawn["ns/b:80"] {
+		t.Errorf("asking for the split draws: %v", drawn)
+	}
+	if n := len(b.Leaves()); n != 3 {
+		t.Errorf("%d leaves, want those of both splits", n)
+	}
+}

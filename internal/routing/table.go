@@ -2,6 +2,7 @@ package routing
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -145,6 +146,9 @@ type Backend struct {
 	// leaves are those of each of the root's splits.
 	leaves [][]*Leaf
 }
+
+// Leaves returns where splits may lead the backend's requests, those of each split in turn.
+func (b *Backend) Leaves() []*Leaf { return slices.Concat(b.leaves...) }
 
 // Mirror is a mirror of a rule or of a backend.
 type Mirror struct {

@@ -1,0 +1,73 @@
+package model
+
+import (
+	"net/textproto"
+	"strings"
+)
+
+// Session keeps a client's requests of a rule with the backend (of a split: the leaf) and the endpoint that served the
+// first of them (Gateway API sessionPersistence, GEP-1619). It is the rule's own: rules never share sessions.
+type Session struct {
+	// Name is the cookie's or the header field's: a token (RFC 9110 §5.6.2).
+	Name string `json:"name"`
+	// Type says what carries the token.
+	Type SessionType `json:"type"`
+	// AbsoluteTimeout is how long a session lasts; zero means as long as its endpoint.
+	AbsoluteTimeout Duration `json:"absoluteTimeout,omitzero"`
+	// IdleTimeout is how long a session lasts without a request; zero sets no limit.
+	IdleTimeout Duration `json:"idleTimeout,omitzero"`
+	// Permanent has the client keep the cookie for AbsoluteTimeout, which must be set, rather than until it ends.
+	Permanent bool `json:"permanent,omitempty"`
+}
+
+// SessionType is what carries a session's token.
+type SessionType string
+
+const (
+	// Cookie is Set-Cookie in answers and Cookie in requests (RFC 6265).
+	Cookie SessionType = "cookie"
+	// Header is a field of one name, in answers as in requests.
+	Header SessionType = "header"
+)
+
+// SessionNameFault says what is wrong with the name of a session, or nothing.
+func SessionNameFault(kind SessionType, name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case strings.ContainsFunc(name, func(c rune) bool { return !tokenRune(c) }):
+		return "has characters that no name of a cookie or a header can have"
+	case kind == Header && reservedFields[textproto.CanonicalMIMEHeaderKey(name)]:
+		return "is a header with a meaning of its own"
+	}
+	return ""
+}
+
+func tokenRune(c rune) bool {
+	return c > ' ' && c < 0x7f && !strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
+}
+
+// reservedFields are header fields that a token would break: those that frame messages or carry cookies.
+var reservedFields = map[string]bool{
+	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Type": true, "Cookie": true, "Date": true, "Expect": true,
+	"Host": true, "Http2-Settings": true, "Keep-Alive": true, "Location": true, "Proxy-Connection": true, "Set-Cookie": true, "Te": true,
+	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+}
+
+func (v *validator) session(where Ref, field string, s *Session) {
+	if s == nil {
+		return
+	}
+	if s.Type != Cookie && s.Type != Header {
+		v.fail(where, field+".type", "%q is neither %q nor %q", s.Type, Cookie, Header)
+	}
+	if fault := SessionNameFault(s.Type, s.Name); fault != "" {
+		v.fail(where, field+".name", "%q %s", s.Name, fault)
+	}
+	if s.AbsoluteTimeout < 0 || s.IdleTimeout < 0 {
+		v.fail(where, field, "has a negative timeout")
+	}
+	if s.Permanent && (s.Type != Cookie || s.AbsoluteTimeout == 0) {
+		v.fail(where, field+".permanent", "is set without a cookie that has an absolute timeout")
+	}
+}
