@@ -61,12 +61,12 @@ func TestWrongFormsAreNamed(t *testing.T) {
 		"spec: 1":              "spec: Invalid",
 		"spec: {matches: 1}":   "spec.matches: Invalid",
 		"spec: {matches: [1]}": "spec.matches[0]: Invalid",
-		"spec: {matches: [{name: a, methods: GET}]}":       "spec.matches[0].methods: Invalid",
-		"spec: {matches: [{name: a, methods: [1]}]}":       "spec.matches[0].methods[0]: Invalid",
-		"spec: {matches: [{name: a, pathRegex: 1}]}":       "spec.matches[0].pathRegex: Invalid",
-		"spec: {matches: [{name: a, headers: x}]}":         "spec.matches[0].headers: Invalid",
-		"spec: {matches: [{name: a, headers: [x]}]}":       "spec.matches[0].headers[0]: Invalid",
-		"spec: {matches: [{name: a, headers: {x: 1}}]}":    "spec.matches[0].headers[x]: Invalid",
+		"spec: {matches: [{name: a, methods: GET}]}":         "spec.matches[0].methods: Invalid",
+		"spec: {matches: [{name: a, methods: [1]}]}":         "spec.matches[0].methods[0]: Invalid",
+		"spec: {matches: [{name: a, pathRegex: 1}]}":         "spec.matches[0].pathRegex: Invalid",
+		"spec: {matches: [{name: a, headers: x}]}":           "spec.matches[0].headers: Invalid",
+		"spec: {matches: [{name: a, headers: [x]}]}":         "spec.matches[0].headers[0]: Invalid",
+		"spec: {matches: [{name: a, headers: {x: 1}}]}":      "spec.matches[0].headers[x]: Invalid",
 		`spec: {matches: [{name: a, headers: [{"": why}]}]}`: "spec.matches[0].headers[0]: Required",
 	} {
 		if _, errs := specs.DecodeHTTPRouteGroup("v1alpha4", object(t, text)); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want) {
