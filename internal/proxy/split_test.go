@@ -44,7 +44,7 @@ func divided(t testing.TB, splits ...model.Split) *model.Config {
 	}
 	a, b := ruleTo(serviceName), ruleTo(serviceName)
 	b.Matches[0].Path.Value = "/b"
-	b.Backends[0].Filters.RequestHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "X-Rule", Value: " by b"}}}
+	b.Backends[0].Filters.RequestHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "X-Rule", Value: "by b"}}}
 	cfg := config([]model.Service{
 		service(serviceName, model.HTTP, say("root")), service("default/v1:80", model.HTTP, say("v1")), service("default/v2:80", model.HTTP, say("v2")),
 		service("default/empty:80", model.HTTP),
@@ -70,7 +70,7 @@ func TestASplitSharesWhateverRuleLeadsToItsRoot(t *testing.T) {
 			counts[get(t, c, "http://"+s.addr()+"/a")]++
 			continue
 		}
-		got, byRule := strings.CutSuffix(get(t, c, "http://"+s.addr()+"/b"), " by b")
+		got, byRule := strings.CutSuffix(get(t, c, "http://"+s.addr()+"/b"), "by b")
 		if strings.HasPrefix(got, "v") != byRule {
 			t.Errorf("the filters of the backend are gone on the way to %q", got)
 		}
