@@ -128,6 +128,17 @@ func BenchmarkExchangeSplitBehindHeader(b *testing.B) {
 	benchExchange(b, s, benchRequest, tcpDialer(s))
 }
 
+func BenchmarkExchangeSession(b *testing.B) {
+	s := serve(b, sessionConfig(cannedBackend(b, cannedResponse(1024))))
+	benchExchange(b, s, benchRequest, tcpDialer(s)) // each begins a session
+}
+
+func sessionConfig(address string) *model.Config {
+	cfg := plain(address)
+	cfg.Routes[0].Rules[0].Session = &model.Session{Name: "s", Type: model.Cookie}
+	return cfg
+}
+
 func splitConfig(first, second string) *model.Config {
 	r := ruleTo("default/a:80", "default/b:80")
 	r.Backends[0].Weight, r.Backends[1].Weight = 90, 10
@@ -166,8 +177,9 @@ func TestPlainExchangeAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool drop what it is given")
 	}
 	for name, cfg := range map[string]*model.Config{
-		"plain": plain(cannedBackend(t, cannedResponse(1024))),
-		"split": splitConfig(cannedBackend(t, cannedResponse(1024)), cannedBackend(t, cannedResponse(1024))),
+		"plain":       plain(cannedBackend(t, cannedResponse(1024))),
+		"split":       splitConfig(cannedBackend(t, cannedResponse(1024)), cannedBackend(t, cannedResponse(1024))),
+		"new session": sessionConfig(cannedBackend(t, cannedResponse(1024))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, cfg)

@@ -94,6 +94,7 @@ type exchange struct {
 	rule     *ruleState
 	backend  *backendState
 	endpoint *upstream.Endpoint
+	resumed  resumed
 
 	// What is sent to the endpoint.
 	authority string
@@ -142,6 +143,7 @@ func (ex *exchange) reset() {
 	ex.match = routing.Request{}
 	ex.decision = routing.Decision{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
+	ex.resumed = resumed{}
 	ex.body, ex.whole, ex.bodyTaken, ex.touched = nil, false, false, false
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.ended = ex.picked[:0], ex.legs[:0], false, false
@@ -172,13 +174,20 @@ func (ex *exchange) run() error {
 		return faultFailure(f)
 	}
 	ex.sample(ex.decision.Rule.Mirrors)
-	b := ex.decision.Rule.Pick()
-	if b == nil {
-		return failNoBackend
+	var b *routing.Backend
+	if s := ex.rule.session; s != nil {
+		b = ex.resume(s)
 	}
-	ex.backend = &ex.snap.backends[b.ID]
-	if l := b.Leaf(&ex.match); l != nil {
-		ex.backend = &ex.snap.leaves[l.ID]
+	if b != nil {
+		ex.backend = ex.resumed.target.state
+	} else {
+		if b = ex.decision.Rule.Pick(); b == nil {
+			return failNoBackend
+		}
+		ex.backend = &ex.snap.backends[b.ID]
+		if l := b.Leaf(&ex.match); l != nil {
+			ex.backend = &ex.snap.leaves[l.ID]
+		}
 	}
 	if f := ex.backend.fault; f != nil {
 		return faultFailure(f)

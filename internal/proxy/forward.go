@@ -52,8 +52,10 @@ func (ex *exchange) forward() error {
 	ex.takeBody()
 	var avoid *upstream.Endpoint
 	for {
-		e := service.Pick(avoid)
-		if e == nil {
+		var e *upstream.Endpoint
+		if t := ex.resumed.target; t != nil && avoid == nil {
+			e = t.endpoint
+		} else if e = service.Pick(avoid); e == nil {
 			return failNoEndpoint
 		}
 		ex.endpoint = e
@@ -279,6 +281,9 @@ func (ex *exchange) answerFields() {
 	} else if c := ex.rule.filters.cors; c != nil {
 		fields = ex.markCORS(c, fields)
 	}
+	if s := ex.rule.session; s != nil {
+		fields = ex.markSession(s, fields)
+	}
 	ex.resp.Fields = fields
 }
 
@@ -354,6 +359,7 @@ func (ex *exchange) shrink() {
 	clear(ex.legs[:cap(ex.legs)])
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
+	ex.resumed = resumed{}
 }
 
 // brokenAnswer is what ends an exchange whose answer broke off.

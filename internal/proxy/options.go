@@ -49,6 +49,9 @@ type Options struct {
 
 	// Listen opens a listening socket; nil is net.Listen. The network is always "tcp".
 	Listen func(network, address string) (net.Listener, error)
+
+	// now replaces the clock of sessions in tests.
+	now func() time.Time
 }
 
 func (o *Options) setDefaults() {

@@ -41,6 +41,7 @@ type ruleState struct {
 	request        time.Duration
 	backendRequest time.Duration
 	retry          *retry
+	session        *session // nil: requests are not kept together
 }
 
 // retry is a rule's policy.
@@ -138,6 +139,9 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		ls.metrics = exchange(telemetry.ExchangeLabels{Route: of.route, Rule: of.name, Backend: ls.name})
 		ls.filters = snap.backends[l.Backend.ID].filters
 		ls.lead(services, l.Service, l.Fault)
+	}
+	for i, r := range snap.table.Rules() {
+		snap.rules[i].session = compileSession(r.Rule.Session, r, snap)
 	}
 	snap.mirrors = s.mirrors.apply(cfg, specs)
 	for b := range snap.ports {

@@ -1,0 +1,296 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// session is a rule's session persistence. Nothing is remembered of clients: a token says where it belongs, by a digest that
+// every proxy with the same rule and endpoints works out alike, so that it outlives reloads, restarts and the proxy that issued it.
+type session struct {
+	name      string
+	header    bool // else a cookie
+	permanent bool
+	absolute  time.Duration
+	idle      time.Duration
+
+	// byID has all that an ID stands for: more than one if a service is a leaf of several splits of a root.
+	byID   map[targetID][]*sessionTarget
+	bySpot map[sessionSpot]*sessionTarget
+	// attributes of the cookie, parallel to the rule's matches.
+	attributes []string
+}
+
+// sessionSpot is where a request went.
+type sessionSpot struct {
+	backend  *backendState
+	endpoint *upstream.Endpoint
+}
+
+// sessionTarget is an endpoint of a backend, or of a leaf.
+type sessionTarget struct {
+	key      [sha256.Size]byte
+	backend  *routing.Backend
+	leaf     *routing.Leaf // nil for the backend's service itself
+	state    *backendState
+	endpoint *upstream.Endpoint
+}
+
+// A token is an ID, the beginning of the target's key, then the times of issue and of last use in milliseconds, then a tag over
+// key and times. The rest of the key stays unknown to clients, who therefore cannot change the times.
+const (
+	idSize    = 10
+	timeSize  = 6
+	tagSize   = 8
+	tokenSize = idSize + 2*timeSize + tagSize
+	tokenText = tokenSize / 3 * 4
+)
+
+type targetID [idSize]byte
+
+// maxSkew is how far another proxy's clock may be ahead.
+const maxSkew = 5 * time.Minute
+
+// resumed is what an exchange knows of the session its request belongs to.
+type resumed struct {
+	target *sessionTarget // nil: none
+	issued int64
+	renew  bool // the time of last use is to be written anew
+}
+
+// compileSession prepares a rule's session persistence. The rule's backends and leaves must have their services.
+func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session {
+	if m == nil {
+		return nil
+	}
+	s := &session{
+		name: m.Name, header: m.Type == model.Header, permanent: m.Permanent,
+		absolute: time.Duration(m.AbsoluteTimeout), idle: time.Duration(m.IdleTimeout),
+		byID: map[targetID][]*sessionTarget{}, bySpot: map[sessionSpot]*sessionTarget{},
+	}
+	for i := range r.Rule.Matches {
+		s.attributes = append(s.attributes, "; Path="+cookiePath(r.Rule.Matches[i].Path)+"; HttpOnly; SameSite=Lax")
+	}
+	rule := sessionRule(r)
+	same := map[string]int{}
+	for _, b := range r.Backends {
+		nth := strconv.Itoa(same[b.Backend.Service])
+		same[b.Backend.Service]++
+		add := func(state *backendState, leaf *routing.Leaf, service string) {
+			if state.service == nil {
+				return
+			}
+			for _, e := range state.service.Endpoints() {
+				t := &sessionTarget{backend: b, leaf: leaf, state: state, endpoint: e}
+				t.key = digest("weir session 1", rule, b.Backend.Service, nth, service, e.Address)
+				s.byID[targetID(t.key[:idSize])] = append(s.byID[targetID(t.key[:idSize])], t)
+				s.bySpot[sessionSpot{state, e}] = t
+			}
+		}
+		add(&snap.backends[b.ID], nil, b.Backend.Service)
+		for _, leaf := range b.Leaves() {
+			add(&snap.leaves[leaf.ID], leaf, leaf.Service)
+		}
+	}
+	return s
+}
+
+// sessionRule identifies a rule, from one configuration to the next and whatever it matches: by its name, else its place.
+func sessionRule(r *routing.Rule) string {
+	ref := &r.Route.Ref
+	rule := "name " + r.Rule.Name
+	if r.Rule.Name == "" {
+		rule = "index " + strconv.Itoa(r.Index)
+	}
+	return ref.Kind + " " + ref.Namespace + "/" + ref.Name + " " + rule
+}
+
+func digest(parts ...string) [sha256.Size]byte {
+	var b []byte
+	for _, p := range parts {
+		b = binary.AppendUvarint(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	return sha256.Sum256(b)
+}
+
+// cookiePath is the path of a cookie that a match's requests bring back: the path matched, of an expression the longest prefix in
+// whole segments that is not one (GEP-1619, "Path").
+func cookiePath(m model.PathMatch) string {
+	path, whole := m.Value, true
+	if m.Type == model.Regex {
+		path, whole = "", false
+		if e, err := regexp.Compile(m.Value); err == nil {
+			path, whole = e.LiteralPrefix()
+		}
+	}
+	// What cannot stand in the attribute (RFC 6265 §4.1.1) ends it too.
+	if i := strings.IndexFunc(path, func(c rune) bool { return c < ' ' || c >= 0x7f || c == ';' }); i >= 0 {
+		path, whole = path[:i], false
+	}
+	if !whole {
+		path = path[:strings.LastIndexByte(path, '/')+1]
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	if !strings.HasPrefix(path, "/") {
+		return "/"
+	}
+	return path
+}
+
+// resume finds the session that the request belongs to, nil if it has none that is still good. A token that is none, or not
+// this rule's, is as good as no token.
+func (ex *exchange) resume(s *session) *routing.Backend {
+	for i := range ex.req.fields {
+		f := &ex.req.fields[i]
+		switch {
+		case s.header:
+			if len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name) && ex.accept(s, f.Value) {
+				return ex.resumed.target.backend
+			}
+		case len(f.Name) == len("cookie") && http1.EqualFold(f.Name, "cookie"):
+			if ex.acceptCookie(s, f.Value) {
+				return ex.resumed.target.backend
+			}
+		}
+	}
+	return nil
+}
+
+// acceptCookie looks at all cookies of the session's name: a client has one for each path.
+func (ex *exchange) acceptCookie(s *session, cookies string) bool {
+	for more := true; more; {
+		var pair string
+		pair, cookies, more = strings.Cut(cookies, ";")
+		name, value, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
+		if name == s.name && ex.accept(s, strings.Trim(value, `"`)) {
+			return true
+		}
+	}
+	return false
+}
+
+// accept takes the session up that a token stands for.
+func (ex *exchange) accept(s *session, text string) bool {
+	if len(text) != tokenText {
+		return false
+	}
+	var src [tokenText]byte
+	var token [tokenSize]byte
+	copy(src[:], text)
+	if n, err := base64.RawURLEncoding.Decode(token[:], src[:]); err != nil || n != tokenSize {
+		return false
+	}
+	for _, t := range s.byID[targetID(token[:idSize])] {
+		if t.tag(token[idSize:idSize+2*timeSize]) != [tagSize]byte(token[tokenSize-tagSize:]) {
+			continue
+		}
+		issued, used := tokenTime(token[idSize:]), tokenTime(token[idSize+timeSize:])
+		now := ex.sessionTime()
+		if issued > now+maxSkew.Milliseconds() || s.absolute > 0 && now-issued >= s.absolute.Milliseconds() {
+			return false
+		}
+		// The time of last use is as much too early as renewing it may wait.
+		wait := s.idle.Milliseconds() / 8
+		if s.idle > 0 && now-used > s.idle.Milliseconds()+wait {
+			return false
+		}
+		if split := t.backend.Split(&ex.match); split == nil && t.leaf != nil || split != nil && (t.leaf == nil || t.leaf.Split != split) {
+			continue
+		}
+		if !t.endpoint.Healthy() || t.state.fault != nil {
+			return false
+		}
+		ex.resumed = resumed{target: t, issued: issued, renew: s.idle > 0 && now-used > wait}
+		return true
+	}
+	return false
+}
+
+// tag binds times to the target.
+func (t *sessionTarget) tag(times []byte) [tagSize]byte {
+	var b [sha256.Size + 2*timeSize]byte
+	copy(b[:], t.key[:])
+	copy(b[sha256.Size:], times)
+	sum := sha256.Sum256(b[:])
+	return [tagSize]byte(sum[:tagSize])
+}
+
+func tokenTime(b []byte) int64 {
+	return int64(binary.BigEndian.Uint16(b))<<32 | int64(binary.BigEndian.Uint32(b[2:]))
+}
+
+func putTokenTime(b []byte, t int64) {
+	binary.BigEndian.PutUint16(b, uint16(t>>32))
+	binary.BigEndian.PutUint32(b[2:], uint32(t))
+}
+
+func (ex *exchange) sessionTime() int64 {
+	if now := ex.srv.opt.now; now != nil {
+		return now().UnixMilli()
+	}
+	return ex.start.UnixMilli()
+}
+
+// markSession adds the token to the answer's fields, unless the client has it: of a new session, of one whose endpoint could not be
+// kept, and of one whose time of last use is to be renewed.
+func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field {
+	t := s.bySpot[sessionSpot{ex.backend, ex.endpoint}]
+	if t == nil || t == ex.resumed.target && !ex.resumed.renew {
+		return fields
+	}
+	now := ex.sessionTime()
+	issued := now
+	if t == ex.resumed.target {
+		issued = ex.resumed.issued
+	}
+	var token [tokenSize]byte
+	copy(token[:], t.key[:idSize])
+	putTokenTime(token[idSize:], issued)
+	putTokenTime(token[idSize+timeSize:], now)
+	tag := t.tag(token[idSize : idSize+2*timeSize])
+	copy(token[tokenSize-tagSize:], tag[:])
+
+	mark := len(ex.scratch)
+	if s.header {
+		ex.scratch = base64.RawURLEncoding.AppendEncode(ex.scratch, token[:])
+		n := 0
+		for i := range fields {
+			if len(fields[i].Name) != len(s.name) || !http1.EqualFold(fields[i].Name, s.name) {
+				fields[n] = fields[i]
+				n++
+			}
+		}
+		return append(fields[:n], http1.Field{Name: s.name, Value: ex.text(mark)})
+	}
+	ex.scratch = append(ex.scratch, s.name...)
+	ex.scratch = append(ex.scratch, '=')
+	ex.scratch = base64.RawURLEncoding.AppendEncode(ex.scratch, token[:])
+	matches := ex.decision.Rule.Rule.Matches
+	for i := range matches {
+		if &matches[i] == ex.decision.Match {
+			ex.scratch = append(ex.scratch, s.attributes[i]...)
+		}
+	}
+	if ex.conn.tls != nil {
+		ex.scratch = append(ex.scratch, "; Secure"...)
+	}
+	if s.permanent {
+		left := s.absolute.Milliseconds() - (now - issued)
+		ex.scratch = append(ex.scratch, "; Max-Age="...)
+		ex.scratch = strconv.AppendInt(ex.scratch, (left+999)/1000, 10)
+	}
+	return append(fields, http1.Field{Name: "Set-Cookie", Value: ex.text(mark)})
+}

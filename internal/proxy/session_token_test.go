@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
+	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour)})
+	second := cfg.Routes[0].Rules[0]
+	second.Matches = []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/second"}}}
+	cfg.Routes[0].Rules = append(cfg.Routes[0].Rules, second)
+	cfg.Routes[0].Rules[1].Ref.Field = "spec.rules[1]"
+	s := serve(t, cfg)
+	c := newClient(t)
+	target := "http://" + s.addr() + "/"
+	_, cookie := begin(t, c, target)
+	token := strings.TrimPrefix(cookie, "s=")
+	_, foreign := begin(t, c, target+"second")
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := func(at int) string {
+		b := slices.Clone(raw)
+		b[at] ^= 1
+		return "s=" + base64.RawURLEncoding.EncodeToString(b)
+	}
+	bad := map[string]string{
+		"another rule": foreign, "empty": "s=", "no value": "s", "short": "s=" + token[:20], "long": cookie + "AAAA", "lines": "s=" + token[:38] + "  ",
+		"not base64": "s=" + strings.Repeat("*", tokenText), "zero": "s=" + strings.Repeat("A", tokenText), "another name": "S=" + token,
+		"in a value": "x=s=" + token, "address": "s=127.0.0.1:80", "other cookies": "a=b; s; =;;; s==; \"",
+	}
+	for at := range raw {
+		bad[fmt.Sprint("byte ", at)] = forged(at)
+	}
+	for name, cookies := range bad {
+		got := fetch(t, c, target, "Cookie", cookies)
+		if got.status != 200 || got.cookie == nil {
+			t.Errorf("%s: %d by %s, cookie %v", name, got.status, got.by, got.cookie)
+		}
+	}
+	for _, cookies := range []string{cookie, "a=b; " + cookie + " ; c=d", "s=old;" + cookie, foreign + "; " + cookie, `s="` + token + `"`} {
+		if got := fetch(t, c, target, "Cookie", cookies); got.cookie != nil {
+			t.Errorf("%q is not accepted", cookies)
+		}
+	}
+	if got := fetch(t, c, target, "Cookie", "a=b", "Cookie", foreign, "Cookie", cookie); got.cookie != nil {
+		t.Error("the third line is not looked at")
+	}
+}
+
+func TestSessionsEndWithTheirTimeouts(t *testing.T) {
+	var clock atomic.Int64
+	base := time.Now()
+	pass := func(d time.Duration) { clock.Add(int64(d)) }
+	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour),
+		IdleTimeout: model.Duration(8 * time.Minute), Permanent: true})
+	s := serve(t, cfg, func(o *Options) { o.now = func() time.Time { return base.Add(time.Duration(clock.Load())) } })
+	c := newClient(t)
+	target := "http://" + s.addr() + "/"
+	start := func() fetched {
+		t.Helper()
+		got := fetch(t, c, target)
+		if got.cookie == nil || got.cookie.MaxAge != 3600 {
+			t.Fatalf("a new session's cookie is %v", got.cookie)
+		}
+		return got
+	}
+	first := start()
+	token := "s=" + first.cookie.Value
+	pass(time.Minute)
+	if got := fetch(t, c, target, "Cookie", token); got.by != first.by || got.cookie != nil {
+		t.Errorf("after a minute: by %s, cookie %v", got.by, got.cookie)
+	}
+	pass(time.Minute)
+	got := fetch(t, c, target, "Cookie", token)
+	if got.by != first.by || got.cookie == nil || got.cookie.MaxAge != 3480 {
+		t.Fatalf("after two minutes: by %s, not %s, cookie %v; want the rest of the time", got.by, first.by, got.cookie)
+	}
+	pass(8 * time.Minute)
+	if again := fetch(t, c, target, "Cookie", token); again.cookie == nil || again.cookie.MaxAge != 3600 {
+		t.Errorf("the token not used for ten minutes is still good: %v", again.cookie)
+	}
+	for clock.Load() < int64(time.Hour) {
+		token = "s=" + got.cookie.Value
+		if got = fetch(t, c, target, "Cookie", token); got.by != first.by || got.cookie == nil {
+			t.Fatalf("used every seven minutes, after %v: by %s, not %s, cookie %v", time.Duration(clock.Load()), got.by, first.by, got.cookie)
+		}
+		pass(7 * time.Minute)
+	}
+	if got = fetch(t, c, target, "Cookie", "s="+got.cookie.Value); got.cookie == nil || got.cookie.MaxAge != 3600 {
+		t.Errorf("the session did not end after an hour: cookie %v", got.cookie)
+	}
+	// A token of a clock that is ahead: of a replica's by a little, but not by a day.
+	pass(time.Minute)
+	ahead := start()
+	pass(-time.Minute)
+	if got := fetch(t, c, target, "Cookie", "s="+ahead.cookie.Value); got.by != ahead.by || got.cookie != nil {
+		t.Errorf("a minute ahead: by %s, not %s, cookie %v", got.by, ahead.by, got.cookie)
+	}
+	pass(24 * time.Hour)
+	ahead = start()
+	pass(-24 * time.Hour)
+	if got := fetch(t, c, target, "Cookie", "s="+ahead.cookie.Value); got.cookie == nil {
+		t.Error("a day ahead is accepted")
+	}
+}
+
+func TestSessionCookieAttributes(t *testing.T) {
+	for path, want := range map[model.PathMatch]string{
+		{Type: model.Prefix, Value: "/"}:                   "/",
+		{Type: model.Prefix, Value: "/shop"}:               "/shop",
+		{Type: model.Exact, Value: "/shop/cart"}:           "/shop/cart",
+		{Type: model.Exact, Value: "/a;b/c"}:               "/",
+		{Type: model.Exact, Value: "/shop/caf\u00e9/c"}:    "/shop",
+		{Type: model.Regex, Value: "/p1/p2/[^/]+/p3"}:      "/p1/p2",
+		{Type: model.Regex, Value: "/p1/p[0-9]/p3"}:        "/p1",
+		{Type: model.Regex, Value: "/plain/path"}:          "/plain/path",
+		{Type: model.Regex, Value: "/a|/b"}:                "/",
+		{Type: model.Regex, Value: "(?i)/shop/.*"}:         "/",
+		{Type: model.Regex, Value: "(?:/shop)?/cart/list"}: "/",
+	} {
+		if got := cookiePath(path); got != want {
+			t.Errorf("%s %s: path %s, want %s", path.Type, path.Value, got, want)
+		}
+	}
+	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie})
+	cfg.Routes[0].Rules[0].Matches = append(cfg.Routes[0].Rules[0].Matches, model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/shop"}})
+	cfg.Routes[0].Rules[0].Filters.ResponseHeaders = &model.HeaderEdit{Remove: []string{"Set-Cookie"}}
+	s := serve(t, cfg)
+	for path, want := range map[string]string{"/shop/cart": "/shop", "/about": "/"} {
+		f := fetch(t, newClient(t), "http://"+s.addr()+path)
+		if k := f.cookie; k == nil || k.Path != want || !k.HttpOnly || k.SameSite != http.SameSiteLaxMode || k.Secure || k.MaxAge != 0 || k.Domain != "" {
+			t.Errorf("%s: %v", path, k)
+		}
+	}
+	pool := secure(t, cfg, "shop.example")
+	k := newTLSTalk(t, serve(t, cfg).addr(), pool, "shop.example")
+	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	if resp, _ := k.answer("GET"); len(resp.Cookies()) != 1 || !resp.Cookies()[0].Secure {
+		t.Errorf("over TLS: %v", resp.Cookies())
+	}
+}
+
+func FuzzSessionCookies(f *testing.F) {
+	r := ruleTo(serviceName)
+	r.Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour), IdleTimeout: model.Duration(time.Minute)}
+	srv := serve(f, config([]model.Service{service(serviceName, model.HTTP, "127.0.0.1:1")}, r), func(o *Options) {
+		o.now = func() time.Time { return time.Unix(1<<30, 0) } // every process makes the same token
+	})
+	snap := srv.state.Load()
+	rule := &snap.rules[0]
+	var token string
+	for spot := range rule.session.bySpot {
+		ex := &exchange{srv: srv.Server, backend: spot.backend, endpoint: spot.endpoint, start: time.Now()}
+		ex.decision.Rule = snap.table.Rules()[0]
+		ex.decision.Match = &ex.decision.Rule.Rule.Matches[0]
+		ex.conn = &conn{}
+		value := ex.markSession(rule.session, nil)[0].Value
+		token, _, _ = strings.Cut(strings.TrimPrefix(value, "s="), ";")
+	}
+	f.Add("s=" + token)
+	f.Add("a=b; s=\"" + token + "\"; c")
+	f.Add("s=" + token[:39])
+	f.Fuzz(func(t *testing.T, cookies string) {
+		ex := &exchange{srv: srv.Server, start: time.Now()}
+		if ex.acceptCookie(rule.session, cookies) && !strings.Contains(cookies, token) {
+			t.Errorf("%q is accepted", cookies)
+		}
+	})
+}
