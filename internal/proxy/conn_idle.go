@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// idle waits for the first bytes of a request.
+func (c *conn) idle() bool {
+	if c.w != nil {
+		putWork(c.w)
+		c.w = nil
+	}
+	limit := c.srv.opt.IdleTimeout
+	c.readUntil(c.now.Add(limit), limit/8)
+	c.recheck = false
+	c.state.Store(connIdle)
+	ok := c.bind.phase.Load() != phaseClose && c.waitBytes()
+	if !ok && !c.over && c.bind.phase.Load() == phaseClose {
+		ok = c.lastLook()
+	}
+	c.state.Store(connActive)
+	return ok
+}
+
+// waitBytes reads the first bytes into a fresh work.
+func (c *conn) waitBytes() bool {
+	if c.wait == nil {
+		// One byte first: TLS keeps the rest of the record until there is a buffer to read into.
+		if n, _ := c.nc.Read(c.one[:]); n == 0 {
+			return false
+		}
+		c.w = workPool.Get().(*work)
+		c.w.rbuf[0] = c.one[0]
+		n, _ := c.nc.Read(c.w.rbuf[1:])
+		c.w.r, c.w.n = 0, 1+n
+		return n > 0
+	}
+	for {
+		err := c.socket.Read(c.wait)
+		if err == nil {
+			return c.readErr == nil && !c.over
+		}
+		if !c.recheck || !isTimeout(err) {
+			return false
+		}
+		c.recheck = false
+		c.now = time.Now()
+		limit := c.srv.opt.IdleTimeout
+		c.readUntil(c.now.Add(limit), limit/8)
+		if c.bind.phase.Load() == phaseClose {
+			return false // wakeIdle's deadline may be what passed, or what was just put off
+		}
+	}
+}
+
+// Bounds of the second look at an idle socket.
+const recheckAfter, recheckSlack = time.Second, time.Second
+
+// readable is called by the poller when there may be something to read; it takes a buffer only if there is. Requests that came whole it serves right
+// away: bytes that come meanwhile wake the poller again, so that the attempt to read that would find nothing can be left out. Everything that
+// needs more reading is done outside, where true leads.
+//
+// When the end of the connection came together with a request, nothing wakes the poller again: hence a second look a little later, and an attempt to
+// read after a connection's first request.
+func (c *conn) readable(fd uintptr) bool {
+	if !c.readFirst(fd) {
+		return false
+	}
+	w := c.w
+	if c.readErr != nil || c.first || w.n == len(w.rbuf) {
+		return true
+	}
+	c.state.Store(connActive)
+	for w.r < w.n {
+		n, err := w.req.Parse(w.rbuf[w.r:w.n], c.srv.opt.Limits)
+		if err != nil || n == 0 {
+			w.req.Reset()
+			return true
+		}
+		if !contained(&w.req, w.n-w.r-n) {
+			c.parsed = n
+			return true
+		}
+		w.r += n
+		if !c.serveRequest() {
+			c.over = true
+			return true
+		}
+	}
+	putWork(w)
+	c.w = nil
+	c.recheck = true
+	c.readUntil(c.now.Add(recheckAfter), recheckSlack)
+	c.state.Store(connIdle)
+	if c.bind.phase.Load() != phaseClose {
+		return false
+	}
+	c.over = !c.readFirst(fd)
+	return true
+}
+
+// contained is true for a request that can be served without reading from its connection; rest is how much came behind the head.
+func contained(r *http1.Request, rest int) bool {
+	switch r.Body.Kind {
+	case http1.BodyNone:
+		return r.Upgrade == "" && r.Method != http.MethodConnect
+	case http1.BodyLength:
+		return r.Body.Length <= int64(rest)
+	}
+	return false
+}
+
+// readFirst reads what is there into a fresh work, or notes why nothing can be read any more; false if there is nothing yet.
+func (c *conn) readFirst(fd uintptr) bool {
+	w := workPool.Get().(*work)
+	n, err := readSocket(fd, w.rbuf)
+	if n > 0 {
+		w.r, w.n = 0, n
+		c.w, c.readErr = w, nil
+		return true
+	}
+	workPool.Put(w)
+	if err == syscall.EAGAIN {
+		return false
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	c.readErr = err
+	return true
+}
+
+// lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
+func (c *conn) lastLook() bool {
+	if c.wait == nil {
+		return false
+	}
+	got := false
+	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })
+	if got {
+		c.readBy = longAgo // as wakeIdle may have set it
+	}
+	return got
+}
