@@ -37,23 +37,21 @@ type gateway struct {
 	// reported, if set, is called after each report.
 	reported func(control.Report)
 
-	latest   atomic.Pointer[control.Report]
-	draining atomic.Bool
-	admin    *admin
-	told     map[resource.Finding]bool // findings in the log
+	latest atomic.Pointer[control.Report]
+	admin  *admin
+	told   map[resource.Finding]bool // findings in the log
 }
 
 // run serves until ctx ends and everything is drained, or until something fails.
 func (g *gateway) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { g.draining.Store(true) })()
 
 	adminDone := make(chan error, 1)
 	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
 	defer stopAdmin()
 	if g.adminAddress != "off" {
-		a, err := listenAdmin(g.adminAddress, g.metrics.Handler(), g.latest.Load, g.draining.Load)
+		a, err := listenAdmin(g.adminAddress, g.metrics.Handler(), g.latest.Load, func() bool { return ctx.Err() != nil })
 		if err != nil {
 			return err
 		}
