@@ -40,7 +40,7 @@ const (
 	codeValue               = "WR535"
 	codeFilterClash         = "WR536"
 	codeFilterUnsupported   = "WR537"
-	codeSessionPersistence  = "WR538"
+	codeSessionShared       = "WR538"
 	codeNoBackends          = "WR539"
 	codeZeroWeights         = "WR540"
 	codeShadowed            = "WR541"
@@ -152,14 +152,14 @@ var codes = []resource.Code{
 	{ID: codeFilterUnsupported, Severity: resource.Error, Title: "filter not supported",
 		Meaning: "A filter cannot be applied. So that it is not passed by, the requests it was meant for are answered 500.",
 		Fix:     "Remove the filter."},
-	{ID: codeSessionPersistence, Severity: resource.Warning, Title: "session persistence not honoured",
-		Meaning: "sessionPersistence has no effect: requests of one session may reach different endpoints.",
-		Fix:     "Remove it, or do not rely on it."},
+	{ID: codeSessionShared, Severity: resource.Warning, Title: "session name used twice",
+		Meaning: "Two rules of a route name their sessions alike, and clients cannot tell them apart. Rules do not share sessions: each begins a new one when the other's token comes.",
+		Fix:     "Give each rule a sessionName of its own, or none."},
 	{ID: codeNoBackends, Severity: resource.Warning, Title: "rule without backends",
 		Meaning: "The rule has neither backends nor a redirect. Its requests are answered 500.",
 		Fix:     "Add backendRefs or a RequestRedirect filter."},
 	{ID: codeZeroWeights, Severity: resource.Warning, Title: "all weights are zero",
-		Meaning: "No backend of the rule gets requests. They are answered 500.",
+		Meaning: "No backend of the rule gets requests. They are answered 500, but for those of sessions that have begun (docs/sessions.md).",
 		Fix:     "Give one of them a weight."},
 	{ID: codeShadowed, Severity: resource.Warning, Title: "rule never matches",
 		Meaning: "Every match of the rule is taken by equal matches of an older route or an earlier rule.",

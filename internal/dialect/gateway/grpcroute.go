@@ -38,7 +38,7 @@ func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
 		path, _ := t.grpcPath("", nil)
 		parts.matches = []model.Match{{Path: path}}
 	}
-	t.addRule(r, parts)
+	t.addRule(r, i, parts)
 }
 
 // httpFilters gives the filters of a GRPCRoute, which are a subset, the type of an HTTPRoute's.

@@ -41,7 +41,7 @@ func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
 			parts.retry.Codes = append(parts.retry.Codes, int(c))
 		}
 	}
-	t.addRule(r, parts)
+	t.addRule(r, i, parts)
 }
 
 // defaultAttempts is how often a rule with retry but without attempts retries; the API leaves it open.

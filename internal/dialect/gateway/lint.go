@@ -15,6 +15,7 @@ func (t *translator) lint() {
 		for i := range r.rules {
 			t.lintMirrors(r, &r.rules[i])
 			t.lintShadowed(r, &r.rules[i], taken)
+			t.lintSession(r, i)
 		}
 	}
 }

@@ -117,13 +117,14 @@ type ruleParts struct {
 
 // addRule takes a rule over, unless it has problems: then it is left out (condition PartiallyInvalid, "Drop Rule").
 // A filter that cannot be applied must not be passed by (HTTPRouteFilter.type), so its rule stays and answers 500.
-func (t *translator) addRule(r *route, parts ruleParts) {
+func (t *translator) addRule(r *route, i int, parts ruleParts) {
 	out := model.Rule{
 		Ref:      r.ref,
 		Name:     string(value(parts.name, "")),
 		Matches:  parts.matches,
 		Timeouts: parts.timeouts,
 		Retry:    parts.retry,
+		Session:  parts.session(r, i),
 	}
 	out.Ref.Field = parts.field
 	ruleFilters := t.filters(r, parts.field, parts.filters)
@@ -137,10 +138,6 @@ func (t *translator) addRule(r *route, parts ruleParts) {
 		b, more := t.backendRef(r, fmt.Sprintf("%s.backendRefs[%d]", parts.field, i), ref, out.Matches)
 		out.Backends = append(out.Backends, b)
 		problems = append(problems, more...)
-	}
-	if parts.sticky != nil {
-		t.report(r.ref, problem{codeSessionPersistence, "", parts.field + ".sessionPersistence",
-			"it is not honoured: requests of one session may reach different endpoints", "remove it, or do not rely on it"})
 	}
 	closed := ruleFilters.closed
 	if closed != nil {
@@ -176,7 +173,9 @@ func (t *translator) emptyRule(r *route, rule *model.Rule, closed bool) {
 	} else {
 		return
 	}
-	rule.Fault = r.fault(p)
+	if rule.Session == nil || len(rule.Backends) == 0 {
+		rule.Fault = r.fault(p) // else sessions go on although the weights are 0 (GEP-1619)
+	}
 	t.report(r.ref, p)
 }
 

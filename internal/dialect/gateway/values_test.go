@@ -52,6 +52,9 @@ func TestValuesOutsideTheSchemaCostTheirRuleAlone(t *testing.T) {
 	match := func(m gatewayv1.HTTPRouteMatch) func(*gatewayv1.HTTPRouteRule) {
 		return func(r *gatewayv1.HTTPRouteRule) { r.Matches = []gatewayv1.HTTPRouteMatch{m} }
 	}
+	session := func(s gatewayv1.SessionPersistence) func(*gatewayv1.HTTPRouteRule) {
+		return func(r *gatewayv1.HTTPRouteRule) { r.SessionPersistence = &s }
+	}
 	for name, x := range map[string]struct {
 		change        func(*gatewayv1.HTTPRouteRule)
 		reason, field string
@@ -68,10 +71,18 @@ func TestValuesOutsideTheSchemaCostTheirRuleAlone(t *testing.T) {
 		"backoff": {func(r *gatewayv1.HTTPRouteRule) {
 			r.Retry = &gatewayv1.HTTPRouteRetry{Backoff: to(gatewayv1.Duration("-1s"))}
 		}, "UnsupportedValue", "retry.backoff", false},
-		"scheme":        {redirect(gatewayv1.HTTPRequestRedirectFilter{Scheme: to("ftp")}), "UnsupportedValue", "filters[0].requestRedirect.scheme", false},
-		"status code":   {redirect(gatewayv1.HTTPRequestRedirectFilter{StatusCode: to(200)}), "UnsupportedValue", "filters[0].requestRedirect.statusCode", false},
-		"redirect path": {redirect(gatewayv1.HTTPRequestRedirectFilter{Path: &gatewayv1.HTTPPathModifier{Type: "Other"}}), "UnsupportedValue", "filters[0].requestRedirect.path.type", false},
-		"rewrite path":  {filter(rewrite("Other")), "UnsupportedValue", "filters[0].urlRewrite.path.type", false},
+		"session type": {session(gatewayv1.SessionPersistence{Type: to(gatewayv1.SessionPersistenceType("Query"))}), "UnsupportedValue", "sessionPersistence.type", false},
+		"session cookie in a header": {session(gatewayv1.SessionPersistence{Type: to(gatewayv1.HeaderBasedSessionPersistence),
+			CookieConfig: &gatewayv1.CookieConfig{}}), "UnsupportedValue", "sessionPersistence.cookieConfig", false},
+		"session lifetime": {session(gatewayv1.SessionPersistence{
+			CookieConfig: &gatewayv1.CookieConfig{LifetimeType: to(gatewayv1.CookieLifetimeType("Short"))}}), "UnsupportedValue", "sessionPersistence.cookieConfig.lifetimeType", false},
+		"session for ever": {session(gatewayv1.SessionPersistence{
+			CookieConfig: &gatewayv1.CookieConfig{LifetimeType: to(gatewayv1.PermanentCookieLifetimeType)}}), "UnsupportedValue", "sessionPersistence.absoluteTimeout", false},
+		"session timeout": {session(gatewayv1.SessionPersistence{AbsoluteTimeout: to(gatewayv1.Duration("long"))}), "UnsupportedValue", "sessionPersistence.absoluteTimeout", false},
+		"scheme":          {redirect(gatewayv1.HTTPRequestRedirectFilter{Scheme: to("ftp")}), "UnsupportedValue", "filters[0].requestRedirect.scheme", false},
+		"status code":     {redirect(gatewayv1.HTTPRequestRedirectFilter{StatusCode: to(200)}), "UnsupportedValue", "filters[0].requestRedirect.statusCode", false},
+		"redirect path":   {redirect(gatewayv1.HTTPRequestRedirectFilter{Path: &gatewayv1.HTTPPathModifier{Type: "Other"}}), "UnsupportedValue", "filters[0].requestRedirect.path.type", false},
+		"rewrite path":    {filter(rewrite("Other")), "UnsupportedValue", "filters[0].urlRewrite.path.type", false},
 		"prefix without prefix": {func(r *gatewayv1.HTTPRouteRule) {
 			r.Matches[0].Path.Type = to(gatewayv1.PathMatchExact)
 			r.Filters = []gatewayv1.HTTPRouteFilter{rewrite(gatewayv1.PrefixMatchHTTPPathModifier)}
