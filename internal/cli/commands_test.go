@@ -149,6 +149,10 @@ func TestExplainShowsProbabilitiesMirrorsAndFilters(t *testing.T) {
 		"request header set x-variant: v2")
 	weir("", "explain", examples+"timeouts-retry", "--", "http://shop.example/").want(t, 0,
 		"the whole request may take 1s", "one attempt may take 200ms", "retried up to 2 times, also on [503], at least 20ms apart")
+	weir("", "explain", examples+"sessions", "--", "http://shop.example/cart").want(t, 0,
+		"cookie shop-session keeps a client at the endpoint that served it first, for 12h0m0s, also after the browser was closed")
+	weir("", "explain", examples+"sessions", "--", "http://shop.example/api").want(t, 0,
+		"header x-shop-session keeps a client at the endpoint that served it first, for 1h0m0s")
 	weir("", "explain", examples+"cross-namespace", "--", "http://shop.example/stock").want(t, 0, "500, RefNotPermitted")
 }
 

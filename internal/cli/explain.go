@@ -184,6 +184,7 @@ type explanation struct {
 	Filters  *model.Filters `json:"filters,omitempty"`
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
 	Retry    *model.Retry   `json:"retry,omitempty"`
+	Session  *model.Session `json:"session,omitempty"`
 	// Answer is given without a backend: a redirect or a fault.
 	Answer   *answer            `json:"answer,omitempty"`
 	Backends []explainedBackend `json:"backends,omitempty"`
@@ -308,7 +309,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 	if f := rule.Filters; !emptyFilters(f) {
 		e.Filters = &f
 	}
-	e.Timeouts, e.Retry = rule.Timeouts, rule.Retry
+	e.Timeouts, e.Retry, e.Session = rule.Timeouts, rule.Retry, rule.Session
 	r := e.Request
 	o := &outcome{
 		services: map[string]*model.Service{},

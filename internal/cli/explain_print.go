@@ -69,6 +69,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 	}
 	p.list("filters", filterLines(e.Filters))
 	p.list("limits", limitLines(e))
+	p.list("session", sessionLines(e.Session))
 	p.backends(e)
 	p.list("mirrored to", mirrorLines(e.Mirrors))
 }
@@ -281,6 +282,23 @@ func limitLines(e *explanation) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+func sessionLines(s *model.Session) []string {
+	if s == nil {
+		return nil
+	}
+	line := fmt.Sprintf("%s %s keeps a client at the endpoint that served it first", s.Type, s.Name)
+	if d := time.Duration(s.AbsoluteTimeout); d > 0 {
+		line += ", for " + d.String()
+	}
+	if d := time.Duration(s.IdleTimeout); d > 0 {
+		line += ", unless idle for " + d.String()
+	}
+	if s.Permanent {
+		line += ", also after the browser was closed"
+	}
+	return []string{line}
 }
 
 func mirrorLines(mirrors []explainedMirror) []string {
