@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -247,6 +248,11 @@ func (ex *exchange) sessionTime() int64 {
 // markSession adds the token to the answer's fields, unless the client has it: of a new session, of one whose endpoint could not be
 // kept, and of one whose time of last use is to be renewed.
 func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field {
+	if s.header { // what a backend says in the field is not a token
+		fields = slices.DeleteFunc(fields, func(f http1.Field) bool {
+			return len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name)
+		})
+	}
 	t := s.bySpot[sessionSpot{ex.backend, ex.endpoint}]
 	if t == nil || t == ex.resumed.target && !ex.resumed.renew {
 		return fields
@@ -266,14 +272,7 @@ func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field 
 	mark := len(ex.scratch)
 	if s.header {
 		ex.scratch = base64.RawURLEncoding.AppendEncode(ex.scratch, token[:])
-		n := 0
-		for i := range fields {
-			if len(fields[i].Name) != len(s.name) || !http1.EqualFold(fields[i].Name, s.name) {
-				fields[n] = fields[i]
-				n++
-			}
-		}
-		return append(fields[:n], http1.Field{Name: s.name, Value: ex.text(mark)})
+		return append(fields, http1.Field{Name: s.name, Value: ex.text(mark)})
 	}
 	ex.scratch = append(ex.scratch, s.name...)
 	ex.scratch = append(ex.scratch, '=')
