@@ -223,10 +223,10 @@ func TestAVariantOfTheRootLeadsToVariantsOfLeaves(t *testing.T) {
 	cfg.Services = []model.Service{{Name: "ns/root:80#ns/cert"}, {Name: "ns/leaf0:80#ns/cert"}, {Name: "ns/leaf1:80"}}
 	table := compiled(t, cfg, nil)
 	counts := map[string]int{}
-	for i := range 8 {
+	for i := range 80 {
 		counts[goes(t, table, i%2, &Request{})]++
 	}
-	if counts["ns/leaf1:80"] != 4 || counts["ns/leaf0:80"]+counts["ns/leaf0:80#ns/cert"] != 4 || counts["ns/leaf0:80#ns/cert"] == 0 {
+	if counts["ns/leaf1:80"] != 40 || counts["ns/leaf0:80"]+counts["ns/leaf0:80#ns/cert"] != 40 || counts["ns/leaf0:80#ns/cert"] == 0 {
 		t.Errorf("got %v", counts)
 	}
 }
