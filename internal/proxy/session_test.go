@@ -419,3 +419,40 @@ func TestTwoBackendsOfOneServiceHaveSessionsOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestMirrorsCopyRequestsOfSessionsLikeOthers(t *testing.T) {
+	tokens := make(chan string, 200)
+	mirror := backend(t, func(w http.ResponseWriter, r *http.Request) { tokens <- r.Header.Get("X-Session") })
+	cfg := mirrored("127.0.0.1:1", mirror, 1, 4)
+	cfg.Services[0] = service(serviceName, model.HTTP, named(t, "a", 3)...)
+	cfg.Routes[0].Rules[0].Session = &model.Session{Name: "x-session", Type: model.Header}
+	s := serve(t, cfg)
+	c := newClient(t)
+	target := "http://" + s.addr() + "/"
+	first := fetch(t, c, target)
+	token := first.header.Get("X-Session")
+	for range 99 {
+		if got := fetch(t, c, target, "X-Session", token); got.by != first.by {
+			t.Fatalf("the session of %s is served by %s", first.by, got.by)
+		}
+	}
+	for range 24 { // one of the 25 copies may be of the first request
+		if got := <-tokens; got != token && got != "" {
+			t.Errorf("the mirror got the token %q, want %q", got, token)
+		}
+	}
+	if m := s.mirrorSnapshot(); m.Considered != 100 || m.Selected != 25 {
+		t.Errorf("%d of %d requests were copied, want 25 of 100", m.Selected, m.Considered)
+	}
+}
+
+func TestAnUpgradeBeginsASession(t *testing.T) {
+	cfg := plain(switching(t, make(chan string, 1)))
+	cfg.Routes[0].Rules[0].Session = &model.Session{Name: "s", Type: model.Cookie}
+	k := newTalk(t, serve(t, cfg).addr())
+	k.send(upgradeRequest)
+	head, err := rawHead(k.r)
+	if err != nil || !strings.HasPrefix(head, "HTTP/1.1 101 ") || !strings.Contains(head, "\r\nSet-Cookie: s=") {
+		t.Errorf("head %q, %v", head, err)
+	}
+}
