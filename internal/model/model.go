@@ -33,6 +33,8 @@ const (
 	HTTPS Protocol = "https"
 	// H2C on a service is HTTP/2 with prior knowledge (appProtocol kubernetes.io/h2c, KEP-3726).
 	H2C Protocol = "h2c"
+	// TCP on a listener is connections of which nothing is known: their bytes are relayed.
+	TCP Protocol = "tcp"
 )
 
 // Listener is a port that accepts traffic for one hostname or for any. Several listeners may share an address and
@@ -45,9 +47,9 @@ type Listener struct {
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`
-	// Protocol is HTTP or HTTPS.
+	// Protocol is HTTP, HTTPS or TCP.
 	Protocol Protocol `json:"protocol"`
-	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host.
+	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
 	Hostname string       `json:"hostname,omitempty"`
 	TLS      *ListenerTLS `json:"tls,omitempty"`
 }
@@ -78,7 +80,10 @@ type Route struct {
 	// Created orders routes that match equally well: the older wins, then the lower "namespace/name".
 	Created time.Time `json:"created,omitzero"`
 	// GRPC marks a GRPCRoute: its answers to faults are gRPC trailers when the request is gRPC.
-	GRPC        bool         `json:"grpc,omitempty"`
+	GRPC bool `json:"grpc,omitempty"`
+	// TCP marks a route for connections. It is attached to TCP listeners, other routes to other listeners. It has one
+	// rule, which has nothing but backends, without filters, and perhaps a fault: a fault's connections are reset.
+	TCP         bool         `json:"tcp,omitempty"`
 	Attachments []Attachment `json:"attachments"`
 	Rules       []Rule       `json:"rules"`
 }
@@ -97,8 +102,9 @@ type Rule struct {
 	Ref Ref `json:"ref"`
 	// Name is the rule's own name, if the user gave one.
 	Name string `json:"name,omitempty"`
-	// Matches is never empty after translation; a rule without matches has one that matches every path.
-	Matches  []Match   `json:"matches"`
+	// Matches is never empty after translation; a rule without matches has one that matches every path. A rule for TCP
+	// has none.
+	Matches  []Match   `json:"matches,omitempty"`
 	Filters  Filters   `json:"filters,omitzero"`
 	Backends []Backend `json:"backends,omitempty"`
 	Timeouts Timeouts  `json:"timeouts,omitzero"`
@@ -259,6 +265,7 @@ type Service struct {
 	TLS       *ServiceTLS `json:"tls,omitempty"`
 	Endpoints []Endpoint  `json:"endpoints,omitempty"`
 	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
+	// Connections of TCP listeners do not meet one of the reason UnsupportedProtocol.
 	Fault *Fault `json:"fault,omitempty"`
 }
 

@@ -15,7 +15,7 @@ import (
 // came from and the field. A translator never produces such a configuration, whatever the user wrote; one that came
 // over the wire or was written by hand may be.
 func (c *Config) Validate() error {
-	v := validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}}
+	v := validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}, tcp: map[string]bool{}}
 	for _, x := range c.Certificates {
 		v.certificate(x)
 	}
@@ -33,6 +33,7 @@ func (c *Config) Validate() error {
 type validator struct {
 	errs                              []error
 	services, certificates, listeners map[string]bool
+	tcp                               map[string]bool // listeners of connections
 }
 
 func (v *validator) fail(where Ref, field, format string, args ...any) {
@@ -97,6 +98,7 @@ func (v *validator) allListeners(all []Listener) {
 			v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
 		}
 		v.listeners[l.Name] = true
+		v.tcp[l.Name] = l.Protocol == TCP
 		if l.Port < 1 || l.Port > 65535 {
 			v.fail(where, "port", "%d is not a port", l.Port)
 		}
@@ -111,8 +113,10 @@ func (v *validator) allListeners(all []Listener) {
 			v.fail(where, "tls", "is set on a listener in cleartext")
 		case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
 			v.fail(where, "tls", "has no certificate")
-		case l.Protocol != HTTP && l.Protocol != HTTPS:
-			v.fail(where, "protocol", "%q is neither %q nor %q", l.Protocol, HTTP, HTTPS)
+		case l.Protocol == TCP && (l.TLS != nil || l.Hostname != ""):
+			v.fail(where, "protocol", "%q goes neither with a hostname nor with tls", l.Protocol)
+		case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
+			v.fail(where, "protocol", "%q is none of %q, %q and %q", l.Protocol, HTTP, HTTPS, TCP)
 		}
 		if l.TLS != nil {
 			for i, name := range l.TLS.Certificates {
@@ -142,15 +146,16 @@ func (v *validator) route(r *Route) {
 			}
 		}
 	}
+	v.carries(r)
 	for i := range r.Rules {
 		v.rule(r.Ref, fmt.Sprintf("rules[%d]", i), &r.Rules[i])
+		if !r.TCP && len(r.Rules[i].Matches) == 0 {
+			v.fail(r.Ref, fmt.Sprintf("rules[%d].matches", i), "is empty")
+		}
 	}
 }
 
 func (v *validator) rule(where Ref, field string, r *Rule) {
-	if len(r.Matches) == 0 {
-		v.fail(where, field+".matches", "is empty")
-	}
 	for i, m := range r.Matches {
 		v.match(where, fmt.Sprintf("%s.matches[%d]", field, i), m)
 	}

@@ -1,0 +1,38 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+)
+
+// UnsupportedProtocol is the reason of a service's fault that says that requests cannot be sent to it. Connections can.
+const UnsupportedProtocol = "UnsupportedProtocol"
+
+// carries checks that a route is attached to listeners of what it carries, and that one for TCP has nothing that only
+// requests have.
+func (v *validator) carries(r *Route) {
+	for i, a := range r.Attachments {
+		if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
+			v.fail(r.Ref, fmt.Sprintf("attachments[%d].listener", i), "listener %q and the route differ in whether they carry TCP", a.Listener)
+		}
+	}
+	if !r.TCP {
+		return
+	}
+	if len(r.Rules) != 1 || r.GRPC {
+		v.fail(r.Ref, "rules", "a route for TCP has one rule and is no other")
+	}
+	for i, rule := range r.Rules {
+		field := fmt.Sprintf("rules[%d]", i)
+		if len(rule.Matches) > 0 || !rule.Filters.empty() || rule.Timeouts != (Timeouts{}) || rule.Retry != nil || rule.Session != nil {
+			v.fail(r.Ref, field, "a rule for TCP has something that only requests have")
+		}
+		if slices.ContainsFunc(rule.Backends, func(b Backend) bool { return !b.Filters.empty() }) {
+			v.fail(r.Ref, field+".backends", "a backend for TCP has filters")
+		}
+	}
+}
+
+func (f *Filters) empty() bool {
+	return f.RequestHeaders == nil && f.ResponseHeaders == nil && f.Redirect == nil && f.Rewrite == nil && f.CORS == nil && len(f.Mirrors) == 0
+}
