@@ -105,16 +105,21 @@ func (c *compiler) listener(m *model.Listener) error {
 	case model.HTTP:
 	case model.HTTPS:
 		tls = true
+	case model.TCP:
 	default:
-		return invalid(m.Ref, "protocol", "%q is not a listener's protocol; use %q or %q", m.Protocol, model.HTTP, model.HTTPS)
+		return invalid(m.Ref, "protocol", "%q is not a listener's protocol; use %q, %q or %q", m.Protocol, model.HTTP, model.HTTPS, model.TCP)
 	}
+	tcp := m.Protocol == model.TCP
 	port := c.table.Port(m.Address, m.Port)
 	if port == nil {
-		port = &Port{Address: m.Address, Number: m.Port, TLS: tls}
+		port = &Port{Address: m.Address, Number: m.Port, TLS: tls, TCP: tcp}
 		c.table.ports = append(c.table.ports, port)
 	}
 	if port.TLS != tls {
 		return invalid(m.Ref, "protocol", "port %d has listeners with TLS and without; use one protocol on a port", m.Port)
+	}
+	if port.TCP != tcp || tcp && len(port.Listeners) > 0 {
+		return invalid(m.Ref, "protocol", "port %d has a TCP listener and another; a TCP listener has its port alone", m.Port)
 	}
 	l := &Listener{ID: len(c.table.listeners), Listener: m}
 	c.table.listeners = append(c.table.listeners, l)
@@ -126,6 +131,9 @@ func (c *compiler) listener(m *model.Listener) error {
 }
 
 func (c *compiler) route(m *model.Route, age int) error {
+	if m.TCP {
+		return c.tcpRoute(m, age)
+	}
 	var candidates []*candidate
 	for i := range m.Rules {
 		rule, err := c.rule(m, i)
@@ -150,6 +158,9 @@ func (c *compiler) route(m *model.Route, age int) error {
 		l := c.listeners[a.Listener]
 		if l == nil {
 			return invalid(m.Ref, field+".listener", "there is no listener %q", a.Listener)
+		}
+		if l.Listener.Protocol == model.TCP {
+			return invalid(m.Ref, field+".listener", "listener %q is for TCP, the route is not", a.Listener)
 		}
 		if len(a.Hostnames) == 0 {
 			return invalid(m.Ref, field+".hostnames", "is empty; \"*\" stands for any host")

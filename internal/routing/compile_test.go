@@ -19,8 +19,8 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 			`Gateway ns/gw: spec.listeners[0].name: listener "web" occurs twice`,
 		},
 		"protocol": {
-			func(c *model.Config) { c.Listeners[0].Protocol = "tcp" },
-			`Gateway ns/gw: spec.listeners[0].protocol: "tcp" is not a listener's protocol`,
+			func(c *model.Config) { c.Listeners[0].Protocol = "udp" },
+			`Gateway ns/gw: spec.listeners[0].protocol: "udp" is not a listener's protocol`,
 		},
 		"TLS and not on a port": {
 			func(c *model.Config) {

@@ -54,6 +54,11 @@ func (b *Backend) leaf(req *Request) *Leaf {
 	if i < 0 {
 		return nil
 	}
+	return b.drawn(i)
+}
+
+// drawn is where the split of that index leads next.
+func (b *Backend) drawn(i int) *Leaf {
 	s := &b.root.splits[i]
 	leaf := s.draw.pick()
 	if leaf < 0 {

@@ -57,7 +57,9 @@ type Port struct {
 	Address string
 	Number  int32
 	// TLS says that the listeners speak HTTPS; they all do or none does.
-	TLS       bool
+	TLS bool
+	// TCP says that the one listener there is takes connections, for Rule, rather than requests.
+	TCP       bool
 	Listeners []*Listener
 
 	hosts hosts[Listener]
@@ -78,6 +80,9 @@ type Listener struct {
 	hosts hosts[hostRules]
 	// all is what hosts holds, in order of first attachment.
 	all []*hostRules
+	// tcp is the rule of a TCP listener, of the oldest route; age is the route's.
+	tcp    *Rule
+	tcpAge int
 }
 
 // Fields gives access to a request's header fields.

@@ -1,0 +1,50 @@
+package routing
+
+import (
+	"fmt"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Rule is the rule for the connections to a TCP port: that of the oldest route attached to its listener; nil if there is
+// none.
+func (p *Port) Rule() *Rule {
+	if !p.TCP {
+		return nil
+	}
+	return p.Listeners[0].tcp
+}
+
+// ConnectionLeaf is Leaf for a connection, to which no split with matches applies.
+func (b *Backend) ConnectionLeaf() *Leaf {
+	if b.root == nil {
+		return nil
+	}
+	for i := range b.root.splits {
+		if len(b.root.splits[i].split.Matches) == 0 {
+			return b.drawn(i)
+		}
+	}
+	return nil
+}
+
+// tcpRoute compiles a route for connections.
+func (c *compiler) tcpRoute(m *model.Route, age int) error {
+	if len(m.Rules) != 1 || len(m.Rules[0].Matches) > 0 {
+		return invalid(m.Ref, "rules", "a route for TCP must have one rule, without matches")
+	}
+	rule, err := c.rule(m, 0)
+	if err != nil {
+		return err
+	}
+	for i, a := range m.Attachments {
+		l := c.listeners[a.Listener]
+		if l == nil || l.Listener.Protocol != model.TCP {
+			return invalid(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "there is no TCP listener %q", a.Listener)
+		}
+		if l.tcp == nil || age < l.tcpAge {
+			l.tcp, l.tcpAge = rule, age
+		}
+	}
+	return nil
+}
