@@ -42,6 +42,7 @@ func (b *bind) drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	b.each((*conn).kill)
+	b.relays.kill()
 	<-ended
 }
 

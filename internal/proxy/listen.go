@@ -57,6 +57,7 @@ type bind struct {
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
+	tcp     atomic.Bool // the current configuration, or the last that had the port, has a TCP listener here
 
 	// h1 carries the settings of HTTP/2 connections and the list of those to say goodbye to; it serves nothing itself.
 	h1 *http.Server
@@ -68,6 +69,8 @@ type bind struct {
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	wg    sync.WaitGroup
+
+	relays relays
 }
 
 func portKey(address string, number int32) string {
@@ -174,6 +177,14 @@ func (b *bind) start(nc net.Conn) {
 	}
 	b.metrics.Opened(shard)
 	port := s.state.Load().ports[b]
+	if port != nil && port.TCP || port == nil && b.tcp.Load() {
+		b.wg.Go(func() {
+			b.relay(nc, shard)
+			b.metrics.Closed(shard)
+			s.connections.Add(-1)
+		})
+		return
+	}
 	c := newConn(b, nc, shard, port != nil && port.TLS)
 	b.mu.Lock()
 	b.conns[c] = struct{}{}

@@ -71,6 +71,9 @@ func (s *Server) Apply(cfg *model.Config) error {
 	}
 	s.attach(cfg, snap, services)
 	s.state.Store(snap)
+	for b, p := range snap.ports {
+		b.tcp.Store(p.TCP)
+	}
 	old := s.binds
 	s.binds = binds
 	if s.running {

@@ -15,7 +15,8 @@ type Service struct {
 	Protocol model.Protocol
 	// TLS is true when the endpoints are spoken to over TLS.
 	TLS bool
-	// Fault, when set, is the answer to give instead of using the service, which has no endpoints then.
+	// Fault, when set, is the answer to give instead of using the service, which has no endpoints then. Its reason
+	// model.UnsupportedProtocol is for requests only: connections can be made.
 	Fault *model.Fault
 
 	endpoints []*Endpoint

@@ -127,7 +127,7 @@ func (s *Set) Close() error {
 // Apply makes a snapshot of the configuration's services. Endpoints whose address, protocol and TLS identity stay keep their state,
 // across services and configurations; those that are in no service any more are drained: idle connections are closed now, used ones when
 // their exchange ends. A service whose TLS identity cannot be used keeps its endpoints, each attempt fails with a *TLSError of reason
-// TLSConfig. A service with a Fault has no endpoints. An error (the Set is closed) leaves everything as it was.
+// TLSConfig. A service with a Fault has no endpoints, unless only requests meet it. An error (the Set is closed) leaves everything as it was.
 func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 	certificates := make(map[string]*model.Certificate, len(cfg.Certificates))
 	for i := range cfg.Certificates {
@@ -145,7 +145,7 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 		ms := &cfg.Services[i]
 		sv := &Service{Name: ms.Name, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault}
 		snap.services[ms.Name] = sv
-		if ms.Fault != nil {
+		if ms.Fault != nil && ms.Fault.Reason != model.UnsupportedProtocol {
 			continue
 		}
 		var identity *tlsIdentity

@@ -65,7 +65,7 @@ func (t *translator) service(s *corev1.Service, i int) {
 	app, known := resource.ParseAppProtocol(p.AppProtocol)
 	switch {
 	case !known:
-		out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol",
+		out.Fault = &model.Fault{Status: 500, Reason: model.UnsupportedProtocol,
 			Message: fmt.Sprintf("appProtocol %q is not one that HTTP requests can be sent by", *p.AppProtocol)}
 		if used {
 			ref := out.Ref
@@ -75,7 +75,7 @@ func (t *translator) service(s *corev1.Service, i int) {
 		}
 	case app.TLS:
 		out.Protocol = app.Protocol
-		out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol",
+		out.Fault = &model.Fault{Status: 500, Reason: model.UnsupportedProtocol,
 			Message: fmt.Sprintf("appProtocol %q needs a BackendTLSPolicy that says how to check the certificate", *p.AppProtocol)}
 	default:
 		out.Protocol = app.Protocol

@@ -1,0 +1,314 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+const (
+	// relayAttempts is how many endpoints are tried for a connection.
+	relayAttempts = 3
+	// relayPiece is how much is passed on before progress is noted and deadlines are set anew: a peer that takes less in the
+	// stream timeout is taken for stuck.
+	relayPiece = 256 << 10
+)
+
+// relay is a connection to a TCP listener and the one to the endpoint that serves it. Its one goroutine runs serve, which ends
+// the other direction's.
+type relay struct {
+	srv    *Server
+	bind   *bind
+	nc     net.Conn
+	shard  uint32
+	limit  time.Duration
+	moved  atomic.Int64 // when a byte was last moved, either way
+	record telemetry.Record
+
+	mu     sync.Mutex
+	up     *upstream.Conn // once there is one
+	killed bool
+	cause  *failure // why the relay was broken off; the first of several
+}
+
+// relays are the relays of a bind.
+type relays struct {
+	mu  sync.Mutex
+	all map[*relay]struct{}
+}
+
+func (rs *relays) add(r *relay) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.all == nil {
+		rs.all = map[*relay]struct{}{}
+	}
+	rs.all[r] = struct{}{}
+}
+
+func (rs *relays) remove(r *relay) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.all, r)
+}
+
+// kill breaks all of them off.
+func (rs *relays) kill() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for r := range rs.all {
+		r.abort(&failure{reason: telemetry.Draining})
+	}
+}
+
+// relay serves a connection to a TCP listener to its end.
+func (b *bind) relay(nc net.Conn, shard uint32) {
+	r := &relay{srv: b.srv, bind: b, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout}
+	r.record = telemetry.Record{Time: time.Now(), Client: nc.RemoteAddr().String(), Protocol: "TCP"}
+	b.relays.add(r)
+	defer b.relays.remove(r)
+	defer func() {
+		if p := recover(); p != nil {
+			r.abort(&failure{reason: telemetry.Internal})
+			b.srv.recovered(p)
+		}
+	}()
+	r.serve()
+}
+
+// serve picks the backend, connects and passes bytes both ways; then it counts the connection.
+func (r *relay) serve() {
+	metrics := r.srv.opt.Metrics.Unrouted()
+	f := func() *failure {
+		snap := r.srv.state.Load()
+		port := snap.ports[r.bind]
+		if port == nil || !port.TCP {
+			return &failure{reason: telemetry.Draining}
+		}
+		r.record.Listener = port.Listeners[0].Listener.Name
+		rule := port.Rule()
+		if rule == nil {
+			return failNoRoute
+		}
+		rs := &snap.rules[rule.ID]
+		r.record.Route, r.record.Rule = rs.route, rs.name
+		metrics = rs.metrics
+		if rs.fault != nil {
+			return &failure{reason: telemetry.FaultReason(rs.fault.Reason)}
+		}
+		picked := rule.Pick()
+		if picked == nil {
+			return failNoBackend
+		}
+		b := &snap.backends[picked.ID]
+		if leaf := picked.ConnectionLeaf(); leaf != nil {
+			b = &snap.leaves[leaf.ID]
+		}
+		r.record.Backend = b.name
+		metrics = b.metrics
+		if fault := b.connectionFault(); fault != nil {
+			return &failure{reason: telemetry.FaultReason(fault.Reason)}
+		}
+		if f := r.connect(b); f != nil {
+			return f
+		}
+		r.pass()
+		return nil
+	}()
+	if f != nil {
+		r.abort(f)
+	}
+	r.finish(metrics)
+}
+
+// connectionFault is the fault that connections meet. That the service cannot take requests is none.
+func (b *backendState) connectionFault() *model.Fault {
+	if b.service != nil && b.fault == b.service.Fault && b.fault != nil && b.fault.Reason == model.UnsupportedProtocol {
+		return nil
+	}
+	return b.fault
+}
+
+// connect reaches an endpoint of the backend; when one does not take the connection, another is tried.
+func (r *relay) connect(b *backendState) *failure {
+	var avoid *upstream.Endpoint
+	var last *failure
+	for range relayAttempts {
+		e := b.service.Pick(avoid)
+		if e == nil || e == avoid {
+			break
+		}
+		if r.record.Attempts++; r.record.Attempts > 1 {
+			b.metrics.Retry(r.shard)
+		}
+		r.record.Endpoint = e.Address
+		up, err := e.Dial(time.Time{})
+		if err == nil {
+			e.Succeeded()
+			return r.adopt(up)
+		}
+		last, avoid = connectFailure(err), e
+		r.srv.log.Debug("connect failed", "endpoint", e.Address, "error", err)
+		if r.ended() {
+			break
+		}
+	}
+	if last == nil {
+		return failNoEndpoint
+	}
+	return last
+}
+
+// adopt takes the endpoint's connection, unless the relay has been broken off meanwhile.
+func (r *relay) adopt(up *upstream.Conn) *failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		up.Close()
+		return r.cause
+	}
+	r.up = up
+	return nil
+}
+
+func (r *relay) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killed
+}
+
+// abort resets both connections, from any goroutine.
+func (r *relay) abort(why *failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		return
+	}
+	r.killed, r.cause = true, why
+	reset(r.nc)
+	if r.up != nil {
+		if tcp := r.up.TCP(); tcp != nil {
+			tcp.SetLinger(0)
+		}
+		r.up.Abort()
+	}
+}
+
+// reset closes a connection so that the other side knows that it did not end well.
+func reset(nc net.Conn) {
+	if tcp, ok := nc.(interface{ SetLinger(int) error }); ok {
+		tcp.SetLinger(0)
+	}
+	nc.Close()
+}
+
+// pass moves bytes both ways until both have ended or the relay is broken off.
+func (r *relay) pass() {
+	r.moved.Store(time.Now().UnixNano())
+	var endpoint io.ReadWriter = r.up
+	if tcp := r.up.TCP(); tcp != nil {
+		endpoint = tcp // to be spliced
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.copy(&r.record.BytesIn, endpoint, r.nc, r.up.CloseWrite, func(read, write time.Time) {
+			r.nc.SetReadDeadline(read)
+			r.up.WriteBy(write, 0)
+		}, relayClient, relayEndpoint)
+	}()
+	r.copy(&r.record.BytesOut, r.nc, endpoint, r.closeWrite, func(read, write time.Time) {
+		r.up.ReadBy(read, 0)
+		r.nc.SetWriteDeadline(write)
+	}, relayEndpoint, relayClient)
+	<-done
+}
+
+func (r *relay) closeWrite() error {
+	if h, ok := r.nc.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return nil
+}
+
+// relaySide is what a side's faults are called.
+type relaySide struct{ lost, stuck telemetry.Reason }
+
+var (
+	relayClient   = relaySide{telemetry.ClientClosed, telemetry.ClientTimeout}
+	relayEndpoint = relaySide{telemetry.BackendReset, telemetry.BackendTimeout}
+)
+
+// errIdle breaks off a relay through which nothing went for the stream timeout. It is nobody's fault.
+var errIdle = &failure{detail: "idle"}
+
+// copy moves bytes one way until src ends, which ends dst's receiving side, or either fails, which ends both connections. It
+// looks up four times in the timeout, as deadlines of a copy under way in the kernel cannot be moved.
+func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() error, deadlines func(read, write time.Time), from, to relaySide) {
+	window := r.limit / 4
+	for {
+		start := time.Now()
+		deadlines(start.Add(window), start.Add(r.limit+window))
+		piece := &io.LimitedReader{R: src, N: relayPiece}
+		n, err := io.Copy(dst, piece)
+		if n > 0 {
+			*total += n
+			r.moved.Store(time.Now().UnixNano())
+		}
+		switch {
+		case err == nil && n == relayPiece:
+		case err == nil:
+			if end() != nil {
+				r.abort(&failure{reason: to.lost})
+			}
+			return
+		case isTimeout(err) && time.Since(start) >= r.limit:
+			// Only a write lasts that long, and what it had read is lost.
+			r.abort(&failure{reason: to.stuck})
+			return
+		case isTimeout(err):
+			if time.Since(time.Unix(0, r.moved.Load())) >= r.limit {
+				r.abort(errIdle)
+				return
+			}
+		case errors.Is(err, syscall.EPIPE):
+			r.abort(&failure{reason: to.lost})
+			return
+		default:
+			r.abort(&failure{reason: from.lost})
+			return
+		}
+	}
+}
+
+// finish closes what is open, counts the connection and logs it.
+func (r *relay) finish(metrics *telemetry.Exchange) {
+	r.nc.Close()
+	r.mu.Lock()
+	up, cause := r.up, r.cause
+	r.mu.Unlock()
+	if up != nil {
+		up.Close()
+	}
+	rec := &r.record
+	if cause != nil {
+		rec.Reason = cause.reason
+		if rec.Reason != "" && r.srv.cut.Err() != nil {
+			rec.Reason = telemetry.Draining
+		}
+	}
+	rec.Duration = time.Since(rec.Time)
+	metrics.Observe(r.shard, 0, rec.Duration, rec.BytesIn, rec.BytesOut)
+	metrics.Fail(r.shard, rec.Reason)
+	if r.srv.opt.AccessLog != nil {
+		r.srv.opt.AccessLog.Log(rec)
+	}
+}
