@@ -33,6 +33,7 @@ var kinds = []*kind{
 	{group: gatewayGroup, name: "Gateway", versions: []string{"v1", "v1beta1"}, crd: "gateways", decode: custom[gatewayv1.Gateway]},
 	{group: gatewayGroup, name: "HTTPRoute", versions: []string{"v1", "v1beta1"}, crd: "httproutes", decode: custom[gatewayv1.HTTPRoute]},
 	{group: gatewayGroup, name: "GRPCRoute", versions: []string{"v1"}, crd: "grpcroutes", decode: custom[gatewayv1.GRPCRoute]},
+	{group: gatewayGroup, name: "TCPRoute", versions: []string{"v1", "v1alpha2"}, crd: "tcproutes", decode: custom[gatewayv1.TCPRoute]},
 	{group: gatewayGroup, name: "ReferenceGrant", versions: []string{"v1", "v1beta1"}, crd: "referencegrants", decode: custom[gatewayv1.ReferenceGrant]},
 	{group: gatewayGroup, name: "BackendTLSPolicy", versions: []string{"v1", "v1alpha3"}, crd: "backendtlspolicies", decode: custom[gatewayv1.BackendTLSPolicy]},
 
@@ -86,6 +87,8 @@ func (s *Set) add(object any) {
 		s.HTTPRoutes = append(s.HTTPRoutes, o)
 	case *gatewayv1.GRPCRoute:
 		s.GRPCRoutes = append(s.GRPCRoutes, o)
+	case *gatewayv1.TCPRoute:
+		s.TCPRoutes = append(s.TCPRoutes, o)
 	case *gatewayv1.ReferenceGrant:
 		s.ReferenceGrants = append(s.ReferenceGrants, o)
 	case *gatewayv1.BackendTLSPolicy:
@@ -116,6 +119,7 @@ func (s *Set) sort() {
 	sortObjects(s.Gateways)
 	sortObjects(s.HTTPRoutes)
 	sortObjects(s.GRPCRoutes)
+	sortObjects(s.TCPRoutes)
 	sortObjects(s.ReferenceGrants)
 	sortObjects(s.BackendTLSPolicies)
 	sortObjects(s.TrafficSplits)

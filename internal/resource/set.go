@@ -27,8 +27,14 @@ func (k Key) String() string {
 	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
+// PortsKind is the Kind of references to SMI's TCPRoutes, to tell them from those of Gateway API.
+const PortsKind = "TCPRoute." + specs.Group
+
 // Ref is the key as provenance.
 func (k Key) Ref() model.Ref {
+	if k.Group == specs.Group && k.Kind == "TCPRoute" {
+		k.Kind = PortsKind
+	}
 	return model.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}
 }
 
@@ -43,6 +49,7 @@ type Set struct {
 	Gateways           []*gatewayv1.Gateway
 	HTTPRoutes         []*gatewayv1.HTTPRoute
 	GRPCRoutes         []*gatewayv1.GRPCRoute
+	TCPRoutes          []*gatewayv1.TCPRoute
 	ReferenceGrants    []*gatewayv1.ReferenceGrant
 	BackendTLSPolicies []*gatewayv1.BackendTLSPolicy
 

@@ -7,6 +7,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -23,7 +24,8 @@ import (
 // Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
 // that a proxy would write.
 func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := translator{set: set, used: usedPorts(set)}
+	t := translator{set: set}
+	t.used, t.requested = usedPorts(set)
 	for _, s := range set.Services {
 		for i := range s.Spec.Ports {
 			t.service(s, i)
@@ -39,10 +41,11 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 }
 
 type translator struct {
-	set      *resource.Set
-	used     map[port]bool
-	cfg      model.Config
-	findings []resource.Finding
+	set *resource.Set
+	// used are the ports that routes and splits lead to, requested those that get requests rather than connections.
+	used, requested map[port]bool
+	cfg             model.Config
+	findings        []resource.Finding
 }
 
 // port is a port of a Service; number 0 stands for the Service as a whole.
@@ -61,13 +64,13 @@ func (t *translator) service(s *corev1.Service, i int) {
 		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
 		Protocol: model.HTTP,
 	}
-	used := t.used[port{s.Namespace, s.Name, p.Port}]
+	at := port{s.Namespace, s.Name, p.Port}
 	app, known := resource.ParseAppProtocol(p.AppProtocol)
 	switch {
 	case !known:
 		out.Fault = &model.Fault{Status: 500, Reason: model.UnsupportedProtocol,
 			Message: fmt.Sprintf("appProtocol %q is not one that HTTP requests can be sent by", *p.AppProtocol)}
-		if used {
+		if t.requested[at] {
 			ref := out.Ref
 			ref.Field += ".appProtocol"
 			t.report(codeAppProtocol, ref, fmt.Sprintf("%q is not known here, so the port answers 500", *p.AppProtocol),
@@ -81,7 +84,7 @@ func (t *translator) service(s *corev1.Service, i int) {
 		out.Protocol = app.Protocol
 	}
 	out.Endpoints = t.endpoints(s, p)
-	if len(out.Endpoints) == 0 && used {
+	if len(out.Endpoints) == 0 && t.used[at] {
 		t.noEndpoints(s, p, out.Ref)
 	}
 	t.cfg.Services = append(t.cfg.Services, out)
@@ -159,7 +162,10 @@ func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, b
 // noEndpoints explains why a port that routes lead to has nowhere to go.
 func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref model.Ref) {
 	const fix = "add an EndpointSlice with the label kubernetes.io/service-name and a ready endpoint"
-	const answer = ", so its requests are answered 503"
+	answer := ", so its connections are reset"
+	if t.requested[port{s.Namespace, s.Name, p.Port}] {
+		answer = ", so its requests are answered 503"
+	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		ref.Field = "spec.externalName"
 		t.report(codeNoEndpoints, ref, "the name is empty"+answer, "write the host name to send requests to")
@@ -199,9 +205,10 @@ func isTrue(b *bool, missing bool) bool {
 	return *b
 }
 
-// usedPorts is what the routes and splits of the set point to, so that only what matters is reported.
-func usedPorts(set *resource.Set) map[port]bool {
-	used := map[port]bool{}
+// usedPorts is what the routes and splits of the set point to, and what of it is for requests, so that only what matters
+// is reported.
+func usedPorts(set *resource.Set) (used, requested map[port]bool) {
+	used, requested = map[port]bool{}, map[port]bool{}
 	add := func(from string, ref gatewayv1.BackendObjectReference) {
 		if ref.Kind != nil && *ref.Kind != "Service" || ref.Group != nil && *ref.Group != "" {
 			return
@@ -248,13 +255,21 @@ func usedPorts(set *resource.Set) map[port]bool {
 			}
 		}
 	}
-	splitPorts(set, used)
-	return used
+	maps.Copy(requested, used)
+	for _, r := range set.TCPRoutes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+			}
+		}
+	}
+	splitPorts(set, used, requested)
+	return used, requested
 }
 
 // splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
 // one.
-func splitPorts(set *resource.Set, used map[port]bool) {
+func splitPorts(set *resource.Set, used, requested map[port]bool) {
 	for _, s := range set.TrafficSplits {
 		name, _, _ := strings.Cut(s.Spec.Service, ".")
 		root := set.Service(s.Namespace, strings.ToLower(name))
@@ -268,7 +283,11 @@ func splitPorts(set *resource.Set, used map[port]bool) {
 			}
 			used[port{s.Namespace, strings.ToLower(name), 0}] = true
 			for _, p := range root.Spec.Ports {
-				used[port{s.Namespace, strings.ToLower(name), p.Port}] = true
+				at := port{s.Namespace, strings.ToLower(name), p.Port}
+				used[at] = true
+				if _, known := resource.ParseAppProtocol(p.AppProtocol); known {
+					requested[at] = true
+				}
 			}
 		}
 	}

@@ -147,6 +147,10 @@ func (t *translator) attach(r *route, p *parent) {
 // yield takes the route off listeners where an older route of the other kind has one of its hostnames
 // (GRPCRouteSpec.hostnames).
 func (t *translator) yield(r *route, p *parent) {
+	if r.tcp != nil {
+		t.yieldListeners(r, p)
+		return
+	}
 	other := "GRPCRoute"
 	if r.grpc != nil {
 		other = "HTTPRoute"
@@ -243,8 +247,11 @@ func (t *translator) emit() {
 				continue
 			}
 			protocol := model.HTTP
-			if l.tls != nil {
+			switch {
+			case l.tls != nil:
 				protocol = model.HTTPS
+			case l.tcp():
+				protocol = model.TCP
 			}
 			ref := g.ref
 			ref.Field = l.field
@@ -284,7 +291,7 @@ func (t *translator) emitRoute(r *route) {
 		return
 	}
 	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
-		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, Rules: r.rules}
+		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, TCP: r.tcp != nil, Rules: r.rules}
 		for name, hostnames := range attachments[certificate] {
 			out.Attachments = append(out.Attachments, model.Attachment{Listener: name, Hostnames: hostnames})
 		}

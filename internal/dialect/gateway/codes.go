@@ -31,6 +31,7 @@ const (
 	codeHostnameTaken   = "WR525"
 	codeNoParent        = "WR526"
 	codeHostnameIgnored = "WR527"
+	codeListenerTaken   = "WR528"
 
 	codeBackendNotFound     = "WR530"
 	codeBackendKind         = "WR531"
@@ -70,8 +71,8 @@ var codes = []resource.Code{
 		Meaning: "An entry of spec.addresses is not an IP address. The Gateway is served on its other addresses.",
 		Fix:     "Write an IPv4 or IPv6 address."},
 	{ID: codeListenerProtocol, Severity: resource.Error, Title: "listener protocol not supported",
-		Meaning: "The listener's protocol is neither HTTP nor HTTPS with TLS terminated. It is left out.",
-		Fix:     "Use HTTP, or HTTPS with tls.mode Terminate."},
+		Meaning: "The listener's protocol is none of HTTP, HTTPS with TLS terminated, and TCP. It is left out.",
+		Fix:     "Use HTTP, TCP, or HTTPS with tls.mode Terminate."},
 	{ID: codeConflict, Severity: resource.Error, Title: "listeners in conflict",
 		Meaning: "Several listeners share a port with the same hostname or with different protocols. None of them is served.",
 		Fix:     "Give each its own hostname or port."},
@@ -80,7 +81,7 @@ var codes = []resource.Code{
 		Fix:     "Use another port, or give both Gateways addresses."},
 	{ID: codeRouteKinds, Severity: resource.Error, Title: "route kinds not supported",
 		Meaning: "allowedRoutes.kinds names a kind that the listener cannot serve. The other kinds may attach.",
-		Fix:     "Name HTTPRoute or GRPCRoute."},
+		Fix:     "Name HTTPRoute or GRPCRoute for listeners of HTTP and HTTPS, TCPRoute for TCP."},
 	{ID: codeCertificate, Severity: resource.Error, Title: "certificate not usable",
 		Meaning: "A certificate of a listener does not exist, has the wrong type or does not parse. Without any, the listener is left out.",
 		Fix:     "Refer to a Secret of type kubernetes.io/tls with a certificate and the key that fits it."},
@@ -127,6 +128,9 @@ var codes = []resource.Code{
 	{ID: codeHostnameIgnored, Severity: resource.Warning, Title: "hostname ignored",
 		Meaning: "A hostname of the route meets none of the listeners it is attached to. Requests for it are answered 404.",
 		Fix:     "Remove it, or add a listener for it."},
+	{ID: codeListenerTaken, Severity: resource.Error, Title: "listener taken by another TCPRoute",
+		Meaning: "Nothing tells the connections of a TCP listener apart, so one TCPRoute has them all: the oldest. The route is not attached there.",
+		Fix:     "Merge the routes, or give each a listener of its own."},
 
 	{ID: codeBackendNotFound, Severity: resource.Error, Title: "backend not found",
 		Meaning: "A reference leads to a Service that does not exist. A backend answers 500 for its share, a mirror is left out.",

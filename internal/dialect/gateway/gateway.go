@@ -1,4 +1,4 @@
-// Package gateway translates Gateway API objects (GatewayClass, Gateway, HTTPRoute, GRPCRoute, ReferenceGrant,
+// Package gateway translates Gateway API objects (GatewayClass, Gateway, HTTPRoute, GRPCRoute, TCPRoute, ReferenceGrant,
 // BackendTLSPolicy) into the model's listeners and routes, and says in statuses and findings what became of each. The
 // field comments of sigs.k8s.io/gateway-api are the specification; the comments here name the field they follow.
 //
@@ -165,4 +165,5 @@ var supported = []string{
 	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
 	"ReferenceGrant",
+	"TCPRoute",
 }

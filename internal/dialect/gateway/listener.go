@@ -54,6 +54,9 @@ type listener struct {
 	claims map[string][]claim
 }
 
+// tcp says that the listener takes connections rather than requests.
+func (l *listener) tcp() bool { return l.spec.Protocol == gatewayv1.TCPProtocolType }
+
 func (l *listener) accepted() bool {
 	return l.notAccepted == nil && l.conflict == nil && l.gateway.served()
 }
@@ -186,9 +189,11 @@ func (t *translator) readListener(l *listener, frontend *frontend) {
 	}
 	https := spec.Protocol == gatewayv1.HTTPSProtocolType
 	switch {
+	case l.tcp():
+		l.hostname = "" // ignored (Listener.hostname)
 	case spec.Protocol != gatewayv1.HTTPProtocolType && !https:
 		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".protocol",
-			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use HTTP or HTTPS"}
+			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use HTTP, HTTPS or TCP"}
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
 	case https && mode != gatewayv1.TLSModeTerminate:
@@ -235,8 +240,12 @@ func (t *translator) readListener(l *listener, frontend *frontend) {
 // readAllowedRoutes reads which kinds and namespaces may attach (Listener.allowedRoutes).
 func (t *translator) readAllowedRoutes(l *listener) {
 	group := gatewayv1.Group(gatewayv1.GroupName)
-	all := []gatewayv1.RouteGroupKind{{Group: &group, Kind: "HTTPRoute"}, {Group: &group, Kind: "GRPCRoute"}}
-	l.kinds = all
+	l.kinds = []gatewayv1.RouteGroupKind{{Group: &group, Kind: "HTTPRoute"}, {Group: &group, Kind: "GRPCRoute"}}
+	fix := "name HTTPRoute or GRPCRoute"
+	if l.tcp() {
+		l.kinds, fix = []gatewayv1.RouteGroupKind{{Group: &group, Kind: "TCPRoute"}}, "name TCPRoute"
+	}
+	possible := l.kinds
 	l.from = namespaces{same: l.gateway.namespace}
 	allowed := l.spec.AllowedRoutes
 	if allowed == nil {
@@ -245,7 +254,7 @@ func (t *translator) readAllowedRoutes(l *listener) {
 	if len(allowed.Kinds) > 0 {
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		for i, k := range allowed.Kinds {
-			if value(k.Group, group) == group && (k.Kind == "HTTPRoute" || k.Kind == "GRPCRoute") {
+			if value(k.Group, group) == group && slices.ContainsFunc(possible, func(p gatewayv1.RouteGroupKind) bool { return p.Kind == k.Kind }) {
 				l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: k.Kind})
 				continue
 			}
@@ -253,7 +262,7 @@ func (t *translator) readAllowedRoutes(l *listener) {
 				fmt.Sprintf("%s.allowedRoutes.kinds[%d]", l.field, i),
 				fmt.Sprintf("routes of kind %s cannot attach to a listener of protocol %s",
 					kindName(string(value(k.Group, group)), string(k.Kind)), l.spec.Protocol),
-				"name HTTPRoute or GRPCRoute"})
+				fix})
 		}
 	}
 	var err error

@@ -11,11 +11,12 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// route is an HTTPRoute or a GRPCRoute.
+// route is an HTTPRoute, a GRPCRoute or a TCPRoute.
 type route struct {
 	key
 	http      *gatewayv1.HTTPRoute
 	grpc      *gatewayv1.GRPCRoute
+	tcp       *gatewayv1.TCPRoute
 	meta      *metav1.ObjectMeta
 	spec      *gatewayv1.CommonRouteSpec
 	hostnames []string // lower case; never empty, "" is any
@@ -59,6 +60,10 @@ func (t *translator) readRoutes() {
 		t.routes[len(t.routes)-1].grpc = o
 		t.wildService = t.wildService || wildService(o)
 	}
+	for _, o := range t.set.TCPRoutes {
+		t.routes = append(t.routes, newRoute("TCPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, nil))
+		t.routes[len(t.routes)-1].tcp = o
+	}
 	slices.SortFunc(t.routes, func(a, b *route) int {
 		if c := older(a.meta, b.meta); c != 0 {
 			return c
@@ -66,12 +71,15 @@ func (t *translator) readRoutes() {
 		return strings.Compare(a.ref.Kind, b.ref.Kind)
 	})
 	for _, r := range t.routes {
-		if r.http != nil {
+		switch {
+		case r.tcp != nil:
+			t.tcpRules(r)
+		case r.http != nil:
 			r.ruleCount = len(r.http.Spec.Rules)
 			for i := range r.http.Spec.Rules {
 				t.httpRule(r, i, &r.http.Spec.Rules[i])
 			}
-		} else {
+		default:
 			r.ruleCount = len(r.grpc.Spec.Rules)
 			for i := range r.grpc.Spec.Rules {
 				t.grpcRule(r, i, &r.grpc.Spec.Rules[i])

@@ -256,7 +256,7 @@ func Run(t *testing.T, least int, translate func(*resource.Set) Output) {
 
 // objects is everything a translation reads.
 func objects(s *resource.Set) []any {
-	return []any{s.GatewayClasses, s.Gateways, s.HTTPRoutes, s.GRPCRoutes, s.ReferenceGrants, s.BackendTLSPolicies,
+	return []any{s.GatewayClasses, s.Gateways, s.HTTPRoutes, s.GRPCRoutes, s.TCPRoutes, s.ReferenceGrants, s.BackendTLSPolicies,
 		s.TrafficSplits, s.HTTPRouteGroups, s.TCPPorts, s.UDPPorts, s.Services, s.EndpointSlices, s.Secrets, s.ConfigMaps, s.Namespaces, s.Findings}
 }
 
@@ -267,6 +267,7 @@ func Shuffled(s *resource.Set) *resource.Set {
 		Gateways:           shuffle(s.Gateways),
 		HTTPRoutes:         shuffle(s.HTTPRoutes),
 		GRPCRoutes:         shuffle(s.GRPCRoutes),
+		TCPRoutes:          shuffle(s.TCPRoutes),
 		ReferenceGrants:    shuffle(s.ReferenceGrants),
 		BackendTLSPolicies: shuffle(s.BackendTLSPolicies),
 		TrafficSplits:      shuffle(s.TrafficSplits),

@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Converted is an HTTPRoute that means what TrafficSplits do.
+// Converted is an HTTPRoute, or for a port of TCP connections a TCPRoute, that means what TrafficSplits do.
 type Converted struct {
 	// Route is the object as it is written, without status.
 	Route map[string]any
@@ -29,7 +29,7 @@ const (
 	maxWeight   = 1_000_000
 )
 
-// Convert writes the splits that are in force as HTTPRoutes with the root Service as parent (Gateway API, GEP-1324), one
+// Convert writes the splits that are in force as HTTPRoutes and TCPRoutes with the root Service as parent (Gateway API, GEP-1324), one
 // for each port of each root. The findings are the errors and warnings about splits, and those of splits that no route
 // can express.
 func Convert(set *resource.Set) ([]Converted, []resource.Finding) {
@@ -95,8 +95,12 @@ func (t *translator) convertRoot(splits []model.Split) (c Converted, problem str
 	if len(splits) > 1 || slices.ContainsFunc(splits, func(s model.Split) bool { return len(s.Matches) > 1 }) {
 		c.note("Which rule takes a request that several match differs: a split is asked in order of age, a route's rules by how specific their matches are.")
 	}
+	kind := "HTTPRoute"
+	if t.connections(key{namespace, name}, port) {
+		kind = "TCPRoute"
+	}
 	c.Route = map[string]any{
-		"apiVersion": gatewayv1.GroupVersion.String(), "kind": "HTTPRoute",
+		"apiVersion": gatewayv1.GroupVersion.String(), "kind": kind,
 		"metadata": map[string]any{"name": fmt.Sprintf("%s-%d", splits[0].Ref.Name, port), "namespace": namespace},
 		"spec": map[string]any{
 			"parentRefs": []any{map[string]any{"group": "", "kind": "Service", "name": name, "port": port}},

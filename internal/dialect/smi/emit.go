@@ -18,7 +18,7 @@ func (t *translator) emit(s *trafficSplit) {
 	}
 	lacking := map[string][]int32{} // ports by backend
 	for i, port := range s.service.Spec.Ports {
-		if !t.carriesHTTP(s, i) {
+		if !t.divisible(s, i) {
 			continue
 		}
 		leaves, known, with := t.leaves(s, port.Port, lacking)
@@ -48,25 +48,52 @@ func (t *translator) emit(s *trafficSplit) {
 	}
 }
 
-// carriesHTTP says whether the root's port can be split request by request, and reports one that cannot.
-func (t *translator) carriesHTTP(s *trafficSplit, i int) bool {
+// divisible says whether the split applies to the root's port, by requests or by connections, and reports what it does not
+// apply to.
+func (t *translator) divisible(s *trafficSplit, i int) bool {
 	port := s.service.Spec.Ports[i]
-	protocol := string(port.Protocol)
-	if protocol == "" || port.Protocol == corev1.ProtocolTCP {
-		if _, known := resource.ParseAppProtocol(port.AppProtocol); known {
-			return true
-		}
-		protocol = *port.AppProtocol
+	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
+		t.add(s, &s.ports, problem{codeNotHTTP, "NotTCP", "spec.service",
+			fmt.Sprintf("port %d of Service %s is %s, of which weir serves none: its traffic is not split", port.Port, s.root, port.Protocol),
+			"leave the port to kube-proxy"})
+		return false
 	}
-	t.add(s, &s.ports, problem{codeNotHTTP, "NotHTTP", "spec.service",
-		fmt.Sprintf("port %d of Service %s speaks %s, and weir splits HTTP only: its traffic is not served", port.Port, s.root, protocol),
-		"leave the port to kube-proxy, or set an appProtocol of HTTP"})
-	if len(s.matches) > 0 {
+	_, requests := resource.ParseAppProtocol(port.AppProtocol)
+	if len(s.matches) == 0 {
+		return true
+	}
+	switch {
+	case !requests:
 		t.add(s, &s.ports, problem{codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
-			fmt.Sprintf("matches cannot apply to port %d of Service %s, which does not carry HTTP requests", port.Port, s.root),
+			fmt.Sprintf("matches cannot apply to port %d of Service %s, whose connections (%s) carry no HTTP requests: they are not split", port.Port, s.root, *port.AppProtocol),
 			"use a split without matches for a Service with that port alone"})
+	case t.connected(s.root, port.Port) != "":
+		t.add(s, &s.ports, problem{codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
+			fmt.Sprintf("matches cannot apply to the connections by which TCPRoute %s leads to port %d of Service %s: they are not split",
+				t.connected(s.root, port.Port), port.Port, s.root),
+			"use an HTTPRoute, or a split without matches"})
 	}
-	return false
+	return requests
+}
+
+// connected is the TCPRoute of the Gateway API, the first by name, that leads to a port of a Service; empty if none does.
+func (t *translator) connected(to key, port int32) (first string) {
+	for _, r := range t.set.TCPRoutes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				at := key{r.Namespace, string(b.Name)}
+				if b.Namespace != nil {
+					at.namespace = string(*b.Namespace)
+				}
+				if (b.Kind == nil || *b.Kind == "Service") && at == to && b.Port != nil && *b.Port == port {
+					if name := r.Namespace + "/" + r.Name; first == "" || name < first {
+						first = name
+					}
+				}
+			}
+		}
+	}
+	return first
 }
 
 // leaves are the backends that get traffic of the port, with how many of the backends exist and have the port. A backend

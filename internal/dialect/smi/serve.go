@@ -80,10 +80,15 @@ func serviceRef(s *corev1.Service, field string) model.Ref {
 // servePort adds a route to the service for its host names on the listener of the port.
 func (t *translator) servePort(s *corev1.Service, i int, names []string) {
 	port := s.Spec.Ports[i]
-	if _, known := resource.ParseAppProtocol(port.AppProtocol); !known || !hasPort(s, port.Port) || port.Protocol == corev1.ProtocolUDP {
+	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
 		return
 	}
 	ref := serviceRef(s, fmt.Sprintf("spec.ports[%d]", i))
+	_, requests := resource.ParseAppProtocol(port.AppProtocol)
+	if !requests {
+		t.serveConnections(s, port.Port, ref)
+		return
+	}
 	listener, taken := t.listener(port.Port, ref)
 	if taken != "" {
 		t.report(ref, problem{codePortTaken, "PortTaken", ref.Field,
@@ -122,8 +127,11 @@ func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
 		}
 	}
 	name = fmt.Sprintf("services/%d", port)
-	if !slices.ContainsFunc(t.cfg.Listeners, func(l model.Listener) bool { return l.Name == name }) {
+	switch i := slices.IndexFunc(t.cfg.Listeners, func(l model.Listener) bool { return l.Name == name }); {
+	case i < 0:
 		t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{Name: name, Ref: ref, Port: port, Protocol: model.HTTP})
+	case t.cfg.Listeners[i].Protocol != model.HTTP:
+		return "", name
 	}
 	return name, ""
 }
@@ -153,6 +161,13 @@ func (t *translator) unused() {
 			}
 		}
 	}
+	for _, r := range t.set.TCPRoutes {
+		for _, rule := range r.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(r.Namespace, b.BackendObjectReference)
+			}
+		}
+	}
 	for _, s := range t.splits {
 		if s.service != nil && !routed[s.root] && !t.served[s.root] {
 			t.report(s.ref, problem{codeUnused, "Unused", "spec.service",
@@ -169,7 +184,7 @@ func (t *translator) ports() {
 			"the route names ports for access rules, of which weir has none: it has no effect", "nothing, if something else reads it"})
 	}
 	for _, r := range t.set.TCPPorts {
-		report("TCPRoute", r.Namespace, r.Name)
+		report(resource.PortsKind, r.Namespace, r.Name)
 	}
 	for _, r := range t.set.UDPPorts {
 		report("UDPRoute", r.Namespace, r.Name)

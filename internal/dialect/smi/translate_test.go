@@ -86,7 +86,7 @@ func TestServicesAreServedByHostNameAsAsked(t *testing.T) {
 		"by default the roots":              {web, nil, []string{"web:80 on services/80 for web"}, nil},
 		"nothing beside a Gateway":          {web + other, nil, nil, []string{"WR617"}},
 		"none":                              {web, []string{"none"}, nil, []string{"WR617"}},
-		"those named":                       {web, []string{"web-v1", "shop/other", "web-v1"}, []string{"web-v1:80 on services/80 for web-v1", "other:443 on services/443 for other"}, []string{"WR617"}},
+		"those named":                       {web, []string{"web-v1", "shop/other", "web-v1"}, []string{"web-v1:80 on services/80 for web-v1", "web-v1:5432 on services/5432 for *", "other:443 on services/443 for other"}, []string{"WR617"}},
 		"those named beside a Gateway":      {web + other, []string{"web"}, []string{"web:80 on services/80 for web"}, nil},
 		"on the listener of a Gateway":      {web + plain, []string{"web"}, []string{"web:80 on default/gw/l for web"}, nil},
 		"not on a port of another protocol": {web + tls, []string{"web", "shop/other"}, []string{"web:80 on services/80 for web"}, []string{"WR621"}},

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"fmt"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// tcpRules takes over the rule of a TCPRoute; v1alpha2 permits more of them, of which none could tell its connections.
+func (t *translator) tcpRules(r *route) {
+	r.ruleCount = len(r.tcp.Spec.Rules)
+	for i := range r.tcp.Spec.Rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		if i > 0 {
+			r.brokenRules++
+			r.broken = append(r.broken, problem{codeValue, "UnsupportedValue", field,
+				"a TCPRoute has one rule, as nothing tells connections apart", "put its backendRefs into the first rule"})
+			continue
+		}
+		t.tcpRule(r, field, &r.tcp.Spec.Rules[i])
+	}
+}
+
+// tcpRule takes a rule over. The share of a backend that is invalid, or has no endpoint, is rejected
+// (TCPRouteRule.backendRefs).
+func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRule) {
+	out := model.Rule{Ref: r.ref, Name: string(value(rule.Name, ""))}
+	out.Ref.Field = field
+	for i, ref := range rule.BackendRefs {
+		b, _ := t.backendRef(r, fmt.Sprintf("%s.backendRefs[%d]", field, i), gatewayv1.HTTPBackendRef{BackendRef: ref}, nil)
+		out.Backends = append(out.Backends, b)
+	}
+	t.emptyRule(r, &out, false)
+	r.rules = append(r.rules, out)
+}
+
+// yieldListeners takes a TCPRoute off listeners that an older one has (Listener.allowedRoutes).
+func (t *translator) yieldListeners(r *route, p *parent) {
+	var taken []problem
+	for _, l := range p.gateway.listeners {
+		claims := l.claims[r.ref.Kind]
+		if _, ok := p.attached[l]; !ok || len(claims) == 0 || claims[0].route == r {
+			continue
+		}
+		delete(p.attached, l)
+		taken = append(taken, problem{codeListenerTaken, "ListenerTaken", p.field,
+			fmt.Sprintf("on listener %s of Gateway %s, TCPRoute %s is older and has all connections", l.spec.Name, p.gateway, claims[0].route),
+			"merge the two routes, or give each a listener of its own"})
+	}
+	if len(p.attached) == 0 && len(taken) > 0 {
+		p.rejected = &taken[0]
+		return
+	}
+	for _, x := range taken {
+		t.report(r.ref, x)
+	}
+}
