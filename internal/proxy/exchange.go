@@ -284,9 +284,13 @@ func (ex *exchange) sample(mirrors []*routing.Mirror) {
 		t := ex.snap.mirrors[m.ID]
 		chosen := m.Sample()
 		t.metric.Consider(ex.shard, chosen)
-		if chosen {
-			ex.picked = append(ex.picked, t)
+		if !chosen {
+			continue
 		}
+		if l := m.Leaf(&ex.match); l != nil {
+			t = ex.snap.mirrorLeaves[l.ID]
+		}
+		ex.picked = append(ex.picked, t)
 	}
 }
 

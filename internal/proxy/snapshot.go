@@ -22,6 +22,8 @@ type snapshot struct {
 	backends  []backendState
 	leaves    []backendState // of splits
 	mirrors   []*mirrorTarget
+	// mirrorLeaves are where splits lead copies.
+	mirrorLeaves []*mirrorTarget
 }
 
 // listenerState is a listener's TLS side; nil config for cleartext.
@@ -143,7 +145,13 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	for i, r := range snap.table.Rules() {
 		snap.rules[i].session = compileSession(r.Rule.Session, r, snap)
 	}
-	snap.mirrors = s.mirrors.apply(cfg, specs)
+	for _, l := range snap.table.MirrorLeaves() {
+		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
+		specs = append(specs, mirrorSpec{name: l.Service, metric: specs[l.Mirror.ID].metric})
+	}
+	targets := s.mirrors.apply(cfg, specs)
+	n := len(snap.table.Mirrors())
+	snap.mirrors, snap.mirrorLeaves = targets[:n], targets[n:]
 	for b := range snap.ports {
 		used.Listeners = append(used.Listeners, b.metrics)
 	}

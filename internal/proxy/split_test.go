@@ -3,8 +3,10 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -117,6 +119,51 @@ func TestASplitWithoutWeightsAnswers500(t *testing.T) {
 	}
 	if n := s.failures(telemetry.NoBackend); n != 1 {
 		t.Errorf("counted %d times as %s", n, telemetry.NoBackend)
+	}
+}
+
+func TestCopiesToARootAreSplitWithoutDisturbingPrimaries(t *testing.T) {
+	var mu sync.Mutex
+	counts := map[string]int{}
+	named := func(name string) model.Service {
+		return service("default/"+name+":80", model.HTTP, backend(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Header.Get("Weir-Mirrored") != "" {
+				counts["copies at "+name]++
+			} else {
+				counts["primaries at "+name]++
+			}
+		}))
+	}
+	mirrored, split := ruleTo("default/other:80"), ruleTo(serviceName)
+	mirrored.Filters.Mirrors = []model.Mirror{{Service: serviceName, Numerator: 1, Denominator: 2}}
+	split.Matches[0].Path.Value = "/split"
+	cfg := config([]model.Service{service(serviceName, model.HTTP), named("other"), named("v1"), named("v2")}, mirrored, split)
+	cfg.Splits = []model.Split{{Root: serviceName, Leaves: []model.Leaf{
+		{Service: "default/v1:80", Weight: 3}, {Service: "default/v2:80", Weight: 1},
+		{Weight: 1, Fault: &model.Fault{Status: 500, Reason: "BackendNotFound"}},
+	}}}
+	s := serve(t, cfg)
+	c := newClient(t)
+	for i := range 200 {
+		get(t, c, "http://"+s.addr()+"/mirrored")
+		if i%2 == 0 {
+			get(t, c, "http://"+s.addr()+"/split")
+		}
+	}
+	s.stop()
+	<-s.ended
+	mu.Lock()
+	defer mu.Unlock()
+	want := map[string]int{"primaries at other": 200, "primaries at v1": 60, "primaries at v2": 20, "copies at v1": 60, "copies at v2": 20}
+	if !maps.Equal(counts, want) {
+		t.Errorf("got %v, want %v", counts, want)
+	}
+	for _, m := range s.metrics.Snapshot().Mirrors {
+		if m.Selected != 100 || m.Sent != 80 || m.Dropped != 20 {
+			t.Errorf("%s: %d selected, %d sent, %d dropped; want 100, 80 and 20", m.Mirror, m.Selected, m.Sent, m.Dropped)
+		}
 	}
 }
 

@@ -70,7 +70,9 @@ type compiler struct {
 	table, prev *Table
 	listeners   map[string]*Listener
 	// rootOf has the services with splits; variants the names of services that are variants of others.
+	// copiesOf has the same services as mirrors reach them.
 	rootOf   map[string]*root
+	copiesOf map[string]*root
 	variants map[string]bool
 }
 
@@ -215,7 +217,10 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 	for i := range m.Backends {
 		b := &Backend{ID: len(c.table.backends), Rule: r, Backend: &m.Backends[i]}
 		c.table.backends = append(c.table.backends, b)
-		c.leaves(b)
+		b.way = c.way(b.Backend.Service, c.rootOf, func(l *Leaf) {
+			l.ID, l.Backend = len(c.table.leaves), b
+			c.table.leaves = append(c.table.leaves, l)
+		})
 		r.Backends[i] = b
 		weights[i] = uint64(b.Backend.Weight)
 		if b.Mirrors, err = c.mirrors(within(ref, fmt.Sprintf("backends[%d]", i)), b.Backend.Filters.Mirrors); err != nil {
@@ -261,6 +266,10 @@ func (c *compiler) mirrors(ref model.Ref, list []model.Mirror) ([]*Mirror, error
 			key := samplerKey{ref: own, what: fmt.Sprintf("%d/%d", m.Numerator, m.Denominator)}
 			mirror.fraction.sampler = c.sampler(key, uint64(m.Denominator))
 		}
+		mirror.way = c.way(m.Service, c.copiesOf, func(l *Leaf) {
+			l.ID, l.Mirror = len(c.table.mirrorLeaves), mirror
+			c.table.mirrorLeaves = append(c.table.mirrorLeaves, l)
+		})
 		c.table.mirrors = append(c.table.mirrors, mirror)
 		mirrors = append(mirrors, mirror)
 	}
@@ -273,6 +282,8 @@ type samplerKey struct {
 	what string
 	// root is the service that a split divides: one object may split several.
 	root string
+	// copies: the split divides what mirrors copy.
+	copies bool
 }
 
 // sampler returns the previous table's sampler for the key, or a new one. Parts that share a key (a model without

@@ -41,13 +41,13 @@ func (l *ExplainedLeaf) Probability() float64 {
 
 // ExplainLeaf tells how Leaf decides on the request, without drawing: the splits of the backend's service, up to the one
 // that takes it. It is empty when the service has none.
-func (b *Backend) ExplainLeaf(req *Request) []ExplainedSplit {
-	if b.root == nil {
+func (w *way) ExplainLeaf(req *Request) []ExplainedSplit {
+	if w.root == nil {
 		return nil
 	}
 	var out []ExplainedSplit
-	for i := range b.root.splits {
-		s := &b.root.splits[i]
+	for i := range w.root.splits {
+		s := &w.root.splits[i]
 		e := ExplainedSplit{Split: s.split.Ref, Root: s.split.Root, Takes: len(s.matches) == 0}
 		for j := range s.matches {
 			m := &s.matches[j]
@@ -59,7 +59,7 @@ func (b *Backend) ExplainLeaf(req *Request) []ExplainedSplit {
 			e.Lost = append(e.Lost, m.words(req, p, at))
 		}
 		if e.Takes {
-			e.Leaves = b.explainLeaves(i)
+			e.Leaves = w.explainLeaves(i)
 		}
 		out = append(out, e)
 		if e.Takes {
@@ -69,16 +69,16 @@ func (b *Backend) ExplainLeaf(req *Request) []ExplainedSplit {
 	return out
 }
 
-func (b *Backend) explainLeaves(split int) []ExplainedLeaf {
+func (w *way) explainLeaves(split int) []ExplainedLeaf {
 	var weights []uint64
-	for _, l := range b.leaves[split] {
+	for _, l := range w.leaves[split] {
 		if l.Leaf != nil {
 			weights = append(weights, l.Leaf.Weight)
 		}
 	}
 	reduced, sum, sole := reduce(weights)
 	var out []ExplainedLeaf
-	for i, l := range b.leaves[split] {
+	for i, l := range w.leaves[split] {
 		e := ExplainedLeaf{Service: l.Service, Fault: l.Fault, WeightSum: sum}
 		switch {
 		case l.Leaf == nil: // the answer when no leaf has a weight

@@ -9,14 +9,17 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Leaf is where the requests of a backend go that a split of its service takes.
+// Leaf is where the requests of a backend, or the copies of a mirror, go that a split of its service takes.
 type Leaf struct {
-	ID      int
+	// ID is the leaf's place in Table.Leaves, or in Table.MirrorLeaves.
+	ID int
+	// Backend or Mirror leads here; the other is nil.
 	Backend *Backend
+	Mirror  *Mirror
 	Split   *model.Split
 	// Leaf is nil when no leaf of the split has a weight.
 	Leaf *model.Leaf
-	// Service is the name of the service, a variant if the backend's service is one; empty when Fault is set.
+	// Service is the name of the service, a variant if the service that was split is one; empty when Fault is set.
 	Service string
 	Fault   *model.Fault
 }
@@ -24,8 +27,20 @@ type Leaf struct {
 // noLeaf answers when no leaf has a weight.
 var noLeaf = &model.Fault{Status: 500, Reason: "NoBackend", Message: "all weights of the split are 0"}
 
-// root is a service with splits. All backends that lead to it share it, and so its samplers.
+// root is a service with splits. All backends that lead to it share it, and so its samplers; so do all mirrors among
+// themselves, so that copies do not disturb the shares of primaries.
 type root struct{ splits []rootSplit }
+
+// way is what a service is reached by: a backend or a mirror.
+type way struct {
+	// root is nil unless the service has splits.
+	root *root
+	// leaves are those of each of the root's splits.
+	leaves [][]*Leaf
+}
+
+// Leaves returns where splits may lead, those of each split in turn.
+func (w *way) Leaves() []*Leaf { return slices.Concat(w.leaves...) }
 
 type rootSplit struct {
 	split   *model.Split
@@ -39,50 +54,49 @@ type splitMatch struct {
 	headers []condition
 }
 
-// Leaf says where a request that picked the backend goes if a split of its service takes it; nil is to the backend's
-// service itself. Of every block of draws as long as the sum of the weights (reduced by their greatest common divisor)
+// Leaf says where a request that goes to the service is led by a split that takes it; nil is to the service itself. Of every block of draws as long as the sum of the weights (reduced by their greatest common divisor)
 // each leaf gets exactly its weight, whichever backends and rules the requests came by.
-func (b *Backend) Leaf(req *Request) *Leaf {
-	if b.root == nil {
+func (w *way) Leaf(req *Request) *Leaf {
+	if w.root == nil {
 		return nil
 	}
-	return b.leaf(req)
+	return w.leaf(req)
 }
 
-func (b *Backend) leaf(req *Request) *Leaf {
-	i := b.taker(req)
+func (w *way) leaf(req *Request) *Leaf {
+	i := w.taker(req)
 	if i < 0 {
 		return nil
 	}
-	return b.drawn(i)
+	return w.drawn(i)
 }
 
 // drawn is where the split of that index leads next.
-func (b *Backend) drawn(i int) *Leaf {
-	s := &b.root.splits[i]
+func (w *way) drawn(i int) *Leaf {
+	s := &w.root.splits[i]
 	leaf := s.draw.pick()
 	if leaf < 0 {
 		leaf = len(s.split.Leaves)
 	}
-	return b.leaves[i][leaf]
+	return w.leaves[i][leaf]
 }
 
 // Split returns the split that Leaf would draw from, without drawing; nil if none takes the request.
-func (b *Backend) Split(req *Request) *model.Split {
-	if b.root == nil {
+func (w *way) Split(req *Request) *model.Split {
+	if w.root == nil {
 		return nil
 	}
-	i := b.taker(req)
+	i := w.taker(req)
 	if i < 0 {
 		return nil
 	}
-	return b.root.splits[i].split
+	return w.root.splits[i].split
 }
 
 // taker is the index of the first split that applies, -1 for none.
-func (b *Backend) taker(req *Request) int {
-	for i := range b.root.splits {
-		if b.root.splits[i].applies(req) {
+func (w *way) taker(req *Request) int {
+	for i := range w.root.splits {
+		if w.root.splits[i].applies(req) {
 			return i
 		}
 	}
@@ -128,6 +142,7 @@ func (c *compiler) roots(cfg *model.Config) error {
 		return nil
 	}
 	c.rootOf = make(map[string]*root)
+	c.copiesOf = make(map[string]*root)
 	c.variants = make(map[string]bool)
 	for i := range cfg.Services {
 		if name := cfg.Services[i].Name; model.RootName(name) != name {
@@ -136,10 +151,10 @@ func (c *compiler) roots(cfg *model.Config) error {
 	}
 	for i := range cfg.Splits {
 		m := &cfg.Splits[i]
-		r := c.rootOf[m.Root]
+		r, copies := c.rootOf[m.Root], c.copiesOf[m.Root]
 		if r == nil {
-			r = &root{}
-			c.rootOf[m.Root] = r
+			r, copies = &root{}, &root{}
+			c.rootOf[m.Root], c.copiesOf[m.Root] = r, copies
 		}
 		s := rootSplit{split: m}
 		for j := range m.Matches {
@@ -158,6 +173,8 @@ func (c *compiler) roots(cfg *model.Config) error {
 		}
 		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root}, weights)
 		r.splits = append(r.splits, s)
+		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root, copies: true}, weights)
+		copies.splits = append(copies.splits, s)
 	}
 	return nil
 }
@@ -201,18 +218,19 @@ func (c *compiler) start(pattern string) (*regexp.Regexp, error) {
 	return e, nil
 }
 
-// leaves gives the backend what its service's splits lead to.
-func (c *compiler) leaves(b *Backend) {
-	if len(c.rootOf) == 0 || b.Backend.Service == "" {
-		return
+// way gives a service's splits and what they lead to; each leaf is handed to add.
+func (c *compiler) way(service string, roots map[string]*root, add func(*Leaf)) way {
+	if len(roots) == 0 || service == "" {
+		return way{}
 	}
-	name := model.RootName(b.Backend.Service)
-	if b.root = c.rootOf[name]; b.root == nil {
-		return
+	name := model.RootName(service)
+	w := way{root: roots[name]}
+	if w.root == nil {
+		return w
 	}
-	variant := b.Backend.Service[len(name):]
-	for i := range b.root.splits {
-		s := &b.root.splits[i]
+	variant := service[len(name):]
+	for i := range w.root.splits {
+		s := &w.root.splits[i]
 		var leaves []*Leaf
 		for j := range s.split.Leaves {
 			l := &s.split.Leaves[j]
@@ -226,9 +244,10 @@ func (c *compiler) leaves(b *Backend) {
 			leaves = append(leaves, &Leaf{Fault: noLeaf})
 		}
 		for _, l := range leaves {
-			l.ID, l.Backend, l.Split = len(c.table.leaves), b, s.split
-			c.table.leaves = append(c.table.leaves, l)
+			l.Split = s.split
+			add(l)
 		}
-		b.leaves = append(b.leaves, leaves)
+		w.leaves = append(w.leaves, leaves)
 	}
+	return w
 }

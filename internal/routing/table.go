@@ -2,7 +2,6 @@ package routing
 
 import (
 	"regexp"
-	"slices"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -15,7 +14,9 @@ type Table struct {
 	rules     []*Rule
 	backends  []*Backend
 	leaves    []*Leaf
-	mirrors   []*Mirror
+	// mirrorLeaves are those of mirrors.
+	mirrorLeaves []*Leaf
+	mirrors      []*Mirror
 
 	// What the next table may take over.
 	samplers    map[samplerKey][]*sampler
@@ -48,6 +49,9 @@ func (t *Table) Backends() []*Backend { return t.backends }
 // Leaves returns the leaves of all backends that lead to the root of a split; Leaves()[i].ID == i. Backends that lead to
 // one root have leaves of their own each.
 func (t *Table) Leaves() []*Leaf { return t.leaves }
+
+// MirrorLeaves returns the leaves that splits lead the copies of mirrors to; element i has ID i.
+func (t *Table) MirrorLeaves() []*Leaf { return t.mirrorLeaves }
 
 // Mirrors returns the mirrors of all rules and backends; Mirrors()[i].ID == i.
 func (t *Table) Mirrors() []*Mirror { return t.mirrors }
@@ -145,20 +149,14 @@ type Backend struct {
 	Rule    *Rule
 	Backend *model.Backend
 	Mirrors []*Mirror
-
-	// root is nil unless the service has splits.
-	root *root
-	// leaves are those of each of the root's splits.
-	leaves [][]*Leaf
+	way
 }
-
-// Leaves returns where splits may lead the backend's requests, those of each split in turn.
-func (b *Backend) Leaves() []*Leaf { return slices.Concat(b.leaves...) }
 
 // Mirror is a mirror of a rule or of a backend.
 type Mirror struct {
 	ID     int
 	Mirror *model.Mirror
+	way
 
 	fraction fraction
 }
