@@ -51,5 +51,5 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror $(BENCHFLAGS)
 
-setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl.
-	@scripts/setup.sh gcc curl git
+setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy.
+	@scripts/setup.sh gcc curl git nginx haproxy
