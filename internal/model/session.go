@@ -14,8 +14,6 @@ type Session struct {
 	Type SessionType `json:"type"`
 	// AbsoluteTimeout is how long a session lasts; zero means as long as its endpoint.
 	AbsoluteTimeout Duration `json:"absoluteTimeout,omitzero"`
-	// IdleTimeout is how long a session lasts without a request; zero sets no limit.
-	IdleTimeout Duration `json:"idleTimeout,omitzero"`
 	// Permanent has the client keep the cookie for AbsoluteTimeout, which must be set, rather than until it ends.
 	Permanent bool `json:"permanent,omitempty"`
 }
@@ -64,7 +62,7 @@ func (v *validator) session(where Ref, field string, s *Session) {
 	if fault := SessionNameFault(s.Type, s.Name); fault != "" {
 		v.fail(where, field+".name", "%q %s", s.Name, fault)
 	}
-	if s.AbsoluteTimeout < 0 || s.IdleTimeout < 0 {
+	if s.AbsoluteTimeout < 0 {
 		v.fail(where, field, "has a negative timeout")
 	}
 	if s.Permanent && (s.Type != Cookie || s.AbsoluteTimeout == 0) {

@@ -82,7 +82,7 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 			rule(c).Session = &model.Session{Name: "content-length", Type: model.Header}
 		}, []string{"rules[0].session.name", "a meaning of its own"}},
 		"session timeout": {func(c *model.Config) {
-			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, IdleTimeout: -1}
+			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: -1}
 		}, []string{"rules[0].session", "negative"}},
 		"session for ever": {func(c *model.Config) {
 			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, Permanent: true}

@@ -94,7 +94,7 @@ type exchange struct {
 	rule     *ruleState
 	backend  *backendState
 	endpoint *upstream.Endpoint
-	resumed  resumed
+	resumed  *sessionTarget // where the session of the request is; nil: it has none
 
 	// What is sent to the endpoint.
 	authority string
@@ -143,7 +143,7 @@ func (ex *exchange) reset() {
 	ex.match = routing.Request{}
 	ex.decision = routing.Decision{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
-	ex.resumed = resumed{}
+	ex.resumed = nil
 	ex.body, ex.whole, ex.bodyTaken, ex.touched = nil, false, false, false
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.ended = ex.picked[:0], ex.legs[:0], false, false
@@ -179,7 +179,7 @@ func (ex *exchange) run() error {
 		b = ex.resume(s)
 	}
 	if b != nil {
-		ex.backend = ex.resumed.target.state
+		ex.backend = ex.resumed.state
 	} else {
 		if b = ex.decision.Rule.Pick(); b == nil {
 			return failNoBackend

@@ -53,7 +53,7 @@ func (ex *exchange) forward() error {
 	var avoid *upstream.Endpoint
 	for {
 		var e *upstream.Endpoint
-		if t := ex.resumed.target; t != nil && avoid == nil {
+		if t := ex.resumed; t != nil && avoid == nil {
 			e = t.endpoint
 		} else if e = service.Pick(avoid); e == nil {
 			return failNoEndpoint
@@ -359,7 +359,7 @@ func (ex *exchange) shrink() {
 	clear(ex.legs[:cap(ex.legs)])
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
-	ex.resumed = resumed{}
+	ex.resumed = nil
 }
 
 // brokenAnswer is what ends an exchange whose answer broke off.

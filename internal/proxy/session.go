@@ -23,7 +23,6 @@ type session struct {
 	header    bool // else a cookie
 	permanent bool
 	absolute  time.Duration
-	idle      time.Duration
 
 	// byID has all that an ID stands for: more than one if a service is a leaf of several splits of a root.
 	byID   map[targetID][]*sessionTarget
@@ -47,13 +46,13 @@ type sessionTarget struct {
 	endpoint *upstream.Endpoint
 }
 
-// A token is an ID, the beginning of the target's key, then the times of issue and of last use in milliseconds, then a tag over
-// key and times. The rest of the key stays unknown to clients, who therefore cannot change the times.
+// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and time. The rest
+// of the key stays unknown to clients, who therefore cannot change the time.
 const (
 	idSize    = 10
 	timeSize  = 6
 	tagSize   = 8
-	tokenSize = idSize + 2*timeSize + tagSize
+	tokenSize = idSize + timeSize + tagSize
 	tokenText = tokenSize / 3 * 4
 )
 
@@ -62,13 +61,6 @@ type targetID [idSize]byte
 // maxSkew is how far another proxy's clock may be ahead.
 const maxSkew = 5 * time.Minute
 
-// resumed is what an exchange knows of the session its request belongs to.
-type resumed struct {
-	target *sessionTarget // nil: none
-	issued int64
-	renew  bool // the time of last use is to be written anew
-}
-
 // compileSession prepares a rule's session persistence. The rule's backends and leaves must have their services.
 func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session {
 	if m == nil {
@@ -76,8 +68,8 @@ func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session 
 	}
 	s := &session{
 		name: m.Name, header: m.Type == model.Header, permanent: m.Permanent,
-		absolute: time.Duration(m.AbsoluteTimeout), idle: time.Duration(m.IdleTimeout),
-		byID: map[targetID][]*sessionTarget{}, bySpot: map[sessionSpot]*sessionTarget{},
+		absolute: time.Duration(m.AbsoluteTimeout),
+		byID:     map[targetID][]*sessionTarget{}, bySpot: map[sessionSpot]*sessionTarget{},
 	}
 	for i := range r.Rule.Matches {
 		s.attributes = append(s.attributes, "; Path="+cookiePath(r.Rule.Matches[i].Path)+"; HttpOnly; SameSite=Lax")
@@ -159,11 +151,11 @@ func (ex *exchange) resume(s *session) *routing.Backend {
 		switch {
 		case s.header:
 			if len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name) && ex.accept(s, f.Value) {
-				return ex.resumed.target.backend
+				return ex.resumed.backend
 			}
 		case len(f.Name) == len("cookie") && http1.EqualFold(f.Name, "cookie"):
 			if ex.acceptCookie(s, f.Value) {
-				return ex.resumed.target.backend
+				return ex.resumed.backend
 			}
 		}
 	}
@@ -195,17 +187,12 @@ func (ex *exchange) accept(s *session, text string) bool {
 		return false
 	}
 	for _, t := range s.byID[targetID(token[:idSize])] {
-		if t.tag(token[idSize:idSize+2*timeSize]) != [tagSize]byte(token[tokenSize-tagSize:]) {
+		if t.tag(token[idSize:idSize+timeSize]) != [tagSize]byte(token[tokenSize-tagSize:]) {
 			continue
 		}
-		issued, used := tokenTime(token[idSize:]), tokenTime(token[idSize+timeSize:])
+		issued := tokenTime(token[idSize:])
 		now := ex.sessionTime()
 		if issued > now+maxSkew.Milliseconds() || s.absolute > 0 && now-issued >= s.absolute.Milliseconds() {
-			return false
-		}
-		// The time of last use is as much too early as renewing it may wait.
-		wait := s.idle.Milliseconds() / 8
-		if s.idle > 0 && now-used > s.idle.Milliseconds()+wait {
 			return false
 		}
 		if split := t.backend.Split(&ex.match); split == nil && t.leaf != nil || split != nil && (t.leaf == nil || t.leaf.Split != split) {
@@ -214,17 +201,17 @@ func (ex *exchange) accept(s *session, text string) bool {
 		if !t.endpoint.Healthy() || t.state.fault != nil {
 			return false
 		}
-		ex.resumed = resumed{target: t, issued: issued, renew: s.idle > 0 && now-used > wait}
+		ex.resumed = t
 		return true
 	}
 	return false
 }
 
-// tag binds times to the target.
-func (t *sessionTarget) tag(times []byte) [tagSize]byte {
-	var b [sha256.Size + 2*timeSize]byte
+// tag binds a time to the target.
+func (t *sessionTarget) tag(time []byte) [tagSize]byte {
+	var b [sha256.Size + timeSize]byte
 	copy(b[:], t.key[:])
-	copy(b[sha256.Size:], times)
+	copy(b[sha256.Size:], time)
 	sum := sha256.Sum256(b[:])
 	return [tagSize]byte(sum[:tagSize])
 }
@@ -245,8 +232,8 @@ func (ex *exchange) sessionTime() int64 {
 	return ex.start.UnixMilli()
 }
 
-// markSession adds the token to the answer's fields, unless the client has it: of a new session, of one whose endpoint could not be
-// kept, and of one whose time of last use is to be renewed.
+// markSession adds the token to the answer's fields, unless the client has it: of a new session, and of one whose endpoint could not
+// be kept.
 func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field {
 	if s.header { // what a backend says in the field is not a token
 		fields = slices.DeleteFunc(fields, func(f http1.Field) bool {
@@ -254,19 +241,13 @@ func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field 
 		})
 	}
 	t := s.bySpot[sessionSpot{ex.backend, ex.endpoint}]
-	if t == nil || t == ex.resumed.target && !ex.resumed.renew {
+	if t == nil || t == ex.resumed {
 		return fields
-	}
-	now := ex.sessionTime()
-	issued := now
-	if t == ex.resumed.target {
-		issued = ex.resumed.issued
 	}
 	var token [tokenSize]byte
 	copy(token[:], t.key[:idSize])
-	putTokenTime(token[idSize:], issued)
-	putTokenTime(token[idSize+timeSize:], now)
-	tag := t.tag(token[idSize : idSize+2*timeSize])
+	putTokenTime(token[idSize:], ex.sessionTime())
+	tag := t.tag(token[idSize : idSize+timeSize])
 	copy(token[tokenSize-tagSize:], tag[:])
 
 	mark := len(ex.scratch)
@@ -287,9 +268,8 @@ func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field 
 		ex.scratch = append(ex.scratch, "; Secure"...)
 	}
 	if s.permanent {
-		left := s.absolute.Milliseconds() - (now - issued)
 		ex.scratch = append(ex.scratch, "; Max-Age="...)
-		ex.scratch = strconv.AppendInt(ex.scratch, (left+999)/1000, 10)
+		ex.scratch = strconv.AppendInt(ex.scratch, (s.absolute.Milliseconds()+999)/1000, 10)
 	}
 	return append(fields, http1.Field{Name: "Set-Cookie", Value: ex.text(mark)})
 }

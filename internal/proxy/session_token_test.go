@@ -35,7 +35,7 @@ func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
 		return "s=" + base64.RawURLEncoding.EncodeToString(b)
 	}
 	bad := map[string]string{
-		"another rule": foreign, "empty": "s=", "no value": "s", "short": "s=" + token[:20], "long": cookie + "AAAA", "lines": "s=" + token[:38] + "  ",
+		"another rule": foreign, "empty": "s=", "no value": "s", "short": "s=" + token[:20], "long": cookie + "AAAA", "lines": "s=" + token[:30] + "  ",
 		"not base64": "s=" + strings.Repeat("*", tokenText), "zero": "s=" + strings.Repeat("A", tokenText), "another name": "S=" + token,
 		"in a value": "x=s=" + token, "address": "s=127.0.0.1:80", "other cookies": "a=b; s; =;;; s==; \"",
 	}
@@ -58,12 +58,11 @@ func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
 	}
 }
 
-func TestSessionsEndWithTheirTimeouts(t *testing.T) {
+func TestSessionsEndWithTheirTimeout(t *testing.T) {
 	var clock atomic.Int64
 	base := time.Now()
 	pass := func(d time.Duration) { clock.Add(int64(d)) }
-	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour),
-		IdleTimeout: model.Duration(8 * time.Minute), Permanent: true})
+	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour), Permanent: true})
 	s := serve(t, cfg, func(o *Options) { o.now = func() time.Time { return base.Add(time.Duration(clock.Load())) } })
 	c := newClient(t)
 	target := "http://" + s.addr() + "/"
@@ -77,27 +76,12 @@ func TestSessionsEndWithTheirTimeouts(t *testing.T) {
 	}
 	first := start()
 	token := "s=" + first.cookie.Value
-	pass(time.Minute)
+	pass(time.Hour - time.Second)
 	if got := fetch(t, c, target, "Cookie", token); got.by != first.by || got.cookie != nil {
-		t.Errorf("after a minute: by %s, cookie %v", got.by, got.cookie)
+		t.Errorf("after an hour but a second: by %s, not %s, cookie %v", got.by, first.by, got.cookie)
 	}
-	pass(time.Minute)
-	got := fetch(t, c, target, "Cookie", token)
-	if got.by != first.by || got.cookie == nil || got.cookie.MaxAge != 3480 {
-		t.Fatalf("after two minutes: by %s, not %s, cookie %v; want the rest of the time", got.by, first.by, got.cookie)
-	}
-	pass(8 * time.Minute)
-	if again := fetch(t, c, target, "Cookie", token); again.cookie == nil || again.cookie.MaxAge != 3600 {
-		t.Errorf("the token not used for ten minutes is still good: %v", again.cookie)
-	}
-	for clock.Load() < int64(time.Hour) {
-		token = "s=" + got.cookie.Value
-		if got = fetch(t, c, target, "Cookie", token); got.by != first.by || got.cookie == nil {
-			t.Fatalf("used every seven minutes, after %v: by %s, not %s, cookie %v", time.Duration(clock.Load()), got.by, first.by, got.cookie)
-		}
-		pass(7 * time.Minute)
-	}
-	if got = fetch(t, c, target, "Cookie", "s="+got.cookie.Value); got.cookie == nil || got.cookie.MaxAge != 3600 {
+	pass(time.Second)
+	if got := fetch(t, c, target, "Cookie", token); got.cookie == nil || got.cookie.MaxAge != 3600 {
 		t.Errorf("the session did not end after an hour: cookie %v", got.cookie)
 	}
 	// A token of a clock that is ahead: of a replica's by a little, but not by a day.
@@ -153,7 +137,7 @@ func TestSessionCookieAttributes(t *testing.T) {
 
 func FuzzSessionCookies(f *testing.F) {
 	r := ruleTo(serviceName)
-	r.Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour), IdleTimeout: model.Duration(time.Minute)}
+	r.Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour)}
 	srv := serve(f, config([]model.Service{service(serviceName, model.HTTP, "127.0.0.1:1")}, r), func(o *Options) {
 		o.now = func() time.Time { return time.Unix(1<<30, 0) } // every process makes the same token
 	})
@@ -170,7 +154,7 @@ func FuzzSessionCookies(f *testing.F) {
 	}
 	f.Add("s=" + token)
 	f.Add("a=b; s=\"" + token + "\"; c")
-	f.Add("s=" + token[:39])
+	f.Add("s=" + token[:31])
 	f.Fuzz(func(t *testing.T, cookies string) {
 		ex := &exchange{srv: srv.Server, start: time.Now()}
 		if ex.acceptCookie(rule.session, cookies) && !strings.Contains(cookies, token) {
