@@ -26,7 +26,7 @@ what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
 which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
 -- reads like a curl command; a URL without a port means 80 or 443, or the only
-port there is for its scheme.`,
+port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.`,
 		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
   weir explain -o json routes/ -- POST http://shop.example/order`,
@@ -149,7 +149,12 @@ func (r *clientRequest) parseURL() error {
 		r.path = "/"
 	}
 	u, err := url.Parse("//" + authority)
-	if err != nil || u.User != nil || u.Hostname() == "" || r.scheme != "http" && r.scheme != "https" {
+	if r.scheme == "tcp" {
+		r.Method = ""
+		if err != nil || u.Port() == "" || r.path != "/" || r.hasQuery {
+			return usageError("URL %q: want tcp://HOST:PORT", r.URL)
+		}
+	} else if err != nil || u.User != nil || u.Hostname() == "" || r.scheme != "http" && r.scheme != "https" {
 		return usageError("URL %q: want http://HOST/PATH or https://HOST/PATH", r.URL)
 	}
 	if p := u.Port(); p != "" {
@@ -180,6 +185,8 @@ type explanation struct {
 	Reason   string          `json:"reason,omitempty"`
 	// Note is worth knowing about how the listener was chosen.
 	Note string `json:"note,omitempty"`
+	// Rule takes the connection, if it is one to a TCP port.
+	Rule *model.Ref `json:"rule,omitempty"`
 	*routing.Explanation
 	Filters  *model.Filters `json:"filters,omitempty"`
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
@@ -193,6 +200,7 @@ type explanation struct {
 
 // answer is what the proxy says by itself.
 type answer struct {
+	// Status is 0 for a connection, which is reset.
 	Status   int    `json:"status"`
 	Location string `json:"location,omitempty"`
 	Reason   string `json:"reason,omitempty"`
@@ -229,11 +237,18 @@ type explainedMirror struct {
 	Endpoints   []string `json:"endpoints,omitempty"`
 }
 
-// matched says that a rule takes the request.
-func (e *explanation) matched() bool { return e.Explanation != nil && e.Winner != nil }
+// matched says that a rule takes the request or the connection.
+func (e *explanation) matched() bool { return e.Rule != nil || e.Explanation != nil && e.Winner != nil }
 
 func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 	e := &explanation{Request: r}
+	if r.scheme == "tcp" {
+		table, err := routing.Compile(cfg, nil)
+		if err == nil {
+			e.connection(cfg, table)
+		}
+		return e, err
+	}
 	path, err := routing.NormalizePath(r.path)
 	if err != nil {
 		e.Reason = fmt.Sprintf("the path is not valid, the answer is 400: %v", err)
@@ -267,7 +282,7 @@ func (e *explanation) listener(t *routing.Table) *routing.Listener {
 	var have []string
 	for _, p := range t.Ports() {
 		have = append(have, portName(p))
-		if p.TLS == tls {
+		if p.TLS == tls && !p.TCP {
 			fit = append(fit, p)
 		}
 	}
@@ -297,8 +312,11 @@ func (e *explanation) listener(t *routing.Table) *routing.Listener {
 
 func portName(p *routing.Port) string {
 	protocol := "http"
-	if p.TLS {
+	switch {
+	case p.TLS:
 		protocol = "https"
+	case p.TCP:
+		protocol = "tcp"
 	}
 	return fmt.Sprintf("%s on %s:%d", protocol, cmpOr(p.Address, "*"), p.Number)
 }

@@ -44,7 +44,11 @@ func (p *explainPrinter) where(ref model.Ref) string {
 }
 
 func (p *explainPrinter) explanation(e *explanation) {
-	p.line("request", "%s %s", e.Request.Method, e.Request.URL)
+	if e.Request.scheme == "tcp" {
+		p.line("connection", "%s", e.Request.URL)
+	} else {
+		p.line("request", "%s %s", e.Request.Method, e.Request.URL)
+	}
 	for _, h := range e.Request.Headers {
 		p.line("", "%s", h)
 	}
@@ -56,6 +60,10 @@ func (p *explainPrinter) explanation(e *explanation) {
 	p.line("listener", "%s  port %d, %s, %s%s", l.Name, l.Port, l.Protocol, hostWords(l.Hostname), p.where(l.Ref))
 	if e.Note != "" {
 		p.line("", "note: %s", e.Note)
+	}
+	if l.Protocol == model.TCP {
+		p.connection(e)
+		return
 	}
 	if e.Winner == nil {
 		p.line("answer", "%s", e.Reason)
@@ -317,6 +325,9 @@ func mirrorLines(mirrors []explainedMirror) []string {
 }
 
 func answerWords(a *answer) string {
+	if a.Status == 0 {
+		return "reset, " + a.Reason
+	}
 	s := strconv.Itoa(a.Status)
 	if a.Location != "" {
 		s += " to " + a.Location

@@ -48,3 +48,23 @@ func (c *compiler) tcpRoute(m *model.Route, age int) error {
 	}
 	return nil
 }
+
+// ExplainConnectionLeaf tells how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to the
+// one that applies. It is empty when the service has none.
+func (b *Backend) ExplainConnectionLeaf() []ExplainedSplit {
+	if b.root == nil {
+		return nil
+	}
+	var out []ExplainedSplit
+	for i := range b.root.splits {
+		s := &b.root.splits[i]
+		e := ExplainedSplit{Split: s.split.Ref, Root: s.split.Root, Takes: len(s.split.Matches) == 0}
+		if e.Takes {
+			e.Leaves = b.explainLeaves(i)
+			return append(out, e)
+		}
+		e.Lost = []string{"it has matches, which cannot apply to a connection"}
+		out = append(out, e)
+	}
+	return out
+}

@@ -257,7 +257,7 @@ func FreePort(t *testing.T) int {
 // usable.
 type Ports struct{ given map[string]int }
 
-var examplePort = regexp.MustCompile(`\b(80[80]\d|8443|90\d\d|15000)\b`)
+var examplePort = regexp.MustCompile(`\b(80[80]\d|8443|90\d\d|15000|5432|6379)\b`)
 
 // Of returns the port to use instead of one that an example names.
 func (p *Ports) Of(t *testing.T, port int) int {
