@@ -130,10 +130,12 @@ type statusReply struct {
 	Error    string             `json:"error,omitempty"`
 	Findings []resource.Finding `json:"findings"`
 	Statuses []resource.Status  `json:"statuses"`
+	// Events are what a cluster would show on the objects.
+	Events []resource.Event `json:"events"`
 }
 
 func (a *admin) status(w http.ResponseWriter, _ *http.Request) {
-	out := statusReply{Findings: []resource.Finding{}, Statuses: []resource.Status{}}
+	out := statusReply{Findings: []resource.Finding{}, Statuses: []resource.Status{}, Events: []resource.Event{}}
 	if r := a.report(); r != nil {
 		out.Generation = r.Generation
 		if r.Err != nil {
@@ -141,6 +143,7 @@ func (a *admin) status(w http.ResponseWriter, _ *http.Request) {
 		}
 		out.Findings = append(out.Findings, r.Findings...)
 		out.Statuses = append(out.Statuses, r.Statuses...)
+		out.Events = append(out.Events, r.Events...)
 	}
 	reply(w, out)
 }

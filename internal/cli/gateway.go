@@ -40,6 +40,7 @@ type gateway struct {
 	latest atomic.Pointer[control.Report]
 	admin  *admin
 	told   map[resource.Finding]bool // findings in the log
+	events map[resource.Event]bool   // told already
 }
 
 // run serves until ctx ends and everything is drained, or until something fails.
@@ -91,12 +92,25 @@ func (g *gateway) report(r control.Report) {
 		g.metrics.ReloadSucceeded(r.Generation)
 	}
 	g.logFindings(r.Findings)
+	g.logEvents(r.Events)
 	if r.Changed && r.Generation == 1 {
 		g.logServing()
 	}
 	if g.reported != nil {
 		g.reported(r)
 	}
+}
+
+// logEvents logs those that are new, as a cluster would show them on the object. A finding says the same with its place.
+func (g *gateway) logEvents(events []resource.Event) {
+	known := make(map[resource.Event]bool, len(events))
+	for _, e := range events {
+		if !g.events[e] && !known[e] {
+			g.log.Info("event", "type", e.Type, "object", objectName(e.Ref), "reason", e.Reason, "message", e.Message)
+		}
+		known[e] = true
+	}
+	g.events = known
 }
 
 // logFindings logs those that are new.

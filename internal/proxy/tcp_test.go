@@ -202,7 +202,7 @@ func TestABrokenEndpointBreaksTheClientsConnection(t *testing.T) {
 func TestASilentConnectionIsClosed(t *testing.T) {
 	var log bytes.Buffer
 	access := telemetry.NewAccessLog(&log, telemetry.AccessLogOptions{})
-	s := serve(t, toAddresses(echo(t, "")), func(o *Options) { o.StreamTimeout, o.AccessLog = 40*time.Millisecond, access })
+	s := serve(t, toAddresses(echo(t, "")), func(o *Options) { o.StreamTimeout, o.AccessLog = 300*time.Millisecond, access })
 	c := dial(t, s.addr())
 	io.WriteString(c, "ping")
 	if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
