@@ -232,9 +232,12 @@ type forwarded struct {
 type explainedMirror struct {
 	Service     string   `json:"service"`
 	Probability float64  `json:"probability"`
-	Numerator   uint32   `json:"numerator"`
-	Denominator uint32   `json:"denominator"`
+	Numerator   uint32   `json:"numerator,omitempty"`
+	Denominator uint32   `json:"denominator,omitempty"`
 	Endpoints   []string `json:"endpoints,omitempty"`
+	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
+	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
+	Leaves []explainedMirror        `json:"leaves,omitempty"`
 }
 
 // matched says that a rule takes the request or the connection.
@@ -347,7 +350,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 		e.Answer = faultAnswer(rule.Fault)
 		return
 	}
-	e.Mirrors = o.mirrors(rule.Filters.Mirrors)
+	e.Mirrors = o.mirrors(d.Rule.Mirrors)
 	var sum uint64
 	for _, b := range rule.Backends {
 		sum += uint64(b.Weight)
@@ -386,19 +389,20 @@ func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend
 	}
 	out.Splits = backend.ExplainLeaf(&o.preview.Match)
 	if n := len(out.Splits); n == 0 || !out.Splits[n-1].Takes {
-		return o.target(out, b, b.Fault)
+		return o.target(out, backend, b.Fault)
 	}
 	for _, l := range out.Splits[len(out.Splits)-1].Leaves {
 		leaf := explainedBackend{
 			Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability(),
 		}
-		out.Leaves = append(out.Leaves, o.target(leaf, b, l.Fault))
+		out.Leaves = append(out.Leaves, o.target(leaf, backend, l.Fault))
 	}
 	return out
 }
 
 // target says what becomes of a request at the service, with the filters of a backend.
-func (o *outcome) target(out explainedBackend, b *model.Backend, fault *model.Fault) explainedBackend {
+func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *model.Fault) explainedBackend {
+	b := backend.Backend
 	if !emptyFilters(b.Filters) {
 		out.Filters = &b.Filters
 	}
@@ -417,7 +421,7 @@ func (o *outcome) target(out explainedBackend, b *model.Backend, fault *model.Fa
 	if out.Answer = o.filtered(&b.Filters); out.Answer != nil {
 		return out
 	}
-	out.Mirrors = o.mirrors(b.Filters.Mirrors)
+	out.Mirrors = o.mirrors(backend.Mirrors)
 	if out.Endpoints = endpoints(service); len(out.Endpoints) == 0 {
 		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
 		return out
@@ -435,17 +439,33 @@ func faultAnswer(f *model.Fault) *answer {
 	return &answer{Status: f.Status, Reason: reason}
 }
 
-func (o *outcome) mirrors(mirrors []model.Mirror) []explainedMirror {
+func (o *outcome) mirrors(mirrors []*routing.Mirror) []explainedMirror {
 	var out []explainedMirror
-	for _, m := range mirrors {
+	for _, mirror := range mirrors {
+		m := mirror.Mirror
 		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator}
 		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
-		if s := o.services[m.Service]; s != nil {
-			x.Endpoints = endpoints(s)
+		x.Splits = mirror.ExplainLeaf(&o.preview.Match)
+		if n := len(x.Splits); n == 0 || !x.Splits[n-1].Takes {
+			x.Endpoints = o.endpoints(m.Service)
+		} else {
+			for _, l := range x.Splits[n-1].Leaves {
+				x.Leaves = append(x.Leaves, explainedMirror{
+					Service: l.Service, Probability: x.Probability * l.Probability(), Endpoints: o.endpoints(l.Service),
+				})
+			}
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// endpoints are those of a service, which may not exist.
+func (o *outcome) endpoints(service string) []string {
+	if s := o.services[service]; s != nil {
+		return endpoints(s)
+	}
+	return nil
 }
 
 func endpoints(s *model.Service) []string {

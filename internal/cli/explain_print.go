@@ -300,9 +300,6 @@ func sessionLines(s *model.Session) []string {
 	if d := time.Duration(s.AbsoluteTimeout); d > 0 {
 		line += ", for " + d.String()
 	}
-	if d := time.Duration(s.IdleTimeout); d > 0 {
-		line += ", unless idle for " + d.String()
-	}
 	if s.Permanent {
 		line += ", also after the browser was closed"
 	}
@@ -312,14 +309,19 @@ func sessionLines(s *model.Session) []string {
 func mirrorLines(mirrors []explainedMirror) []string {
 	var lines []string
 	for _, m := range mirrors {
-		line := fmt.Sprintf("%-7s %s", percent(m.Probability), m.Service)
+		line := fmt.Sprintf("%-7s %s", percent(m.Probability), cmpOr(m.Service, "(no service)"))
 		if m.Numerator > 0 && m.Numerator < m.Denominator {
 			line += fmt.Sprintf("  exactly %d of every %d", m.Numerator, m.Denominator)
 		}
-		if len(m.Endpoints) == 0 {
+		if n := len(m.Splits); len(m.Leaves) > 0 {
+			line += ", split by " + objectName(m.Splits[n-1].Split)
+		} else if len(m.Endpoints) == 0 {
 			line += "; it has no endpoint: copies are dropped"
 		}
 		lines = append(lines, line)
+		for _, l := range mirrorLines(m.Leaves) {
+			lines = append(lines, "  "+l)
+		}
 	}
 	return lines
 }
