@@ -49,7 +49,7 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 	$(GO) run ./test/bench $(BENCHFLAGS)
 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
-	$(GO) run ./test/bench -mirror $(BENCHFLAGS)
+	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)
 
 setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy.
 	@scripts/setup.sh gcc curl git nginx haproxy
