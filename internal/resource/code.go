@@ -183,3 +183,12 @@ func lowerFirst(s string) string {
 	}
 	return strings.ToLower(s[:1]) + strings.TrimSuffix(s[1:], ".")
 }
+
+// Severities maps the IDs of codes to their severities.
+func Severities(codes []Code) map[string]Severity {
+	m := make(map[string]Severity, len(codes))
+	for _, c := range codes {
+		m[c.ID] = c.Severity
+	}
+	return m
+}

@@ -108,10 +108,4 @@ var codes = []resource.Code{
 // Codes documents the codes of this package's findings.
 func Codes() []resource.Code { return slices.Clone(codes) }
 
-var severities = func() map[string]resource.Severity {
-	m := make(map[string]resource.Severity, len(codes))
-	for _, c := range codes {
-		m[c.ID] = c.Severity
-	}
-	return m
-}()
+var severities = resource.Severities(codes)
