@@ -25,10 +25,11 @@ var importTable = map[string][]string{
 	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
-	"internal/upstream":           {"internal/model", "internal/http1"},
+	"internal/http2":              {"internal/http1"},
+	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2"},
 	"internal/telemetry":          {"internal/model"},
 	"internal/proxy": {
-		"internal/routing", "internal/upstream", "internal/http1", "internal/telemetry", "internal/model",
+		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/telemetry", "internal/model",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
@@ -42,7 +43,7 @@ var importTable = map[string][]string{
 
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
-	"internal/model", "internal/routing", "internal/http1", "internal/upstream", "internal/proxy", "internal/telemetry",
+	"internal/model", "internal/routing", "internal/http1", "internal/http2", "internal/upstream", "internal/proxy", "internal/telemetry",
 }
 
 type listedPackage struct {

@@ -1,0 +1,86 @@
+package http2
+
+import "time"
+
+// Config are the bounds of a connection. Zero fields mean the defaults.
+type Config struct {
+	// MaxStreams is how many streams the peer may have open at once, those included whose handler still runs after a reset. A client
+	// never lets the peer open any. The default is DefaultMaxStreams.
+	MaxStreams uint32
+	// MaxHeader is the largest header block in bytes, both as it is coded and, by the count of RFC 9113 §6.5.2, decoded. The
+	// default is DefaultMaxHeader.
+	MaxHeader int
+	// MaxFields is the largest number of field lines in a header block. The default is DefaultMaxFields.
+	MaxFields int
+	// StreamWindow and ConnWindow are how many bytes of bodies the peer may send ahead of their being read, on a stream and on
+	// all together: they bound the memory. The defaults are DefaultStreamWindow and DefaultConnWindow.
+	StreamWindow, ConnWindow int
+	// MaxOutput is how many bytes may wait to be written before those who send bodies wait; up to twice as many are held. The
+	// default is DefaultMaxOutput.
+	MaxOutput int
+
+	// HeaderTimeout bounds how long the peer may take to send its preface and settings, and each header block from its first
+	// byte. The default is 10 s.
+	HeaderTimeout time.Duration
+	// IdleTimeout is how long a connection may be without a stream; less than 0 is for ever. The default is 75 s.
+	IdleTimeout time.Duration
+	// StallTimeout is how long the peer may take no byte of what is sent: of a stream by giving no window, of the connection by
+	// not reading. The default is 30 s.
+	StallTimeout time.Duration
+	// PingAfter is the silence after which a connection with streams is asked for a sign of life; PingTimeout how long the answer
+	// may take. PingAfter less than 0 asks never. The defaults are 15 s and 15 s.
+	PingAfter, PingTimeout time.Duration
+
+	// Workers, if not nil, runs the streams of a server.
+	Workers *Workers
+	// Refused is told of each request that never became a stream, because its head was malformed or over a bound: the
+	// peer's fault. It is called by Run's goroutine and must not block. May be nil.
+	Refused func(*StreamError)
+	// Changed is called when a client may perhaps open more streams than before, by the peer's settings, or none any more: after
+	// GOAWAY and when the connection ends. It is called by Run's goroutine, with no lock held, and must not block. May be nil.
+	Changed func()
+}
+
+// The defaults of Config.
+const (
+	DefaultMaxStreams   = 250
+	DefaultMaxHeader    = 64 << 10
+	DefaultMaxFields    = 128
+	DefaultStreamWindow = 256 << 10
+	DefaultConnWindow   = 1 << 20
+	DefaultMaxOutput    = 128 << 10
+)
+
+func (c *Config) setDefaults() {
+	if c.MaxStreams == 0 {
+		c.MaxStreams = DefaultMaxStreams
+	}
+	for _, n := range []struct {
+		value *int
+		def   int
+	}{
+		{&c.MaxHeader, DefaultMaxHeader},
+		{&c.MaxFields, DefaultMaxFields},
+		{&c.StreamWindow, DefaultStreamWindow},
+		{&c.ConnWindow, DefaultConnWindow},
+		{&c.MaxOutput, DefaultMaxOutput},
+	} {
+		if *n.value <= 0 {
+			*n.value = n.def
+		}
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&c.HeaderTimeout, 10 * time.Second},
+		{&c.IdleTimeout, 75 * time.Second},
+		{&c.StallTimeout, 30 * time.Second},
+		{&c.PingAfter, 15 * time.Second},
+		{&c.PingTimeout, 15 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package http2
+
+import "github.com/weirmesh/weir/internal/http1"
+
+// Head is the head of a request or an answer.
+type Head struct {
+	// Method, Scheme, Authority and Path are the request's pseudo-fields; Authority is empty if there was none.
+	Method, Scheme, Authority, Path string
+	// Status is the answer's; 1xx is an interim one.
+	Status int
+	// Fields are the others, in order and without Connection and its like (RFC 9113 §8.2.2). What was received has names in lower
+	// case, known ones with their ID, and cookies joined to one field; what is sent may have names in any case, values must be valid, and
+	// Content-Length is left out, since it is written from Body.
+	Fields []http1.Field
+	// Body: BodyNone ends the message with the head. BodyLength has its length announced. BodyChunked is a body of unknown
+	// length. The answer to HEAD has no body to come, but may announce the length of the one it stands for: see Stream.Answer.
+	Body http1.Body
+	// TooLarge: the decoded fields are over a bound and were left out.
+	TooLarge bool
+}
