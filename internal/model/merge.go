@@ -72,7 +72,9 @@ func mergeServices(configs []Config) []Service {
 		}
 		laid[s.Name] = true
 		if i, ok := at[s.Extends]; ok {
-			s.Ref, s.Protocol, s.Endpoints = bases[i].Ref, bases[i].Protocol, bases[i].Endpoints
+			base := bases[i]
+			base.Name, base.TLS, base.Fault = s.Name, s.TLS, s.Fault
+			s = base
 		} else {
 			s.Fault = &Fault{Status: 500, Reason: "BackendNotFound", Message: "service " + s.Extends + " does not exist"}
 			s.Protocol = HTTP

@@ -64,7 +64,11 @@ func sample() model.Config {
 		}},
 		Services: []model.Service{
 			{Name: "default/next:80", Ref: ref("Service", "next", "spec.ports[0]"), Protocol: model.H2C,
-				Endpoints: []model.Endpoint{{Address: "10.0.0.1:80"}, {Address: "[::1]:80"}}, Fault: &model.Fault{Status: 500, Reason: "X"}},
+				Endpoints: []model.Endpoint{{Address: "10.0.0.1:80"}, {Address: "[::1]:80"}}, Fault: &model.Fault{Status: 500, Reason: "X"},
+				Limits:   &model.Limits{Requests: 9, EndpointRequests: 5, Connecting: 4, RetryPercent: to(0)},
+				Ejection: &model.Ejection{Failures: -1, GatewayErrors: 3, MaxPercent: to(100)},
+				HealthCheck: &model.HealthCheck{Type: model.CheckHTTP, Path: "/up?full", Host: "up.example", Service: "s", Statuses: []model.StatusRange{{From: 200, To: 204}},
+					Interval: model.Duration(time.Second), Timeout: model.Duration(time.Millisecond), Healthy: 1, Unhealthy: 2}},
 			{Name: "default/v1:80", Ref: ref("Service", "v1", "spec.ports[0]"), Protocol: model.HTTP,
 				TLS:       &model.ServiceTLS{Hostname: "v1", CAs: "pem", SubjectAltNames: []string{"a"}, ClientCertificate: "default/c"},
 				Endpoints: []model.Endpoint{{Address: "api.example:80"}}},
@@ -177,6 +181,7 @@ func TestMergeLaysServicesOverThoseTheyExtend(t *testing.T) {
 	base := sample()
 	base.Services[1].TLS = nil
 	base.Services[1].Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol"}
+	base.Services[1].Limits, base.Services[1].HealthCheck = base.Services[0].Limits, base.Services[0].HealthCheck
 	base.Routes[0].Rules[0].Backends[1] = model.Backend{Service: "default/v1:80#default/c", Weight: 1}
 	base.Routes[0].Rules[0].Backends = append(base.Routes[0].Rules[0].Backends, model.Backend{Service: "default/gone:80", Weight: 1})
 	over := model.Config{Services: []model.Service{
@@ -190,10 +195,11 @@ func TestMergeLaysServicesOverThoseTheyExtend(t *testing.T) {
 			services[s.Name] = s
 		}
 		plain, presenting, gone := services["default/v1:80"], services["default/v1:80#default/c"], services["default/gone:80"]
-		if plain.TLS == nil || plain.Fault != nil || plain.Protocol != model.HTTP || len(plain.Endpoints) != 1 || plain.Ref.Name != "v1" {
+		if plain.TLS == nil || plain.Fault != nil || plain.Protocol != model.HTTP || len(plain.Endpoints) != 1 || plain.Ref.Name != "v1" ||
+			plain.Limits == nil || plain.HealthCheck == nil {
 			t.Errorf("laid over itself: %+v", plain)
 		}
-		if presenting.TLS == nil || presenting.TLS.ClientCertificate != "default/c" || presenting.Protocol != model.HTTP || len(presenting.Endpoints) != 1 {
+		if presenting.TLS == nil || presenting.TLS.ClientCertificate != "default/c" || presenting.Protocol != model.HTTP || len(presenting.Endpoints) != 1 || presenting.Limits == nil {
 			t.Errorf("variant: %+v", presenting)
 		}
 		if gone.Fault == nil {

@@ -257,8 +257,8 @@ type Service struct {
 	// Name is "namespace/name:port"; with "#certificate" after it for a variant that presents a client certificate.
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Extends names a service this one lays TLS and Fault over: Merge takes the reference, the protocol and the
-	// endpoints from there. It is empty in what Merge returns.
+	// Extends names a service this one lays TLS and Fault over: Merge takes everything else from there. It is empty in
+	// what Merge returns.
 	Extends string `json:"extends,omitempty"`
 	// Protocol is HTTP or H2C; with TLS set both are spoken inside TLS (HTTP: whatever ALPN settles).
 	Protocol  Protocol    `json:"protocol"`
@@ -267,6 +267,10 @@ type Service struct {
 	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
 	// Connections of TCP listeners do not meet one of the reason UnsupportedProtocol.
 	Fault *Fault `json:"fault,omitempty"`
+	// Limits, Ejection and HealthCheck keep the service's endpoints from harm and requests from bad endpoints.
+	Limits      *Limits      `json:"limits,omitempty"`
+	Ejection    *Ejection    `json:"ejection,omitempty"`
+	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 }
 
 // ServiceTLS is how a service's certificate is checked (Gateway API, BackendTLSPolicy).

@@ -84,6 +84,7 @@ func (v *validator) service(s Service) {
 		}
 	}
 	v.fault(where, "fault", s.Fault)
+	v.resilience(where, &s)
 }
 
 func (v *validator) allListeners(all []Listener) {

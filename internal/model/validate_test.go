@@ -7,6 +7,18 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
+func to[T any](v T) *T { return &v }
+
+func TestExpectedStatuses(t *testing.T) {
+	plain := model.HealthCheck{}
+	own := model.HealthCheck{Statuses: []model.StatusRange{{From: 200, To: 204}, {From: 401, To: 401}}}
+	for status, want := range map[int][2]bool{199: {}, 200: {true, true}, 204: {true, true}, 205: {true, false}, 299: {true, false}, 300: {}, 401: {false, true}, 503: {}} {
+		if got := [2]bool{plain.Expects(status), own.Expects(status)}; got != want {
+			t.Errorf("%d: got %v, want %v", status, got, want)
+		}
+	}
+}
+
 func TestValidateAcceptsAWholeConfiguration(t *testing.T) {
 	c := sample()
 	if err := c.Validate(); err != nil {
@@ -87,6 +99,15 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"session for ever": {func(c *model.Config) {
 			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, Permanent: true}
 		}, []string{"rules[0].session.permanent", "absolute timeout"}},
+		"limits":        {func(c *model.Config) { c.Services[0].Limits = &model.Limits{Requests: -1} }, []string{"Service default/next", "limits", "negative"}},
+		"retry percent": {func(c *model.Config) { c.Services[0].Limits = &model.Limits{RetryPercent: to(101)} }, []string{"limits.retryPercent", "101"}},
+		"ejection":      {func(c *model.Config) { c.Services[0].Ejection = &model.Ejection{GatewayErrors: -1} }, []string{"ejection.gatewayErrors", "negative"}},
+		"ejected":       {func(c *model.Config) { c.Services[0].Ejection = &model.Ejection{MaxPercent: to(-1)} }, []string{"ejection.maxPercent", "-1"}},
+		"check type":    {func(c *model.Config) { c.Services[0].HealthCheck.Type = "icmp" }, []string{"healthCheck.type", `"icmp"`}},
+		"check path":    {func(c *model.Config) { c.Services[0].HealthCheck.Path = "/a b" }, []string{"healthCheck.path", `"/a b"`}},
+		"check never":   {func(c *model.Config) { c.Services[0].HealthCheck.Interval = 0 }, []string{"healthCheck", "no interval"}},
+		"check at once": {func(c *model.Config) { c.Services[0].HealthCheck.Unhealthy = 0 }, []string{"healthCheck", "threshold"}},
+		"check status":  {func(c *model.Config) { c.Services[0].HealthCheck.Statuses[0].To = 100 }, []string{"healthCheck.statuses", "200-100"}},
 		"rule fault":    {func(c *model.Config) { c.Routes[0].Rules[1].Fault.Reason = "" }, []string{"rules[1].fault"}},
 		"service fault": {func(c *model.Config) { c.Services[0].Fault.Status = 99 }, []string{"Service default/next", "fault", "99"}},
 	} {

@@ -11,6 +11,9 @@ const (
 	codeNoEndpoints = "WR480"
 	codeAppProtocol = "WR481"
 	codeNoPorts     = "WR482"
+
+	codeAnnotation        = "WR483"
+	codeUnknownAnnotation = "WR484"
 )
 
 var codes = []resource.Code{
@@ -23,6 +26,12 @@ var codes = []resource.Code{
 	{ID: codeNoPorts, Severity: resource.Warning, Title: "service without ports",
 		Meaning: "A route or a split leads to a Service without ports. Its requests are answered 500.",
 		Fix:     "Add the port that the routes name; an ExternalName needs ports too."},
+	{ID: codeAnnotation, Severity: resource.Warning, Title: "annotation without effect",
+		Meaning: "The value of one of Weir's annotations of a Service is not one it can have, or the annotation does not go with the others. It is passed over, and the default holds.",
+		Fix:     "Write a value of the kind that the message names; docs/resilience.md lists them."},
+	{ID: codeUnknownAnnotation, Severity: resource.Warning, Title: "unknown annotation",
+		Meaning: "A Service has an annotation with Weir's prefix that Weir does not know, perhaps because its name is misspelt.",
+		Fix:     "Use one of the annotations in docs/resilience.md, or remove it."},
 }
 
 // Codes documents the codes of this package's findings.

@@ -27,8 +27,9 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 	t := translator{set: set}
 	t.used, t.requested = usedPorts(set)
 	for _, s := range set.Services {
+		own := t.annotated(s)
 		for i := range s.Spec.Ports {
-			t.service(s, i)
+			t.service(s, i, own)
 		}
 		if len(s.Spec.Ports) == 0 && t.used[port{s.Namespace, s.Name, 0}] {
 			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
@@ -54,7 +55,7 @@ type port struct {
 	number             int32
 }
 
-func (t *translator) service(s *corev1.Service, i int) {
+func (t *translator) service(s *corev1.Service, i int, own resilience) {
 	p := s.Spec.Ports[i]
 	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
 		return
@@ -63,6 +64,7 @@ func (t *translator) service(s *corev1.Service, i int) {
 		Name:     model.ServiceName(s.Namespace, s.Name, p.Port),
 		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
 		Protocol: model.HTTP,
+		Limits:   own.limits, Ejection: own.ejection, HealthCheck: own.check,
 	}
 	at := port{s.Namespace, s.Name, p.Port}
 	app, known := resource.ParseAppProtocol(p.AppProtocol)
