@@ -218,6 +218,7 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 		{"frobnicate"}, {"check"}, {"check", "--nope"}, {"check", "-o", "xml", "x"}, {"check", "/does/not/exist"},
 		{"dump"}, {"run"}, {"run", "/does/not/exist"}, {"run", "--address", "nowhere", examples + "canary"},
 		{"run", "--mirror-header", "a b", examples + "canary"}, {"run", "--mirror-max-bytes", "many", examples + "canary"},
+		{"run", "--body-grace", "0", examples + "canary"}, {"run", "--min-body-rate", "-1", examples + "canary"},
 		{"explain", examples + "canary"}, {"explain", examples + "canary", "--"}, {"explain", "--", "GET", "http://a/"},
 		{"explain", examples + "canary", "--", "ftp://a/"}, {"explain", examples + "canary", "--", "http://a/", "-H", "x"},
 		{"explain", examples + "canary", "--", "http://a:99999/"}, {"demo", "--rate", "0"}, {"demo", "now"},

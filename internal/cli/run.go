@@ -45,6 +45,7 @@ the process at once.`,
 	f.Var(&o.logLevel, "log-level", "least level of the process's log")
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
+	o.client.flags(f)
 	o.mirror.flags(f)
 	o.translation = translation(cmd)
 	fromEnvironment(cmd)
@@ -63,6 +64,7 @@ type runOptions struct {
 	logFormat, logLevel choice
 	accessLog           string
 	accessLogFormat     choice
+	client              clientFlags
 	mirror              mirrorFlags
 	translation         *control.Options
 }
@@ -77,6 +79,10 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
+	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
+	if err := o.client.apply(&options); err != nil {
+		return err
+	}
 	source, err := openSource(paths, s.in, hangups(ctx), log)
 	if err != nil {
 		return err
@@ -87,6 +93,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	}
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
 	metrics.WatchAccessLog(accessLog)
+	options.Metrics, options.AccessLog = metrics, accessLog
 	g := &gateway{
 		source:       source,
 		metrics:      metrics,
@@ -94,9 +101,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		adminAddress: o.admin,
 		adjust:       adjust,
 		options:      *o.translation,
-		server: proxy.New(proxy.Options{
-			Logger: log, Metrics: metrics, AccessLog: accessLog, Mirror: mirror, DrainTimeout: o.drain,
-		}),
+		server:       proxy.New(options),
 	}
 	err = g.run(ctx)
 	if e := closeLog(); err == nil {

@@ -55,15 +55,20 @@ type conn struct {
 	now               time.Time // a recent time
 	snap              *snapshot // of the last exchange, and
 	port              *routing.Port
-	first             bool // nothing was served yet
-	parsed            int  // length of a head that was parsed and not taken
-	recheck           bool // while idle: the deadline is that of a second look at the socket
-	over              bool // the connection is to be closed
-	closing           bool // no further request
-	lingering         bool // and the client may still be sending
-	sent              bool // bytes of the answer were written
-	broken            bool // the answer was broken off
-	continued         bool // the client was told to go on with its body
+	first             bool        // nothing was served yet
+	parsed            int         // length of a head that was parsed and not taken
+	recheck           bool        // while idle: the deadline is that of a second look at the socket
+	over              bool        // the connection is to be closed
+	closing           bool        // no further request
+	lingering         bool        // and the client may still be sending
+	sent              bool        // bytes of the answer were written
+	broken            bool        // the answer was broken off
+	continued         atomic.Bool // the client was told to go on with its body
+	answering         atomic.Bool // the answer has begun
+	outPace           outPace     // sending's, or guard's while that looks
+	guard             outGuard
+	sending           bool // send is under way
+	paced             bool // the client's pace in taking answers can be seen, and matters
 	chunkedOut, noOut bool // how the answer's body is framed; whether it has none
 	one               [1]byte
 	in                bodyReader
@@ -100,6 +105,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 			c.peek = func(fd uintptr) { c.peeked.Store(peekClosed(fd)) }
 		}
 	}
+	c.paced = canAcknowledge && c.socket != nil && b.srv.minPace.rate > 0
 	if secure {
 		c.scheme = "https"
 		c.tls = &tlsSession{}
@@ -160,7 +166,7 @@ var longAgo = time.Unix(1, 0)
 
 // handshake sets up TLS.
 func (c *conn) handshake() bool {
-	hc := &handshakeConn{Conn: c.nc}
+	hc := &handshakeConn{Conn: c.nc, c: c}
 	t := tls.Server(hc, c.bind.config)
 	c.nc.SetDeadline(time.Now().Add(c.srv.opt.HandshakeTimeout))
 	if err := t.Handshake(); err != nil {
@@ -270,8 +276,8 @@ func (c *conn) serveRequest() bool {
 	if c.broken {
 		return false
 	}
-	if c.interrupted.Load() {
-		c.readBy = longAgo
+	if c.interrupted.Load() || c.continued.Load() {
+		c.readBy = longAgo // as interrupt or inform may have set it
 	}
 	if !c.in.finished() {
 		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
@@ -324,8 +330,11 @@ func (c *conn) prepare() {
 	ex.setHost()
 
 	c.in.reset(r.Body)
+	c.in.stream = q.grpc
 	c.closing = !r.KeepAlive
-	c.sent, c.broken, c.continued = false, false, false
+	c.sent, c.broken = false, false
+	c.continued.Store(false)
+	c.answering.Store(false)
 	c.interrupted.Store(false)
 	w.out = w.out[:0]
 }

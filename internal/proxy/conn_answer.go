@@ -15,10 +15,10 @@ const continueHead = "HTTP/1.1 100 Continue\r\n\r\n"
 
 // proceed implements client.
 func (c *conn) proceed() error {
-	if c.continued || c.w.req.Minor == 0 || !c.w.req.Expect100 {
+	if c.continued.Load() || c.w.req.Minor == 0 || !c.w.req.Expect100 {
 		return nil
 	}
-	c.continued = true
+	c.continued.Store(true)
 	c.w.out = append(c.w.out, continueHead...)
 	err := c.flush()
 	c.sent = false // the answer itself is not under way
@@ -31,10 +31,10 @@ func (c *conn) inform(status int, fields []http1.Field) error {
 		return nil // RFC 9110 §15.2
 	}
 	if status == http.StatusContinue {
-		if !c.w.req.Expect100 || c.continued {
+		if !c.w.req.Expect100 || c.continued.Load() {
 			return nil
 		}
-		c.continued = true
+		c.continued.Store(true)
 	}
 	out := http1.AppendStatusLine(c.w.out, status, "")
 	for i := range fields {
@@ -43,12 +43,16 @@ func (c *conn) inform(status int, fields []http1.Field) error {
 	c.w.out = http1.AppendEnd(out)
 	err := c.flush()
 	c.sent = false
+	if status == http.StatusContinue {
+		c.sock.SetReadDeadline(longAgo) // the body is due from now on: see fillBody
+	}
 	return err
 }
 
 // begin implements client.
 func (c *conn) begin(a *answer) error {
 	w := c.w
+	c.answering.Store(true)
 	if !w.ex.reading() && !c.in.done && !c.in.skip(w) {
 		c.closing = true
 	}
@@ -130,25 +134,49 @@ func (c *conn) flush() error {
 
 func (c *conn) send(p []byte) error {
 	limit := c.srv.opt.StreamTimeout
+	if c.paced {
+		limit = min(limit, c.srv.minPace.lookAfter())
+	}
 	if c.sent {
 		c.now = time.Now()
 	}
 	c.writeUntil(c.now.Add(limit), limit/4)
+	c.outPace.since = c.now
 	c.sent = true
 	var err error
 	if c.push != nil {
 		c.pushed, c.pushErr = p, nil
-		if err = c.socket.Write(c.push); err == nil {
-			err = c.pushErr
+		for {
+			if err = c.socket.Write(c.push); err == nil {
+				err = c.pushErr
+			} else if c.moreTime(err) {
+				continue
+			}
+			break
 		}
 		c.pushed = nil
 	} else {
+		c.sending = true
 		_, err = c.nc.Write(p)
+		c.sending = false
 	}
 	if err != nil {
 		return writeFailure(err)
 	}
 	return nil
+}
+
+// moreTime says whether a write that failed is to go on: it timed out, and the client takes enough.
+func (c *conn) moreTime(err error) bool {
+	if !c.paced || !isTimeout(err) {
+		return false
+	}
+	d := c.stillTaking()
+	if d <= 0 {
+		return false
+	}
+	c.writeBy = c.outPace.since.Add(d)
+	return c.sock.SetWriteDeadline(c.writeBy) == nil
 }
 
 // writable is called by the poller until all is written.

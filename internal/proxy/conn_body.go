@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -23,6 +24,9 @@ type bodyReader struct {
 	chunks http1.ChunkReader
 	done   bool
 	err    error
+	stream bool        // silence is normal in it
+	pace   pace        // of the client
+	begun  atomic.Bool // something was read behind what came with the head
 	own    *piece
 	r, n   int // own.b[r:n] was read and not used
 }
@@ -31,6 +35,8 @@ func (b *bodyReader) reset(body http1.Body) {
 	b.kind, b.left = body.Kind, body.Length
 	b.done = body.Kind == http1.BodyNone || body.Kind == http1.BodyLength && body.Length == 0
 	b.err = nil
+	b.pace = pace{}
+	b.begun.Store(false)
 	if body.Kind == http1.BodyChunked {
 		b.chunks.Reset()
 	}
@@ -140,20 +146,48 @@ func (c *conn) fillBody() error {
 	if b.kind == http1.BodyLength {
 		p = p[:min(int64(len(p)), b.left)]
 	}
-	limit := c.srv.opt.StreamTimeout
-	c.readUntil(time.Now().Add(limit), limit/4)
-	if c.interrupted.Load() {
-		return failInterrupted
+	m := c.srv.minPace
+	for {
+		start := time.Now()
+		limit := c.srv.opt.StreamTimeout
+		due := c.bodyDue()
+		if due {
+			limit = b.pace.left(m, limit)
+		}
+		c.readUntil(start.Add(limit), limit/4)
+		if c.interrupted.Load() {
+			return failInterrupted
+		}
+		n, err := c.nc.Read(p)
+		b.r, b.n = 0, n
+		if due = due && c.bodyDue(); due {
+			b.pace.waited(m, time.Since(start), int64(n))
+		}
+		if n > 0 {
+			b.begun.Store(true)
+			return nil
+		}
+		if c.interrupted.Load() {
+			return failInterrupted
+		}
+		waited := time.Since(start)
+		if !isTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.left(m, waited+1) <= 0 {
+			return bodyFailure(unexpected(err))
+		}
+		c.readBy = time.Time{} // only time to look whether the body is due
 	}
-	n, err := c.nc.Read(p)
-	b.r, b.n = 0, n
-	if n > 0 {
-		return nil
-	}
-	if c.interrupted.Load() {
-		return failInterrupted
-	}
-	return bodyFailure(unexpected(err))
+}
+
+// bodyDue is true while the client is to send its body without pauses. It is not while the client waits to be told to, and it is not in streams:
+// gRPC, and bodies of unknown length once the answer has begun, as then both sides may wait for each other.
+func (c *conn) bodyDue() bool {
+	b := &c.in
+	return !b.stream && !c.waitsToBegin() && (b.kind == http1.BodyLength || !c.answering.Load())
+}
+
+// waitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
+func (c *conn) waitsToBegin() bool {
+	return c.w.req.Expect100 && c.w.req.Minor > 0 && !c.continued.Load() && !c.in.begun.Load()
 }
 
 // trailers implements client.

@@ -173,6 +173,9 @@ func (ex *exchange) run() error {
 	if f := ex.rule.fault; f != nil {
 		return faultFailure(f)
 	}
+	if most := ex.srv.opt.MaxBody; most > 0 && ex.req.body.Kind == http1.BodyLength && ex.req.body.Length > most {
+		return failBodySize
+	}
 	ex.sample(ex.decision.Rule.Mirrors)
 	var b *routing.Backend
 	if s := ex.rule.session; s != nil {
@@ -345,6 +348,9 @@ func (ex *exchange) next() ([]byte, error) {
 	p, err := ex.client.next()
 	if len(p) > 0 {
 		ex.in += int64(len(p))
+		if most := ex.srv.opt.MaxBody; most > 0 && ex.in > most {
+			return nil, failBodySize
+		}
 		ex.copyBody(p)
 	}
 	if err == io.EOF {

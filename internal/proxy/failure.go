@@ -47,6 +47,7 @@ var (
 	failClientClosed = &failure{reason: telemetry.ClientClosed, detail: "the client left"}
 	failMalformed    = &failure{status: 400, reason: telemetry.BadRequest, detail: "the request is malformed"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
+	failBodySize     = &failure{status: 413, reason: telemetry.BodyTooLarge, detail: "the request's body is too large"}
 	failHeadTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's head did not come in time"}
 	failInterrupted  = &failure{reason: telemetry.ClientClosed, detail: "the body is not read any further"}
 )

@@ -225,7 +225,7 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
 		return a.late
 	}
-	if ex.pollUpload(); ex.upload.running {
+	if ex.pollUpload(); ex.upload.running && !ex.waitsToBegin() {
 		*since = now // an endpoint may be silent while it is sent to
 	} else if since.IsZero() {
 		*since = now.Add(-look)
@@ -238,6 +238,12 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	}
 	ex.waitUntil(c, now)
 	return nil
+}
+
+// waitsToBegin is true while the client may be waiting for the endpoint's leave to send its body.
+func (ex *exchange) waitsToBegin() bool {
+	c, ok := ex.client.(interface{ waitsToBegin() bool })
+	return ok && c.waitsToBegin()
 }
 
 // awaitHead reads the head of the final answer; interim ones are passed on.

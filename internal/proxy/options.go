@@ -30,6 +30,11 @@ type Options struct {
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long a client's connection may stay without a request; 0 means 75 s.
 	IdleTimeout time.Duration
+	// MinBodyRate is the least average speed, in bytes a second, at which a client must send its request's body and take its answer; 0 means 256,
+	// less than 0 no rule. Only the time counts in which the proxy waits for the client and bytes are due: see pace.
+	MinBodyRate int
+	// BodyGrace is how far behind MinBodyRate a client may fall, and so how long it may stall; 0 means 30 s.
+	BodyGrace time.Duration
 	// StreamTimeout is how long either side may neither send nor take a byte of a body or of a tunnel; 0 means 5 min.
 	StreamTimeout time.Duration
 	// ResponseTimeout is how long an endpoint may take to begin its answer once the request is sent, where the rule has no timeout; 0 means 60 s.
@@ -44,6 +49,8 @@ type Options struct {
 	MaxConnections int
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32
+	// MaxBody bounds the request's body, in bytes; 0 means no bound: bodies are never kept whole.
+	MaxBody int64
 	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
 	MaxRetryBody int
 
@@ -74,6 +81,7 @@ func (o *Options) setDefaults() {
 		{&o.HandshakeTimeout, 10 * time.Second},
 		{&o.HeaderTimeout, 10 * time.Second},
 		{&o.IdleTimeout, 75 * time.Second},
+		{&o.BodyGrace, 30 * time.Second},
 		{&o.StreamTimeout, 5 * time.Minute},
 		{&o.ResponseTimeout, 60 * time.Second},
 		{&o.DrainTimeout, 30 * time.Second},
@@ -94,6 +102,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Limits.Fields == 0 {
 		o.Limits.Fields = http1.DefaultFields
+	}
+	if o.MinBodyRate == 0 {
+		o.MinBodyRate = 256
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 250

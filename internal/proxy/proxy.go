@@ -18,6 +18,7 @@ var ErrEnded = errors.New("the proxy is shutting down")
 // Server is a data plane. Apply configures it, any number of times and before or after Run has begun.
 type Server struct {
 	opt      Options
+	minPace  minPace
 	log      *slog.Logger
 	upstream *upstream.Set
 	mirrors  *mirrors
@@ -39,7 +40,7 @@ type Server struct {
 // New makes a server. Run must be called once, even after an Apply that failed: it ends what the server started.
 func New(opt Options) *Server {
 	opt.setDefaults()
-	s := &Server{opt: opt, log: opt.Logger}
+	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
 	s.cut, s.cutNow = context.WithCancel(context.Background())

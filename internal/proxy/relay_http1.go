@@ -132,6 +132,8 @@ func (ex *exchange) splice(c *upstream.Conn, left int64) error {
 	}
 	k := ex.conn
 	limit := ex.srv.opt.StreamTimeout
+	k.guard.start(k)
+	defer k.guard.stop()
 	var since time.Time
 	for left > 0 {
 		now := time.Now()
@@ -141,6 +143,9 @@ func (ex *exchange) splice(c *upstream.Conn, left int64) error {
 		n, err := k.tcp.ReadFrom(&ex.limited)
 		left -= n
 		ex.out += n
+		if err != nil && k.guard.tripped() {
+			return writeFailure(err)
+		}
 		switch {
 		case n > 0 && (err == nil || isTimeout(err)):
 			since = time.Time{}

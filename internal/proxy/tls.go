@@ -145,7 +145,18 @@ func lowerHost(host string) string {
 // handshakeConn carries what the choice of a listener's configuration decided out of the handshake.
 type handshakeConn struct {
 	net.Conn
+	c    *conn
 	auth clientAuth
+}
+
+// Write goes on with what a deadline cut short, where the client is to have more time: TLS could not.
+func (h *handshakeConn) Write(p []byte) (n int, err error) {
+	for {
+		m, err := h.Conn.Write(p[n:])
+		if n += m; err == nil || !h.c.sending || !h.c.moreTime(err) {
+			return n, err
+		}
+	}
 }
 
 // portTLS is the configuration of a port: each handshake takes that of the listener which the name selects in the snapshot of the moment.

@@ -1,0 +1,366 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+func TestPaceForgivesNoMoreThanItsGrace(t *testing.T) {
+	m := minPace{rate: 100, grace: 10 * time.Second}
+	type wait struct {
+		seconds float64
+		bytes   int64
+	}
+	repeat := func(n int, w wait) (all []wait) {
+		for range n {
+			all = append(all, w)
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		waits []wait
+		left  float64
+	}{
+		"nothing yet":                      {nil, 10},
+		"silence":                          {repeat(1, wait{4, 0}), 6},
+		"silence for the grace":            {repeat(5, wait{2, 0}), 0},
+		"exactly the rate, for long":       {repeat(1000, wait{1, 100}), 10},
+		"half the rate":                    {repeat(10, wait{1, 50}), 5},
+		"speed makes up for silence":       {append(repeat(1, wait{8, 0}), wait{0, 800}), 10},
+		"in part":                          {append(repeat(1, wait{8, 0}), wait{0, 500}), 7},
+		"but earns nothing for later":      {append(repeat(1, wait{0, 1 << 40}), wait{9, 0}), 1},
+		"a byte now and then is no pace":   {repeat(3, wait{4, 1}), -1.97},
+		"numbers without end do not wrap":  {repeat(3, wait{math.MaxInt64 / 1e9 / 4, math.MaxInt64}), 10},
+		"nor does the time that is wasted": {repeat(40, wait{math.MaxInt64 / 1e9 / 4, 0}), 10 - math.MaxInt64/1e9/2},
+	} {
+		var p pace
+		for _, w := range test.waits {
+			p.waited(m, time.Duration(w.seconds*1e9), w.bytes)
+		}
+		if got := p.left(m, time.Hour).Seconds(); math.Abs(got-test.left) > 0.001 {
+			t.Errorf("%s: %v s left, want %v", name, got, test.left)
+		}
+	}
+	var p pace
+	if p.left(m, time.Second) != time.Second {
+		t.Error("more than the most")
+	}
+	if p.waited(minPace{}, time.Hour, 0); p.left(minPace{}, time.Minute) != time.Minute {
+		t.Error("a rule though there is none")
+	}
+}
+
+// However waits and bytes are spread, a client is too slow only if there is a stretch in which it was, by the grace.
+func TestPaceIsTheWorstStretch(t *testing.T) {
+	m := minPace{rate: 1000, grace: time.Second}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var p pace
+		var lag []float64 // of each wait, in ms
+		worst := 0.0
+		for range 1 + rng.IntN(30) {
+			d, n := rng.IntN(400), rng.IntN(500)
+			p.waited(m, time.Duration(d)*time.Millisecond, int64(n))
+			lag = append(lag, float64(d-n))
+			worst = 0
+			sum := 0.0
+			for i := len(lag) - 1; i >= 0; i-- {
+				sum += lag[i]
+				worst = max(worst, sum)
+			}
+			if got := float64(p.behind) / 1e6; math.Abs(got-worst) > 0.001 {
+				t.Fatalf("%v ms behind, want %v", got, worst)
+			}
+		}
+	}
+}
+
+// paced has a rule that stalls break at once, while a byte makes up for a day.
+func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 150*time.Millisecond }
+
+func TestSlowBodyIsTheClientsFault(t *testing.T) {
+	for name, request := range map[string]string{
+		"length":                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
+		"nothing":                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
+		"chunks":                 "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+		"in the middle of one":   "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40\r\nhalf",
+		"the last chunk is late": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
+	} {
+		for _, overTLS := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TLS %v", name, overTLS), func(t *testing.T) {
+				addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+				cfg := plain(addr)
+				var k *talk
+				var s *testServer
+				if overTLS {
+					pool := secure(t, cfg, "shop.example")
+					s = serve(t, cfg, paced)
+					k = newTLSTalk(t, s.addr(), pool, "shop.example")
+				} else {
+					s = serve(t, cfg, paced)
+					k = newTalk(t, s.addr())
+				}
+				k.send(strings.Replace(request, "Host: a", "Host: shop.example", 1))
+				resp, text := k.answer("POST")
+				if resp.StatusCode != 408 || !strings.HasPrefix(text, "client_timeout: ") || !resp.Close {
+					t.Errorf("status %d, close %v, %q", resp.StatusCode, resp.Close, text)
+				}
+				k.closed()
+				if n := s.failures(telemetry.ClientTimeout); n != 1 {
+					t.Errorf("counted %d times", n)
+				}
+				for _, p := range reasonsOf(s) {
+					if p.Party() == telemetry.PartyBackend {
+						t.Errorf("the backend is blamed: %s", p)
+					}
+				}
+			})
+		}
+	}
+}
+
+// reasonsOf are the reasons counted.
+func reasonsOf(s *testServer) (all []telemetry.Reason) {
+	for _, x := range s.metrics.Snapshot().Exchanges {
+		for _, r := range x.Reasons {
+			all = append(all, r.Reason)
+		}
+	}
+	return all
+}
+
+func TestSlowBackendIsNotTheClientsFault(t *testing.T) {
+	const size = 8 << 20
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(600 * time.Millisecond) // four graces
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	s := serve(t, plain(addr), paced)
+	resp, err := newClient(t).Post("http://"+s.addr()+"/", "text/plain", io.LimitReader(zeros{}, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(text) != fmt.Sprint(size) {
+		t.Errorf("status %d, %q, %v", resp.StatusCode, text, err)
+	}
+}
+
+func TestClientThatWaitsForContinueIsNotSlow(t *testing.T) {
+	for _, rest := range []string{"data", ""} {
+		addr := rawBackend(t, func(c net.Conn) {
+			r := bufio.NewReader(c)
+			if _, err := rawHead(r); err != nil {
+				return
+			}
+			time.Sleep(600 * time.Millisecond)
+			io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
+			if _, err := io.CopyN(io.Discard, r, 4); err == nil {
+				io.WriteString(c, okResponse)
+			}
+		})
+		s := serve(t, plain(addr), paced)
+		k := newTalk(t, s.addr())
+		k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+		if head, err := rawHead(k.r); err != nil || !strings.HasPrefix(head, "HTTP/1.1 100 ") {
+			t.Fatalf("%q, %v", head, err)
+		}
+		k.send(rest)
+		want := 200
+		if rest == "" {
+			want = 408 // from then on the body is due
+		}
+		if resp, _ := k.answer("POST"); resp.StatusCode != want {
+			t.Errorf("body %q: status %d, want %d", rest, resp.StatusCode, want)
+		}
+	}
+}
+
+// The client waits for leave to send, the backend says nothing: that is the backend's fault, and is noticed as such.
+func TestSilenceInsteadOfContinueIsTheBackends(t *testing.T) {
+	addr := rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
+	s := serve(t, plain(addr), paced, func(o *Options) { o.ResponseTimeout = 50 * time.Millisecond })
+	k := newTalk(t, s.addr())
+	k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+	if resp, text := k.answer("POST"); resp.StatusCode != 504 || !strings.HasPrefix(text, "backend_timeout: ") {
+		t.Errorf("status %d, %q", resp.StatusCode, text)
+	}
+}
+
+func TestSilenceBetweenEventsIsNoSlowness(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		for i := range 4 {
+			time.Sleep(400 * time.Millisecond)
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+		}
+	})
+	s := serve(t, plain(addr), paced)
+	k := newTalk(t, s.addr())
+	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if resp, text := k.answer("GET"); resp.StatusCode != 200 || !strings.HasSuffix(text, "data: 3\n\n") {
+		t.Errorf("status %d, %q", resp.StatusCode, text)
+	}
+}
+
+// Once the answer has begun, both sides of a body of unknown length may be silent.
+func TestConversationIsNoSlowness(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(w, "hello\n")
+		rc.Flush()
+		io.Copy(w, r.Body)
+	})
+	s := serve(t, plain(addr), paced)
+	k := newTalk(t, s.addr())
+	k.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	resp, err := http.ReadResponse(k.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReaderSize(resp.Body, 16).ReadString('\n')
+	if resp.StatusCode != 200 || line != "hello\n" {
+		t.Fatalf("status %d, %q, %v", resp.StatusCode, line, err)
+	}
+	time.Sleep(600 * time.Millisecond)
+	k.send("4\r\nmore\r\n0\r\n\r\n")
+	if rest, err := io.ReadAll(resp.Body); string(rest) != "more" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// An answer that is not taken ends the connection, however it is sent.
+func TestClientThatTakesNothingIsLetGo(t *testing.T) {
+	for _, kind := range []string{"length", "chunked"} {
+		for _, overTLS := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TLS %v", kind, overTLS), func(t *testing.T) {
+				ended := make(chan error, 1)
+				addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+					if kind == "length" {
+						w.Header().Set("Content-Length", fmt.Sprint(1<<30))
+					}
+					_, err := io.CopyN(w, zeros{}, 1<<30)
+					ended <- err
+				})
+				cfg := plain(addr)
+				var k *talk
+				var s *testServer
+				if overTLS {
+					pool := secure(t, cfg, "shop.example")
+					s = serve(t, cfg, paced)
+					k = newTLSTalk(t, s.addr(), pool, "shop.example")
+				} else {
+					s = serve(t, cfg, paced)
+					k = newTalk(t, s.addr())
+				}
+				k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+				if err := <-ended; err == nil {
+					t.Error("the backend sent all of it")
+				}
+				_, err := io.Copy(io.Discard, k.r)
+				var ne net.Error
+				if errors.As(err, &ne) && ne.Timeout() {
+					t.Error("the connection is still open")
+				}
+				if n := s.failures(telemetry.ClientTimeout); n != 1 {
+					t.Errorf("counted %d times, %v", n, reasonsOf(s))
+				}
+			})
+		}
+	}
+}
+
+// The system takes megabytes at once and then nothing for seconds; the client takes a little all the time. That is enough.
+func TestClientThatTakesLittleIsServed(t *testing.T) {
+	if !canAcknowledge {
+		t.Skip("this system does not tell what a client has taken")
+	}
+	const size = 6 << 20
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/length" {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+		}
+		io.CopyN(w, zeros{}, size)
+	})
+	for _, overTLS := range []bool{false, true} {
+		for _, path := range []string{"/length", "/chunked"} {
+			t.Run(fmt.Sprintf("%s, TLS %v", path, overTLS), func(t *testing.T) {
+				t.Parallel()
+				cfg := plain(addr)
+				edit := func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, time.Second }
+				var k *talk
+				if overTLS {
+					pool := secure(t, cfg, "shop.example")
+					k = newTLSTalk(t, serve(t, cfg, edit).addr(), pool, "shop.example")
+				} else {
+					k = newTalk(t, serve(t, cfg, edit).addr())
+				}
+				k.send("GET " + path + " HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+				resp, err := http.ReadResponse(k.r, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := 0
+				buf := make([]byte, 64<<10)
+				for {
+					n, err := io.ReadFull(resp.Body, buf)
+					got += n
+					if err == io.EOF || err == io.ErrUnexpectedEOF && got == size {
+						break
+					}
+					if err != nil {
+						t.Fatalf("after %d bytes: %v", got, err)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				if got != size {
+					t.Errorf("%d bytes", got)
+				}
+			})
+		}
+	}
+}
+
+func TestBodiesBeyondTheLimitAreRefused(t *testing.T) {
+	var got bytes.Buffer
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { got.Reset(); io.Copy(&got, r.Body) })
+	s := serve(t, plain(addr), func(o *Options) { o.MaxBody = 10 })
+	for _, test := range []struct {
+		request string
+		status  int
+	}{
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789", 200},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0123456789x", 413},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n", 200},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n1\r\nx\r\n0\r\n\r\n", 413},
+	} {
+		k := newTalk(t, s.addr())
+		k.send(test.request)
+		resp, text := k.answer("POST")
+		if resp.StatusCode != test.status || test.status == 413 && !strings.HasPrefix(text, "body_too_large: ") {
+			t.Errorf("%q: status %d, %q", test.request, resp.StatusCode, text)
+		}
+		if test.status == 200 && got.String() != "0123456789" {
+			t.Errorf("%q: the backend got %q", test.request, got.String())
+		}
+	}
+	if n := s.failures(telemetry.BodyTooLarge); n != 2 {
+		t.Errorf("counted %d times", n)
+	}
+}
