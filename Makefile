@@ -7,7 +7,7 @@ CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver lint fmt generate fuzz bench bench-mirror setup
+.PHONY: help run demo build test test-apiserver test-grpc lint fmt generate fuzz bench bench-mirror setup
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -27,6 +27,9 @@ test: setup ## Run all tests: with the race detector, then against a real API se
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
+
+test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
+	$(GO) test -race -count 3 -timeout 20m ./test/grpc
 
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
