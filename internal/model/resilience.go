@@ -1,6 +1,9 @@
 package model
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // Limits bound what a service gets at once; what is beyond is answered 503. Zero fields leave the proxy's own bounds.
 type Limits struct {
@@ -117,8 +120,9 @@ func (v *validator) resilience(where Ref, s *Service) {
 	}
 }
 
-// ValidCheckPath is true for what can be the target of a health check: visible ASCII that begins with a slash, without
-// a fragment.
+// ValidCheckPath is true for what can be the target of a health check: visible ASCII that begins with a slash, with
+// nothing wrong about its escapes, without a fragment.
 func ValidCheckPath(path string) bool {
-	return strings.HasPrefix(path, "/") && !strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' })
+	_, err := url.ParseRequestURI(path)
+	return err == nil && strings.HasPrefix(path, "/") && !strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' })
 }

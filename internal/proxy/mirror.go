@@ -144,7 +144,9 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
 		if named[cfg.Services[i].Name] != nil {
-			own.Services = append(own.Services, cfg.Services[i])
+			service := cfg.Services[i]
+			service.HealthCheck = nil // one check, by the primaries' pool, is enough
+			own.Services = append(own.Services, service)
 		}
 	}
 	snap, err := m.set.Apply(&own)

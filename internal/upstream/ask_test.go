@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // askPair is a connection and its other side, both over a real socket.
@@ -27,7 +29,7 @@ func askPair(t *testing.T) (*Conn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	s := New(Options{})
-	c := newConn(newEndpoint(s, ln.Addr().String(), nil), nc, nc)
+	c := newConn(newEndpoint(s, ln.Addr().String(), model.HTTP, nil), nc, nc)
 	t.Cleanup(func() {
 		nc.Close()
 		peer.Close()

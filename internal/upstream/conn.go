@@ -243,6 +243,7 @@ func (c *Conn) close(nc net.Conn) error {
 	err := nc.Close()
 	c.release()
 	e := c.endpoint
+	e.set.open.Add(-1)
 	e.mu.Lock()
 	delete(e.open, c)
 	e.mu.Unlock()

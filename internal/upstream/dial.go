@@ -34,8 +34,12 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 	if e.tls != nil {
 		config = e.tls.http1
 	}
+	if !e.set.mayOpen() {
+		return nil, &ConnectError{Address: e.Address, Reason: ConnectLocal, Err: errOpen}
+	}
 	nc, wire, err := e.connect(ctx, config)
 	if err != nil {
+		e.set.open.Add(-1)
 		return nil, err
 	}
 	c := newConn(e, nc, wire)
@@ -49,6 +53,7 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 		e.mu.Lock()
 		delete(e.open, c)
 		e.mu.Unlock()
+		e.set.open.Add(-1)
 		wire.Close()
 		return nil, closedError(e.Address)
 	}
@@ -58,8 +63,14 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 // connect opens a connection, over TLS if config is not nil, counts it and reports a failure to the health check. wire is the
 // connection below TLS.
 func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire net.Conn, err error) {
+	defer e.connecting.Add(-1)
+	if e.connecting.Add(1) > e.maxConnecting.Load() {
+		return nil, nil, &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errConnecting}
+	}
 	e.dials.Add(1)
+	late := time.AfterFunc(slowConnect, e.Failed)
 	nc, wire, err = e.handshake(ctx, config)
+	counted := !late.Stop()
 	if err == nil {
 		return nc, wire, nil
 	}
@@ -68,7 +79,7 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 		return nil, nil, closedError(e.Address)
 	}
 	var ce *ConnectError
-	if !errors.As(err, &ce) || ce.Reason != ConnectLocal {
+	if !counted && (!errors.As(err, &ce) || ce.Reason != ConnectLocal) {
 		e.Failed()
 	}
 	return nil, nil, err

@@ -13,7 +13,7 @@
 //	c, reused, err := e.Get(deadline)   // or GetAlive, Dial; err is a *ConnectError or a *TLSError and already counts against e
 //	c.WriteBy(t, slack); c.ReadBy(t, slack)
 //	c.Write(head); c.Fill(); c.Buffered(); c.Discard(n) ...
-//	e.Succeeded() when a response head came, e.Failed() when the connection broke before one did
+//	e.Answered(status) when a response head came, e.Failed() when the connection broke before one did
 //	e.Put(c) when the response was read to its end and the connection persists, else c.Close()
 //
 // and over HTTP/2: e.HTTP2().RoundTrip(req), which does all of this by itself.

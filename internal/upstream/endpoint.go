@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Endpoint is one address with what is known of it and the connections to it. The same Endpoint serves every service and snapshot that
@@ -16,10 +18,16 @@ type Endpoint struct {
 	// Address is "ip:port" or "host:port".
 	Address string
 
-	set    *Set
-	tls    *endpointTLS // nil for cleartext
-	h2     *http2Pool
-	health health
+	protocol model.Protocol
+	set      *Set
+	tls      *endpointTLS // nil for cleartext
+	h2       *http2Pool
+	health   health
+
+	services      []*Service // it is in; guarded by Set.healthMu
+	maxInFlight   atomic.Int64
+	maxConnecting atomic.Int64
+	connecting    atomic.Int64
 
 	_        [64]byte // inFlight changes with every exchange, what is above seldom
 	inFlight atomic.Int64
@@ -36,12 +44,14 @@ type Endpoint struct {
 	closed  bool
 }
 
-func newEndpoint(s *Set, address string, identity *tlsIdentity) *Endpoint {
-	e := &Endpoint{Address: address, set: s, open: map[*Conn]struct{}{}}
+func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsIdentity) *Endpoint {
+	e := &Endpoint{Address: address, protocol: protocol, set: s, open: map[*Conn]struct{}{}}
 	if identity != nil {
 		e.tls = identity.forEndpoint()
 	}
 	e.h2 = newHTTP2Pool(e)
+	e.limit(nil)
+	e.healthPolicy(nil)
 	return e
 }
 
@@ -133,8 +143,13 @@ type Stats struct {
 	Reuses    uint64 // idle HTTP/1.1 connections taken up again
 	Failures  uint64 // failures noted by the health check, failed dials included
 	Ejections uint64
+	Denied    uint64 // ejections that did not take place, since too many were ejected
 	Healthy   bool
-	Drained   bool // in no service any more
+	Ejected   bool
+	Failing   bool      // its active check
+	Checks    [2]uint64 // active checks that failed, that went well
+	CheckErr  string    // why the last active check failed
+	Drained   bool      // in no service any more
 }
 
 // Stats reads the counters; not one moment's, but each by itself.
@@ -148,7 +163,16 @@ func (e *Endpoint) Stats() Stats {
 	st.DialFails = e.dialFails.Load()
 	st.Failures = e.health.failed.Load()
 	st.Ejections = e.health.ejections.Load()
+	st.Denied = e.health.denied.Load()
 	st.Healthy = e.Healthy()
+	st.Ejected = e.health.until.Load() != 0
+	st.Failing = e.health.failing.Load()
+	for i := range st.Checks {
+		st.Checks[i] = e.health.checked[i].Load()
+	}
+	if text := e.health.checkErr.Load(); text != nil {
+		st.CheckErr = *text
+	}
 	return st
 }
 

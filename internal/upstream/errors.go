@@ -23,6 +23,8 @@ const (
 	ConnectUnresolved ConnectReason = "unresolved"
 	// ConnectUnreachable is a network or host without a route.
 	ConnectUnreachable ConnectReason = "unreachable"
+	// ConnectBusy is as many connections as allowed being opened already; it does not count against the endpoint, and others may do.
+	ConnectBusy ConnectReason = "busy"
 	// ConnectLocal is a shortage on this side, such as of descriptors or ports; it does not count against the endpoint.
 	ConnectLocal ConnectReason = "local"
 	// ConnectClosed is a Set that was closed meanwhile; it does not count against the endpoint.

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // An ejection lasts ejectMin, doubles each time the endpoint fails again, up to ejectMax, and is forgotten ejectForget after the last.
@@ -13,26 +15,62 @@ const (
 	ejectForget = 60 * time.Second
 )
 
-// health is passive: it knows what exchanges and connects reported. States: healthy (until is 0), ejected (until lies ahead), half-open
-// (until has passed: the next Pick claims the endpoint for one request and moves until on, so that another is let through if that one
-// never reports).
+// Defaults of model.Ejection.
+const (
+	defaultEjectAfter = 3
+	defaultMaxEjected = 50 // percent
+)
+
+// slowConnect is when a connect that has not come about counts as a failure, though it may go on: an endpoint that swallows connections is
+// known for that before Options.ConnectTimeout has passed. A lost packet is sent again after a second.
+const slowConnect = 1500 * time.Millisecond
+
+// health is what exchanges and connects reported, and what active checks say. States of the passive part: healthy (until is 0), ejected (until
+// lies ahead), half-open (until has passed: the next Pick claims the endpoint for one request and moves until on, so that another is let
+// through if that one never reports).
 type health struct {
 	until    atomic.Int64 // Set.now at which an ejection ends; 0 if healthy
 	failures atomic.Int32 // consecutive
+	errors   atomic.Int32 // consecutive gateway errors
+	failing  atomic.Bool  // says the active check
+
+	failuresLimit atomic.Int32 // that eject; less than 1 never
+	errorsLimit   atomic.Int32
 
 	mu      sync.Mutex
 	probing atomic.Bool
 	level   int   // ejections in a row
 	ended   int64 // when the last ejection ends or ended
+	spared  bool  // the last ejection that was due would have been one too many
 
 	failed    atomic.Uint64
 	ejections atomic.Uint64
+	denied    atomic.Uint64 // ejections that were due and would have been too many
+	checked   [2]atomic.Uint64
+	checkErr  atomic.Pointer[string] // of the last check; nil if it went well
 }
 
-// admit says whether Pick may choose the endpoint, and whether it must, having claimed it for the one request that a half-open endpoint
-// is given.
+// healthPolicy sets what the endpoint's service says; nil is the defaults.
+func (e *Endpoint) healthPolicy(p *model.Ejection) {
+	failures, errors := e.set.opt.EjectAfter, 0
+	if p != nil {
+		if p.Failures != 0 {
+			failures = p.Failures
+		}
+		errors = p.GatewayErrors
+	}
+	e.health.failuresLimit.Store(int32(failures))
+	e.health.errorsLimit.Store(int32(errors))
+}
+
+// admit says whether Pick may choose the endpoint as a healthy one, and whether it must, having claimed it for the one request that a half-open
+// endpoint is given.
 func (e *Endpoint) admit() (ok, probe bool) {
-	until := e.health.until.Load()
+	h := &e.health
+	if h.failing.Load() {
+		return false, false
+	}
+	until := h.until.Load()
 	if until == 0 {
 		return true, false
 	}
@@ -40,26 +78,55 @@ func (e *Endpoint) admit() (ok, probe bool) {
 	if now < until {
 		return false, false
 	}
-	if !e.health.until.CompareAndSwap(until, now+int64(e.set.opt.ConnectTimeout)) {
+	if !h.until.CompareAndSwap(until, now+int64(e.set.opt.ConnectTimeout)) {
 		return false, false
 	}
-	e.health.probing.Store(true)
+	h.probing.Store(true)
 	return true, true
 }
 
-// Healthy is true unless the endpoint is ejected.
-func (e *Endpoint) Healthy() bool { return e.health.until.Load() == 0 }
+// Healthy is true unless the endpoint is ejected or fails its active check.
+func (e *Endpoint) Healthy() bool { return e.health.until.Load() == 0 && !e.health.failing.Load() }
+
+// Answered notes the status of a response that came: it is Succeeded, unless the status is one by which gateways speak of what is behind them
+// and the service's model.Ejection counts these.
+func (e *Endpoint) Answered(status int) {
+	if status >= 502 && status <= 504 {
+		if limit := int(e.health.errorsLimit.Load()); limit > 0 {
+			e.gatewayError(limit)
+			return
+		}
+	}
+	e.Succeeded()
+}
+
+// TimedOut notes a response that did not come in time. It may lie in the request, so that it counts only where gateway errors do.
+func (e *Endpoint) TimedOut() {
+	if limit := int(e.health.errorsLimit.Load()); limit > 0 {
+		e.gatewayError(limit)
+	}
+}
+
+func (e *Endpoint) gatewayError(limit int) {
+	h := &e.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures.Store(0)
+	e.count(&h.errors, limit)
+}
 
 // Succeeded notes that the endpoint answered: consecutive failures start again at zero and an ejection ends.
 func (e *Endpoint) Succeeded() {
 	h := &e.health
-	if h.failures.Load() == 0 && h.until.Load() == 0 {
+	if h.failures.Load() == 0 && h.until.Load() == 0 && h.errors.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failures.Store(0)
+	h.errors.Store(0)
 	h.probing.Store(false)
+	h.spared = false
 	if h.until.Swap(0) != 0 {
 		h.ended = e.set.now()
 		e.set.opt.Logger.Info("endpoint recovered", "endpoint", e.Address)
@@ -72,40 +139,116 @@ func (e *Endpoint) Succeeded() {
 func (e *Endpoint) Failed() {
 	h := &e.health
 	h.failed.Add(1)
-	limit := e.set.opt.EjectAfter
-	if limit < 0 {
+	limit := int(h.failuresLimit.Load())
+	if limit < 1 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.failures.Load()
+	e.count(&h.failures, limit)
+}
+
+// count adds to consecutive failures and ejects the endpoint when they are enough, or when they are the probe's. health.mu is held.
+func (e *Endpoint) count(consecutive *atomic.Int32, limit int) {
+	h := &e.health
+	n := consecutive.Load()
 	if n < 1<<30 {
 		n++
-		h.failures.Store(n)
+		consecutive.Store(n)
 	}
-	if h.until.Load() == 0 {
+	switch {
+	case h.until.Load() == 0:
 		if int(n) >= limit {
-			e.eject(int(n))
+			e.eject(int(n), e.set.mayEject)
 		}
-	} else if h.probing.Load() { // others in an ejected state failed late, or because all are ejected
-		e.eject(int(n))
+	case h.probing.Load(): // others in an ejected state failed late, or because all are ejected
+		e.eject(int(n), func(_ *Endpoint, eject func()) bool { eject(); return true })
 	}
 }
 
-// eject is called with health.mu held.
-func (e *Endpoint) eject(failures int) {
+// eject ejects the endpoint if it is allowed. health.mu is held.
+func (e *Endpoint) eject(failures int, allowed func(e *Endpoint, eject func()) bool) {
 	h := &e.health
 	now := e.set.now()
+	level := h.level
 	if now-h.ended > int64(ejectForget) {
-		h.level = 0
+		level = 0
 	}
-	d := min(ejectMin<<h.level, ejectMax)
-	if d < ejectMax {
+	d := min(ejectMin<<level, ejectMax)
+	if !allowed(e, func() { h.until.Store(now + int64(d)) }) {
+		h.denied.Add(1)
+		if !h.spared {
+			h.spared = true
+			e.set.opt.Logger.Warn("endpoint not ejected, too many are", "endpoint", e.Address, "failures", failures)
+		}
+		return
+	}
+	if h.level = level; d < ejectMax {
 		h.level++
 	}
 	h.ended = now + int64(d)
+	h.spared = false
 	h.probing.Store(false)
-	h.until.Store(h.ended)
 	h.ejections.Add(1)
 	e.set.opt.Logger.Warn("endpoint ejected", "endpoint", e.Address, "for", d, "failures", failures)
+}
+
+// mayEject calls eject if no service of the endpoint has too many endpoints ejected then, or none left that is healthy.
+func (s *Set) mayEject(e *Endpoint, eject func()) bool {
+	s.healthMu.Lock()
+	defer s.healthMu.Unlock()
+	for _, sv := range e.services {
+		ejected, well := 0, 0
+		for _, other := range sv.endpoints {
+			switch {
+			case other.health.until.Load() != 0:
+				ejected++
+			case other != e && !other.health.failing.Load():
+				well++
+			}
+		}
+		if ejected+1 > sv.maxEjected || well == 0 {
+			return false
+		}
+	}
+	eject()
+	return true
+}
+
+// enlist tells the endpoints which services they are in, and takes back ejections that are too many for services that have shrunk: those
+// first that would have ended first.
+func (s *Set) enlist(endpoints map[key]*Endpoint, services map[string]*Service) {
+	s.healthMu.Lock()
+	defer s.healthMu.Unlock()
+	for _, e := range endpoints {
+		e.services = nil
+	}
+	for _, sv := range services {
+		for _, e := range sv.endpoints {
+			e.services = append(e.services, sv)
+		}
+		for {
+			ejected, first := 0, (*Endpoint)(nil)
+			for _, e := range sv.endpoints {
+				if until := e.health.until.Load(); until != 0 {
+					if ejected++; first == nil || until < first.health.until.Load() {
+						first = e
+					}
+				}
+			}
+			if ejected <= sv.maxEjected {
+				break
+			}
+			first.health.until.Store(0)
+		}
+	}
+}
+
+// maxEjected is how many of n endpoints may be ejected at once: never all.
+func maxEjected(n int, p *model.Ejection) int {
+	percent := defaultMaxEjected
+	if p != nil && p.MaxPercent != nil {
+		percent = *p.MaxPercent
+	}
+	return min(n*percent/100, max(n-1, 0))
 }

@@ -60,7 +60,7 @@ func (p *http2Pool) roundTrip(req *http.Request) (*http.Response, error) {
 		}
 		resp, err := h.RoundTrip(out)
 		if err == nil {
-			e.Succeeded()
+			e.Answered(resp.StatusCode)
 			p.watch(resp, h)
 			return resp, nil
 		}

@@ -226,7 +226,7 @@ func TestWhatCountsAgainstAnHTTP2Endpoint(t *testing.T) {
 				t.Fatal("answered")
 			}
 		}
-		if st := e.Stats(); st.Failures != 3 || st.Healthy || st.InFlight != 0 || st.HTTP2 != 0 {
+		if st := e.Stats(); st.Failures != 3 || st.Denied != 1 || st.InFlight != 0 || st.HTTP2 != 0 {
 			t.Errorf("%+v", st)
 		}
 	})

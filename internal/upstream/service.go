@@ -19,22 +19,30 @@ type Service struct {
 	// model.UnsupportedProtocol is for requests only: connections can be made.
 	Fault *model.Fault
 
-	endpoints []*Endpoint
+	endpoints    []*Endpoint
+	maxEjected   int
+	maxRequests  int64 // 0 for no bound
+	retryPercent int64
+	use          *use
 }
 
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }
 
 // Pick chooses an endpoint: of two random healthy ones that with less in flight. avoid, which may be nil, is the endpoint a retry comes
-// from: it is chosen only if no other is healthy. An ejected endpoint whose time is up is given one request to prove itself. When all
-// are ejected they are used as if all were healthy. It returns nil if the service has no endpoints. No lock is taken, nothing allocated.
+// from: it is chosen only if no other is healthy. An ejected endpoint whose time is up is given one request to prove itself. When none is
+// healthy they are used as if all were. An endpoint with as many exchanges in flight as it may have is never chosen; requests that begin in the
+// same instant can exceed that by a few. It returns nil if no endpoint is left. No lock is taken, nothing allocated.
 func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	n := uint64(len(s.endpoints))
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		return s.endpoints[0]
+		if e := s.endpoints[0]; e.room() {
+			return e
+		}
+		return nil
 	}
 	r := rand.Uint64()
 	i := r & 0xffffffff * n >> 32
@@ -44,14 +52,14 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	}
 	a, b := s.endpoints[i], s.endpoints[j]
 	aOK, bOK := false, false
-	if a != avoid {
+	if a != avoid && a.room() {
 		ok, probe := a.admit()
 		if probe {
 			return a
 		}
 		aOK = ok
 	}
-	if b != avoid {
+	if b != avoid && b.room() {
 		ok, probe := b.admit()
 		if probe {
 			return b
@@ -66,27 +74,22 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	case bOK:
 		return b
 	}
-	if e := s.scan(avoid, int(i)); e != nil {
-		return e
-	}
-	switch avoid { // all are ejected
-	case a:
-		return b
-	case b:
-		return a
-	}
-	return lighter(a, b)
+	return s.scan(avoid, int(i))
 }
 
 // scan looks at all endpoints, for when the two drawn are of no use: the healthy one with the least in flight, from a random start so
-// that ties spread; else avoid if it is healthy; else nil.
+// that ties spread; else avoid if it is healthy; else, if none is healthy, any, rather than avoid.
 func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
-	var best, spare *Endpoint
+	var best, spare, bad *Endpoint
+	healthy := false
 	for k := range s.endpoints {
 		e := s.endpoints[(start+k)%len(s.endpoints)]
-		if e == avoid {
+		room := e.room()
+		if e == avoid || !room {
 			if e.Healthy() {
-				spare = e
+				if healthy = true; room {
+					spare = e
+				}
 			}
 			continue
 		}
@@ -94,16 +97,30 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 		if probe {
 			return e
 		}
-		if ok && (best == nil || e.inFlight.Load() < best.inFlight.Load()) {
-			best = e
+		if ok {
+			if healthy = true; best == nil {
+				best = e
+			} else {
+				best = lighter(best, e)
+			}
+		} else if bad == nil {
+			bad = e
+		} else {
+			bad = lighter(bad, e)
 		}
 	}
-	if best == nil {
+	switch {
+	case best != nil:
+		return best
+	case healthy:
 		return spare
+	case bad == nil && avoid != nil && avoid.room():
+		return avoid
 	}
-	return best
+	return bad
 }
 
+// lighter is the one with less in flight, a if they are equal.
 func lighter(a, b *Endpoint) *Endpoint {
 	if b.inFlight.Load() < a.inFlight.Load() {
 		return b

@@ -15,11 +15,10 @@ func TestPickWithFewEndpoints(t *testing.T) {
 	if svc.Pick(nil) != only || svc.Pick(only) != only {
 		t.Error("did not pick the only endpoint")
 	}
-	for range 3 {
-		only.Failed()
-	}
-	if svc.Pick(nil) != only {
-		t.Error("did not pick the only endpoint when it is ejected")
+	eject(only)
+	sicken(only)
+	if svc.Pick(nil) != only || only.Stats().Ejected {
+		t.Error("did not pick the only endpoint when it is bad, or ejected it")
 	}
 }
 
@@ -73,7 +72,7 @@ func TestPickAvoidsTheEndpointOfARetry(t *testing.T) {
 		}
 		for _, e := range svc.Endpoints() {
 			if e != avoid {
-				eject(e)
+				sicken(e)
 			}
 		}
 		for range 200 {
@@ -81,25 +80,29 @@ func TestPickAvoidsTheEndpointOfARetry(t *testing.T) {
 				t.Fatalf("did not pick the only healthy one of %d, though it is to be avoided", n)
 			}
 		}
-		eject(avoid)
+		sicken(avoid)
 		for range 200 {
 			if e := svc.Pick(avoid); e == nil || e == avoid {
-				t.Fatalf("of %d ejected ones picked %v", n, e)
+				t.Fatalf("of %d bad ones picked %v", n, e)
 			}
 		}
 	}
 }
 
+// eject makes the endpoint fail as often as its ejection takes.
 func eject(e *Endpoint) {
 	for range 3 {
 		e.Failed()
 	}
 }
 
-func TestPickUsesAllWhenAllAreEjected(t *testing.T) {
+// sicken is what an active check does.
+func sicken(e *Endpoint) { e.health.failing.Store(true) }
+
+func TestPickUsesAllWhenNoneIsHealthy(t *testing.T) {
 	svc := apply(t, newSet(t, Options{}), config("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"))
 	for _, e := range svc.Endpoints() {
-		eject(e)
+		sicken(e)
 	}
 	picked := map[*Endpoint]int{}
 	for range 300 {
@@ -121,14 +124,14 @@ func TestPickFindsTheOneHealthyAmongMany(t *testing.T) {
 		if i == 17 || i == 18 {
 			healthy[e] = true
 		} else {
-			eject(e)
+			sicken(e)
 		}
 	}
 	seen := map[*Endpoint]bool{}
 	for range 1000 {
 		e := svc.Pick(nil)
 		if !healthy[e] {
-			t.Fatalf("picked the ejected %s", e.Address)
+			t.Fatalf("picked the sick %s", e.Address)
 		}
 		seen[e] = true
 		e.inFlight.Add(1)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -29,8 +30,13 @@ type Options struct {
 	MaxHTTP2Connections int
 	// MaxHeaderBytes bounds the header list of a response over HTTP/2; 0 means 64 KiB.
 	MaxHeaderBytes int
-	// EjectAfter is the number of consecutive failures that ejects an endpoint; 0 means 3, less than 0 never.
+	// EjectAfter is the number of consecutive failures that ejects an endpoint whose service says nothing else; 0 means 3, less than 0 never.
 	EjectAfter int
+	// MaxInFlightPerEndpoint bounds the exchanges in flight at one endpoint whose service says nothing else; 0 means 16,384.
+	MaxInFlightPerEndpoint int
+	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together: beyond it idle ones are closed for new ones, and where none
+	// is idle the new one fails with ConnectLocal. 0 means no bound.
+	MaxConnections int64
 	// Logger is told of ejections, recoveries and unusable services; nil discards.
 	Logger *slog.Logger
 
@@ -54,7 +60,11 @@ func (o Options) withDefaults() Options {
 	def(&o.ReadBuffer, 4<<10)
 	def(&o.MaxHTTP2Connections, 4)
 	def(&o.MaxHeaderBytes, 64<<10)
-	def(&o.EjectAfter, 3)
+	def(&o.EjectAfter, defaultEjectAfter)
+	def(&o.MaxInFlightPerEndpoint, defaultMaxInFlight)
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = math.MaxInt64
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -72,7 +82,13 @@ type Set struct {
 	mu        sync.Mutex // serialises Apply, Close and the sweep
 	endpoints map[key]*Endpoint
 	drained   map[*Endpoint]struct{} // in no service, but with connections still used
+	uses      map[string]*use        // by service
+	checks    map[*Endpoint]*checker
+	aged      int64 // when the retry budgets were last aged
 	closed    bool
+
+	open     atomic.Int64 // HTTP/1.1 connections to all endpoints, those being opened included
+	healthMu sync.Mutex   // held while an endpoint is ejected, and for Endpoint.services; taken after health.mu
 
 	start  time.Time
 	tick   time.Duration
@@ -95,6 +111,8 @@ func New(opt Options) *Set {
 		opt:       opt.withDefaults(),
 		endpoints: map[key]*Endpoint{},
 		drained:   map[*Endpoint]struct{}{},
+		uses:      map[string]*use{},
+		checks:    map[*Endpoint]*checker{},
 		start:     time.Now(),
 	}
 	size := s.opt.ReadBuffer
@@ -127,7 +145,8 @@ func (s *Set) Close() error {
 // Apply makes a snapshot of the configuration's services. Endpoints whose address, protocol and TLS identity stay keep their state,
 // across services and configurations; those that are in no service any more are drained: idle connections are closed now, used ones when
 // their exchange ends. A service whose TLS identity cannot be used keeps its endpoints, each attempt fails with a *TLSError of reason
-// TLSConfig. A service with a Fault has no endpoints, unless only requests meet it. An error (the Set is closed) leaves everything as it was.
+// TLSConfig. A service with a Fault has no endpoints, unless only requests meet it. Of services that share an endpoint the first that says
+// anything about its limits, ejection or health check decides. An error (the Set is closed) leaves everything as it was.
 func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 	certificates := make(map[string]*model.Certificate, len(cfg.Certificates))
 	for i := range cfg.Certificates {
@@ -140,10 +159,22 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 	}
 	next := make(map[key]*Endpoint, len(s.endpoints))
 	snap := &Snapshot{services: make(map[string]*Service, len(cfg.Services))}
+	uses := make(map[string]*use, len(cfg.Services))
+	policies := map[*Endpoint]*policy{}
 	identities := map[string]*tlsIdentity{}
 	for i := range cfg.Services {
 		ms := &cfg.Services[i]
-		sv := &Service{Name: ms.Name, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault}
+		sv := &Service{Name: ms.Name, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault, retryPercent: defaultRetryPercent}
+		if l := ms.Limits; l != nil {
+			sv.maxRequests = int64(l.Requests)
+			if l.RetryPercent != nil {
+				sv.retryPercent = int64(*l.RetryPercent)
+			}
+		}
+		if sv.use = s.uses[ms.Name]; sv.use == nil {
+			sv.use = &use{}
+		}
+		uses[ms.Name] = sv.use
 		snap.services[ms.Name] = sv
 		if ms.Fault != nil && ms.Fault.Reason != model.UnsupportedProtocol {
 			continue
@@ -166,23 +197,55 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 			e := next[k]
 			if e == nil {
 				if e = s.endpoints[k]; e == nil {
-					e = newEndpoint(s, me.Address, identity)
+					e = newEndpoint(s, me.Address, ms.Protocol, identity)
 				}
 				next[k] = e
 			}
 			if !slices.Contains(sv.endpoints, e) {
 				sv.endpoints = append(sv.endpoints, e)
+				policies[e] = policies[e].with(ms)
 			}
 		}
+		sv.maxEjected = maxEjected(len(sv.endpoints), ms.Ejection)
 	}
+	for e, p := range policies {
+		e.limit(p.limits)
+		e.healthPolicy(p.ejection)
+	}
+	s.enlist(next, snap.services)
+	s.check(policies)
 	for k, e := range s.endpoints {
 		if next[k] == nil {
 			s.drained[e] = struct{}{}
 			e.drain()
 		}
 	}
-	s.endpoints = next
+	s.endpoints, s.uses = next, uses
 	return snap, nil
+}
+
+// policy is what services say about an endpoint.
+type policy struct {
+	limits   *model.Limits
+	ejection *model.Ejection
+	check    *model.HealthCheck
+}
+
+// with adds what a service says, unless one before it said something else. It works on nil.
+func (p *policy) with(s *model.Service) *policy {
+	if p == nil {
+		p = &policy{}
+	}
+	if p.limits == nil {
+		p.limits = s.Limits
+	}
+	if p.ejection == nil {
+		p.ejection = s.Ejection
+	}
+	if p.check == nil {
+		p.check = s.HealthCheck
+	}
+	return p
 }
 
 // Endpoints iterates over all endpoints of the last Apply, for metrics; in no order.
@@ -218,6 +281,11 @@ func (s *Set) sweep() {
 	for e := range s.drained {
 		if e.finished() {
 			delete(s.drained, e)
+		}
+	}
+	for now := s.now(); now-s.aged >= int64(time.Second); s.aged += int64(time.Second) {
+		for _, u := range s.uses {
+			u.age()
 		}
 	}
 }

@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Bounds where the service's model.Limits set none.
+const (
+	defaultMaxInFlight   = 16384
+	defaultMaxConnecting = 1024
+	defaultRetryPercent  = 20
+)
+
+// The retry budget: of the requests that may be retried, of about the last retryWindow, a share; in any case retryLeast a second.
+const (
+	retryWindow = 10 * time.Second
+	retryLeast  = 10
+)
+
+// Limit is what a request was refused for.
+type Limit int
+
+const (
+	// LimitRequests: as many requests as allowed are in flight to the service.
+	LimitRequests Limit = iota
+	// LimitEndpoints: each endpoint that could be used has as many in flight as allowed.
+	LimitEndpoints
+	// LimitConnecting: as many connections as allowed are being opened.
+	LimitConnecting
+	// LimitRetries: the retry budget was spent, so that a failure was final.
+	LimitRetries
+
+	numLimits
+)
+
+// String is the label in metrics.
+func (l Limit) String() string {
+	return [numLimits]string{"requests", "endpoint_requests", "connecting", "retry_budget"}[l]
+}
+
+// use is what is known of a service whatever the configuration.
+type use struct {
+	active   atomic.Int64 // only counted while there is a bound
+	tried    atomic.Int64 // requests that may be retried, of late
+	retried  atomic.Int64 // and retries
+	rejected [numLimits]atomic.Uint64
+}
+
+// Begin claims a place for a request, until End; false if there is none.
+func (s *Service) Begin() bool {
+	if s.maxRequests == 0 {
+		return true
+	}
+	if s.use.active.Add(1) > s.maxRequests {
+		s.use.active.Add(-1)
+		return false
+	}
+	return true
+}
+
+// End gives back what Begin claimed.
+func (s *Service) End() {
+	if s.maxRequests != 0 {
+		s.use.active.Add(-1)
+	}
+}
+
+// Rejected counts a request that a limit kept from the service.
+func (s *Service) Rejected(l Limit) { s.use.rejected[l].Add(1) }
+
+// InFlight is the number of exchanges and connects under way at the service's endpoints.
+func (s *Service) InFlight() (n int) {
+	for _, e := range s.endpoints {
+		n += e.InFlight()
+	}
+	return n
+}
+
+// Retryable counts a request that may be retried: the retry budget is a share of them.
+func (s *Service) Retryable() { s.use.tried.Add(1) }
+
+// Retry claims a retry of the budget; false if it is spent, which is counted.
+func (s *Service) Retry() bool {
+	u := s.use
+	if s.retryPercent == 0 || u.retried.Add(1) > max(retryLeast*int64(retryWindow/time.Second), u.tried.Load()*s.retryPercent/100) {
+		if s.retryPercent != 0 {
+			u.retried.Add(-1)
+		}
+		s.Rejected(LimitRetries)
+		return false
+	}
+	return true
+}
+
+// age forgets a second's part of what Retry looks at.
+func (u *use) age() {
+	for _, n := range []*atomic.Int64{&u.tried, &u.retried} {
+		v := n.Load()
+		part := int64(retryWindow / time.Second)
+		n.Add(-(v + part - 1) / part)
+	}
+}
+
+// room is true while another exchange may begin at the endpoint.
+func (e *Endpoint) room() bool { return e.inFlight.Load() < e.maxInFlight.Load() }
+
+// limit sets the endpoint's bounds; nil is the defaults.
+func (e *Endpoint) limit(l *model.Limits) {
+	inFlight, connecting := int64(e.set.opt.MaxInFlightPerEndpoint), int64(defaultMaxConnecting)
+	if l != nil && l.EndpointRequests > 0 {
+		inFlight = int64(l.EndpointRequests)
+	}
+	if l != nil && l.Connecting > 0 {
+		connecting = int64(l.Connecting)
+	}
+	e.maxInFlight.Store(inFlight)
+	e.maxConnecting.Store(connecting)
+}
+
+var (
+	errConnecting = errors.New("as many connections as allowed are being opened to the endpoint")
+	errOpen       = errors.New("as many connections as allowed are open to all endpoints")
+)
+
+// mayOpen claims a connection of those that all endpoints may have together; one that is idle is closed for it if need be.
+func (s *Set) mayOpen() bool {
+	if s.open.Add(1) <= s.opt.MaxConnections {
+		return true
+	}
+	if s.closeIdle(evict) {
+		return true
+	}
+	s.open.Add(-1)
+	return false
+}
+
+// evict is how many idle connections are closed when there are too many.
+const evict = 16
+
+// closeIdle closes up to n connections that have been idle longest at their endpoint; false if there was none.
+func (s *Set) closeIdle(n int) bool {
+	var victims []*Conn
+	s.mu.Lock()
+	for _, e := range s.endpoints {
+		if len(victims) >= n {
+			break
+		}
+		e.mu.Lock()
+		k := min(len(e.idle), n-len(victims))
+		victims = append(victims, e.idle[:k]...)
+		e.idle = slices.Delete(e.idle, 0, k)
+		e.mu.Unlock()
+	}
+	s.mu.Unlock()
+	for _, c := range victims {
+		c.closeGently()
+	}
+	return len(victims) > 0
+}
+
+// ServiceStats are a service's counters and gauges.
+type ServiceStats struct {
+	// Rejected are the requests kept from it, by Limit.
+	Rejected [numLimits]uint64
+	// Full is true while no request can begin.
+	Full bool
+}
+
+// Limits are all there are.
+func Limits() iter.Seq[Limit] {
+	return func(yield func(Limit) bool) {
+		for l := range numLimits {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// Stats reads the counters.
+func (s *Service) Stats() (st ServiceStats) {
+	for l := range numLimits {
+		st.Rejected[l] = s.use.rejected[l].Load()
+	}
+	st.Full = s.maxRequests > 0 && s.use.active.Load() >= s.maxRequests ||
+		len(s.endpoints) > 0 && !slices.ContainsFunc(s.endpoints, (*Endpoint).room)
+	return st
+}
+
+// Services returns the services by name; read-only.
+func (s *Snapshot) Services() iter.Seq2[string, *Service] { return maps.All(s.services) }
