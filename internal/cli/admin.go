@@ -39,8 +39,8 @@ const adminIndex = `weir admin
 `
 
 // listenAdmin binds the endpoint; run serves it.
-func listenAdmin(address string, metrics http.Handler, report func() *control.Report, draining func() bool) (*admin, error) {
-	l, err := net.Listen("tcp", address)
+func listenAdmin(listen func(network, address string) (net.Listener, error), address string, metrics http.Handler, report func() *control.Report, draining func() bool) (*admin, error) {
+	l, err := listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("admin endpoint: %w; choose another address with --admin, or --admin off", err)
 	}

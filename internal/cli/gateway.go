@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
@@ -34,25 +35,32 @@ type gateway struct {
 	adjust func(*model.Config) *model.Config
 	// options of the translation.
 	options control.Options
+	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
+	drainDelay time.Duration
+	// handover may be nil: none.
+	handover *handover
 	// reported, if set, is called after each report.
 	reported func(control.Report)
 
 	latest atomic.Pointer[control.Report]
 	admin  *admin
+	serves chan struct{}             // closed when the first configuration is served
 	told   map[resource.Finding]bool // findings in the log
 	events map[resource.Event]bool   // told already
 }
 
-// run serves until ctx ends and everything is drained, or until something fails.
-func (g *gateway) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+// run serves until asked ends and everything is drained, or until something fails.
+func (g *gateway) run(asked context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
+	g.serves = make(chan struct{})
 
 	adminDone := make(chan error, 1)
 	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
 	defer stopAdmin()
 	if g.adminAddress != "off" {
-		a, err := listenAdmin(g.adminAddress, g.metrics.Handler(), g.latest.Load, func() bool { return ctx.Err() != nil })
+		draining := func() bool { return asked.Err() != nil || ctx.Err() != nil }
+		a, err := listenAdmin(g.handover.listen, g.adminAddress, g.metrics.Handler(), g.latest.Load, draining)
 		if err != nil {
 			return err
 		}
@@ -67,9 +75,64 @@ func (g *gateway) run(ctx context.Context) error {
 	var loopErr, serverErr error
 	wg.Go(func() { loopErr = loop.Run(ctx); cancel() })
 	wg.Go(func() { serverErr = g.server.Run(ctx); cancel() })
+	wg.Go(func() { g.awaitEnd(ctx, asked); cancel() })
+	if g.handover != nil {
+		wg.Go(func() { g.passOn(ctx, stopAdmin); cancel() })
+	}
 	wg.Wait()
 	stopAdmin()
 	return errors.Join(loopErr, serverErr, <-adminDone)
+}
+
+// awaitEnd returns when the drain is to begin: drainDelay after asked ends, in which everything is served as before, so that whoever sends
+// connections here can learn from /readyz that it shall not.
+func (g *gateway) awaitEnd(ctx, asked context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-asked.Done():
+	}
+	if g.drainDelay <= 0 {
+		return
+	}
+	g.log.Info("not ready any more, draining soon", "delay", g.drainDelay)
+	t := time.NewTimer(g.drainDelay)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// passOn offers the listening sockets to a process that comes to replace this one, once there is something to serve. It returns when one has begun
+// to serve from them, and the drain is to begin, or ctx ends.
+func (g *gateway) passOn(ctx context.Context, stopAdmin func()) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-g.serves:
+	}
+	err := g.handover.offer(ctx, func(pass func(string, net.Listener) error) error {
+		if g.admin != nil {
+			if err := pass(g.adminAddress, g.admin.listener); err != nil {
+				return err
+			}
+		}
+		return g.server.Sockets(pass)
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			g.log.Error("no process can take over from this one", "reason", err)
+		}
+		<-ctx.Done()
+		return
+	}
+	taken := g.handover.given
+	g.log.Info("another process has taken over", "sockets", len(taken))
+	g.server.Taken(taken)
+	if slices.Contains(taken, g.adminAddress) {
+		stopAdmin()
+	}
 }
 
 func (g *gateway) publish(cfg *model.Config) error {
@@ -94,7 +157,11 @@ func (g *gateway) report(r control.Report) {
 	g.logFindings(r.Findings)
 	g.logEvents(r.Events)
 	if r.Changed && r.Generation == 1 {
+		if err := g.handover.serving(); err != nil {
+			g.log.Error("no process can take over from this one", "reason", err)
+		}
 		g.logServing()
+		close(g.serves)
 	}
 	if g.reported != nil {
 		g.reported(r)

@@ -29,7 +29,9 @@ the standard input, with -) and serves traffic by it. Files are watched: what
 changes is applied without dropping a request, what is broken is reported and
 the last good version stays. SIGHUP reads everything once more. SIGTERM or
 SIGINT drains: listeners close, requests in flight finish. A second one ends
-the process at once.`,
+the process at once. A second process with the same --handover takes over the
+ports, and the first one drains once it serves: no connection is refused or
+lost in between.`,
 		Example: `  weir run routes/
   weir run --port-offset 8000 routes/          port 80 becomes 8080, for a try without root
   weir run --access-log stdout routes/
@@ -41,6 +43,8 @@ the process at once.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
+	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
+	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
 	f.Var(&o.logFormat, "log-format", "format of the process's log, on stderr")
 	f.Var(&o.logLevel, "log-level", "least level of the process's log")
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
@@ -60,7 +64,8 @@ the process at once.`,
 type runOptions struct {
 	admin, address      string
 	portOffset          int
-	drain               time.Duration
+	drain, drainDelay   time.Duration
+	handover            string
 	logFormat, logLevel choice
 	accessLog           string
 	accessLogFormat     choice
@@ -91,9 +96,16 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
+	var handover *handover
+	if o.handover != "" {
+		if handover, err = newHandover(o.handover, log); err != nil {
+			return err
+		}
+		defer handover.close()
+	}
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
 	metrics.WatchAccessLog(accessLog)
-	options.Metrics, options.AccessLog = metrics, accessLog
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
 	g := &gateway{
 		source:       source,
 		metrics:      metrics,
@@ -101,6 +113,8 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		adminAddress: o.admin,
 		adjust:       adjust,
 		options:      *o.translation,
+		drainDelay:   o.drainDelay,
+		handover:     handover,
 		server:       proxy.New(options),
 	}
 	err = g.run(ctx)

@@ -373,3 +373,25 @@ func TestRemovedPortIsClosedWhenTheServerEnds(t *testing.T) {
 		t.Errorf("answer %q", rest)
 	}
 }
+
+func TestConnectionsOfARemovedPortAreServedByItsLastConfiguration(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })
+	s := serve(t, plain(addr), func(o *Options) { o.DrainGrace = time.Minute })
+	one, two := newTalk(t, s.addr()), newTalk(t, s.addr())
+	for _, k := range []*talk{one, two} {
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		k.answer("GET")
+	}
+	for range 2 { // a later configuration does not have it either
+		if err := s.Apply(&model.Config{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []*talk{one, two} {
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "ok" || !resp.Close {
+			t.Errorf("%s %q, close %v; want the service's answer, and the connection's end", resp.Status, body, resp.Close)
+		}
+		k.closed()
+	}
+}

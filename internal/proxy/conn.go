@@ -297,9 +297,8 @@ func (c *conn) prepare() {
 	s := c.srv
 	ex.reset()
 	ex.srv, ex.client, ex.conn, ex.shard = s, c, c, c.shard
-	if snap := s.state.Load(); snap != c.snap {
-		c.snap = snap
-		if c.port = snap.ports[c.bind]; c.port != nil && c.port.TLS != (c.tls != nil) {
+	if s.state.Load() != c.snap {
+		if c.snap, c.port = c.bind.snapshot(); c.port.TLS != (c.tls != nil) {
 			c.port = nil
 		}
 	}

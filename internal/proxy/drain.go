@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -66,6 +68,31 @@ func (s *Server) remove(b *bind) {
 		defer cancel()
 		b.drain(ctx)
 	})
+}
+
+// Sockets calls pass with each listening socket and the address it was opened with, for another process to accept from too; it stops at
+// the first error. The sockets stay the server's.
+func (s *Server) Sockets(pass func(address string, socket net.Listener) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.binds {
+		if err := pass(portKey(b.address, b.number), b.ln); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Taken says that another process accepts from the sockets of these addresses from now on: connections that wait there are left to it when
+// the server drains.
+func (s *Server) Taken(addresses []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.binds {
+		if slices.Contains(addresses, portKey(b.address, b.number)) {
+			b.shared.Store(true)
+		}
+	}
 }
 
 // Run serves until ctx ends, then drains: no new connections are taken, exchanges in flight are given DrainTimeout, the

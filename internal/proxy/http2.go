@@ -151,8 +151,7 @@ func (s *stream) serve(c *conn, w http.ResponseWriter, r *http.Request) {
 	ex := &s.ex
 	ex.reset()
 	ex.srv, ex.client, ex.conn, ex.shard = c.srv, s, c, c.shard
-	ex.snap = c.srv.state.Load()
-	if ex.port = ex.snap.ports[c.bind]; ex.port != nil && ex.port.TLS != (c.tls != nil) {
+	if ex.snap, ex.port = c.bind.snapshot(); ex.port.TLS != (c.tls != nil) {
 		ex.port = nil
 	}
 	ex.start = time.Now()

@@ -57,7 +57,8 @@ type bind struct {
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
-	tcp     atomic.Bool // the current configuration, or the last that had the port, has a TCP listener here
+	last    atomic.Pointer[snapshot] // the last that has the port, once the current one has it no more
+	shared  atomic.Bool              // another process accepts from the same socket: what waits in its queue is not lost
 
 	// h1 carries the settings of HTTP/2 connections and the list of those to say goodbye to; it serves nothing itself.
 	h1 *http.Server
@@ -99,6 +100,19 @@ func (s *Server) open(p *routing.Port) (*bind, error) {
 	return b, nil
 }
 
+// snapshot is the configuration by which connections to the port are served, and the port in it: the current one, or for those that a removed
+// port still has the last that had it.
+func (b *bind) snapshot() (*snapshot, *routing.Port) {
+	snap := b.srv.state.Load()
+	p := snap.ports[b]
+	if p == nil {
+		// Set before the current configuration was.
+		snap = b.last.Load()
+		p = snap.ports[b]
+	}
+	return snap, p
+}
+
 // run starts the accept loop, which drain ends.
 func (b *bind) run() {
 	b.srv.log.Info("listening", "address", b.ln.Addr().String())
@@ -118,7 +132,9 @@ func (b *bind) accept() {
 			continue
 		}
 		if b.phase.Load() != phaseServe {
-			b.acceptLast()
+			if !b.shared.Load() {
+				b.acceptLast()
+			}
 			return
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -176,8 +192,8 @@ func (b *bind) start(nc net.Conn) {
 		return
 	}
 	b.metrics.Opened(shard)
-	port := s.state.Load().ports[b]
-	if port != nil && port.TCP || port == nil && b.tcp.Load() {
+	_, port := b.snapshot()
+	if port.TCP {
 		b.wg.Go(func() {
 			b.relay(nc, shard)
 			b.metrics.Closed(shard)
@@ -185,7 +201,7 @@ func (b *bind) start(nc net.Conn) {
 		})
 		return
 	}
-	c := newConn(b, nc, shard, port != nil && port.TLS)
+	c := newConn(b, nc, shard, port.TLS)
 	b.mu.Lock()
 	b.conns[c] = struct{}{}
 	b.mu.Unlock()

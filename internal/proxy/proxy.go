@@ -49,7 +49,8 @@ func New(opt Options) *Server {
 
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
 // bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
-// each exchange ends with the configuration it began with. On error the old configuration goes on serving; a port that
+// each exchange ends with the configuration it began with. Exchanges of connections that a removed port still has go by the last configuration
+// that had it. On error the old configuration goes on serving; a port that
 // cannot be bound is a *ListenError. cfg must not be changed afterwards.
 func (s *Server) Apply(cfg *model.Config) error {
 	s.mu.Lock()
@@ -71,11 +72,13 @@ func (s *Server) Apply(cfg *model.Config) error {
 		return err
 	}
 	s.attach(cfg, snap, services)
-	s.state.Store(snap)
-	for b, p := range snap.ports {
-		b.tcp.Store(p.TCP)
+	prev, old := s.state.Load(), s.binds
+	for _, b := range old {
+		if snap.ports[b] == nil {
+			b.last.Store(prev)
+		}
 	}
-	old := s.binds
+	s.state.Store(snap)
 	s.binds = binds
 	if s.running {
 		for _, b := range opened {

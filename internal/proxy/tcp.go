@@ -88,9 +88,8 @@ func (b *bind) relay(nc net.Conn, shard uint32) {
 func (r *relay) serve() {
 	metrics := r.srv.opt.Metrics.Unrouted()
 	f := func() *failure {
-		snap := r.srv.state.Load()
-		port := snap.ports[r.bind]
-		if port == nil || !port.TCP {
+		snap, port := r.bind.snapshot()
+		if !port.TCP { // of another configuration than when it was accepted
 			return &failure{reason: telemetry.Draining}
 		}
 		r.record.Listener = port.Listeners[0].Listener.Name

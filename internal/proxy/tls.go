@@ -165,9 +165,8 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			snap := s.state.Load()
-			port := snap.ports[b]
-			if port == nil || !port.TLS {
+			snap, port := b.snapshot()
+			if !port.TLS {
 				return nil, errPortGone
 			}
 			l := port.Listener(lowerHost(hello.ServerName))
