@@ -266,14 +266,14 @@ func (c *ChunkReader) gather(buf []byte) int {
 	if c.fault != faultNone {
 		return 0
 	}
-	c.trailers = slices.DeleteFunc(c.trailers, func(f Field) bool { return forbiddenInTrailer(&f) })
+	c.trailers = slices.DeleteFunc(c.trailers, func(f Field) bool { return ForbiddenInTrailer(&f) })
 	c.state = chunkDone
 	return n
 }
 
-// forbiddenInTrailer is RFC 9110 §6.5.1: framing, routing, request modifiers, authentication, control data of the response, and what is
+// ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. That is RFC 9110 §6.5.1: framing, routing, request modifiers, authentication, control data of the response, and what is
 // needed to process the content; and the fields by which a proxy tells where a request came from.
-func forbiddenInTrailer(f *Field) bool {
+func ForbiddenInTrailer(f *Field) bool {
 	const known = hopByHop | notRemovable | 1<<FieldContentType | 1<<FieldDate | 1<<FieldExpect | 1<<FieldLocation |
 		1<<FieldTrailer | 1<<FieldVary
 	if known&(1<<f.ID) != 0 {

@@ -1,44 +1,319 @@
 package http2
 
-import "net"
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const preface = http2.ClientPreface
+
+// States of an orderly end.
+const (
+	// endNone: new streams are taken.
+	endNone = iota
+	// endAnnounced: the peer was told to open no more, and a sign that it heard is awaited (RFC 9113 §6.8).
+	endAnnounced
+	// endFinal: the last stream is fixed; the connection ends with it.
+	endFinal
+)
 
 // Conn is a connection. Its methods may be called by any goroutine.
-type Conn struct{}
+type Conn struct {
+	nc     net.Conn
+	cfg    Config
+	client bool
+	serve  func(*Stream) // of a server
+
+	settled chan struct{}
+	done    chan struct{}
+
+	reader // of Run's goroutine
+
+	mu     sync.Mutex
+	framer *http2.Framer // reads in Run's goroutine, writes with mu held
+	err    error         // why no stream is taken any more
+	dead   bool          // and those there were have failed
+	ending int
+	peer   peer
+	owes   bool // Config.Changed is to be called
+
+	streams map[uint32]*Stream
+	lastID  uint32     // the last stream that was opened
+	zombies int        // streams that were reset while their handler runs
+	running int        // handlers
+	idle    *sync.Cond // running is 0
+	closed  closedRing // streams that were, lately
+	inWin   int32      // what the peer may still send
+	inUsed  int32      // what was read and is still to be given back
+	scores  scores
+
+	output
+	clock
+}
+
+// peer is what the other side has said of itself.
+type peer struct {
+	settled bool // its first SETTINGS came
+	acked   bool // it has taken ours
+	window  int32
+	streams uint32
+}
 
 // NewServer makes the server's side of nc, whose streams serve is called with, each in a goroutine of its own. The stream is gone when
 // serve returns: an answer that is not complete is broken off.
-func NewServer(nc net.Conn, cfg Config, serve func(*Stream)) *Conn { panic("not yet") }
+func NewServer(nc net.Conn, cfg Config, serve func(*Stream)) *Conn {
+	c := newConn(nc, cfg)
+	c.serve = serve
+	return c
+}
 
 // NewClient makes the client's side of nc. Preface and settings are sent at once by Run.
-func NewClient(nc net.Conn, cfg Config) *Conn { panic("not yet") }
+func NewClient(nc net.Conn, cfg Config) *Conn {
+	c := newConn(nc, cfg)
+	c.client = true
+	return c
+}
+
+func newConn(nc net.Conn, cfg Config) *Conn {
+	cfg.setDefaults()
+	c := &Conn{
+		nc: nc, cfg: cfg, settled: make(chan struct{}), done: make(chan struct{}),
+		streams: map[uint32]*Stream{},
+		peer:    peer{window: defaultWindow, streams: assumedStreams},
+		inWin:   defaultWindow,
+	}
+	c.framer = http2.NewFramer((*frameSink)(c), (*frameSource)(c))
+	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.reader.init(&c.cfg)
+	c.output.init(c)
+	c.idle = sync.NewCond(&c.mu)
+	return c
+}
 
 // Run reads until the connection ends and closes it; early is what was read from it already, for a server behind the preface if
 // sawPreface. It returns why the connection ended, when every stream has ended: a server's handlers have returned; a client's streams have failed, but
 // are still to be closed. Run must be called once, also to end what NewClient began.
-func (c *Conn) Run(early []byte, sawPreface bool) error { panic("not yet") }
+func (c *Conn) Run(early []byte, sawPreface bool) error {
+	c.start(early)
+	err := c.read(sawPreface)
+	c.finish(err)
+	c.mu.Lock()
+	for c.running > 0 {
+		c.idle.Wait()
+	}
+	err = c.err
+	c.mu.Unlock()
+	close(c.done)
+	c.changed()
+	return err
+}
+
+// start sends preface and settings.
+func (c *Conn) start(early []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began = time.Now()
+	c.now = c.began
+	c.feed(early)
+	if c.client {
+		c.out = append(c.out, preface...)
+	}
+	settings := []http2.Setting{
+		{ID: http2.SettingInitialWindowSize, Val: uint32(c.cfg.StreamWindow)},
+		{ID: http2.SettingMaxHeaderListSize, Val: uint32(c.cfg.MaxHeader)},
+	}
+	if c.client {
+		settings = append(settings, http2.Setting{ID: http2.SettingEnablePush, Val: 0})
+	} else {
+		settings = append(settings, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.cfg.MaxStreams})
+	}
+	c.framer.WriteSettings(settings...)
+	if more := int32(c.cfg.ConnWindow) - c.inWin; more > 0 {
+		c.framer.WriteWindowUpdate(0, uint32(more))
+		c.inWin += more
+	}
+	c.flushSoon()
+	c.arm(c.began.Add(min(c.cfg.HeaderTimeout, tickEvery)))
+}
+
+// finish ends all that is left after reading has.
+func (c *Conn) finish(err error) {
+	var ce *ConnError
+	if !errors.As(err, &ce) {
+		ce = &ConnError{Code: NoError, Remote: true, Err: err}
+		if err == io.EOF {
+			ce.Err = nil
+		}
+	}
+	c.mu.Lock()
+	told := ce.Err == nil && !ce.Remote // the peer is still there to be told
+	if told && !(c.ending == endFinal && ce.Code == NoError) {
+		c.framer.WriteGoAway(c.lastPeerID(), ce.Code, []byte(ce.Detail))
+	}
+	c.die(ce)
+	c.nc.SetWriteDeadline(time.Now().Add(farewell))
+	c.drainOutput(told)
+	c.mu.Unlock()
+	if told {
+		c.linger()
+	}
+	c.nc.Close()
+	c.mu.Lock()
+	for c.writing {
+		c.wrote.Wait()
+	}
+	c.out, c.spare = nil, nil
+	c.mu.Unlock()
+	c.reader.release()
+}
+
+// lastPeerID is what GOAWAY says.
+func (c *Conn) lastPeerID() uint32 {
+	if c.client {
+		return 0
+	}
+	return c.lastID
+}
+
+// die fails every stream, once; mu is held.
+func (c *Conn) die(err *ConnError) {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	if c.err == nil {
+		c.err = err
+	}
+	for _, s := range c.streams {
+		c.drop(s, err)
+	}
+	c.wrote.Broadcast()
+}
+
+// Bounds of the end of a connection.
+const (
+	farewell    = time.Second // to write what is left, and again for the peer to close its side
+	lingerBytes = 1 << 20
+)
+
+// linger takes what the peer has under way: a connection that is closed with unread bytes is reset, which can cost the peer the last frames.
+func (c *Conn) linger() {
+	if h, ok := c.nc.(interface{ CloseWrite() error }); !ok || h.CloseWrite() != nil {
+		return
+	}
+	c.mu.Lock()
+	c.over = true
+	c.nc.SetReadDeadline(time.Now().Add(farewell))
+	c.mu.Unlock()
+	buf := c.scratch()
+	for left := lingerBytes; left > 0; {
+		n, err := c.nc.Read(buf)
+		if left -= n; err != nil {
+			return
+		}
+	}
+}
+
+// changed tells the owner of a client.
+func (c *Conn) changed() {
+	if f := c.cfg.Changed; f != nil {
+		f()
+	}
+}
 
 // Settled is closed when the peer's settings have come: it speaks HTTP/2, and Available is what it allows.
-func (c *Conn) Settled() <-chan struct{} { panic("not yet") }
+func (c *Conn) Settled() <-chan struct{} { return c.settled }
 
 // Done is closed when Run ends.
-func (c *Conn) Done() <-chan struct{} { panic("not yet") }
+func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err is why the connection takes no more streams, nil as long as it may: it ended, it is ending, or the peer said GOAWAY.
-func (c *Conn) Err() error { panic("not yet") }
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
 
 // Streams is the number of streams that are not closed.
-func (c *Conn) Streams() int { panic("not yet") }
+func (c *Conn) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams)
+}
 
 // Available is how many streams more a client may open now: 0 for ever once Err is not nil. Before the peer's settings have come it is none.
-func (c *Conn) Available() int { panic("not yet") }
+func (c *Conn) Available() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.available()
+}
 
-// Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
-// Stream.Send. Everything is copied before it returns. The stream must be closed. An error other than of a body that waited leaves no stream; see Unprocessed.
-func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) { panic("not yet") }
+func (c *Conn) available() int {
+	if c.err != nil || !c.peer.settled || c.lastID >= maxStreamID {
+		return 0
+	}
+	return max(0, int(min(c.peer.streams, 1<<30))-len(c.streams))
+}
+
+// errShutdown is the end that Shutdown asked for.
+var errShutdown = &ConnError{Code: NoError, Unprocessed: true, Detail: "the connection is being closed"}
 
 // Shutdown ends the connection in order, without waiting for it: the peer is told twice (RFC 9113 §6.8), the streams that it opened until it heard
 // are served, and Run returns after the last. A client's connection ends with its last stream.
-func (c *Conn) Shutdown() { panic("not yet") }
+func (c *Conn) Shutdown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending != endNone || c.dead {
+		return
+	}
+	if c.err == nil {
+		c.err = errShutdown
+	}
+	if c.client {
+		c.ending = endFinal
+		c.framer.WriteGoAway(0, NoError, nil)
+		c.endIfDone()
+	} else {
+		c.ending = endAnnounced
+		c.endBy = time.Now().Add(farewell)
+		c.framer.WriteGoAway(maxStreamID, NoError, nil)
+		c.framer.WritePing(false, shutdownPing)
+		c.arm(c.endBy)
+	}
+	c.flushSoon()
+}
+
+// settleEnd fixes the last stream; mu is held.
+func (c *Conn) settleEnd() {
+	if c.ending != endAnnounced {
+		return
+	}
+	c.ending = endFinal
+	c.framer.WriteGoAway(c.lastID, NoError, nil)
+	c.flushSoon()
+	c.endIfDone()
+}
+
+// endIfDone ends reading after the last stream of a connection that is ending; mu is held.
+func (c *Conn) endIfDone() {
+	if c.ending == endFinal && len(c.streams) == 0 && !c.over {
+		c.over = true
+		c.nc.SetReadDeadline(longAgo)
+	}
+}
 
 // Close ends the connection at once, with the streams.
-func (c *Conn) Close() { panic("not yet") }
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.die(&ConnError{Code: NoError, Detail: "the connection was closed", Err: net.ErrClosed})
+	c.over = true
+	c.mu.Unlock()
+	c.nc.Close()
+}
+
+var longAgo = time.Unix(1, 0)

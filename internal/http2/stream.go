@@ -1,74 +1,381 @@
 package http2
 
 import (
+	"io"
+	"sync"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the others methods may be called by
+// Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the other methods may be called by
 // any. What it returns as errors is io.EOF, ErrInterrupted, ErrTimeout, *StreamError or *ConnError.
-type Stream struct{}
+type Stream struct {
+	c    *Conn
+	id   uint32
+	born time.Time
+
+	// The rest is guarded by c.mu, but for what was received and is only read.
+
+	head     Head // a server's request, a client's final answer
+	interim  []Head
+	interims int
+	trailers []http1.Field
+	headCame bool // a client's final answer is here
+	noBody   bool // it has none: the request was HEAD
+
+	err       error // why it ended before its time
+	removed   bool  // it is not among c.streams any more
+	running   bool  // the handler
+	zombie    bool  // reset while the handler runs
+	localEnd  bool
+	remoteEnd bool
+	begun     bool // the head of the final answer was sent
+
+	declared, received int64 // bytes of the body; declared may be -1
+	inWin, inUsed      int32 // as Conn's
+	fill               []byte
+	piece              []byte // being read
+	interrupted        bool
+	reading            wait
+
+	window       int64 // what the peer takes
+	queued, turn bool
+	sending      wait
+
+	watcher Aborter
+	fired   bool // it was told
+}
+
+// wait is a goroutine that waits; c.mu guards it.
+type wait struct {
+	cond  *sync.Cond
+	on    bool
+	late  bool // it waited too long
+	until time.Time
+}
 
 // Aborter is told when a stream ends before its time.
 type Aborter interface{ Abort() }
 
+// keepBody is the largest buffer that a stream takes along into its next life.
+const keepBody = 64 << 10
+
+var streamPool = sync.Pool{New: func() any { return &Stream{} }}
+
+func (c *Conn) newStream(id uint32) *Stream {
+	s := streamPool.Get().(*Stream)
+	s.c, s.id = c, id
+	s.declared = -1
+	s.inWin = int32(c.cfg.StreamWindow)
+	s.window = int64(c.peer.window)
+	if s.reading.cond == nil {
+		s.reading.cond, s.sending.cond = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
+	} else {
+		s.reading.cond.L, s.sending.cond.L = &c.mu, &c.mu
+	}
+	return s
+}
+
+// recycle makes s the pool's.
+func (s *Stream) recycle() {
+	fields, trailers := s.head.Fields, s.trailers
+	clear(fields)
+	clear(trailers)
+	next := Stream{reading: wait{cond: s.reading.cond}, sending: wait{cond: s.sending.cond}}
+	next.head.Fields, next.trailers = fields[:0], trailers[:0]
+	if cap(s.fill) <= keepBody {
+		next.fill = s.fill[:0]
+	}
+	if cap(s.piece) <= keepBody {
+		next.piece = s.piece[:0]
+	}
+	*s = next
+	streamPool.Put(s)
+}
+
+// drop ends s with err and takes it from the connection; mu is held.
+func (c *Conn) drop(s *Stream, err error) {
+	if s.removed {
+		return
+	}
+	if s.err == nil {
+		s.err = err
+	}
+	if s.running && !s.zombie {
+		s.zombie = true
+		c.zombies++
+	}
+	c.remove(s)
+	if s.watcher != nil {
+		s.fired = true
+		s.watcher.Abort()
+	}
+	s.reading.cond.Broadcast()
+	s.sending.cond.Broadcast()
+}
+
+// remove takes s from the connection's streams; mu is held.
+func (c *Conn) remove(s *Stream) {
+	if s.removed {
+		return
+	}
+	s.removed = true
+	delete(c.streams, s.id)
+	if s.queued {
+		c.unqueue(s)
+	}
+	c.closed.add(s.id, false)
+	c.endIfDone()
+}
+
+// complete removes s once both sides have ended; mu is held.
+func (c *Conn) complete(s *Stream) {
+	if s.localEnd && s.remoteEnd {
+		c.remove(s)
+	}
+}
+
+// reset ends s from this side with err; mu is held.
+func (c *Conn) reset(s *Stream, err *StreamError) {
+	if s.removed {
+		return
+	}
+	c.framer.WriteRSTStream(s.id, err.Code)
+	c.drop(s, err)
+	c.closed.add(s.id, true)
+}
+
+// serveStream runs the handler of a stream.
+func (c *Conn) serveStream(s *Stream) {
+	c.serve(s)
+	c.mu.Lock()
+	if !s.removed {
+		code := InternalError
+		if s.localEnd {
+			code = NoError
+		}
+		c.reset(s, &StreamError{Stream: s.id, Code: code})
+		c.flush()
+	}
+	if s.zombie {
+		c.zombies--
+	}
+	s.giveBack()
+	if c.running--; c.running == 0 {
+		c.idle.Broadcast()
+	}
+	c.mu.Unlock()
+	s.recycle()
+}
+
 // ID is the stream's number.
-func (s *Stream) ID() uint32 { panic("not yet") }
+func (s *Stream) ID() uint32 { return s.id }
 
 // Born is when the stream was opened, for a server about when the head came.
-func (s *Stream) Born() time.Time { panic("not yet") }
+func (s *Stream) Born() time.Time { return s.born }
 
 // Head is a server's request. It is valid until serve returns.
-func (s *Stream) Head() *Head { panic("not yet") }
+func (s *Stream) Head() *Head { return &s.head }
+
+// await waits for something to happen, or until; mu is held.
+func (s *Stream) await(w *wait, until time.Time) (late bool) {
+	w.on, w.late, w.until = true, false, until
+	if !until.IsZero() {
+		s.c.arm(until)
+	}
+	w.cond.Wait()
+	w.on = false
+	return w.late
+}
 
 // AwaitHead waits for the answer's next head: interim ones come first, one a call. The last, with a Status of at least 200, comes again with each
-// further call. until, if not zero, is when it gives up with ErrTimeout, up to a second later if it is more than two seconds ahead; the stream goes on. The
-// head is valid until the next call or Close.
-func (s *Stream) AwaitHead(until time.Time) (*Head, error) { panic("not yet") }
+// further call. until, if not zero, is when it gives up with ErrTimeout; the stream goes on. The head is valid until the next call or Close.
+func (s *Stream) AwaitHead(until time.Time) (*Head, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if len(s.interim) > 0 {
+			h := s.interim[0]
+			s.interim = s.interim[1:]
+			return &h, nil
+		}
+		if s.headCame {
+			return &s.head, nil
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+		if s.await(&s.reading, until) {
+			return nil, ErrTimeout
+		}
+	}
+}
 
 // Next waits for the next piece of the body, which is valid until the next call; io.EOF after the last. What is read may be sent again by the peer,
 // when the next call is made. until is as with AwaitHead. An error other than ErrTimeout comes again.
-func (s *Stream) Next(until time.Time) ([]byte, error) { panic("not yet") }
+func (s *Stream) Next(until time.Time) ([]byte, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.used(len(s.piece))
+	s.piece = s.piece[:0]
+	for {
+		if s.interrupted {
+			return nil, ErrInterrupted
+		}
+		if len(s.fill) > 0 {
+			s.fill, s.piece = s.piece, s.fill
+			return s.piece, nil
+		}
+		if s.remoteEnd {
+			return nil, io.EOF
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+		if len(c.out) > 0 && !c.writing && !c.dead {
+			c.flush() // window given above
+			continue
+		}
+		if s.await(&s.reading, until) {
+			return nil, ErrTimeout
+		}
+	}
+}
 
 // Ready is true if Next will not wait.
-func (s *Stream) Ready() bool { panic("not yet") }
+func (s *Stream) Ready() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return len(s.fill) > 0 || s.remoteEnd || s.interrupted || s.err != nil
+}
 
 // Whole takes the body if all of it is here, with no trailers: it stays valid until serve returns or Close, and Next gives io.EOF.
-func (s *Stream) Whole() (body []byte, ok bool) { panic("not yet") }
+func (s *Stream) Whole() (body []byte, ok bool) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.remoteEnd || s.interrupted || len(s.piece) > 0 || len(s.trailers) > 0 {
+		return nil, false
+	}
+	s.fill, s.piece = s.piece, s.fill
+	return s.piece, true
+}
 
 // Trailers are those that came behind the body, valid as the head is; nil before Next gave io.EOF.
-func (s *Stream) Trailers() []http1.Field { panic("not yet") }
+func (s *Stream) Trailers() []http1.Field {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if !s.remoteEnd || len(s.fill) > 0 {
+		return nil
+	}
+	return s.trailers
+}
 
 // Interrupt ends receiving for good: a Next under way fails, and so does each later one.
-func (s *Stream) Interrupt() { panic("not yet") }
+func (s *Stream) Interrupt() {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.interrupted {
+		return
+	}
+	s.interrupted = true
+	c.giveRoom(len(s.fill))
+	s.fill = s.fill[:0]
+	s.reading.cond.Broadcast()
+}
 
-// Answer sends a server's head, interim or final, and behind a final one the first bytes of the body, which end completes. Everything is
-// copied before it returns. With end and no body, a Body of known length is announced nonetheless: for HEAD and 304.
-func (s *Stream) Answer(h *Head, body []byte, end bool) error { panic("not yet") }
+// used gives n bytes that were read back to the peer; mu is held.
+func (s *Stream) used(n int) {
+	if n == 0 {
+		return
+	}
+	c := s.c
+	c.giveRoom(n)
+	if s.remoteEnd || s.removed {
+		return
+	}
+	if s.inUsed += int32(n); int(s.inUsed) >= c.cfg.StreamWindow/4 {
+		c.framer.WriteWindowUpdate(s.id, uint32(s.inUsed))
+		s.inWin += s.inUsed
+		s.inUsed = 0
+	}
+}
 
-// Send sends more of the body; end completes it. It waits for the peer to give room, up to StallTimeout without any. A server's answer that ends before the
-// request did resets the stream with NO_ERROR.
-func (s *Stream) Send(p []byte, end bool) error { panic("not yet") }
+// giveRoom gives n bytes of all streams back to the peer; mu is held.
+func (c *Conn) giveRoom(n int) {
+	if c.inUsed += int32(n); int(c.inUsed) >= c.cfg.ConnWindow/4 && !c.dead {
+		c.framer.WriteWindowUpdate(0, uint32(c.inUsed))
+		c.inWin += c.inUsed
+		c.inUsed = 0
+	}
+}
 
-// SendTrailers completes the body with trailers, which may be none.
-func (s *Stream) SendTrailers(fields []http1.Field) error { panic("not yet") }
+// giveBack gives back what was never read; mu is held.
+func (s *Stream) giveBack() {
+	if n := len(s.piece) + len(s.fill); n > 0 && !s.interrupted {
+		s.c.giveRoom(n)
+	} else if s.interrupted {
+		s.c.giveRoom(len(s.piece))
+	}
+}
 
 // Sent is true once the head of a server's final answer was sent, or anything behind it.
-func (s *Stream) Sent() bool { panic("not yet") }
+func (s *Stream) Sent() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.begun
+}
 
 // Reset ends the stream, unless it has ended.
-func (s *Stream) Reset(code Code) { panic("not yet") }
+func (s *Stream) Reset(code Code) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.removed {
+		c.reset(s, &StreamError{Stream: s.id, Code: code})
+		c.flush()
+	}
+}
 
 // Gone is true once the peer has reset the stream or the connection has ended.
-func (s *Stream) Gone() bool { panic("not yet") }
+func (s *Stream) Gone() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.err != nil
+}
 
 // Watch has a told when the stream is gone, at once if it is. Abort is called with locks held: it must neither block nor call the stream. It replaces the one
 // before.
-func (s *Stream) Watch(a Aborter) { panic("not yet") }
+func (s *Stream) Watch(a Aborter) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.watcher, s.fired = a, s.err != nil
+	if s.fired {
+		a.Abort()
+	}
+}
 
 // Unwatch ends Watch and is false if the stream is gone: then Abort was called.
-func (s *Stream) Unwatch() bool { panic("not yet") }
+func (s *Stream) Unwatch() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.watcher = nil
+	return !s.fired
+}
 
 // Close ends a client's stream, which is not to be used any more: one that is not complete is cancelled. No other goroutine may still use it.
-func (s *Stream) Close() { panic("not yet") }
+func (s *Stream) Close() {
+	c := s.c
+	c.mu.Lock()
+	if !s.removed {
+		c.reset(s, &StreamError{Stream: s.id, Code: Cancel})
+		c.flush()
+	}
+	s.giveBack()
+	c.mu.Unlock()
+	s.recycle()
+}

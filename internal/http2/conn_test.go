@@ -1,0 +1,79 @@
+package http2
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+func TestLibraryClientIsServed(t *testing.T) {
+	s := serve(t, Config{}, echo)
+	c := library(t)
+	for _, size := range []int{0, 1, 5000, 300000, 3 << 20} {
+		sent := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
+		req, _ := http.NewRequest("POST", "http://"+s.addr+"/a?b", io.MultiReader(bytes.NewReader(sent)))
+		req.Header["X-One"] = []string{"1", "2"}
+		req.Header.Set("Cookie", "a=1; b=2")
+		req.Trailer = http.Header{"X-Tail": {"end"}}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("%d bytes of %d, %v", len(got), size, err)
+		}
+		if strings.Join(resp.Header["X-One"], ",") != "1,2" || resp.Header.Get("Cookie") != "a=1; b=2" || resp.Trailer.Get("X-Tail") != "end" {
+			t.Errorf("%v, %v", resp.Header, resp.Trailer)
+		}
+	}
+}
+
+func TestOwnClientMeetsOwnServer(t *testing.T) {
+	s := serve(t, Config{}, echo)
+	c := open(t, s.addr, Config{})
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			body := bytes.Repeat([]byte{byte(i)}, i*7919)
+			h := get("/")
+			h.Method, h.Body = "POST", http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}
+			h.Fields = []http1.Field{{Name: "X-Number", Value: fmt.Sprint(i)}, {Name: "Same", Value: "always"}}
+			st, err := c.Open(h, nil, false)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer st.Close()
+			sent := make(chan error, 1)
+			go func() { sent <- st.Send(body, true) }()
+			head, err := st.AwaitHead(time.Now().Add(10 * time.Second))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if v, _ := http1.Get(head.Fields, "x-number"); v != fmt.Sprint(i) || head.Status != 200 {
+				t.Errorf("%+v", head)
+			}
+			got, err := readAll(st)
+			if err != nil || !bytes.Equal(got, body) {
+				t.Errorf("%d bytes of %d, %v", len(got), len(body), err)
+			}
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := c.Streams(); n != 0 {
+		t.Errorf("%d streams are left", n)
+	}
+}

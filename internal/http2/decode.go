@@ -1,0 +1,261 @@
+package http2
+
+import (
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// decoderTable is the dynamic table's size, the default of SETTINGS_HEADER_TABLE_SIZE.
+const decoderTable = 4096
+
+// blockKind is what a header block is.
+type blockKind uint8
+
+const (
+	blockRequest blockKind = iota
+	blockResponse
+	blockTrailers
+	// blockDropped is decoded for the sake of the tables only.
+	blockDropped
+)
+
+// Pseudo-fields, as bits.
+const (
+	pseudoMethod = 1 << iota
+	pseudoScheme
+	pseudoAuthority
+	pseudoPath
+	pseudoStatus
+)
+
+// decoder reads header blocks into fields. The strings are the library's: they are never written to again, and those of tables are shared.
+type decoder struct {
+	hpack     *hpack.Decoder
+	max       int // of size
+	maxFields int
+
+	kind     blockKind
+	head     *Head
+	fields   []http1.Field
+	size     int
+	pseudo   uint8
+	regular  bool // a field that is not pseudo has come
+	tooLarge bool
+	bad      string // what is malformed
+	length   int64  // of Content-Length, -1 for none
+	cookie   int    // place of the first Cookie field, -1 for none
+	crumbs   int    // Cookie fields
+}
+
+func (d *decoder) init(cfg *Config) {
+	d.max, d.maxFields = cfg.MaxHeader, cfg.MaxFields
+	d.hpack = hpack.NewDecoder(decoderTable, d.emit)
+	d.hpack.SetMaxStringLength(cfg.MaxHeader)
+}
+
+// read decodes a whole block of the kind. Head is filled for requests and responses; fields appends to head's, or to trailers. An error breaks the
+// connection, since the tables do not agree any more.
+func (d *decoder) read(block []byte, kind blockKind, head *Head, fields []http1.Field) error {
+	d.kind, d.head, d.fields = kind, head, fields
+	d.size, d.pseudo, d.regular, d.tooLarge, d.bad = 0, 0, false, false, ""
+	d.length, d.cookie, d.crumbs = -1, -1, 0
+	d.hpack.SetEmitEnabled(kind != blockDropped)
+	_, err := d.hpack.Write(block)
+	if cerr := d.hpack.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if d.crumbs > 1 {
+		d.joinCookies()
+	}
+	if d.bad == "" && !d.tooLarge {
+		d.finish()
+	}
+	return nil
+}
+
+// finish judges the block as a whole (RFC 9113 §8.3).
+func (d *decoder) finish() {
+	switch d.kind {
+	case blockRequest:
+		h := d.head
+		switch {
+		case h.Method == "":
+			d.bad = "there is no :method"
+		case h.Method == "CONNECT":
+			if d.pseudo != pseudoMethod|pseudoAuthority {
+				d.bad = "CONNECT has :scheme or :path, or no :authority"
+			}
+		case h.Scheme == "" || h.Path == "":
+			d.bad = "there is no :scheme or no :path"
+		}
+	case blockResponse:
+		if d.pseudo != pseudoStatus {
+			d.bad = "there is no :status"
+		}
+	}
+}
+
+// emit takes one field.
+func (d *decoder) emit(f hpack.HeaderField) {
+	if d.tooLarge {
+		return
+	}
+	d.size += len(f.Name) + len(f.Value) + 32
+	if d.size > d.max || len(d.fields) >= d.maxFields && (f.Name == "" || f.Name[0] != ':') {
+		d.tooLarge = true
+		d.hpack.SetEmitEnabled(false)
+		return
+	}
+	if d.bad != "" {
+		return
+	}
+	if f.Name == "" {
+		d.bad = "a field has no name"
+		return
+	}
+	if !http1.ValidFieldValue(f.Value) {
+		d.bad = "a field has an invalid value"
+		return
+	}
+	if f.Name[0] == ':' {
+		d.setPseudo(f.Name, f.Value)
+		return
+	}
+	d.regular = true
+	if !validName(f.Name) {
+		d.bad = "a field has an invalid name"
+		return
+	}
+	id := http1.Identify(f.Name)
+	if id == http1.FieldOther {
+		if f.Name == "cookie" {
+			if d.crumbs++; d.crumbs == 1 {
+				d.cookie = len(d.fields)
+			}
+		}
+		d.fields = append(d.fields, http1.Field{Name: f.Name, Value: f.Value})
+		return
+	}
+	switch id {
+	case http1.FieldConnection, http1.FieldKeepAlive, http1.FieldProxyConnection, http1.FieldTransferEncoding, http1.FieldUpgrade:
+		d.bad = "a field is specific to connections (RFC 9113 §8.2.2)"
+		return
+	case http1.FieldTE:
+		if d.kind == blockRequest && f.Value != "trailers" {
+			d.bad = "TE is not trailers (RFC 9113 §8.2.2)"
+			return
+		}
+	case http1.FieldContentLength:
+		if d.kind == blockTrailers {
+			break
+		}
+		n, ok := parseLength(f.Value)
+		if !ok || d.length >= 0 && d.length != n {
+			d.bad = "Content-Length is invalid or given twice"
+			return
+		}
+		if d.length >= 0 {
+			return
+		}
+		d.length = n
+	}
+	d.fields = append(d.fields, http1.Field{Name: f.Name, Value: f.Value, ID: id})
+}
+
+func (d *decoder) setPseudo(name, value string) {
+	var bit uint8
+	var place *string
+	if d.kind == blockRequest {
+		switch name {
+		case ":method":
+			bit, place = pseudoMethod, &d.head.Method
+		case ":scheme":
+			bit, place = pseudoScheme, &d.head.Scheme
+		case ":authority":
+			bit, place = pseudoAuthority, &d.head.Authority
+		case ":path":
+			bit, place = pseudoPath, &d.head.Path
+		}
+	} else if d.kind == blockResponse && name == ":status" {
+		bit = pseudoStatus
+		if len(value) != 3 || !digits(value) || value[0] == '0' {
+			d.bad = ":status is no status"
+			return
+		}
+		d.head.Status = int(value[0]-'0')*100 + int(value[1]-'0')*10 + int(value[2]-'0')
+	}
+	switch {
+	case bit == 0:
+		d.bad = "a pseudo-field is unknown here (RFC 9113 §8.3)"
+	case d.regular:
+		d.bad = "a pseudo-field comes behind other fields (RFC 9113 §8.3)"
+	case d.pseudo&bit != 0:
+		d.bad = "a pseudo-field comes twice (RFC 9113 §8.3)"
+	case place != nil:
+		*place = value
+	}
+	d.pseudo |= bit
+}
+
+// joinCookies makes one field of the crumbs (RFC 9113 §8.2.3).
+func (d *decoder) joinCookies() {
+	var all strings.Builder
+	out := d.fields[:d.cookie]
+	for i, f := range d.fields[d.cookie:] {
+		if f.Name != "cookie" {
+			out = append(out, f)
+			continue
+		}
+		if i == 0 {
+			out = append(out, f)
+		} else {
+			all.WriteString("; ")
+		}
+		all.WriteString(f.Value)
+	}
+	out[d.cookie].Value = all.String()
+	d.fields = out
+}
+
+// nameBytes are those of field names: tokens in lower case.
+var nameBytes = func() (t [256]bool) {
+	for c := range t {
+		t[c] = http1.ValidToken(string([]byte{byte(c)})) && !('A' <= c && c <= 'Z')
+	}
+	return t
+}()
+
+func validName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !nameBytes[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+func digits(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// parseLength reads a Content-Length of up to 18 digits.
+func parseLength(s string) (n int64, ok bool) {
+	if len(s) > 18 || !digits(s) {
+		return 0, false
+	}
+	for i := 0; i < len(s); i++ {
+		n = n*10 + int64(s[i]-'0')
+	}
+	return n, true
+}

@@ -1,0 +1,311 @@
+package http2
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// encoderTable is the largest dynamic table of an encoder (RFC 7541 §4.2), whatever the peer allows.
+const encoderTable = 4096
+
+// encoder writes header blocks (RFC 7541). A field enters the dynamic table when it was seen twice in short order, so that values that are
+// new in each message cost neither memory nor the places of those that come again. Nothing is allocated but for what enters the table.
+//
+// The library's encoder keeps every string that it is given, and looks each up in four maps.
+type encoder struct {
+	entries []tableEntry // a ring: the newest is entries[(added-1)&mask]
+	added   uint32       // entries added since ever
+	count   uint32       // entries there are
+	size    int          // as RFC 7541 §4.1 counts
+	limit   int          // of size
+
+	update   bool // the peer is to be told of limit
+	smallest int  // that limit has been since it was told
+
+	names  [encoderIndex]uint32 // by hash: number of the newest entry with the name, counted from 1
+	fields [encoderIndex]uint32 // with name and value
+	seen   [encoderIndex]uint32 // hashes of fields that were not in the table when they were sent
+	seed   maphash.Seed
+	name   []byte // lower case
+}
+
+const (
+	encoderIndex = 128 // entries of a hash index, a power of two
+	encoderRing  = 64  // entries of the table, a power of two
+)
+
+type tableEntry struct{ name, value string }
+
+func (e *tableEntry) size() int { return len(e.name) + len(e.value) + 32 }
+
+// staticField is the static table (RFC 7541 Appendix A), from 1, as the library's decoder has it; staticNames and staticFields are the first
+// index of a name, and of a field with a value.
+var (
+	staticField  [62]hpack.HeaderField
+	staticNames  = map[string]uint32{}
+	staticFields = map[tableEntry]uint32{}
+)
+
+func init() {
+	i := uint32(0)
+	dec := hpack.NewDecoder(0, func(f hpack.HeaderField) {
+		staticField[i] = f
+		if _, ok := staticNames[f.Name]; !ok {
+			staticNames[f.Name] = i
+		}
+		if f.Value != "" {
+			staticFields[tableEntry{f.Name, f.Value}] = i
+		}
+	})
+	for i = 1; i < uint32(len(staticField)); i++ {
+		if _, err := dec.Write([]byte{0x80 | byte(i)}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (e *encoder) init() {
+	e.entries = make([]tableEntry, encoderRing)
+	e.limit = encoderTable
+	e.seed = maphash.MakeSeed()
+}
+
+// setLimit follows the peer's SETTINGS_HEADER_TABLE_SIZE.
+func (e *encoder) setLimit(n uint32) {
+	limit := int(min(n, encoderTable))
+	if !e.update {
+		e.smallest = e.limit
+	}
+	e.smallest = min(e.smallest, limit)
+	if limit != e.limit || e.smallest != limit {
+		e.update = true
+	}
+	e.limit = limit
+	e.evict(0)
+}
+
+// evict makes room for an entry of that size.
+func (e *encoder) evict(size int) {
+	for e.count > 0 && (e.size+size > e.limit || e.count == encoderRing) {
+		old := &e.entries[(e.added-e.count)&(encoderRing-1)]
+		e.size -= old.size()
+		*old = tableEntry{}
+		e.count--
+	}
+}
+
+// begin starts a block.
+func (e *encoder) begin(dst []byte) []byte {
+	if e.update {
+		e.update = false
+		if e.smallest < e.limit {
+			// It was smaller meanwhile. The table is emptied: the library's decoder takes a second update only then.
+			e.evict(e.limit + 1)
+			dst = appendInt(dst, 0x20, 5, 0)
+		}
+		dst = appendInt(dst, 0x20, 5, uint64(e.limit))
+	}
+	return dst
+}
+
+// status appends :status.
+func (e *encoder) status(dst []byte, status int) []byte {
+	switch status {
+	case 200:
+		return append(dst, 0x80|8)
+	case 204:
+		return append(dst, 0x80|9)
+	case 206:
+		return append(dst, 0x80|10)
+	case 304:
+		return append(dst, 0x80|11)
+	case 400:
+		return append(dst, 0x80|12)
+	case 404:
+		return append(dst, 0x80|13)
+	case 500:
+		return append(dst, 0x80|14)
+	}
+	// 08: literal, not indexed, name of index 8.
+	return append(dst, 8, 3, byte('0'+status/100), byte('0'+status/10%10), byte('0'+status%10))
+}
+
+// length appends content-length, which is index 28, not indexed.
+func (e *encoder) length(dst []byte, n int64) []byte {
+	dst = append(dst, 0x0f, 28-15, 0)
+	mark := len(dst)
+	dst = strconv.AppendInt(dst, n, 10)
+	dst[mark-1] = byte(len(dst) - mark)
+	return dst
+}
+
+// rarely says that a field's value hardly comes again on the connection, or is not to be kept in a table that may leak it by its size (RFC 7541
+// §7.1.3): it is never put there.
+func rarely(name string) bool {
+	switch len(name) {
+	case 3:
+		return name == "age"
+	case 4:
+		return name == "etag"
+	case 6:
+		return name == "cookie"
+	case 10:
+		return name == "set-cookie"
+	case 12:
+		return name == "x-request-id"
+	case 13:
+		return name == "authorization"
+	}
+	return false
+}
+
+// field appends a field, whose name may be in any case.
+func (e *encoder) field(dst []byte, name, value string) []byte {
+	low := e.name[:0]
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		low = append(low, c)
+	}
+	e.name = low
+	return e.lower(dst, unsafe.String(unsafe.SliceData(low), len(low)), value)
+}
+
+// lower appends a field whose name is in lower case.
+func (e *encoder) lower(dst []byte, name, value string) []byte {
+	nameHash := uint32(maphash.String(e.seed, name))
+	fieldHash := nameHash*0x9e3779b1 ^ uint32(maphash.String(e.seed, value))
+	if n := e.fields[fieldHash%encoderIndex]; e.lives(n) {
+		if t := &e.entries[(n-1)&(encoderRing-1)]; t.value == value && t.name == name {
+			return appendInt(dst, 0x80, 7, uint64(e.index(n)))
+		}
+	}
+	keep := !rarely(name)
+	index := uint32(0)
+	if n := e.names[nameHash%encoderIndex]; e.lives(n) && e.entries[(n-1)&(encoderRing-1)].name == name {
+		index = e.index(n)
+	} else if i, ok := staticNames[name]; ok {
+		index = i
+	}
+	if index != 0 && index < uint32(len(staticField)) {
+		if i, ok := staticFields[tableEntry{name, value}]; ok {
+			return appendInt(dst, 0x80, 7, uint64(i))
+		}
+	}
+	size := len(name) + len(value) + 32
+	if keep && size <= e.limit/4 {
+		if s := &e.seen[fieldHash%encoderIndex]; *s == fieldHash {
+			*s = 0
+			dst = appendInt(dst, 0x40, 6, uint64(index))
+			if index == 0 {
+				dst = appendHuffman(dst, name)
+			}
+			dst = appendHuffman(dst, value)
+			e.add(name, value, nameHash, fieldHash)
+			return dst
+		} else {
+			*s = fieldHash
+		}
+	}
+	kind := byte(0)
+	if name == "authorization" || name == "cookie" || name == "set-cookie" {
+		kind = 0x10 // never indexed
+	}
+	dst = appendInt(dst, kind, 4, uint64(index))
+	if index == 0 {
+		dst = appendString(dst, name)
+	}
+	return appendString(dst, value)
+}
+
+// lives says whether the entry of that number, counted from 1, is in the table.
+func (e *encoder) lives(n uint32) bool { return n != 0 && e.added-n < e.count }
+
+// index is where the peer has it.
+func (e *encoder) index(n uint32) uint32 { return uint32(len(staticField)) + e.added - n }
+
+func (e *encoder) add(name, value string, nameHash, fieldHash uint32) {
+	var both strings.Builder
+	both.Grow(len(name) + len(value))
+	both.WriteString(name)
+	both.WriteString(value)
+	t := tableEntry{both.String()[:len(name)], both.String()[len(name):]}
+	e.evict(t.size())
+	e.entries[e.added&(encoderRing-1)] = t
+	e.added++
+	e.count++
+	e.size += t.size()
+	e.names[nameHash%encoderIndex] = e.added
+	e.fields[fieldHash%encoderIndex] = e.added
+}
+
+// appendInt is RFC 7541 §5.1 with the first byte's other bits.
+func appendInt(dst []byte, first byte, bits uint, n uint64) []byte {
+	most := uint64(1)<<bits - 1
+	if n < most {
+		return append(dst, first|byte(n))
+	}
+	dst = append(dst, first|byte(most))
+	for n -= most; n >= 0x80; n >>= 7 {
+		dst = append(dst, byte(n)|0x80)
+	}
+	return append(dst, byte(n))
+}
+
+// appendString is a string literal as it stands (RFC 7541 §5.2).
+func appendString(dst []byte, s string) []byte {
+	return append(appendInt(dst, 0, 7, uint64(len(s))), s...)
+}
+
+// appendHuffman is a string literal in the shorter form. It is worth the work for what is kept.
+func appendHuffman(dst []byte, s string) []byte {
+	n := hpack.HuffmanEncodeLength(s)
+	if n >= uint64(len(s)) {
+		return appendString(dst, s)
+	}
+	return hpack.AppendHuffmanString(appendInt(dst, 0x80, 7, n), s)
+}
+
+// request appends the block of a request's head.
+func (e *encoder) request(dst []byte, h *Head) []byte {
+	dst = e.begin(dst)
+	dst = e.lower(dst, ":method", h.Method)
+	if h.Scheme != "" {
+		dst = e.lower(dst, ":scheme", h.Scheme)
+	}
+	if h.Authority != "" {
+		dst = e.lower(dst, ":authority", h.Authority)
+	}
+	if h.Path != "" {
+		dst = e.lower(dst, ":path", h.Path)
+	}
+	return e.rest(dst, h.Fields, h.Body)
+}
+
+// response appends the block of an answer's head.
+func (e *encoder) response(dst []byte, h *Head) []byte {
+	return e.rest(e.status(e.begin(dst), h.Status), h.Fields, h.Body)
+}
+
+// trailers appends the block of trailers.
+func (e *encoder) trailers(dst []byte, fields []http1.Field) []byte {
+	return e.rest(e.begin(dst), fields, http1.Body{})
+}
+
+func (e *encoder) rest(dst []byte, fields []http1.Field, body http1.Body) []byte {
+	for i := range fields {
+		dst = e.field(dst, fields[i].Name, fields[i].Value)
+	}
+	if body.Kind == http1.BodyLength {
+		dst = e.length(dst, body.Length)
+	}
+	return dst
+}

@@ -1,0 +1,249 @@
+package http2
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weirmesh/weir/internal/http1"
+)
+
+// sendTurn is how many bytes a stream sends at once while others wait.
+const sendTurn = 4 * maxFrame
+
+var errEnded = errors.New("http2: the message was completed before")
+
+// Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
+// Stream.Send. Everything is copied before it returns. The stream must be closed. An error leaves no stream; see Unprocessed.
+func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
+	c.mu.Lock()
+	for c.full() && c.err == nil {
+		c.awaitWrite() // before the stream has its number: they are sent in order
+	}
+	if c.available() == 0 {
+		err := c.err
+		c.mu.Unlock()
+		if err != nil {
+			return nil, &ConnError{Code: NoError, Unprocessed: true, Detail: "no stream was opened", Err: err}
+		}
+		return nil, ErrUnavailable
+	}
+	if c.lastID == 0 {
+		c.lastID = 1
+	} else {
+		c.lastID += 2
+	}
+	s := c.newStream(c.lastID)
+	c.streams[s.id] = s
+	s.noBody = h.Method == "HEAD"
+	c.opened(s, time.Now())
+	s.begun = true
+	c.block = c.enc.request(c.block[:0], h)
+	err := s.send(true, body, end)
+	c.mu.Unlock()
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// opened notes a new stream; mu is held.
+func (c *Conn) opened(s *Stream, now time.Time) {
+	s.born = now
+	c.idleAt = time.Time{}
+	c.arm(now.Add(tickEvery))
+}
+
+// Answer sends a server's head, interim or final, and behind a final one the first bytes of the body, which end completes. Everything is
+// copied before it returns. With end and no body, a Body of known length is announced nonetheless: for HEAD and 304.
+func (s *Stream) Answer(h *Head, body []byte, end bool) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if err := s.beginAnswer(h); err != nil {
+		return err
+	}
+	return s.send(true, body, end && s.begun)
+}
+
+// beginAnswer makes the header block of h; mu is held.
+func (s *Stream) beginAnswer(h *Head) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.begun {
+		return errEnded
+	}
+	if err := s.awaitRoom(); err != nil {
+		return err
+	}
+	s.begun = h.Status >= 200
+	s.c.block = s.c.enc.response(s.c.block[:0], h)
+	return nil
+}
+
+// Send sends more of the body; end completes it. It waits for the peer to give room, up to StallTimeout without any.
+func (s *Stream) Send(p []byte, end bool) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.send(false, p, end)
+}
+
+// SendTrailers completes the body with trailers, which may be none.
+func (s *Stream) SendTrailers(fields []http1.Field) error { return s.Finish(nil, nil, fields) }
+
+// Finish sends, in one write if the peer gives the room, all that is left of a server's answer or a client's request: the answer's head if h is not nil, the
+// rest of the body and the trailers, if there are any.
+func (s *Stream) Finish(h *Head, body []byte, trailers []http1.Field) error {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := len(trailers) == 0
+	if h != nil {
+		if err := s.beginAnswer(h); err != nil {
+			return err
+		}
+		if err := s.append(true, body, end); err != nil {
+			return err
+		}
+	} else if err := s.append(false, body, end); err != nil {
+		return err
+	}
+	if !end {
+		if err := s.awaitRoom(); err != nil {
+			return err
+		}
+		c.block = c.enc.trailers(c.block[:0], trailers)
+		if err := s.append(true, nil, true); err != nil {
+			return err
+		}
+	}
+	c.flush()
+	return nil
+}
+
+// send is append and flush; mu is held.
+func (s *Stream) send(block bool, p []byte, end bool) error {
+	if err := s.append(block, p, end); err != nil {
+		return err
+	}
+	s.c.flush()
+	return nil
+}
+
+// append appends the header block in c.block, if there is one, then p. It writes only to get room. mu is held.
+func (s *Stream) append(block bool, p []byte, end bool) error {
+	c := s.c
+	if s.err != nil {
+		return s.err
+	}
+	if s.localEnd {
+		return errEnded
+	}
+	if block {
+		c.appendBlock(s.id, end && len(p) == 0)
+		if end && len(p) == 0 {
+			s.ended()
+		}
+	} else if len(p) == 0 && end {
+		c.out = appendFrame(c.out, 0, http2.FrameData, http2.FlagDataEndStream, s.id)
+		s.ended()
+	}
+	var stalled time.Time
+	for len(p) > 0 {
+		n := min(int64(len(p)), s.window, c.window)
+		others := len(c.queue) > 0 && !s.turn
+		if n > 0 && !c.full() && !others {
+			n = s.sendData(p, int(n), end)
+			p = p[n:]
+			stalled = time.Time{}
+			if s.queued {
+				c.unqueue(s)
+				c.wakeSenders()
+			}
+			continue
+		}
+		if s.window <= 0 && s.queued {
+			c.unqueue(s)
+		} else if s.window > 0 && !s.queued {
+			s.queued = true
+			c.queue = append(c.queue, s)
+			if !others {
+				c.wakeSenders()
+			}
+		}
+		if len(c.out) > 0 && !c.writing {
+			c.flush()
+		} else {
+			if stalled.IsZero() {
+				stalled = time.Now().Add(c.cfg.StallTimeout)
+			}
+			if s.await(&s.sending, stalled) {
+				if s.queued {
+					c.unqueue(s)
+				}
+				return ErrTimeout
+			}
+		}
+		if s.err != nil {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// sendData appends DATA frames of n bytes of p at most and says how many it took; mu is held.
+func (s *Stream) sendData(p []byte, most int, end bool) int64 {
+	c := s.c
+	sent := 0
+	for sent < most && sent < sendTurn && !c.full() {
+		n := min(most-sent, maxFrame)
+		var flags http2.Flags
+		last := sent+n == len(p)
+		if last && end {
+			flags = http2.FlagDataEndStream
+		}
+		c.out = appendFrame(c.out, n, http2.FrameData, flags, s.id)
+		c.out = append(c.out, p[sent:sent+n]...)
+		sent += n
+		if last || n >= byteWorth {
+			c.scores.data(n) // frames that a small window cuts small are worth nothing
+		}
+	}
+	s.window -= int64(sent)
+	c.window -= int64(sent)
+	if end && sent == len(p) {
+		s.ended()
+	}
+	return int64(sent)
+}
+
+// ended notes that this side's message is complete; mu is held.
+func (s *Stream) ended() {
+	s.localEnd = true
+	if !s.c.client {
+		s.c.scores.answered()
+	}
+	s.c.complete(s)
+}
+
+// awaitRoom keeps a head back as long as the output is full; mu is held.
+func (s *Stream) awaitRoom() error {
+	for s.c.full() && s.err == nil {
+		s.c.awaitWrite()
+	}
+	return s.err
+}
+
+// unqueue takes s from the queue; mu is held.
+func (c *Conn) unqueue(s *Stream) {
+	for i, q := range c.queue {
+		if q == s {
+			c.queue = append(c.queue[:i], c.queue[i+1:]...)
+			break
+		}
+	}
+	s.queued, s.turn = false, false
+	c.wakeSenders()
+}
