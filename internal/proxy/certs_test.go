@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -56,6 +57,12 @@ func (a *authority) issue(t testing.TB, names ...string) (chain, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a.issueFor(t, priv, names...)
+}
+
+// issueFor makes a certificate for a key and the names.
+func (a *authority) issueFor(t testing.TB, priv crypto.Signer, names ...string) (chain, key string) {
+	t.Helper()
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),

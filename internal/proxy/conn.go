@@ -164,32 +164,6 @@ func (c *conn) wakeIdle() {
 
 var longAgo = time.Unix(1, 0)
 
-// handshake sets up TLS.
-func (c *conn) handshake() bool {
-	hc := &handshakeConn{Conn: c.nc, c: c}
-	t := tls.Server(hc, c.bind.config)
-	c.nc.SetDeadline(time.Now().Add(c.srv.opt.HandshakeTimeout))
-	if err := t.Handshake(); err != nil {
-		c.srv.log.Debug("TLS handshake failed", "client", c.remote, "error", err)
-		c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.ClientTLS)
-		return false
-	}
-	c.nc.SetDeadline(time.Time{})
-	c.nc = t
-	c.tls.name = lowerHost(t.ConnectionState().ServerName)
-	c.tls.auth = hc.auth
-	return true
-}
-
-// mayReach says whether requests for listener l may come over this connection: the name of the handshake must select the same listener, and
-// what that asked of client certificates must still be what l asks. Without a name any listener will do that asks for the same.
-func (c *conn) mayReach(snap *snapshot, port *routing.Port, l *routing.Listener) bool {
-	if snap.listeners[l.ID].auth != c.tls.auth {
-		return false
-	}
-	return c.tls.name == "" || port.Listener(c.tls.name) == l
-}
-
 // nextRequest waits for a request and reads its head into w.req. It reports false when the connection is to be closed.
 func (c *conn) nextRequest() bool {
 	if (c.w == nil || c.w.r == c.w.n) && !c.idle() {

@@ -47,6 +47,8 @@ type Options struct {
 
 	// MaxConnections bounds the clients' connections; beyond it new ones are closed at once. 0 means no bound.
 	MaxConnections int
+	// MaxHandshakes bounds the TLS handshakes that wait in line for a processor; beyond it new ones are closed at once. 0 means 1024.
+	MaxHandshakes int
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32
 	// MaxBody bounds the request's body, in bytes; 0 means no bound: bodies are never kept whole.
@@ -105,6 +107,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MinBodyRate == 0 {
 		o.MinBodyRate = 256
+	}
+	if o.MaxHandshakes == 0 {
+		o.MaxHandshakes = 1024
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 250

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +29,8 @@ type Server struct {
 	connections atomic.Int64  // clients' connections
 	shard       atomic.Uint32 // one drawn for each connection
 	streams     streamGate
+	tickets     tickets
+	handshakes  *handshakeGate
 
 	mu      sync.Mutex // serialises Apply with itself and with Run's beginning and end
 	binds   []*bind    // of the current snapshot, by number, then address
@@ -43,6 +47,9 @@ func New(opt Options) *Server {
 	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
+	s.tickets.keys = &tls.Config{Time: opt.now}
+	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
+	opt.Metrics.WatchCertificates(s.expiries)
 	s.cut, s.cutNow = context.WithCancel(context.Background())
 	return s
 }

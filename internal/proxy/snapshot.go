@@ -18,10 +18,12 @@ type snapshot struct {
 	table     *routing.Table
 	ports     map[*bind]*routing.Port
 	listeners []listenerState
-	rules     []ruleState
-	backends  []backendState
-	leaves    []backendState // of splits
-	mirrors   []*mirrorTarget
+	// certificates are those that listeners present, by name.
+	certificates map[string]*certificate
+	rules        []ruleState
+	backends     []backendState
+	leaves       []backendState // of splits
+	mirrors      []*mirrorTarget
 	// mirrorLeaves are where splits lead copies.
 	mirrorLeaves []*mirrorTarget
 }
@@ -77,7 +79,7 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) (*snapshot, error) {
 		return nil, err
 	}
 	snap := &snapshot{table: table, ports: map[*bind]*routing.Port{}}
-	if snap.listeners, err = compileTLS(cfg, table, prev); err != nil {
+	if err := s.compileTLS(cfg, snap, prev); err != nil {
 		return nil, err
 	}
 	return snap, nil

@@ -1,16 +1,24 @@
 package proxy
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
+
+// protocols are what ALPN offers, by preference. A client that offers only others is refused (RFC 7301 §3.2).
+var protocols = []string{"h2", "http/1.1"}
 
 // clientAuth is what a listener asks of a client's certificate. Connections that were let in under another one must not reach the
 // listener.
@@ -19,55 +27,82 @@ type clientAuth struct {
 	optional    bool
 }
 
-// compileTLS prepares the listeners' certificates, by the listeners' IDs. A listener that did not change keeps its old state.
-func compileTLS(cfg *model.Config, table *routing.Table, prev *snapshot) ([]listenerState, error) {
-	states := make([]listenerState, len(table.Listeners()))
-	pairs := map[string]*tls.Certificate{}
-	certificates := map[string]*model.Certificate{}
-	for i := range cfg.Certificates {
-		certificates[cfg.Certificates[i].Name] = &cfg.Certificates[i]
+// certificate is a parsed model.Certificate.
+type certificate struct {
+	source *model.Certificate
+	pair   tls.Certificate
+	expiry time.Time // of the first certificate of the chain to expire
+}
+
+func newCertificate(source *model.Certificate) (*certificate, error) {
+	pair, err := tls.X509KeyPair([]byte(source.Chain), []byte(source.Key.Reveal()))
+	if err != nil {
+		return nil, err
 	}
-	for _, l := range table.Listeners() {
+	c := &certificate{source: source, pair: pair, expiry: pair.Leaf.NotAfter}
+	for _, der := range pair.Certificate[1:] {
+		if x, err := x509.ParseCertificate(der); err == nil && x.NotAfter.Before(c.expiry) {
+			c.expiry = x.NotAfter
+		}
+	}
+	return c, nil
+}
+
+// compileTLS prepares the listeners' certificates, by the listeners' IDs. Certificates that did not change are not parsed again.
+func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) error {
+	snap.listeners = make([]listenerState, len(snap.table.Listeners()))
+	snap.certificates = map[string]*certificate{}
+	sources := map[string]*model.Certificate{}
+	for i := range cfg.Certificates {
+		sources[cfg.Certificates[i].Name] = &cfg.Certificates[i]
+	}
+	for _, l := range snap.table.Listeners() {
 		t := l.Listener.TLS
 		if t == nil {
 			continue
 		}
-		st := &states[l.ID]
+		st := &snap.listeners[l.ID]
 		st.auth = clientAuth{authorities: t.ClientCAs, optional: t.ClientOptional && t.ClientCAs != ""}
 		var certs []*tls.Certificate
 		for _, name := range t.Certificates {
-			if pairs[name] == nil {
-				c := certificates[name]
-				if c == nil {
-					return nil, fmt.Errorf("listener %s: certificate %q does not exist", l.Listener.Name, name)
+			c := snap.certificates[name]
+			if c == nil {
+				source := sources[name]
+				if source == nil {
+					return fmt.Errorf("listener %s: certificate %q does not exist", l.Listener.Name, name)
 				}
-				pair, err := tls.X509KeyPair([]byte(c.Chain), []byte(c.Key.Reveal()))
-				if err != nil {
-					return nil, fmt.Errorf("listener %s: certificate %q cannot be used: %w", l.Listener.Name, name, err)
+				if prev != nil && prev.certificates[name] != nil && *prev.certificates[name].source == *source {
+					c = prev.certificates[name]
+				} else {
+					var err error
+					if c, err = newCertificate(source); err != nil {
+						return fmt.Errorf("listener %s: certificate %q cannot be used: %w", l.Listener.Name, name, err)
+					}
 				}
-				pairs[name] = &pair
+				snap.certificates[name] = c
 			}
-			certs = append(certs, pairs[name])
+			certs = append(certs, &c.pair)
 		}
 		if len(certs) == 0 {
-			return nil, fmt.Errorf("listener %s: it has no certificate", l.Listener.Name)
+			return fmt.Errorf("listener %s: it has no certificate", l.Listener.Name)
 		}
 		config, err := listenerTLS(certs, st.auth)
 		if err != nil {
-			return nil, fmt.Errorf("listener %s: %w", l.Listener.Name, err)
+			return fmt.Errorf("listener %s: %w", l.Listener.Name, err)
 		}
+		s.tickets.bind(config, portKey(l.Listener.Address, l.Listener.Port), st.auth)
 		st.config = config
 	}
-	return states, nil
+	return nil
 }
 
 func listenerTLS(certs []*tls.Certificate, auth clientAuth) (*tls.Config, error) {
 	config := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2", "http/1.1"},
+		MinVersion:     tls.VersionTLS12,
+		CipherSuites:   upstream.CipherSuites,
+		NextProtos:     protocols,
+		GetCertificate: newCertificateChoice(certs).get,
 	}
-	choice := newCertificateChoice(certs)
-	config.GetCertificate = choice.get
 	if auth.authorities == "" {
 		return config, nil
 	}
@@ -79,9 +114,35 @@ func listenerTLS(certs []*tls.Certificate, auth clientAuth) (*tls.Config, error)
 	if auth.optional {
 		config.ClientAuth = tls.RequestClientCert
 	}
-	// A resumed session would carry a client's identity over from another configuration.
-	config.SessionTicketsDisabled = true
 	return config, nil
+}
+
+// tickets lets clients resume sessions. The keys belong to the server, so sessions outlive changes of configuration and of certificates;
+// they change every day, and none is good for longer than a week, nor beyond the process. A session is good only where it began: on the
+// same port, under the same server name, with the same demands on the client's certificate. Without that a client could be led to a
+// listener whose certificate it never saw, or be let in where its own was never checked (RFC 6066 §3, RFC 8446 §4.6.1).
+type tickets struct {
+	keys *tls.Config // rotates them
+}
+
+// bind makes sessions of the configuration, which is of a listener on the port, subject to that.
+func (t *tickets) bind(config *tls.Config, port string, auth clientAuth) {
+	asks := sha256.Sum256(fmt.Appendf(nil, "%s %t %s", port, auth.optional, auth.authorities))
+	place := func(cs tls.ConnectionState) []byte {
+		sum := sha256.Sum256(append(asks[:len(asks):len(asks)], lowerHost(cs.ServerName)...))
+		return sum[:]
+	}
+	config.WrapSession = func(cs tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+		session.Extra = [][]byte{place(cs)}
+		return t.keys.EncryptTicket(cs, session)
+	}
+	config.UnwrapSession = func(ticket []byte, cs tls.ConnectionState) (*tls.SessionState, error) {
+		session, err := t.keys.DecryptTicket(ticket, cs)
+		if session == nil || len(session.Extra) != 1 || !bytes.Equal(session.Extra[0], place(cs)) {
+			return nil, err // a full handshake
+		}
+		return session, nil
+	}
 }
 
 // certificateChoice finds the certificate for a name: one that names it exactly, else by wildcard, else the first. Of several those are
@@ -142,15 +203,37 @@ func lowerHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// handshakeConn carries what the choice of a listener's configuration decided out of the handshake.
+// handshakeConn carries what the choice of a listener's configuration decided out of the handshake, and keeps the handshake's place at the
+// gate: it has one whenever it does not wait for the client.
 type handshakeConn struct {
 	net.Conn
-	c    *conn
-	auth clientAuth
+	c     *conn
+	auth  clientAuth
+	gate  *handshakeGate // nil once the handshake has ended
+	begun bool           // bytes have come
+	until time.Time
+	in    bool
+}
+
+func (h *handshakeConn) Read(p []byte) (int, error) {
+	if h.gate == nil {
+		return h.Conn.Read(p)
+	}
+	h.leave()
+	n, err := h.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	if e := h.gate.enter(h.until, !h.begun); e != nil {
+		return 0, e
+	}
+	h.begun, h.in = true, true
+	return n, err
 }
 
 // Write goes on with what a deadline cut short, where the client is to have more time: TLS could not.
 func (h *handshakeConn) Write(p []byte) (n int, err error) {
+	h.leave()
 	for {
 		m, err := h.Conn.Write(p[n:])
 		if n += m; err == nil || !h.c.sending || !h.c.moreTime(err) {
@@ -159,11 +242,91 @@ func (h *handshakeConn) Write(p []byte) (n int, err error) {
 	}
 }
 
+func (h *handshakeConn) leave() {
+	if h.in {
+		h.in = false
+		h.gate.leave()
+	}
+}
+
+// ended gives the place at the gate back for good.
+func (h *handshakeConn) ended() {
+	h.leave()
+	h.gate = nil
+}
+
+// handshakeGate bounds the handshakes that use a processor at the same time, so that a flood of them waits in line here rather than before
+// the exchanges of established connections in the scheduler. Waiting for the client takes no place. It bounds the line, too.
+type handshakeGate struct {
+	places chan struct{}
+	line   chan struct{}
+}
+
+var (
+	errHandshakeLine = errors.New("too many handshakes wait for a processor")
+	errHandshakeTime = errors.New("the handshake's time is over")
+)
+
+func newHandshakeGate(places, line int) *handshakeGate {
+	return &handshakeGate{places: make(chan struct{}, places), line: make(chan struct{}, line)}
+}
+
+// enter waits for a place until the time given. A newcomer is sent away when the line is full.
+func (g *handshakeGate) enter(until time.Time, newcomer bool) error {
+	select {
+	case g.places <- struct{}{}:
+		return nil
+	default:
+	}
+	if newcomer {
+		select {
+		case g.line <- struct{}{}:
+			defer func() { <-g.line }()
+		default:
+			return errHandshakeLine
+		}
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case g.places <- struct{}{}:
+		return nil
+	case <-t.C:
+		return errHandshakeTime
+	}
+}
+
+func (g *handshakeGate) leave() { <-g.places }
+
+// handshake sets up TLS.
+func (c *conn) handshake() bool {
+	until := time.Now().Add(c.srv.opt.HandshakeTimeout)
+	hc := &handshakeConn{Conn: c.nc, c: c, gate: c.srv.handshakes, until: until}
+	defer hc.ended()
+	t := tls.Server(hc, c.bind.config)
+	c.nc.SetDeadline(until)
+	if err := t.Handshake(); err != nil {
+		reason := telemetry.ClientTLS
+		if errors.Is(err, errHandshakeLine) {
+			reason = telemetry.Overload
+		}
+		c.srv.log.Debug("TLS handshake failed", "client", c.remote, "error", err)
+		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
+		return false
+	}
+	c.nc.SetDeadline(time.Time{})
+	c.nc = t
+	c.tls.name = lowerHost(t.ConnectionState().ServerName)
+	c.tls.auth = hc.auth
+	return true
+}
+
 // portTLS is the configuration of a port: each handshake takes that of the listener which the name selects in the snapshot of the moment.
 func (s *Server) portTLS(b *bind) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2", "http/1.1"},
+		MinVersion:   tls.VersionTLS12,
+		CipherSuites: upstream.CipherSuites,
+		NextProtos:   protocols,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			snap, port := b.snapshot()
 			if !port.TLS {
@@ -183,3 +346,23 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 }
 
 var errPortGone = errors.New("the port is being closed")
+
+// expiries reports the certificates being served.
+func (s *Server) expiries(yield func(telemetry.Certificate)) {
+	snap := s.state.Load()
+	if snap == nil {
+		return
+	}
+	for name, c := range snap.certificates {
+		yield(telemetry.Certificate{Name: name, Expiry: c.expiry})
+	}
+}
+
+// mayReach says whether requests for listener l may come over this connection: the name of the handshake must select the same listener, and
+// what that asked of client certificates must still be what l asks. Without a name any listener will do that asks for the same.
+func (c *conn) mayReach(snap *snapshot, port *routing.Port, l *routing.Listener) bool {
+	if snap.listeners[l.ID].auth != c.tls.auth {
+		return false
+	}
+	return c.tls.name == "" || port.Listener(c.tls.name) == l
+}

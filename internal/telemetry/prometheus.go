@@ -50,6 +50,8 @@ var (
 		"Client connections accepted.", "listener")
 	descOpen = desc("weir_connections_open",
 		"Client connections that are open.", "listener")
+	descCertificate = desc("weir_certificate_expiry_timestamp_seconds",
+		"When the first certificate of a chain that listeners present expires.", "certificate")
 	descReloads = desc("weir_config_reloads_total",
 		"Configurations that were to be applied, by result.", "result")
 	descReloadOK = desc("weir_config_last_reload_successful",
@@ -67,7 +69,7 @@ var (
 var allDescs = []*prometheus.Desc{
 	descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
-	descConnections, descOpen, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descBuild,
+	descConnections, descOpen, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descBuild,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -84,7 +86,7 @@ func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Exchanges and mirrors that counted nothing yet are left out.
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	r.mu.Lock()
-	states, accessLog := r.mirrorStates, r.accessLog
+	states, certificates, accessLog := r.mirrorStates, r.certificates, r.accessLog
 	r.mu.Unlock()
 	all := r.series()
 
@@ -104,6 +106,9 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	}
 	if states != nil {
 		collectStates(ch, states)
+	}
+	if certificates != nil {
+		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
 	ch <- counter(descLogDropped, accessLog.Dropped())
 	r.collectConfig(ch)

@@ -47,6 +47,9 @@ func busy() *Registry {
 		yield(s)
 		yield(s) // twice must not fail the scrape
 	})
+	r.WatchCertificates(func(yield func(Certificate)) {
+		yield(Certificate{Name: "default/shop-cert", Expiry: time.Unix(1_800_000_000, 0)})
+	})
 	return r
 }
 
@@ -55,6 +58,9 @@ func TestCountersAreExposed(t *testing.T) {
 # HELP weir_access_log_dropped_records_total Access log records lost because the queue was full or the log could not be written.
 # TYPE weir_access_log_dropped_records_total counter
 weir_access_log_dropped_records_total 0
+# HELP weir_certificate_expiry_timestamp_seconds When the first certificate of a chain that listeners present expires.
+# TYPE weir_certificate_expiry_timestamp_seconds gauge
+weir_certificate_expiry_timestamp_seconds{certificate="default/shop-cert"} 1.8e+09
 # HELP weir_config_generation Number of the configuration being served.
 # TYPE weir_config_generation gauge
 weir_config_generation 7

@@ -33,6 +33,7 @@ type Registry struct {
 	mirrors      family[MirrorLabels, Mirror]
 	listeners    family[string, Listener]
 	mirrorStates func(yield func(MirrorState))
+	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
 
 	reloads       [2]atomic.Uint64 // failed, succeeded
@@ -143,6 +144,21 @@ func (r *Registry) WatchMirrors(states func(yield func(MirrorState))) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mirrorStates = states
+}
+
+// Certificate is one that listeners present.
+type Certificate struct {
+	// Name is "namespace/secret".
+	Name string
+	// Expiry is when the first certificate of its chain expires.
+	Expiry time.Time
+}
+
+// WatchCertificates shows when certificates expire; certificates is called at each scrape, and yields each name once.
+func (r *Registry) WatchCertificates(certificates func(yield func(Certificate))) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.certificates = certificates
 }
 
 // WatchAccessLog shows what the access log dropped.

@@ -17,6 +17,17 @@ import (
 // sessions bounds the TLS sessions kept for resumption, per endpoint and protocol: servers give two tickets and more.
 const sessions = 4
 
+// CipherSuites are what TLS 1.2 is spoken with, on both sides of the proxy: those with forward secrecy and authenticated encryption (RFC 9325
+// §4.2). HTTP/2 forbids all others (RFC 9113 Appendix A). TLS 1.3 has no others.
+var CipherSuites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 // tlsIdentity is how a service is authenticated and what is shown to it; see model.ServiceTLS. Immutable.
 type tlsIdentity struct {
 	serverName string
@@ -56,7 +67,9 @@ func tlsDigest(t *model.ServiceTLS, client *model.Certificate) string {
 }
 
 func newTLSIdentity(t *model.ServiceTLS, client *model.Certificate) *tlsIdentity {
-	id := &tlsIdentity{serverName: t.Hostname, config: &tls.Config{ServerName: t.Hostname, MinVersion: tls.VersionTLS12}}
+	id := &tlsIdentity{serverName: t.Hostname, config: &tls.Config{
+		ServerName: t.Hostname, MinVersion: tls.VersionTLS12, CipherSuites: CipherSuites,
+	}}
 	if t.CAs != "" {
 		id.config.RootCAs = x509.NewCertPool()
 		if !id.config.RootCAs.AppendCertsFromPEM([]byte(t.CAs)) {
