@@ -10,7 +10,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-const preface = http2.ClientPreface
+// Preface is what a client begins with (RFC 9113 §3.4).
+const Preface = http2.ClientPreface
 
 // States of an orderly end.
 const (
@@ -121,7 +122,7 @@ func (c *Conn) start(early []byte) {
 	c.now = c.began
 	c.feed(early)
 	if c.client {
-		c.out = append(c.out, preface...)
+		c.out = append(c.out, Preface...)
 	}
 	settings := []http2.Setting{
 		{ID: http2.SettingInitialWindowSize, Val: uint32(c.cfg.StreamWindow)},

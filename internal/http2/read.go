@@ -137,9 +137,9 @@ func (c *Conn) judge(err error) error {
 
 // readPreface takes the client's preface (RFC 9113 §3.4).
 func (c *Conn) readPreface() error {
-	for c.w-c.r < len(preface) {
+	for c.w-c.r < len(Preface) {
 		if have := c.buf; have != nil {
-			if n := c.w - c.r; string(have[c.r:c.w]) != preface[:n] {
+			if n := c.w - c.r; string(have[c.r:c.w]) != Preface[:n] {
 				break
 			}
 		}
@@ -148,10 +148,10 @@ func (c *Conn) readPreface() error {
 			return err
 		}
 	}
-	if c.w-c.r < len(preface) || string(c.buf[c.r:c.r+len(preface)]) != preface {
+	if c.w-c.r < len(Preface) || string(c.buf[c.r:c.r+len(Preface)]) != Preface {
 		return &ConnError{Code: ProtocolError, Detail: "the preface is not that of HTTP/2"}
 	}
-	c.r += len(preface)
+	c.r += len(Preface)
 	return nil
 }
 

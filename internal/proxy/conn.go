@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -42,6 +43,7 @@ type conn struct {
 	ip     string
 	remote string
 
+	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
 	state             atomic.Int32
 	readBy, writeBy   time.Time // deadlines as they are set
 	interrupted       atomic.Bool
@@ -126,7 +128,7 @@ func (c *conn) serve() {
 	}
 	c.now = time.Now()
 	if t, ok := c.nc.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
-		c.serveHTTP2(c.nc, false)
+		c.serveHTTP2(nil, false)
 		return
 	}
 	for c.nextRequest() && c.serveRequest() {
@@ -180,7 +182,7 @@ func (c *conn) nextRequest() bool {
 		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
 			if c.first && c.tls == nil && isPreface(buf) {
 				if len(buf) >= len(http2Preface) {
-					c.serveHTTP2(&prefaceConn{Conn: c.nc, rest: append([]byte(nil), buf[len(http2Preface):]...)}, true)
+					c.serveHTTP2(append([]byte(nil), buf[len(http2Preface):]...), true)
 					return false
 				}
 			} else {

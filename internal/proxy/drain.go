@@ -18,8 +18,7 @@ func (b *bind) drain(ctx context.Context) {
 		b.ln.Close()
 	}
 	<-b.accepting
-	// Sends GOAWAY on HTTP/2 connections; h1 has no connections of its own to wait for.
-	b.h1.Shutdown(ctx)
+	b.each((*conn).goAway)
 
 	ended := make(chan struct{})
 	go func() {
@@ -37,7 +36,6 @@ func (b *bind) drain(ctx context.Context) {
 	}
 	b.phase.Store(phaseClose)
 	b.each((*conn).wakeIdle)
-	b.h1.Shutdown(ctx) // for connections that have become HTTP/2 meanwhile
 	select {
 	case <-ended:
 		return
@@ -131,7 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Wait()
 	s.removed.Wait()
 	s.mirrors.close(limit)
-	s.streams.close()
+	s.workers.Close()
 	s.cutNow()
 	return s.upstream.Close()
 }

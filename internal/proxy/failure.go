@@ -46,6 +46,8 @@ var (
 	failBackendTime  = &failure{status: 504, reason: telemetry.BackendTimeout, detail: "the backend did not answer in time", retry: true}
 	failClientClosed = &failure{reason: telemetry.ClientClosed, detail: "the client left"}
 	failMalformed    = &failure{status: 400, reason: telemetry.BadRequest, detail: "the request is malformed"}
+	failHeadSize     = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too large"}
+	failLineSize     = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's target is too long"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
 	failBodySize     = &failure{status: 413, reason: telemetry.BodyTooLarge, detail: "the request's body is too large"}
 	failHeadTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's head did not come in time"}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -21,13 +22,16 @@ type attempt struct {
 	conn *upstream.Conn
 	// h2 is the stream of an attempt over HTTP/2.
 	h2 *streamAttempt
-	// stop ends the watch over an HTTP/2 client; it returns false if the client has left. nil for none.
-	stop func() bool
+	// watched is the client whose leaving aborts conn; nil if it is not of HTTP/2.
+	watched *http2.Stream
 	// unsent: the endpoint cannot have seen a byte of the request.
 	unsent bool
 	// informed: interim answers were passed on.
 	informed bool
 }
+
+// unwatch ends the watch over an HTTP/2 client; false if it has left.
+func (a *attempt) unwatch() bool { return a.watched == nil || a.watched.Unwatch() }
 
 func (a *attempt) duration(end time.Time) time.Duration {
 	if a.start.IsZero() {
@@ -318,8 +322,7 @@ func (ex *exchange) dropAnswer() {
 	c := ex.attempt.conn
 	ex.attempt.conn = nil
 	ex.endpoint.Succeeded()
-	stop := ex.attempt.stop
-	if b := ex.resp.Body; (stop == nil || stop()) && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
+	if b := ex.resp.Body; ex.attempt.unwatch() && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
 		c.Discard(len(c.Buffered()))
 		ex.endpoint.Put(c)
 		return

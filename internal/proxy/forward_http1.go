@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -46,12 +45,11 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			return connectFailure(err)
 		}
 		a.conn, a.unsent = c, false
-		stop := ex.abortWithClient(c)
+		ex.abortWithClient(c)
 		err = ex.sendHTTP1(c)
 		if err == nil || !a.unsent && ex.upload.failed == nil {
 			// A backend may have answered before it closed the connection.
 			if herr := ex.awaitHead(c); herr == nil {
-				a.stop = stop
 				return nil
 			} else if err == nil {
 				err = herr
@@ -67,7 +65,7 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		if !errors.As(err, &f) {
 			f = streamFailure(err)
 		}
-		if stop != nil && !stop() {
+		if !a.unwatch() {
 			return failClientClosed
 		}
 		if f.reason == telemetry.BackendReset && silent && reused {
@@ -83,12 +81,12 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 	}
 }
 
-// abortWithClient aborts c when the client of an HTTP/2 stream leaves. The result is nil, or returns false if that has happened.
-func (ex *exchange) abortWithClient(c *upstream.Conn) (stop func() bool) {
+// abortWithClient aborts c when the client of an HTTP/2 stream leaves.
+func (ex *exchange) abortWithClient(c *upstream.Conn) {
 	if s, ok := ex.client.(*stream); ok {
-		return context.AfterFunc(s.r.Context(), c.Abort)
+		ex.attempt.watched = s.s
+		s.s.Watch(c)
 	}
-	return nil
 }
 
 // idempotent is RFC 9110 §9.2.2.

@@ -40,7 +40,7 @@ var errEnded = errors.New("the attempt ended")
 // context bounds what is done for the client.
 func (ex *exchange) context() context.Context {
 	if s, ok := ex.client.(*stream); ok {
-		return s.r.Context()
+		return s.context()
 	}
 	return ex.srv.cut
 }
@@ -165,16 +165,6 @@ func (ex *exchange) attemptsBefore() bool { return ex.attempts > 1 }
 
 // trailerNames are the trailers that the request announces.
 func (ex *exchange) trailerNames() http.Header {
-	if s, ok := ex.client.(*stream); ok {
-		if len(s.r.Trailer) == 0 {
-			return nil
-		}
-		names := make(http.Header, len(s.r.Trailer))
-		for k := range s.r.Trailer {
-			names[k] = nil
-		}
-		return names
-	}
 	var names http.Header
 	for i := range ex.req.fields {
 		if f := &ex.req.fields[i]; f.ID == http1.FieldTrailer {
@@ -357,4 +347,42 @@ func (b *requestBody) detach() {
 	b.mu.Lock()
 	b.over = true
 	b.mu.Unlock()
+}
+
+// setFields copies fields, whose strings are soon gone, into a header.
+func setFields(h http.Header, fields []http1.Field) {
+	size := 0
+	for i := range fields {
+		size += len(fields[i].Name) + len(fields[i].Value)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for i := range fields {
+		all.WriteString(fields[i].Name)
+		all.WriteString(fields[i].Value)
+	}
+	rest := all.String()
+	values := make([]string, len(fields))
+	for i := range fields {
+		n, v := len(fields[i].Name), len(fields[i].Value)
+		key := http.CanonicalHeaderKey(rest[:n])
+		values[i] = rest[n : n+v]
+		rest = rest[n+v:]
+		if old, ok := h[key]; ok {
+			h[key] = append(old, values[i])
+		} else {
+			h[key] = values[i : i+1 : i+1]
+		}
+	}
+}
+
+// headerFields appends a header's fields.
+func headerFields(fields []http1.Field, h http.Header) []http1.Field {
+	for name, values := range h {
+		id := http1.Identify(name)
+		for _, v := range values {
+			fields = append(fields, http1.Field{Name: name, Value: v, ID: id})
+		}
+	}
+	return fields
 }

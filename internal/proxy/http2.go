@@ -1,23 +1,21 @@
 package proxy
 
-//lint:file-ignore SA1019 http.Server takes listeners only, not one connection whose preface was read already
-
 import (
+	"context"
+	"errors"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/http2"
+	"unsafe"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-const http2Preface = http2.ClientPreface
+const http2Preface = http2.Preface
 
 // isPreface is true if the bytes are the beginning of HTTP/2 with prior knowledge (RFC 9113 §3.4), as far as they go.
 func isPreface(b []byte) bool {
@@ -25,45 +23,11 @@ func isPreface(b []byte) bool {
 	return string(b[:n]) == http2Preface[:n]
 }
 
-// prefaceConn gives back what was read behind the preface.
-type prefaceConn struct {
-	net.Conn
-	rest []byte
-}
+// idleWorkers is how many goroutines are kept for streams to come, for each processor.
+const idleWorkers = 64
 
-func (c *prefaceConn) Read(p []byte) (int, error) {
-	if len(c.rest) > 0 {
-		n := copy(p, c.rest)
-		c.rest = c.rest[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
-}
-
-// newHTTP2Server makes the settings of a port's HTTP/2 connections.
-func (s *Server) newHTTP2Server() (*http.Server, *http2.Server) {
-	h1 := &http.Server{
-		MaxHeaderBytes: s.opt.Limits.Head,
-		IdleTimeout:    s.opt.IdleTimeout,
-		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          int(s.opt.MaxStreams),
-			MaxReceiveBufferPerConnection: 1 << 20,
-			MaxReceiveBufferPerStream:     256 << 10,
-			SendPingTimeout:               s.opt.IdleTimeout,
-			PingTimeout:                   15 * time.Second,
-			WriteByteTimeout:              min(s.opt.StreamTimeout, 30*time.Second),
-		},
-	}
-	h2 := &http2.Server{}
-	if err := http2.ConfigureServer(h1, h2); err != nil {
-		panic(err) // only for a TLS configuration, and it has none
-	}
-	return h1, h2
-}
-
-// serveHTTP2 hands the connection to the library's server, whose streams enter the same pipeline.
-func (c *conn) serveHTTP2(nc net.Conn, sawPreface bool) {
+// serveHTTP2 serves the connection's streams to its end; early is what was read behind the preface, if that was read.
+func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	if c.w != nil {
 		putWork(c.w)
 		c.w = nil
@@ -71,90 +35,116 @@ func (c *conn) serveHTTP2(nc net.Conn, sawPreface bool) {
 	if c.bind.phase.Load() == phaseClose {
 		return
 	}
+	o := &c.srv.opt
 	c.sock.SetDeadline(time.Time{})
-	c.bind.h2.ServeConn(nc, &http2.ServeConnOpts{
-		BaseConfig:       c.bind.h1,
-		Handler:          http.HandlerFunc(c.serveStream),
-		SawClientPreface: sawPreface,
-	})
-}
-
-// streamGate counts the streams being served: their goroutines are the library's, which does not wait for them.
-type streamGate struct {
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup
-}
-
-func (g *streamGate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
+	h := http2.NewServer(c.nc, http2.Config{
+		MaxStreams: o.MaxStreams, MaxHeader: o.Limits.Head, MaxFields: o.Limits.Fields,
+		HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, StallTimeout: o.StreamTimeout, PingAfter: o.IdleTimeout,
+		Workers: c.srv.workers, Refused: c.refusedStream,
+	}, c.serveStream)
+	c.h2.Store(h)
+	if c.bind.phase.Load() != phaseServe {
+		h.Shutdown() // the bind may not have seen it
 	}
-	g.wg.Add(1)
-	return true
+	c.ended(h.Run(early, sawPreface))
 }
 
-// close lets nobody in any more and waits for those inside.
-func (g *streamGate) close() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.wg.Wait()
+// goAway tells an HTTP/2 client that the port is about to close.
+func (c *conn) goAway() {
+	if h := c.h2.Load(); h != nil {
+		h.Shutdown()
+	}
+}
+
+// refusedStream counts a request whose head was malformed.
+func (c *conn) refusedStream(err *http2.StreamError) {
+	c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.BadRequest)
+	c.srv.log.Debug("HTTP/2 request refused", "client", c.remote, "error", err)
+}
+
+// ended counts and logs why a connection had to be ended, if that was the client's doing.
+func (c *conn) ended(err error) {
+	var e *http2.ConnError
+	if !errors.As(err, &e) || e.Remote || e.Code == http2.NoError {
+		return
+	}
+	reason := telemetry.ClientProtocol
+	if e.Code == http2.SettingsTimeout {
+		reason = telemetry.ClientTimeout
+	}
+	c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
+	if e.Flood {
+		if left, ok := c.srv.floods.allow(time.Now()); ok {
+			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote, "reason", string(reason), "cause", e.Detail, "unlogged", left)
+			return
+		}
+	}
+	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote, "reason", string(reason), "code", e.Code.String(), "cause", e.Detail)
+}
+
+// seldom lets something be said once a second.
+type seldom struct {
+	mu   sync.Mutex
+	last time.Time
+	held int
+}
+
+// allow says whether it may be said now, and how often it might not since it was said last.
+func (s *seldom) allow(now time.Time) (held int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.last) < time.Second {
+		s.held++
+		return 0, false
+	}
+	held, s.held, s.last = s.held, 0, now
+	return held, true
 }
 
 // stream is the HTTP/2 side of an exchange; it implements client.
 type stream struct {
-	ex      exchange
-	w       http.ResponseWriter
-	r       *http.Request
-	fields  []http1.Field
-	begun   bool // the answer's head is in the response writer
-	started bool // and was given to the library
-	aborted bool
-	noOut   bool
-	status  int
-	piece   *piece
-	err     error // reading ended
+	ex exchange
+	s  *http2.Stream
+
+	whole     []byte // the body, if all of it came with the head
+	taken     bool   // whole is
+	continued bool   // the client does not wait for 100 (Continue)
+	err       error  // reading ended
+
+	head   http2.Head // of the answer
+	begun  bool
+	sent   bool   // of the answer, the head at least
+	noOut  bool   // it has no body
+	out    []byte // of its body, what is still to be sent
+	text   []byte // the head's strings
+	cancel context.CancelFunc
 }
 
 var streamPool = sync.Pool{New: func() any { return new(stream) }}
 
-// serveStream is the library's handler.
-func (c *conn) serveStream(w http.ResponseWriter, r *http.Request) {
-	if !c.srv.streams.enter() {
-		panic(http.ErrAbortHandler)
-	}
-	defer c.srv.streams.wg.Done()
+// serveStream serves one request.
+func (c *conn) serveStream(hs *http2.Stream) {
 	s := streamPool.Get().(*stream)
 	defer func() {
 		if p := recover(); p != nil {
-			if p != http.ErrAbortHandler {
-				s.ex.dispose()
-				c.srv.recovered(p)
-			}
-			panic(http.ErrAbortHandler)
+			s.ex.dispose()
+			c.srv.recovered(p)
+			return // s is not used again
 		}
+		s.release()
 	}()
-	s.serve(c, w, r)
-	aborted := s.aborted
-	s.release()
-	if aborted {
-		panic(http.ErrAbortHandler) // resets the stream
-	}
+	s.serve(c, hs)
 }
 
-func (s *stream) serve(c *conn, w http.ResponseWriter, r *http.Request) {
-	s.w, s.r = w, r
-	s.begun, s.started, s.aborted, s.noOut, s.status, s.err = false, false, false, false, 0, nil
+func (s *stream) serve(c *conn, hs *http2.Stream) {
+	s.s = hs
 	ex := &s.ex
 	ex.reset()
 	ex.srv, ex.client, ex.conn, ex.shard = c.srv, s, c, c.shard
 	if ex.snap, ex.port = c.bind.snapshot(); ex.port.TLS != (c.tls != nil) {
 		ex.port = nil
 	}
-	ex.start = time.Now()
+	ex.start = hs.Born()
 	if f := s.message(); f != nil {
 		ex.fail(f)
 		ex.finish()
@@ -163,198 +153,264 @@ func (s *stream) serve(c *conn, w http.ResponseWriter, r *http.Request) {
 	ex.serve()
 }
 
-// message fills in the neutral request. The library has checked fields (RFC 9113 §8.2); what goes into a request line of HTTP/1.1 is checked here.
+// message fills in the neutral request. http2 has checked the fields (RFC 9113 §8.2, §8.3); what goes into the first lines of HTTP/1.1 is checked here.
 func (s *stream) message() *failure {
-	r, q := s.r, &s.ex.req
-	*q = request{proto: "HTTP/2.0", http2: true, minor: 1, method: r.Method, target: r.RequestURI, authority: r.Host}
-	s.fields = s.fields[:0]
-	for name, values := range r.Header {
-		id := http1.Identify(name)
-		for _, v := range values {
-			s.fields = append(s.fields, http1.Field{Name: name, Value: v, ID: id})
+	h, q := s.s.Head(), &s.ex.req
+	*q = request{proto: "HTTP/2.0", http2: true, minor: 1, method: h.Method, target: h.Path, authority: h.Authority, fields: h.Fields, body: h.Body}
+	expect, host := "", ""
+	for i := range q.fields {
+		switch f := &q.fields[i]; f.ID {
+		case http1.FieldContentType:
+			q.grpc = isGRPC(f.Value)
+		case http1.FieldExpect:
+			expect = f.Value
+		case http1.FieldHost:
+			if host != "" && !http1.EqualFold(f.Value, host) {
+				return failMalformed
+			}
+			host = f.Value
 		}
 	}
-	q.fields = s.fields
-	switch {
-	case r.ContentLength > 0:
-		q.body = http1.Body{Kind: http1.BodyLength, Length: r.ContentLength}
-	case r.ContentLength < 0:
-		q.body = http1.Body{Kind: http1.BodyChunked}
-	case r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch:
-		q.body = http1.Body{Kind: http1.BodyLength}
+	if q.authority == "" {
+		q.authority = host
 	}
-	q.grpc = isGRPC(r.Header.Get("Content-Type"))
-	q.path, q.query, q.hasQuery = strings.Cut(q.target, "?")
 	s.ex.setHost()
-	if r.Method == http.MethodConnect {
+	q.path, q.query, q.hasQuery = strings.Cut(q.target, "?")
+	limits := &s.ex.srv.opt.Limits
+	switch {
+	case h.TooLarge:
+		return failHeadSize
+	case len(q.method)+len(q.target)+len("  HTTP/1.1\r\n") > limits.Line:
+		return failLineSize
+	case host != "" && !http1.EqualFold(host, q.authority):
+		return failMalformed // RFC 9113 §8.3.1
+	case q.method == http.MethodConnect:
 		q.form = http1.FormAuthority
 		return failConnect
-	}
-	valid := http1.ValidToken(r.Method) && http1.ValidAuthority(r.Host) && strings.HasPrefix(q.target, "/")
-	for i := 0; valid && i < len(q.target); i++ {
-		valid = q.target[i] == '?' || targetByte(q.target[i])
-	}
-	if !valid {
+	case !http1.ValidToken(q.method) || !http1.ValidAuthority(q.authority):
+		return failMalformed
+	case q.target == "*" && q.method == http.MethodOptions:
+		q.form = http1.FormAsterisk
+	case q.target[0] != '/':
 		return failMalformed
 	}
+	for i := 0; i < len(q.target); i++ {
+		if c := q.target[i]; !targetByte(c) && c != '?' {
+			return failMalformed
+		}
+	}
+	s.takeBody()
+	s.continued = s.whole != nil || q.body.Kind == http1.BodyNone || !http1.EqualFold(expect, "100-continue")
+	q.expect100 = !s.continued
 	return nil
 }
 
-func (s *stream) release() {
-	if s.piece != nil {
-		piecePool.Put(s.piece)
-		s.piece = nil
+// takeBody settles what is known of the body. One that has come whole by now has a known length.
+func (s *stream) takeBody() {
+	q := &s.ex.req
+	switch q.body.Kind {
+	case http1.BodyNone:
+		switch q.method {
+		case http.MethodPost, http.MethodPut, http.MethodPatch:
+			q.body = http1.Body{Kind: http1.BodyLength} // RFC 9110 §8.6
+		}
+		return
+	case http1.BodyChunked:
+		if q.grpc {
+			return
+		}
 	}
-	s.w, s.r = nil, nil
-	clear(s.fields[:cap(s.fields)])
+	if b, ok := s.s.Whole(); ok {
+		s.whole = b
+		if s.whole == nil {
+			s.whole = []byte{}
+		}
+		q.body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
+	}
+}
+
+func (s *stream) release() {
+	if s.cancel != nil {
+		s.cancel()
+		s.cancel = nil
+	}
 	s.ex.shrink()
 	s.ex.req = request{}
+	s.s, s.whole, s.taken, s.continued, s.err = nil, nil, false, false, nil
+	s.begun, s.sent, s.noOut = false, false, false
+	clear(s.head.Fields)
+	s.head = http2.Head{Fields: s.head.Fields[:0]}
+	if cap(s.out) > keepSize {
+		s.out = nil
+	}
+	if cap(s.text) > keepSize {
+		s.text = nil
+	}
+	s.out = s.out[:0]
 	streamPool.Put(s)
 }
 
-func (s *stream) buffered() []byte { return nil }
+func (s *stream) buffered() []byte {
+	s.taken = s.whole != nil
+	return s.whole
+}
 
-func (s *stream) ready() bool { return s.err != nil }
+func (s *stream) ready() bool { return s.err != nil || s.s.Ready() }
 
 func (s *stream) next() ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	if s.piece == nil {
-		s.piece = piecePool.Get().(*piece)
+	if s.whole != nil && !s.taken {
+		s.taken = true
+		return s.whole, nil
 	}
-	n, err := s.r.Body.Read(s.piece.b[:])
-	if err == io.EOF {
-		s.err = err
-	} else if err != nil {
-		s.err = bodyFailure(err)
+	var until time.Time
+	if !s.s.Ready() {
+		until = time.Now().Add(s.ex.srv.opt.StreamTimeout)
 	}
-	if n > 0 {
-		return s.piece.b[:n], nil
+	p, err := s.s.Next(until)
+	if err != nil {
+		s.err = streamBodyFailure(err)
+		return nil, s.err
 	}
-	return nil, s.err
+	return p, nil
 }
 
-func (s *stream) trailers() []http1.Field { return headerFields(nil, s.r.Trailer) }
+// streamBodyFailure is why reading a stream's body ended; io.EOF is that.
+func streamBodyFailure(err error) error {
+	var se *http2.StreamError
+	switch {
+	case err == io.EOF:
+		return err
+	case err == http2.ErrInterrupted:
+		return failInterrupted
+	case errors.As(err, &se) && !se.Remote:
+		return &failure{reason: telemetry.BadBody, detail: se.Detail, err: err}
+	}
+	return bodyFailure(err)
+}
 
-func (s *stream) interrupt() { s.r.Body.Close() }
+func (s *stream) trailers() []http1.Field { return s.s.Trailers() }
 
-// proceed implements client: the library does it when the body is read.
-func (s *stream) proceed() error { return nil }
+func (s *stream) interrupt() { s.s.Interrupt() }
 
-func (s *stream) gone() bool { return s.r.Context().Err() != nil }
+func (s *stream) proceed() error { return s.inform(http.StatusContinue, nil) }
+
+func (s *stream) gone() bool { return s.s.Gone() }
+
+// waitsToBegin is true while the client may be waiting for leave to send its body.
+func (s *stream) waitsToBegin() bool { return false }
 
 func (s *stream) inform(status int, fields []http1.Field) error {
 	if status == http.StatusContinue {
-		return nil
-	}
-	h := s.w.Header()
-	clear(h)
-	setFields(h, fields)
-	s.w.WriteHeader(status)
-	clear(h)
-	return nil
-}
-
-func (s *stream) begin(a *answer) error {
-	h := s.w.Header()
-	setFields(h, a.fields)
-	if a.body.Kind == http1.BodyLength {
-		h["Content-Length"] = []string{strconv.FormatInt(a.body.Length, 10)}
-	}
-	// The library would make up what is absent.
-	for _, name := range [...]string{"Date", "Content-Type"} {
-		if _, ok := h[name]; !ok {
-			h[name] = nil
+		if s.continued {
+			return nil
 		}
+		s.continued = true
 	}
-	s.status = a.status
-	s.noOut = a.body.Kind == http1.BodyNone || s.r.Method == http.MethodHead
-	s.begun = true
+	if err := s.s.Answer(&http2.Head{Status: status, Fields: fields}, nil, false); err != nil {
+		return writeFailure(err)
+	}
 	return nil
 }
 
-// start gives the head to the library, once.
-func (s *stream) start() {
-	if !s.started {
-		s.started = true
-		s.w.WriteHeader(s.status)
+// begin implements client.
+func (s *stream) begin(a *answer) error {
+	h := &s.head
+	h.Status, h.Body = a.status, a.body
+	size := 0
+	for i := range a.fields {
+		size += len(a.fields[i].Name) + len(a.fields[i].Value)
 	}
+	if cap(s.text) < size {
+		s.text = make([]byte, 0, max(size, 1<<10))
+	}
+	text, fields := s.text[:0], h.Fields[:0]
+	for i := range a.fields {
+		f := &a.fields[i]
+		n, v := len(text), len(text)+len(f.Name)
+		text = append(append(text, f.Name...), f.Value...)
+		fields = append(fields, http1.Field{Name: alias(text[n:v]), Value: alias(text[v:])})
+	}
+	s.text, h.Fields = text, fields
+	s.noOut = a.body.Kind == http1.BodyNone || s.ex.req.method == http.MethodHead
+	s.begun, s.out = true, s.out[:0]
+	return nil
 }
+
+// alias is b as a string.
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func (s *stream) write(p []byte) error {
 	if s.noOut || len(p) == 0 {
 		return nil
 	}
-	s.start()
-	if _, err := s.w.Write(p); err != nil {
-		return writeFailure(err)
+	if len(p) <= gather/2 {
+		if s.out = append(s.out, p...); len(s.out) < gather {
+			return nil
+		}
+		return s.flush()
 	}
-	return nil
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.wrote(s.s.Send(p, false))
 }
 
 func (s *stream) flush() error {
-	s.start()
-	if err := s.w.(interface{ FlushError() error }).FlushError(); err != nil {
-		return writeFailure(err)
+	var err error
+	switch {
+	case s.begun && !s.sent:
+		s.sent = true
+		err = s.s.Answer(&s.head, s.out, false)
+	case len(s.out) > 0:
+		err = s.s.Send(s.out, false)
 	}
-	return nil
+	s.out = s.out[:0]
+	return s.wrote(err)
 }
 
 func (s *stream) end(trailers []http1.Field) error {
-	s.start()
-	h := s.w.Header()
-	for i := range trailers {
-		key := http.TrailerPrefix + http.CanonicalHeaderKey(trailers[i].Name)
-		h[key] = append(h[key], strings.Clone(trailers[i].Value))
+	var head *http2.Head
+	if !s.sent {
+		s.sent = true
+		head = &s.head
+	}
+	err := s.s.Finish(head, s.out, trailers)
+	s.out = s.out[:0]
+	return s.wrote(err)
+}
+
+func (s *stream) wrote(err error) error {
+	if err != nil {
+		return writeFailure(err)
 	}
 	return nil
 }
 
 func (s *stream) retract() bool {
-	if s.started {
+	if s.sent {
 		return false
 	}
-	clear(s.w.Header())
+	s.begun, s.out = false, s.out[:0]
 	return true
 }
 
-func (s *stream) abort() { s.aborted = true }
+func (s *stream) abort() { s.s.Reset(http2.InternalError) }
 
-// setFields copies fields, whose strings are soon gone, into a header.
-func setFields(h http.Header, fields []http1.Field) {
-	size := 0
-	for i := range fields {
-		size += len(fields[i].Name) + len(fields[i].Value)
-	}
-	var all strings.Builder
-	all.Grow(size)
-	for i := range fields {
-		all.WriteString(fields[i].Name)
-		all.WriteString(fields[i].Value)
-	}
-	rest := all.String()
-	values := make([]string, len(fields))
-	for i := range fields {
-		n, v := len(fields[i].Name), len(fields[i].Value)
-		key := http.CanonicalHeaderKey(rest[:n])
-		values[i] = rest[n : n+v]
-		rest = rest[n+v:]
-		if old, ok := h[key]; ok {
-			h[key] = append(old, values[i])
-		} else {
-			h[key] = values[i : i+1 : i+1]
-		}
-	}
-}
+// canceller ends a context.
+type canceller context.CancelFunc
 
-// headerFields appends a header's fields.
-func headerFields(fields []http1.Field, h http.Header) []http1.Field {
-	for name, values := range h {
-		id := http1.Identify(name)
-		for _, v := range values {
-			fields = append(fields, http1.Field{Name: name, Value: v, ID: id})
-		}
+func (f canceller) Abort() { f() }
+
+// context ends when the client leaves, and with the exchange.
+func (s *stream) context() context.Context {
+	if s.cancel != nil {
+		s.cancel()
 	}
-	return fields
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.s.Watch(canceller(cancel))
+	return ctx
 }

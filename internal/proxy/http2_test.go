@@ -232,18 +232,27 @@ func TestNothingIsInjectedFromHTTP2IntoHTTP1(t *testing.T) {
 }
 
 func TestBackendThatBreaksOffResetsTheStream(t *testing.T) {
-	addr, _ := wire(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nbroken")
-	s := serve(t, plain(addr))
-	resp, err := h2cClient(t).Get("http://" + s.addr() + "/")
-	if err == nil {
-		_, err = io.ReadAll(resp.Body)
-		resp.Body.Close()
-	}
-	if err == nil {
-		t.Error("the client took the broken answer for whole")
-	}
-	if s.failures(telemetry.MalformedResponse) != 1 {
-		t.Error("not counted")
+	for name, size := range map[string]int{"before anything was sent": 10, "later": 2 * gather} {
+		t.Run(name, func(t *testing.T) {
+			chunk := fmt.Sprintf("%x\r\n%s\r\n", size, body(size))
+			addr, _ := wire(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk+"broken")
+			s := serve(t, plain(addr))
+			resp, err := h2cClient(t).Get("http://" + s.addr() + "/")
+			if err == nil {
+				_, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+			}
+			if size < gather {
+				if err != nil || resp.StatusCode != 502 {
+					t.Errorf("%v, %v; want a 502", resp, err)
+				}
+			} else if err == nil {
+				t.Error("the client took the broken answer for whole")
+			}
+			if s.failures(telemetry.MalformedResponse) != 1 {
+				t.Error("not counted")
+			}
+		})
 	}
 }
 

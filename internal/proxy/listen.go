@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -60,10 +57,6 @@ type bind struct {
 	last    atomic.Pointer[snapshot] // the last that has the port, once the current one has it no more
 	shared  atomic.Bool              // another process accepts from the same socket: what waits in its queue is not lost
 
-	// h1 carries the settings of HTTP/2 connections and the list of those to say goodbye to; it serves nothing itself.
-	h1 *http.Server
-	h2 *http2.Server //lint:ignore SA1019 see http2.go
-
 	accepting chan struct{} // closed when the accept loop has ended
 	quit      chan struct{} // closed when it shall
 
@@ -96,7 +89,6 @@ func (s *Server) open(p *routing.Port) (*bind, error) {
 		conns: map[*conn]struct{}{},
 	}
 	b.config = s.portTLS(b)
-	b.h1, b.h2 = s.newHTTP2Server()
 	return b, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -26,9 +27,10 @@ type Server struct {
 	mirrors  *mirrors
 
 	state       atomic.Pointer[snapshot]
-	connections atomic.Int64  // clients' connections
-	shard       atomic.Uint32 // one drawn for each connection
-	streams     streamGate
+	connections atomic.Int64   // clients' connections
+	shard       atomic.Uint32  // one drawn for each connection
+	workers     *http2.Workers // serve the streams of HTTP/2
+	floods      seldom         // to be logged
 	tickets     tickets
 	handshakes  *handshakeGate
 
@@ -45,6 +47,7 @@ type Server struct {
 func New(opt Options) *Server {
 	opt.setDefaults()
 	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
+	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
 	s.tickets.keys = &tls.Config{Time: opt.now}

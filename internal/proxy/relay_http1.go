@@ -37,7 +37,7 @@ func (ex *exchange) relayHTTP1() error {
 		if errors.As(err, &f) {
 			return f
 		}
-		if stop := ex.attempt.stop; stop != nil && !stop() {
+		if !ex.attempt.unwatch() {
 			return failClientClosed
 		}
 		return ex.brokenAnswer(unexpected(err))
@@ -64,8 +64,7 @@ func (ex *exchange) answerTrailers() []http1.Field {
 // release gives the connection back, if it can serve another exchange.
 func (ex *exchange) release(c *upstream.Conn) {
 	ex.attempt.conn = nil
-	stop := ex.attempt.stop
-	if (stop == nil || stop()) && ex.resp.KeepAlive && !ex.upload.running && !ex.upload.stopped {
+	if ex.attempt.unwatch() && ex.resp.KeepAlive && !ex.upload.running && !ex.upload.stopped {
 		ex.endpoint.Put(c)
 		return
 	}
