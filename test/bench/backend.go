@@ -26,9 +26,10 @@ const (
 	roleGarbage   role = "garbage"   // bytes that are not HTTP, then the end of the connection
 	roleBlackhole role = "blackhole" // accepts and never reads
 	roleRefuse    role = "refuse"    // no connections
+	roleGRPC      role = "grpc"      // a gRPC message of 1 KiB for each that comes
 )
 
-var roles = []role{roleFast, roleSecond, roleLarge, roleMirror, roleSlow, roleGarbage, roleBlackhole, roleRefuse}
+var roles = []role{roleFast, roleSecond, roleLarge, roleMirror, roleSlow, roleGarbage, roleBlackhole, roleRefuse, roleGRPC}
 
 const slowDelay = 200 * time.Millisecond
 
@@ -53,6 +54,9 @@ type peerConn struct {
 	out   []byte // not yet written
 	epoch uint32 // counts the connections that used this struct
 	last  bool   // close when out is written
+
+	grpc     *grpcConn // on the gRPC port
+	prefaced bool      // whose preface has come
 }
 
 // delayed is an answer that is due later.
@@ -139,6 +143,10 @@ func (b *backend) run() {
 					b.close(c)
 				}
 			default:
+				if c.grpc != nil {
+					b.readableGRPC(c)
+					continue
+				}
 				if e.Events&unix.EPOLLOUT != 0 && len(c.out) > 0 && !b.flush(c) {
 					continue
 				}
@@ -194,6 +202,9 @@ func (b *backend) accept(pt *port) {
 			c = &peerConn{buf: make([]byte, 16<<10)}
 		}
 		*c = peerConn{fd: fd, port: pt, buf: c.buf, epoch: c.epoch}
+		if pt.role == roleGRPC {
+			c.grpc = newGRPCConn(pt)
+		}
 		b.byFD[fd] = c
 		events := uint32(edge)
 		if pt.role == roleBlackhole {

@@ -17,7 +17,8 @@ func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
 // sample is one measurement of a proxy.
 type sample struct {
 	measured
-	cpu      float64 // microseconds a request
+	cost     float64 // microseconds of processor time a request, or KiB of memory a connection
+	total    float64 // MiB of memory of the proxy, where that is measured
 	mirrored float64 // copies a request
 }
 
@@ -51,11 +52,14 @@ func (b *bench) runScenarios() error {
 			}
 		}
 	}
-	return errors.Join(err, b.report("bench", b.comparison(results)))
+	return errors.Join(err, b.report("bench", func(old string) string { return b.comparison(results, old) }))
 }
 
 // compare measures the contenders of a scenario in interleaved rounds, beginning each round with another one.
 func (b *bench) compare(s scenario) []*series {
+	if s.tool == toolIdle {
+		return b.compareIdle(s)
+	}
 	var all []*series
 	var running []*proxy
 	defer func() {
@@ -90,7 +94,7 @@ func (b *bench) compare(s scenario) []*series {
 			}
 			one.samples = append(one.samples, sample)
 			fmt.Fprintf(b.log, "%-12s round %d  %-18s %7.2f us/request %8.0f requests/s  p50 %v  p99 %v  failed %d\n", s.name, round+1, one.label,
-				sample.cpu, sample.rate(), sample.p50, sample.p99, sample.failed)
+				sample.cost, sample.rate(), sample.p50, sample.p99, sample.failed)
 		}
 	}
 	return all
@@ -125,7 +129,7 @@ func (b *bench) measure(s scenario, p *proxy) (sample, error) {
 		time.Sleep(2 * slowDelay) // the copies in flight belong to this measurement
 	}
 	n := float64(m.requests)
-	return sample{m, float64((after - before).Nanoseconds()) / 1e3 / n, float64(copiesAfter-copiesBefore) / n}, nil
+	return sample{measured: m, cost: float64((after - before).Nanoseconds()) / 1e3 / n, mirrored: float64(copiesAfter-copiesBefore) / n}, nil
 }
 
 // copies is how many requests have reached the setting's mirror target.

@@ -14,11 +14,12 @@ import (
 
 // The backend and the load generator are loops on raw descriptors: they must cost less than the proxy between them,
 // or the proxy is never saturated. Their loops make system calls that the Go scheduler does not see, allocate
-// nothing, and switch the collector off.
+// next to nothing, and put the collector off until there is much to collect.
 
 // loopProcess prepares the process and thread for a raw loop.
 func loopProcess() {
 	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(1 << 30)
 	runtime.LockOSThread()
 	// 50 us of timer slack would blur the schedule of the generator.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -114,11 +115,23 @@ func listen(backlog int) (fd, port int, err error) {
 	return fd, name.(*unix.SockaddrInet4).Port, nil
 }
 
-// dial connects to a port of the loopback interface and makes the descriptor non-blocking.
-func dial(port int) (int, error) {
+// sources is how many addresses dial may come from: the ports of one do not suffice for tens of thousands of connections.
+const sources = 32
+
+// dial connects to a port of the loopback interface and makes the descriptor non-blocking. source is the last byte of the address that it
+// comes from, 0 for any.
+func dial(port, source int) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
+	}
+	if source != 0 {
+		// The port is left to connect, which knows what is free towards the other side.
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, byte(source)}}); err != nil {
+			unix.Close(fd)
+			return 0, fmt.Errorf("bind: %w", err)
+		}
 	}
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		unix.Close(fd)

@@ -13,7 +13,10 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	p("global")
 	p("  nbthread 1")
-	p("  maxconn 4000")
+	p("  maxconn %d", max(4000, s.Idle+100))
+	if s.Idle > 0 {
+		p("  no strict-limits") // it asks for two descriptors a connection, which idle ones do not need
+	}
 	p("  tune.pool-high-fd-ratio 60")
 	p("defaults")
 	p("  mode http")
@@ -60,7 +63,7 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 		p("  default_backend first")
 	}
 	server := func(name string, r role, weight int) {
-		p("  server %s 127.0.0.1:%d weight %d pool-max-conn -1", name, b.backends[r], weight)
+		p("  server %s 127.0.0.1:%d weight %d pool-max-conn -1%s", name, b.backends[r], weight, onlyIf(s.GRPC > 0, " proto h2"))
 	}
 	p("backend first")
 	server("first", s.Backend, 1)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -38,7 +39,7 @@ type loadResult struct {
 
 // loadConn is a connection of the generator.
 type loadConn struct {
-	fd   int
+	link *link // nil until a request needs it
 	busy bool
 	due  int64  // when the request was to be sent
 	out  []byte // of the request, not yet written
@@ -54,7 +55,10 @@ type loadConn struct {
 type generator struct {
 	poller  *poller
 	port    int
-	list    [][]byte // requests, sent in turn
+	tls     *tls.Config // nil: cleartext
+	churn   bool        // a connection for each request
+	source  int         // with churn, of the last connection
+	list    [][]byte    // requests, sent in turn
 	at      int
 	until   int64 // with a closed loop, when to end
 	conns   []*loadConn
@@ -73,6 +77,8 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 	rate := f.Int("rate", 0, "requests a second; 0: as many as are answered")
 	many := f.Bool("many", false, "the standard input holds many requests, without bodies")
 	conns := f.Int("conns", 64, "connections")
+	secure := f.Bool("tls", false, "use TLS")
+	churn := f.Bool("churn", false, "a connection for each request")
 	duration := f.Duration("duration", 3*time.Second, "measured time")
 	warmup := f.Duration("warmup", 500*time.Millisecond, "time before it")
 	grace := f.Duration("grace", 3*time.Second, "how long to wait for the last answers")
@@ -94,14 +100,19 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	g := &generator{poller: p, port: *port, list: list, byFD: map[int]*loadConn{}}
+	g := &generator{poller: p, port: *port, list: list, churn: *churn, byFD: map[int]*loadConn{}}
+	if *secure {
+		g.tls = loadTLS("http/1.1")
+	}
 	g.samples = make([]int64, 0, int(duration.Seconds()*float64(*rate))+1<<20)
 	g.waiting = make([]int64, 0, cap(g.samples))
 	started := time.Now()
 	for range *conns {
 		c := &loadConn{buf: make([]byte, 256<<10)}
-		if err := g.connect(c); err != nil {
-			return err
+		if !g.churn {
+			if err := g.connect(c); err != nil {
+				return err
+			}
 		}
 		g.conns = append(g.conns, c)
 		g.free = append(g.free, c)
@@ -116,13 +127,22 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 }
 
 func (g *generator) connect(c *loadConn) error {
-	fd, err := dial(g.port)
+	if g.churn {
+		g.source = g.source%sources + 1
+	}
+	l, err := connectLink(g.port, g.source, g.tls)
 	if err != nil {
 		return err
 	}
-	*c = loadConn{fd: fd, buf: c.buf, body: -1}
-	g.byFD[fd] = c
-	return g.poller.add(fd, edge)
+	*c = loadConn{link: l, buf: c.buf, body: -1}
+	g.byFD[l.fd] = c
+	return g.poller.add(l.fd, edge)
+}
+
+func (g *generator) disconnect(c *loadConn) {
+	delete(g.byFD, c.link.fd)
+	c.link.close()
+	c.link = nil
 }
 
 // run sends a request each interval, or with none one after the other, and then waits for the answers that are still
@@ -155,10 +175,10 @@ func (g *generator) run(interval int64, warmup, duration, grace time.Duration) {
 			if c == nil {
 				continue
 			}
-			if e.Events&unix.EPOLLOUT != 0 && len(c.out) > 0 {
+			if e.Events&unix.EPOLLOUT != 0 {
 				g.flush(c)
 			}
-			if e.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+			if c.link != nil && e.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 				g.readable(c)
 			}
 		}
@@ -179,6 +199,11 @@ func (g *generator) send(due int64) {
 }
 
 func (g *generator) start(c *loadConn, due int64) {
+	if c.link == nil {
+		if err := g.connect(c); err != nil {
+			fail(err)
+		}
+	}
 	c.busy, c.due, c.out, c.body = true, due, g.list[g.at], -1
 	if g.at++; g.at == len(g.list) {
 		g.at = 0
@@ -188,7 +213,7 @@ func (g *generator) start(c *loadConn, due int64) {
 
 func (g *generator) flush(c *loadConn) {
 	for len(c.out) > 0 {
-		n, err := write(c.fd, c.out)
+		n, err := c.link.write(c.out)
 		if err != nil {
 			g.broken(c)
 			return
@@ -198,20 +223,27 @@ func (g *generator) flush(c *loadConn) {
 		}
 		c.out = c.out[n:]
 	}
+	if err := c.link.flush(); err != nil {
+		g.broken(c)
+	}
+}
+
+// fail ends the process.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "load:", err)
+	os.Exit(1)
 }
 
 // broken ends a connection: a request on it has failed.
 func (g *generator) broken(c *loadConn) {
-	delete(g.byFD, c.fd)
-	unix.Close(c.fd)
+	g.disconnect(c)
 	busy := c.busy
 	if busy && c.due >= g.from {
 		g.result.Requests++
 		g.result.Broken++
 	}
 	if err := g.connect(c); err != nil {
-		fmt.Fprintln(os.Stderr, "load:", err)
-		os.Exit(1)
+		fail(err)
 	}
 	if busy {
 		g.next(c)
@@ -240,7 +272,7 @@ func (g *generator) next(c *loadConn) {
 func (g *generator) readable(c *loadConn) {
 	for {
 		room := len(c.buf) - c.n
-		n, eof, err := read(c.fd, c.buf[c.n:])
+		n, eof, err := c.link.read(c.buf[c.n:])
 		if err != nil || eof {
 			g.broken(c)
 			return
@@ -253,7 +285,7 @@ func (g *generator) readable(c *loadConn) {
 			g.broken(c)
 			return
 		}
-		if n < room {
+		if c.link == nil || n < room && c.link.tls == nil {
 			return
 		}
 	}
@@ -293,6 +325,9 @@ func (g *generator) answer(c *loadConn) bool {
 		} else {
 			g.result.Status++
 		}
+	}
+	if g.churn {
+		g.disconnect(c)
 	}
 	g.next(c)
 	return true
@@ -338,10 +373,17 @@ func (g *generator) finish() loadResult {
 		}
 	}
 	g.result.Requests += g.result.Late
-	slices.Sort(g.samples)
-	if n := len(g.samples); n > 0 {
-		at := func(q float64) int64 { return g.samples[min(n-1, int(q*float64(n)))] }
-		g.result.P50, g.result.P90, g.result.P99, g.result.Max = at(0.5), at(0.9), at(0.99), g.samples[n-1]
-	}
+	g.result.quantiles(g.samples)
 	return g.result
+}
+
+// quantiles sorts the samples.
+func (r *loadResult) quantiles(samples []int64) {
+	n := len(samples)
+	if n == 0 {
+		return
+	}
+	slices.Sort(samples)
+	at := func(q float64) int64 { return samples[min(n-1, int(q*float64(n)))] }
+	r.P50, r.P90, r.P99, r.Max = at(0.5), at(0.9), at(0.99), samples[n-1]
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -84,6 +85,48 @@ func TestGeneratorSendsItsRequestsInTurnWithoutARate(t *testing.T) {
 	}
 	if got := counts[roleFast][0]; got != uint64(r.Requests)+1 {
 		t.Errorf("the backend counted %d requests, the generator %d", got, r.Requests)
+	}
+}
+
+func TestCallsAreCountedByTheirMessages(t *testing.T) {
+	b := newBench(t)
+	for _, messages := range []int{1, 7} {
+		before, err := b.counts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := b.own("", "grpcload", b.backends[roleGRPC], 200*time.Millisecond, fmt.Sprint("-messages=", messages), "-conns=2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := b.counts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := int(after[roleGRPC][0] - before[roleGRPC][0])
+		if r.OK == 0 || r.OK != r.Requests || r.OK > calls*messages || r.OK <= (calls-2*h2Streams)*messages {
+			t.Errorf("%+v: with %d messages a call, the backend counted %d calls", r, messages, calls)
+		}
+	}
+	// Over HTTP/1.1 nobody answers a call.
+	if r, err := b.own("", "grpcload", b.backends[roleFast], 100*time.Millisecond); err == nil {
+		t.Errorf("no error, but %+v", r)
+	}
+}
+
+func TestEachRequestMayHaveAConnection(t *testing.T) {
+	b := newBench(t)
+	r, err := b.generate(b.backends[roleFast], 0, 100*time.Millisecond, 0, plainRequest(), "-churn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := b.counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The last two are of the question itself.
+	if r.OK == 0 || r.OK != r.Requests || counts[roleFast] != [2]uint64{uint64(r.OK) + 1, uint64(r.OK) + 1} {
+		t.Errorf("result %+v, the backend counted %v", r, counts[roleFast])
 	}
 }
 

@@ -66,6 +66,12 @@ func command(args []string) error {
 			return serveBackend(os.Stdout)
 		case "load":
 			return generateLoad(args[1:], os.Stdin, os.Stdout)
+		case "grpcload":
+			return generateGRPC(args[1:], os.Stdout)
+		case "handshakes":
+			return generateHandshakes(args[1:], os.Stdin, os.Stdout)
+		case "idle":
+			return holdIdle(args[1:], os.Stdin, os.Stdout)
 		case "reverseproxy":
 			return serveReverseProxy(args[1:])
 		}

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "backend", "load", "reverseproxy":
+		case "backend", "load", "grpcload", "handshakes", "idle", "reverseproxy":
 			if err := command(os.Args[1:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)

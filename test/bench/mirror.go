@@ -81,7 +81,7 @@ func (b *bench) runMirror() error {
 			failed += r.Requests - r.OK
 		}
 	}
-	if err := b.report("bench-mirror", b.mirrorReport(all)); err != nil {
+	if err := b.report("bench-mirror", func(string) string { return b.mirrorReport(all) }); err != nil {
 		return err
 	}
 	if failed > 0 {

@@ -13,7 +13,7 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	var c strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	p("daemon off; worker_processes 1; pid %s/nginx.pid; error_log stderr crit;", dir)
-	p("events { worker_connections 4096; }")
+	p("events { worker_connections %d; }", max(4096, s.Idle*5/4))
 	p("http {")
 	p("access_log off; server_tokens off; tcp_nodelay on; default_type text/plain;")
 	p("keepalive_timeout 300s; keepalive_requests 1000000000; http2_max_requests 1000000000;")
@@ -47,6 +47,9 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	if s.HTTP2 {
 		listen += " http2"
 	}
+	if s.GRPC > 0 {
+		p("grpc_set_header Host $http_host; grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for; grpc_set_header X-Forwarded-Proto $scheme;")
+	}
 	tls := ""
 	if s.TLS {
 		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites %s;",
@@ -64,7 +67,11 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 		})
 	} else {
 		p("server { %s; %s", listen, tls)
-		p("location / { proxy_pass %s;", to)
+		if s.GRPC > 0 {
+			p("location / { grpc_pass grpc://first;")
+		} else {
+			p("location / { proxy_pass %s;", to)
+		}
 		if s.Mirror != "" {
 			p("mirror /.copy; mirror_request_body off;")
 		}

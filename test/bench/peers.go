@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +65,7 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 func (b *bench) await(p *proxy) error {
 	client := b.client(p.setting)
 	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(3 * time.Minute) // ten thousand routes take a while to read
+	deadline := time.Now().Add(time.Minute) // ten thousand routes take a while to read
 	for {
 		err := b.check(client, p)
 		if err == nil {
@@ -151,9 +153,22 @@ func (b *bench) get(client *http.Client, p *proxy, special string) ([]byte, *htt
 			path = prefix + special
 		}
 	}
-	req, err := http.NewRequestWithContext(b.ctx, http.MethodGet, fmt.Sprintf("%s://127.0.0.1:%d%s", p.scheme(), p.port, path), nil)
+	method, message := http.MethodGet, io.Reader(nil)
+	if p.setting.GRPC > 0 {
+		question := make([]byte, questionSize)
+		binary.BigEndian.PutUint32(question[1:], questionSize-messageHead)
+		method, message = http.MethodPost, bytes.NewReader(question)
+		if special == "" {
+			path = grpcPath
+		}
+	}
+	req, err := http.NewRequestWithContext(b.ctx, method, fmt.Sprintf("%s://127.0.0.1:%d%s", p.scheme(), p.port, path), message)
 	if err != nil {
 		return nil, nil, err
+	}
+	if p.setting.GRPC > 0 {
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("TE", "trailers")
 	}
 	req.Host = host
 	for _, h := range headers {
@@ -167,6 +182,12 @@ func (b *bench) get(client *http.Client, p *proxy, special string) ([]byte, *htt
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status)
+	}
+	if err == nil && p.setting.GRPC > 0 {
+		if status := resp.Trailer.Get("grpc-status"); status != "0" || len(body) < messageHead {
+			return nil, nil, fmt.Errorf("gRPC status %q, %d bytes", status, len(body))
+		}
+		body = body[messageHead:]
 	}
 	return body, resp, err
 }

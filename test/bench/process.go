@@ -102,6 +102,28 @@ func (p *process) cpu() (time.Duration, error) {
 	return total, nil
 }
 
+// memory is the proportional set size of the process and its children, in bytes.
+func (p *process) memory() (total int, err error) {
+	pids, err := family(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+		}
+		_, after, _ := strings.Cut(string(text), "\nPss:")
+		number, _, _ := strings.Cut(strings.TrimSpace(after), " ")
+		kib, err := strconv.Atoi(number)
+		if err != nil {
+			return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+		}
+		total += kib << 10
+	}
+	return total, nil
+}
+
 // family is a process and its children.
 func family(pid int) ([]int, error) {
 	pids := []int{pid}

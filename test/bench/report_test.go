@@ -62,18 +62,18 @@ func TestH2loadLogIsRead(t *testing.T) {
 func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
 	cpu := func(values ...float64) (s []sample) {
 		for _, v := range values {
-			s = append(s, sample{cpu: v})
+			s = append(s, sample{cost: v})
 		}
 		return s
 	}
 	// The machine was twice as slow in the second round: that is not the proxy's doing.
-	if got, ok := ratio(cpu(9, 18, 9.9), cpu(10, 20, 10), cpuOfSample); !ok || got != 0.9 {
+	if got, ok := ratio(cpu(9, 18, 9.9), cpu(10, 20, 10), costOf); !ok || got != 0.9 {
 		t.Errorf("ratio %v, %v, want 0.9", got, ok)
 	}
-	if _, ok := ratio(cpu(1), nil, cpuOfSample); ok {
+	if _, ok := ratio(cpu(1), nil, costOf); ok {
 		t.Error("a ratio to nothing")
 	}
-	if got := medianOf(cpu(4, 1, 3, 2), cpuOfSample); got != 2.5 {
+	if got := medianOf(cpu(4, 1, 3, 2), costOf); got != 2.5 {
 		t.Errorf("median %v", got)
 	}
 }
@@ -81,23 +81,61 @@ func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
 func TestReportGoesBetweenTheMarkersOfThePage(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "performance.md")
 	b := &bench{output: page}
-	if err := b.report("bench", "first"); err != nil {
+	if err := os.WriteFile(page, []byte("# Title\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.report("bench", "second"); err == nil {
+	report := func(text string) error { return b.report("bench", func(string) string { return text }) }
+	if err := report("first"); err == nil {
 		t.Error("a page without markers was overwritten")
 	}
 	if err := os.WriteFile(page, []byte("# Title\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nrest\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := b.report("bench", "new"); err != nil {
+		if err := report("new"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := os.ReadFile(page)
 	if want := "# Title\n<!-- bench:begin -->\n\nnew\n<!-- bench:end -->\nrest\n"; err != nil || string(got) != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+func TestAPartThatIsMeasuredAgainKeepsTheRestOfTheReport(t *testing.T) {
+	b := &bench{output: filepath.Join(t.TempDir(), "performance.md"), rounds: 1, conns: 64}
+	var all []result
+	for _, s := range scenarios {
+		all = append(all, result{s, []*series{{contender: contender{label: "nginx"}, samples: []sample{{cost: 1}}}}})
+	}
+	write := func(results []result) string {
+		t.Helper()
+		if err := b.report("bench", func(old string) string { return b.comparison(results, old) }); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(b.output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := write(all)
+	for _, s := range scenarios {
+		if !strings.Contains(first, "\n| "+s.title+" | 1.0 |") || !strings.Contains(first, "\n**"+s.title+"** (`"+s.name+"`)\n") {
+			t.Fatalf("%s is missing from\n%s", s.name, first)
+		}
+	}
+	if again := write(all); again != first {
+		t.Errorf("the same figures gave another report:\n%s", again)
+	}
+	all[3].series[0].samples[0].cost = 7
+	second := write(all[3:4])
+	if !strings.Contains(second, "| "+scenarios[3].title+" | 7.0 |") || strings.Count(second, "Measured apart") != 1 {
+		t.Errorf("what was measured again is not in\n%s", second)
+	}
+	changed := strings.NewReplacer("| 7.0 |", "| 1.0 |", "\nMeasured apart: `go run ./test/bench "+strings.Join(withoutOutput(os.Args[1:]), " ")+"`\n", "").Replace(second)
+	if changed != first {
+		t.Errorf("the rest has changed:\n%s", second)
 	}
 }
 

@@ -5,6 +5,9 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
 )
 
 // hostname is the host that requests ask for, unless a scenario has many.
@@ -27,8 +30,12 @@ type setting struct {
 	// Asked is how many of them are requested, spread evenly.
 	Asked int
 	TLS   bool
-	// HTTP2 is spoken by the clients; backends speak HTTP/1.1 always.
+	// HTTP2 is spoken by the clients; backends speak HTTP/1.1, unless it is gRPC.
 	HTTP2 bool
+	// GRPC is calls of so many messages; 0: no gRPC.
+	GRPC int
+	// Idle is how many connections are to be held without a request.
+	Idle int
 }
 
 const (
@@ -70,7 +77,16 @@ const (
 	// toolOwn is the generator in load.go: at a fixed rate, or as a closed loop where wrk would be the bottleneck (it
 	// reads 8 KiB at a time, and needs a script for many paths).
 	toolOwn tool = "own"
+	// toolChurn is toolOwn with a connection for each request; with TLS, toolHandshakes, or toolResume for sessions that are resumed.
+	toolChurn      tool = "churn"
+	toolHandshakes tool = "handshakes"
+	toolResume     tool = "resume"
+	toolGRPC       tool = "grpc" // closed loop of calls
+	toolIdle       tool = "idle" // no load: what is measured is memory
 )
+
+// daemons are the peers for scenarios whose question is not how a library's proxy does.
+var daemons = []string{"nginx", "haproxy", "weir"}
 
 // scenario is one comparison.
 type scenario struct {
@@ -80,8 +96,10 @@ type scenario struct {
 	tool    tool
 	rate    int // with toolOwn: requests a second, 0 for a closed loop
 	// few, if not nil, also measures weir with fewer routes, of which the same are requested.
-	few  *setting
-	note string
+	few *setting
+	// peers, if not nil, are those that take part.
+	peers []string
+	note  string
 }
 
 var scenarios = []scenario{
@@ -99,7 +117,30 @@ var scenarios = []scenario{
 	{name: "tls", title: "TLS 1.3, keep-alive", tool: toolWrk, setting: setting{Backend: roleFast, TLS: true}},
 	{name: "h2c", title: "HTTP/2 cleartext to HTTP/1.1", tool: toolH2, setting: setting{Backend: roleFast, HTTP2: true}},
 	{name: "h2", title: "HTTP/2 over TLS to HTTP/1.1", tool: toolH2, setting: setting{Backend: roleFast, HTTP2: true, TLS: true}},
+	{
+		name: "grpc", title: "gRPC calls, cleartext", tool: toolGRPC, peers: daemons, setting: setting{Backend: roleGRPC, HTTP2: true, GRPC: 1},
+		note: "HTTP/2 on both sides. A message of 128 bytes is answered with one of 1 KiB.",
+	},
+	{name: "grpc-tls", title: "gRPC calls, TLS", tool: toolGRPC, peers: daemons, setting: setting{Backend: roleGRPC, HTTP2: true, TLS: true, GRPC: 1}},
+	{
+		name: "grpc-stream", title: "gRPC streams, cleartext: a message", tool: toolGRPC, peers: daemons, setting: setting{Backend: roleGRPC, HTTP2: true, GRPC: 1000},
+		note: "A request is a message and its answer; a call has 1,000 of them, one after the other.",
+	},
+	{
+		name: "grpc-stream-tls", title: "gRPC streams, TLS: a message", tool: toolGRPC, peers: daemons,
+		setting: setting{Backend: roleGRPC, HTTP2: true, TLS: true, GRPC: 1000},
+	},
 	{name: "body100k", title: "100 KiB bodies", tool: toolOwn, setting: setting{Backend: roleLarge}, note: "nginx with proxy buffers that hold the whole body."},
+	{name: "tls100k", title: "100 KiB bodies, TLS 1.3", tool: toolOwn, peers: daemons, setting: setting{Backend: roleLarge, TLS: true}},
+	{
+		name: "churn", title: "a connection for each request", tool: toolChurn, peers: daemons, setting: setting{Backend: roleFast},
+		note: "The requests say `Connection: close`. Connections to the backend are kept.",
+	},
+	{
+		name: "churn-tls", title: "a TLS connection for each request", tool: toolHandshakes, peers: daemons, setting: setting{Backend: roleFast, TLS: true},
+		note: "Full handshakes: X25519, ECDSA P-256.",
+	},
+	{name: "churn-resumed", title: "a resumed TLS connection for each request", tool: toolResume, peers: daemons, setting: setting{Backend: roleFast, TLS: true}},
 	{
 		name: "routes", title: "10,000 routes, 10 of them requested", tool: toolOwn,
 		setting: setting{Backend: roleFast, Routes: 10_000, Stride: 1, Asked: 10},
@@ -112,10 +153,21 @@ var scenarios = []scenario{
 		note:    "The same routes, in an order that no cache likes.",
 	},
 	{
+		name: "rate2k", title: "plain, 2,000 requests/s", tool: toolOwn, rate: 2000, peers: daemons, setting: setting{Backend: roleFast},
+		note: "Open loop: latency counts from when a request was due.",
+	},
+	{
 		name: "rate", title: "plain, 10,000 requests/s", tool: toolOwn, rate: 10_000, setting: setting{Backend: roleFast},
 		note: "Open loop: latency counts from when a request was due.",
 	},
+	{
+		name: "idle", title: "10,000 idle connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, Idle: 10_000},
+		note: idleNote,
+	},
+	{name: "idle-tls", title: "10,000 idle TLS connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, TLS: true, Idle: 10_000}},
 }
+
+const idleNote = "Memory of the processes (proportional set size) with the connections, each of which has served a request, less that without them; after 5 s."
 
 // scenarioNames are those of the comparison, or those of the mirror's targets.
 func scenarioNames(mirror bool) []string {
@@ -145,6 +197,14 @@ var headers = [][2]string{
 	{splitHeader, splitValue},
 }
 
+// lowerHeaders are the same for HTTP/2.
+func lowerHeaders() (all []hpack.HeaderField) {
+	for _, h := range headers {
+		all = append(all, hpack.HeaderField{Name: strings.ToLower(h[0]), Value: h[1]})
+	}
+	return all
+}
+
 const requestPath = "/cart/items?id=42"
 
 // allPeers are the proxies, the one that ratios refer to first.
@@ -166,6 +226,9 @@ func (b *bench) contenders(s scenario) []contender {
 		}
 		if peer == "haproxy" && s.setting.Mirror != "" {
 			continue // it cannot mirror by itself
+		}
+		if s.peers != nil && !slices.Contains(s.peers, peer) {
+			continue
 		}
 		c := contender{peer, peer, s.setting}
 		if peer == "weir" && s.few != nil {

@@ -34,12 +34,25 @@ func (b *bench) load(s scenario, p *proxy, duration time.Duration) (measured, er
 	case toolH2:
 		return b.h2load(p, duration)
 	}
+	var r loadResult
+	var err error
 	var args []string
-	request := plainRequest()
-	if p.setting.Routes > 0 {
-		args, request = []string{"-many"}, routesRequests(p.setting)
+	if p.setting.TLS {
+		args = append(args, "-tls")
 	}
-	r, err := b.generate(p.port, s.rate, duration, 0, request, args...)
+	switch {
+	case s.tool == toolGRPC:
+		args = append(args, fmt.Sprint("-conns=", max(1, b.conns/h2Streams)), fmt.Sprint("-messages=", p.setting.GRPC))
+		r, err = b.own("", "grpcload", p.port, duration, args...)
+	case s.tool == toolHandshakes || s.tool == toolResume:
+		r, err = b.own(lastRequest(), "handshakes", p.port, duration, fmt.Sprint("-resume=", s.tool == toolResume))
+	case s.tool == toolChurn:
+		r, err = b.generate(p.port, s.rate, duration, 0, lastRequest(), append(args, "-churn")...)
+	case p.setting.Routes > 0:
+		r, err = b.generate(p.port, s.rate, duration, 0, routesRequests(p.setting), append(args, "-many")...)
+	default:
+		r, err = b.generate(p.port, s.rate, duration, 0, plainRequest(), args...)
+	}
 	return measured{r.OK, r.Requests - r.OK, time.Duration(r.Elapsed), time.Duration(r.P50), time.Duration(r.P99)}, err
 }
 
@@ -174,6 +187,11 @@ func parseH2load(f *os.File) (m measured, err error) {
 // plainRequest is the request of the generator, the same as wrk's.
 func plainRequest() string { return request(hostname, requestPath) }
 
+// lastRequest asks for the end of the connection.
+func lastRequest() string {
+	return strings.TrimSuffix(plainRequest(), "\r\n") + "Connection: close\r\n\r\n"
+}
+
 func request(host, path string) string {
 	var r strings.Builder
 	r.WriteString("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n")
@@ -195,12 +213,17 @@ func routesRequests(s setting) string {
 
 // generate runs the generator; without a rate it is a closed loop.
 func (b *bench) generate(port, rate int, duration, warmup time.Duration, request string, args ...string) (r loadResult, err error) {
+	args = append([]string{fmt.Sprint("-rate=", rate), fmt.Sprint("-conns=", b.conns), fmt.Sprint("-warmup=", warmup)}, args...)
+	return b.own(request, "load", port, duration, args...)
+}
+
+// own runs one of the generators that are here.
+func (b *bench) own(request, subcommand string, port int, duration time.Duration, args ...string) (r loadResult, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return r, err
 	}
-	args = append([]string{"load", fmt.Sprint("-port=", port), fmt.Sprint("-rate=", rate), fmt.Sprint("-conns=", b.conns),
-		fmt.Sprint("-duration=", duration), fmt.Sprint("-warmup=", warmup)}, args...)
+	args = append([]string{subcommand, fmt.Sprint("-port=", port), fmt.Sprint("-duration=", duration)}, args...)
 	out, err := b.run(request, self, args...)
 	if err != nil {
 		return r, err

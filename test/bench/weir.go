@@ -74,7 +74,7 @@ func (b *bench) service(name string, r role) string {
 apiVersion: v1
 kind: Service
 metadata: {name: %[1]s, namespace: bench}
-spec: {ports: [{name: web, port: 80, targetPort: %[2]d}]}
+spec: {ports: [{name: web, port: 80, targetPort: %[2]d%[3]s}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -82,7 +82,7 @@ metadata: {name: %[1]s, namespace: bench, labels: {kubernetes.io/service-name: %
 addressType: IPv4
 endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
 ports: [{name: web, port: %[2]d, protocol: TCP}]
-`, name, b.backends[r])
+`, name, b.backends[r], onlyIf(r == roleGRPC, ", appProtocol: kubernetes.io/h2c"))
 }
 
 // routeHead is the beginning of an HTTPRoute, for a host or for all.
