@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,8 +26,8 @@ func newRun(s streams) *cobra.Command {
 		Long: `Run reads Gateway API and SMI YAML or JSON from files and folders (or once from
 the standard input, with -) and serves traffic by it. Files are watched: what
 changes is applied without dropping a request, what is broken is reported and
-the last good version stays. SIGHUP reads everything once more. SIGTERM or
-SIGINT drains: listeners close, requests in flight finish. A second one ends
+the last good version stays. SIGHUP reads everything once more, SIGUSR1 opens
+the access log's file anew. SIGTERM or SIGINT drains: listeners close, requests in flight finish. A second one ends
 the process at once. A second process with the same --handover takes over the
 ports, and the first one drains once it serves: no connection is refused or
 lost in between.`,
@@ -75,7 +74,9 @@ type runOptions struct {
 }
 
 func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
-	log := newLogger(s.err, o.logFormat.value, o.logLevel.value)
+	log, processLog, closeProcessLog := newProcessLog(s.err, o.logFormat.value, o.logLevel.value)
+	defer closeProcessLog()
+	ignoreBrokenPipes()
 	adjust, err := relocate(o.address, o.portOffset)
 	if err != nil {
 		return err
@@ -105,6 +106,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	}
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
 	metrics.WatchAccessLog(accessLog)
+	metrics.WatchProcessLog(processLog)
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
 	g := &gateway{
 		source:       source,
@@ -130,35 +132,50 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 // openAccessLog returns nil for "off".
 func (o *runOptions) openAccessLog(s streams, log *slog.Logger) (*telemetry.AccessLog, func() error, error) {
 	var w io.Writer
-	closeFile := func() error { return nil }
+	closeFile, renamed := func() error { return nil }, func() {}
 	switch o.accessLog {
 	case "", "off":
-		return nil, closeFile, nil
+		stop := onRotate(renamed)
+		return nil, func() error { stop(); return nil }, nil
 	case "stdout":
 		w = s.out
 	case "stderr":
 		w = s.err
 	default:
-		file, err := os.OpenFile(o.accessLog, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+		file, err := telemetry.OpenLogFile(o.accessLog, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--access-log: %w", err)
 		}
-		w, closeFile = file, file.Close
+		w, closeFile, renamed = file, file.Close, file.Follow
 	}
 	format := telemetry.JSON
 	if o.accessLogFormat.value == "text" {
 		format = telemetry.Text
 	}
+	stop := onRotate(renamed)
 	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, Logger: log})
 	return l, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		stop()
 		err := l.Close(ctx)
 		if e := closeFile(); err == nil {
 			err = e
 		}
 		return err
 	}, nil
+}
+
+// newProcessLog is the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
+	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
+	log := newLogger(lines, format, level)
+	lines.TellOwn(log)
+	return log, lines, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = lines.Close(ctx) // there is nowhere to tell
+	}
 }
 
 func newLogger(w io.Writer, format, level string) *slog.Logger {

@@ -62,6 +62,8 @@ var (
 		"Number of the configuration being served.")
 	descLogDropped = desc("weir_access_log_dropped_records_total",
 		"Access log records lost because the queue was full or the log could not be written.")
+	descProcessLogDropped = desc("weir_log_dropped_lines_total",
+		"Lines of the process's own log lost because the queue was full or the log could not be written.")
 	descBuild = desc("weir_build_info",
 		"1, with what was built.", "version", "revision", "goversion")
 )
@@ -69,7 +71,7 @@ var (
 var allDescs = []*prometheus.Desc{
 	descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
-	descConnections, descOpen, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descBuild,
+	descConnections, descOpen, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBuild,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -86,7 +88,7 @@ func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Exchanges and mirrors that counted nothing yet are left out.
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	r.mu.Lock()
-	states, certificates, accessLog := r.mirrorStates, r.certificates, r.accessLog
+	states, certificates, accessLog, processLog := r.mirrorStates, r.certificates, r.accessLog, r.processLog
 	r.mu.Unlock()
 	all := r.series()
 
@@ -111,6 +113,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
 	ch <- counter(descLogDropped, accessLog.Dropped())
+	ch <- counter(descProcessLogDropped, processLog.Dropped())
 	r.collectConfig(ch)
 }
 

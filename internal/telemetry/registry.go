@@ -35,6 +35,7 @@ type Registry struct {
 	mirrorStates func(yield func(MirrorState))
 	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
+	processLog   *Lines
 
 	reloads       [2]atomic.Uint64 // failed, succeeded
 	lastReload    atomic.Int64     // unix nanoseconds of the last that succeeded
@@ -166,6 +167,13 @@ func (r *Registry) WatchAccessLog(l *AccessLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accessLog = l
+}
+
+// WatchProcessLog shows what the process's own log dropped.
+func (r *Registry) WatchProcessLog(l *Lines) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processLog = l
 }
 
 // series are those that are shown.

@@ -1,0 +1,259 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// LinesOptions are the bounds of a log. The zero value has the defaults.
+type LinesOptions struct {
+	// Name is what messages call it, such as "access log".
+	Name string
+	// QueueBytes bounds the lines that wait for the writer; what comes beyond is dropped and counted. Default 4 MiB.
+	QueueBytes int
+	// Gather is how long lines are collected before a write, so that a busy log costs few system calls. Default: not at all.
+	Gather time.Duration
+	// Logger hears, bounded, that lines are lost and that they no longer are. It must not block. Default: discarded.
+	Logger *slog.Logger
+}
+
+const (
+	// batch is how many bytes are written without waiting longer.
+	batch = 64 << 10
+	// keepBuffer is the largest buffer kept while nothing happens.
+	keepBuffer = 256 << 10
+	// complainEvery bounds how often losses are logged.
+	complainEvery = time.Minute
+)
+
+// Lines is a log whose writers never wait: a goroutine of its own writes, and what it cannot take, because a disk is full, a pipe is not read, or
+// the network file system is away, is dropped and counted.
+type Lines struct {
+	w       io.Writer
+	options LinesOptions
+	own     bool // the logger writes here
+	dropped atomic.Uint64
+	wake    chan struct{} // capacity 1
+	done    chan struct{} // closed when the writer has ended
+
+	mu         sync.Mutex
+	pending    []byte // whole lines
+	writing    int    // bytes the writer holds
+	waiting    bool   // the writer waits for wake
+	closed     bool
+	losing     bool // lines were dropped since the last time that all was well
+	told       bool // and the log says so
+	complained time.Time
+
+	// The writer's own.
+	spare []byte
+	torn  bool // the last byte written was inside a line
+	err   error
+}
+
+// NewLines starts a log to w. Close ends it.
+func NewLines(w io.Writer, options LinesOptions) *Lines {
+	if options.QueueBytes <= 0 {
+		options.QueueBytes = 4 << 20
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Lines{w: w, options: options, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+// TellOwn makes the log tell of its losses in itself, through a logger that writes to it; it must come before the first line. Of a full queue it
+// then tells only the end: at its beginning there is no room, and the logger is held by whoever writes.
+func (l *Lines) TellOwn(logger *slog.Logger) { l.options.Logger, l.own = logger, true }
+
+// Write queues one or more whole lines, copying them. It never fails: lines for which there is no room are dropped.
+func (l *Lines) Write(p []byte) (int, error) {
+	if !l.queue(p) {
+		l.lost(uint64(bytes.Count(p, []byte{'\n'})), nil)
+	}
+	return len(p), nil
+}
+
+// queue reports whether there was room for the lines.
+func (l *Lines) queue(b []byte) bool {
+	l.mu.Lock()
+	if l.closed || len(l.pending)+l.writing+len(b) > l.options.QueueBytes {
+		l.mu.Unlock()
+		return false
+	}
+	before := len(l.pending)
+	l.pending = append(l.pending, b...)
+	wake := l.waiting && (before == 0 || before < batch && len(l.pending) >= batch)
+	l.mu.Unlock()
+	if wake {
+		l.signal()
+	}
+	return true
+}
+
+func (l *Lines) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lost counts lines that were dropped: because of err, or of a queue that is full. The first of them is logged.
+func (l *Lines) lost(n uint64, err error) {
+	l.dropped.Add(n)
+	l.mu.Lock()
+	l.losing = true
+	tell := !l.told && !l.closed && (l.complained.IsZero() || time.Since(l.complained) >= complainEvery)
+	if tell {
+		l.told, l.complained = true, time.Now()
+	}
+	l.mu.Unlock()
+	switch {
+	case !tell, l.own && err == nil:
+	case err != nil:
+		l.options.Logger.Error(l.options.Name+" cannot be written, its records are dropped", "err", err)
+	default:
+		l.options.Logger.Error(l.options.Name+" cannot keep up, records are dropped", "queue", l.options.QueueBytes)
+	}
+}
+
+// well notes that lines were written; dropped is how many had been lost before. If that has not grown, all is well again.
+func (l *Lines) well(dropped uint64) {
+	l.mu.Lock()
+	tell := false
+	if l.losing && l.dropped.Load() == dropped {
+		tell = l.told
+		l.losing, l.told = false, false
+	}
+	l.mu.Unlock()
+	if tell {
+		l.options.Logger.Info(l.options.Name+" is written again", "dropped", dropped)
+	}
+}
+
+// Dropped is how many lines were lost because the queue was full, or because they could not be written.
+func (l *Lines) Dropped() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.dropped.Load()
+}
+
+// Close writes what is queued, as long as ctx lasts, and ends the writer. Lines that come later are dropped. A writer that is stuck in its Write
+// ends when that returns.
+func (l *Lines) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.signal()
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		l.mu.Lock()
+		left := len(l.pending) + l.writing
+		l.mu.Unlock()
+		return fmt.Errorf("%s: %d bytes were not written: %w", l.options.Name, left, context.Cause(ctx))
+	}
+}
+
+// run is the writer.
+func (l *Lines) run() {
+	defer close(l.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if !l.await(timer) {
+			return
+		}
+		l.mu.Lock()
+		out := l.pending
+		l.pending, l.writing = l.spare[:0], len(out)
+		l.mu.Unlock()
+
+		dropped := l.dropped.Load()
+		l.write(out)
+
+		l.spare = out
+		l.mu.Lock()
+		l.writing = 0
+		l.mu.Unlock()
+		if l.err == nil {
+			l.well(dropped)
+		}
+	}
+}
+
+// await returns when there is something worth writing, false when the log is closed and nothing is left.
+func (l *Lines) await(timer *time.Timer) bool {
+	gathered := l.options.Gather <= 0
+	for {
+		l.mu.Lock()
+		n, closed := len(l.pending), l.closed
+		ready := n >= batch || n > 0 && (gathered || closed)
+		l.waiting = !ready && !closed
+		if n == 0 && cap(l.pending) > keepBuffer {
+			l.pending = nil
+		}
+		l.mu.Unlock()
+		if n == 0 && cap(l.spare) > keepBuffer {
+			l.spare = nil
+		}
+		switch {
+		case ready:
+			return true
+		case closed:
+			return false
+		case n == 0:
+			<-l.wake
+		default:
+			timer.Reset(l.options.Gather)
+			select {
+			case <-timer.C:
+				gathered = true
+			case <-l.wake:
+			}
+		}
+	}
+}
+
+// write writes lines and accounts for what could not be written.
+func (l *Lines) write(out []byte) {
+	err := l.mend()
+	n := 0
+	if err == nil {
+		n, err = l.w.Write(out)
+		if err == nil && n < len(out) {
+			err = io.ErrShortWrite
+		}
+	}
+	l.err = err
+	if err == nil {
+		return
+	}
+	n = max(0, min(n, len(out)))
+	if n > 0 {
+		l.torn = out[n-1] != '\n'
+	}
+	l.lost(uint64(bytes.Count(out[n:], []byte{'\n'})), err)
+}
+
+// mend ends a line that an earlier write tore.
+func (l *Lines) mend() error {
+	if !l.torn {
+		return nil
+	}
+	if _, err := l.w.Write([]byte{'\n'}); err != nil {
+		return err
+	}
+	l.torn = false
+	return nil
+}

@@ -1,0 +1,89 @@
+package telemetry
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// LogFile appends to the file of a name. When the file was renamed or removed, as logrotate does, the next write goes to a new one of that name;
+// what was written before stays in the old one. A file that was truncated (logrotate's copytruncate) is simply appended to.
+type LogFile struct {
+	path   string
+	logger *slog.Logger
+
+	mu         sync.Mutex
+	file       *os.File
+	is         fs.FileInfo // of file
+	complained time.Time
+}
+
+// OpenLogFile opens or creates the file. The logger hears when a new one cannot be opened.
+func OpenLogFile(path string, logger *slog.Logger) (*LogFile, error) {
+	l := &LogFile{path: path, logger: logger}
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// open replaces the file by the one that has the name now.
+func (l *LogFile) open() error {
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	is, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.file, l.is = file, is
+	return nil
+}
+
+// Write implements io.Writer.
+func (l *LogFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.follow()
+	return l.file.Write(p)
+}
+
+// Follow lets go of a file that has lost the name, without waiting for the next write.
+func (l *LogFile) Follow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.follow()
+}
+
+// follow looks whether the name still leads to the file. Where no other can be opened, such as for want of descriptors, the old one goes on.
+func (l *LogFile) follow() {
+	is, err := os.Stat(l.path)
+	if err == nil && os.SameFile(is, l.is) {
+		return
+	}
+	if err = l.open(); err == nil {
+		return
+	}
+	if l.complained.IsZero() || time.Since(l.complained) >= complainEvery {
+		l.complained = time.Now()
+		l.logger.Error("log file cannot be opened anew, the old one is written on", "path", l.path, "err", err)
+	}
+}
+
+// Close closes the file.
+func (l *LogFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.file.Close(); err != nil {
+		return fmt.Errorf("log file: %w", err)
+	}
+	return nil
+}
