@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // admin is the endpoint for the people and programs that run the gateway. It answers GET requests only and changes
@@ -34,12 +37,14 @@ const adminIndex = `weir admin
 /healthz       200 as long as the process runs
 /readyz        200 once a configuration is served, 503 before and while draining
 /config        the routing model being served, private keys redacted
+/endpoints     the services being served, and the health of their endpoints
 /status        generation, findings, and the conditions of every resource
 /debug/pprof/  profiles of the process
 `
 
 // listenAdmin binds the endpoint; run serves it.
-func listenAdmin(listen func(network, address string) (net.Listener, error), address string, metrics http.Handler, report func() *control.Report, draining func() bool) (*admin, error) {
+func listenAdmin(listen func(network, address string) (net.Listener, error), address string, metrics http.Handler, report func() *control.Report,
+	services iter.Seq[telemetry.ServiceState], draining func() bool) (*admin, error) {
 	l, err := listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("admin endpoint: %w; choose another address with --admin, or --admin off", err)
@@ -51,6 +56,9 @@ func listenAdmin(listen func(network, address string) (net.Listener, error), add
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	mux.HandleFunc("GET /config", a.config)
+	mux.HandleFunc("GET /endpoints", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, endpointsReply{Services: append([]telemetry.ServiceState{}, slices.Collect(services)...)})
+	})
 	mux.HandleFunc("GET /status", a.status)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -120,6 +128,11 @@ func (a *admin) config(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	reply(w, r.Config)
+}
+
+// endpointsReply is the JSON form of /endpoints.
+type endpointsReply struct {
+	Services []telemetry.ServiceState `json:"services"`
 }
 
 // statusReply is the JSON form of /status.

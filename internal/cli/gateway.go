@@ -60,7 +60,7 @@ func (g *gateway) run(asked context.Context) error {
 	defer stopAdmin()
 	if g.adminAddress != "off" {
 		draining := func() bool { return asked.Err() != nil || ctx.Err() != nil }
-		a, err := listenAdmin(g.handover.listen, g.adminAddress, g.metrics.Handler(), g.latest.Load, draining)
+		a, err := listenAdmin(g.handover.listen, g.adminAddress, g.metrics.Handler(), g.latest.Load, g.server.Services, draining)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,7 @@ lost in between.`,
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
 	o.client.flags(f)
+	o.load.flags(f)
 	o.mirror.flags(f)
 	o.translation = translation(cmd)
 	fromEnvironment(cmd)
@@ -69,6 +70,7 @@ type runOptions struct {
 	accessLog           string
 	accessLogFormat     choice
 	client              clientFlags
+	load                loadFlags
 	mirror              mirrorFlags
 	translation         *control.Options
 }
@@ -87,6 +89,9 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	}
 	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
 	if err := o.client.apply(&options); err != nil {
+		return err
+	}
+	if err := o.load.apply(&options, thisMachine(), log); err != nil {
 		return err
 	}
 	source, err := openSource(paths, s.in, hangups(ctx), log)

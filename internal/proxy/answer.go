@@ -30,6 +30,9 @@ func (ex *exchange) fail(err error) {
 	if f.status == 405 {
 		fields = append(fields, http1.Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE"})
 	}
+	if f.later {
+		fields = append(fields, http1.Field{Name: "Retry-After", Value: retryAfter[ex.shard%3]})
+	}
 	if ex.rule != nil && ex.rule.filters.cors != nil {
 		fields = ex.markCORS(ex.rule.filters.cors, fields)
 	}
@@ -42,7 +45,7 @@ func (ex *exchange) fail(err error) {
 		ex.scratch = append(ex.scratch, f.detail...)
 		ex.scratch = append(ex.scratch, '\n')
 		fields = append(fields, http1.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"})
-		err = ex.reply(f.status, fields, ex.text(mark))
+		err = ex.replyAnd(f.status, fields, ex.text(mark), f.hangUp)
 	}
 	if err != nil {
 		ex.client.abort()
@@ -61,11 +64,16 @@ func (ex *exchange) endpointAddress() string {
 
 // reply answers without a backend.
 func (ex *exchange) reply(status int, fields []http1.Field, body string) error {
+	return ex.replyAnd(status, fields, body, false)
+}
+
+// replyAnd is reply, after which the client's connection may end.
+func (ex *exchange) replyAnd(status int, fields []http1.Field, body string, hangUp bool) error {
 	mark := len(ex.scratch)
 	ex.scratch = time.Now().UTC().AppendFormat(ex.scratch, "Mon, 02 Jan 2006 15:04:05 GMT")
 	fields = append(fields, http1.Field{Name: "Date", Value: ex.text(mark)})
 	ex.local = fields
-	ex.answer = answer{status: status, fields: fields, body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}}
+	ex.answer = answer{status: status, fields: fields, body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}, close: hangUp}
 	if status == 204 {
 		ex.answer.body = http1.Body{}
 	}
@@ -93,6 +101,9 @@ func (ex *exchange) answerGRPC(f *failure, fields []http1.Field) error {
 		http1.Field{Name: "Content-Type", Value: "application/grpc"},
 		http1.Field{Name: "Grpc-Status", Value: code},
 		http1.Field{Name: "Grpc-Message", Value: message})
+	if f.later { // gRPC's own word for it (gRFC A6)
+		fields = append(fields, http1.Field{Name: "Grpc-Retry-Pushback-Ms", Value: retryPushback[ex.shard%3]})
+	}
 	ex.local = fields
 	ex.answer = answer{status: 200, fields: fields, body: http1.Body{Kind: http1.BodyNone}}
 	if err := ex.client.begin(&ex.answer); err != nil {

@@ -124,6 +124,8 @@ type exchange struct {
 
 	start    time.Time
 	finished time.Time
+	entered  bool      // it has a place of the gate's
+	crowded  bool      // few are left
 	deadline time.Time // of the whole exchange; zero for none
 	status   int
 	reason   telemetry.Reason
@@ -152,14 +154,20 @@ func (ex *exchange) reset() {
 	ex.deadline = time.Time{}
 	ex.upload.running, ex.upload.stopped, ex.upload.failed = false, false, nil
 	ex.status, ex.reason, ex.attempts, ex.in, ex.out = 0, "", 0, 0, 0
+	ex.entered, ex.crowded = false, false
 }
 
 // serve carries the exchange from its request's head to the end of its answer. This is the one place where failures are answered.
 func (ex *exchange) serve() {
-	if err := ex.run(); err != nil {
+	err := ex.enter()
+	if err == nil {
+		err = ex.run()
+	}
+	if err != nil {
 		ex.fail(err)
 	}
 	ex.finish()
+	ex.leave()
 }
 
 // run is the pipeline: route, filters, pick, forward, respond.

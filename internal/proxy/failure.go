@@ -24,6 +24,10 @@ type failure struct {
 	err error
 	// retry says that another attempt may do better.
 	retry bool
+	// later tells the client when to come back.
+	later bool
+	// hangUp ends the client's connection.
+	hangUp bool
 }
 
 func (f *failure) Error() string {
@@ -106,7 +110,17 @@ func connectFailure(err error) *failure {
 		return &failure{status: 502, reason: telemetry.BackendTLS, detail: "no TLS connection to the backend", err: err, retry: true}
 	}
 	var ce *upstream.ConnectError
-	if errors.As(err, &ce) && ce.Timeout {
+	if errors.As(err, &ce) {
+		switch ce.Reason {
+		case upstream.ConnectBusy:
+			return failConnecting
+		case upstream.ConnectLocal:
+			f := *failShortage
+			f.err = err
+			return &f
+		}
+	}
+	if ce != nil && ce.Timeout {
 		return &failure{status: 504, reason: telemetry.ConnectTimeout, detail: "the backend did not accept a connection in time", err: err, retry: true}
 	}
 	return &failure{status: 502, reason: telemetry.ConnectFailed, detail: "the backend could not be reached", err: err, retry: true}

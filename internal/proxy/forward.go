@@ -40,27 +40,38 @@ func (a *attempt) duration(end time.Time) time.Duration {
 	return end.Sub(a.start)
 }
 
-// forward sends the request to an endpoint of the backend, again if the rule and the request allow, and passes the answer on.
+// forward sends the request to the backend's service, if that may have another, and passes the answer on.
 func (ex *exchange) forward() error {
 	service := ex.backend.service
+	if err := ex.begin(service); err != nil {
+		return err
+	}
+	defer service.End()
+	return ex.exchangeWith(service)
+}
+
+// exchangeWith sends the request to an endpoint of the service, again if the rule and the request allow, and passes the answer on.
+func (ex *exchange) exchangeWith(service *upstream.Service) error {
 	ex.rewrite()
 	ex.requestFields()
 	retry := ex.rule.retry
 	left := 0
 	if retry != nil && ex.req.upgrade == "" {
 		left = retry.attempts
+		service.Retryable()
 		if err := ex.keepBody(); err != nil {
 			return err
 		}
 	}
 	ex.takeBody()
 	var avoid *upstream.Endpoint
+	moves := busyMoves
 	for {
 		var e *upstream.Endpoint
 		if t := ex.resumed; t != nil && avoid == nil {
 			e = t.endpoint
 		} else if e = service.Pick(avoid); e == nil {
-			return failNoEndpoint
+			return nowhere(service)
 		}
 		ex.endpoint = e
 		ex.attempts++
@@ -71,7 +82,20 @@ func (ex *exchange) forward() error {
 		} else {
 			err = ex.tryHTTP1(e)
 		}
-		if left == 0 || !ex.worthRetry(err) {
+		if err == failConnecting {
+			// Another endpoint may do; nothing has been sent.
+			if avoid = e; moves > 0 && len(service.Endpoints()) > 1 {
+				moves--
+				ex.attempts--
+				continue
+			}
+			service.Rejected(upstream.LimitConnecting)
+			return err
+		}
+		if err == failBackendTime {
+			e.TimedOut()
+		}
+		if left == 0 || !ex.worthRetry(err) || !service.Retry() {
 			if err != nil {
 				return err
 			}
@@ -88,6 +112,9 @@ func (ex *exchange) forward() error {
 		}
 	}
 }
+
+// busyMoves is how many other endpoints are tried instead of those to which too many connections are being opened.
+const busyMoves = 2
 
 // overHTTP2 says how the endpoint is spoken to: HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
 func (ex *exchange) overHTTP2(s *upstream.Service) bool {
@@ -321,7 +348,7 @@ func (ex *exchange) dropAnswer() {
 	}
 	c := ex.attempt.conn
 	ex.attempt.conn = nil
-	ex.endpoint.Succeeded()
+	ex.endpoint.Answered(ex.resp.Status)
 	if b := ex.resp.Body; ex.attempt.unwatch() && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
 		c.Discard(len(c.Buffered()))
 		ex.endpoint.Put(c)
@@ -345,6 +372,7 @@ func (ex *exchange) dispose() {
 		h.close()
 	}
 	ex.copyEnd(false, nil)
+	ex.leave()
 }
 
 // shrink lets go of what is too large to keep.

@@ -490,13 +490,17 @@ func TestIdleConnectionIsClosedSilently(t *testing.T) {
 	k.closed()
 }
 
-func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
+func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	s := serve(t, plain(addr), func(o *Options) { o.MaxConnections = 1 })
 	k := newTalk(t, s.addr())
 	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	k.answer("GET")
-	newTalk(t, s.addr()).closed()
+	late := newTalk(t, s.addr())
+	if resp, _ := late.answer("GET"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !resp.Close {
+		t.Errorf("%v", resp)
+	}
+	late.closed()
 	if s.failures(telemetry.Overload) != 1 {
 		t.Error("not counted")
 	}

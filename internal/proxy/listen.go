@@ -177,14 +177,13 @@ func (b *bind) start(nc net.Conn) {
 	s := b.srv
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
-	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
+	_, port := b.snapshot()
+	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit || s.gate.pressure.Load() != 0 {
 		s.connections.Add(-1)
-		s.opt.Metrics.Unrouted().Fail(shard, telemetry.Overload)
-		nc.Close()
+		b.refuse(nc, shard, !port.TCP && !port.TLS)
 		return
 	}
 	b.metrics.Opened(shard)
-	_, port := b.snapshot()
 	if port.TCP {
 		b.wg.Go(func() {
 			b.relay(nc, shard)

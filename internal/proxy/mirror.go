@@ -104,6 +104,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
 	connections.MaxIdlePerEndpoint = opt.MaxInFlight
+	connections.MaxConnections /= 4 // beside those of primaries
 	connections.Logger = log
 	m := &mirrors{opt: opt, log: log, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
 	m.helpers.Go(m.retireIdle)

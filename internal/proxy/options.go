@@ -45,10 +45,14 @@ type Options struct {
 	// (with Connection: close) rather than lost; 0 means 1 s, less than 0 none. It counts towards DrainTimeout.
 	DrainGrace time.Duration
 
-	// MaxConnections bounds the clients' connections; beyond it new ones are closed at once. 0 means no bound.
+	// MaxInFlight bounds the exchanges in flight; beyond it requests are answered 503 before anything is done for them. 0 means no bound.
+	MaxInFlight int
+	// MaxConnections bounds the clients' connections; beyond it new ones are told so in cleartext, and closed. 0 means no bound.
 	MaxConnections int
 	// MaxHandshakes bounds the TLS handshakes that wait in line for a processor; beyond it new ones are closed at once. 0 means 1024.
 	MaxHandshakes int
+	// MaxQueueDelay is how long what is ready may wait for the proxy's own processors before it sheds load; 0 means for ever.
+	MaxQueueDelay time.Duration
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32
 	// MaxBody bounds the request's body, in bytes; 0 means no bound: bodies are never kept whole.

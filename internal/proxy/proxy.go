@@ -33,6 +33,8 @@ type Server struct {
 	floods      seldom         // to be logged
 	tickets     tickets
 	handshakes  *handshakeGate
+	gate        gate
+	refusals    refusals
 
 	mu      sync.Mutex // serialises Apply with itself and with Run's beginning and end
 	binds   []*bind    // of the current snapshot, by number, then address
@@ -48,11 +50,13 @@ func New(opt Options) *Server {
 	opt.setDefaults()
 	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
+	s.gate.bound(opt.MaxInFlight)
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
 	s.tickets.keys = &tls.Config{Time: opt.now}
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
+	opt.Metrics.WatchLoad(s.load, s.Services)
 	s.cut, s.cutNow = context.WithCancel(context.Background())
 	return s
 }

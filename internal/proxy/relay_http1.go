@@ -19,7 +19,7 @@ const (
 // relayHTTP1 passes the answer on from an HTTP/1.1 connection.
 func (ex *exchange) relayHTTP1() error {
 	c := ex.attempt.conn
-	ex.endpoint.Succeeded()
+	ex.endpoint.Answered(ex.resp.Status)
 	if ex.resp.Status == http.StatusSwitchingProtocols || ex.req.method == http.MethodConnect && ex.resp.Status < 300 {
 		return ex.tunnel(c)
 	}

@@ -198,7 +198,7 @@ func (ex *exchange) accept(s *session, text string) bool {
 		if split := t.backend.Split(&ex.match); split == nil && t.leaf != nil || split != nil && (t.leaf == nil || t.leaf.Split != split) {
 			continue
 		}
-		if !t.endpoint.Healthy() || t.state.fault != nil {
+		if !t.endpoint.Healthy() || !t.endpoint.Room() || t.state.fault != nil {
 			return false
 		}
 		ex.resumed = t

@@ -17,6 +17,7 @@ import (
 type snapshot struct {
 	table     *routing.Table
 	ports     map[*bind]*routing.Port
+	upstream  []*upstream.Service // all, by name
 	listeners []listenerState
 	// certificates are those that listeners present, by name.
 	certificates map[string]*certificate
@@ -87,6 +88,7 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) (*snapshot, error) {
 
 // attach gives the snapshot its services and counters. It cannot fail.
 func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Snapshot) {
+	snap.upstream = services.Services()
 	var used telemetry.InUse
 	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
 		x := s.opt.Metrics.Exchange(l)

@@ -33,6 +33,8 @@ type relay struct {
 	moved  atomic.Int64 // when a byte was last moved, either way
 	record telemetry.Record
 
+	service *upstream.Service // whose place it has
+
 	mu     sync.Mutex
 	up     *upstream.Conn // once there is one
 	killed bool
@@ -138,6 +140,11 @@ func (b *backendState) connectionFault() *model.Fault {
 
 // connect reaches an endpoint of the backend; when one does not take the connection, another is tried.
 func (r *relay) connect(b *backendState) *failure {
+	if !b.service.Begin() {
+		b.service.Rejected(upstream.LimitRequests)
+		return failBusy
+	}
+	r.service = b.service
 	var avoid *upstream.Endpoint
 	var last *failure
 	for range relayAttempts {
@@ -161,7 +168,7 @@ func (r *relay) connect(b *backendState) *failure {
 		}
 	}
 	if last == nil {
-		return failNoEndpoint
+		return asFailure(nowhere(b.service))
 	}
 	return last
 }
@@ -296,6 +303,9 @@ func (r *relay) finish(metrics *telemetry.Exchange) {
 	r.mu.Unlock()
 	if up != nil {
 		up.Close()
+	}
+	if r.service != nil {
+		r.service.End()
 	}
 	rec := &r.record
 	if cause != nil {

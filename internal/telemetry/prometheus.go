@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,7 +81,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range allDescs {
+	for _, d := range slices.Concat(allDescs, loadDescs) {
 		ch <- d
 	}
 }
@@ -112,6 +113,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	if certificates != nil {
 		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
+	r.collectLoad(ch)
 	ch <- counter(descLogDropped, accessLog.Dropped())
 	ch <- counter(descProcessLogDropped, processLog.Dropped())
 	r.collectConfig(ch)

@@ -78,6 +78,8 @@ const (
 	RequestTimeout Reason = "request_timeout"
 	// MalformedResponse: the answer is not valid HTTP, or its head is over the limit.
 	MalformedResponse Reason = "malformed_response"
+	// BackendOverload: as many requests as allowed, or connects, are under way to the service or its endpoints (503).
+	BackendOverload Reason = "backend_overload"
 	// BackendProtocol: the endpoint does not speak what the exchange needs, such as HTTP/2 for gRPC.
 	BackendProtocol Reason = "backend_protocol"
 )
@@ -124,6 +126,7 @@ var reasons = [...]struct {
 	{RequestTimeout, PartyBackend},
 	{MalformedResponse, PartyBackend},
 	{BackendProtocol, PartyBackend},
+	{BackendOverload, PartyBackend},
 	{Draining, PartyProxy},
 	{Overload, PartyProxy},
 }

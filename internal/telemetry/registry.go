@@ -36,6 +36,8 @@ type Registry struct {
 	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
 	processLog   *Lines
+	load         func() Load
+	services     func(yield func(ServiceState) bool)
 
 	reloads       [2]atomic.Uint64 // failed, succeeded
 	lastReload    atomic.Int64     // unix nanoseconds of the last that succeeded

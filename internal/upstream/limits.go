@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -108,8 +109,8 @@ func (u *use) age() {
 	}
 }
 
-// room is true while another exchange may begin at the endpoint.
-func (e *Endpoint) room() bool { return e.inFlight.Load() < e.maxInFlight.Load() }
+// Room is true while another exchange may begin at the endpoint.
+func (e *Endpoint) Room() bool { return e.inFlight.Load() < e.maxInFlight.Load() }
 
 // limit sets the endpoint's bounds; nil is the defaults.
 func (e *Endpoint) limit(l *model.Limits) {
@@ -190,9 +191,11 @@ func (s *Service) Stats() (st ServiceStats) {
 		st.Rejected[l] = s.use.rejected[l].Load()
 	}
 	st.Full = s.maxRequests > 0 && s.use.active.Load() >= s.maxRequests ||
-		len(s.endpoints) > 0 && !slices.ContainsFunc(s.endpoints, (*Endpoint).room)
+		len(s.endpoints) > 0 && !slices.ContainsFunc(s.endpoints, (*Endpoint).Room)
 	return st
 }
 
-// Services returns the services by name; read-only.
-func (s *Snapshot) Services() iter.Seq2[string, *Service] { return maps.All(s.services) }
+// Services returns the services, by name.
+func (s *Snapshot) Services() []*Service {
+	return slices.SortedFunc(maps.Values(s.services), func(a, b *Service) int { return strings.Compare(a.Name, b.Name) })
+}

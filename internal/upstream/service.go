@@ -39,7 +39,7 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	case 0:
 		return nil
 	case 1:
-		if e := s.endpoints[0]; e.room() {
+		if e := s.endpoints[0]; e.Room() {
 			return e
 		}
 		return nil
@@ -52,14 +52,14 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	}
 	a, b := s.endpoints[i], s.endpoints[j]
 	aOK, bOK := false, false
-	if a != avoid && a.room() {
+	if a != avoid && a.Room() {
 		ok, probe := a.admit()
 		if probe {
 			return a
 		}
 		aOK = ok
 	}
-	if b != avoid && b.room() {
+	if b != avoid && b.Room() {
 		ok, probe := b.admit()
 		if probe {
 			return b
@@ -84,7 +84,7 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 	healthy := false
 	for k := range s.endpoints {
 		e := s.endpoints[(start+k)%len(s.endpoints)]
-		room := e.room()
+		room := e.Room()
 		if e == avoid || !room {
 			if e.Healthy() {
 				if healthy = true; room {
@@ -114,7 +114,7 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 		return best
 	case healthy:
 		return spare
-	case bad == nil && avoid != nil && avoid.room():
+	case bad == nil && avoid != nil && avoid.Room():
 		return avoid
 	}
 	return bad

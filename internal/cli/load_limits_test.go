@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/proxy"
+)
+
+// Whatever the machine, descriptors are left when clients, endpoints and mirrors have all they may have.
+func TestBoundsSuitTheMachine(t *testing.T) {
+	for _, x := range []struct {
+		m    machine
+		want bounds
+	}{
+		{machine{memory: 64 << 20, files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358}},
+		{machine{memory: 512 << 20, files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000}},
+		{machine{memory: 16 << 30, files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358}},
+		{machine{memory: 16 << 30, files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000}},
+		{machine{memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458}},
+		{machine{memory: 1 << 20, files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24}},
+	} {
+		b := x.m.bounds()
+		if b != x.want {
+			t.Errorf("%+v: %+v, want %+v", x.m, b, x.want)
+		}
+		if all := b.connections + b.endpoints + b.endpoints/4; x.m.files > 100 && all > x.m.files-fewestFiles {
+			t.Errorf("%+v: %d connections of %d descriptors", x.m, all, x.m.files)
+		}
+	}
+	if m := thisMachine(); m.memory <= 0 || m.files < 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestLoadFlags(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	m := machine{memory: 1 << 30, files: 10000}
+	var o proxy.Options
+	l := loadFlags{inFlight: automatic, connections: automatic}
+	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 {
+		t.Errorf("%v: %+v", err, o)
+	}
+	if strings.Contains(log.String(), "WARN") {
+		t.Error(log.String())
+	}
+	if err := l.connections.Set("9000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.inFlight.Set("0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 0 || o.MaxConnections != 9000 || !strings.Contains(log.String(), "too few descriptors") {
+		t.Errorf("%v: %+v\n%s", err, o, log.String())
+	}
+	for _, bad := range []string{"", "-1", "many", "1e3"} {
+		if l.inFlight.Set(bad) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if l.inFlight.String() != "0" || (&l).apply(&o, m, logger) != nil {
+		t.Error("a bad value changed the flag")
+	}
+	if l.delay = -1; l.apply(&o, m, logger) == nil {
+		t.Error("a negative delay is taken")
+	}
+}

@@ -1,0 +1,153 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Load is what a proxy carries at this moment, of what it may, and what it has refused.
+type Load struct {
+	// InFlight are the exchanges, MaxInFlight how many there may be; 0 is no bound.
+	InFlight, MaxInFlight int64
+	// Connections are the clients', MaxConnections how many there may be; 0 is no bound.
+	Connections, MaxConnections int64
+	// RefusedRequests exceeded MaxInFlight, ShedRequests came while the proxy could not keep up, RefusedConnections exceeded MaxConnections
+	// or came meanwhile.
+	RefusedRequests, ShedRequests, RefusedConnections uint64
+	// QueueDelay is how long what is ready to be worked on waited of late, Shedding the share of requests that is refused because of it.
+	QueueDelay time.Duration
+	Shedding   float64
+}
+
+// ServiceState is what is known of a service at this moment.
+type ServiceState struct {
+	// Service is "namespace/name:port".
+	Service string `json:"service"`
+	// Full says that no request can begin.
+	Full bool `json:"full"`
+	// Rejected are the requests that limits kept from it.
+	Rejected []LimitCount `json:"rejected,omitempty"`
+	// Endpoints are in the model's order.
+	Endpoints []EndpointState `json:"endpoints"`
+}
+
+// LimitCount is how often a limit was reached.
+type LimitCount struct {
+	Limit string `json:"limit"`
+	Count uint64 `json:"count"`
+}
+
+// EndpointState is what is known of an endpoint at this moment.
+type EndpointState struct {
+	Address string `json:"address"`
+	// Healthy is false while the endpoint is ejected or fails its active check.
+	Healthy bool `json:"healthy"`
+	Ejected bool `json:"ejected"`
+	// Failing says that it fails its active check, CheckError why the last one did.
+	Failing    bool   `json:"failing"`
+	CheckError string `json:"checkError,omitempty"`
+	InFlight   int    `json:"inFlight"`
+	// Failures are those noted by the passive check, Ejections what came of them, EjectionsDenied what would have come of them had not too many
+	// been ejected.
+	Failures        uint64 `json:"failures"`
+	Ejections       uint64 `json:"ejections"`
+	EjectionsDenied uint64 `json:"ejectionsDenied"`
+	// ChecksPassed and ChecksFailed are active checks.
+	ChecksPassed uint64 `json:"checksPassed"`
+	ChecksFailed uint64 `json:"checksFailed"`
+}
+
+// The families of load and health.
+var (
+	descInFlight = desc("weir_requests_in_flight",
+		"Requests that the proxy is carrying.")
+	descInFlightMax = desc("weir_requests_in_flight_limit",
+		"How many requests the proxy may carry; 0 is no limit.")
+	descConnsNow = desc("weir_client_connections",
+		"Client connections that are open, of all listeners.")
+	descConnsMax = desc("weir_client_connections_limit",
+		"How many client connections may be open; 0 is no limit.")
+	descRefused = desc("weir_refused_total",
+		"Requests and connections that the proxy refused by itself: by what was at its limit.", "limit")
+	descQueueDelay = desc("weir_queue_delay_seconds",
+		"How long what is ready to be worked on waits for the proxy.")
+	descShedding = desc("weir_shedding_ratio",
+		"Share of requests refused because the proxy cannot keep up.")
+
+	descServiceFull = desc("weir_service_circuit_open",
+		"1 while no request to the service can begin, because it or all its endpoints are at their limits.", "service")
+	descServiceRejected = desc("weir_service_rejected_total",
+		"Requests and retries that a limit kept from the service.", "service", "limit")
+
+	descEndpointHealthy = desc("weir_endpoint_healthy",
+		"1 unless the endpoint is ejected or fails its health check.", "service", "endpoint")
+	descEndpointInFlight = desc("weir_endpoint_requests_in_flight",
+		"Exchanges and connects under way at the endpoint, whichever service led there.", "service", "endpoint")
+	descEndpointFailures = desc("weir_endpoint_failures_total",
+		"Failures that passive health checking noted.", "service", "endpoint")
+	descEndpointEjections = desc("weir_endpoint_ejections_total",
+		"Ejections that were due: carried out, or denied since too many endpoints were ejected.", "service", "endpoint", "result")
+	descEndpointChecks = desc("weir_endpoint_health_checks_total",
+		"Active health checks, by result.", "service", "endpoint", "result")
+)
+
+var loadDescs = []*prometheus.Desc{
+	descInFlight, descInFlightMax, descConnsNow, descConnsMax, descRefused, descQueueDelay, descShedding,
+	descServiceFull, descServiceRejected,
+	descEndpointHealthy, descEndpointInFlight, descEndpointFailures, descEndpointEjections, descEndpointChecks,
+}
+
+// WatchLoad shows what the proxy carries, and the services and endpoints of the configuration being served: load and services are called at each
+// scrape, services with each service's name once.
+func (r *Registry) WatchLoad(load func() Load, services func(yield func(ServiceState) bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.load, r.services = load, services
+}
+
+func (r *Registry) collectLoad(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	load, services := r.load, r.services
+	r.mu.Unlock()
+	if load == nil {
+		return
+	}
+	l := load()
+	ch <- gauge(descInFlight, float64(l.InFlight))
+	ch <- gauge(descInFlightMax, float64(l.MaxInFlight))
+	ch <- gauge(descConnsNow, float64(l.Connections))
+	ch <- gauge(descConnsMax, float64(l.MaxConnections))
+	ch <- counter(descRefused, l.RefusedRequests, "requests")
+	ch <- counter(descRefused, l.ShedRequests, "queue_delay")
+	ch <- counter(descRefused, l.RefusedConnections, "connections")
+	ch <- gauge(descQueueDelay, l.QueueDelay.Seconds())
+	ch <- gauge(descShedding, l.Shedding)
+	left := r.options.MaxSeries
+	for s := range services {
+		if left -= 1 + len(s.Endpoints); left < 0 {
+			break
+		}
+		collectService(ch, s)
+	}
+}
+
+func collectService(ch chan<- prometheus.Metric, s ServiceState) {
+	name := valid(s.Service)
+	ch <- gauge(descServiceFull, boolean(s.Full), name)
+	for _, l := range s.Rejected {
+		ch <- counter(descServiceRejected, l.Count, name, l.Limit)
+	}
+	for _, e := range s.Endpoints {
+		address := valid(e.Address)
+		ch <- gauge(descEndpointHealthy, boolean(e.Healthy), name, address)
+		ch <- gauge(descEndpointInFlight, float64(e.InFlight), name, address)
+		ch <- counter(descEndpointFailures, e.Failures, name, address)
+		ch <- counter(descEndpointEjections, e.Ejections, name, address, "ejected")
+		ch <- counter(descEndpointEjections, e.EjectionsDenied, name, address, "denied")
+		if e.ChecksPassed+e.ChecksFailed > 0 {
+			ch <- counter(descEndpointChecks, e.ChecksPassed, name, address, "passed")
+			ch <- counter(descEndpointChecks, e.ChecksFailed, name, address, "failed")
+		}
+	}
+}
