@@ -5,9 +5,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
 CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
+SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-grpc lint fmt generate fuzz bench bench-mirror setup
+.PHONY: help run demo build test test-apiserver test-grpc lint fmt generate fuzz bench bench-mirror soak setup
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -23,6 +24,7 @@ build: ## Build bin/weir, a static binary.
 
 test: setup ## Run all tests: with the race detector, then against a real API server.
 	$(GO) test -race -timeout 20m ./...
+	$(GO) test -timeout 20m ./test/soak
 	@$(MAKE) --no-print-directory test-apiserver
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
@@ -47,6 +49,9 @@ generate: ## Rewrite the generated pages: docs/cli.md, docs/codes.md.
 
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s) each.
 	scripts/fuzz.sh $(FUZZTIME)
+
+soak: build ## Send a million checked requests through 100 reloads and rolling drains; none may fail (10 minutes, docs/draining.md).
+	$(GO) run ./test/soak -weir bin/weir $(SOAKFLAGS)
 
 bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one core each (docs/performance.md).
 	$(GO) run ./test/bench $(BENCHFLAGS)
