@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -188,7 +189,11 @@ func (c *conn) nextRequest() bool {
 			} else {
 				n, err := w.req.Parse(buf, c.srv.opt.Limits)
 				if err != nil {
-					c.refuse(parseFailure(err))
+					f := parseFailure(err)
+					if c.first && foreign(buf) {
+						f = failForeign
+					}
+					c.refuse(f)
 					return false
 				}
 				if n > 0 {
@@ -212,6 +217,18 @@ func (c *conn) nextRequest() bool {
 			return false
 		}
 	}
+}
+
+// foreign is true for a first line that is of no HTTP: it has neither a version nor a target in one of the forms there are. Whoever sent it, perhaps as
+// a preface (RFC 9113 §3.4), would not understand an answer of HTTP/1.1 either.
+func foreign(b []byte) bool {
+	line, _, whole := bytes.Cut(b, []byte("\r\n"))
+	words := bytes.Split(line, []byte(" "))
+	if !whole || len(words) != 3 || len(words[1]) == 0 || bytes.HasPrefix(words[2], []byte("HTTP/")) {
+		return false
+	}
+	target := words[1]
+	return target[0] != '/' && target[0] != '*' && bytes.IndexByte(target, ':') < 0
 }
 
 // makeRoom makes the read buffer able to take more of an incomplete head.
