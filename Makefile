@@ -8,10 +8,10 @@ BENCHFLAGS  ?=
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-grpc lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-grpc test-h2 lint fmt generate fuzz bench bench-mirror soak setup
 
 help: ## List the targets.
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
 
 run: build ## Serve CONFIG (a file or folder; default examples/canary) until interrupted.
 	bin/weir run $(CONFIG)
@@ -29,6 +29,10 @@ test: setup ## Run all tests: with the race detector, then against a real API se
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
+
+test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext and TLS, and the floods of HTTP/2.
+	H2SPEC_RUNS=5 $(GO) test -count=1 ./test/h2
+	$(GO) test -count=1 -run Flood ./internal/proxy
 
 test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
 	$(GO) test -race -count 3 -timeout 20m ./test/grpc

@@ -62,24 +62,26 @@ func (c *conn) refusedStream(err *http2.StreamError) {
 	c.srv.log.Debug("HTTP/2 request refused", "client", c.remote, "error", err)
 }
 
-// ended counts and logs why a connection had to be ended, if that was the client's doing.
+// ended logs why a connection ended, and counts it if it had to be ended because of the client.
 func (c *conn) ended(err error) {
 	var e *http2.ConnError
-	if !errors.As(err, &e) || e.Remote || e.Code == http2.NoError {
+	if !errors.As(err, &e) {
 		return
 	}
-	reason := telemetry.ClientProtocol
-	if e.Code == http2.SettingsTimeout {
-		reason = telemetry.ClientTimeout
+	if !e.Remote && e.Code != http2.NoError {
+		reason := telemetry.ClientProtocol
+		if e.Code == http2.SettingsTimeout {
+			reason = telemetry.ClientTimeout
+		}
+		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 	}
-	c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 	if e.Flood {
-		if left, ok := c.srv.floods.allow(time.Now()); ok {
-			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote, "reason", string(reason), "cause", e.Detail, "unlogged", left)
+		if held, ok := c.srv.floods.allow(time.Now()); ok {
+			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote, "cause", e.Detail, "others", held)
 			return
 		}
 	}
-	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote, "reason", string(reason), "code", e.Code.String(), "cause", e.Detail)
+	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote, "error", err)
 }
 
 // seldom lets something be said once a second.
