@@ -33,7 +33,7 @@ func main() {
 		}
 	}
 	o.command = func(args ...string) *exec.Cmd { return exec.Command(*weir, args...) }
-	o.out = os.Stdout
+	o.out, o.progress = os.Stdout, os.Stderr
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()

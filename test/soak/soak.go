@@ -25,6 +25,7 @@ type options struct {
 	width                                  int // how many clients there are, in no particular unit
 	keepLogs                               bool
 	out                                    io.Writer
+	progress                               io.Writer // nil for none
 }
 
 // patience is how long anything may take before the soak gives up; it decides nothing else.
@@ -102,6 +103,9 @@ func run(ctx context.Context, o options) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	watch.Go(func() { s.balanced.follow(watching) })
+	if o.progress != nil {
+		watch.Go(func() { s.tell(watching) })
+	}
 	s.acting.Store(true)
 	s.startClients(&clients)
 	actErr := s.act(main)
@@ -117,6 +121,24 @@ func run(ctx context.Context, o options) (err error) {
 		actErr = s.fleet.stopAll()
 	}
 	return s.report(actErr)
+}
+
+// tell says every now and then how far it is.
+func (s *soak) tell(ctx context.Context) {
+	t := time.NewTicker(10 * time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			d := &s.diary
+			d.mu.Lock()
+			fmt.Fprintf(s.progress, "%v: %d requests, %d failed, %d reloads, %d processes drained\n",
+				time.Since(d.begun).Round(time.Second), s.sent.Load(), d.lost, d.reloads.Load(), d.drained.Load())
+			d.mu.Unlock()
+		}
+	}
 }
 
 // more says whether another request is to be sent, and counts it.
