@@ -138,7 +138,9 @@ func (c *conn) readFirst(fd uintptr) bool {
 // lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
 func (c *conn) lastLook() bool {
 	if c.wait == nil {
-		return false
+		c.readBy = longAgo // so that it is set anew for the request
+		c.sock.SetReadDeadline(time.Now().Add(time.Millisecond))
+		return c.waitBytes()
 	}
 	got := false
 	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })

@@ -32,9 +32,6 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 		putWork(c.w)
 		c.w = nil
 	}
-	if c.bind.phase.Load() == phaseClose {
-		return
-	}
 	o := &c.srv.opt
 	c.sock.SetDeadline(time.Time{})
 	h := http2.NewServer(c.nc, http2.Config{
