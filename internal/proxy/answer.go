@@ -5,12 +5,16 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // fail answers a failure, if that is still possible, and notes it.
 func (ex *exchange) fail(err error) {
 	f := asFailure(err)
 	ex.reason = f.reason
+	if f.reason == telemetry.Overload && isShortage(f.err) {
+		ex.srv.shortage.met(f.err)
+	}
 	if f.err != nil && f.reason.Party() != "client" {
 		ex.srv.log.Debug("exchange failed", "reason", string(f.reason), "host", ex.req.authority, "path", ex.req.path,
 			"endpoint", ex.endpointAddress(), "error", f.err)

@@ -48,6 +48,7 @@ type conn struct {
 	state             atomic.Int32
 	readBy, writeBy   time.Time // deadlines as they are set
 	interrupted       atomic.Bool
+	shed              atomic.Bool           // its descriptor is wanted: it ends when it waits for a request
 	wait              func(fd uintptr) bool // readable; nil if the poller cannot be used
 	push              func(fd uintptr) bool // writable
 	pushed            []byte                // what is being written

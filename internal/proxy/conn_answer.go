@@ -56,7 +56,7 @@ func (c *conn) begin(a *answer) error {
 	if !w.ex.reading() && !c.in.done && !c.in.skip(w) {
 		c.closing = true
 	}
-	if a.close || c.bind.phase.Load() != phaseServe {
+	if a.close || c.bind.phase.Load() != phaseServe || c.shed.Load() {
 		c.closing = true
 	}
 	bodyless := a.body.Kind == http1.BodyNone

@@ -20,7 +20,7 @@ func (c *conn) idle() bool {
 	c.recheck = false
 	c.state.Store(connIdle)
 	ok := c.bind.phase.Load() != phaseClose && c.waitBytes()
-	if !ok && !c.over && c.bind.phase.Load() == phaseClose {
+	if !ok && !c.over && (c.bind.phase.Load() == phaseClose || c.shed.Load()) {
 		ok = c.lastLook()
 	}
 	c.state.Store(connActive)
@@ -45,7 +45,7 @@ func (c *conn) waitBytes() bool {
 		if err == nil {
 			return c.readErr == nil && !c.over
 		}
-		if !c.recheck || !isTimeout(err) {
+		if !c.recheck || !isTimeout(err) || c.shed.Load() {
 			return false
 		}
 		c.recheck = false

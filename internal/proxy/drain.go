@@ -102,6 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("proxy: Run was called twice")
 	}
 	s.running = true
+	s.shortage.open()
 	for _, b := range s.binds {
 		b.run()
 	}
@@ -139,6 +140,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.removed.Wait()
 	s.refusals.close()
 	<-watching
+	s.shortage.close()
 	s.mirrors.close(limit)
 	s.workers.Close()
 	s.cutNow()

@@ -124,6 +124,9 @@ func connectFailure(err error) *failure {
 	if ce != nil && ce.Timeout {
 		return &failure{status: 504, reason: telemetry.ConnectTimeout, detail: "the backend did not accept a connection in time", err: err, retry: true}
 	}
+	if ce != nil && ce.Reason == upstream.ConnectLocal {
+		return &failure{status: 503, reason: telemetry.Overload, detail: "nothing is left to connect to the backend with", err: err}
+	}
 	return &failure{status: 502, reason: telemetry.ConnectFailed, detail: "the backend could not be reached", err: err, retry: true}
 }
 

@@ -117,6 +117,9 @@ func (b *bind) accept() {
 	defer b.ln.Close()
 	var pause time.Duration
 	for {
+		for b.srv.shortage.now.Load() && b.phase.Load() == phaseServe {
+			b.pause(shortageLook)
+		}
 		nc, err := b.ln.Accept()
 		if err == nil {
 			pause = 0
@@ -132,15 +135,23 @@ func (b *bind) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Most likely descriptors ran out: connections that end free some.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		b.srv.log.Error("accept failed", "address", b.ln.Addr().String(), "error", err, "pause", pause)
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-b.quit:
-			t.Stop()
+		if isShortage(err) {
+			b.srv.shortage.met(err)
+			continue
 		}
+		b.srv.log.Error("accept failed", "address", b.ln.Addr().String(), "error", err, "pause", pause)
+		b.pause(pause)
+	}
+}
+
+// pause waits, but not for the bind's end.
+func (b *bind) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-b.quit:
 	}
 }
 

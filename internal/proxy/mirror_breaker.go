@@ -17,7 +17,7 @@ const (
 type breaker struct {
 	after int // failures that open it; less than 0 never
 
-	until    atomic.Int64 // Unix nanoseconds at which it admits a copy again; 0 is closed
+	until    atomic.Int64 // instant at which it admits a copy again; 0 is closed
 	failures atomic.Int32
 
 	mu    sync.Mutex
@@ -34,10 +34,10 @@ func (b *breaker) admit(now time.Time, patience time.Duration) (ok, probe bool) 
 	if until == 0 {
 		return true, false
 	}
-	if now.UnixNano() < until {
+	if instant(now) < until {
 		return false, false
 	}
-	ok = b.until.CompareAndSwap(until, now.Add(patience).UnixNano())
+	ok = b.until.CompareAndSwap(until, instant(now.Add(patience)))
 	return ok, ok
 }
 
@@ -82,6 +82,6 @@ func (b *breaker) failed(now time.Time, probe bool) (opened time.Duration) {
 		b.level++
 	}
 	b.failures.Store(0)
-	b.until.Store(now.Add(d).UnixNano())
+	b.until.Store(instant(now.Add(d)))
 	return d
 }

@@ -22,6 +22,7 @@ var ErrEnded = errors.New("the proxy is shutting down")
 type Server struct {
 	opt      Options
 	minPace  minPace
+	shortage shortage
 	log      *slog.Logger
 	upstream *upstream.Set
 	mirrors  *mirrors
@@ -51,6 +52,7 @@ func New(opt Options) *Server {
 	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
+	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
 	s.tickets.keys = &tls.Config{Time: opt.now}

@@ -162,6 +162,10 @@ func (r *relay) connect(b *backendState) *failure {
 			return r.adopt(up)
 		}
 		last, avoid = connectFailure(err), e
+		if isShortage(err) {
+			r.srv.shortage.met(err)
+			break
+		}
 		r.srv.log.Debug("connect failed", "endpoint", e.Address, "error", err)
 		if r.ended() {
 			break
@@ -218,7 +222,7 @@ func reset(nc net.Conn) {
 
 // pass moves bytes both ways until both have ended or the relay is broken off.
 func (r *relay) pass() {
-	r.moved.Store(time.Now().UnixNano())
+	r.moved.Store(instant(time.Now()))
 	var endpoint io.ReadWriter = r.up
 	if tcp := r.up.TCP(); tcp != nil {
 		endpoint = tcp // to be spliced
@@ -267,7 +271,7 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 		n, err := io.Copy(dst, piece)
 		if n > 0 {
 			*total += n
-			r.moved.Store(time.Now().UnixNano())
+			r.moved.Store(instant(time.Now()))
 		}
 		switch {
 		case err == nil && n == relayPiece:
@@ -281,7 +285,7 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 			r.abort(&failure{reason: to.stuck})
 			return
 		case isTimeout(err):
-			if time.Since(time.Unix(0, r.moved.Load())) >= r.limit {
+			if since(r.moved.Load()) >= r.limit {
 				r.abort(errIdle)
 				return
 			}

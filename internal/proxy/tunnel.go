@@ -29,7 +29,7 @@ func (ex *exchange) tunnel(up *upstream.Conn) error {
 	}
 	c.closing = true
 	t := &tunnel{c: c, up: up, limit: ex.srv.opt.StreamTimeout}
-	t.moved.Store(time.Now().UnixNano())
+	t.moved.Store(instant(time.Now()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -73,17 +73,17 @@ func (t *tunnel) copy(read func([]byte) (int, error), write func([]byte) (int, e
 	for {
 		n, err := read(p.b[:])
 		if n > 0 {
-			t.moved.Store(time.Now().UnixNano())
+			t.moved.Store(instant(time.Now()))
 			if _, err := write(p.b[:n]); err != nil {
 				t.abort()
 				return total
 			}
-			t.moved.Store(time.Now().UnixNano())
+			t.moved.Store(instant(time.Now()))
 			total += int64(n)
 		}
 		switch {
 		case err == nil:
-		case isTimeout(err) && time.Since(time.Unix(0, t.moved.Load())) < t.limit:
+		case isTimeout(err) && since(t.moved.Load()) < t.limit:
 		case err == io.EOF:
 			if end() != nil {
 				t.abort()

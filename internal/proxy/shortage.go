@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// spareDescriptors are held back for times of shortage.
+	spareDescriptors = 16
+	// shortageLook is how often it is looked whether a shortage is over; each time up to shedIdle connections that wait for a request end.
+	shortageLook = 100 * time.Millisecond
+	shedIdle     = 64
+	// shortageTold bounds how often shortages are logged.
+	shortageTold = time.Minute
+)
+
+// shortage is what becomes of a process without descriptors. Those held back are let go at once, so that the admin endpoint, a reload and the
+// connections to endpoints that clients wait for find some; no client is accepted until they can be held back again. Clients wait meanwhile in
+// the system's queue, and connections without a request make room for them.
+type shortage struct {
+	log  *slog.Logger
+	shed func(most int)
+
+	now    atomic.Bool // there is a shortage
+	failed atomic.Uint64
+
+	mu     sync.Mutex
+	spare  []*os.File
+	timer  *time.Timer // while there is a shortage
+	since  time.Time
+	told   bool
+	toldAt time.Time
+	closed bool
+}
+
+// isShortage is true for errors that say that the process, or the system, has no descriptors or no memory for sockets left.
+func isShortage(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// open holds descriptors back.
+func (s *shortage) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold()
+}
+
+// hold fills spare up; false if that cannot be done, and then none is held.
+func (s *shortage) hold() bool {
+	for len(s.spare) < spareDescriptors {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			s.release()
+			return !isShortage(err) // a system without such a file has none to hold
+		}
+		s.spare = append(s.spare, f)
+	}
+	return true
+}
+
+func (s *shortage) release() {
+	for _, f := range s.spare {
+		f.Close()
+	}
+	s.spare = nil
+}
+
+// met notes an error of a shortage.
+func (s *shortage) met(err error) {
+	s.failed.Add(1)
+	if s.now.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.timer != nil {
+		return
+	}
+	s.now.Store(true)
+	s.release()
+	s.since = time.Now()
+	s.timer = time.AfterFunc(shortageLook, s.look)
+	if s.told = s.toldAt.IsZero() || s.since.Sub(s.toldAt) >= shortageTold; s.told {
+		s.toldAt = s.since
+		s.log.Error("no descriptors are left: new clients wait, and connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
+			"error", err)
+	}
+}
+
+// look ends the shortage if it is over.
+func (s *shortage) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if !s.hold() {
+		s.timer.Reset(shortageLook)
+		s.shed(shedIdle)
+		return
+	}
+	s.timer = nil
+	s.now.Store(false)
+	if n := s.failed.Swap(0); s.told {
+		s.log.Info("descriptors are free again", "after", time.Since(s.since).Round(time.Millisecond), "failures", n)
+	}
+}
+
+func (s *shortage) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.release()
+}
+
+// shedIdle ends connections that wait for a request.
+func (s *Server) shedIdle(most int) {
+	for b := range s.state.Load().ports {
+		b.mu.Lock()
+		for c := range b.conns {
+			if most <= 0 {
+				break
+			}
+			if c.state.Load() == connIdle && !c.shed.Swap(true) {
+				c.sock.SetReadDeadline(longAgo)
+				most--
+			}
+		}
+		b.mu.Unlock()
+	}
+}
