@@ -37,6 +37,10 @@ test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext an
 test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
 	$(GO) test -race -count 3 -timeout 20m ./test/grpc
 
+.PHONY: test-faults
+test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.
+	FAULTS=full $(GO) test -count 1 -timeout 30m -v ./test/faults
+
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
@@ -63,5 +67,5 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)
 
-setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy.
-	@scripts/setup.sh gcc curl git nginx haproxy
+setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate.
+	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate

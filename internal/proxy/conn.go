@@ -346,8 +346,8 @@ func (c *conn) refuse(f *failure) {
 
 // Bounds of linger.
 const (
-	lingerBytes = 1 << 20
-	lingerTime  = 2 * time.Second
+	lingerBytes = 64 << 20 // more than sockets hold
+	lingerTime  = 5 * time.Second
 )
 
 // linger ends the sending side and takes, bounded, what the client still sends: a connection that is closed with unread bytes is reset, which

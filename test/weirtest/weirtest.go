@@ -182,6 +182,9 @@ func (p *Process) Admin() string {
 	return p.WaitLog("serving")["admin"].(string)
 }
 
+// Pid is the process's number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
