@@ -2,6 +2,7 @@
 GO          ?= go
 GOFMT       := $(shell $(GO) env GOROOT)/bin/gofmt
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME    ?= 10s
 CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
@@ -9,6 +10,7 @@ SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-grpc test-h2 lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: verify vulncheck reproducible sbom image test-tls test-release
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -19,8 +21,31 @@ run: build ## Serve CONFIG (a file or folder; default examples/canary) until int
 demo: build ## Run the demo: toy services, load, a gateway and a live table in one process.
 	bin/weir demo
 
+# Whatever the folder and the cache: the same commit and Go release give the same bytes. The version is what Go makes of the commit.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto
+
 build: ## Build bin/weir, a static binary.
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
+	$(BUILD) -o bin/weir ./cmd/weir
+
+verify: ## Check that the modules are those that go.sum names, and that the go.mod files are tidy.
+	@for mod in $$(git ls-files '*go.mod'); do \
+		( cd $$(dirname $$mod) && echo "$$mod: $$($(GO) mod verify)" && $(GO) mod tidy -diff ) || exit 1; \
+	done
+
+vulncheck: ## Look the modules up in Go's vulnerability database, which must be within reach.
+	$(GO) run $(GOVULNCHECK) ./...
+
+reproducible: ## Build the last commit twice, in two folders with two caches, and compare the bytes.
+	scripts/reproducible.sh
+
+sbom: build ## List what bin/weir was built from, as CycloneDX, in bin/weir.cdx.json.
+	cd deploy/release && $(GO) run . sbom -o ../../bin/weir.cdx.json ../../bin/weir
+
+image: ## Make bin/weir-image.tar, an OCI image for amd64 and arm64, without a daemon or a registry.
+	GOOS=linux GOARCH=amd64 $(BUILD) -o bin/linux-amd64/weir ./cmd/weir
+	GOOS=linux GOARCH=arm64 $(BUILD) -o bin/linux-arm64/weir ./cmd/weir
+	cd deploy/release && $(GO) run . image -o ../../bin/weir-image.tar ../../bin/linux-amd64/weir ../../bin/linux-arm64/weir
+	@sha256sum bin/weir-image.tar
 
 test: setup ## Run all tests: with the race detector, then against a real API server.
 	$(GO) test -race -timeout 20m ./...
@@ -41,12 +66,21 @@ test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirro
 test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.
 	FAULTS=full $(GO) test -count 1 -timeout 30m -v ./test/faults
 
+test-tls: ## Run testssl.sh against "weir run": nothing above low (six minutes, most of them waiting).
+	@scripts/setup.sh testssl
+	$(GO) test -timeout 20m -v ./test/tls -testssl -run Testssl
+
+test-release: ## Test the SBOM and the image, which runc runs without privileges (as root).
+	@scripts/setup.sh runc
+	cd deploy/release && $(GO) test ./...
+
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.

@@ -3,7 +3,7 @@
 # Needs nothing and says nothing when all are there.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [openssl]=openssl [curl]=curl [git]=git)
+declare -A package=([gcc]="gcc libc6-dev" [openssl]=openssl [curl]=curl [git]=git [testssl]=testssl.sh)
 wanted=()
 for command in "$@"; do
 	command -v "$command" >/dev/null && continue
