@@ -60,8 +60,12 @@ type conn struct {
 	snap              *snapshot // of the last exchange, and
 	port              *routing.Port
 	first             bool        // nothing was served yet
+	served            bool        // since it has this goroutine
 	parsed            int         // length of a head that was parsed and not taken
 	recheck           bool        // while idle: the deadline is that of a second look at the socket
+	frequent          bool        // requests follow each other soon: no parking between them
+	canPark           bool        // an idle connection needs no goroutine
+	toPark, parked    bool        // while idle: the connection is to be parked, or is
 	over              bool        // the connection is to be closed
 	closing           bool        // no further request
 	lingering         bool        // and the client may still be sending
@@ -117,7 +121,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	}
 	c.tcp, _ = nc.(*net.TCPConn)
 	if canPoll && c.tcp != nil && c.socket != nil {
-		c.wait, c.push = c.readable, c.writable
+		c.wait, c.push, c.canPark = c.readable, c.writable, b.srv.idle != nil
 	}
 	return c
 }
@@ -133,7 +137,16 @@ func (c *conn) serve() {
 		c.serveHTTP2(nil, false)
 		return
 	}
-	for c.nextRequest() && c.serveRequest() {
+	for {
+		for c.nextRequest() && c.serveRequest() {
+		}
+		if !c.toPark {
+			break
+		}
+		if c.parked = c.park(); c.parked {
+			return
+		}
+		c.canPark = false
 	}
 	if c.lingering {
 		c.linger()
@@ -142,6 +155,9 @@ func (c *conn) serve() {
 
 // close ends the connection.
 func (c *conn) close() {
+	if c.parked {
+		return
+	}
 	if p := recover(); p != nil {
 		if c.w != nil {
 			c.w.ex.dispose()
@@ -262,9 +278,7 @@ func putWork(w *work) {
 func (c *conn) serveRequest() bool {
 	w := c.w
 	c.prepare()
-	if c.first {
-		c.first = false
-	}
+	c.first, c.served = false, true
 	w.ex.serve()
 	c.now = w.ex.finished
 	if c.broken {

@@ -15,16 +15,33 @@ func (c *conn) idle() bool {
 		putWork(c.w)
 		c.w = nil
 	}
-	limit := c.srv.opt.IdleTimeout
-	c.readUntil(c.now.Add(limit), limit/8)
-	c.recheck = false
+	if c.toPark = c.canPark && c.served && !c.frequent && c.bind.phase.Load() != phaseClose && !c.shed.Load(); c.toPark {
+		return false
+	}
+	if c.canPark {
+		c.lookAgain()
+	} else {
+		c.recheck = false
+		limit := c.srv.opt.IdleTimeout
+		c.readUntil(c.now.Add(limit), limit/8)
+	}
 	c.state.Store(connIdle)
-	ok := c.bind.phase.Load() != phaseClose && c.waitBytes()
+	ok := c.bind.phase.Load() != phaseClose && !c.shed.Load() && c.waitBytes()
 	if !ok && !c.over && (c.bind.phase.Load() == phaseClose || c.shed.Load()) {
-		ok = c.lastLook()
+		c.toPark, ok = false, c.lastLook()
 	}
 	c.state.Store(connActive)
 	return ok
+}
+
+// Bounds of the second look at an idle socket.
+const recheckAfter, recheckSlack = time.Second, time.Second
+
+// lookAgain sets the deadline of a second look: the connection is parked then, where that can be.
+func (c *conn) lookAgain() {
+	c.recheck = true
+	limit := c.srv.opt.IdleTimeout
+	c.readUntil(c.now.Add(min(recheckAfter, limit)), min(recheckSlack, limit/8))
 }
 
 // waitBytes reads the first bytes into a fresh work.
@@ -43,9 +60,13 @@ func (c *conn) waitBytes() bool {
 	for {
 		err := c.socket.Read(c.wait)
 		if err == nil {
-			return c.readErr == nil && !c.over
+			return c.readErr == nil && !c.over && !c.toPark
 		}
 		if !c.recheck || !isTimeout(err) || c.shed.Load() {
+			return false
+		}
+		if c.canPark {
+			c.toPark = true
 			return false
 		}
 		c.recheck = false
@@ -57,9 +78,6 @@ func (c *conn) waitBytes() bool {
 		}
 	}
 }
-
-// Bounds of the second look at an idle socket.
-const recheckAfter, recheckSlack = time.Second, time.Second
 
 // readable is called by the poller when there may be something to read; it takes a buffer only if there is. Requests that came whole it serves right
 // away: bytes that come meanwhile wake the poller again, so that the attempt to read that would find nothing can be left out. Everything that
@@ -94,8 +112,11 @@ func (c *conn) readable(fd uintptr) bool {
 	}
 	putWork(w)
 	c.w = nil
-	c.recheck = true
-	c.readUntil(c.now.Add(recheckAfter), recheckSlack)
+	if c.canPark && !c.frequent {
+		c.toPark = true
+		return true
+	}
+	c.lookAgain()
 	c.state.Store(connIdle)
 	if c.bind.phase.Load() != phaseClose {
 		return false

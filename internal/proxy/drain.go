@@ -36,6 +36,7 @@ func (b *bind) drain(ctx context.Context) {
 	}
 	b.phase.Store(phaseClose)
 	b.each((*conn).wakeIdle)
+	b.srv.idle.evict(b)
 	select {
 	case <-ended:
 		return
@@ -103,6 +104,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.running = true
 	s.shortage.open()
+	idle, err := newParking(s.opt.IdleTimeout)
+	if s.idle = idle; err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		s.log.Warn("idle connections will keep their goroutines", "error", err)
+	}
 	for _, b := range s.binds {
 		b.run()
 	}
@@ -143,6 +148,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.shortage.close()
 	s.mirrors.close(limit)
 	s.workers.Close()
+	s.idle.close()
 	s.cutNow()
 	return s.upstream.Close()
 }

@@ -19,19 +19,12 @@ func TestIdleConnectionHoldsNoBuffers(t *testing.T) {
 		return m.HeapAlloc + m.StackInuse
 	}
 	const n = 500
-	buf := make([]byte, 8<<10)
-	all := make([]*requester, n)
 	before := inUse()
-	for i := range all {
-		all[i] = &requester{c: dial(t, s.addr()), request: []byte(benchRequest), buf: buf}
-		if err := all[i].do(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	all := requesters(t, s.addr(), n)
 	after := inUse()
 	per := int64(after-before) / n
 	t.Logf("%d bytes for each idle connection, with the client's side", per)
-	if per > 16<<10 {
+	if per > 3<<10 {
 		t.Errorf("%d bytes for each idle connection", per)
 	}
 	runtime.KeepAlive(all)

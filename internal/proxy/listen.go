@@ -61,8 +61,8 @@ type bind struct {
 	quit      chan struct{} // closed when it shall
 
 	mu    sync.Mutex
-	conns map[*conn]struct{}
-	wg    sync.WaitGroup
+	conns map[*conn]struct{} // that have a goroutine
+	wg    sync.WaitGroup     // one for each connection
 
 	relays relays
 }
@@ -183,7 +183,7 @@ func (b *bind) acceptLast() {
 	}
 }
 
-// start serves a connection in a goroutine of its own.
+// start begins with a new connection.
 func (b *bind) start(nc net.Conn) {
 	s := b.srv
 	n := s.connections.Add(1)
@@ -203,16 +203,33 @@ func (b *bind) start(nc net.Conn) {
 		})
 		return
 	}
-	c := newConn(b, nc, shard, port.TLS)
+	b.wg.Add(1)
+	b.serve(newConn(b, nc, shard, port.TLS))
+}
+
+// serve serves a connection in a goroutine of its own.
+func (b *bind) serve(c *conn) {
 	b.mu.Lock()
 	b.conns[c] = struct{}{}
 	b.mu.Unlock()
-	b.wg.Go(func() {
-		c.serve()
-		b.mu.Lock()
-		delete(b.conns, c)
-		b.mu.Unlock()
-		b.metrics.Closed(shard)
-		s.connections.Add(-1)
-	})
+	go func() {
+		if c.serve(); !c.parked {
+			b.forget(c)
+			b.ended(c.shard)
+		}
+	}()
+}
+
+// forget takes a connection off the list of those that have a goroutine.
+func (b *bind) forget(c *conn) {
+	b.mu.Lock()
+	delete(b.conns, c)
+	b.mu.Unlock()
+}
+
+// ended counts a connection's end.
+func (b *bind) ended(shard uint32) {
+	b.metrics.Closed(shard)
+	b.srv.connections.Add(-1)
+	b.wg.Done()
 }

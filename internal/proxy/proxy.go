@@ -36,6 +36,7 @@ type Server struct {
 	handshakes  *handshakeGate
 	gate        gate
 	refusals    refusals
+	idle        *parking // nil if it cannot be had
 
 	mu      sync.Mutex // serialises Apply with itself and with Run's beginning and end
 	binds   []*bind    // of the current snapshot, by number, then address

@@ -129,6 +129,7 @@ func (s *shortage) close() {
 
 // shedIdle ends connections that wait for a request.
 func (s *Server) shedIdle(most int) {
+	most -= s.idle.shed(most)
 	for b := range s.state.Load().ports {
 		b.mu.Lock()
 		for c := range b.conns {

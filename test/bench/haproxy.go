@@ -13,10 +13,12 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	p("global")
 	p("  nbthread 1")
-	p("  maxconn %d", max(4000, s.Idle+100))
+	connections := 4000
 	if s.Idle > 0 {
+		connections = s.Idle + 100
 		p("  no strict-limits") // it asks for two descriptors a connection, which idle ones do not need
 	}
+	p("  maxconn %d", connections)
 	p("  tune.pool-high-fd-ratio 60")
 	p("defaults")
 	p("  mode http")

@@ -38,50 +38,60 @@ func (b *bench) compareIdle(s scenario) []*series {
 	return all
 }
 
-// measureIdle starts a proxy, and compares its memory before and after.
+// fewIdle is with how many connections the memory with many is compared. The proxies are set up for as many as they get: what one reserves
+// beforehand counts like what another takes when they come.
+const fewIdle = 100
+
+// measureIdle compares a proxy's memory with few connections and with many.
 func (b *bench) measureIdle(c contender, settle time.Duration) (sample, error) {
+	many := c.setting.Idle
+	c.setting.Idle = fewIdle
+	before, err := b.idleMemory(c, settle)
+	if err != nil {
+		return sample{}, err
+	}
+	c.setting.Idle = many
+	after, err := b.idleMemory(c, settle)
+	if err != nil {
+		return sample{}, err
+	}
+	m := measured{requests: many, elapsed: time.Second}
+	return sample{measured: m, cost: float64(after-before) / float64(many-fewIdle) / (1 << 10), total: float64(after) / (1 << 20)}, nil
+}
+
+// idleMemory starts a proxy and is its memory with the setting's connections.
+func (b *bench) idleMemory(c contender, settle time.Duration) (bytes int, err error) {
 	p, err := b.startProxy(c)
 	if err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	defer b.stop(p.process)
-	time.Sleep(settle / 5)
-	before, err := p.process.memory()
-	if err != nil {
-		return sample{}, err
-	}
 	self, err := os.Executable()
 	if err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	cmd := exec.CommandContext(b.ctx, self, "idle", fmt.Sprint("-port=", p.port), fmt.Sprint("-conns=", c.setting.Idle), fmt.Sprint("-tls=", c.setting.TLS))
 	cmd.Stderr = p.process.log
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return sample{}, err
+		return 0, err
 	}
 	if err := cmd.Start(); err != nil {
-		return sample{}, err
+		return 0, err
 	}
-	var after int
-	_, err = bufio.NewReader(out).ReadByte()
-	if err == nil {
+	if _, err = bufio.NewReader(out).ReadByte(); err == nil {
 		time.Sleep(settle)
-		if after, err = p.process.memory(); err == nil {
+		if bytes, err = p.process.memory(); err == nil {
 			_, err = in.Write([]byte("\n"))
 		}
 	}
 	in.Close()
 	if failed := cmd.Wait(); failed != nil { // it says more
-		return sample{}, fmt.Errorf("%w: %s", failed, p.process.output())
+		return 0, fmt.Errorf("%w: %s", failed, p.process.output())
 	}
-	if err != nil {
-		return sample{}, err
-	}
-	m := measured{requests: c.setting.Idle, elapsed: time.Second}
-	return sample{measured: m, cost: float64(after-before) / float64(c.setting.Idle) / (1 << 10), total: float64(after) / (1 << 20)}, nil
+	return bytes, err
 }

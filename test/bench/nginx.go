@@ -12,8 +12,12 @@ import (
 func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	var c strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
+	connections := 4096
+	if s.Idle > 0 {
+		connections = s.Idle + 100
+	}
 	p("daemon off; worker_processes 1; pid %s/nginx.pid; error_log stderr crit;", dir)
-	p("events { worker_connections %d; }", max(4096, s.Idle*5/4))
+	p("events { worker_connections %d; }", connections)
 	p("http {")
 	p("access_log off; server_tokens off; tcp_nodelay on; default_type text/plain;")
 	p("keepalive_timeout 300s; keepalive_requests 1000000000; http2_max_requests 1000000000;")

@@ -35,7 +35,7 @@ func TestEveryPeerDoesTheWorkOfEveryScenario(t *testing.T) {
 				}
 				defer b.stop(p.process)
 				if s.tool == toolIdle {
-					c.setting.Idle = 200
+					c.setting.Idle = 300
 					if _, err := b.measureIdle(c, 0); err != nil {
 						t.Error(err)
 					}

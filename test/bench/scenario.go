@@ -167,7 +167,7 @@ var scenarios = []scenario{
 	{name: "idle-tls", title: "10,000 idle TLS connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, TLS: true, Idle: 10_000}},
 }
 
-const idleNote = "Memory of the processes (proportional set size) with the connections, each of which has served a request, less that without them; after 5 s."
+const idleNote = "Memory of the processes (proportional set size) 5 s after the connections have served a request each, less that of one set up for and with 100."
 
 // scenarioNames are those of the comparison, or those of the mirror's targets.
 func scenarioNames(mirror bool) []string {

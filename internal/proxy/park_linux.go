@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// parking keeps the idle cleartext connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
+// needs, which is several KiB a connection. One goroutine waits for them all, and for the end of their time. The poller is itself waited for by
+// the runtime's, so that no thread is held.
+type parking struct {
+	poller int // epoll descriptor, also file's
+	file   *os.File
+	raw    syscall.RawConn
+	limit  time.Duration // how long a connection may be idle
+	done   chan struct{}
+	alarm  time.Time // when the goroutine wakes up by itself
+
+	mu     sync.Mutex
+	byFD   []*parked
+	oldest *parked // of a list by age
+	newest *parked
+}
+
+// parked is an idle connection. It is still one of its bind's.
+type parked struct {
+	bind         *bind
+	nc           *net.TCPConn
+	fd           int32
+	shard        uint32
+	since        time.Time // when it became idle
+	first        bool      // nothing was served yet
+	older, newer *parked
+}
+
+func newParking(limit time.Duration) (*parking, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // lets os wait for it
+		unix.Close(fd)
+		return nil, fmt.Errorf("fcntl: %w", err)
+	}
+	p := &parking{poller: fd, file: os.NewFile(uintptr(fd), "idle connections"), limit: limit, done: make(chan struct{})}
+	if p.raw, err = p.file.SyscallConn(); err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	go p.run()
+	return p, nil
+}
+
+// run takes up connections when something comes, and closes those whose time is over, until close.
+func (p *parking) run() {
+	defer close(p.done)
+	events := make([]unix.EpollEvent, 128)
+	for {
+		err := p.raw.Read(func(uintptr) bool { return p.look(events) })
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		p.expire()
+	}
+}
+
+// look takes up the connections that have something to read; it reports false, as there may be more later.
+func (p *parking) look(events []unix.EpollEvent) bool {
+	for {
+		n, err := unix.EpollWait(p.poller, events, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		for i := range events[:max(n, 0)] {
+			p.mu.Lock()
+			if k := p.byFD[events[i].Fd]; k != nil {
+				p.resume(k, false)
+			}
+			p.mu.Unlock()
+		}
+		if n < len(events) {
+			return false
+		}
+	}
+}
+
+// park takes the connection over; it reports false if that cannot be, and the connection's goroutine has to wait.
+func (c *conn) park() bool {
+	p := c.srv.idle
+	k := &parked{bind: c.bind, nc: c.tcp, shard: c.shard, since: c.now, first: c.first, fd: -1}
+	c.socket.Control(func(fd uintptr) { k.fd = int32(fd) })
+	if k.fd < 0 {
+		return false
+	}
+	k.nc.SetDeadline(time.Time{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.bind.phase.Load() == phaseClose {
+		return false
+	}
+	// What has come meanwhile is reported at once.
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: k.fd}
+	err := unix.EpollCtl(p.poller, unix.EPOLL_CTL_MOD, int(k.fd), &event)
+	if err == unix.ENOENT {
+		err = unix.EpollCtl(p.poller, unix.EPOLL_CTL_ADD, int(k.fd), &event)
+	}
+	if err != nil {
+		return false
+	}
+	c.bind.forget(c)
+	p.insert(k)
+	return true
+}
+
+// insert and remove want p.mu to be held.
+func (p *parking) insert(k *parked) {
+	if n := int(k.fd) + 1; n > len(p.byFD) {
+		p.byFD = append(p.byFD, make([]*parked, max(n-len(p.byFD), len(p.byFD)/2))...)
+	}
+	p.byFD[k.fd] = k
+	if k.older = p.newest; k.older != nil {
+		k.older.newer = k
+	} else {
+		p.oldest = k
+	}
+	p.newest = k
+	if p.alarm.IsZero() {
+		p.setAlarm()
+	}
+}
+
+func (p *parking) remove(k *parked) {
+	p.byFD[k.fd] = nil
+	if k.older != nil {
+		k.older.newer = k.newer
+	} else {
+		p.oldest = k.newer
+	}
+	if k.newer != nil {
+		k.newer.older = k.older
+	} else {
+		p.newest = k.older
+	}
+	k.older, k.newer = nil, nil
+}
+
+// setAlarm wants p.mu to be held.
+func (p *parking) setAlarm() {
+	p.alarm = time.Time{}
+	if p.oldest != nil {
+		p.alarm = p.oldest.since.Add(p.limit)
+	}
+	p.file.SetReadDeadline(p.alarm)
+}
+
+// expire closes the connections that were idle for too long.
+func (p *parking) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for k := p.oldest; k != nil && now.Sub(k.since) >= p.limit; k = p.oldest {
+		p.remove(k)
+		k.nc.Close()
+		k.bind.ended(k.shard)
+	}
+	p.setAlarm()
+}
+
+// evict gives the connections of b, which closes, back to goroutines.
+func (p *parking) evict(b *bind) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := p.oldest; k != nil; {
+		next := k.newer
+		if k.bind == b {
+			p.resume(k, false)
+		}
+		k = next
+	}
+}
+
+// shed ends up to most connections, those first that were idle for longest, and tells how many.
+func (p *parking) shed(most int) (n int) {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; n < most && p.oldest != nil; n++ {
+		p.resume(p.oldest, true) // a request may have come in this moment
+	}
+	return n
+}
+
+// resume serves the connection again; shed is a last time. It wants p.mu to be held.
+func (p *parking) resume(k *parked, shed bool) {
+	p.remove(k)
+	c := newConn(k.bind, k.nc, k.shard, false)
+	c.first = k.first
+	// One that comes back soon will do so again, and is spared the way.
+	c.frequent = time.Since(k.since) < recheckAfter
+	c.shed.Store(shed)
+	k.bind.serve(c)
+}
+
+// close ends the goroutine; no connection is parked any more.
+func (p *parking) close() {
+	if p == nil {
+		return
+	}
+	p.file.Close()
+	<-p.done
+}

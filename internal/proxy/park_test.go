@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// requesters opens n connections that have served a request each.
+func requesters(t testing.TB, addr string, n int) []*requester {
+	t.Helper()
+	buf := make([]byte, 8<<10)
+	all := make([]*requester, n)
+	for i := range all {
+		all[i] = &requester{c: dial(t, addr), request: []byte(benchRequest), buf: buf}
+		if err := all[i].do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// until waits for a condition that is bound to come true.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// withGoroutine is how many connections of the server have a goroutine.
+func (s *testServer) withGoroutine() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, b := range s.binds {
+		b.each(func(*conn) { n++ })
+	}
+	return n
+}
+
+func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has a poller for idle connections")
+	}
+	s := serve(t, plain(cannedBackend(t, cannedResponse(1024))))
+	const n = 100
+	all := requesters(t, s.addr(), n)
+	parked := func() bool { return s.withGoroutine() == 0 }
+	until(t, "idle connections keep their goroutines", parked)
+	if got := s.connections.Load(); got != n {
+		t.Fatalf("%d connections, want %d", got, n)
+	}
+	for round := range 3 { // from the second on they may stay for a while
+		for _, r := range all {
+			if err := r.do(); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+	}
+	until(t, "connections that were busy keep their goroutines", parked)
+	for _, r := range all {
+		r.c.Close()
+	}
+	until(t, "ends of idle connections are not noticed", func() bool { return s.connections.Load() == 0 })
+}
+
+func TestSilentConnectionsNeedNoGoroutine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has a poller for idle connections")
+	}
+	s := serve(t, plain(cannedBackend(t, cannedResponse(10))))
+	k := newTalk(t, s.addr())
+	until(t, "the connection is not there", func() bool { return s.connections.Load() == 1 })
+	until(t, "a connection without a request keeps its goroutine", func() bool { return s.withGoroutine() == 0 })
+	// It may still become anything, as HTTP/2.
+	k.send(http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	var frame [9]byte
+	if _, err := k.r.Read(frame[:]); err != nil || frame[3] != 4 {
+		t.Errorf("got %x, %v, want SETTINGS", frame, err)
+	}
+}
+
+func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
+	s := serve(t, plain(cannedBackend(t, cannedResponse(10))), func(o *Options) { o.IdleTimeout = 20 * time.Millisecond })
+	for _, r := range requesters(t, s.addr(), 10) {
+		if n, err := r.c.Read(r.buf); n > 0 || isTimeout(err) {
+			t.Errorf("read %d bytes, %v, want the end", n, err)
+		}
+	}
+	until(t, "connections that ended are counted", func() bool { return s.connections.Load() == 0 })
+}
+
+func TestParkedConnectionsAreServedWhileTheServerDrains(t *testing.T) {
+	s := serve(t, plain(cannedBackend(t, cannedResponse(10))), func(o *Options) { o.DrainGrace = 20 * time.Second })
+	all := requesters(t, s.addr(), 10)
+	s.stop()
+	until(t, "the server does not drain", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.Server.ended
+	})
+	for _, r := range all {
+		if err := r.do(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, r := range all {
+		r.c.Close()
+	}
+	<-s.ended
+}
