@@ -43,6 +43,7 @@ func (c *Conn) tick() error {
 	now := time.Now()
 	c.now = now
 	c.next = time.Time{}
+	c.wrote.Broadcast() // whoever waits for it looks at the time
 	if c.active || c.heard.IsZero() {
 		c.active, c.heard, c.pinged = false, now, time.Time{}
 	}
@@ -126,7 +127,9 @@ func (c *Conn) expire(s *Stream, now time.Time, soon func(time.Time)) {
 			continue
 		}
 		if now.Before(w.until) {
-			soon(w.until)
+			if !w.coarse {
+				soon(w.until)
+			}
 			continue
 		}
 		w.late = true

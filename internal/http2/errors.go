@@ -85,7 +85,7 @@ func (e *ConnError) Error() string {
 func (e *ConnError) Unwrap() error { return e.Err }
 
 var (
-	// ErrInterrupted is what reading gives after Stream.Interrupt.
+	// ErrInterrupted is what reading gives after Stream.Interrupt and Pause, and what everything gives after Abort.
 	ErrInterrupted = errors.New("http2: reading was interrupted")
 	// ErrTimeout is a deadline or StallTimeout that passed; it is os.ErrDeadlineExceeded too.
 	ErrTimeout = fmt.Errorf("http2: %w", os.ErrDeadlineExceeded)

@@ -557,9 +557,12 @@ func (c *Conn) refuse(h *headers, code Code, detail string) error {
 	return c.scores.wasted()
 }
 
-// fault resets a stream because of what the peer sent; mu is held.
+// fault resets a stream because of what the peer sent; mu is held. A server that answers badly makes no work that was not asked for.
 func (c *Conn) fault(s *Stream, code Code, detail string) error {
 	c.reset(s, &StreamError{Stream: s.id, Code: code, Detail: detail})
+	if c.client {
+		return nil
+	}
 	return c.scores.wasted()
 }
 

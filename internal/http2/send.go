@@ -17,41 +17,60 @@ var errEnded = errors.New("http2: the message was completed before")
 // Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
 // Stream.Send. Everything is copied before it returns. The stream must be closed. An error leaves no stream; see Unprocessed.
 func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
-	c.mu.Lock()
-	for c.full() && c.err == nil {
-		c.awaitWrite() // before the stream has its number: they are sent in order
+	s, sent, err := c.Begin(h, body, end, time.Time{})
+	if err != nil || sent == len(body) {
+		return s, err
 	}
-	if c.available() == 0 {
-		err := c.err
-		c.mu.Unlock()
-		if err != nil {
-			return nil, &ConnError{Code: NoError, Unprocessed: true, Detail: "no stream was opened", Err: err}
-		}
-		return nil, ErrUnavailable
-	}
-	if c.lastID == 0 {
-		c.lastID = 1
-	} else {
-		c.lastID += 2
-	}
-	s := c.newStream(c.lastID)
-	c.streams[s.id] = s
-	s.noBody = h.Method == "HEAD"
-	c.opened(s, time.Now())
-	s.begun = true
-	c.block = c.enc.request(c.block[:0], h)
-	err := s.send(true, body, end)
-	c.mu.Unlock()
-	if err != nil {
+	if err := s.Send(body[sent:], end); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// Begin is Open that does not wait for the peer to take the body: sent is how much of it went with the head. The rest, which end then completes, is for
+// Stream.Send. It waits while too much is to be written before it, and gives up with ErrTimeout up to a second after until, if that is not zero.
+func (c *Conn) Begin(h *Head, body []byte, end bool, until time.Time) (s *Stream, sent int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.full() && c.err == nil {
+		if !until.IsZero() && !c.now.Before(until) {
+			return nil, 0, ErrTimeout
+		}
+		c.awaitWrite() // before the stream has its number: they are sent in order
+	}
+	if c.available() == 0 {
+		if c.err != nil {
+			return nil, 0, &ConnError{Code: NoError, Unprocessed: true, Detail: "no stream was opened", Err: c.err}
+		}
+		return nil, 0, ErrUnavailable
+	}
+	if c.lastID == 0 {
+		c.lastID = 1
+	} else {
+		c.lastID += 2
+	}
+	s = c.newStream(c.lastID)
+	c.streams[s.id] = s
+	s.noBody = h.Method == "HEAD"
+	c.opened(s, time.Now())
+	s.begun = true
+	c.block = c.enc.request(c.block[:0], h)
+	c.appendBlock(s.id, end && len(body) == 0)
+	switch n := min(int64(len(body)), s.window, c.window); {
+	case len(body) == 0 && end:
+		s.ended()
+	case n > 0 && len(c.queue) == 0:
+		sent = int(s.sendData(body, int(n), end))
+	}
+	c.flush()
+	return s, sent, nil
+}
+
 // opened notes a new stream; mu is held.
 func (c *Conn) opened(s *Stream, now time.Time) {
 	s.born = now
+	c.now = now
 	c.idleAt = time.Time{}
 	c.arm(now.Add(tickEvery))
 }

@@ -37,6 +37,7 @@ type Stream struct {
 	fill               []byte
 	piece              []byte // being read
 	interrupted        bool
+	paused             bool
 	reading            wait
 
 	window       int64 // what the peer takes
@@ -53,6 +54,8 @@ type wait struct {
 	on    bool
 	late  bool // it waited too long
 	until time.Time
+	// coarse: until is so far ahead that a tick will do, and none is made for it.
+	coarse bool
 }
 
 // Aborter is told when a stream ends before its time.
@@ -181,7 +184,7 @@ func (s *Stream) Head() *Head { return &s.head }
 // await waits for something to happen, or until; mu is held.
 func (s *Stream) await(w *wait, until time.Time) (late bool) {
 	w.on, w.late, w.until = true, false, until
-	if !until.IsZero() {
+	if w.coarse = until.Sub(s.c.now) >= 2*tickEvery; !w.coarse && !until.IsZero() {
 		s.c.arm(until)
 	}
 	w.cond.Wait()
@@ -190,7 +193,8 @@ func (s *Stream) await(w *wait, until time.Time) (late bool) {
 }
 
 // AwaitHead waits for the answer's next head: interim ones come first, one a call. The last, with a Status of at least 200, comes again with each
-// further call. until, if not zero, is when it gives up with ErrTimeout; the stream goes on. The head is valid until the next call or Close.
+// further call. until, if not zero, is when it gives up with ErrTimeout, up to a second later if it is two seconds ahead or more; the stream goes
+// on. The head is valid until the next call or Close.
 func (s *Stream) AwaitHead(until time.Time) (*Head, error) {
 	c := s.c
 	c.mu.Lock()
@@ -222,7 +226,7 @@ func (s *Stream) Next(until time.Time) ([]byte, error) {
 	s.used(len(s.piece))
 	s.piece = s.piece[:0]
 	for {
-		if s.interrupted {
+		if s.interrupted || s.paused {
 			return nil, ErrInterrupted
 		}
 		if len(s.fill) > 0 {
@@ -286,6 +290,33 @@ func (s *Stream) Interrupt() {
 	c.giveRoom(len(s.fill))
 	s.fill = s.fill[:0]
 	s.reading.cond.Broadcast()
+}
+
+// Abort makes waiting fail with ErrInterrupted from now on, for receiving and for sending. Nothing is sent: the stream is still to be closed. It implements
+// Aborter, so that one stream may end with another.
+func (s *Stream) Abort() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.err == nil {
+		s.err = ErrInterrupted
+	}
+	s.reading.cond.Broadcast()
+	s.sending.cond.Broadcast()
+}
+
+// Pause makes a Next under way fail with ErrInterrupted, and each later one until Resume. What comes meanwhile is kept.
+func (s *Stream) Pause() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.paused = true
+	s.reading.cond.Broadcast()
+}
+
+// Resume ends Pause.
+func (s *Stream) Resume() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.paused = false
 }
 
 // used gives n bytes that were read back to the peer; mu is held.
