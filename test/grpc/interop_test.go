@@ -116,7 +116,8 @@ func newSetup(t *testing.T, tools string, listener, endpoints bool) *setup {
 	if err := os.WriteFile(path, manifests.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.weir = weirtest.Run(t, "--address", "127.0.0.1", path)
+	// The largest request is a little over the memory that a copy may take by default, and may come faster than the mirror takes it.
+	s.weir = weirtest.Run(t, "--address", "127.0.0.1", "--mirror-max-copy-bytes", "1MiB", path)
 	return s
 }
 
