@@ -22,9 +22,7 @@ func (ex *exchange) fail(err error) {
 	if len(ex.picked) > 0 && !ex.copied {
 		// No attempt was made. What is in memory of the request may still be all of it.
 		ex.takeBody()
-		ex.copyHead()
-		ex.copyBody(ex.body)
-		ex.copyEnd(ex.whole, nil)
+		ex.beginCopies()
 	}
 	if f.status == 0 || !ex.client.retract() {
 		ex.client.abort()

@@ -204,6 +204,18 @@ func (c *conn) interrupt() {
 	c.sock.SetReadDeadline(longAgo)
 }
 
+// resume implements client.
+func (c *conn) resume() {
+	if !c.interrupted.Load() {
+		return
+	}
+	c.interrupted.Store(false)
+	c.readBy = longAgo // as interrupt may have set it
+	if c.in.err == failInterrupted {
+		c.in.err = nil
+	}
+}
+
 // reclaim gives the body's buffer back; what it holds of the next request moves to the read buffer.
 func (c *conn) reclaim() {
 	b, w := &c.in, c.w

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -17,7 +18,8 @@ import (
 // client is the side of an exchange that its request came from: an HTTP/1.1 connection or an HTTP/2 stream. The body is read by one
 // goroutine, the answer written by one, which may be another. What it returns as errors are *failure, but for io.EOF.
 type client interface {
-	// buffered takes what is in memory of a body of known length; the bytes stay valid as long as the exchange.
+	// buffered takes what is in memory of a body of known length, and one of unknown length if it is whole and without trailers, else nil; the bytes
+	// stay valid as long as the exchange.
 	buffered() []byte
 	// ready is true if next will not wait.
 	ready() bool
@@ -25,8 +27,9 @@ type client interface {
 	next() ([]byte, error)
 	// trailers of the request, after next's io.EOF.
 	trailers() []http1.Field
-	// interrupt ends reading for good: a next under way fails, and so does each later one.
+	// interrupt makes a next under way fail, and so each later one until resume; nothing of the body is lost.
 	interrupt()
+	resume()
 	// proceed tells a client that waits for it to send the body.
 	proceed() error
 	// gone is true if the client is known to have left.
@@ -105,16 +108,20 @@ type exchange struct {
 	whole     bool   // that is all of it
 	bodyTaken bool   // body was filled in
 	touched   bool   // bytes of the body are gone that cannot be had again
+	ended     bool   // the client's body was read to its end
+	retain    int    // how much of the body may be kept for another attempt
 	attempt   attempt
+	request   http2.Head
+	waiting   upstream.Waiting
 	resp      http1.Response
 	upload    upload
 	chunks    http1.ChunkReader // of the answer
 
-	answer answer
-	picked []*mirrorTarget // to be copied to, until the legs begin
-	legs   []mirrorLegState
-	copied bool // the legs have begun
-	ended  bool // the legs have ended
+	answer  answer
+	picked  []*mirrorTarget // to be copied to, until the legs begin
+	legs    []mirrorLegState
+	copied  bool // the legs have begun
+	settled bool // the legs have ended
 
 	limited io.LimitedReader
 	wire    []byte // the request in bytes
@@ -146,9 +153,9 @@ func (ex *exchange) reset() {
 	ex.decision = routing.Decision{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
 	ex.resumed = nil
-	ex.body, ex.whole, ex.bodyTaken, ex.touched = nil, false, false, false
+	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0
 	ex.answer = answer{}
-	ex.picked, ex.legs, ex.copied, ex.ended = ex.picked[:0], ex.legs[:0], false, false
+	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
 	ex.scratch = ex.scratch[:0]
 	ex.keep = ex.keep[:0]
 	ex.deadline = time.Time{}
@@ -305,12 +312,20 @@ func (ex *exchange) sample(mirrors []*routing.Mirror) {
 	}
 }
 
-// copyHead begins the copies, once.
-func (ex *exchange) copyHead() {
+// beginCopies begins the copies, once, with what is known of the body.
+func (ex *exchange) beginCopies() {
 	if ex.copied || len(ex.picked) == 0 {
 		return
 	}
 	ex.copied = true
+	ex.copyHead()
+	ex.copyBody(ex.body)
+	if ex.whole {
+		ex.copyEnd(true, nil)
+	}
+}
+
+func (ex *exchange) copyHead() {
 	r := &ex.req
 	head := mirrorHead{
 		method: r.method, target: r.target, authority: r.authority, fields: r.fields, namedHops: r.namedHops, body: r.body,
@@ -335,10 +350,10 @@ func (ex *exchange) copyBody(p []byte) {
 
 // copyEnd ends the copies: with the body whole, or broken off.
 func (ex *exchange) copyEnd(whole bool, trailers []http1.Field) {
-	if ex.ended {
+	if ex.settled {
 		return
 	}
-	ex.ended = true
+	ex.settled = true
 	for i := range ex.legs {
 		if l := ex.legs[i].leg; l == nil {
 			continue
@@ -350,24 +365,47 @@ func (ex *exchange) copyEnd(whole bool, trailers []http1.Field) {
 	}
 }
 
-// next is the client's next piece of the body, counted and copied.
+// next is the client's next piece of the body, counted, copied and, as far as retain allows, kept for another attempt.
 func (ex *exchange) next() ([]byte, error) {
-	ex.touched = true
 	p, err := ex.client.next()
 	if len(p) > 0 {
 		ex.in += int64(len(p))
-		if most := ex.srv.opt.MaxBody; most > 0 && ex.in > most {
+		if ex.tooLarge() {
+			ex.touched = true
 			return nil, failBodySize
 		}
 		ex.copyBody(p)
+		ex.keepPiece(p)
 	}
 	if err == io.EOF {
+		ex.ended = true
 		ex.copyEnd(true, ex.client.trailers())
 	}
 	return p, err
 }
 
-// takeBody learns how much of a body of known length is in memory.
+// tooLarge is true if more of the body has come than may.
+func (ex *exchange) tooLarge() bool {
+	most := ex.srv.opt.MaxBody
+	return most > 0 && ex.in > most
+}
+
+// keepPiece appends p to what is kept.
+func (ex *exchange) keepPiece(p []byte) {
+	if ex.touched {
+		return
+	}
+	if len(ex.keep) == 0 && len(ex.body)+len(p) <= ex.retain {
+		ex.keep = append(ex.keep, ex.body...)
+	}
+	if len(ex.keep)+len(p) > ex.retain {
+		ex.touched = true
+		return
+	}
+	ex.keep = append(ex.keep, p...)
+}
+
+// takeBody learns how much of the body is in memory.
 func (ex *exchange) takeBody() {
 	if ex.bodyTaken {
 		return
@@ -376,6 +414,11 @@ func (ex *exchange) takeBody() {
 	switch ex.req.body.Kind {
 	case http1.BodyNone:
 		ex.whole = true
+	case http1.BodyChunked:
+		if ex.body = ex.client.buffered(); ex.body != nil {
+			ex.in += int64(len(ex.body))
+			ex.whole, ex.ended = true, true
+		}
 	case http1.BodyLength:
 		ex.body = ex.client.buffered()
 		ex.in += int64(len(ex.body))
@@ -391,9 +434,7 @@ func (ex *exchange) finish() {
 		if !ex.copied {
 			// No attempt was made. What is in memory of the request may still be all of it.
 			ex.takeBody()
-			ex.copyHead()
-			ex.copyBody(ex.body)
-			ex.copyEnd(ex.whole, nil)
+			ex.beginCopies()
 		}
 		ex.copyEnd(false, nil)
 	}

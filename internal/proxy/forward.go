@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// attempt is one try at an endpoint. Of conn and answer at most one is set.
+// attempt is one try at an endpoint. Of conn and stream at most one is set.
 type attempt struct {
 	start time.Time
 	// deadline is the attempt's end, late what passing it means.
@@ -20,9 +20,9 @@ type attempt struct {
 	late     *failure
 	// conn is the HTTP/1.1 connection while it is the exchange's.
 	conn *upstream.Conn
-	// h2 is the stream of an attempt over HTTP/2.
-	h2 *streamAttempt
-	// watched is the client whose leaving aborts conn; nil if it is not of HTTP/2.
+	// stream is that of an attempt over HTTP/2.
+	stream upstream.Stream
+	// watched is the client whose leaving aborts conn or stream; nil if it is not of HTTP/2.
 	watched *http2.Stream
 	// unsent: the endpoint cannot have seen a byte of the request.
 	unsent bool
@@ -63,7 +63,12 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 			return err
 		}
 	}
-	ex.takeBody()
+	if ex.takeBody(); ex.tooLarge() {
+		return failBodySize
+	}
+	if left > 0 || ex.overHTTP2(service) {
+		ex.retain = ex.srv.opt.MaxRetryBody // an endpoint may say of a stream that it did not look at it
+	}
 	var avoid *upstream.Endpoint
 	moves := busyMoves
 	for {
@@ -110,6 +115,7 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		if err := ex.pause(retry.backoff); err != nil {
 			return err
 		}
+		ex.rewind()
 	}
 }
 
@@ -141,12 +147,24 @@ func (ex *exchange) beginAttempt() {
 	}
 }
 
-// replayable is true if the whole body can be sent again.
+// replayable is true if the body can be sent again from its beginning. No upload may run.
 func (ex *exchange) replayable() bool { return ex.whole || !ex.touched }
+
+// rewind goes back to the beginning of a body that is replayable.
+func (ex *exchange) rewind() {
+	if ex.whole {
+		return
+	}
+	if len(ex.keep) > 0 {
+		ex.body = ex.keep
+	}
+	ex.whole = ex.ended
+	ex.client.resume()
+}
 
 // worthRetry says whether the attempt's result, nil for an answer, calls for another attempt and the body permits it.
 func (ex *exchange) worthRetry(err error) bool {
-	if !ex.replayable() || ex.attempt.informed {
+	if ex.pollUpload(); ex.upload.running || !ex.replayable() || ex.attempt.informed {
 		return false
 	}
 	if err != nil {
@@ -320,7 +338,7 @@ func (ex *exchange) answerFields() {
 
 // relay passes the answer on.
 func (ex *exchange) relay() error {
-	if ex.attempt.h2 != nil {
+	if ex.attempt.stream.Stream != nil {
 		return ex.relayHTTP2()
 	}
 	return ex.relayHTTP1()
@@ -341,9 +359,8 @@ func (ex *exchange) head() error {
 
 // dropAnswer gives up an answer that another attempt is to replace.
 func (ex *exchange) dropAnswer() {
-	if ex.attempt.h2 != nil {
-		ex.attempt.h2.close()
-		ex.attempt.h2 = nil
+	if ex.attempt.stream.Stream != nil {
+		ex.closeStream()
 		return
 	}
 	c := ex.attempt.conn
@@ -365,11 +382,12 @@ func endpointFault(f *failure) bool {
 // dispose ends what a panic left behind; the exchange is not used again.
 func (ex *exchange) dispose() {
 	if c := ex.attempt.conn; c != nil {
-		ex.stopUpload(c)
+		ex.stopUpload()
 		c.Close()
 	}
-	if h := ex.attempt.h2; h != nil {
-		h.close()
+	if ex.attempt.stream.Stream != nil {
+		ex.stopUpload()
+		ex.closeStream()
 	}
 	ex.copyEnd(false, nil)
 	ex.leave()

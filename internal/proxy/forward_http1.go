@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -55,7 +56,7 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 				err = herr
 			}
 		}
-		if uerr := ex.stopUpload(c); uerr != nil {
+		if uerr := ex.stopUpload(); uerr != nil {
 			err = uerr
 		}
 		silent := len(c.Buffered()) == 0 && !a.informed
@@ -70,6 +71,7 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		}
 		if f.reason == telemetry.BackendReset && silent && reused {
 			if ex.replayable() && (repeat || a.unsent) {
+				ex.rewind()
 				continue
 			}
 			return f
@@ -81,11 +83,11 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 	}
 }
 
-// abortWithClient aborts c when the client of an HTTP/2 stream leaves.
-func (ex *exchange) abortWithClient(c *upstream.Conn) {
+// abortWithClient aborts a when the client of an HTTP/2 stream leaves.
+func (ex *exchange) abortWithClient(a http2.Aborter) {
 	if s, ok := ex.client.(*stream); ok {
 		ex.attempt.watched = s.s
-		s.s.Watch(c)
+		s.s.Watch(a)
 	}
 }
 
@@ -120,8 +122,14 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 			rest = ex.body
 		}
 	case http1.BodyChunked:
-		ex.copyHead()
-		for len(buf) < joinBody && ex.client.ready() {
+		ex.beginCopies()
+		if len(ex.body) > 0 {
+			buf = http1.AppendChunk(buf, ex.body)
+		}
+		if complete {
+			buf = http1.AppendLastChunk(buf, ex.client.trailers())
+		}
+		for !complete && len(buf) < joinBody && ex.client.ready() {
 			p, err := ex.next()
 			if err == io.EOF {
 				buf = http1.AppendLastChunk(buf, ex.client.trailers())
@@ -150,19 +158,13 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	if err == nil && rest != nil {
 		_, err = c.Write(rest)
 	}
-	if len(ex.picked) > 0 && !ex.copied {
-		// After the write, so that the copy does not keep the primary waiting.
-		ex.copyHead()
-		ex.copyBody(ex.body)
-		if ex.whole {
-			ex.copyEnd(true, nil)
-		}
-	}
+	ex.beginCopies() // after the write, so that they do not keep the primary waiting
 	if err != nil {
 		return err
 	}
 	if !complete {
-		ex.startUpload(c)
+		ex.upload.conn = c
+		ex.startUpload()
 	}
 	return nil
 }
@@ -218,8 +220,17 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	if !isTimeout(err) {
 		return err
 	}
-	a := &ex.attempt
 	now := time.Now()
+	if err := ex.stillWanted(now, since, silence); err != nil {
+		return err
+	}
+	ex.waitUntil(c, now)
+	return nil
+}
+
+// stillWanted says why an answer is not to be waited for any longer, nil if it is. since is when the endpoint was last heard or sent to.
+func (ex *exchange) stillWanted(now time.Time, since *time.Time, silence time.Duration) error {
+	a := &ex.attempt
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
 		return a.late
 	}
@@ -234,7 +245,6 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 	if ex.client.gone() {
 		return failClientClosed
 	}
-	ex.waitUntil(c, now)
 	return nil
 }
 

@@ -1,388 +1,303 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// streamAttempt is an attempt over HTTP/2, by the library's transport.
-type streamAttempt struct {
-	ex     *exchange
-	resp   *http.Response
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer  // ends the attempt at its deadline; nil for none
-	body   *requestBody // nil for a request without
+// http2Attempts bounds how often a request is sent to one endpoint that has not looked at it.
+const http2Attempts = 4
 
-	watch    *time.Timer // calls look
-	k        *conn       // an HTTP/1.1 client; nil for a stream, whose context tells
-	grpc     bool
-	patience time.Duration
-	silent   time.Duration // since the request was sent
-	sent     atomic.Bool
-	answered atomic.Bool
-}
-
-// errEnded is the cause of a context whose attempt came to its end.
-var errEnded = errors.New("the attempt ended")
-
-// context bounds what is done for the client.
-func (ex *exchange) context() context.Context {
-	if s, ok := ex.client.(*stream); ok {
-		return s.context()
-	}
-	return ex.srv.cut
-}
-
-// tryHTTP2 sends the request to e and fills ex.resp with the answer's head. With a nil error ex.attempt.h2 has the answer's body.
+// tryHTTP2 sends the request over a stream to e and takes the answer's head into ex.resp. With a nil error ex.attempt.stream has the answer's body. What the
+// endpoint says it did not process (RFC 9113 §8.7) is sent again as often as makes sense, whatever the method; a request that may be repeated is, once, if
+// the connection it went to broke before a byte of the answer came.
 func (ex *exchange) tryHTTP2(e *upstream.Endpoint) error {
+	if ex.req.method == http.MethodConnect {
+		return failConnect
+	}
 	if ex.req.expect100 {
 		if err := ex.client.proceed(); err != nil {
 			return err
 		}
 		ex.req.expect100 = false
 	}
+	if ex.req.body.Kind == http1.BodyChunked && !ex.whole {
+		ex.beginCopies()
+		if err := ex.gatherBody(); err != nil {
+			return err
+		}
+	}
 	a := &ex.attempt
-	h := &streamAttempt{ex: ex, grpc: ex.req.grpc, patience: ex.srv.opt.ResponseTimeout}
-	h.k, _ = ex.client.(*conn)
-	h.ctx, h.cancel = context.WithCancelCause(ex.context())
-	req := ex.streamRequest(h)
-	a.h2 = h
-	if late := a.late; !a.deadline.IsZero() {
-		h.timer = time.AfterFunc(time.Until(a.deadline), func() { h.cancel(late) })
+	for try := 1; ; try++ {
+		err := ex.openStream(e)
+		if err != nil {
+			return err
+		}
+		if err = ex.awaitStream(e); err == nil {
+			return nil
+		}
+		reused := a.stream.ID() > 1
+		cerr := ex.stopUpload()
+		if ex.left() {
+			cerr = failClientClosed
+		}
+		if cerr == nil {
+			a.stream.Blame(err)
+		}
+		a.stream.Close()
+		if cerr != nil {
+			return cerr
+		}
+		if !ex.repeats(err, try, reused) || ex.late() {
+			return streamError(err)
+		}
+		ex.rewind()
 	}
-	h.sent.Store(h.body == nil || h.body.whole)
-	h.watch = time.AfterFunc(math.MaxInt64, h.look)
-	h.watch.Reset(look)
-	resp, err := e.HTTP2().RoundTrip(req)
-	if err == nil {
-		h.resp = resp
-		h.answered.Store(true)
-		ex.streamAnswer(resp)
-		return nil
-	}
-	cause := context.Cause(h.ctx)
-	h.close()
-	a.h2 = nil
-	return h.failure(err, cause)
 }
 
-// failure is what an error of the transport means.
-func (h *streamAttempt) failure(err, cause error) error {
-	var f *failure
-	if errors.As(cause, &f) {
-		return f
+// repeats says whether a request whose stream failed is sent again at once.
+func (ex *exchange) repeats(err error, try int, reused bool) bool {
+	if !ex.replayable() || ex.attempt.informed {
+		return false
 	}
-	if h.body != nil && h.body.failed != nil {
-		return h.body.failed
-	}
-	if h.ex.client.gone() {
-		return failClientClosed
-	}
-	var ce *upstream.ConnectError
-	var te *upstream.TLSError
-	if errors.As(err, &ce) || errors.As(err, &te) {
-		return connectFailure(err)
-	}
-	return streamFailure(err)
-}
-
-// look ends the attempt when an HTTP/1.1 client has left, or the endpoint does not begin to answer a request it has. gRPC has deadlines of its
-// own: a server that streams may begin with its first message, whenever that is.
-func (h *streamAttempt) look() {
+	var se *http2.StreamError
+	var ce *http2.ConnError
 	switch {
-	case h.ctx.Err() != nil:
-		return
-	case h.k != nil && h.k.gone():
-		h.cancel(failClientClosed)
-		return
-	case h.answered.Load() || h.grpc:
-	case !h.sent.Load():
-		h.sent.Store(h.body.eof.Load())
-	default:
-		if h.silent += look; h.silent >= h.patience {
-			h.cancel(failBackendTime)
-			return
-		}
+	case errors.As(err, &se) && se.Code == http2.RefusedStream:
+		return try == 1
+	case http2.Unprocessed(err):
+		return try < http2Attempts
+	case errors.As(err, &ce):
+		return try == 1 && reused && idempotent(ex.req.method)
 	}
-	h.watch.Reset(look)
+	return false
 }
 
-// streamRequest makes the library's request. The strings are copied: the transport may look at them after the exchange.
-func (ex *exchange) streamRequest(h *streamAttempt) *http.Request {
-	r := &ex.req
-	header := make(http.Header, len(ex.fields)+1)
-	setFields(header, ex.fields)
-	header.Del("Trailer")
-	te, _ := http1.GetID(r.fields, http1.FieldTE)
-	if r.grpc || http1.HasToken(te, "trailers") {
-		header["Te"] = []string{"trailers"}
-	}
-	scheme := "http"
-	if ex.backend.service.TLS {
-		scheme = "https"
-	}
-	authority := strings.Clone(ex.authority)
-	path, query, hasQuery := strings.Cut(strings.Clone(ex.target), "?")
-	req := &http.Request{
-		Method: strings.Clone(r.method), URL: upstream.Target(scheme, authority, path, query, hasQuery), Host: authority,
-		Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
-	}
-	ex.copyHead()
-	if !ex.attemptsBefore() {
-		ex.copyBody(ex.body)
-		if ex.whole {
-			ex.copyEnd(true, nil)
-		}
-	}
-	if r.body.Kind == http1.BodyChunked || r.body.Length > 0 {
-		b := &requestBody{ex: ex, rest: ex.body, whole: ex.whole}
-		if r.body.Kind == http1.BodyChunked {
-			req.ContentLength = -1
-			if req.Trailer = ex.trailerNames(); req.Trailer != nil {
-				b.trailer = req.Trailer
-			}
-		} else {
-			req.ContentLength = r.body.Length
-		}
-		h.body, req.Body = b, b
-	}
-	return req.WithContext(h.ctx)
-}
-
-func (ex *exchange) attemptsBefore() bool { return ex.attempts > 1 }
-
-// trailerNames are the trailers that the request announces.
-func (ex *exchange) trailerNames() http.Header {
-	var names http.Header
-	for i := range ex.req.fields {
-		if f := &ex.req.fields[i]; f.ID == http1.FieldTrailer {
-			for n := range strings.SplitSeq(f.Value, ",") {
-				if n = strings.Trim(n, " \t"); http1.ValidFieldName(n) {
-					if names == nil {
-						names = http.Header{}
-					}
-					names[http.CanonicalHeaderKey(strings.Clone(n))] = nil
-				}
-			}
-		}
-	}
-	return names
-}
-
-// streamAnswer makes ex.resp of the library's response.
-func (ex *exchange) streamAnswer(resp *http.Response) {
-	r := &ex.resp
-	r.Reset()
-	r.Status, r.KeepAlive = resp.StatusCode, true
-	r.Fields = headerFields(r.Fields, resp.Header)
-	slices.SortStableFunc(r.Fields, func(a, b http1.Field) int { return strings.Compare(a.Name, b.Name) })
-	_, sized := resp.Header["Content-Length"]
-	switch {
-	case ex.req.method == http.MethodHead, r.Status == http.StatusNoContent, r.Status == http.StatusNotModified,
-		resp.ContentLength == 0 && !sized:
-		r.Body = http1.Body{Kind: http1.BodyNone}
-	case resp.ContentLength >= 0 && (ex.req.http2 || len(resp.Trailer) == 0): // HTTP/1.1 has trailers only behind chunks
-		r.Body = http1.Body{Kind: http1.BodyLength, Length: resp.ContentLength}
-	default:
-		r.Body = http1.Body{Kind: http1.BodyChunked}
-	}
-}
-
-// relayHTTP2 passes the answer on from an HTTP/2 stream.
-func (ex *exchange) relayHTTP2() error {
-	h := ex.attempt.h2
-	err := ex.head()
-	if err == nil && ex.resp.Body.Kind != http1.BodyNone {
-		err = ex.relayStream(h)
-	}
-	cause := context.Cause(h.ctx)
-	trailers := headerFields(nil, h.resp.Trailer)
-	h.close()
-	ex.attempt.h2 = nil
-	if err == nil {
-		return ex.client.end(trailers)
-	}
-	var f *failure
-	if errors.As(err, &f) {
-		return f
-	}
-	return h.failure(unexpected(err), cause)
-}
-
-func (ex *exchange) relayStream(h *streamAttempt) error {
-	p := piecePool.Get().(*piece)
-	defer piecePool.Put(p)
-	// The body of a short answer is about to come: head and body go out together.
-	wait := ex.resp.Body.Kind == http1.BodyChunked || ex.resp.Body.Length > gather
-	for {
-		if wait {
-			if err := ex.client.flush(); err != nil {
-				return err
-			}
-		}
-		n, err := h.resp.Body.Read(p.b[:])
-		if n > 0 {
-			if werr := ex.write(p.b[:n]); werr != nil {
-				return werr
-			}
+// gatherBody takes what is here of a body of unknown length, so that it goes out with the head.
+func (ex *exchange) gatherBody() error {
+	for len(ex.keep) < joinBody && ex.client.ready() {
+		p, err := ex.next()
+		if ex.touched {
+			ex.keep = append(ex.keep, p...) // too much to keep it for long, but it is needed for once
 		}
 		if err == io.EOF {
-			return nil
+			ex.whole = true
+			break
 		}
 		if err != nil {
 			return err
 		}
-		wait = true
 	}
+	ex.body = ex.keep
+	return nil
 }
 
-// close ends the attempt and makes sure that nothing of the exchange is used by the transport any more.
-func (h *streamAttempt) close() {
-	h.cancel(errEnded)
-	if h.timer != nil {
-		h.timer.Stop()
+// openStream begins a stream with the head and what is in memory of the body; the rest is left to an upload.
+func (ex *exchange) openStream(e *upstream.Endpoint) error {
+	a := &ex.attempt
+	var trailers []http1.Field
+	if ex.whole {
+		trailers = ex.requestTrailers()
 	}
-	if h.watch != nil {
-		h.watch.Stop()
-	}
-	if h.resp != nil {
-		h.resp.Body.Close()
-	}
-	if h.body != nil {
-		h.body.detach()
-	}
-}
-
-// requestBody is the client's body as the transport reads it.
-type requestBody struct {
-	mu      sync.Mutex // held while the exchange is used
-	ex      *exchange
-	rest    []byte
-	whole   bool // rest is all there is
-	trailer http.Header
-	failed  error // the client's failure
-	eof     atomic.Bool
-	over    bool // detached
-
-	guard sync.Mutex // held while the client is interrupted, which never waits
-	gone  bool       // nor may it be any more
-}
-
-var errDetached = errors.New("the request's exchange has ended")
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
-		return 0, errDetached
-	}
-	if b.failed != nil {
-		return 0, b.failed
-	}
-	if len(b.rest) == 0 {
-		err := io.EOF
-		if !b.whole && !b.eof.Load() {
-			b.rest, err = b.ex.next()
+	ex.waiting = upstream.Waiting{Until: a.deadline, Wanted: ex}
+	s, sent, err := e.Open(ex.streamHead(), ex.body, ex.whole && len(trailers) == 0, &ex.waiting)
+	if err != nil {
+		switch {
+		case ex.client.gone():
+			return failClientClosed
+		case ex.late():
+			return a.late
 		}
-		if err == io.EOF {
-			b.end()
-			return 0, io.EOF
-		}
-		if err != nil {
-			b.failed = err
-			return 0, err
-		}
+		return connectFailure(err)
 	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	if len(b.rest) == 0 && b.whole {
-		b.end()
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// end notes that the body was whole.
-func (b *requestBody) end() {
-	if b.eof.Swap(true) || b.trailer == nil {
-		return
-	}
-	trailers := b.ex.client.trailers()
-	for i := range trailers {
-		key := http.CanonicalHeaderKey(trailers[i].Name)
-		if _, ok := b.trailer[key]; ok {
-			b.trailer[strings.Clone(key)] = append(b.trailer[key], strings.Clone(trailers[i].Value))
-		}
-	}
-}
-
-// Close is called by the transport, also while a Read waits for the client: that one must end.
-func (b *requestBody) Close() error {
-	b.guard.Lock()
-	defer b.guard.Unlock()
-	if !b.gone && !b.eof.Load() && !b.whole {
-		b.ex.client.interrupt()
+	a.stream = s
+	ex.abortWithClient(s.Stream)
+	ex.beginCopies() // after the write, so that they do not keep the primary waiting
+	switch {
+	case sent < len(ex.body), !ex.whole:
+		u := &ex.upload
+		u.stream, u.rest = s.Stream, ex.body[sent:]
+		ex.startUpload()
+	case len(trailers) > 0:
+		s.SendTrailers(trailers) // that it failed shows when the answer is read
 	}
 	return nil
 }
 
-// detach waits for a Read under way and lets no other reach the exchange.
-func (b *requestBody) detach() {
-	b.Close()
-	b.guard.Lock()
-	b.gone = true
-	b.guard.Unlock()
-	b.mu.Lock()
-	b.over = true
-	b.mu.Unlock()
+// Wanted implements upstream.Waiting.
+func (ex *exchange) Wanted() bool { return !ex.client.gone() }
+
+// streamHead is the request's head.
+func (ex *exchange) streamHead() *http2.Head {
+	r, h := &ex.req, &ex.request
+	h.Method, h.Scheme, h.Authority, h.Path, h.Body = r.method, "http", ex.authority, ex.target, r.body
+	if ex.backend.service.TLS {
+		h.Scheme = "https"
+	}
+	h.Fields = ex.fields
+	if te, _ := http1.GetID(r.fields, http1.FieldTE); r.grpc || http1.HasToken(te, "trailers") {
+		h.Fields = append(h.Fields, http1.Field{Name: "te", Value: "trailers", ID: http1.FieldTE})
+		ex.fields = h.Fields[:len(ex.fields)]
+	}
+	return h
 }
 
-// setFields copies fields, whose strings are soon gone, into a header.
-func setFields(h http.Header, fields []http1.Field) {
-	size := 0
-	for i := range fields {
-		size += len(fields[i].Name) + len(fields[i].Value)
+// lookAt is until when to wait for the endpoint before looking whether that still makes sense: at the attempt's deadline, else after a while that http2
+// needs no timer for.
+func (ex *exchange) lookAt(now time.Time) time.Time {
+	d := ex.attempt.deadline
+	if d.IsZero() || d.Sub(now) > 3*look {
+		return now.Add(2 * look)
 	}
-	var all strings.Builder
-	all.Grow(size)
-	for i := range fields {
-		all.WriteString(fields[i].Name)
-		all.WriteString(fields[i].Value)
+	if t := now.Add(look - look/16); t.Before(d) {
+		return t
 	}
-	rest := all.String()
-	values := make([]string, len(fields))
-	for i := range fields {
-		n, v := len(fields[i].Name), len(fields[i].Value)
-		key := http.CanonicalHeaderKey(rest[:n])
-		values[i] = rest[n : n+v]
-		rest = rest[n+v:]
-		if old, ok := h[key]; ok {
-			h[key] = append(old, values[i])
-		} else {
-			h[key] = values[i : i+1 : i+1]
+	return d
+}
+
+// awaitStream waits for the head of the final answer; interim ones are passed on.
+func (ex *exchange) awaitStream(e *upstream.Endpoint) error {
+	now := ex.attempt.start
+	since := now
+	for {
+		h, err := ex.attempt.stream.AwaitHead(ex.lookAt(now))
+		if err == http2.ErrTimeout {
+			now = time.Now()
+			silence := ex.srv.opt.ResponseTimeout
+			if ex.req.grpc {
+				// gRPC has deadlines of its own: a server that streams may begin with its first message, whenever that is.
+				since = now
+			}
+			if err := ex.stillWanted(now, &since, silence); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ex.takeHead(h)
+		if h.Status >= 200 {
+			e.Answered(h.Status)
+			return nil
+		}
+		if err := ex.inform(); err != nil {
+			return err
 		}
 	}
 }
 
-// headerFields appends a header's fields.
-func headerFields(fields []http1.Field, h http.Header) []http1.Field {
-	for name, values := range h {
-		id := http1.Identify(name)
-		for _, v := range values {
-			fields = append(fields, http1.Field{Name: name, Value: v, ID: id})
+// takeHead makes ex.resp of an answer's head.
+func (ex *exchange) takeHead(h *http2.Head) {
+	r := &ex.resp
+	r.Reset()
+	r.Status, r.KeepAlive, r.Body = h.Status, true, h.Body
+	r.Fields = append(r.Fields, h.Fields...)
+	if r.Body.Kind == http1.BodyLength && !ex.req.http2 {
+		if _, announced := http1.GetID(h.Fields, http1.FieldTrailer); announced {
+			r.Body = http1.Body{Kind: http1.BodyChunked} // HTTP/1.1 has trailers only behind chunks
 		}
 	}
-	return fields
+}
+
+// relayHTTP2 passes the answer on from a stream.
+func (ex *exchange) relayHTTP2() error {
+	s := &ex.attempt.stream
+	err := ex.head()
+	if err == nil && ex.resp.Body.Kind != http1.BodyNone {
+		err = ex.relayStream(s.Stream)
+	}
+	if err != nil {
+		cerr := ex.stopUpload()
+		var f *failure
+		switch {
+		case cerr != nil:
+		case errors.As(err, &f):
+			cerr = f
+		case ex.left():
+			cerr = failClientClosed
+		default:
+			s.Blame(err)
+			cerr = streamError(err)
+		}
+		ex.closeStream()
+		return cerr
+	}
+	err = ex.client.end(s.Trailers())
+	if ex.pollUpload(); ex.upload.running {
+		ex.endUpload()
+	}
+	ex.closeStream()
+	return err
+}
+
+func (ex *exchange) relayStream(s *http2.Stream) error {
+	// The body of a short answer is about to come: head and body go out together.
+	short := ex.resp.Body.Kind == http1.BodyLength && ex.resp.Body.Length <= gather
+	var since time.Time
+	for {
+		var until time.Time
+		if !s.Ready() {
+			if !short {
+				if err := ex.client.flush(); err != nil {
+					return err
+				}
+			}
+			now := time.Now()
+			if until = ex.lookAt(now); since.IsZero() {
+				since = now
+			}
+		}
+		short = false
+		p, err := s.Next(until)
+		switch err {
+		case nil:
+		case io.EOF:
+			return nil
+		case http2.ErrTimeout:
+			now := time.Now()
+			if ex.req.grpc {
+				since = now
+			}
+			if err := ex.stillWanted(now, &since, ex.srv.opt.StreamTimeout); err != nil {
+				return err
+			}
+			continue
+		default:
+			return err
+		}
+		since = time.Time{}
+		if err := ex.write(p); err != nil {
+			return err
+		}
+	}
+}
+
+// left ends the watch over an HTTP/2 client and is true if the client has left.
+func (ex *exchange) left() bool { return !ex.attempt.unwatch() }
+
+// closeStream ends the attempt, whose upload has ended.
+func (ex *exchange) closeStream() {
+	ex.attempt.unwatch()
+	ex.attempt.stream.Close()
+}
+
+// streamError is what an error of a stream means.
+func streamError(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	var se *http2.StreamError
+	if errors.As(err, &se) && !se.Remote {
+		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
+	}
+	return &failure{status: 502, reason: telemetry.BackendReset, detail: "the backend closed the connection", err: err, retry: true}
 }

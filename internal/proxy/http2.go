@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -110,13 +109,12 @@ type stream struct {
 	continued bool   // the client does not wait for 100 (Continue)
 	err       error  // reading ended
 
-	head   http2.Head // of the answer
-	begun  bool
-	sent   bool   // of the answer, the head at least
-	noOut  bool   // it has no body
-	out    []byte // of its body, what is still to be sent
-	text   []byte // the head's strings
-	cancel context.CancelFunc
+	head  http2.Head // of the answer
+	begun bool
+	sent  bool   // of the answer, the head at least
+	noOut bool   // it has no body
+	out   []byte // of its body, what is still to be sent
+	text  []byte // the head's strings
 }
 
 var streamPool = sync.Pool{New: func() any { return new(stream) }}
@@ -214,25 +212,19 @@ func (s *stream) takeBody() {
 			q.body = http1.Body{Kind: http1.BodyLength} // RFC 9110 §8.6
 		}
 		return
-	case http1.BodyChunked:
-		if q.grpc {
-			return
-		}
 	}
 	if b, ok := s.s.Whole(); ok {
 		s.whole = b
 		if s.whole == nil {
 			s.whole = []byte{}
 		}
-		q.body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
+		if !q.grpc { // which goes over HTTP/2, and announces no lengths
+			q.body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
+		}
 	}
 }
 
 func (s *stream) release() {
-	if s.cancel != nil {
-		s.cancel()
-		s.cancel = nil
-	}
 	s.ex.shrink()
 	s.ex.req = request{}
 	s.s, s.whole, s.taken, s.continued, s.err = nil, nil, false, false, nil
@@ -292,7 +284,14 @@ func streamBodyFailure(err error) error {
 
 func (s *stream) trailers() []http1.Field { return s.s.Trailers() }
 
-func (s *stream) interrupt() { s.s.Interrupt() }
+func (s *stream) interrupt() { s.s.Pause() }
+
+func (s *stream) resume() {
+	s.s.Resume()
+	if s.err == failInterrupted {
+		s.err = nil
+	}
+}
 
 func (s *stream) proceed() error { return s.inform(http.StatusContinue, nil) }
 
@@ -397,19 +396,3 @@ func (s *stream) retract() bool {
 }
 
 func (s *stream) abort() { s.s.Reset(http2.InternalError) }
-
-// canceller ends a context.
-type canceller context.CancelFunc
-
-func (f canceller) Abort() { f() }
-
-// context ends when the client leaves, and with the exchange.
-func (s *stream) context() context.Context {
-	if s.cancel != nil {
-		s.cancel()
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.s.Watch(canceller(cancel))
-	return ctx
-}

@@ -105,6 +105,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	connections.ConnectTimeout = opt.ConnectTimeout
 	connections.MaxIdlePerEndpoint = opt.MaxInFlight
 	connections.MaxConnections /= 4 // beside those of primaries
+	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
 	m := &mirrors{opt: opt, log: log, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
 	m.helpers.Go(m.retireIdle)

@@ -34,7 +34,7 @@ func TestMirrorOverHTTP2CarriesTheRequestUnchanged(t *testing.T) {
 	handler, got := arrivals(1)
 	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 8 << 20}, toHTTP2(mirrorHTTP2Backend(t, handler)))
 	piece := strings.Repeat("0123456789", 9000)
-	f.copy(mirrorPost("//a%2Fb?x=%zz", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum, bad name"}, http1.Field{Name: "X-A", Value: "1"}, http1.Field{Name: "x-a", Value: "2"}),
+	f.copy(mirrorPost("//a%2Fb?x=%zz", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum"}, http1.Field{Name: "X-A", Value: "1"}, http1.Field{Name: "x-a", Value: "2"}),
 		[]http1.Field{{Name: "X-Sum", Value: "42"}, {Name: "X-Undeclared", Value: "1"}}, slicesRepeat(piece, 20)...)
 	f.wait(t, 1)
 	a := <-got

@@ -1,12 +1,12 @@
 package proxy
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -28,15 +28,15 @@ type mirrorLeg struct {
 	refs atomic.Int32  // the exchange's and the worker's
 	fate atomic.Uint32 // telemetry.MirrorOutcome, settled once
 
-	mu      sync.Mutex // never held while anything waits
-	left    int64      // of a body of known length, not yet written
-	queue   []byte     // gathered and not taken
-	unsent  int        // bytes gathered and not sent
-	started bool       // a worker has it or is about to
-	ended   bool       // all is gathered
-	over    bool       // nothing is gathered any more
-	conn    *upstream.Conn
-	cancel  context.CancelFunc
+	mu      sync.Mutex     // never held while anything waits
+	left    int64          // of a body of known length, not yet written
+	queue   []byte         // gathered and not taken
+	unsent  int            // bytes gathered and not sent
+	started bool           // a worker has it or is about to
+	ended   bool           // all is gathered
+	over    bool           // nothing is gathered any more
+	conn    *upstream.Conn // what giving up has to end, or
+	stream  *http2.Stream
 
 	spare []byte // the worker's
 }
@@ -67,7 +67,7 @@ func (l *mirrorLeg) recycle() {
 	if cap(l.spare) > mirrorKeep {
 		l.spare = nil
 	}
-	l.service, l.metric, l.endpoint, l.conn, l.cancel = nil, nil, nil, nil, nil
+	l.service, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil
 	mirrorLegPool.Put(l)
 }
 
@@ -208,15 +208,14 @@ func (l *mirrorLeg) abandon(o telemetry.MirrorOutcome) {
 		l.finish()
 		return
 	}
-	cancel := l.cancel
-	if l.conn != nil {
+	switch {
+	case l.conn != nil:
 		// Closing a connection may wait for a write to return. It is the worker's still, which closes it for good: see detach.
 		l.service.mirrors.helpers.Go(l.conn.Abort)
+	case l.stream != nil:
+		l.stream.Abort()
 	}
 	l.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
 	l.signal()
 }
 
@@ -269,10 +268,10 @@ func (l *mirrorLeg) sent(n int) {
 }
 
 // attach names what abandoning the copy has to stop; false if it was given up before.
-func (l *mirrorLeg) attach(c *upstream.Conn, cancel context.CancelFunc) bool {
+func (l *mirrorLeg) attach(c *upstream.Conn, s *http2.Stream) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.cancel = c, cancel
+	l.conn, l.stream = c, s
 	return !l.over
 }
 
@@ -281,6 +280,6 @@ func (l *mirrorLeg) detach() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	whole := !l.over
-	l.over, l.conn, l.cancel = true, nil, nil
+	l.over, l.conn, l.stream = true, nil, nil
 	return whole
 }

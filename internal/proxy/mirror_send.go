@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -21,6 +22,11 @@ type mirrorWorker struct {
 	next    chan *mirrorLeg // nil ends it
 	since   time.Time       // idle
 
+	req     http1.Request
+	body    http1.ChunkReader // of req
+	data    []byte            // decoded by it
+	head    http2.Head
+	waiting upstream.Waiting
 	resp    http1.Response
 	chunks  http1.ChunkReader
 	answers chan mirrorResult
@@ -67,10 +73,6 @@ func (w *mirrorWorker) carry(l *mirrorLeg) {
 		w.judge(l, result)
 		l.settle(result.outcome)
 		l.finish()
-		if l.http2 {
-			// The transport may still hold on to the body.
-			l.refs.Add(1)
-		}
 		l.release()
 	}()
 	if l.http2 {
@@ -154,22 +156,10 @@ func (w *mirrorWorker) stream(l *mirrorLeg, c *upstream.Conn, p []byte) mirrorRe
 	}
 	opt := &w.service.mirrors.opt
 	last := l.born.Add(opt.MaxDuration)
-	if w.answers == nil {
-		w.answers = make(chan mirrorResult, 1)
-		w.timer = time.NewTimer(time.Until(last))
-	} else {
-		w.timer.Reset(time.Until(last))
-	}
+	w.setTimer(last)
 	defer w.timer.Stop()
 	c.ReadBy(last, opt.Timeout/4)
-	go func() {
-		r := mirrorResult{outcome: telemetry.MirrorFailedResponse}
-		defer func() {
-			w.recovered(recover())
-			w.answers <- r
-		}()
-		r = w.answer(c, l.bodyless)
-	}()
+	w.await(func() mirrorResult { return w.answer(c, l.bodyless) })
 
 	answers, answered, r := w.answers, false, mirrorResult{}
 	ended := false
@@ -215,6 +205,28 @@ func (w *mirrorWorker) stream(l *mirrorLeg, c *upstream.Conn, p []byte) mirrorRe
 		r = <-w.answers
 	}
 	return r
+}
+
+// setTimer has the worker's timer fire at t.
+func (w *mirrorWorker) setTimer(t time.Time) {
+	if w.timer == nil {
+		w.answers = make(chan mirrorResult, 1)
+		w.timer = time.NewTimer(time.Until(t))
+		return
+	}
+	w.timer.Reset(time.Until(t))
+}
+
+// await has read called by a goroutine, whose result comes to w.answers.
+func (w *mirrorWorker) await(read func() mirrorResult) {
+	go func() {
+		r := mirrorResult{outcome: telemetry.MirrorFailedResponse}
+		defer func() {
+			w.recovered(recover())
+			w.answers <- r
+		}()
+		r = read()
+	}()
 }
 
 // answer reads an answer and discards it.

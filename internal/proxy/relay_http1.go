@@ -29,7 +29,7 @@ func (ex *exchange) relayHTTP1() error {
 	}
 	if err != nil {
 		ex.attempt.conn = nil
-		if uerr := ex.stopUpload(c); uerr != nil {
+		if uerr := ex.stopUpload(); uerr != nil {
 			err = uerr
 		}
 		c.Close()
@@ -48,7 +48,7 @@ func (ex *exchange) relayHTTP1() error {
 		return ex.client.end(ex.answerTrailers())
 	}
 	err = ex.client.end(ex.answerTrailers())
-	ex.endUpload(c)
+	ex.endUpload()
 	ex.release(c)
 	return err
 }

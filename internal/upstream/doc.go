@@ -1,8 +1,8 @@
 // Package upstream holds the services that requests are forwarded to: their endpoints, the choice between them, what is known of their
 // health, and the connections kept open to them.
 //
-// It speaks no HTTP/1.1: it hands out connections with a read buffer (Conn), and proxy parses in it with http1. HTTP/2 stands on the
-// library's transport, as an http.RoundTripper per endpoint. It knows no routes (see routing).
+// It speaks no HTTP/1.1: it hands out connections with a read buffer (Conn), and proxy parses in it with http1. Over HTTP/2 it
+// opens streams on connections of http2. It knows no routes (see routing).
 //
 // A Set lives as long as the process. Apply turns a configuration into an immutable Snapshot; what endpoints have gathered (connections,
 // health, counters) is keyed by address, protocol and TLS identity, lives in the Set and so survives a change of the configuration.
@@ -16,5 +16,10 @@
 //	e.Answered(status) when a response head came, e.Failed() when the connection broke before one did
 //	e.Put(c) when the response was read to its end and the connection persists, else c.Close()
 //
-// and over HTTP/2: e.HTTP2().RoundTrip(req), which does all of this by itself.
+// and over HTTP/2:
+//
+//	s, sent, err := e.Open(head, body, end, &wait) // err as above
+//	s.Send(body[sent:], end); s.AwaitHead(until); s.Next(until) ...
+//	e.Answered(status) when a response head came, s.Blame(err) when the stream failed
+//	s.Close()
 package upstream

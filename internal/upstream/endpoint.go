@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,7 @@ import (
 // names its address with the same protocol and TLS identity.
 //
 // In flight are the connections handed out by Get, GetAlive and Dial (from the call until Put or Close, so that slow connects weigh too)
-// and the exchanges of HTTP2 (until the response's body ended or was closed).
+// and the exchanges of Open (until Stream.Close).
 type Endpoint struct {
 	// Address is "ip:port" or "host:port".
 	Address string
@@ -113,21 +112,6 @@ func (e *Endpoint) Put(c *Conn) {
 	e.mu.Unlock()
 	e.inFlight.Add(-1)
 }
-
-// HTTP2 returns the round tripper for this endpoint over HTTP/2: with prior knowledge in cleartext (h2c), or over TLS with ALPN "h2". It
-// works for every service, also one whose Protocol is HTTP, which gRPC needs. Any *http.Request can be carried:
-//   - req.URL is best made by Target. URL.Scheme becomes :scheme, req.Host (else URL.Host) :authority. URL.Host is never dialled and may be empty.
-//   - req.Header must hold no connection-specific fields (RFC 9113 §8.2.2). req.Trailer must hold the trailers' names before, the
-//     values when the body reaches EOF. req.ContentLength is -1 for unknown. The body streams both ways: the response may come before
-//     the request's body ended.
-//   - The request's context bounds the whole exchange, including waiting for a stream when the endpoint's limit is reached.
-//   - No User-Agent, no Accept-Encoding and no decompression is added. 1xx responses go to httptrace.ClientTrace.Got1xxResponse.
-//   - A request that the endpoint provably did not process (GOAWAY, REFUSED_STREAM) is sent again if its body was not read from yet.
-//   - The response's body must be closed. resp.Trailer is complete once the body reached EOF.
-//
-// In-flight and health accounting are done inside. Errors of connecting are *ConnectError or *TLSError (by errors.As), those of the
-// context its own; any other error after which the connection is gone has counted as a failure of the endpoint.
-func (e *Endpoint) HTTP2() http.RoundTripper { return e.h2 }
 
 // InFlight is the number of exchanges and connects under way.
 func (e *Endpoint) InFlight() int { return int(e.inFlight.Load()) }

@@ -134,7 +134,7 @@ func (e *Endpoint) Succeeded() {
 }
 
 // Failed notes a failure that is the endpoint's: a connection reset or closed before a response, a malformed response. Failures to
-// connect and those of HTTP2 are noted inside. Never call it for what the client did or for a reused connection that had been closed
+// connect are noted inside, and those over HTTP/2 by Stream.Blame. Never call it for what the client did or for a reused connection that had been closed
 // while idle.
 func (e *Endpoint) Failed() {
 	h := &e.health

@@ -6,85 +6,294 @@ import (
 	"errors"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/http2"
 )
 
 // Limits of the HTTP/2 connections.
 const (
 	http2PingAfter   = 15 * time.Second // without a frame from the endpoint
 	http2PingTimeout = 10 * time.Second
-	http2WriteStall  = 30 * time.Second // no byte could be written
-	http2StreamSpace = 512 << 10        // unread bytes of one response
+	// A client that is slow to take its answer holds http2StreamSpace of the connection's http2ConnSpace: so many can without slowing others.
+	http2StreamSpace = 256 << 10
+	http2ConnSpace   = 32 << 20
+	// http2MaxWaiting bounds the exchanges that wait for a stream of one endpoint.
+	http2MaxWaiting = 1024
+	// http2Look is how often one that waits is asked whether it is still wanted.
+	http2Look = time.Second
 )
 
-var errClosedAtOnce = errors.New("the endpoint does not speak HTTP/2 or closed the connection at once")
+var (
+	errClosedAtOnce = errors.New("the endpoint does not speak HTTP/2 or closed the connection at once")
+	errNoSettings   = errors.New("the endpoint did not send its HTTP/2 settings in time")
+	errNoStream     = errors.New("all streams that the endpoint allows are taken")
+	errTooMany      = errors.New("too many exchanges wait for a stream of the endpoint")
+)
 
 // http2Pool is an endpoint's HTTP/2 connections. The first is used until all its streams are taken, then the next is opened; when there
-// are as many as allowed, exchanges wait for a stream of the least used.
+// are as many as allowed, exchanges wait in line.
 type http2Pool struct {
-	endpoint  *Endpoint
-	transport *http.Transport
+	endpoint *Endpoint
+	conns    atomic.Pointer[[]*http2Conn] // those that may take streams, oldest first; replaced with mu held
+	drained  atomic.Bool
+	inLine   atomic.Int32 // len(waiting), or more while somebody is about to wait
 
-	mu      sync.Mutex
-	conns   []*http2Conn            // those that may take streams, oldest first
-	all     map[*http2Conn]struct{} // those too that end when their exchanges do
-	dialing *http2Dial
-	drained bool
+	mu      sync.Mutex // taken before a connection's
+	all     map[*http2Conn]struct{}
+	waiting []*http2Waiter // in order
+	dialing bool
 	closed  bool
 }
 
 // http2Conn is a connection; http2Pool.mu guards what is not its own.
 type http2Conn struct {
-	*http.ClientConn
-	wire    *http2Wire
-	active  int  // exchanges, response bodies included
-	retired bool // ends with its last exchange
-	gone    bool // closed below
+	*http2.Conn
+	pool  *http2Pool
+	ready bool        // the endpoint's settings came
+	late  *time.Timer // closes it unless ready
+	slow  bool        // late did
+	broke atomic.Bool // counted against the endpoint
 }
 
-// http2Dial is a dial that everybody who needs it waits for; err is set when done is closed.
-type http2Dial struct {
-	done chan struct{}
-	err  error
-}
-
-// wireKey is the context's key for the *http2Conn being dialled.
-type wireKey struct{}
+// http2Waiter is an exchange in line: it is told nil when it may try again, or why it need not.
+type http2Waiter struct{ told chan error }
 
 func newHTTP2Pool(e *Endpoint) *http2Pool {
 	p := &http2Pool{endpoint: e, all: map[*http2Conn]struct{}{}}
-	opt := e.set.opt
-	p.transport = &http.Transport{
-		// To the transport every connection is cleartext: TLS is done in dialWire, as for HTTP/1.1.
-		Protocols:              new(http.Protocols),
-		DialContext:            p.dialWire,
-		DisableCompression:     true,
-		IdleConnTimeout:        opt.IdleTimeout,
-		MaxResponseHeaderBytes: int64(opt.MaxHeaderBytes),
-		HTTP2: &http.HTTP2Config{
-			StrictMaxConcurrentRequests: true,
-			MaxReceiveBufferPerStream:   http2StreamSpace,
-			SendPingTimeout:             http2PingAfter,
-			PingTimeout:                 http2PingTimeout,
-			WriteByteTimeout:            http2WriteStall,
-		},
-	}
-	p.transport.Protocols.SetUnencryptedHTTP2(true)
+	p.conns.Store(new([]*http2Conn))
 	return p
 }
 
-// dialWire is the transport's dial.
-func (p *http2Pool) dialWire(ctx context.Context, _, _ string) (net.Conn, error) {
-	e := p.endpoint
-	var config *tls.Config
-	if e.tls != nil {
-		config = e.tls.http2
+// open begins a stream on one of the connections.
+func (p *http2Pool) open(h *http2.Head, body []byte, end bool, wait *Waiting) (s Stream, sent int, err error) {
+	if p.inLine.Load() == 0 {
+		if s, sent, err = p.try(h, body, end, wait); err != http2.ErrUnavailable {
+			return s, sent, err
+		}
 	}
-	nc, wire, err := e.connect(ctx, config)
+	until := time.Now().Add(p.endpoint.set.opt.ConnectTimeout)
+	if !wait.Until.IsZero() && wait.Until.Before(until) {
+		until = wait.Until
+	}
+	w := &http2Waiter{told: make(chan error, 1)}
+	for first := true; ; first = false {
+		if err = p.wait(w, first, until, wait); err != nil {
+			return Stream{}, 0, err
+		}
+		s, sent, err = p.try(h, body, end, wait)
+		if err != http2.ErrUnavailable {
+			p.wake() // there may be more than one stream
+			return s, sent, err
+		}
+	}
+}
+
+// try is open without waiting: ErrUnavailable if no stream is free.
+func (p *http2Pool) try(h *http2.Head, body []byte, end bool, wait *Waiting) (Stream, int, error) {
+	for _, c := range *p.conns.Load() {
+		s, sent, err := c.Begin(h, body, end, wait.Until)
+		switch {
+		case err == nil:
+			return Stream{Stream: s, conn: c}, sent, nil
+		case err == http2.ErrTimeout:
+			return Stream{}, 0, p.timeout()
+		}
+		// Nothing was sent.
+	}
+	return Stream{}, 0, http2.ErrUnavailable
+}
+
+func (p *http2Pool) timeout() error {
+	return &ConnectError{Address: p.endpoint.Address, Reason: ConnectTimedOut, Timeout: true, Err: errNoStream}
+}
+
+// wait takes a place in line, the first if it had one before, and waits until it may be worth trying.
+func (p *http2Pool) wait(w *http2Waiter, first bool, until time.Time, wait *Waiting) error {
+	e := p.endpoint
+	if p.drained.Load() && !e.set.adopt(e) {
+		return closedError(e.Address)
+	}
+	p.mu.Lock()
+	p.inLine.Add(1) // before looking: whoever gives a stream back looks at it afterwards
+	switch {
+	case p.closed:
+		p.inLine.Add(-1)
+		p.mu.Unlock()
+		return closedError(e.Address)
+	case p.available() && (!first || len(p.waiting) == 0):
+		p.inLine.Add(-1)
+		p.mu.Unlock()
+		return nil
+	case len(p.waiting) >= http2MaxWaiting:
+		p.inLine.Add(-1)
+		p.mu.Unlock()
+		return &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errTooMany}
+	case first:
+		p.waiting = append(p.waiting, w)
+	default:
+		p.waiting = slices.Insert(p.waiting, 0, w)
+	}
+	p.proceed()
+	p.mu.Unlock()
+
+	t := time.NewTimer(min(http2Look, time.Until(until)))
+	defer t.Stop()
+	for {
+		select {
+		case err := <-w.told:
+			return err
+		case <-t.C:
+		}
+		left := time.Until(until)
+		var err error
+		switch {
+		case left <= 0:
+			err = p.timeout()
+		case wait.Wanted != nil && !wait.Wanted.Wanted():
+			err = errUnwanted
+		default:
+			t.Reset(min(http2Look, left))
+			continue
+		}
+		if !p.leave(w) {
+			p.wake() // it was told in this moment: another may have its turn
+			<-w.told
+		}
+		return err
+	}
+}
+
+// errUnwanted is what Open gives when Waiting.Wanted said so.
+var errUnwanted = errors.New("the exchange was given up")
+
+// leave takes w out of the line; false if it was told already.
+func (p *http2Pool) leave(w *http2Waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.waiting, w)
+	if i < 0 {
+		return false
+	}
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	p.inLine.Add(-1)
+	return true
+}
+
+// wake lets the first in line try, if it may succeed.
+func (p *http2Pool) wake() {
+	if p.inLine.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.proceed()
+}
+
+// proceed lets the first in line try or, if that would be in vain, opens a connection; mu is held.
+func (p *http2Pool) proceed() {
+	if p.available() {
+		p.tellFirst(nil)
+	} else {
+		p.dialIfNeeded()
+	}
+}
+
+// tellFirst takes the first from the line; mu is held.
+func (p *http2Pool) tellFirst(err error) {
+	if len(p.waiting) == 0 {
+		return
+	}
+	p.waiting[0].told <- err
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+	p.inLine.Add(-1)
+}
+
+// tellAll ends all waiting with err; mu is held.
+func (p *http2Pool) tellAll(err error) {
+	for len(p.waiting) > 0 {
+		p.tellFirst(err)
+	}
+}
+
+// available is true if a connection takes a stream; mu is held.
+func (p *http2Pool) available() bool {
+	return slices.ContainsFunc(*p.conns.Load(), func(c *http2Conn) bool { return c.Available() > 0 })
+}
+
+// dialIfNeeded opens a connection if somebody waits in vain and another is allowed; mu is held.
+func (p *http2Pool) dialIfNeeded() {
+	if len(p.waiting) == 0 || p.dialing || p.closed ||
+		len(*p.conns.Load()) > 0 && len(p.all) >= p.endpoint.set.opt.MaxHTTP2Connections {
+		return
+	}
+	p.dialing = true
+	p.endpoint.set.wg.Go(p.dial)
+}
+
+// dial opens a connection and reads from it until it ends.
+func (p *http2Pool) dial() {
+	e := p.endpoint
+	deadline := time.Now().Add(e.set.opt.ConnectTimeout)
+	nc, err := p.connect(deadline)
+	if err != nil {
+		p.mu.Lock()
+		p.dialFailed(err)
+		p.mu.Unlock()
+		return
+	}
+	opt := &e.set.opt
+	c := &http2Conn{pool: p}
+	c.Conn = http2.NewClient(nc, http2.Config{
+		MaxHeader: opt.MaxHeaderBytes, StreamWindow: http2StreamSpace, ConnWindow: http2ConnSpace,
+		IdleTimeout: opt.IdleTimeout, StallTimeout: opt.StallTimeout, PingAfter: http2PingAfter, PingTimeout: http2PingTimeout,
+		Changed: c.changed,
+	})
+	p.mu.Lock()
+	p.all[c] = struct{}{}
+	closed := p.closed
+	c.late = time.AfterFunc(time.Until(deadline), c.tooLate)
+	p.mu.Unlock()
+	if closed {
+		c.Close()
+	}
+	err = c.Run(nil, false)
+	c.late.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, c)
+	p.unlist(c)
+	if c.ready {
+		p.proceed()
+		return
+	}
+	switch {
+	case p.closed:
+		err = closedError(e.Address)
+	case c.slow:
+		e.Failed()
+		err = &ConnectError{Address: e.Address, Reason: ConnectTimedOut, Timeout: true, Err: errNoSettings}
+	default:
+		e.Failed()
+		err = connectFailure(e.Address, errors.Join(errClosedAtOnce, err))
+	}
+	p.dialFailed(err)
+}
+
+// connect opens the connection below, with TLS if need be.
+func (p *http2Pool) connect(deadline time.Time) (net.Conn, error) {
+	e := p.endpoint
+	ctx, cancel := context.WithDeadline(e.set.ctx, deadline)
+	defer cancel()
+	if e.tls == nil {
+		nc, _, err := e.connect(ctx, nil)
+		return nc, err
+	}
+	nc, wire, err := e.connect(ctx, e.tls.http2)
 	if err != nil {
 		var te *TLSError
 		if errors.As(err, &te) && te.Reason == TLSRefused && strings.Contains(te.Err.Error(), "no application protocol") {
@@ -92,190 +301,105 @@ func (p *http2Pool) dialWire(ctx context.Context, _, _ string) (net.Conn, error)
 		}
 		return nil, err
 	}
-	if tc, ok := nc.(*tls.Conn); ok && tc.ConnectionState().NegotiatedProtocol != "h2" {
+	tc := nc.(*tls.Conn)
+	if tc.ConnectionState().NegotiatedProtocol != "h2" {
 		wire.Close()
 		e.Failed()
 		return nil, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
 	}
-	h := ctx.Value(wireKey{}).(*http2Conn)
-	h.wire = &http2Wire{Conn: nc, wire: wire, settled: make(chan struct{}), done: make(chan struct{}), closed: func() { p.lost(h) }}
-	return h.wire, nil
+	return &http2Wire{Conn: tc, wire: wire}, nil
 }
 
-// acquire returns a connection with one exchange more; release it.
-func (p *http2Pool) acquire(ctx context.Context) (*http2Conn, error) {
-	for {
-		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			return nil, closedError(p.endpoint.Address)
-		}
-		p.conns = slices.DeleteFunc(p.conns, func(h *http2Conn) bool { return h.Err() != nil })
-		for _, h := range p.conns {
-			if h.Reserve() == nil {
-				h.active++
-				p.mu.Unlock()
-				return h, nil
-			}
-		}
-		d := p.dialing
-		if d == nil && (len(p.conns) == 0 || len(p.all) < p.endpoint.set.opt.MaxHTTP2Connections) {
-			d = &http2Dial{done: make(chan struct{})}
-			p.dialing = d
-			p.endpoint.set.wg.Go(func() { p.dial(d) })
-		}
-		if d == nil {
-			h := p.leastUsed()
-			p.mu.Unlock()
-			return h, nil
-		}
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-d.done:
-		}
-		if d.err == nil {
-			continue
-		}
-		p.mu.Lock()
-		h := p.leastUsed()
-		p.mu.Unlock()
-		if h == nil {
-			return nil, d.err
-		}
-		return h, nil
+// dialFailed tells those who need a connection; mu is held.
+func (p *http2Pool) dialFailed(err error) {
+	p.dialing = false
+	if len(*p.conns.Load()) == 0 {
+		p.tellAll(err)
 	}
 }
 
-// leastUsed takes the connection to wait on for a stream, nil if there is none; called with mu held.
-func (p *http2Pool) leastUsed() *http2Conn {
-	if len(p.conns) == 0 {
-		return nil
+// tooLate ends a connection whose settings did not come in time.
+func (c *http2Conn) tooLate() {
+	c.pool.mu.Lock()
+	c.slow = !c.ready
+	slow := c.slow
+	c.pool.mu.Unlock()
+	if slow {
+		c.Close()
 	}
-	h := slices.MinFunc(p.conns, func(a, b *http2Conn) int { return a.active - b.active })
-	h.active++
-	return h
 }
 
-// dial opens a connection for whoever waits for d.
-func (p *http2Pool) dial(d *http2Dial) {
-	e := p.endpoint
-	ctx, cancel := context.WithTimeout(e.set.ctx, e.set.opt.ConnectTimeout)
-	defer cancel()
-	h := &http2Conn{}
-	err := p.open(context.WithValue(ctx, wireKey{}, h), h)
-	p.mu.Lock()
-	p.dialing = nil
-	if err == nil && p.closed {
-		err = closedError(e.Address)
-	}
-	gone := h.gone
-	if err == nil && !gone {
-		h.retired = p.drained
-		p.conns = append(p.conns, h)
-		p.all[h] = struct{}{}
-	}
-	p.mu.Unlock()
-	if err != nil && h.ClientConn != nil {
-		h.Close()
-	}
-	if err == nil && gone {
-		e.Failed()
-		err = connectFailure(e.Address, errClosedAtOnce)
-	}
-	d.err = err
-	close(d.done)
-}
-
-// open dials h and waits for the endpoint's settings: with them it is sure that the endpoint speaks HTTP/2, and how many streams it
-// takes. A request that it would have to refuse could perhaps not be sent again.
-func (p *http2Pool) open(ctx context.Context, h *http2Conn) (err error) {
-	e := p.endpoint
-	if h.ClientConn, err = p.transport.NewClientConn(ctx, "http", e.Address); err == nil {
-		select {
-		case <-h.wire.settled:
-			return nil
-		case <-h.wire.done:
-			err = errClosedAtOnce
-		case <-ctx.Done():
-			if e.set.ctx.Err() != nil {
-				return closedError(e.Address)
-			}
-			err = ctx.Err()
-		}
-	}
-	var ce *ConnectError
-	var te *TLSError
-	if errors.As(err, &ce) || errors.As(err, &te) {
-		return err // counted already
-	}
-	e.Failed()
-	return connectFailure(e.Address, err)
-}
-
-// lost forgets a connection that is closed.
-func (p *http2Pool) lost(h *http2Conn) {
+// changed is called by the connection: settings came, or it takes no streams any more. With the first settings it is sure that the endpoint speaks
+// HTTP/2, and how many streams it takes: a request that it would have to refuse could perhaps not be sent again.
+func (c *http2Conn) changed() {
+	p := c.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.gone = true
-	delete(p.all, h)
-	p.conns = slices.DeleteFunc(p.conns, func(other *http2Conn) bool { return other == h })
+	if c.Err() != nil {
+		p.unlist(c)
+	} else if !c.ready && !c.slow {
+		c.ready = true
+		c.late.Stop()
+		p.dialing = false
+		p.list(append(slices.Clone(*p.conns.Load()), c))
+	}
+	p.proceed()
 }
 
-// release ends an exchange; retire says that the connection takes no more streams.
-func (p *http2Pool) release(h *http2Conn, retire bool) {
-	p.mu.Lock()
-	h.active--
-	if retire {
-		h.retired = true
-		p.conns = slices.DeleteFunc(p.conns, func(other *http2Conn) bool { return other == h })
+func (p *http2Pool) list(conns []*http2Conn) { p.conns.Store(&conns) }
+
+// unlist lets c take no more streams; mu is held.
+func (p *http2Pool) unlist(c *http2Conn) {
+	if now := *p.conns.Load(); slices.Contains(now, c) {
+		p.list(slices.DeleteFunc(slices.Clone(now), func(other *http2Conn) bool { return other == c }))
 	}
-	end := h.retired && h.active == 0
-	p.mu.Unlock()
-	if end {
-		h.Close()
+}
+
+// released is called when a stream of c was closed.
+func (p *http2Pool) released(c *http2Conn) {
+	if p.drained.Load() {
+		p.mu.Lock()
+		p.unlist(c)
+		p.mu.Unlock()
+		c.Shutdown()
 	}
+	p.wake()
 }
 
 // size is the number of connections.
-func (p *http2Pool) size() int {
+func (p *http2Pool) size() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.all)
+	for c := range p.all {
+		if c.ready {
+			n++
+		}
+	}
+	return n
 }
 
 // drain closes connections without exchanges, and the others with their last one.
 func (p *http2Pool) drain() {
+	p.drained.Store(true)
 	p.mu.Lock()
-	p.drained = true
-	var idle []*http2Conn
-	for h := range p.all {
-		h.retired = true
-		if h.active == 0 {
-			idle = append(idle, h)
-		}
-	}
+	conns := *p.conns.Load()
+	p.list(nil)
 	p.mu.Unlock()
-	for _, h := range idle {
-		h.Close()
+	for _, c := range conns {
+		c.Shutdown()
 	}
-}
-
-func (p *http2Pool) isDrained() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.drained
 }
 
 // close ends all connections and their exchanges.
 func (p *http2Pool) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.list(nil)
 	all := slices.Collect(maps.Keys(p.all))
+	p.tellAll(closedError(p.endpoint.Address))
 	p.mu.Unlock()
-	for _, h := range all {
-		h.Close()
+	for _, c := range all {
+		c.Close()
 	}
 }
 

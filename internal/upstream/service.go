@@ -10,7 +10,7 @@ import (
 type Service struct {
 	// Name is "namespace/name:port".
 	Name string
-	// Protocol is model.HTTP or model.H2C. Over TLS model.HTTP is HTTP/1.1 through Get and HTTP/2 through HTTP2, the caller's choice:
+	// Protocol is model.HTTP or model.H2C. Over TLS model.HTTP is HTTP/1.1 through Get and HTTP/2 through Open, the caller's choice:
 	// HTTP/1.1 unless the request needs HTTP/2 (gRPC).
 	Protocol model.Protocol
 	// TLS is true when the endpoints are spoken to over TLS.

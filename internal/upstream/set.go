@@ -28,6 +28,8 @@ type Options struct {
 	ReadBuffer int
 	// MaxHTTP2Connections bounds the HTTP/2 connections to one endpoint; 0 means 4. One is used until its streams are all taken.
 	MaxHTTP2Connections int
+	// StallTimeout is how long an endpoint may take nothing of what is sent over HTTP/2, on a stream or on a connection; 0 means 30 s.
+	StallTimeout time.Duration
 	// MaxHeaderBytes bounds the header list of a response over HTTP/2; 0 means 64 KiB.
 	MaxHeaderBytes int
 	// EjectAfter is the number of consecutive failures that ejects an endpoint whose service says nothing else; 0 means 3, less than 0 never.
@@ -55,6 +57,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = 60 * time.Second
+	}
+	if o.StallTimeout <= 0 {
+		o.StallTimeout = 30 * time.Second
 	}
 	def(&o.MaxIdlePerEndpoint, 1024)
 	def(&o.ReadBuffer, 4<<10)
