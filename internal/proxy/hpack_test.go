@@ -17,3 +17,17 @@ func encode(fields [][2]string) []byte {
 }
 
 func decoder() *hpack.Decoder { return hpack.NewDecoder(4096, nil) }
+
+// encodeTwice is the blocks of a head that is sent twice: the second time its fields are in the table.
+func encodeTwice(fields [][2]string) (blocks [2][]byte) {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	for i := range blocks {
+		b.Reset()
+		for _, f := range fields {
+			e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+		blocks[i] = bytes.Clone(b.Bytes())
+	}
+	return blocks
+}
