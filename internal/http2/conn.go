@@ -38,7 +38,8 @@ type Conn struct {
 	mu     sync.Mutex
 	framer *http2.Framer // reads in Run's goroutine, writes with mu held
 	err    error         // why no stream is taken any more
-	dead   bool          // and those there were have failed
+	dead   bool          // and those there were have failed, of
+	end    error
 	ending int
 	peer   peer
 	owes   bool // Config.Changed is to be called
@@ -107,11 +108,10 @@ func (c *Conn) Run(early []byte, sawPreface bool) error {
 	for c.running > 0 {
 		c.idle.Wait()
 	}
-	err = c.err
 	c.mu.Unlock()
 	close(c.done)
 	c.changed()
-	return err
+	return c.end
 }
 
 // start sends preface and settings.
@@ -186,7 +186,7 @@ func (c *Conn) die(err *ConnError) {
 	if c.dead {
 		return
 	}
-	c.dead = true
+	c.dead, c.end = true, err
 	if c.err == nil {
 		c.err = err
 	}

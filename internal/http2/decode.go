@@ -214,7 +214,11 @@ func (d *decoder) joinCookies() {
 		}
 		if i == 0 {
 			out = append(out, f)
-		} else {
+		}
+		if f.Value == "" {
+			continue
+		}
+		if all.Len() > 0 {
 			all.WriteString("; ")
 		}
 		all.WriteString(f.Value)

@@ -509,6 +509,9 @@ func (c *Conn) onDropped(h *headers) error {
 
 // onRequest opens a stream; mu is held.
 func (c *Conn) onRequest(h *headers) error {
+	if c.dead {
+		return errOver // writing has failed
+	}
 	c.lastID = h.id
 	if h.self {
 		return c.refuse(h, ProtocolError, "the stream depends on itself")
