@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type diary struct {
 	doing    []string
 	failures []failure
 	lost     int
+	kinds    map[string]int // of failures
 	notes    map[string]int
 }
 
@@ -54,10 +56,16 @@ func (d *diary) during(format string, args ...any) func() {
 	}
 }
 
+var digits = regexp.MustCompile(`\d+`)
+
 // fail notes a request that was lost or answered wrongly.
 func (d *diary) fail(protocol string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.kinds == nil {
+		d.kinds = map[string]int{}
+	}
+	d.kinds[protocol+": "+digits.ReplaceAllString(err.Error(), "N")]++
 	if d.lost++; len(d.failures) < keptFailures {
 		d.failures = append(d.failures, failure{time.Since(d.begun), protocol, err, slices.Clone(d.doing)})
 	}
@@ -141,6 +149,9 @@ func (s *soak) report(cause error) error {
 		fmt.Fprintf(&out, "%10d %s\n", d.notes[what], what)
 	}
 	fmt.Fprintf(&out, "\nfailed requests        %d\n", d.lost)
+	for _, kind := range slices.Sorted(maps.Keys(d.kinds)) {
+		fmt.Fprintf(&out, "%10d %s\n", d.kinds[kind], kind)
+	}
 	for _, f := range d.failures {
 		fmt.Fprintf(&out, "  %8.3fs %-14s %v (during: %s)\n", f.at.Seconds(), f.protocol, f.err, strings.Join(f.doing, ", "))
 	}
