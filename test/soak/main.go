@@ -28,8 +28,13 @@ func main() {
 	profile := flag.String("cpuprofile", "", "file for a profile of this program: the load must not be what is slow")
 	flag.Parse()
 	if *profile != "" {
-		if f, err := os.Create(*profile); err == nil && pprof.StartCPUProfile(f) == nil {
-			defer pprof.StopCPUProfile()
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "soak:", err)
+			os.Exit(1)
 		}
 	}
 	o.command = func(args ...string) *exec.Cmd { return exec.Command(*weir, args...) }
@@ -37,6 +42,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
+	pprof.StopCPUProfile()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
