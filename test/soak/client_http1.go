@@ -23,7 +23,7 @@ type clientOptions struct {
 	name   string // of the protocol, in the report
 	target target
 	secure bool
-	// uses bounds the requests of a connection, so that there are handshakes all along; 0: no bound.
+	// uses bounds the requests of a connection, so that there are new ones all along; 0: no bound. Over HTTP/1.1 the last says Connection: close.
 	uses int
 }
 
@@ -37,8 +37,10 @@ func (s *soak) startClients(wg *sync.WaitGroup) {
 	http1 := func(o clientOptions) func() { return func() { (&http1Client{s: s, o: o}).run() } }
 	many(2, http1(clientOptions{name: "HTTP/1.1", target: s.mains}))
 	many(1, http1(clientOptions{name: "HTTP/1.1 balanced", target: s.balanced}))
+	many(1, http1(clientOptions{name: "HTTP/1.1 fresh", target: s.mains, uses: 1}))
+	many(1, http1(clientOptions{name: "HTTP/1.1 fresh", target: s.balanced, uses: 1}))
 	many(1, http1(clientOptions{name: "HTTP/1.1 passing", target: s.passing}))
-	many(1, http1(clientOptions{name: "HTTP/1.1 TLS", target: s.mains, secure: true, uses: 200}))
+	many(1, http1(clientOptions{name: "HTTP/1.1 TLS", target: s.mains, secure: true, uses: 50}))
 	http2 := func(o clientOptions) { newHTTP2Client(s, o).start(wg, 2*s.width) }
 	http2(clientOptions{name: "HTTP/2", target: s.mains})
 	http2(clientOptions{name: "HTTP/2", target: s.mains})
@@ -143,10 +145,9 @@ func (c *http1Client) run() {
 }
 
 func (c *http1Client) connect() error {
-	if c.nc != nil && (c.o.uses == 0 || c.uses < c.o.uses) {
+	if c.nc != nil {
 		return nil
 	}
-	c.close()
 	oldest := c.s.truth.certConfirmed.Load()
 	nc, err := c.o.target.dial(c.s.ports, c.o.secure)
 	if err != nil {
@@ -187,6 +188,10 @@ func (c *http1Client) close() {
 func (c *http1Client) exchange(op *operation) error {
 	oldest := c.s.truth.confirmed.Load()
 	out := fmt.Appendf(c.out[:0], "%s %s HTTP/1.1\r\nHost: web.example\r\n%s: %s\r\n%s: 1\r\n", op.method, op.path, fieldID, op.id, fieldMark)
+	last := c.uses+1 == c.o.uses
+	if last {
+		out = append(out, "Connection: close\r\n"...)
+	}
 	switch {
 	case op.chunked:
 		out = append(out, "Transfer-Encoding: chunked\r\n\r\n"...)
@@ -217,7 +222,13 @@ func (c *http1Client) exchange(op *operation) error {
 		return fmt.Errorf("reading the answer's body: %w", err)
 	}
 	c.uses++
-	if h.close {
+	switch {
+	case last:
+		if _, err := c.r.ReadByte(); err != io.EOF {
+			return fmt.Errorf("the connection did not end when it was asked to: %w", err)
+		}
+		c.close()
+	case h.close:
 		c.s.diary.note(c.o.name + ": an answer said Connection: close; another connection was opened")
 		c.close()
 	}

@@ -147,7 +147,7 @@ func unprocessed(err error) string {
 	case err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY":
 		return "stream above the last that GOAWAY tells of"
 	case err.Error() == "http2: client conn not usable":
-		return "GOAWAY before the request was sent"
+		return "the connection took no more requests when this one was to be sent"
 	}
 	return ""
 }
