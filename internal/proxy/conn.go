@@ -25,7 +25,7 @@ const (
 // States of a connection.
 const (
 	connActive int32 = iota
-	// connIdle: it waits for a request.
+	// connIdle and above: it waits for a request, and has been seen to by shedIdle so many times.
 	connIdle
 )
 
@@ -177,7 +177,7 @@ func (c *conn) kill() { c.sock.Close() }
 
 // wakeIdle makes a connection that waits for a request look at the phase of its port.
 func (c *conn) wakeIdle() {
-	if c.state.Load() == connIdle {
+	if c.state.Load() >= connIdle {
 		c.sock.SetReadDeadline(longAgo)
 	}
 }

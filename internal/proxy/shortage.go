@@ -13,9 +13,11 @@ import (
 const (
 	// spareDescriptors are held back for times of shortage.
 	spareDescriptors = 16
-	// shortageLook is how often it is looked whether a shortage is over; each time up to shedIdle connections that wait for a request end.
+	// shortageLook is how often it is looked whether a shortage is over; each time up to shedIdle connections end that
+	// have waited for a request for as long as shedAfter looks.
 	shortageLook = 100 * time.Millisecond
 	shedIdle     = 64
+	shedAfter    = 10
 	// shortageTold bounds how often shortages are logged.
 	shortageTold = time.Minute
 )
@@ -127,7 +129,7 @@ func (s *shortage) close() {
 	s.release()
 }
 
-// shedIdle ends connections that wait for a request.
+// shedIdle ends connections that have waited for a request for shedAfter of its calls.
 func (s *Server) shedIdle(most int) {
 	most -= s.idle.shed(most)
 	for b := range s.state.Load().ports {
@@ -136,7 +138,12 @@ func (s *Server) shedIdle(most int) {
 			if most <= 0 {
 				break
 			}
-			if c.state.Load() == connIdle && !c.shed.Swap(true) {
+			switch i := c.state.Load(); {
+			case i < connIdle || c.shed.Load():
+			case i < connIdle+shedAfter:
+				c.state.CompareAndSwap(i, i+1)
+			default:
+				c.shed.Store(true)
 				c.sock.SetReadDeadline(longAgo)
 				most--
 			}
