@@ -372,17 +372,6 @@ func (s *Stream) Reset(code Code) {
 	}
 }
 
-// Abort is Reset with CANCEL that does not wait for it to be written: for Watch of another connection's stream.
-func (s *Stream) Abort() {
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !s.removed {
-		c.reset(s, &StreamError{Stream: s.id, Code: Cancel})
-		c.flushSoon()
-	}
-}
-
 // Gone is true once the peer has reset the stream or the connection has ended.
 func (s *Stream) Gone() bool {
 	s.c.mu.Lock()
