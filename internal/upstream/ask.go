@@ -7,7 +7,8 @@ import (
 
 // Ask writes p, a whole request, and waits for the first bytes of its answer, which are Buffered afterwards: Write and Fill in one, without
 // the attempt to read that has to fail while the endpoint works. n is how much of p was written; err is what kept the rest from being
-// written, if n is less than len(p), and else why nothing could be read, which the next Fill meets again. Nothing may be Buffered before.
+// written, if n is less than len(p), and else why nothing could be read, which the next Fill meets again. Nothing may be Buffered before. A reused
+// connection on which something came while it was idle is not written to: n is 0 then.
 func (c *Conn) Ask(p []byte) (n int, err error) {
 	if c.swap == nil || c.net != c.wire || c.r != c.w {
 		if n, err = c.Write(p); err == nil {
@@ -24,6 +25,8 @@ func (c *Conn) Ask(p []byte) (n int, err error) {
 	n = c.asked
 	c.ask = nil
 	switch {
+	case n == 0 && (c.askErr == errUnasked || c.askErr == io.EOF):
+		return 0, c.askErr
 	case n < len(p) && (c.askErr == syscall.EAGAIN || c.askErr == nil):
 		// The socket's buffer is full, or a read would have been too late already: the rest is written in the ordinary way.
 		var m int
@@ -41,6 +44,18 @@ func (c *Conn) Ask(p []byte) (n int, err error) {
 // socket had to say before the write, so that what comes in answer to it cannot be missed: either bytes, or the reset by which an endpoint that
 // had closed the connection answers.
 func (c *Conn) askStep(fd uintptr) bool {
+	if c.unchecked {
+		// In the same step as the write: a system call, but none to wait.
+		c.unchecked = false
+		if n, err := readSocket(fd, c.buf.b); err != syscall.EAGAIN {
+			if c.askErr = err; n > 0 {
+				c.askErr = errUnasked
+			} else if err == nil {
+				c.askErr = io.EOF
+			}
+			return true
+		}
+	}
 	if c.asked < len(c.ask) {
 		n, err := writeSocket(fd, c.ask)
 		c.asked = n

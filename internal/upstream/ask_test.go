@@ -109,6 +109,47 @@ func TestAskNoticesTheOtherSidesEnd(t *testing.T) {
 	}
 }
 
+func TestNothingIsWrittenWhereSomethingUnaskedCame(t *testing.T) {
+	for name, write := range map[string]func(*Conn, []byte) (int, error){"ask": (*Conn).Ask, "write": (*Conn).Write} {
+		for came, say := range map[string]func(*net.TCPConn){
+			"an answer":   func(p *net.TCPConn) { io.WriteString(p, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") },
+			"a byte":      func(p *net.TCPConn) { io.WriteString(p, "H") },
+			"the end":     func(p *net.TCPConn) { p.CloseWrite() },
+			"what it was": nil,
+		} {
+			t.Run(name+" behind "+came, func(t *testing.T) {
+				c, peer := askPair(t)
+				c.unchecked = true // as Get hands out a reused one
+				if say == nil {
+					go func() {
+						peer.Read(make([]byte, 10))
+						io.WriteString(peer, "yes")
+					}()
+				} else {
+					say(peer)
+					for c.Alive() { // until it has come
+						time.Sleep(time.Millisecond)
+					}
+				}
+				n, err := write(c, []byte("hello"))
+				if say == nil {
+					if n != 5 || err != nil {
+						t.Fatalf("%d, %v", n, err)
+					}
+					return
+				}
+				if n != 0 || err == nil || len(c.Buffered()) != 0 {
+					t.Errorf("%d, %v, %q", n, err, c.Buffered())
+				}
+				c.net.Close()
+				if n, _ := peer.Read(make([]byte, 10)); n != 0 {
+					t.Errorf("%d bytes were written", n)
+				}
+			})
+		}
+	}
+}
+
 func TestAskKeepsToTheReadDeadline(t *testing.T) {
 	c, peer := askPair(t)
 	c.ReadBy(time.Now().Add(20*time.Millisecond), 0)

@@ -32,6 +32,9 @@ type Conn struct {
 	raw   syscall.RawConn // nil if wire is no TCP connection
 	peek  func(fd uintptr)
 	alive bool // peek's result
+	// unchecked: it is reused, and was not looked at before it was handed out: the first write does. What an endpoint sent behind its last
+	// answer would be taken for the next one.
+	unchecked bool
 
 	swap   func(fd uintptr) bool // askStep; nil if it cannot be used
 	ask    []byte                // what is being written
@@ -152,8 +155,16 @@ func (c *Conn) refusal(err error) error {
 	return c.endpoint.tls.failure(c.endpoint.Address, TLSRefused, err)
 }
 
-// Write writes p whole or fails.
-func (c *Conn) Write(p []byte) (n int, err error) { return c.net.Write(p) }
+// Write writes p whole or fails. It writes nothing to a reused connection on which something came while it was idle, or its end.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	if c.unchecked {
+		c.unchecked = false
+		if !c.Alive() {
+			return 0, errUnasked
+		}
+	}
+	return c.net.Write(p)
+}
 
 // ReadBy sets the time by which reads must be done; zero means never. A read fails no earlier than t and no later than t+slack: the
 // network's own deadline is set to t+slack and left alone by further calls as long as it lies between their t and t+slack. So a busy

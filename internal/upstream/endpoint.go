@@ -83,7 +83,8 @@ func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
 		e.inFlight.Add(1)
 		c.state.Store(connUsed)
 		e.mu.Unlock()
-		if (check || e.set.epoch.Load()-c.stamp > 1) && !c.Alive() {
+		check := check || e.set.epoch.Load()-c.stamp > 1
+		if c.unchecked = !check; check && !c.Alive() {
 			c.Close()
 			continue
 		}

@@ -8,6 +8,9 @@ import (
 // ErrClosed is why a connection cannot be had from a closed Set.
 var ErrClosed = errors.New("upstream set is closed")
 
+// errUnasked: the endpoint sent something behind its last answer.
+var errUnasked = errors.New("bytes arrived on the idle connection")
+
 // ErrBufferFull says that a Conn's read buffer has no room left: Discard or Grow first.
 var ErrBufferFull = errors.New("read buffer is full")
 
