@@ -31,6 +31,21 @@ func AppendStatusLine(dst []byte, status int, reason string) []byte {
 	return append(dst, '\r', '\n')
 }
 
+// AppendEscaped appends a path or a query with escapes for what RFC 3986 does not allow there by itself: the bytes "<>[\]^`{|} and double
+// quotes, and each "%" that begins no escape.
+func AppendEscaped(dst []byte, s string) []byte {
+	const digits = "0123456789ABCDEF"
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if class[c]&classUnescaped != 0 || c == '%' && (len(s)-i < 3 || class[s[i+1]]&class[s[i+2]]&classHex == 0) {
+			dst = append(dst, '%', digits[c>>4], digits[c&15])
+			continue
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
 // AppendField appends "name: value" CRLF.
 func AppendField(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)

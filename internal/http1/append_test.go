@@ -27,6 +27,34 @@ func TestHeadsAreSerialised(t *testing.T) {
 	}
 }
 
+func TestPathsAndQueriesAreEscaped(t *testing.T) {
+	for s, want := range map[string]string{
+		"":                                   "",
+		"/a%2Fb;c=1,2/~:@!$&'()*+?/d=e":      "/a%2Fb;c=1,2/~:@!$&'()*+?/d=e",
+		"\"<>[\\]^`{|}":                      "%22%3C%3E%5B%5C%5D%5E%60%7B%7C%7D",
+		"100%&a=%z1&b=%1z&c=%4&d=%41&e=%%41": "100%25&a=%25z1&b=%251z&c=%254&d=%41&e=%25%41",
+		"%":                                  "%25",
+	} {
+		if got := string(AppendEscaped(nil, s)); got != want {
+			t.Errorf("%q is escaped as %q, want %q", s, got, want)
+		}
+		if again := string(AppendEscaped(nil, want)); again != want {
+			t.Errorf("%q is escaped again as %q", want, again)
+		}
+	}
+}
+
+func TestTargetsAreCheckedAsTheParserDoes(t *testing.T) {
+	for _, target := range []string{"/", "/a?b", "/%41", "/%4", "/%zz", "/?%zz", "/?%", "/a|b", "/?a|b", "/#", "/ ", "/\x7f", "/\xff", "/a??%", "//[]"} {
+		var r Request
+		_, err := r.Parse([]byte("GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n"), Limits{})
+		valid, unescaped := CheckTarget(target)
+		if valid != (err == nil) || valid && unescaped != r.Unescaped {
+			t.Errorf("%q: %v, %v; the parser says %v, %v", target, valid, unescaped, err, r.Unescaped)
+		}
+	}
+}
+
 func TestSerialisingAllocatesNothing(t *testing.T) {
 	dst := make([]byte, 0, 4096)
 	data := make([]byte, 100)

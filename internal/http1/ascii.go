@@ -5,10 +5,12 @@ import "net/netip"
 // Classes of bytes, as bits.
 const (
 	classToken  = 1 << iota // tchar, RFC 9110 §5.6.2
-	classTarget             // allowed in a request target and of no further interest there
+	classTarget             // allowed in a path or query (RFC 3986 §3.3, §3.4), and of no further interest there
 	classHost               // letters, digits, "-._~"
 	classHex
-	classText // HTAB, SP, VCHAR, obs-text
+	classText      // HTAB, SP, VCHAR, obs-text
+	classUnescaped // visible, but allowed in a path or query as an escape only
+	classMethod    // upper-case letters, "-", "_"
 )
 
 var class = func() (t [256]uint8) {
@@ -22,6 +24,9 @@ var class = func() (t [256]uint8) {
 		if digit || letter && b|0x20 <= 'f' {
 			t[c] |= classHex
 		}
+		if 'A' <= b && b <= 'Z' || b == '-' || b == '_' {
+			t[c] |= classMethod
+		}
 		if b > ' ' && b < 0x7f && b != '#' && b != '?' && b != '%' {
 			t[c] |= classTarget
 		}
@@ -31,6 +36,9 @@ var class = func() (t [256]uint8) {
 	}
 	for _, c := range "!#$%&'*+-.^_`|~" {
 		t[c] |= classToken
+	}
+	for _, c := range "\"<>[\\]^`{|}" {
+		t[c] = t[c]&^classTarget | classUnescaped
 	}
 	for _, c := range "-._~" {
 		t[c] |= classHost
@@ -102,6 +110,29 @@ func all(s string, bits uint8) bool {
 // ValidToken reports whether s is a token (RFC 9110 §5.6.2).
 func ValidToken(s string) bool { return s != "" && all(s, classToken) }
 
+// ValidMethod reports whether s may be the method of a request: upper-case letters, "-" and "_". That is narrower than RFC 9110 §9.1,
+// where methods are tokens, and wide enough for every registered one; what differs from those by case or marks only is read as one of
+// them by some and refused by others.
+func ValidMethod(s string) bool { return s != "" && all(s, classMethod) }
+
+// CheckTarget reports whether s, a path with or without a query, is what Request.Parse takes for one, and whether it is Unescaped.
+func CheckTarget(s string) (valid, unescaped bool) {
+	query := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case class[c]&classTarget != 0:
+		case c == '?':
+			query = true
+		case c == '%' && len(s)-i >= 3 && class[s[i+1]]&class[s[i+2]]&classHex != 0:
+		case class[c]&classUnescaped != 0, c == '%' && query:
+			unescaped = true
+		default:
+			return false, false
+		}
+	}
+	return true, unescaped
+}
+
 // ValidFieldName reports whether s may be the name of a field.
 func ValidFieldName(s string) bool { return ValidToken(s) }
 
@@ -110,7 +141,7 @@ func ValidFieldName(s string) bool { return ValidToken(s) }
 func ValidFieldValue(s string) bool { return all(s, classText) && len(trim(s)) == len(s) }
 
 // ValidAuthority reports whether s is "host", "host:port", "[v6]" or "[v6]:port" without user information. A host is made of
-// letters, digits and "-._~": narrower than RFC 3986, wide enough for every DNS name.
+// letters, digits and "-._~" without an empty label: narrower than RFC 3986, wide enough for every DNS name.
 func ValidAuthority(s string) bool {
 	_, _, ok := splitAuthority(s)
 	return ok
@@ -134,6 +165,9 @@ func splitAuthority(s string) (host, port string, ok bool) {
 		end++
 	} else {
 		for end < len(s) && class[s[end]]&classHost != 0 {
+			if s[end] == '.' && (end == 0 || s[end-1] == '.') {
+				return "", "", false
+			}
 			end++
 		}
 	}

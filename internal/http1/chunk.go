@@ -271,8 +271,21 @@ func (c *ChunkReader) gather(buf []byte) int {
 	return n
 }
 
-// ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. That is RFC 9110 §6.5.1: framing, routing, request modifiers, authentication, control data of the response, and what is
-// needed to process the content; and the fields by which a proxy tells where a request came from.
+// announcesForbidden says whether a list of the names of trailer fields has one that is left out.
+func announcesForbidden(list string) bool {
+	for more := true; more; {
+		var f Field
+		f.Name, list, more = nextMember(list)
+		if f.ID = Identify(f.Name); ForbiddenInTrailer(&f) {
+			return true
+		}
+	}
+	return false
+}
+
+// ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. That is RFC 9110 §6.5.1: framing, routing,
+// request modifiers, authentication, control data of the response, and what is needed to process the content; and the fields by which a
+// proxy tells where a request came from.
 func ForbiddenInTrailer(f *Field) bool {
 	const known = hopByHop | notRemovable | 1<<FieldContentType | 1<<FieldDate | 1<<FieldExpect | 1<<FieldLocation |
 		1<<FieldTrailer | 1<<FieldVary

@@ -1,6 +1,6 @@
 package http1
 
-// Error is why a message was refused. For a request it is the client's fault and Status is the 4xx or 5xx to answer before
+// Error is why a message was refused. For a request it is the client's fault and Status is the 4xx, or 501, to answer before
 // closing the connection; for a response it is the endpoint's fault and Status is 502.
 type Error struct {
 	Status int
@@ -27,6 +27,7 @@ const (
 	faultCodingUnsupported
 	faultCodingVersion
 	faultConnectBody
+	faultExpectation
 	faultFieldName
 	faultFieldValue
 	faultFields
@@ -62,6 +63,7 @@ var requestErrors = [faults]*Error{
 	faultCodingUnsupported: {501, "unsupported_transfer_encoding", "a transfer coding other than chunked is not implemented (RFC 9112 §6.1)"},
 	faultCodingVersion:     {400, "transfer_encoding_in_http10", "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1)"},
 	faultConnectBody:       {400, "connect_with_body", "a CONNECT request has no content (RFC 9110 §9.3.6)"},
+	faultExpectation:       {417, "unknown_expectation", "something else than 100-continue is expected (RFC 9110 §10.1.1)"},
 	faultFieldName:         {400, "invalid_field_name", "a field name is not a token followed by a colon (RFC 9112 §5)"},
 	faultFieldValue:        {400, "invalid_field_value", "a field value contains a control byte (RFC 9110 §5.5)"},
 	faultFields:            {431, "too_many_fields", "the head has too many field lines"},
@@ -75,15 +77,15 @@ var requestErrors = [faults]*Error{
 	faultLengthAndCoding:   {400, "content_length_and_transfer_encoding", "both Content-Length and Transfer-Encoding are given (RFC 9112 §6.1)"},
 	faultLengthConflict:    {400, "conflicting_content_length", "Content-Length is given with different values (RFC 9112 §6.3)"},
 	faultLine:              {414, "request_line_too_long", "the request line is too long"},
-	faultMethod:            {400, "invalid_method", "the method is not a token followed by one space (RFC 9112 §3)"},
+	faultMethod:            {400, "invalid_method", "the method is not made of upper-case letters, or not followed by one space (RFC 9112 §3)"},
 	faultSpaceBeforeColon:  {400, "space_before_colon", "there is whitespace between a field name and its colon (RFC 9112 §5.1)"},
 	faultStatus:            {400, "invalid_status_line", "the status line is malformed (RFC 9112 §4)"},
 	faultTarget:            {400, "invalid_target", "the request target has bytes that a URI may not have, or is not followed by a space and the version (RFC 9112 §3.2)"},
 	faultTargetForm:        {400, "invalid_target_form", "the request target does not fit the method (RFC 9112 §3.2)"},
 	faultTrailer:           {400, "trailer_too_large", "the trailer section is too large"},
 	faultVersion:           {400, "invalid_version", "the version is malformed (RFC 9112 §2.3)"},
-	faultVersionUnsupported: {505, "unsupported_version",
-		"the version is neither HTTP/1.0 nor HTTP/1.1 (RFC 9110 §15.6.6)"},
+	faultVersionUnsupported: {400, "unsupported_version",
+		"the version is neither HTTP/1.0 nor HTTP/1.1 (RFC 9112 §2.3)"},
 }
 
 var responseErrors = func() (t [faults]*Error) {

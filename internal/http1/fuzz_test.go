@@ -1,10 +1,13 @@
 package http1
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,6 +21,89 @@ func serialise(r *Request) []byte {
 		}
 	}
 	return AppendEnd(AppendBody(b, r.Body))
+}
+
+// FuzzForwardedRequest holds what the proxy sends for whatever Parse accepts against net/http, in all that means something: one request, with
+// the method, target, host, fields, framing and body that were meant, and the next request right behind it.
+func FuzzForwardedRequest(f *testing.F) {
+	for _, head := range []string{typical, "GET http://a/%41?%4\"|x HTTP/1.1\r\nHost: a\r\nConnection: close,x\r\nX: y\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n5;a=\"b\"\r\nhello\r\n0\r\nX: y\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 05\r\nContent-Length: 05\r\n\r\nhello", "PUT /{a} HTTP/1.0\r\nHost: a:\r\nContent-Length: 1\r\n\r\nx",
+		"GET //a?? HTTP/1.1\r\nHost: [::1]:80\r\nX: \xff\r\nx:\r\nExpect: 100-continue\r\nTrailer: Host\r\n\r\n"} {
+		f.Add([]byte(head))
+	}
+	const next = "GET /next HTTP/1.1\r\nHost: next\r\n\r\n"
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var r Request
+		n, err := r.Parse(in, Limits{Line: 512, Head: 2048, Fields: 16})
+		if err != nil || n == 0 || r.Authority == "" || r.Form == FormAuthority || r.Path == "*" {
+			return
+		}
+		body, trailers := in[n:], []Field(nil)
+		switch r.Body.Kind {
+		case BodyNone:
+			body = nil
+		case BodyLength:
+			if r.Body.Length > int64(len(body)) {
+				return
+			}
+			body = body[:r.Body.Length]
+		case BodyChunked:
+			if body, trailers, _, err = decode(string(body), len(body)+1); err != nil {
+				return
+			}
+		}
+		target := string(AppendEscaped(nil, r.Path))
+		if r.HasQuery {
+			target = string(AppendEscaped([]byte(target+"?"), r.Query))
+		}
+		out := AppendField(AppendRequestLine(nil, r.Method, target), "Host", r.Authority)
+		want := http.Header{}
+		for i := range r.Fields {
+			if f := &r.Fields[i]; f.ID != FieldHost && f.ID != FieldContentLength && f.ID != FieldExpect && !HopByHop(f, r.Fields) {
+				out = AppendField(out, f.Name, f.Value)
+				if f.ID != FieldTrailer {
+					want.Add(f.Name, f.Value)
+				}
+			}
+		}
+		out = AppendEnd(AppendBody(out, r.Body))
+		if r.Body.Kind == BodyChunked {
+			out = AppendLastChunk(AppendChunk(out, body), trailers)
+		} else {
+			out = append(out, body...)
+		}
+		br := bufio.NewReaderSize(bytes.NewReader(append(out, next...)), 1<<16)
+		q, err := http.ReadRequest(br)
+		if err != nil {
+			t.Fatalf("net/http refuses %q, made of %q: %v", out, in, err)
+		}
+		got, err := io.ReadAll(q.Body)
+		if err != nil || q.Method != r.Method || q.RequestURI != target || q.Host != r.Authority || !bytes.Equal(got, body) || q.ProtoMinor != 1 {
+			t.Fatalf("net/http reads %q as %s %s of %s with %q, %v", out, q.Method, q.RequestURI, q.Host, got, err)
+		}
+		q.Header.Del("Content-Length") // compared above, by the body
+		q.Header.Del("Trailer")        // kept here only where it means nothing
+		if want.Get("Cache-Control") == "" && want.Get("Pragma") != "" {
+			q.Header.Del("Cache-Control") // net/http makes it of Pragma
+		}
+		for name := range q.Header {
+			if !slices.Equal(q.Header[name], want[name]) {
+				t.Fatalf("net/http reads %q of %q as %q, want %q", name, out, q.Header[name], want[name])
+			}
+		}
+		if len(want) > len(q.Header) {
+			t.Fatalf("net/http reads the fields of %q as %q, want %q", out, q.Header, want)
+		}
+		for _, f := range trailers {
+			if !slices.Contains(q.Trailer.Values(f.Name), f.Value) {
+				t.Fatalf("net/http reads the trailers of %q as %q", out, q.Trailer)
+			}
+		}
+		if after, err := http.ReadRequest(br); err != nil || after.RequestURI != "/next" {
+			t.Fatalf("net/http does not find the next request behind %q: %v", out, err)
+		}
+	})
 }
 
 func FuzzRequest(f *testing.F) {

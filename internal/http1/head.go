@@ -36,7 +36,9 @@ type meta struct {
 	badCoding  bool
 	hasHost    bool
 	expect100  bool
-	options    uint8
+	// expectOther: something else is expected.
+	expectOther bool
+	options     uint8
 }
 
 // parseFields reads field lines from b[i:] up to the empty line; next is behind it, or 0 when b ends before. A nil m reads a trailer
@@ -167,7 +169,8 @@ func valueFault(c byte) fault {
 	return faultFieldValue
 }
 
-// note takes up what a known field means. keep is false for a field line that only repeats another.
+// note takes up what a known field means. keep is false for a field line that only repeats another, and for a Trailer that announces
+// what a trailer section may not hold.
 func (m *meta) note(f *Field) (keep bool, _ fault) {
 	switch f.ID {
 	case FieldHost:
@@ -198,7 +201,9 @@ func (m *meta) note(f *Field) (keep bool, _ fault) {
 		m.upgrade = f.Value
 		m.upgrades++
 	case FieldExpect:
-		m.expect100 = m.expect100 || EqualFold(f.Value, "100-continue")
+		m.noteExpectations(f.Value)
+	case FieldTrailer:
+		return !announcesForbidden(f.Value), faultNone
 	}
 	return true, faultNone
 }
@@ -217,6 +222,20 @@ func (m *meta) noteOptions(list string) {
 			m.options |= optionUpgrade
 		case !Identify(option).HopByHop():
 			m.options |= optionOther
+		}
+	}
+}
+
+func (m *meta) noteExpectations(list string) {
+	for more := true; more; {
+		var expectation string
+		expectation, list, more = nextMember(list)
+		switch {
+		case expectation == "":
+		case EqualFold(expectation, "100-continue"):
+			m.expect100 = true
+		default:
+			m.expectOther = true
 		}
 	}
 }

@@ -52,6 +52,46 @@ type Body struct {
 	Length int64
 }
 
+// head is what reading the heads of requests and responses has in common.
+type head struct {
+	scan scanner
+	meta meta
+}
+
+// settle ends a call of Parse that came to n or f: both zero ask for more bytes.
+func (h *head) settle(n int, f fault, errors *[faults]*Error) (int, error) {
+	if n == 0 && f == faultNone {
+		h.scan.waiting = true
+		return 0, nil
+	}
+	h.scan = scanner{}
+	if f != faultNone {
+		return 0, errors[f]
+	}
+	return n, nil
+}
+
+// rest reads the fields behind a first line that ends at i of w, the bytes within the limit of a head.
+func (h *head) rest(w []byte, i int, fields []Field, lim *Limits) (_ []Field, next int, f fault) {
+	h.meta = meta{length: -1}
+	fields, next, f = h.meta.parseFields(w, i, fields[:0], lim.Fields)
+	if next == 0 && f == faultNone && len(w) == lim.Head {
+		f = faultHead
+	}
+	return fields, next, f
+}
+
+// unended is the fault of a first line without end: line is what there is of it, w what there is of the head.
+func (l *Limits) unended(w, line []byte) fault {
+	switch {
+	case len(line) == l.Line:
+		return faultLine
+	case len(w) == l.Head:
+		return faultHead
+	}
+	return faultNone
+}
+
 // scanner remembers, while a head is incomplete, how far it was searched for line ends.
 type scanner struct {
 	waiting bool

@@ -18,6 +18,7 @@ const (
 
 // Request is a parsed request head. It is meant to be reused: Parse allocates nothing once Fields has grown.
 type Request struct {
+	// Method is made of upper-case letters, "-" and "_".
 	Method string
 	// Target is the request target as received: printable ASCII without "#".
 	Target string
@@ -36,10 +37,12 @@ type Request struct {
 	Authority string
 	// Minor is 0 or 1: HTTP/1.0 or HTTP/1.1.
 	Minor int
-	// Fields are all field lines in order. A repeated, identical Content-Length occurs once.
+	// Fields are all field lines in order. A repeated, identical Content-Length occurs once; a Trailer that announces fields that a trailer
+	// section may not hold (RFC 9110 §6.5.1) is left out.
 	Fields []Field
 	Body   Body
-	// KeepAlive: the client lets the connection serve another request after this one.
+	// KeepAlive: the client lets the connection serve another request after this one. Never behind CONNECT: what follows a refused one
+	// may have been meant for the tunnel.
 	KeepAlive bool
 	// Expect100: the client waits for 100 (Continue) before it sends the body.
 	Expect100 bool
@@ -48,8 +51,10 @@ type Request struct {
 	// Upgrade is the value of the Upgrade field when Connection lists it and the version is 1.1, else empty.
 	Upgrade string
 
-	scan scanner
-	meta meta
+	// Unescaped: Path or Query may hold bytes that RFC 3986 allows there as escapes only; see AppendEscaped.
+	Unescaped bool
+
+	head head
 }
 
 // Parse reads a head at the beginning of buf: n is its length, and the body, if any, follows at buf[n:]. With n 0 and no
@@ -58,20 +63,11 @@ type Request struct {
 // (RFC 9112 §2.2).
 func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 	lim.fill()
-	if !r.scan.ready(buf, &lim) {
+	if !r.head.scan.ready(buf, &lim) {
 		return 0, nil
 	}
 	n, f := r.parse(buf, &lim)
-	if f != faultNone {
-		r.scan = scanner{}
-		return 0, requestErrors[f]
-	}
-	if n == 0 {
-		r.scan.waiting = true
-		return 0, nil
-	}
-	r.scan = scanner{}
-	return n, nil
+	return r.head.settle(n, f, &requestErrors)
 }
 
 // Reset forgets a partly read head and the last result; it keeps the memory of Fields. Parse after a success or an error needs
@@ -99,24 +95,10 @@ func (r *Request) parse(buf []byte, lim *Limits) (int, fault) {
 		return 0, f
 	}
 	if i == 0 {
-		if len(line) == start+lim.Line {
-			return 0, faultLine
-		}
-		if len(w) == lim.Head {
-			return 0, faultHead
-		}
-		return 0, faultNone
+		return 0, lim.unended(w, line[start:])
 	}
-	r.meta = meta{length: -1}
-	r.Fields, i, f = r.meta.parseFields(w, i, r.Fields[:0], lim.Fields)
-	if f != faultNone {
+	if r.Fields, i, f = r.head.rest(w, i, r.Fields, lim); i == 0 {
 		return 0, f
-	}
-	if i == 0 {
-		if len(w) == lim.Head {
-			return 0, faultHead
-		}
-		return 0, faultNone
 	}
 	return i, r.finish()
 }
@@ -129,7 +111,7 @@ const (
 // parseLine reads the request line; 0 means that it is incomplete.
 func (r *Request) parseLine(b []byte, i int) (int, fault) {
 	start := i
-	for i < len(b) && class[b[i]]&classToken != 0 {
+	for i < len(b) && class[b[i]]&classMethod != 0 {
 		i++
 	}
 	if i == len(b) {
@@ -138,7 +120,7 @@ func (r *Request) parseLine(b []byte, i int) (int, fault) {
 	if b[i] != ' ' || i == start {
 		return 0, faultMethod
 	}
-	r.Method = str(b, start, i)
+	r.Method, r.Unescaped = str(b, start, i), false
 
 	i++
 	start = i
@@ -160,17 +142,20 @@ func (r *Request) parseLine(b []byte, i int) (int, fault) {
 				query = i
 			}
 		case '%':
-			// A query may hold a stray "%"; in a path it would be read in different ways.
-			if query == 0 {
-				if i+1 < len(b) && class[b[i+1]]&classHex == 0 || i+2 < len(b) && class[b[i+2]]&classHex == 0 {
+			if i+1 < len(b) && class[b[i+1]]&classHex == 0 || i+2 < len(b) && class[b[i+2]]&classHex == 0 {
+				// A query may hold a stray "%"; in a path it would be read in different ways.
+				if query == 0 {
 					return 0, faultTarget
 				}
-				if i+2 >= len(b) {
-					return 0, faultNone
-				}
+				r.Unescaped = true
+			} else if i+2 >= len(b) {
+				return 0, faultNone
 			}
 		default:
-			return 0, faultTarget
+			if class[c]&classUnescaped == 0 {
+				return 0, faultTarget
+			}
+			r.Unescaped = true
 		}
 		i++
 	}
@@ -224,7 +209,7 @@ func (r *Request) splitTarget() fault {
 		if _, port, ok := splitAuthority(r.Target); !ok || port == "" {
 			return faultTargetForm
 		}
-		r.Form, r.Path, r.Authority = FormAuthority, "", r.Target
+		r.Form, r.Path, r.Authority, r.Unescaped = FormAuthority, "", r.Target, false
 	case r.Target[0] == '/':
 		r.Form = FormOrigin
 	case r.Target == "*":
@@ -263,7 +248,7 @@ func (r *Request) splitTarget() fault {
 
 // finish draws the conclusions from all fields together.
 func (r *Request) finish() fault {
-	m := &r.meta
+	m := &r.head.meta
 	if !m.hasHost {
 		if r.Minor == 1 {
 			return faultHostMissing
@@ -278,11 +263,14 @@ func (r *Request) finish() fault {
 	if f != faultNone {
 		return f
 	}
+	if m.expectOther && r.Minor == 1 {
+		return faultExpectation
+	}
 	if r.Form == FormAuthority && (body.Kind == BodyChunked || body.Length > 0) {
 		return faultConnectBody
 	}
 	r.Body = body
-	r.KeepAlive = m.keepAlive(r.Minor)
+	r.KeepAlive = m.keepAlive(r.Minor) && r.Form != FormAuthority
 	r.Expect100 = m.expect100 && r.Minor == 1
 	r.NamedHops = m.options&optionOther != 0
 	r.Upgrade = ""

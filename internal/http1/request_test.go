@@ -47,9 +47,9 @@ func TestMalformedRequestIsRefused(t *testing.T) {
 		// 2.3: version
 		{"HTTP/0.9", "GET /\r\n", "400 invalid_target"},
 		{"no version but a space", "GET / \r\n\r\n", "400 invalid_version"},
-		{"HTTP/1.2", "GET / HTTP/1.2\r\n" + host + "\r\n", "505 unsupported_version"},
-		{"HTTP/2.0 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 unsupported_version"},
-		{"HTTP/0.9 spelled out", "GET / HTTP/0.9\r\n" + host + "\r\n", "505 unsupported_version"},
+		{"HTTP/1.2", "GET / HTTP/1.2\r\n" + host + "\r\n", "400 unsupported_version"},
+		{"HTTP/2.0 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400 unsupported_version"},
+		{"HTTP/0.9 spelled out", "GET / HTTP/0.9\r\n" + host + "\r\n", "400 unsupported_version"},
 		{"lower-case version", "GET / http/1.1\r\n" + host + "\r\n", "400 invalid_version"},
 		{"two-digit minor", "GET / HTTP/1.10\r\n" + host + "\r\n", "400 invalid_version"},
 		{"two-digit major", "GET / HTTP/11.1\r\n" + host + "\r\n", "400 invalid_version"},
@@ -66,6 +66,9 @@ func TestMalformedRequestIsRefused(t *testing.T) {
 		{"space in target", "GET /a b HTTP/1.1\r\n" + host + "\r\n", "400 invalid_version"},
 		{"method only", "GET\r\n\r\n", "400 invalid_method"},
 		// 3.1: method
+		{"lower-case method", "get / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
+		{"mixed-case method", "Get / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
+		{"method with marks", "M-SEARCH!#$%&'*+.^_`|~ / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
 		{"method with colon", "GET: / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
 		{"method in parentheses", "(GET) / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
 		{"method with slash", "GET/ / HTTP/1.1\r\n" + host + "\r\n", "400 invalid_method"},
@@ -117,6 +120,9 @@ func TestMalformedRequestIsRefused(t *testing.T) {
 		{"tab in Host", "GET / HTTP/1.1\r\nHost: a\tb\r\n\r\n", "400 invalid_host"},
 		{"obs-text in Host", "GET / HTTP/1.1\r\nHost: \xff\r\n\r\n", "400 invalid_host"},
 		{"quote in Host", "GET / HTTP/1.1\r\nHost: \"a\"\r\n\r\n", "400 invalid_host"},
+		{"empty label", "GET / HTTP/1.1\r\nHost: a..example\r\n\r\n", "400 invalid_host"},
+		{"empty first label", "GET / HTTP/1.1\r\nHost: .example\r\n\r\n", "400 invalid_host"},
+		{"dot alone", "GET / HTTP/1.1\r\nHost: .\r\n\r\n", "400 invalid_host"},
 		{"port alone", "GET / HTTP/1.1\r\nHost: :80\r\n\r\n", "400 invalid_host"},
 		{"port out of range", "GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n", "400 invalid_host"},
 		{"port too long", "GET / HTTP/1.1\r\nHost: a:000080\r\n\r\n", "400 invalid_host"},
@@ -149,6 +155,10 @@ func TestMalformedRequestIsRefused(t *testing.T) {
 		{"vertical tab in value", "GET / HTTP/1.1\r\n" + host + "X: a\vb\r\n\r\n", "400 invalid_field_value"},
 		{"form feed before value", "GET / HTTP/1.1\r\n" + host + "X:\fa\r\n\r\n", "400 invalid_field_value"},
 		{"LF in value", "GET / HTTP/1.1\r\n" + host + "X: a\nY: b\r\n\r\n", "400 bare_lf"},
+		// RFC 9110 §10.1.1: Expect
+		{"unknown expectation", "GET / HTTP/1.1\r\n" + host + "Expect: tea\r\n\r\n", "417 unknown_expectation"},
+		{"known and unknown expectation", "GET / HTTP/1.1\r\n" + host + "Expect: 100-continue, tea\r\n\r\n", "417 unknown_expectation"},
+		{"expectation with a value", "GET / HTTP/1.1\r\n" + host + "Expect: 100-continue=yes\r\n\r\n", "417 unknown_expectation"},
 		// 6.1: Transfer-Encoding
 		{"gzip, chunked", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n", "501 unsupported_transfer_encoding"},
 		{"gzip, then chunked on its line", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", "501 unsupported_transfer_encoding"},
@@ -202,11 +212,11 @@ func TestRequestIsRead(t *testing.T) {
 		{"empty query", "GET /? HTTP/1.1\r\nHost: a\r\n\r\n",
 			Request{Method: "GET", Path: "/", HasQuery: true, Authority: "a", Minor: 1, KeepAlive: true}},
 		{"question marks in query", "GET /?a?b%zz HTTP/1.1\r\nHost: a\r\n\r\n",
-			Request{Method: "GET", Path: "/", Query: "a?b%zz", HasQuery: true, Authority: "a", Minor: 1, KeepAlive: true}},
+			Request{Method: "GET", Path: "/", Query: "a?b%zz", HasQuery: true, Authority: "a", Minor: 1, KeepAlive: true, Unescaped: true}},
 		{"slashes and escapes", "GET //a/%2e%2E/ HTTP/1.1\r\nHost: a\r\n\r\n",
 			Request{Method: "GET", Path: "//a/%2e%2E/", Authority: "a", Minor: 1, KeepAlive: true}},
 		{"bytes beyond RFC 3986", "GET /a\"<>\\^`{|} HTTP/1.1\r\nHost: a\r\n\r\n",
-			Request{Method: "GET", Path: "/a\"<>\\^`{|}", Authority: "a", Minor: 1, KeepAlive: true}},
+			Request{Method: "GET", Path: "/a\"<>\\^`{|}", Authority: "a", Minor: 1, KeepAlive: true, Unescaped: true}},
 		{"leading empty line (2.2)", "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
 			Request{Method: "GET", Path: "/", Authority: "a", Minor: 1, KeepAlive: true}},
 		{"absolute form (3.2.2)", "GET HTTP://a.example/p?q HTTP/1.1\r\nHost: A.example\r\n\r\n",
@@ -218,7 +228,7 @@ func TestRequestIsRead(t *testing.T) {
 		{"absolute OPTIONS of the server (3.2.4)", "OPTIONS http://a HTTP/1.1\r\nHost: a\r\n\r\n",
 			Request{Method: "OPTIONS", Form: FormAbsolute, Path: "*", Scheme: "http", Authority: "a", Minor: 1, KeepAlive: true}},
 		{"authority form (3.2.3)", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
-			Request{Method: "CONNECT", Form: FormAuthority, Authority: "a.example:443", Minor: 1, KeepAlive: true}},
+			Request{Method: "CONNECT", Form: FormAuthority, Authority: "a.example:443", Minor: 1}},
 		{"asterisk form (3.2.4)", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
 			Request{Method: "OPTIONS", Form: FormAsterisk, Path: "*", Authority: "a", Minor: 1, KeepAlive: true}},
 		{"v6 host", "GET / HTTP/1.1\r\nHost: [2001:db8::1]:80\r\n\r\n",
@@ -227,8 +237,8 @@ func TestRequestIsRead(t *testing.T) {
 			Request{Method: "GET", Path: "/", Authority: "[::ffff:1.2.3.4]", Minor: 1, KeepAlive: true}},
 		{"empty port (RFC 3986 3.2.3)", "GET / HTTP/1.1\r\nHost: a:\r\n\r\n",
 			Request{Method: "GET", Path: "/", Authority: "a:", Minor: 1, KeepAlive: true}},
-		{"other method", "M-SEARCH!#$%&'*+.^_`|~9 / HTTP/1.1\r\nHost: a\r\n\r\n",
-			Request{Method: "M-SEARCH!#$%&'*+.^_`|~9", Path: "/", Authority: "a", Minor: 1, KeepAlive: true}},
+		{"other method", "M-SEARCH_ / HTTP/1.1\r\nHost: a\r\n\r\n",
+			Request{Method: "M-SEARCH_", Path: "/", Authority: "a", Minor: 1, KeepAlive: true}},
 		{"1.0 without Host", "GET / HTTP/1.0\r\n\r\n", Request{Method: "GET", Path: "/"}},
 		{"1.0 kept alive", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Request{Method: "GET", Path: "/", KeepAlive: true}},
 		{"1.0 ignores Expect and Upgrade", "GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n",
@@ -241,6 +251,7 @@ func TestRequestIsRead(t *testing.T) {
 			Request{Method: "GET", Path: "/", Authority: "a", Minor: 1, KeepAlive: true, Upgrade: "websocket"}},
 		{"upgrade that Connection does not list", "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
 			Request{Method: "GET", Path: "/", Authority: "a", Minor: 1, KeepAlive: true}},
+		{"1.0 ignores other expectations", "GET / HTTP/1.0\r\nHost: a\r\nExpect: tea\r\n\r\n", Request{Method: "GET", Path: "/", Authority: "a"}},
 		{"expect", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 5\r\n\r\n",
 			Request{Method: "POST", Path: "/", Authority: "a", Minor: 1, KeepAlive: true, Expect100: true, Body: Body{BodyLength, 5}}},
 		{"zero length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
@@ -269,8 +280,8 @@ func TestRequestIsRead(t *testing.T) {
 
 // describe prints what a request means, its target and fields aside.
 func describe(r *Request) string {
-	return fmt.Sprintf("%s form=%d %q ?%q %v scheme=%q authority=%q minor=%d body=%v keep=%v expect=%v named=%v upgrade=%q", r.Method, r.Form, r.Path,
-		r.Query, r.HasQuery, r.Scheme, r.Authority, r.Minor, r.Body, r.KeepAlive, r.Expect100, r.NamedHops, r.Upgrade)
+	return fmt.Sprintf("%s form=%d %q ?%q %v scheme=%q authority=%q minor=%d body=%v keep=%v expect=%v named=%v upgrade=%q unescaped=%v", r.Method, r.Form, r.Path,
+		r.Query, r.HasQuery, r.Scheme, r.Authority, r.Minor, r.Body, r.KeepAlive, r.Expect100, r.NamedHops, r.Upgrade, r.Unescaped)
 }
 
 func TestFieldsAreKeptInOrderWithoutTheWhitespaceAround(t *testing.T) {
@@ -292,6 +303,19 @@ func TestRepeatedContentLengthIsListedOnce(t *testing.T) {
 	r, _, err := parseRequest(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\nX: y\r\n\r\n")
 	if err != nil || len(r.Fields) != 3 || r.Fields[2].Name != "X" {
 		t.Fatalf("%v, %q", err, r.Fields)
+	}
+}
+
+func TestTrailerThatAnnouncesWhatIsLeftOutIsDropped(t *testing.T) {
+	for value, kept := range map[string]bool{"X-Sum": true, "X-Sum, X-Other": true, "": true, "Content-Length": false, "X-Sum,transfer-encoding": false,
+		"Trailer": false, "if-match": false, "Set-Cookie , X": false} {
+		r, _, err := parseRequest(t, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: "+value+"\r\nTransfer-Encoding: chunked\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := GetID(r.Fields, FieldTrailer); ok != kept {
+			t.Errorf("Trailer: %s is kept: %v, want %v", value, ok, kept)
+		}
 	}
 }
 
@@ -391,7 +415,7 @@ func TestFaultyFirstLineIsRefusedBeforeTheHeadIsComplete(t *testing.T) {
 	if n, err := r.Parse([]byte("G"), Limits{}); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, err := r.Parse([]byte("GET / HTTP/9.9\r\n"), Limits{}); reason(err) != "505 unsupported_version" {
+	if _, err := r.Parse([]byte("GET / HTTP/9.9\r\n"), Limits{}); reason(err) != "400 unsupported_version" {
 		t.Fatal(err)
 	}
 	// The error leaves no trace.
@@ -467,7 +491,7 @@ func checkAgainstLibrary(t *testing.T, head string, r *Request) {
 	if q.ContentLength != length || (len(q.TransferEncoding) == 1) != (r.Body.Kind == BodyChunked) {
 		t.Fatalf("net/http frames %q as %d %v", head, q.ContentLength, q.TransferEncoding)
 	}
-	if r.Minor == 1 && q.Close == r.KeepAlive {
+	if r.Minor == 1 && r.Form != FormAuthority && q.Close == r.KeepAlive {
 		t.Fatalf("net/http takes close=%v from %q", q.Close, head)
 	}
 	for _, f := range r.Fields {

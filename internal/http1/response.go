@@ -20,8 +20,7 @@ type Response struct {
 	// Upgrade is the value of the Upgrade field of a 101 answer that lists it in Connection, else empty.
 	Upgrade string
 
-	scan scanner
-	meta meta
+	head head
 }
 
 // Parse reads a head at the beginning of buf like Request.Parse. requestMethod is the method of the request that is answered:
@@ -29,20 +28,11 @@ type Response struct {
 // another head. Any error means that the connection is of no more use.
 func (r *Response) Parse(buf []byte, lim Limits, requestMethod string) (n int, err error) {
 	lim.fill()
-	if !r.scan.ready(buf, &lim) {
+	if !r.head.scan.ready(buf, &lim) {
 		return 0, nil
 	}
 	n, f := r.parse(buf, &lim, requestMethod)
-	if f != faultNone {
-		r.scan = scanner{}
-		return 0, responseErrors[f]
-	}
-	if n == 0 {
-		r.scan.waiting = true
-		return 0, nil
-	}
-	r.scan = scanner{}
-	return n, nil
+	return r.head.settle(n, f, &responseErrors)
 }
 
 // Reset forgets a partly read head and the last result; it keeps the memory of Fields.
@@ -59,24 +49,10 @@ func (r *Response) parse(buf []byte, lim *Limits, requestMethod string) (int, fa
 		return 0, f
 	}
 	if i == 0 {
-		if len(line) == lim.Line {
-			return 0, faultLine
-		}
-		if len(w) == lim.Head {
-			return 0, faultHead
-		}
-		return 0, faultNone
+		return 0, lim.unended(w, line)
 	}
-	r.meta = meta{length: -1}
-	r.Fields, i, f = r.meta.parseFields(w, i, r.Fields[:0], lim.Fields)
-	if f != faultNone {
+	if r.Fields, i, f = r.head.rest(w, i, r.Fields, lim); i == 0 {
 		return 0, f
-	}
-	if i == 0 {
-		if len(w) == lim.Head {
-			return 0, faultHead
-		}
-		return 0, faultNone
 	}
 	return i, r.finish(requestMethod)
 }
@@ -128,7 +104,7 @@ func (r *Response) parseLine(b []byte) (int, fault) {
 }
 
 func (r *Response) finish(requestMethod string) fault {
-	m := &r.meta
+	m := &r.head.meta
 	body, f := m.framing(r.Minor)
 	if f != faultNone {
 		return f

@@ -28,7 +28,7 @@ const (
 	BodyTooLarge Reason = "body_too_large"
 	// BadBody: the body's framing broke while it streamed, such as an invalid chunk.
 	BadBody Reason = "bad_body"
-	// Unsupported: a method, version, transfer coding or expectation the proxy does not serve (405, 417, 501, 505).
+	// Unsupported: a method, version, transfer coding or expectation the proxy does not serve (405, 417, 501).
 	Unsupported Reason = "unsupported"
 	// ClientTimeout: the client did not send its request, or did not take its answer, in time (408).
 	ClientTimeout Reason = "client_timeout"
