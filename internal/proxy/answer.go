@@ -30,7 +30,7 @@ func (ex *exchange) fail(err error) {
 	}
 	fields := ex.local[:0]
 	if f.status == 405 {
-		fields = append(fields, http1.Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE"})
+		fields = append(fields, allow)
 	}
 	if f.later {
 		fields = append(fields, http1.Field{Name: "Retry-After", Value: retryAfter[ex.shard%3]})
@@ -62,6 +62,14 @@ func (ex *exchange) endpointAddress() string {
 		return ""
 	}
 	return ex.endpoint.Address
+}
+
+// allow are the methods that no route keeps from a client.
+var allow = http1.Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE"}
+
+// answerOptions answers OPTIONS for "*", which asks about the server it reaches and nothing behind (RFC 9110 §9.3.7).
+func (ex *exchange) answerOptions() error {
+	return ex.reply(204, append(ex.local[:0], allow), "")
 }
 
 // reply answers without a backend.

@@ -320,6 +320,9 @@ func (c *conn) prepare() {
 		q.proto = "HTTP/1.0"
 	}
 	q.method, q.target, q.path, q.query, q.hasQuery, q.form = r.Method, r.Target, r.Path, r.Query, r.HasQuery, r.Form
+	if r.Unescaped {
+		ex.escapeTarget()
+	}
 	q.authority, q.fields, q.namedHops, q.body = r.Authority, r.Fields, r.NamedHops, r.Body
 	q.upgrade, q.expect100 = r.Upgrade, r.Expect100
 	if q.upgrade != "" && (q.body.Kind != http1.BodyNone || http1.HasToken(q.upgrade, "h2c")) {
@@ -350,6 +353,9 @@ func (c *conn) prepare() {
 func (c *conn) refuse(f *failure) {
 	w := c.w
 	w.req.Reset()
+	if bytes.HasPrefix(w.rbuf[w.r:w.n], []byte("HEAD ")) {
+		w.req.Method = http.MethodHead // it wants no content here either
+	}
 	c.prepare()
 	w.ex.req.proto = ""
 	c.closing = true

@@ -81,6 +81,8 @@ func (c *conn) begin(a *answer) error {
 	case a.upgrade != "":
 		out = append(out, "Connection: Upgrade\r\n"...)
 		out = http1.AppendField(out, "Upgrade", a.upgrade)
+	case w.req.Method == http.MethodConnect && a.status/100 == 2:
+		// What follows is a tunnel.
 	case c.closing:
 		out = append(out, "Connection: close\r\n"...)
 	case w.req.Minor == 0:

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 	"unsafe"
@@ -179,6 +181,9 @@ func (ex *exchange) serve() {
 
 // run is the pipeline: route, filters, pick, forward, respond.
 func (ex *exchange) run() error {
+	if ex.req.path == "*" {
+		return ex.answerOptions()
+	}
 	if err := ex.route(); err != nil {
 		return err
 	}
@@ -328,7 +333,7 @@ func (ex *exchange) beginCopies() {
 func (ex *exchange) copyHead() {
 	r := &ex.req
 	head := mirrorHead{
-		method: r.method, target: r.target, authority: r.authority, fields: r.fields, namedHops: r.namedHops, body: r.body,
+		method: r.method, target: r.target, authority: ex.asked(), fields: r.fields, namedHops: r.namedHops, body: r.body,
 		clientIP: ex.conn.ip, scheme: ex.conn.scheme,
 	}
 	if r.form == http1.FormAbsolute {
@@ -527,6 +532,20 @@ func (ex *exchange) join(path, query string, hasQuery bool) string {
 	ex.scratch = append(ex.scratch, '?')
 	ex.scratch = append(ex.scratch, query...)
 	return ex.text(mark)
+}
+
+// asked is the authority that the backend is asked for, filters aside. Where the client named none, as in HTTP/1.0 it may, that is the
+// address it came to (RFC 9112 §3.3): an HTTP/1.1 server may refuse an empty Host.
+func (ex *exchange) asked() string {
+	if ex.req.authority != "" || ex.conn.sock == nil {
+		return ex.req.authority
+	}
+	a, ok := ex.conn.sock.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	local := a.AddrPort()
+	return netip.AddrPortFrom(local.Addr().Unmap().WithZone(""), local.Port()).String()
 }
 
 // setHost splits the authority (RFC 9110 §7.2) into what routing compares.

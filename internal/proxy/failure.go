@@ -78,7 +78,7 @@ func parseFailure(err error) *failure {
 	switch e.Status {
 	case http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
 		f.reason = telemetry.HeadTooLarge
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+	case http.StatusNotImplemented, http.StatusExpectationFailed:
 		f.reason = telemetry.Unsupported
 	}
 	return f

@@ -10,6 +10,21 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
+// escapeTarget spells the target with escapes for the bytes that RFC 3986 does not allow there. Browsers send some of them, and
+// many servers read them, but not all; so they are seen here, and by the backend, in the one spelling that all read.
+func (ex *exchange) escapeTarget() {
+	q := &ex.req
+	mark := len(ex.scratch)
+	ex.scratch = http1.AppendEscaped(ex.scratch, q.path)
+	q.path = ex.text(mark)
+	mark = len(ex.scratch)
+	ex.scratch = http1.AppendEscaped(ex.scratch, q.query)
+	q.query = ex.text(mark)
+	if q.form == http1.FormOrigin {
+		q.target = ex.join(q.path, q.query, q.hasQuery)
+	}
+}
+
 // forwardPath is the path towards the backend where nothing rewrites it: the client's own bytes, unless they held dot segments.
 func (ex *exchange) forwardPath() string {
 	raw := ex.req.path

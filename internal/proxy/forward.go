@@ -222,7 +222,7 @@ func (ex *exchange) keepBody() error {
 // rewrite makes authority and target towards the backend. A backend's own rewrite wins over the rule's.
 func (ex *exchange) rewrite() {
 	r := &ex.req
-	ex.authority = r.authority
+	ex.authority = ex.asked()
 	if r.method == http.MethodConnect {
 		ex.target = r.target
 		return

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,6 +109,15 @@ func TestRequestHeadOnTheWire(t *testing.T) {
 		{"spelling stays",
 			"GET /%7ec//d%2f? HTTP/1.1\r\nHost: a\r\n\r\n",
 			"GET /%7ec//d%2f? HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n\r\n"},
+		{"bytes that no URI has are escaped",
+			"GET /a|{b}?c=\"[d]\"&e=100%&f=%41%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+			"GET /a%7C%7Bb%7D?c=%22%5Bd%5D%22&e=100%25&f=%41%25zz HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n\r\n"},
+		{"HTTP/1.0 without Host asks for the address it came to",
+			"GET / HTTP/1.0\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: " + s.addr() + "\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\r\n"},
+		{"a Trailer that announces what is left out is left out",
+			"GET / HTTP/1.1\r\nHost: a\r\nTrailer: X, Content-Length\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n\r\n"},
 		{"the absolute form becomes the origin form",
 			"GET http://other.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n",
 			"GET /x?y HTTP/1.1\r\nHost: other.example\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: other.example\r\n\r\n"},
@@ -422,13 +432,14 @@ func TestMalformedRequestsAreTheClientsFault(t *testing.T) {
 		{"GET / HTTP/1.1\r\n\r\n", 400},
 		{"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		{"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
-		{"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505},
+		{"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 400},
 		{"GET /" + strings.Repeat("a", 9000) + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", 70000) + "\r\n\r\n", 431},
 		{"GET /..%2f HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
 		{"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", 405},
-		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"get / HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", 417},
 	} {
 		k := newTalk(t, s.addr())
 		k.send(test.request)
@@ -445,6 +456,77 @@ func TestMalformedRequestsAreTheClientsFault(t *testing.T) {
 			if p := r.Reason.Party(); p != telemetry.PartyClient {
 				t.Errorf("reason %s blames the %s", r.Reason, p)
 			}
+		}
+	}
+}
+
+func TestOPTIONSOfTheServerIsAnsweredByIt(t *testing.T) {
+	addr, heads := wire(t, okResponse)
+	s := serve(t, plain(addr))
+	k := newTalk(t, s.addr())
+	for _, target := range []string{"*", "http://a"} {
+		k.send("OPTIONS " + target + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, _ := k.answer("OPTIONS"); resp.StatusCode != 204 || resp.Header.Get("Allow") == "" {
+			t.Errorf("%s: status %d, %v", target, resp.StatusCode, resp.Header)
+		}
+	}
+	if len(heads) != 0 {
+		t.Error("the backend was asked")
+	}
+}
+
+func TestRefusedHEADHasNoContent(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	s := serve(t, plain(addr))
+	k := newTalk(t, s.addr())
+	k.send("HEAD / HTTP/1.1\r\nHost : a\r\n\r\n")
+	if resp, _ := k.answer("HEAD"); resp.StatusCode != 400 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	k.closed()
+}
+
+func TestNothingIsReadBehindARefusedCONNECT(t *testing.T) {
+	addr, heads := wire(t, okResponse)
+	s := serve(t, plain(addr))
+	k := newTalk(t, s.addr())
+	k.send("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n")
+	if resp, _ := k.answer("CONNECT"); resp.StatusCode != 405 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	k.closed()
+	if len(heads) != 0 {
+		t.Error("what was meant for the tunnel reached the backend")
+	}
+}
+
+func TestBytesBehindAnAnswerAreNotTheNextAnswer(t *testing.T) {
+	for _, method := range []string{"GET", "POST", "PUT"} {
+		var conns atomic.Int32
+		late, sent := make(chan struct{}), make(chan struct{})
+		s := serve(t, plain(rawBackend(t, func(c net.Conn) {
+			first, r := conns.Add(1) == 1, bufio.NewReader(c)
+			for {
+				if _, err := rawHead(r); err != nil {
+					return
+				}
+				io.WriteString(c, okResponse)
+				if first {
+					<-late
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+					close(sent)
+					return
+				}
+			}
+		})))
+		k := newTalk(t, s.addr())
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		k.answer("GET")
+		close(late)
+		<-sent
+		k.send(method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+		if _, body := k.answer(method); body != "ok" {
+			t.Errorf("%s was answered %q", method, body)
 		}
 	}
 }

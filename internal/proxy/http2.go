@@ -184,17 +184,17 @@ func (s *stream) message() *failure {
 	case q.method == http.MethodConnect:
 		q.form = http1.FormAuthority
 		return failConnect
-	case !http1.ValidToken(q.method) || !http1.ValidAuthority(q.authority):
+	case !http1.ValidMethod(q.method) || !http1.ValidAuthority(q.authority):
 		return failMalformed
 	case q.target == "*" && q.method == http.MethodOptions:
 		q.form = http1.FormAsterisk
 	case q.target[0] != '/':
 		return failMalformed
 	}
-	for i := 0; i < len(q.target); i++ {
-		if c := q.target[i]; !targetByte(c) && c != '?' {
-			return failMalformed
-		}
+	if valid, unescaped := http1.CheckTarget(q.target); !valid {
+		return failMalformed
+	} else if unescaped {
+		s.ex.escapeTarget()
 	}
 	s.takeBody()
 	s.continued = s.whole != nil || q.body.Kind == http1.BodyNone || !http1.EqualFold(expect, "100-continue")

@@ -34,6 +34,9 @@ func (p *Preview) exchange(backend *model.Backend) *exchange {
 	if p.HasQuery {
 		ex.req.target += "?" + p.Query
 	}
+	if _, unescaped := http1.CheckTarget(ex.req.target); unescaped {
+		ex.escapeTarget()
+	}
 	ex.backend = &backendState{}
 	if backend != nil {
 		ex.backend.filters = compileFilters(&backend.Filters)
