@@ -9,7 +9,7 @@ BENCHFLAGS  ?=
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-grpc test-h2 lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
 
 help: ## List the targets.
@@ -74,6 +74,9 @@ test-release: ## Test the SBOM and the image, which runc runs without privileges
 	@scripts/setup.sh runc
 	cd deploy/release && $(GO) test ./...
 
+test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four other parsers: all of the corpus, in two minutes (docs/http1.md).
+	$(GO) run ./test/wire
+
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
@@ -101,5 +104,5 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)
 
-setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate.
-	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate
+setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js, a JDK.
+	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac
