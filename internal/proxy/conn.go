@@ -236,7 +236,7 @@ func (c *conn) nextRequest() bool {
 	}
 }
 
-// foreign is true for a first line that is of no HTTP: it has neither a version nor a target in one of the forms there are. Whoever sent it, perhaps as
+// foreign is true for a first line that is of no HTTP: three words of upper-case letters, the last no version. Whoever sent it, perhaps as
 // a preface (RFC 9113 §3.4), would not understand an answer of HTTP/1.1 either.
 func foreign(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
@@ -244,8 +244,12 @@ func foreign(b []byte) bool {
 	if !whole || len(words) != 3 || len(words[1]) == 0 || bytes.HasPrefix(words[2], []byte("HTTP/")) {
 		return false
 	}
-	target := words[1]
-	return target[0] != '/' && target[0] != '*' && bytes.IndexByte(target, ':') < 0
+	for _, c := range line {
+		if c != ' ' && (c < 'A' || c > 'Z') {
+			return false // a request with a fault deserves its answer
+		}
+	}
+	return true
 }
 
 // makeRoom makes the read buffer able to take more of an incomplete head.

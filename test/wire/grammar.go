@@ -29,6 +29,7 @@ var (
 	authority   = regexp.MustCompile(`^(` + anyHost + `)(?::([0-9]{0,5}))?$`)
 	originForm  = regexp.MustCompile(`^(/(?:[^?#%]|%[0-9A-Fa-f]{2})*)(?:\?([^#]*))?$`)
 	absolute    = regexp.MustCompile(`^(?i:(https?)://)([^/?#]*)((?:/(?:[^?#%]|%[0-9A-Fa-f]{2})*)?)(?:\?([^#]*))?$`)
+	foreign     = regexp.MustCompile(`^[A-Z]+ [A-Z]+ [A-Z]+$`)
 	digits      = regexp.MustCompile(`^[0-9]+$`)
 	token       = regexp.MustCompile(`^` + tchar + `+$`)
 	chunkLine   = regexp.MustCompile(`^([0-9A-Fa-f]{1,15})((?:[ \t]*;[ \t]*` + tchar + `+(?:[ \t]*=[ \t]*(?:` + tchar + `+|` + quoted + `))?)*)$`)
@@ -183,6 +184,9 @@ const (
 
 func readHead(lines []string) (m message, f framing, o outcome) {
 	l := requestLine.FindStringSubmatch(lines[0])
+	if foreign.MatchString(lines[0]) {
+		return m, f, outcome{verdict: incomplete, statuses: []int{400}} // no answer will do: it is no HTTP
+	}
 	if l == nil {
 		return m, f, bad("request line", 400)
 	}
