@@ -64,12 +64,18 @@ func (ex *exchange) enter() error {
 		return failOverload
 	}
 	ex.crowded = n > g.crowded
-	if p := g.pressure.Load(); p != 0 && rand.Uint32()>>16 < p {
+	if g.sheds() {
 		ex.leave()
 		g.shed.Add(1)
 		return failPressure
 	}
 	return nil
+}
+
+// sheds draws whether something new is refused because the proxy cannot keep up.
+func (g *gate) sheds() bool {
+	p := g.pressure.Load()
+	return p != 0 && rand.Uint32()>>16 < p
 }
 
 func (ex *exchange) leave() {
@@ -221,6 +227,7 @@ const (
 	probeBusy     = 25 * time.Millisecond
 	probeIdle     = 250 * time.Millisecond
 	probeInterval = 100 * time.Millisecond
+	strainedDelay = 100 * time.Millisecond
 	probeCrowd    = 32 // exchanges in flight from which on it is looked often
 
 	pressureStep = 1 << 16 / 20
@@ -228,13 +235,22 @@ const (
 	pressureNone = 1 << 16 / 100
 )
 
+// strained is true while what is ready waits so long that the times which are measured say little about others.
+func (g *gate) strained() bool {
+	return g.pressure.Load() != 0 || time.Duration(g.delay.Load()) > strainedDelay
+}
+
 // adjust draws the conclusion from the least delay of an interval.
 func (g *gate) adjust(least, most time.Duration) {
 	p := g.pressure.Load()
-	if least > most {
+	switch {
+	case least > most:
 		p = min(p+pressureStep, pressureMost)
-	} else if p /= 2; p < pressureNone {
-		p = 0
+	case least > most/2: // as it should be
+	default:
+		if p -= p / 5; p < pressureNone {
+			p = 0
+		}
 	}
 	g.pressure.Store(p)
 }

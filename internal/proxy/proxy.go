@@ -54,6 +54,7 @@ func New(opt Options) *Server {
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
+	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
 	s.tickets.keys = &tls.Config{Time: opt.now}

@@ -108,18 +108,20 @@ func (c *checker) once(ctx context.Context) error {
 		}
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v", time.Duration(c.spec.Timeout))
+		err = fmt.Errorf("%w within %v", errCheckTime, time.Duration(c.spec.Timeout))
 	}
 	return err
 }
+
+var errCheckTime = errors.New("no answer")
 
 // note draws the conclusion from a check.
 func (c *checker) note(ctx context.Context, err error) {
 	e, h := c.endpoint, &c.endpoint.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if ctx.Err() != nil {
-		return // it may have been the end that made it fail
+	if ctx.Err() != nil || errors.Is(err, errCheckTime) && e.set.opt.Strained() {
+		return // it may have been the end, or this process, that made it fail
 	}
 	if err != nil {
 		text := err.Error()

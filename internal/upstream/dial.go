@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -68,9 +69,14 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 		return nil, nil, &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errConnecting}
 	}
 	e.dials.Add(1)
-	late := time.AfterFunc(slowConnect, e.Failed)
+	var counted atomic.Bool
+	late := time.AfterFunc(slowConnect, func() {
+		if !e.set.opt.Strained() && !counted.Swap(true) {
+			e.Failed()
+		}
+	})
 	nc, wire, err = e.handshake(ctx, config)
-	counted := !late.Stop()
+	late.Stop()
 	if err == nil {
 		return nc, wire, nil
 	}
@@ -79,7 +85,8 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 		return nil, nil, closedError(e.Address)
 	}
 	var ce *ConnectError
-	if !counted && (!errors.As(err, &ce) || ce.Reason != ConnectLocal) {
+	own := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained())
+	if !counted.Swap(true) && !own {
 		e.Failed()
 	}
 	return nil, nil, err

@@ -41,7 +41,7 @@ type health struct {
 	probing atomic.Bool
 	level   int   // ejections in a row
 	ended   int64 // when the last ejection ends or ended
-	spared  bool  // the last ejection that was due would have been one too many
+	spared  int64 // when it was last logged that an ejection would have been one too many; 0 is never
 
 	failed    atomic.Uint64
 	ejections atomic.Uint64
@@ -126,7 +126,6 @@ func (e *Endpoint) Succeeded() {
 	h.failures.Store(0)
 	h.errors.Store(0)
 	h.probing.Store(false)
-	h.spared = false
 	if h.until.Swap(0) != 0 {
 		h.ended = e.set.now()
 		e.set.opt.Logger.Info("endpoint recovered", "endpoint", e.Address)
@@ -177,8 +176,8 @@ func (e *Endpoint) eject(failures int, allowed func(e *Endpoint, eject func()) b
 	d := min(ejectMin<<level, ejectMax)
 	if !allowed(e, func() { h.until.Store(now + int64(d)) }) {
 		h.denied.Add(1)
-		if !h.spared {
-			h.spared = true
+		if h.spared == 0 || now-h.spared > int64(ejectForget) {
+			h.spared = now
 			e.set.opt.Logger.Warn("endpoint not ejected, too many are", "endpoint", e.Address, "failures", failures)
 		}
 		return
@@ -187,7 +186,6 @@ func (e *Endpoint) eject(failures int, allowed func(e *Endpoint, eject func()) b
 		h.level++
 	}
 	h.ended = now + int64(d)
-	h.spared = false
 	h.probing.Store(false)
 	h.ejections.Add(1)
 	e.set.opt.Logger.Warn("endpoint ejected", "endpoint", e.Address, "for", d, "failures", failures)

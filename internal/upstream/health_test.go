@@ -460,3 +460,24 @@ func TestADeadEndpointCausesBoundedFailures(t *testing.T) {
 		}
 	})
 }
+
+// What takes long while this process cannot keep up is not the endpoint's fault.
+func TestNothingIsTooSlowForAStrainedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Strained: func() bool { return true }, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		defer s.Close()
+		e := apply(t, s, with(checkOf(model.CheckTCP), hosts(2)...)).Endpoints()[0]
+		for range 5 {
+			if _, err := e.Dial(time.Time{}); err == nil {
+				t.Fatal("connected")
+			}
+		}
+		time.Sleep(time.Minute)
+		if st := e.Stats(); st.Failures != 0 || !st.Healthy {
+			t.Errorf("%+v", st)
+		}
+	})
+}

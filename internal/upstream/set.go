@@ -39,6 +39,9 @@ type Options struct {
 	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together: beyond it idle ones are closed for new ones, and where none
 	// is idle the new one fails with ConnectLocal. 0 means no bound.
 	MaxConnections int64
+	// Strained is true while this process cannot keep up with its work: a connect that takes long says nothing about the endpoint then. nil is
+	// never. Checks that fail for want of time do not count then either.
+	Strained func() bool
 	// Logger is told of ejections, recoveries and unusable services; nil discards.
 	Logger *slog.Logger
 
@@ -69,6 +72,9 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxInFlightPerEndpoint, defaultMaxInFlight)
 	if o.MaxConnections <= 0 {
 		o.MaxConnections = math.MaxInt64
+	}
+	if o.Strained == nil {
+		o.Strained = func() bool { return false }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
