@@ -9,7 +9,7 @@ BENCHFLAGS  ?=
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
 
 help: ## List the targets.
@@ -76,6 +76,9 @@ test-release: ## Test the SBOM and the image, which runc runs without privileges
 
 test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four other parsers: all of the corpus, in two minutes (docs/http1.md).
 	$(GO) run ./test/wire
+
+test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
+	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
 
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \

@@ -192,6 +192,9 @@ func (b *bind) start(nc net.Conn) {
 	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit || s.gate.sheds() {
 		s.connections.Add(-1)
 		b.refuse(nc, shard, !port.TCP && !port.TLS)
+		if s.gate.connections.Load()%refusedBurst == 0 {
+			b.rest(refusedPause)
+		}
 		return
 	}
 	b.metrics.Opened(shard)

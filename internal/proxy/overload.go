@@ -64,10 +64,17 @@ func (ex *exchange) enter() error {
 		return failOverload
 	}
 	ex.crowded = n > g.crowded
+	if !g.strained() {
+		return nil
+	}
 	if g.sheds() {
 		ex.leave()
 		g.shed.Add(1)
 		return failPressure
+	}
+	if ex.client.gone() { // it has waited long enough
+		ex.leave()
+		return failClientClosed
 	}
 	return nil
 }
@@ -189,11 +196,11 @@ func discardReady(nc net.Conn) {
 	})
 }
 
-// refuse tells a connection that there is no place for it. Called by the accept loop, it never waits for the client. told says that the port is
+// refuse tells a connection that there is no place for it, without waiting for the client. told says that the port is
 // one for HTTP in cleartext: others cannot be told anything.
 func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	s := b.srv
-	n := s.gate.connections.Add(1)
+	s.gate.connections.Add(1)
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.Overload)
 	if told {
 		discardReady(nc)
@@ -204,9 +211,6 @@ func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 		s.refusals.hold(nc)
 	} else {
 		nc.Close()
-	}
-	if n%refusedBurst == 0 {
-		b.rest(refusedPause)
 	}
 }
 
@@ -263,10 +267,9 @@ func (s *Server) watch(quit <-chan struct{}) {
 		return
 	}
 	defer r.Close()
-	arrived := make(chan struct{})
+	arrived := make(chan struct{}, 1) // one byte at most is on its way
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer close(arrived)
 		for b := make([]byte, 1); ; {
 			if n, _ := r.Read(b); n == 0 {
 				return
@@ -278,7 +281,18 @@ func (s *Server) watch(quit <-chan struct{}) {
 	defer w.Close()
 	g := &s.gate
 	defer g.pressure.Store(0) // what comes while the proxy drains is served
-	least, since := time.Duration(-1), time.Now()
+	least, since := time.Duration(math.MaxInt64), time.Now()
+	judge := func(now time.Time) {
+		if now.Sub(since) < probeInterval {
+			return
+		}
+		before := g.pressure.Load()
+		g.adjust(least, s.opt.MaxQueueDelay)
+		if after := g.pressure.Load(); (before == 0) != (after == 0) {
+			s.log.Warn("overload", "shedding", after != 0, "delay", least)
+		}
+		least, since = math.MaxInt64, now
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -291,25 +305,25 @@ func (s *Server) watch(quit <-chan struct{}) {
 		if _, err := w.Write([]byte{0}); err != nil {
 			return
 		}
-		if _, ok := <-arrived; !ok {
-			return
-		}
-		now := time.Now()
-		d := now.Sub(sent)
-		g.delay.Store(int64(d))
-		if least < 0 || d < least {
-			least = d
-		}
-		if now.Sub(since) >= probeInterval {
-			before := g.pressure.Load()
-			g.adjust(least, s.opt.MaxQueueDelay)
-			if after := g.pressure.Load(); (before == 0) != (after == 0) {
-				s.log.Warn("overload", "shedding", after != 0, "delay", least)
+		for waiting := true; waiting; {
+			timer.Reset(probeInterval)
+			select {
+			case <-quit:
+				return
+			case <-arrived:
+				waiting = false
+			case <-timer.C: // it is known already that the delay is at least this long
 			}
-			least, since = -1, now
+			now := time.Now()
+			d := now.Sub(sent)
+			g.delay.Store(int64(d))
+			if !waiting || d > s.opt.MaxQueueDelay {
+				least = min(least, d)
+				judge(now)
+			}
 		}
 		pause := probeIdle
-		if g.pressure.Load() != 0 || d > s.opt.MaxQueueDelay/8 || g.inFlight.Load() > probeCrowd {
+		if g.strained() || g.inFlight.Load() > probeCrowd {
 			pause = probeBusy
 		}
 		timer.Reset(pause)
