@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/internal/proxy"
 )
 
 // handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
@@ -91,7 +93,7 @@ func (h *handover) fetch() error {
 	}
 }
 
-// listen is net.Listen, but gives the inherited socket if there is one for the address.
+// listen is proxy.Listen, but gives the inherited socket if there is one for the address.
 func (h *handover) listen(network, address string) (net.Listener, error) {
 	if h != nil {
 		if l := h.inherited[address]; l != nil {
@@ -100,7 +102,7 @@ func (h *handover) listen(network, address string) (net.Listener, error) {
 			return l, nil
 		}
 	}
-	return net.Listen(network, address)
+	return proxy.Listen(network, address)
 }
 
 // close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.

@@ -60,7 +60,7 @@ type Options struct {
 	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
 	MaxRetryBody int
 
-	// Listen opens a listening socket; nil is net.Listen. The network is always "tcp".
+	// Listen opens a listening socket; nil is Listen of this package. The network is always "tcp".
 	Listen func(network, address string) (net.Listener, error)
 
 	// now replaces the clock of sessions in tests.
@@ -78,7 +78,7 @@ func (o *Options) setDefaults() {
 		o.Upstream.Logger = o.Logger
 	}
 	if o.Listen == nil {
-		o.Listen = net.Listen
+		o.Listen = Listen
 	}
 	for _, d := range []struct {
 		value *time.Duration

@@ -1,6 +1,37 @@
 package proxy
 
-import "golang.org/x/sys/unix"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listen is net.Listen. Connections inherit keep-alive, with the library's values, from the socket: setting it on each costs four system calls.
+func Listen(network, address string) (net.Listener, error) {
+	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, socket syscall.RawConn) error {
+		var errs error
+		set := func(fd uintptr, level, option, value int) {
+			errs = errors.Join(errs, unix.SetsockoptInt(int(fd), level, option, value))
+		}
+		err := socket.Control(func(fd uintptr) {
+			set(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds)
+			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds)
+			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes)
+		})
+		if err = errors.Join(err, errs); err != nil {
+			return fmt.Errorf("keep-alive: %w", err)
+		}
+		return nil
+	}}
+	return c.Listen(context.Background(), network, address)
+}
+
+const keepAliveSeconds, keepAliveProbes = 15, 9
 
 const canAcknowledge = true
 
