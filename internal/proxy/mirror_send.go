@@ -108,7 +108,8 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 // sendHTTP1 carries the leg over a connection.
 func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
 	opt := &w.service.mirrors.opt
-	c, reused, err := l.endpoint.Get(time.Time{})
+	// Checked now, not with the first write: a copy that is gathered has its answer read meanwhile.
+	c, reused, err := l.endpoint.GetAlive(time.Time{})
 	if err != nil {
 		return mirrorResult{outcome: telemetry.MirrorFailedConnect}
 	}

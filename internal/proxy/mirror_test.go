@@ -131,6 +131,29 @@ func TestStreamedBodyOfKnownLengthArrivesUnchanged(t *testing.T) {
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1})
 }
 
+// The race detector is what looks: the answer of a streamed copy is read while the copy is written.
+func TestStreamedCopiesUseConnectionsAgain(t *testing.T) {
+	handler, got := arrivals(2)
+	f := newMirrorFixture(t, MirrorOptions{}, toMirror(backend(t, handler)))
+	for range 2 {
+		l, _ := f.begin(f.target, mirrorPost("/up", chunkedBody, http1.Field{Name: "Transfer-Encoding", Value: "chunked"}), 0)
+		l.write([]byte("half "))
+		for attached := false; !attached; time.Sleep(time.Millisecond) {
+			l.mu.Lock()
+			attached = l.conn != nil
+			l.mu.Unlock()
+		}
+		l.write([]byte("whole"))
+		l.end(nil)
+		l.outcome()
+		f.wait(t, 1)
+		if a := <-got; a.err != nil || a.body != "half whole" {
+			t.Errorf("%q, %v", a.body, a.err)
+		}
+	}
+	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2})
+}
+
 func slicesRepeat(s string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
