@@ -49,6 +49,7 @@ image: ## Make bin/weir-image.tar, an OCI image for amd64 and arm64, without a d
 
 test: setup ## Run all tests: with the race detector, then against a real API server.
 	$(GO) test -race -timeout 20m ./...
+	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 	$(GO) test -timeout 20m ./test/soak
 	@$(MAKE) --no-print-directory test-apiserver
 

@@ -26,10 +26,12 @@ var importTable = map[string][]string{
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
 	"internal/http2":              {"internal/http1"},
-	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2"},
+	"internal/socket":             {},
+	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2", "internal/socket"},
 	"internal/telemetry":          {"internal/model"},
 	"internal/proxy": {
-		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/telemetry", "internal/model",
+		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/socket", "internal/telemetry",
+		"internal/model",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
@@ -43,7 +45,8 @@ var importTable = map[string][]string{
 
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
-	"internal/model", "internal/routing", "internal/http1", "internal/http2", "internal/upstream", "internal/proxy", "internal/telemetry",
+	"internal/model", "internal/routing", "internal/http1", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
+	"internal/telemetry",
 }
 
 type listedPackage struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -120,7 +121,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 		return c
 	}
 	c.tcp, _ = nc.(*net.TCPConn)
-	if canPoll && c.tcp != nil && c.socket != nil {
+	if socket.CanPoll && c.tcp != nil && c.socket != nil {
 		c.wait, c.push, c.canPark = c.readable, c.writable, b.srv.idle != nil
 	}
 	return c

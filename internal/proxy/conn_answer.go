@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // gather is how much of an answer is collected before it is written; larger pieces are not copied.
@@ -184,7 +185,7 @@ func (c *conn) moreTime(err error) bool {
 // writable is called by the poller until all is written.
 func (c *conn) writable(fd uintptr) bool {
 	for len(c.pushed) > 0 {
-		n, err := writeSocket(fd, c.pushed)
+		n, err := socket.Write(fd, c.pushed)
 		if err == syscall.EAGAIN {
 			return false
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // idle waits for the first bytes of a request.
@@ -139,7 +140,7 @@ func contained(r *http1.Request, rest int) bool {
 // readFirst reads what is there into a fresh work, or notes why nothing can be read any more; false if there is nothing yet.
 func (c *conn) readFirst(fd uintptr) bool {
 	w := workPool.Get().(*work)
-	n, err := readSocket(fd, w.rbuf)
+	n, err := socket.Read(fd, w.rbuf)
 	if n > 0 {
 		w.r, w.n = 0, n
 		c.w, c.readErr = w, nil

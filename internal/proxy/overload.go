@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -177,7 +178,7 @@ func (r *refusals) close() {
 
 // control calls f with the connection's socket, which is not waited for.
 func control(nc net.Conn, f func(fd uintptr)) {
-	if sc, ok := nc.(syscall.Conn); ok && canPoll {
+	if sc, ok := nc.(syscall.Conn); ok && socket.CanPoll {
 		if raw, err := sc.SyscallConn(); err == nil {
 			raw.Control(f)
 		}
@@ -189,7 +190,7 @@ func discardReady(nc net.Conn) {
 	control(nc, func(fd uintptr) {
 		var b [4 << 10]byte
 		for range 4 {
-			if n, err := readSocket(fd, b[:]); n <= 0 || err != nil {
+			if n, err := socket.Read(fd, b[:]); n <= 0 || err != nil {
 				return
 			}
 		}
@@ -204,7 +205,7 @@ func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.Overload)
 	if told {
 		discardReady(nc)
-		control(nc, func(fd uintptr) { writeSocket(fd, []byte(refusal)) })
+		control(nc, func(fd uintptr) { socket.Write(fd, []byte(refusal)) })
 		if tcp, ok := nc.(*net.TCPConn); ok {
 			tcp.CloseWrite()
 		}

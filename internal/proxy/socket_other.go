@@ -2,17 +2,7 @@
 
 package proxy
 
-import (
-	"net"
-	"syscall"
-)
-
-const canPoll = false
-
-// readSocket would need the system's own calls; connections wait with a buffer there.
-func readSocket(fd uintptr, p []byte) (int, error) { return 0, syscall.EINVAL }
-
-func writeSocket(fd uintptr, p []byte) (int, error) { return 0, syscall.EINVAL }
+import "net"
 
 // peekClosed cannot look here; a client that left shows itself when it is written to.
 func peekClosed(fd uintptr) bool { return false }

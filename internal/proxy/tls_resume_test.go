@@ -194,7 +194,9 @@ func TestTicketKeysRotate(t *testing.T) {
 	secure(t, cfg, "shop.example")
 	var hours atomic.Int64
 	begin := time.Now()
-	s := serve(t, cfg, func(o *Options) { o.now = func() time.Time { return begin.Add(time.Duration(hours.Load()) * time.Hour) } })
+	s := serve(t, cfg, func(o *Options) {
+		o.now = func() time.Time { return begin.Add(time.Duration(hours.Load()) * time.Hour) }
+	})
 	cache := &anySession{}
 	for _, test := range []struct {
 		hour    int64

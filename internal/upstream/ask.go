@@ -3,6 +3,8 @@ package upstream
 import (
 	"io"
 	"syscall"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Ask writes p, a whole request, and waits for the first bytes of its answer, which are Buffered afterwards: Write and Fill in one, without
@@ -47,7 +49,7 @@ func (c *Conn) askStep(fd uintptr) bool {
 	if c.unchecked {
 		// In the same step as the write: a system call, but none to wait.
 		c.unchecked = false
-		if n, err := readSocket(fd, c.buf.b); err != syscall.EAGAIN {
+		if n, err := socket.Read(fd, c.buf.b); err != syscall.EAGAIN {
 			if c.askErr = err; n > 0 {
 				c.askErr = errUnasked
 			} else if err == nil {
@@ -57,7 +59,7 @@ func (c *Conn) askStep(fd uintptr) bool {
 		}
 	}
 	if c.asked < len(c.ask) {
-		n, err := writeSocket(fd, c.ask)
+		n, err := socket.Write(fd, c.ask)
 		c.asked = n
 		if n < len(c.ask) || err != nil {
 			c.askErr = err
@@ -65,7 +67,7 @@ func (c *Conn) askStep(fd uintptr) bool {
 		}
 		return false
 	}
-	n, err := readSocket(fd, c.buf.b)
+	n, err := socket.Read(fd, c.buf.b)
 	if err == syscall.EAGAIN {
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Conn's states.
@@ -51,7 +53,7 @@ func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
 			c.peek = func(fd uintptr) { c.alive = peekAlive(fd) }
-			if canAsk && nc == wire {
+			if socket.CanPoll && nc == wire {
 				c.swap = c.askStep
 			}
 		}

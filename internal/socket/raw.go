@@ -1,6 +1,6 @@
 //go:build linux && !race
 
-package upstream
+package socket
 
 import (
 	"syscall"
@@ -9,9 +9,11 @@ import (
 
 // The sockets are non-blocking: their calls return at once and need not be announced to the scheduler, which costs a tenth of them.
 
-const canAsk = true
+// CanPoll is true where Read and Write work.
+const CanPoll = true
 
-func readSocket(fd uintptr, p []byte) (int, error) {
+// Read reads what is there, without waiting; syscall.EAGAIN says that there is nothing, 0 and nil is the other side's end.
+func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch errno {
@@ -24,7 +26,8 @@ func readSocket(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-func writeSocket(fd uintptr, p []byte) (int, error) {
+// Write writes what fits, without waiting; syscall.EAGAIN says that nothing does.
+func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch errno {
