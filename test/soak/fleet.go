@@ -68,9 +68,7 @@ func (f *fleet) start(name, address string, more ...string) (*process, error) {
 	file := filepath.Join(s.dir, fmt.Sprintf("%02d-%s.log", f.count, name))
 	f.mu.Unlock()
 	args := append([]string{"run", s.edge.files, s.edge.folder, "--address", address, "--admin", "127.0.0.1:0", "--log-format", "json",
-		"--drain-timeout", s.drainTimeout.String(),
-		// Load is not to be shed: refusing is a decision, not a loss, and on a machine that others use it is taken for their sake.
-		"--max-queue-delay", "0"}, more...)
+		"--drain-timeout", s.drainTimeout.String()}, more...)
 	p := &process{s: s, name: name, cmd: s.command(args...), done: make(chan struct{}), news: make(chan struct{})}
 	var err error
 	if p.log, err = os.Create(file); err != nil {
