@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weirmesh/weir/test/weirtest"
 )
@@ -177,9 +176,5 @@ func TestDrainDelayServesWhileNotReady(t *testing.T) {
 
 	w.write("route.yaml", w.route("blue"))
 	w.run("--drain-delay", "1ms")
-	begun := time.Now()
 	w.weir.Stop()
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("it took %v to end", took)
-	}
 }
