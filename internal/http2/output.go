@@ -14,6 +14,8 @@ const (
 	frameHeader = 9
 	// writeSize is how much is written at once: the peer has StallTimeout for it.
 	writeSize = 64 << 10
+	// inlineWrite is how much a client's stream writes by itself: more may wait for a peer that does not read, and the stream's owner must be able to give up.
+	inlineWrite = 16 << 10
 	// controlRoom is how many bytes of acknowledgements and the like may wait, beyond MaxOutput, for a peer that does not read.
 	controlRoom = 64 << 10
 )
@@ -80,6 +82,10 @@ func (c *Conn) flush() {
 		return
 	}
 	c.writing = true
+	if c.client && len(c.out) > inlineWrite {
+		go c.writeRest()
+		return
+	}
 	c.mu.Unlock()
 	runtime.Gosched()
 	c.mu.Lock()

@@ -200,9 +200,17 @@ func (ex *exchange) takeHead(h *http2.Head) {
 	r.Reset()
 	r.Status, r.KeepAlive, r.Body = h.Status, true, h.Body
 	r.Fields = append(r.Fields, h.Fields...)
-	if r.Body.Kind == http1.BodyLength && !ex.req.http2 {
+	if ex.req.http2 || ex.req.method == http.MethodHead {
+		return
+	}
+	switch r.Body.Kind {
+	case http1.BodyNone: // HTTP/1.1 must be told where the body ends that there is not
+		if r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
+			r.Body = http1.Body{Kind: http1.BodyLength}
+		}
+	case http1.BodyLength: // and has trailers only behind chunks
 		if _, announced := http1.GetID(h.Fields, http1.FieldTrailer); announced {
-			r.Body = http1.Body{Kind: http1.BodyChunked} // HTTP/1.1 has trailers only behind chunks
+			r.Body = http1.Body{Kind: http1.BodyChunked}
 		}
 	}
 }
@@ -296,7 +304,8 @@ func streamError(err error) *failure {
 		return f
 	}
 	var se *http2.StreamError
-	if errors.As(err, &se) && !se.Remote {
+	var ce *http2.ConnError
+	if errors.As(err, &se) && !se.Remote || errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError {
 		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
 	}
 	return &failure{status: 502, reason: telemetry.BackendReset, detail: "the backend closed the connection", err: err, retry: true}
