@@ -14,7 +14,7 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	connections := 4096
 	if s.Idle > 0 {
-		connections = s.Idle + 100
+		connections = s.Idle*5/4 + 20 // it closes idle ones when less than a sixteenth is free
 	}
 	p("daemon off; worker_processes 1; pid %s/nginx.pid; error_log stderr crit;", dir)
 	p("events { worker_connections %d; }", connections)

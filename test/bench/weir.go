@@ -16,7 +16,11 @@ func (b *bench) weirCommand(dir string, s setting, port, admin int) ([]string, e
 	if err := b.manifests(manifests, s, port); err != nil {
 		return nil, err
 	}
-	return []string{b.weir, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}, nil
+	command := []string{b.weir, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}
+	if s.Idle > 0 {
+		command = append(command, "--max-connections", fmt.Sprint(s.Idle+100)) // by itself it keeps half of the descriptors for endpoints
+	}
+	return command, nil
 }
 
 // manifests writes a Gateway, routes and services into a folder.
