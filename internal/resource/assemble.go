@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
@@ -19,6 +20,8 @@ type assembly struct {
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
 	over   map[passedOver]*overlooked
+	// now is when certificates are judged, next when something else is to be said of them.
+	now, next time.Time
 }
 
 // overlooked counts the objects of a kind that is not read.
@@ -33,6 +36,7 @@ func (r *reader) set(l *listing) *Set {
 	a := &assembly{
 		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
+		now: r.now().Round(0), // the clock on the wall
 	}
 	documents := make(map[string]int) // by root
 	for _, path := range slices.Sorted(maps.Keys(r.files)) {
@@ -57,7 +61,9 @@ func (r *reader) set(l *listing) *Set {
 	a.keepLost(l)
 	a.nameOverlooked()
 	r.good = a.good
-	return a.finish()
+	set := a.finish()
+	r.judged, r.next = a.now, a.next
+	return set
 }
 
 func (a *assembly) report(f Finding, at Origin) {
@@ -96,11 +102,31 @@ func (a *assembly) entry(e entry, path string, line int) {
 	for _, f := range e.findings {
 		a.report(f, Origin{path, line + f.Origin.Line})
 	}
-	if e.object != nil {
-		a.good[e.key] = good{e.object, at}
-	} else if last, ok := a.last[e.key]; ok {
+	last, had := a.last[e.key]
+	switch {
+	case e.object == nil && had:
 		a.keep(e.key, last, at, "this version is not valid")
+	case e.object == nil:
+	case had && a.better(last.certified, e.certified):
+		if !e.certified.broken { // else the findings above say why
+			f := finding(CodeCertificate, e.certified.field, e.certified.outside(a.now))
+			f.Fix = "renew it, or set the machine's clock"
+			a.report(e.certified.locate(f, e.key, at))
+			a.next = earliest(a.next, e.certified.next(a.now))
+		}
+		a.keep(e.key, last, at, "the certificates of this version cannot be used")
+	default:
+		a.good[e.key] = good{e.object, at, e.certified}
 	}
+}
+
+// better says whether certificates that were good had better be kept than replaced by others: those are broken, or are not
+// valid now and the ones before are. Of two that are not valid the newer is what the user wants.
+func (a *assembly) better(last, next *certified) bool {
+	if last == nil || next == nil || last.broken {
+		return false
+	}
+	return next.broken || !next.valid(a.now) && last.valid(a.now)
 }
 
 func (a *assembly) keep(k Key, last good, at Origin, why string) {
@@ -129,14 +155,27 @@ func (a *assembly) nameOverlooked() {
 	}
 }
 
+// date tells of the dates of an object's certificates.
+func (a *assembly) date(s *Set, k Key, g good) {
+	if g.certified == nil {
+		return
+	}
+	a.next = earliest(a.next, g.certified.next(a.now))
+	if f, ok := g.certified.expiry(a.now); ok {
+		f, f.Origin = g.certified.locate(f, k, g.origin)
+		s.Expiries[k] = f
+	}
+}
+
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good))}
+	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding)}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
 		s.Origins[k] = g.origin
 		s.add(g.object)
+		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
 			sliced[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}] = true
 		}

@@ -63,11 +63,15 @@ const (
 	CodeMirrorBoth        = "WR304"
 	CodeMirrorReleased    = "WR305"
 
-	CodeCoreInvalid  = "WR401"
-	CodeCoreType     = "WR402"
-	CodeCoreData     = "WR403"
-	CodeSliceOrphan  = "WR404"
-	CodeEndpointsOld = "WR405"
+	CodeCoreInvalid       = "WR401"
+	CodeCoreType          = "WR402"
+	CodeCoreData          = "WR403"
+	CodeSliceOrphan       = "WR404"
+	CodeEndpointsOld      = "WR405"
+	CodeCertificate       = "WR406"
+	CodeCertificateSoon   = "WR407"
+	CodeCertificateUrgent = "WR408"
+	CodeCertificateDates  = "WR409"
 )
 
 const leftOut = "The object is left out, or stays as it last was valid; the rest is served."
@@ -166,6 +170,19 @@ var codes = []Code{
 	{CodeEndpointsOld, Info, "Endpoints beside EndpointSlices",
 		"A Service has both Endpoints and EndpointSlices. The slices count.",
 		"Remove the Endpoints object."},
+	{CodeCertificate, Warning, "certificate not usable",
+		"What a Secret of type kubernetes.io/tls or the ca.crt of a ConfigMap holds is no certificate with its key, or is not valid now while the version before is. " +
+			"That version is served on, if there is one; an API server would take the object.",
+		"Put the certificate and those of its chain in PEM form into tls.crt and the key that fits into tls.key; authorities into ca.crt."},
+	{CodeCertificateSoon, Info, "certificate to be renewed",
+		"A certificate in use, or one of its chain, expires within 30 days; if it is valid for less than 90, within a third of that.",
+		"Renew it."},
+	{CodeCertificateUrgent, Warning, "certificate about to expire",
+		"A certificate in use, or one of its chain, expires within 7 days; if it is valid for less than 70, within a tenth of that. Or one of its chain has expired, so that some peers refuse it.",
+		"Renew it now."},
+	{CodeCertificateDates, Error, "certificate expired",
+		"A certificate in use has expired or is not valid yet. It is served, as there is no better one, but peers refuse it.",
+		"Renew it, or set the machine's clock."},
 }
 
 // finding makes a finding with the severity and the usual fix of its code.

@@ -22,6 +22,8 @@ type entry struct {
 	// object is the typed object, nil if it was rejected.
 	object   any
 	findings []Finding
+	// certified is nil if the object holds no certificates.
+	certified *certified
 	// passedOver is the apiVersion and kind when the kind is none that is read.
 	passedOver *passedOver
 }
@@ -140,6 +142,13 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		e.findings[0].Fix = "write " + k.versionList()
 	} else {
 		e.object, e.findings = k.decode(k, version, u)
+	}
+	held, broken := certify(e.object, u)
+	if e.certified = held; held != nil {
+		held.line = l.line(held.field) - e.line
+	}
+	if broken != nil {
+		e.findings = append(e.findings, *broken)
 	}
 	e.findings = append(notes, e.findings...)
 	for i := range e.findings {

@@ -14,7 +14,8 @@ import (
 )
 
 // Dir is a Source over files and folders on disk. It reads them at the start and after each change; what a new version
-// of a file breaks keeps its last good version.
+// of a file breaks keeps its last good version. It emits a Set without a change, too, when a certificate comes near its
+// end or reaches it, at its next look.
 type Dir struct {
 	// Stdin is what the path "-" stands for: it is read once, at the start.
 	Stdin io.Reader
@@ -91,7 +92,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 		due = nil
 		l = w.settle(list(d.paths), d.paths)
 		changed := r.read(l)
-		if changed || !maps.EqualFunc(errs, l.errs, sameError) {
+		if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
 			emit(r.set(l))
 		}
 		errs = l.errs

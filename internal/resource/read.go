@@ -23,6 +23,10 @@ type reader struct {
 	files     map[string]*file
 	documents map[sum]*document
 	good      map[Key]good
+	// now is the clock by which certificates are judged. Something else is to be said of them after the time next, if it
+	// is not zero; they were judged at judged.
+	now          func() time.Time
+	judged, next time.Time
 }
 
 type sum [sha256.Size]byte
@@ -45,10 +49,18 @@ type filePart struct {
 type good struct {
 	object any
 	origin Origin
+	// certified is nil if the object holds no certificates.
+	certified *certified
+}
+
+// due says whether what was said of certificates is no longer so: time has passed, or the clock was set back.
+func (r *reader) due() bool {
+	now := r.now()
+	return now.Before(r.judged) || !r.next.IsZero() && now.After(r.next)
 }
 
 func newReader(paths []string) *reader {
-	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good)}
+	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good), now: time.Now}
 }
 
 // readStdin reads the document stream that the path "-" stands for, once.

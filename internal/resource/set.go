@@ -67,6 +67,9 @@ type Set struct {
 
 	// Origins says where each object was read.
 	Origins map[Key]Origin
+	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
+	// object that holds them, for whoever uses it to report.
+	Expiries map[Key]Finding
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 

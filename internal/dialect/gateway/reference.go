@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // permitted says whether something of a kind in one namespace may refer to an object in another (ReferenceGrant).
@@ -79,6 +81,7 @@ func (t *translator) certificate(gateway string, ref gatewayv1.SecretObjectRefer
 				"put the certificate chain in PEM form into tls.crt and the key that fits it into tls.key")
 		}
 		t.certificates[full] = true
+		t.reportExpiry("Secret", namespace, name)
 		t.cfg.Certificates = append(t.cfg.Certificates, model.Certificate{Name: full, Chain: string(chain), Key: model.Secret(key)})
 	}
 	return full, nil
@@ -117,7 +120,16 @@ func (t *translator) caBundle(namespace, name string) (pemText, message, fix str
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
+	t.reportExpiry("ConfigMap", namespace, name)
 	return text, "", ""
+}
+
+// reportExpiry tells, once, that certificates in use are not valid, or not for long.
+func (t *translator) reportExpiry(kind, namespace, name string) {
+	f, ok := t.set.Expiries[resource.Key{Kind: kind, Namespace: namespace, Name: name}]
+	if ok && !slices.Contains(t.findings, f) {
+		t.findings = append(t.findings, f)
+	}
 }
 
 // kindName is "Kind" or "Kind.group".

@@ -280,6 +280,7 @@ func Shuffled(s *resource.Set) *resource.Set {
 		ConfigMaps:         shuffle(s.ConfigMaps),
 		Namespaces:         shuffle(s.Namespaces),
 		Origins:            s.Origins,
+		Expiries:           s.Expiries,
 		Findings:           shuffle(s.Findings),
 	}
 }

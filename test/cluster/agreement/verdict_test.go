@@ -164,8 +164,8 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 			v.unchecked = true
 		case resource.CodeMirrorPercent, resource.CodeMirrorDenominator, resource.CodeMirrorNumerator, resource.CodeMirrorBoth, resource.CodeMirrorReleased:
 			mirrors = append(mirrors, f)
-		case resource.CodeSliceOrphan, resource.CodeEndpointsOld:
-			// Not about validity.
+		case resource.CodeSliceOrphan, resource.CodeEndpointsOld, resource.CodeCertificate:
+			// Not about validity, or not about what an API server looks at.
 		default:
 			if stricter(to.kind, f.Ref.Field) {
 				own = true
