@@ -12,7 +12,7 @@ import (
 func TestExpiryIsToldOfCertificatesInUse(t *testing.T) {
 	all := goldentest.All(t, leastGoldens)
 	for file, used := range map[string][]model.Ref{
-		// One of the Secrets of the first is not used, those that are have two listeners each.
+		// One of its Secrets is not used.
 		"https":               {{Kind: "Secret", Namespace: "default", Name: "cert"}, {Kind: "Secret", Namespace: "default", Name: "wild"}},
 		"policy":              {{Kind: "ConfigMap", Namespace: "default", Name: "ca"}},
 		"frontend-validation": nil, // whatever it uses
