@@ -22,9 +22,9 @@ type pipe struct {
 }
 
 // newPipe runs a server, or a client that the test plays the server of, behind a pipe. The test begins with the peer's preface.
-func newPipe(t *testing.T, cfg Config, h func(*Stream)) *pipe {
+func newPipe(cfg Config, h func(*Stream)) *pipe {
 	ours, theirs := net.Pipe()
-	p := &pipe{raw: raw{Framer: http2.NewFramer(theirs, theirs), Conn: theirs, t: t}, frames: make(chan *seen, 1000), ended: make(chan error, 1)}
+	p := &pipe{raw: raw{Framer: http2.NewFramer(theirs, theirs), Conn: theirs}, frames: make(chan *seen, 1000), ended: make(chan error, 1)}
 	if h != nil {
 		p.conn = NewServer(ours, cfg, h)
 	} else {
@@ -99,7 +99,7 @@ func (p *pipe) end() error {
 func TestShutdownTellsTwiceAndServesWhatWasOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := newPipe(t, Config{}, func(s *Stream) {
+		p := newPipe(Config{}, func(s *Stream) {
 			<-release
 			hello(s)
 		})
@@ -140,7 +140,7 @@ func TestShutdownTellsTwiceAndServesWhatWasOpened(t *testing.T) {
 
 func TestShutdownDoesNotWaitForASilentPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipe(t, Config{}, hello)
+		p := newPipe(Config{}, hello)
 		p.begin()
 		synctest.Wait()
 		p.conn.Shutdown()
@@ -155,7 +155,7 @@ func TestShutdownDoesNotWaitForASilentPeer(t *testing.T) {
 func TestSilentPeersAreAskedAndEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		p := newPipe(t, Config{PingAfter: 20 * time.Second, PingTimeout: 5 * time.Second}, func(s *Stream) { <-block })
+		p := newPipe(Config{PingAfter: 20 * time.Second, PingTimeout: 5 * time.Second}, func(s *Stream) { <-block })
 		p.begin()
 		p.headers(1, true, blockOf(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a"))
 		start := time.Now()
@@ -181,7 +181,7 @@ func TestSilentPeersAreAskedAndEnded(t *testing.T) {
 
 func TestIdleConnectionsEndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipe(t, Config{IdleTimeout: time.Minute}, hello)
+		p := newPipe(Config{IdleTimeout: time.Minute}, hello)
 		p.begin()
 		block := blockOf(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a")
 		for id := uint32(1); id < 10; id += 2 {
@@ -205,7 +205,7 @@ func TestIdleConnectionsEndInOrder(t *testing.T) {
 func TestSendingGivesUpWhenNoWindowComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		result := make(chan error, 1)
-		p := newPipe(t, Config{StallTimeout: 30 * time.Second, PingAfter: -1}, func(s *Stream) {
+		p := newPipe(Config{StallTimeout: 30 * time.Second, PingAfter: -1}, func(s *Stream) {
 			result <- s.Answer(&Head{Status: 200, Body: http1.Body{Kind: http1.BodyChunked}}, make([]byte, 100), true)
 		})
 		p.begin(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 50})
@@ -228,9 +228,37 @@ func TestSendingGivesUpWhenNoWindowComes(t *testing.T) {
 	})
 }
 
+func TestSendingGivesUpOnPeersThatAreTooSlow(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			result := make(chan error, 1)
+			p := newPipe(Config{MinSendRate: 100, SendGrace: 10 * time.Second, PingAfter: -1}, func(s *Stream) {
+				if patient {
+					s.Patient()
+				}
+				result <- s.Answer(&Head{Status: 200, Body: http1.Body{Kind: http1.BodyChunked}}, make([]byte, 5000), true)
+			})
+			p.begin(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			p.headers(1, true, blockOf(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a"))
+			for range 10 { // fast enough
+				time.Sleep(5 * time.Second)
+				p.WriteWindowUpdate(1, 400)
+			}
+			for range 10 { // too slow
+				time.Sleep(5 * time.Second)
+				p.WriteWindowUpdate(1, 100)
+			}
+			if err := <-result; patient != (err == nil) {
+				t.Errorf("patient %t: %v", patient, err)
+			}
+			p.end()
+		})
+	}
+}
+
 func TestClientLearnsWhatWasNotProcessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipe(t, Config{}, nil)
+		p := newPipe(Config{}, nil)
 		if n := p.conn.Available(); n != 0 {
 			t.Errorf("%d streams before the settings", n)
 		}
@@ -312,7 +340,7 @@ func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPipe(t, Config{}, nil)
+				p := newPipe(Config{}, nil)
 				p.begin()
 				<-p.conn.Settled()
 				s, err := p.conn.Open(get("/"), nil, true)
@@ -346,7 +374,7 @@ func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 func TestWatchersHearOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan bool, 3)
-		p := newPipe(t, Config{}, func(s *Stream) {
+		p := newPipe(Config{}, func(s *Stream) {
 			heard := aborter(make(chan struct{}))
 			s.Watch(heard)
 			if s.ID() == 1 {
@@ -383,7 +411,7 @@ func (a aborter) Abort() { close(a) }
 func TestStreamsBeyondTheMostAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := newPipe(t, Config{MaxStreams: 2}, func(s *Stream) {
+		p := newPipe(Config{MaxStreams: 2}, func(s *Stream) {
 			<-release
 			hello(s)
 		})

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirmesh/weir/internal/http1"
 )
@@ -144,83 +143,15 @@ func hello(s *Stream) {
 	s.Answer(&Head{Status: 200, Body: http1.Body{Kind: http1.BodyLength, Length: 5}}, []byte("hello"), true)
 }
 
-// raw is a peer made of frames. Reads and writes end after 20 s.
+// raw is a peer made of frames.
 type raw struct {
 	*http2.Framer
 	net.Conn
-	t     testing.TB
-	enc   *hpack.Encoder
-	block []byte
-}
-
-func (r *raw) Write(p []byte) (int, error) {
-	r.block = append(r.block, p...)
-	return len(p), nil
-}
-
-// dialRaw is a client that has sent its preface and settings.
-func dialRaw(t testing.TB, addr string, settings ...http2.Setting) *raw {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
-	r := &raw{Framer: http2.NewFramer(nc, nc), Conn: nc, t: t}
-	r.AllowIllegalWrites = true
-	r.enc = hpack.NewEncoder(r)
-	io.WriteString(nc, http2.ClientPreface)
-	if err := r.WriteSettings(settings...); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// encode is a header block of names and values.
-func (r *raw) encode(fields ...string) []byte {
-	r.block = nil
-	for i := 0; i < len(fields); i += 2 {
-		r.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
-	}
-	return r.block
-}
-
-// request is the block of a simple request.
-func (r *raw) request(more ...string) []byte {
-	return r.encode(append([]string{":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a"}, more...)...)
 }
 
 // headers sends a complete header block.
 func (r *raw) headers(id uint32, end bool, block []byte) error {
 	return r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
-}
-
-// goAway reads until GOAWAY and gives its code; ok is false if the connection ended without.
-func (r *raw) goAway() (code http2.ErrCode, ok bool) {
-	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			return 0, false
-		}
-		if g, is := f.(*http2.GoAwayFrame); is {
-			return g.ErrCode, true
-		}
-	}
-}
-
-// await reads until a frame of the type comes for the stream.
-func (r *raw) await(kind http2.FrameType, id uint32) http2.Frame {
-	r.t.Helper()
-	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			r.t.Fatalf("awaiting %v on stream %d: %v", kind, id, err)
-		}
-		if h := f.Header(); h.Type == kind && h.StreamID == id && !(kind == http2.FrameSettings && h.Flags.Has(http2.FlagSettingsAck)) {
-			return f
-		}
-	}
 }
 
 // library is the Go library's client, with prior knowledge.

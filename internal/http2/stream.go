@@ -43,6 +43,8 @@ type Stream struct {
 	window       int64 // what the peer takes
 	queued, turn bool
 	sending      wait
+	patient      bool
+	behind       time.Duration // MinSendRate: how far the peer is
 
 	watcher Aborter
 	fired   bool // it was told
@@ -370,6 +372,13 @@ func (s *Stream) Reset(code Code) {
 		c.reset(s, &StreamError{Stream: s.id, Code: code})
 		c.flush()
 	}
+}
+
+// Patient says that the peer may take its time to receive, as in a conversation: MinSendRate does not hold.
+func (s *Stream) Patient() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.patient = true
 }
 
 // Gone is true once the peer has reset the stream or the connection has ended.
