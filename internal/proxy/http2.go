@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -36,6 +37,7 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	h := http2.NewServer(c.nc, http2.Config{
 		MaxStreams: o.MaxStreams, MaxHeader: o.Limits.Head, MaxFields: o.Limits.Fields,
 		HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, StallTimeout: o.StreamTimeout, PingAfter: o.IdleTimeout,
+		MinSendRate: c.srv.minPace.rate, SendGrace: c.srv.minPace.grace,
 		Workers: c.srv.workers, Refused: c.refusedStream,
 	}, c.serveStream)
 	c.h2.Store(h)
@@ -104,10 +106,13 @@ type stream struct {
 	ex exchange
 	s  *http2.Stream
 
-	whole     []byte // the body, if all of it came with the head
-	taken     bool   // whole is
-	continued bool   // the client does not wait for 100 (Continue)
-	err       error  // reading ended
+	whole     []byte      // the body, if all of it came with the head
+	taken     bool        // whole is
+	continued atomic.Bool // the client does not wait for 100 (Continue)
+	arrived   atomic.Bool // some of the body has
+	answering atomic.Bool // the answer has begun
+	pace      pace        // of the client in sending its body
+	err       error       // reading ended
 
 	head  http2.Head // of the answer
 	begun bool
@@ -197,8 +202,11 @@ func (s *stream) message() *failure {
 		s.ex.escapeTarget()
 	}
 	s.takeBody()
-	s.continued = s.whole != nil || q.body.Kind == http1.BodyNone || !http1.EqualFold(expect, "100-continue")
-	q.expect100 = !s.continued
+	q.expect100 = s.whole == nil && q.body.Kind != http1.BodyNone && http1.EqualFold(expect, "100-continue")
+	s.continued.Store(!q.expect100)
+	if q.grpc {
+		s.s.Patient()
+	}
 	return nil
 }
 
@@ -227,7 +235,9 @@ func (s *stream) takeBody() {
 func (s *stream) release() {
 	s.ex.shrink()
 	s.ex.req = request{}
-	s.s, s.whole, s.taken, s.continued, s.err = nil, nil, false, false, nil
+	s.s, s.whole, s.taken, s.pace, s.err = nil, nil, false, pace{}, nil
+	s.arrived.Store(false)
+	s.answering.Store(false)
 	s.begun, s.sent, s.noOut = false, false, false
 	clear(s.head.Fields)
 	s.head = http2.Head{Fields: s.head.Fields[:0]}
@@ -256,16 +266,45 @@ func (s *stream) next() ([]byte, error) {
 		s.taken = true
 		return s.whole, nil
 	}
-	var until time.Time
-	if !s.s.Ready() {
-		until = time.Now().Add(s.ex.srv.opt.StreamTimeout)
-	}
-	p, err := s.s.Next(until)
+	p, err := s.await()
 	if err != nil {
 		s.err = streamBodyFailure(err)
 		return nil, s.err
 	}
+	s.arrived.Store(true)
 	return p, nil
+}
+
+// await is http2's Next, with the client's pace: see conn's fillBody.
+func (s *stream) await() ([]byte, error) {
+	if s.s.Ready() {
+		p, err := s.s.Next(time.Time{})
+		s.pace.waited(s.ex.srv.minPace, 0, int64(len(p)))
+		return p, err
+	}
+	m, most := s.ex.srv.minPace, s.ex.srv.opt.StreamTimeout
+	for {
+		start := time.Now()
+		limit := most
+		due := s.bodyDue()
+		if due {
+			limit = s.pace.left(m, limit)
+		}
+		p, err := s.s.Next(start.Add(limit))
+		waited := time.Since(start)
+		if due = due && s.bodyDue(); due {
+			s.pace.waited(m, waited, int64(len(p)))
+		}
+		if err != http2.ErrTimeout || waited >= most || due && s.pace.left(m, most) <= 0 {
+			return p, err
+		}
+	}
+}
+
+// bodyDue is conn's.
+func (s *stream) bodyDue() bool {
+	q := &s.ex.req
+	return !q.grpc && !s.waitsToBegin() && (q.body.Kind == http1.BodyLength || !s.answering.Load())
 }
 
 // streamBodyFailure is why reading a stream's body ended; io.EOF is that.
@@ -297,15 +336,14 @@ func (s *stream) proceed() error { return s.inform(http.StatusContinue, nil) }
 
 func (s *stream) gone() bool { return s.s.Gone() }
 
-// waitsToBegin is true while the client may be waiting for leave to send its body.
-func (s *stream) waitsToBegin() bool { return false }
+// waitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
+func (s *stream) waitsToBegin() bool { return !s.continued.Load() && !s.arrived.Load() }
 
 func (s *stream) inform(status int, fields []http1.Field) error {
 	if status == http.StatusContinue {
-		if s.continued {
+		if s.continued.Swap(true) {
 			return nil
 		}
-		s.continued = true
 	}
 	if err := s.s.Answer(&http2.Head{Status: status, Fields: fields}, nil, false); err != nil {
 		return writeFailure(err)
@@ -334,6 +372,7 @@ func (s *stream) begin(a *answer) error {
 	s.text, h.Fields = text, fields
 	s.noOut = a.body.Kind == http1.BodyNone || s.ex.req.method == http.MethodHead
 	s.begun, s.out = true, s.out[:0]
+	s.answering.Store(true)
 	return nil
 }
 

@@ -387,3 +387,62 @@ func TestHTTP2ClientsThatDoNotGoOnAreEnded(t *testing.T) {
 		})
 	}
 }
+
+func TestHTTP2ClientsThatSendTheirBodyTooSlowlyAreEnded(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, 500*time.Millisecond })
+	f := newH2Frames(t, s.addr())
+	f.WriteSettingsAck()
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true,
+		BlockFragment: encode([][2]string{{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "a"}})})
+	f.WriteData(1, false, []byte("a beginning"))
+	f.ReadMetaHeaders = decoder()
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, ok := frame.(*http2.MetaHeadersFrame); ok {
+			if h.PseudoValue("status") != "408" {
+				t.Errorf("status %s", h.PseudoValue("status"))
+			}
+			break
+		}
+	}
+	if n := s.failures(telemetry.ClientTimeout); n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+}
+
+func TestHTTP2ClientsAreToldToContinue(t *testing.T) {
+	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		w.Write(b)
+	})
+	s := serve(t, plain(addr))
+	f := newH2Frames(t, s.addr())
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: encode([][2]string{
+		{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "a"}, {"expect", "100-continue"}, {"content-length", "5"}})})
+	f.ReadMetaHeaders = decoder()
+	var got []string
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			if got = append(got, frame.PseudoValue("status")); len(got) == 1 {
+				f.WriteData(1, true, []byte("hello"))
+			}
+		case *http2.DataFrame:
+			got = append(got, string(frame.Data()))
+		}
+		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) && (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) {
+			break
+		}
+	}
+	if strings.Join(got, " ") != "100 200 hello" {
+		t.Errorf("%q", got)
+	}
+}
