@@ -19,7 +19,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("usage: release sbom|image -o FILE BINARY...")
+		return fmt.Errorf("usage: release sbom|image -o FILE BINARY [BINARY...]")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	out := flags.String("o", "", "the `file` to write")

@@ -31,7 +31,6 @@ var (
 	absolute    = regexp.MustCompile(`^(?i:(https?)://)([^/?#]*)((?:/(?:[^?#%]|%[0-9A-Fa-f]{2})*)?)(?:\?([^#]*))?$`)
 	foreign     = regexp.MustCompile(`^[A-Z]+ [A-Z]+ [A-Z]+$`)
 	digits      = regexp.MustCompile(`^[0-9]+$`)
-	token       = regexp.MustCompile(`^` + tchar + `+$`)
 	chunkLine   = regexp.MustCompile(`^([0-9A-Fa-f]{1,15})((?:[ \t]*;[ \t]*` + tchar + `+(?:[ \t]*=[ \t]*(?:` + tchar + `+|` + quoted + `))?)*)$`)
 	badEscape   = regexp.MustCompile(`%([0-9A-Fa-f]{2})?`)
 )

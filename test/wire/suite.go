@@ -73,7 +73,7 @@ func run(ctx context.Context, opt options) (s *suite, err error) {
 			return nil, fmt.Errorf("building weir: %w", err)
 		}
 	}
-	stopReaders := func() {}
+	var stopReaders func()
 	if s.readers, stopReaders, err = startReaders(ctx, dir); err != nil {
 		return nil, err
 	}
