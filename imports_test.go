@@ -25,7 +25,7 @@ var importTable = map[string][]string{
 	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
-	"internal/http2":              {"internal/http1"},
+	"internal/http2":              {"internal/http1", "internal/socket"},
 	"internal/socket":             {},
 	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2", "internal/socket"},
 	"internal/telemetry":          {"internal/model"},

@@ -91,7 +91,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 	}
 	c.framer = http2.NewFramer((*frameSink)(c), (*frameSource)(c))
 	c.framer.SetMaxReadFrameSize(maxFrame)
-	c.reader.init(&c.cfg)
+	c.reader.init(c)
 	c.output.init(c)
 	c.idle = sync.NewCond(&c.mu)
 	return c

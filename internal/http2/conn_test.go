@@ -2,13 +2,17 @@ package http2
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/http1"
 )
@@ -75,5 +79,36 @@ func TestOwnClientMeetsOwnServer(t *testing.T) {
 	wg.Wait()
 	if n := c.Streams(); n != 0 {
 		t.Errorf("%d streams are left", n)
+	}
+}
+
+// TestEndThatCameWithTheLastFramesIsNoticed: the poller tells of both at once.
+func TestEndThatCameWithTheLastFramesIsNoticed(t *testing.T) {
+	s := serve(t, Config{IdleTimeout: time.Hour}, hello)
+	nc, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var b bytes.Buffer
+	b.WriteString(Preface)
+	f := http2.NewFramer(&b, nil)
+	f.WriteSettings()
+	f.WriteSettingsAck()
+	nc.Write(b.Bytes())
+	b.Reset()
+	in := http2.NewFramer(nil, nc)
+	for acked := false; !acked; {
+		frame, err := in.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		acked = frame.Header().Type == http2.FrameSettings && frame.Header().Flags.Has(http2.FlagSettingsAck)
+	}
+	f.WriteGoAway(0, http2.ErrCodeNo, nil)
+	nc.Write(b.Bytes())
+	nc.(*net.TCPConn).CloseWrite()
+	if err := <-s.ends; !errors.As(err, new(*ConnError)) {
+		t.Errorf("%v", err)
 	}
 }

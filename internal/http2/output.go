@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 const (
@@ -27,6 +30,9 @@ type output struct {
 	writes     uint64 // begun
 	wrote      *sync.Cond
 	failed     error
+	pushStep   func(fd uintptr) bool // writeStep; nil where it cannot be used
+	pushed     []byte
+	pushErr    error
 	enc        encoder
 	block      []byte // a header block being coded
 
@@ -39,6 +45,9 @@ func (o *output) init(c *Conn) {
 	o.wrote = sync.NewCond(&c.mu)
 	o.window = defaultWindow
 	o.enc.init()
+	if c.step != nil {
+		o.pushStep = c.writeStep
+	}
 }
 
 // frameSink is where the framer writes; mu is held.
@@ -127,7 +136,7 @@ func (c *Conn) writeOut() {
 		n := min(len(rest), writeSize)
 		c.writes++
 		c.mu.Unlock()
-		_, err = c.nc.Write(rest[:n])
+		err = c.push(rest[:n])
 		c.mu.Lock()
 		rest = rest[n:]
 	}
@@ -143,6 +152,35 @@ func (c *Conn) writeOut() {
 	}
 	c.wrote.Broadcast()
 	c.wakeSenders()
+}
+
+// push writes p to the connection; c.writing is the caller's.
+func (c *Conn) push(p []byte) error {
+	if c.pushStep == nil {
+		_, err := c.nc.Write(p)
+		return err
+	}
+	c.pushed, c.pushErr = p, nil
+	if err := c.raw.Write(c.pushStep); err != nil {
+		return err
+	}
+	return c.pushErr
+}
+
+// writeStep is called by the poller until all is written.
+func (c *Conn) writeStep(fd uintptr) bool {
+	for len(c.pushed) > 0 {
+		n, err := socket.Write(fd, c.pushed)
+		if err == syscall.EAGAIN {
+			return false
+		}
+		if err != nil {
+			c.pushErr = err
+			return true
+		}
+		c.pushed = c.pushed[n:]
+	}
+	return true
 }
 
 // drainOutput writes what is left before the end, as far as the write deadline lets it; mu is held.

@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 const (
@@ -39,6 +41,9 @@ type reader struct {
 	one      [1]byte
 	rest     bool // the connection is idle: a buffer is taken when there is something to read
 	first    bool // no frame has come yet
+	raw      syscall.RawConn
+	step     func(fd uintptr) bool // readStep; nil where it cannot be used
+	stepErr  error
 	dec      decoder
 	head     Head
 	tail     []http1.Field
@@ -57,9 +62,14 @@ type headers struct {
 	block         []byte
 }
 
-func (r *reader) init(cfg *Config) {
+func (r *reader) init(c *Conn) {
 	r.first = true
-	r.dec.init(cfg)
+	r.dec.init(&c.cfg)
+	if tcp, ok := c.nc.(*net.TCPConn); ok && socket.CanPoll {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			r.raw, r.step = raw, c.readStep
+		}
+	}
 }
 
 // feed has p worked on before anything is read.
@@ -111,15 +121,68 @@ func (c *Conn) read(sawPreface bool) error {
 		}
 	}
 	for {
-		if err := c.frames(); err != nil {
-			return c.judge(err)
-		}
-		if err := c.endBatch(); err != nil {
+		if err := c.work(); err != nil {
 			return err
+		}
+		if len(c.early) == 0 && c.step != nil {
+			return c.poll()
 		}
 		if err := c.fillBuffer(); err != nil {
 			return err
 		}
+	}
+}
+
+// work works on what was read.
+func (c *Conn) work() error {
+	if err := c.frames(); err != nil {
+		return c.judge(err)
+	}
+	return c.endBatch()
+}
+
+// poll is the reading loop of a socket without TLS.
+func (c *Conn) poll() error {
+	for {
+		err := c.raw.Read(c.step)
+		if err == nil {
+			return c.stepErr
+		}
+		if err := c.interrupted(err); err != nil {
+			return err
+		}
+	}
+}
+
+// readStep is called by the poller when there may be something to read, and works on it right away: bytes that come meanwhile wake the poller
+// again, so that the attempt to read that would find nothing can be left out. When the end of the connection came together with the last frames,
+// nothing wakes the poller again: hence the next tick, after which reading is tried.
+func (c *Conn) readStep(fd uintptr) bool {
+	for {
+		c.makeRoom()
+		b := c.scratch()[c.w:]
+		n, err := socket.Read(fd, b)
+		switch {
+		case n > 0:
+			c.w += n
+			c.rest = false
+			if c.stepErr = c.work(); c.stepErr != nil {
+				return true
+			}
+			if n == len(b) {
+				continue
+			}
+			return false
+		case err == syscall.EAGAIN:
+			if c.rest && c.r == c.w {
+				c.release()
+			}
+			return false
+		case err == nil:
+			err = io.EOF
+		}
+		c.stepErr = c.interrupted(err)
+		return true
 	}
 }
 
@@ -161,12 +224,7 @@ func (c *Conn) fillBuffer() error {
 		if c.buf == nil && !c.rest {
 			c.scratch()
 		}
-		if c.r == c.w {
-			c.r, c.w = 0, 0
-		} else if readBuffer-c.r < maxFrame+frameHeader {
-			c.w = copy(c.buf[:], c.buf[c.r:c.w])
-			c.r = 0
-		}
+		c.makeRoom()
 		var n int
 		var err error
 		switch {
@@ -189,19 +247,33 @@ func (c *Conn) fillBuffer() error {
 		if err == nil {
 			err = io.ErrNoProgress
 		}
-		var ne net.Error
-		if !errors.As(err, &ne) || !ne.Timeout() {
-			c.mu.Lock()
-			if c.over && !c.dead {
-				err = errOver
-			}
-			c.mu.Unlock()
-			return err
-		}
-		if err := c.tick(); err != nil {
+		if err := c.interrupted(err); err != nil {
 			return err
 		}
 	}
+}
+
+// makeRoom makes the buffer able to take the rest of a frame.
+func (c *Conn) makeRoom() {
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+	} else if readBuffer-c.r < maxFrame+frameHeader {
+		c.w = copy(c.buf[:], c.buf[c.r:c.w])
+		c.r = 0
+	}
+}
+
+// interrupted judges a read that failed: nil if it was only time to look after the connection, and all is well.
+func (c *Conn) interrupted(err error) error {
+	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+		return c.tick()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over && !c.dead {
+		return errOver
+	}
+	return err
 }
 
 // endBatch is called when all that was read is worked on: now the streams that it opened begin, if they were not reset by then.
@@ -222,6 +294,9 @@ func (c *Conn) endBatch() error {
 			s.running = true
 			c.running++
 		}
+	}
+	if c.step != nil && len(c.streams) == 0 {
+		c.arm(time.Now().Add(tickEvery))
 	}
 	if c.overrun() {
 		c.mu.Unlock()

@@ -1,3 +1,3 @@
 // Package socket reads and writes non-blocking sockets by their descriptors, within the callbacks of syscall.RawConn, for the connections of
-// proxy and upstream.
+// proxy, upstream and http2.
 package socket
