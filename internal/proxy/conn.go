@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -36,8 +37,8 @@ type conn struct {
 	srv    *Server
 	bind   *bind
 	sock   net.Conn
-	nc     net.Conn     // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
-	tcp    *net.TCPConn // the socket, unless there is TLS
+	nc     net.Conn  // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
+	tcp    tcpSocket // sock, unless there is TLS
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
 	scheme string
@@ -84,6 +85,13 @@ type conn struct {
 	w                 *work
 }
 
+// tcpSocket is what is asked of a *net.TCPConn.
+type tcpSocket interface {
+	net.Conn
+	io.ReaderFrom
+	CloseWrite() error
+}
+
 // tlsSession is what a TLS connection was let in with.
 type tlsSession struct {
 	name string // SNI, in routing's form
@@ -120,7 +128,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 		c.tls = &tlsSession{}
 		return c
 	}
-	c.tcp, _ = nc.(*net.TCPConn)
+	c.tcp, _ = nc.(tcpSocket)
 	if socket.CanPoll && c.tcp != nil && c.socket != nil {
 		c.wait, c.push, c.canPark = c.readable, c.writable, b.srv.idle != nil
 	}

@@ -51,6 +51,7 @@ type bind struct {
 	address string
 	number  int32
 	ln      net.Listener
+	raw     syscall.RawConn // ln's, for acceptReady; nil where that cannot be
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
@@ -83,7 +84,7 @@ func (s *Server) open(p *routing.Port) (*bind, error) {
 		return nil, e
 	}
 	b := &bind{
-		srv: s, address: p.Address, number: p.Number, ln: ln,
+		srv: s, address: p.Address, number: p.Number, ln: ln, raw: rawListener(ln),
 		metrics:   s.opt.Metrics.Listener(address),
 		accepting: make(chan struct{}), quit: make(chan struct{}),
 		conns: map[*conn]struct{}{},
@@ -124,6 +125,9 @@ func (b *bind) accept() {
 		if err == nil {
 			pause = 0
 			b.start(nc)
+			if _, port := b.snapshot(); b.raw != nil && !port.TCP && !port.TLS {
+				acceptReady(b.raw, b.start)
+			}
 			continue
 		}
 		if b.phase.Load() != phaseServe {

@@ -206,7 +206,7 @@ func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	if told {
 		discardReady(nc)
 		control(nc, func(fd uintptr) { socket.Write(fd, []byte(refusal)) })
-		if tcp, ok := nc.(*net.TCPConn); ok {
+		if tcp, ok := nc.(tcpSocket); ok {
 			tcp.CloseWrite()
 		}
 		s.refusals.hold(nc)

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -32,7 +31,7 @@ type parking struct {
 // parked is an idle connection. It is still one of its bind's.
 type parked struct {
 	bind         *bind
-	nc           *net.TCPConn
+	nc           tcpSocket
 	fd           int32
 	shard        uint32
 	since        time.Time // when it became idle

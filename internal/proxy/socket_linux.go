@@ -10,25 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen is net.Listen. Connections inherit keep-alive, with the library's values, from the socket: setting it on each costs four system calls.
+// Listen is net.Listen. Connections inherit what bequeath sets: setting it on each costs system calls.
 func Listen(network, address string) (net.Listener, error) {
-	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, socket syscall.RawConn) error {
-		var errs error
-		set := func(fd uintptr, level, option, value int) {
-			errs = errors.Join(errs, unix.SetsockoptInt(int(fd), level, option, value))
-		}
-		err := socket.Control(func(fd uintptr) {
-			set(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds)
-			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds)
-			set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes)
-		})
-		if err = errors.Join(err, errs); err != nil {
-			return fmt.Errorf("keep-alive: %w", err)
-		}
-		return nil
-	}}
+	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, socket syscall.RawConn) error { return bequeath(socket) }}
 	return c.Listen(context.Background(), network, address)
+}
+
+// bequeath sets the options that connections inherit from the listening socket: keep-alive, with the library's values, and no delay.
+func bequeath(socket syscall.RawConn) error {
+	var errs error
+	set := func(fd uintptr, level, option, value int) {
+		errs = errors.Join(errs, unix.SetsockoptInt(int(fd), level, option, value))
+	}
+	err := socket.Control(func(fd uintptr) {
+		set(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+		set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds)
+		set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds)
+		set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes)
+		set(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	})
+	if err = errors.Join(err, errs); err != nil {
+		return fmt.Errorf("options of the listening socket: %w", err)
+	}
+	return nil
 }
 
 const keepAliveSeconds, keepAliveProbes = 15, 9

@@ -2,10 +2,18 @@
 
 package proxy
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // Listen is net.Listen.
 func Listen(network, address string) (net.Listener, error) { return net.Listen(network, address) }
+
+// rawListener is nil here: connections come from Accept.
+func rawListener(net.Listener) syscall.RawConn { return nil }
+
+func acceptReady(syscall.RawConn, func(net.Conn)) {}
 
 const canAcknowledge = false
 

@@ -2,11 +2,7 @@
 
 package proxy
 
-import (
-	"net"
-	"os"
-	"syscall"
-)
+import "syscall"
 
 // peekClosed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
 func peekClosed(fd uintptr) bool {
@@ -22,24 +18,5 @@ func peekClosed(fd uintptr) bool {
 			return false
 		}
 		return true
-	}
-}
-
-// acceptQueued takes what waits in a listening socket's queue.
-func acceptQueued(fd uintptr, start func(net.Conn)) {
-	for {
-		n, _, err := syscall.Accept(int(fd))
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		f := os.NewFile(uintptr(n), "client")
-		nc, err := net.FileConn(f)
-		f.Close()
-		if err == nil {
-			start(nc)
-		}
 	}
 }

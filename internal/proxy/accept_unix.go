@@ -1,0 +1,28 @@
+//go:build unix && !linux
+
+package proxy
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// acceptQueued takes what waits in a listening socket's queue.
+func acceptQueued(fd uintptr, start func(net.Conn)) {
+	for {
+		n, _, err := syscall.Accept(int(fd))
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		f := os.NewFile(uintptr(n), "client")
+		nc, err := net.FileConn(f)
+		f.Close()
+		if err == nil {
+			start(nc)
+		}
+	}
+}
