@@ -29,6 +29,9 @@ type testServer struct {
 	ended   chan struct{}
 }
 
+// listen opens the servers' sockets.
+var listen = net.Listen
+
 // serve runs a server with cfg; ports are the system's choice, whatever the listeners say.
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {
 	t.Helper()
@@ -36,7 +39,7 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 		Metrics:      telemetry.New(),
 		DrainGrace:   -1,
 		DrainTimeout: 5 * time.Second,
-		Listen:       func(network, _ string) (net.Listener, error) { return net.Listen(network, "127.0.0.1:0") },
+		Listen:       func(network, _ string) (net.Listener, error) { return listen(network, "127.0.0.1:0") },
 	}
 	if os.Getenv("WEIR_TEST_LOG") != "" {
 		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))

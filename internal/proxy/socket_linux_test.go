@@ -27,19 +27,23 @@ func TestAcceptedConnectionsInheritKeepAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw.Control(func(fd uintptr) {
-		for _, o := range []struct{ level, option, want int }{
-			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes},
-			{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-		} {
-			if got, err := unix.GetsockoptInt(int(fd), o.level, o.option); err != nil || got != o.want {
-				t.Errorf("option %d is %d, %v, want %d", o.option, got, err, o.want)
-			}
+	raw.Control(func(fd uintptr) { expectInherited(t, fd) })
+}
+
+// expectInherited looks at the options that connections inherit.
+func expectInherited(t *testing.T, fd uintptr) {
+	t.Helper()
+	for _, o := range []struct{ level, option, want int }{
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveProbes},
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+	} {
+		if got, err := unix.GetsockoptInt(int(fd), o.level, o.option); err != nil || got != o.want {
+			t.Errorf("option %d is %d, %v, want %d", o.option, got, err, o.want)
 		}
-	})
+	}
 }
 
 // BenchmarkExchangeChurn is a connection for each exchange; the client's side, raw system calls, allocates nothing that counts.
