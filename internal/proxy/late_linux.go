@@ -181,6 +181,15 @@ func (l *lateSocket) CloseWrite() error {
 	return l.with(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
+// SetLinger is what *net.TCPConn has.
+func (l *lateSocket) SetLinger(seconds int) error {
+	o := &unix.Linger{Onoff: 1, Linger: int32(seconds)}
+	if seconds < 0 {
+		o = &unix.Linger{}
+	}
+	return l.with(func(fd int) error { return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, o) })
+}
+
 // with calls f with the descriptor.
 func (l *lateSocket) with(f func(fd int) error) error {
 	var err error

@@ -64,6 +64,8 @@ func TestConnectionsThatWereNotPolled(t *testing.T) {
 		"drain of HTTP/2":     TestDrainEndsHTTP2ConnectionsAfterTheirStreams,
 		"slow body":           TestSlowBodyIsTheClientsFault,
 		"client takes little": TestClientThatTakesLittleIsServed,
+		"TCP, reset":          TestABrokenEndpointBreaksTheClientsConnection,
+		"TCP, silent":         TestASilentConnectionIsClosed,
 	} {
 		t.Run(name, test)
 	}
