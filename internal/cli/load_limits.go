@@ -25,7 +25,7 @@ func (l *loadFlags) flags(f *pflag.FlagSet) {
 	l.inFlight, l.connections = automatic, automatic
 	f.Var(&l.inFlight, "max-in-flight", "requests in flight beyond which others are answered 503; auto goes by memory and descriptors, 0 is no bound")
 	f.Var(&l.connections, "max-connections", "client connections beyond which others are refused; auto goes by memory and descriptors, 0 is no bound")
-	f.DurationVar(&l.delay, "max-queue-delay", 0, "how long work may wait for the processor before load is shed, such as 250ms; 0 for ever")
+	f.DurationVar(&l.delay, "max-queue-delay", time.Second, "how long a request may wait for the processor before it is refused; 0 for ever")
 }
 
 // bound is a number, or automatic.

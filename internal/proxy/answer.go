@@ -47,7 +47,7 @@ func (ex *exchange) fail(err error) {
 		ex.scratch = append(ex.scratch, f.detail...)
 		ex.scratch = append(ex.scratch, '\n')
 		fields = append(fields, http1.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"})
-		err = ex.replyAnd(f.status, fields, ex.text(mark), f.hangUp)
+		err = ex.reply(f.status, fields, ex.text(mark))
 	}
 	if err != nil {
 		ex.client.abort()
@@ -74,16 +74,11 @@ func (ex *exchange) answerOptions() error {
 
 // reply answers without a backend.
 func (ex *exchange) reply(status int, fields []http1.Field, body string) error {
-	return ex.replyAnd(status, fields, body, false)
-}
-
-// replyAnd is reply, after which the client's connection may end.
-func (ex *exchange) replyAnd(status int, fields []http1.Field, body string, hangUp bool) error {
 	mark := len(ex.scratch)
 	ex.scratch = time.Now().UTC().AppendFormat(ex.scratch, "Mon, 02 Jan 2006 15:04:05 GMT")
 	fields = append(fields, http1.Field{Name: "Date", Value: ex.text(mark)})
 	ex.local = fields
-	ex.answer = answer{status: status, fields: fields, body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}, close: hangUp}
+	ex.answer = answer{status: status, fields: fields, body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}}
 	if status == 204 {
 		ex.answer.body = http1.Body{}
 	}

@@ -59,6 +59,7 @@ type conn struct {
 	peeked            atomic.Bool
 	readErr           error
 	now               time.Time // a recent time
+	last              time.Time // the end of the exchange before; zero: there was none
 	snap              *snapshot // of the last exchange, and
 	port              *routing.Port
 	first             bool        // nothing was served yet
@@ -293,7 +294,7 @@ func (c *conn) serveRequest() bool {
 	c.prepare()
 	c.first, c.served = false, true
 	w.ex.serve()
-	c.now = w.ex.finished
+	c.now, c.last = w.ex.finished, w.ex.finished
 	if c.broken {
 		return false
 	}
@@ -324,6 +325,7 @@ func (c *conn) prepare() {
 		}
 	}
 	ex.snap, ex.port = c.snap, c.port
+	ex.since = c.last
 	ex.start = time.Now()
 	c.now = ex.start
 

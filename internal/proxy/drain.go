@@ -112,15 +112,6 @@ func (s *Server) Run(ctx context.Context) error {
 		b.run()
 	}
 	s.mu.Unlock()
-	watching := make(chan struct{})
-	if s.opt.MaxQueueDelay > 0 {
-		go func() {
-			defer close(watching)
-			s.watch(ctx.Done())
-		}()
-	} else {
-		close(watching)
-	}
 
 	<-ctx.Done()
 
@@ -144,7 +135,6 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Wait()
 	s.removed.Wait()
 	s.refusals.close()
-	<-watching
 	s.shortage.close()
 	s.mirrors.close(limit)
 	s.workers.Close()

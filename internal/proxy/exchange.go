@@ -132,6 +132,7 @@ type exchange struct {
 	local   []http1.Field
 
 	start    time.Time
+	since    time.Time // the end of the exchange before on an HTTP/1.1 connection; zero: there was none
 	finished time.Time
 	entered  bool      // it has a place of the gate's
 	crowded  bool      // few are left

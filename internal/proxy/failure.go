@@ -26,8 +26,6 @@ type failure struct {
 	retry bool
 	// later tells the client when to come back.
 	later bool
-	// hangUp ends the client's connection.
-	hangUp bool
 }
 
 func (f *failure) Error() string {

@@ -193,7 +193,7 @@ func (b *bind) start(nc net.Conn) {
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
 	_, port := b.snapshot()
-	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit || s.gate.sheds() {
+	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
 		s.connections.Add(-1)
 		b.refuse(nc, shard, !port.TCP && !port.TLS)
 		if s.gate.connections.Load()%refusedBurst == 0 {

@@ -51,7 +51,7 @@ type Options struct {
 	MaxConnections int
 	// MaxHandshakes bounds the TLS handshakes that wait in line for a processor; beyond it new ones are closed at once. 0 means 1024.
 	MaxHandshakes int
-	// MaxQueueDelay is how long what is ready may wait for the proxy's own processors before it sheds load; 0 means for ever.
+	// MaxQueueDelay is how long a request may wait for the proxy's own processors before it is refused; 0 means for ever. Linux only.
 	MaxQueueDelay time.Duration
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32

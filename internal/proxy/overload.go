@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,11 +19,11 @@ type gate struct {
 	max     int64 // exchanges in flight
 	crowded int64 // from where on no service may have more than half of max
 
-	pressure atomic.Uint32 // of 1<<16 exchanges so many are refused, because the proxy cannot keep up
-	delay    atomic.Int64  // nanoseconds that what is ready waited of late
+	strain atomic.Int64 // the instant until which requests may be waiting too long for the proxy
+	delay  atomic.Int64 // nanoseconds that the request looked at last had waited
 
 	refused     atomic.Uint64 // exchanges, for max
-	shed        atomic.Uint64 // exchanges, for the pressure
+	shed        atomic.Uint64 // exchanges, for their wait
 	connections atomic.Uint64 // refused
 
 	_        [64]byte
@@ -40,7 +39,7 @@ var (
 
 var (
 	failOverload   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy is at its limit of requests", later: true}
-	failPressure   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy cannot keep up", later: true, hangUp: true}
+	failOverdue    = &failure{status: 503, reason: telemetry.Overload, detail: "the request waited too long for the proxy", later: true}
 	failBusy       = &failure{status: 503, reason: telemetry.BackendOverload, detail: "as many requests as allowed are under way to the backend", later: true}
 	failConnecting = &failure{status: 503, reason: telemetry.BackendOverload, detail: "as many connections as allowed are being opened to the backend", later: true}
 	failShortage   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy has no connection to spare", later: true}
@@ -65,25 +64,61 @@ func (ex *exchange) enter() error {
 		return failOverload
 	}
 	ex.crowded = n > g.crowded
-	if !g.strained() {
-		return nil
-	}
-	if g.sheds() {
+	if err := ex.overdue(); err != nil {
 		ex.leave()
-		g.shed.Add(1)
-		return failPressure
-	}
-	if ex.client.gone() { // it has waited long enough
-		ex.leave()
-		return failClientClosed
+		return err
 	}
 	return nil
 }
 
-// sheds draws whether something new is refused because the proxy cannot keep up.
-func (g *gate) sheds() bool {
-	p := g.pressure.Load()
-	return p != 0 && rand.Uint32()>>16 < p
+// The law by which the proxy sheds load. What it cannot keep up with waits in sockets: those of connections not accepted yet, and those that nobody has
+// looked at since something came. How long it waited is known to the system, which is asked about one request in lookSeldom, and about each
+// while one has been found of late that waited for more than half of Options.MaxQueueDelay. Requests beyond that are refused, which costs
+// little, until those are reached whose clients can still be expected to wait: so what is worked on is answered in time.
+const (
+	lookSeldom = 32 // a power of two
+	lookLonger = time.Second
+)
+
+// overdue refuses a request that has waited too long for the proxy, or whose client has left meanwhile.
+func (ex *exchange) overdue() error {
+	g, most := &ex.srv.gate, ex.srv.opt.MaxQueueDelay
+	if most <= 0 || rand.Uint32()%lookSeldom != 0 && !g.strained() {
+		return nil
+	}
+	waited, left := ex.waited()
+	g.delay.Store(int64(waited))
+	if waited < most/2 {
+		return nil
+	}
+	now := instant(time.Now())
+	if g.strain.Swap(now+int64(lookLonger)) < now {
+		ex.srv.log.Warn("overload: requests wait for the processor", "waited", waited, "refused_from", most)
+	}
+	switch {
+	case left:
+		return failClientClosed
+	case waited > most:
+		g.shed.Add(1)
+		return failOverdue
+	}
+	return nil
+}
+
+// waited is how long the request was not looked at though it had come, as far as that is known, and whether its client has closed its side since.
+func (ex *exchange) waited() (d time.Duration, left bool) {
+	now := time.Now()
+	age, left, ok := ex.conn.dataAge()
+	if ex.req.http2 {
+		return max(age, now.Sub(ex.start)), ex.client.gone()
+	}
+	if !ok {
+		return 0, false
+	}
+	if !ex.since.IsZero() {
+		age = min(age, now.Sub(ex.since)) // it came while the one before it was served
+	}
+	return age, left
 }
 
 func (ex *exchange) leave() {
@@ -225,110 +260,10 @@ func (b *bind) rest(d time.Duration) {
 	}
 }
 
-// The law by which the proxy sheds load. A probe goes through the poller as every socket does that has become ready, behind those before it: what
-// it waits is what they wait. While the least wait of an interval is above Options.MaxQueueDelay there is a standing queue, and each interval more
-// of the exchanges are refused and their connections closed, which leaves fewer to be served; below, half as many.
-const (
-	probeBusy     = 25 * time.Millisecond
-	probeIdle     = 250 * time.Millisecond
-	probeInterval = 100 * time.Millisecond
-	strainedDelay = 100 * time.Millisecond
-	probeCrowd    = 32 // exchanges in flight from which on it is looked often
-
-	pressureStep = 1 << 16 / 20
-	pressureMost = 1 << 16 * 9 / 10
-	pressureNone = 1 << 16 / 100
-)
-
-// strained is true while what is ready waits so long that the times which are measured say little about others.
+// strained is true while requests wait so long that the times which are measured say little about others.
 func (g *gate) strained() bool {
-	return g.pressure.Load() != 0 || time.Duration(g.delay.Load()) > strainedDelay
-}
-
-// adjust draws the conclusion from the least delay of an interval.
-func (g *gate) adjust(least, most time.Duration) {
-	p := g.pressure.Load()
-	switch {
-	case least > most:
-		p = min(p+pressureStep, pressureMost)
-	case least > most/2: // as it should be
-	default:
-		if p -= p / 5; p < pressureNone {
-			p = 0
-		}
-	}
-	g.pressure.Store(p)
-}
-
-// watch measures the delay until quit is closed.
-func (s *Server) watch(quit <-chan struct{}) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		s.log.Warn("load cannot be measured", "error", err)
-		return
-	}
-	defer r.Close()
-	arrived := make(chan struct{}, 1) // one byte at most is on its way
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for b := make([]byte, 1); ; {
-			if n, _ := r.Read(b); n == 0 {
-				return
-			}
-			arrived <- struct{}{}
-		}
-	})
-	defer wg.Wait()
-	defer w.Close()
-	g := &s.gate
-	defer g.pressure.Store(0) // what comes while the proxy drains is served
-	least, since := time.Duration(math.MaxInt64), time.Now()
-	judge := func(now time.Time) {
-		if now.Sub(since) < probeInterval {
-			return
-		}
-		before := g.pressure.Load()
-		g.adjust(least, s.opt.MaxQueueDelay)
-		if after := g.pressure.Load(); (before == 0) != (after == 0) {
-			s.log.Warn("overload", "shedding", after != 0, "delay", least)
-		}
-		least, since = math.MaxInt64, now
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-quit:
-			return
-		case <-timer.C:
-		}
-		sent := time.Now()
-		if _, err := w.Write([]byte{0}); err != nil {
-			return
-		}
-		for waiting := true; waiting; {
-			timer.Reset(probeInterval)
-			select {
-			case <-quit:
-				return
-			case <-arrived:
-				waiting = false
-			case <-timer.C: // it is known already that the delay is at least this long
-			}
-			now := time.Now()
-			d := now.Sub(sent)
-			g.delay.Store(int64(d))
-			if !waiting || d > s.opt.MaxQueueDelay {
-				least = min(least, d)
-				judge(now)
-			}
-		}
-		pause := probeIdle
-		if g.strained() || g.inFlight.Load() > probeCrowd {
-			pause = probeBusy
-		}
-		timer.Reset(pause)
-	}
+	until := g.strain.Load()
+	return until != 0 && instant(time.Now()) < until
 }
 
 // load is for the metrics.
@@ -338,7 +273,7 @@ func (s *Server) load() telemetry.Load {
 		InFlight: g.inFlight.Load(), MaxInFlight: int64(max(s.opt.MaxInFlight, 0)),
 		Connections: s.connections.Load(), MaxConnections: int64(max(s.opt.MaxConnections, 0)),
 		RefusedRequests: g.refused.Load(), ShedRequests: g.shed.Load(), RefusedConnections: g.connections.Load(),
-		QueueDelay: time.Duration(g.delay.Load()), Shedding: float64(g.pressure.Load()) / (1 << 16),
+		QueueDelay: time.Duration(g.delay.Load()), Strained: g.strained(),
 	}
 }
 

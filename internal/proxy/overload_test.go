@@ -345,74 +345,91 @@ func TestClientsDoNotEjectEndpoints(t *testing.T) {
 	}
 }
 
-func TestPressureFollowsTheDelay(t *testing.T) {
-	var g gate
-	g.bound(0)
-	const most = 100 * time.Millisecond
-	g.adjust(most/2, most)
-	if g.sheds() {
-		t.Error("sheds without a standing queue")
-	}
-	last := uint32(0)
-	for range 10 {
-		g.adjust(2*most, most)
-		if p := g.pressure.Load(); p <= last {
-			t.Errorf("pressure %d after %d", p, last)
-		}
-		last = g.pressure.Load()
-	}
-	n := 0
-	for range 100_000 {
-		if g.sheds() {
-			n++
-		}
-	}
-	if want := float64(last) / (1 << 16) * 100_000; float64(n) < 0.95*want || float64(n) > 1.05*want {
-		t.Errorf("%d of 100,000 shed, want about %.0f", n, want)
-	}
-	g.adjust(most*3/4, most)
-	if g.pressure.Load() != last {
-		t.Error("the pressure changes though the delay is as it should be")
-	}
-	for range 100 {
-		g.adjust(2*most, most)
-	}
-	if g.pressure.Load() > pressureMost {
-		t.Error("everything is shed")
-	}
-	for range 30 {
-		g.adjust(0, most)
-	}
-	if g.pressure.Load() != 0 {
-		t.Errorf("pressure %d long after", g.pressure.Load())
-	}
+// lateListener hands connections on once it is told to.
+type lateListener struct {
+	net.Listener
+	release chan struct{}
 }
 
-func TestTheDelayIsMeasured(t *testing.T) {
-	s := serve(t, plain(backend(t, func(http.ResponseWriter, *http.Request) {})), func(o *Options) { o.MaxQueueDelay = time.Hour })
-	for end := time.Now().Add(10 * time.Second); s.load().QueueDelay == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no delay is measured")
-		}
-	}
+func (l lateListener) Accept() (net.Conn, error) {
+	<-l.release
+	return l.Listener.Accept()
 }
 
-// While the proxy cannot keep up requests are refused with their connections.
-func TestShedRequestsLoseTheirConnection(t *testing.T) {
-	s := serve(t, plain(backend(t, func(http.ResponseWriter, *http.Request) {})))
+// overdue is a server whose requests may wait for 50 ms, and which has found some that did; it accepts connections once open is called.
+func overdue(t *testing.T, address string) (s *testServer, open func()) {
+	l := lateListener{release: make(chan struct{})}
+	open = sync.OnceFunc(func() { close(l.release) })
+	t.Cleanup(open) // before the server ends
+	s = serve(t, plain(address), func(o *Options) {
+		o.MaxQueueDelay = 50 * time.Millisecond
+		o.Listen = func(network, _ string) (ln net.Listener, err error) {
+			l.Listener, err = net.Listen(network, "127.0.0.1:0")
+			return l, err
+		}
+	})
+	t.Cleanup(open)
+	s.gate.strain.Store(instant(time.Now().Add(time.Hour)))
+	return s, open
+}
+
+const longWait = 120 * time.Millisecond
+
+func TestRequestsThatWaitedTooLongAreRefusedAtOnce(t *testing.T) {
+	if !canAcknowledge {
+		t.Skip("how long a request waited is known on Linux only")
+	}
+	s, open := overdue(t, backend(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
 	k := newTalk(t, s.addr())
 	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	k.answer("GET")
-	s.gate.pressure.Store(1 << 16)
-	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if resp, body := k.answer("GET"); resp.StatusCode != 503 || !resp.Close || resp.Header.Get("Retry-After") == "" {
+	time.Sleep(longWait)
+	open()
+	if resp, body := k.answer("GET"); resp.StatusCode != 503 || resp.Close || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%v %q", resp, body)
 	}
-	k.closed()
-	if l := s.load(); l.ShedRequests != 1 || l.InFlight != 0 {
+	if l := s.load(); l.ShedRequests != 1 || l.InFlight != 0 || !l.Strained || l.QueueDelay < 50*time.Millisecond {
 		t.Errorf("%+v", l)
 	}
-	s.gate.pressure.Store(0)
+	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // one that does not wait, on the same connection
+	if resp, body := k.answer("GET"); resp.StatusCode != 200 {
+		t.Errorf("%v %q", resp, body)
+	}
+}
+
+func TestNoWorkIsDoneForClientsThatLeftMeanwhile(t *testing.T) {
+	if !canAcknowledge {
+		t.Skip("how long a request waited is known on Linux only")
+	}
+	var served atomic.Int32
+	s, open := overdue(t, backend(t, func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	k := newTalk(t, s.addr())
+	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	k.Conn.Close()
+	time.Sleep(longWait)
+	open()
+	until(t, "the connection was not taken up", func() bool { return s.load().QueueDelay > 0 })
+	if n := s.failures(telemetry.ClientClosed); n != 1 || served.Load() != 0 {
+		t.Errorf("%d failures of the client, %d requests served", n, served.Load())
+	}
+}
+
+// A request that comes while the one before it is with its backend waits for that, not for the proxy.
+func TestRequestsSentAheadAreNotOverdue(t *testing.T) {
+	s, open := overdue(t, backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			time.Sleep(longWait)
+		}
+	}))
+	open()
+	k := newTalk(t, s.addr())
+	k.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	time.Sleep(longWait / 4)
+	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for range 2 {
+		if resp, body := k.answer("GET"); resp.StatusCode != 200 {
+			t.Errorf("%v %q", resp, body)
+		}
+	}
 }
 
 // scrape collects what a scrape would show.

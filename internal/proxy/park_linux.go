@@ -205,7 +205,9 @@ func (p *parking) shed(most int) (n int) {
 func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, false)
-	c.first = k.first
+	if c.first = k.first; !c.first {
+		c.last = k.since
+	}
 	// One that comes back soon will do so again, and is spared the way.
 	c.frequent = time.Since(k.since) < recheckAfter
 	c.shed.Store(shed)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,4 +51,20 @@ func (c *conn) acknowledged() (n uint64, queued bool) {
 		}
 	})
 	return n, queued
+}
+
+// closeWait is TCP_CLOSE_WAIT (net/tcp_states.h): the other side has sent its last byte.
+const closeWait = 8
+
+// dataAge is how long ago the last bytes came, whether or not they were read, and whether the client has closed its side.
+func (c *conn) dataAge() (age time.Duration, left, ok bool) {
+	if c.socket == nil {
+		return 0, false, false
+	}
+	c.socket.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			age, left, ok = time.Duration(info.Last_data_recv)*time.Millisecond, info.State == closeWait, true
+		}
+	})
+	return age, left, ok
 }

@@ -5,6 +5,7 @@ package proxy
 import (
 	"net"
 	"syscall"
+	"time"
 )
 
 // Listen is net.Listen.
@@ -19,3 +20,5 @@ const canAcknowledge = false
 
 // acknowledged cannot be known here: only the stream timeout ends the answers of clients that do not take them.
 func (c *conn) acknowledged() (n uint64, queued bool) { return 0, true }
+
+func (c *conn) dataAge() (age time.Duration, left, ok bool) { return 0, false, false }

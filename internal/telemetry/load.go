@@ -12,12 +12,11 @@ type Load struct {
 	InFlight, MaxInFlight int64
 	// Connections are the clients', MaxConnections how many there may be; 0 is no bound.
 	Connections, MaxConnections int64
-	// RefusedRequests exceeded MaxInFlight, ShedRequests came while the proxy could not keep up, RefusedConnections exceeded MaxConnections
-	// or came meanwhile.
+	// RefusedRequests exceeded MaxInFlight, ShedRequests had waited too long for the proxy, RefusedConnections exceeded MaxConnections.
 	RefusedRequests, ShedRequests, RefusedConnections uint64
-	// QueueDelay is how long what is ready to be worked on waited of late, Shedding the share of requests that is refused because of it.
+	// QueueDelay is how long a request of late had waited for the proxy, Strained that others may be waiting too long.
 	QueueDelay time.Duration
-	Shedding   float64
+	Strained   bool
 }
 
 // ServiceState is what is known of a service at this moment.
@@ -71,9 +70,9 @@ var (
 	descRefused = desc("weir_refused_total",
 		"Requests and connections that the proxy refused by itself: by what was at its limit.", "limit")
 	descQueueDelay = desc("weir_queue_delay_seconds",
-		"How long what is ready to be worked on waits for the proxy.")
-	descShedding = desc("weir_shedding_ratio",
-		"Share of requests refused because the proxy cannot keep up.")
+		"How long the request looked at last had waited for the proxy, about one in 32.")
+	descStrained = desc("weir_overloaded",
+		"1 while requests wait too long for the proxy.")
 
 	descServiceFull = desc("weir_service_circuit_open",
 		"1 while no request to the service can begin, because it or all its endpoints are at their limits.", "service")
@@ -93,7 +92,7 @@ var (
 )
 
 var loadDescs = []*prometheus.Desc{
-	descInFlight, descInFlightMax, descConnsNow, descConnsMax, descRefused, descQueueDelay, descShedding,
+	descInFlight, descInFlightMax, descConnsNow, descConnsMax, descRefused, descQueueDelay, descStrained,
 	descServiceFull, descServiceRejected,
 	descEndpointHealthy, descEndpointInFlight, descEndpointFailures, descEndpointEjections, descEndpointChecks,
 }
@@ -114,6 +113,10 @@ func (r *Registry) collectLoad(ch chan<- prometheus.Metric) {
 		return
 	}
 	l := load()
+	strained := 0.0
+	if l.Strained {
+		strained = 1
+	}
 	ch <- gauge(descInFlight, float64(l.InFlight))
 	ch <- gauge(descInFlightMax, float64(l.MaxInFlight))
 	ch <- gauge(descConnsNow, float64(l.Connections))
@@ -122,7 +125,7 @@ func (r *Registry) collectLoad(ch chan<- prometheus.Metric) {
 	ch <- counter(descRefused, l.ShedRequests, "queue_delay")
 	ch <- counter(descRefused, l.RefusedConnections, "connections")
 	ch <- gauge(descQueueDelay, l.QueueDelay.Seconds())
-	ch <- gauge(descShedding, l.Shedding)
+	ch <- gauge(descStrained, strained)
 	left := r.options.MaxSeries
 	for s := range services {
 		if left -= 1 + len(s.Endpoints); left < 0 {

@@ -238,5 +238,6 @@ func TestGoodputWhenTheProxyIsTheBottleneck(t *testing.T) {
 		fmt.Fprintf(&rules, "  - matches: [{headers: [{name: x-text, type: RegularExpression, value: \"(.*[a-z]+ ){3}%d+.*\"}]}]\n    backendRefs: [{name: app, port: 80}]\n", i)
 	}
 	p, address := serve(t, instant(t), "", rules.String(), "--max-queue-delay", "250ms")
+	apart(t, p.Pid())
 	overload(t, p, address, 64, 6000)
 }
