@@ -91,11 +91,11 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err := o.client.apply(&options); err != nil {
 		return err
 	}
-	if err := o.load.apply(&options, thisMachine(), log); err != nil {
-		return err
-	}
 	source, err := openSource(paths, s.in, hangups(ctx), log)
 	if err != nil {
+		return err
+	}
+	if err := o.load.apply(&options, thisMachine(), log); err != nil {
 		return err
 	}
 	accessLog, closeLog, err := o.openAccessLog(s, log)

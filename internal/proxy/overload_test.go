@@ -345,20 +345,20 @@ func TestClientsDoNotEjectEndpoints(t *testing.T) {
 	}
 }
 
-// lateListener hands connections on once it is told to.
-type lateListener struct {
+// shutListener hands connections on once it is told to.
+type shutListener struct {
 	net.Listener
 	release chan struct{}
 }
 
-func (l lateListener) Accept() (net.Conn, error) {
+func (l shutListener) Accept() (net.Conn, error) {
 	<-l.release
 	return l.Listener.Accept()
 }
 
 // overdue is a server whose requests may wait for 50 ms, and which has found some that did; it accepts connections once open is called.
 func overdue(t *testing.T, address string) (s *testServer, open func()) {
-	l := lateListener{release: make(chan struct{})}
+	l := shutListener{release: make(chan struct{})}
 	open = sync.OnceFunc(func() { close(l.release) })
 	t.Cleanup(open) // before the server ends
 	s = serve(t, plain(address), func(o *Options) {
