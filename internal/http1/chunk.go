@@ -271,8 +271,8 @@ func (c *ChunkReader) gather(buf []byte) int {
 	return n
 }
 
-// announcesForbidden says whether a list of the names of trailer fields has one that is left out.
-func announcesForbidden(list string) bool {
+// AnnouncesForbidden reports whether Trailer, a list of the names of trailer fields, has one that is not passed on.
+func AnnouncesForbidden(list string) bool {
 	for more := true; more; {
 		var f Field
 		f.Name, list, more = nextMember(list)

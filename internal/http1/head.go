@@ -203,7 +203,7 @@ func (m *meta) note(f *Field) (keep bool, _ fault) {
 	case FieldExpect:
 		m.noteExpectations(f.Value)
 	case FieldTrailer:
-		return !announcesForbidden(f.Value), faultNone
+		return !AnnouncesForbidden(f.Value), faultNone
 	}
 	return true, faultNone
 }

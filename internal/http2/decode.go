@@ -164,6 +164,10 @@ func (d *decoder) emit(f hpack.HeaderField) {
 			return
 		}
 		d.length = n
+	case http1.FieldTrailer:
+		if http1.AnnouncesForbidden(f.Value) {
+			return // what it announces is not passed on either
+		}
 	}
 	d.fields = append(d.fields, http1.Field{Name: f.Name, Value: f.Value, ID: id})
 }
