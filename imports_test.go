@@ -25,12 +25,13 @@ var importTable = map[string][]string{
 	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
-	"internal/http2":              {"internal/http1", "internal/socket"},
+	"internal/pace":               {},
+	"internal/http2":              {"internal/http1", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2", "internal/socket"},
 	"internal/telemetry":          {"internal/model"},
 	"internal/proxy": {
-		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/socket", "internal/telemetry",
+		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
 		"internal/model",
 	},
 	"internal/control": {
@@ -45,7 +46,7 @@ var importTable = map[string][]string{
 
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
-	"internal/model", "internal/routing", "internal/http1", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
+	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
 	"internal/telemetry",
 }
 

@@ -18,7 +18,7 @@ type clock struct {
 	endBy    time.Time // settleEnd
 	pinged   time.Time // when the peer was asked for a sign of life; zero if it is not
 	writeNo  uint64    // the write under way at the last tick
-	writeAt  time.Time
+	writeAt  time.Time // since when the peer has taken nothing of it, as far as is known
 	blockAt  time.Time // since when a header block is incomplete
 	partAt   time.Time // since when a frame is
 	partData bool      // of a body
@@ -156,17 +156,5 @@ func (c *Conn) ping(now time.Time, soon func(time.Time)) error {
 		return &ConnError{Code: NoError, Remote: true, Detail: "the peer does not answer", Err: ErrTimeout}
 	}
 	soon(t)
-	return nil
-}
-
-// watchOutput ends a connection whose peer does not take what is written.
-func (c *Conn) watchOutput(now time.Time) error {
-	if !c.writing || c.writeNo != c.writes {
-		c.writeNo, c.writeAt = c.writes, now
-		return nil
-	}
-	if now.Sub(c.writeAt) >= c.cfg.StallTimeout {
-		return &ConnError{Code: NoError, Remote: true, Detail: "the peer takes nothing", Err: ErrTimeout}
-	}
 	return nil
 }

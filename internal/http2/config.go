@@ -1,6 +1,10 @@
 package http2
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirmesh/weir/internal/pace"
+)
 
 // Config are the bounds of a connection. Zero fields mean the defaults.
 type Config struct {
@@ -27,10 +31,10 @@ type Config struct {
 	// StallTimeout is how long the peer may take no byte of what is sent: of a stream by giving no window, of the connection by
 	// not reading. The default is 30 s.
 	StallTimeout time.Duration
-	// MinSendRate is the least average speed, in bytes a second, at which the peer must give window for a stream while something waits for it; 0
-	// for no rule. SendGrace is how far behind it the peer may fall. Stream.Patient exempts a stream.
-	MinSendRate int
-	SendGrace   time.Duration
+	// Pace is how fast the peer must take what is sent, beyond StallTimeout. Acked, if not nil, tells how many bytes its system has acknowledged since the
+	// connection began, and whether others wait for that; without it only the windows of streams are judged, as if none did. A stream's Stream.Patient exempts it.
+	Pace  pace.Rule
+	Acked func() (bytes uint64, queued bool)
 	// PingAfter is the silence after which a connection with streams is asked for a sign of life; PingTimeout how long the answer
 	// may take. PingAfter less than 0 asks never. The defaults are 15 s and 15 s.
 	PingAfter, PingTimeout time.Duration

@@ -52,9 +52,15 @@ type Conn struct {
 	closed  closedRing // streams that were, lately
 	inWin   int32      // what the peer may still send
 	inUsed  int32      // what was read and is still to be given back
-	scores  scores
+	partID  uint32     // the stream, if it is known, of a DATA frame that is incomplete, and
+	partLen int        // how much of its payload is here
+	// blocked is for how long the peer could not send bodies, blockedAt since when it cannot.
+	blocked   time.Duration
+	blockedAt time.Time
+	scores    scores
 
 	output
+	taking taking
 	clock
 }
 
@@ -245,6 +251,16 @@ func (c *Conn) Streams() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.streams)
+}
+
+// Rest is for how long there was no stream; 0 if there is one, and once the connection is ending.
+func (c *Conn) Rest() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idleAt.IsZero() || len(c.streams) > 0 || c.ending != endNone || c.dead {
+		return 0
+	}
+	return time.Since(c.idleAt)
 }
 
 // Available is how many streams more a client may open now: 0 for ever once Err is not nil. Before the peer's settings have come it is none.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/pace"
 )
 
 // pipe is a connection to a server in this process, inside a synctest bubble. Its frames are gathered as they come.
@@ -232,7 +233,7 @@ func TestSendingGivesUpOnPeersThatAreTooSlow(t *testing.T) {
 	for _, patient := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			result := make(chan error, 1)
-			p := newPipe(Config{MinSendRate: 100, SendGrace: 10 * time.Second, PingAfter: -1}, func(s *Stream) {
+			p := newPipe(Config{Pace: pace.Rule{Rate: 100, Grace: 10 * time.Second}, PingAfter: -1}, func(s *Stream) {
 				if patient {
 					s.Patient()
 				}

@@ -283,6 +283,9 @@ func (c *Conn) endBatch() error {
 	c.partial(partial, data)
 	c.mu.Lock()
 	c.active = true
+	if c.partID = 0; data && c.w-c.r > frameHeader {
+		c.partID, c.partLen = binary.BigEndian.Uint32(c.buf[c.r+5:])&maxStreamID, c.w-c.r-frameHeader
+	}
 	if len(c.opens) > 0 {
 		now := time.Now()
 		c.now = now
@@ -715,8 +718,12 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.inWin -= int32(len(p)); c.inWin < 0 {
+	c.partID = 0
+	switch c.inWin -= int32(len(p)); {
+	case c.inWin < 0:
 		return &ConnError{Code: FlowControlError, Detail: "more was sent than the connection's window allows"}
+	case c.inWin < maxFrame && c.blockedAt.IsZero():
+		c.blockedAt = time.Now()
 	}
 	end := fh.Flags.Has(http2.FlagDataEndStream)
 	s := c.streams[fh.StreamID]

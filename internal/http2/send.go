@@ -147,7 +147,9 @@ func (s *Stream) send(block bool, p []byte, end bool) error {
 	if err := s.append(block, p, end); err != nil {
 		return err
 	}
-	s.c.flush()
+	if s.c.flush(); s.c.dead {
+		return s.err // maybe of this very write
+	}
 	return nil
 }
 
@@ -177,9 +179,6 @@ func (s *Stream) append(block bool, p []byte, end bool) error {
 			n = s.sendData(p, int(n), end)
 			p = p[n:]
 			stalled = time.Time{}
-			if s.behind > 0 {
-				s.behind = max(0, s.behind-time.Duration(n)*time.Second/time.Duration(c.cfg.MinSendRate))
-			}
 			if s.queued {
 				c.unqueue(s)
 				c.wakeSenders()
@@ -197,40 +196,22 @@ func (s *Stream) append(block bool, p []byte, end bool) error {
 		}
 		if len(c.out) > 0 && !c.writing {
 			c.flush()
-		} else if !s.awaitWindow(&stalled) {
-			if s.queued {
-				c.unqueue(s)
+		} else {
+			if stalled.IsZero() {
+				stalled = time.Now().Add(c.cfg.StallTimeout)
 			}
-			return ErrTimeout
+			if s.awaitSending(stalled) {
+				if s.queued {
+					c.unqueue(s)
+				}
+				return ErrTimeout
+			}
 		}
 		if s.err != nil {
 			return s.err
 		}
 	}
 	return nil
-}
-
-// awaitWindow waits for what keeps the stream from sending; stalled is when nothing will have been sent for StallTimeout, or zero. It is false if the peer
-// has taken too long. mu is held.
-func (s *Stream) awaitWindow(stalled *time.Time) bool {
-	c := s.c
-	start := time.Now()
-	if stalled.IsZero() {
-		*stalled = start.Add(c.cfg.StallTimeout)
-	}
-	until := *stalled
-	paced := c.cfg.MinSendRate > 0 && !s.patient && (s.window <= 0 || c.window <= 0)
-	if paced {
-		if t := start.Add(c.cfg.SendGrace - s.behind); t.Before(until) {
-			until = t
-		}
-	}
-	late := s.await(&s.sending, until)
-	if paced {
-		s.behind += time.Since(start)
-		return !late && s.behind < c.cfg.SendGrace
-	}
-	return !late
 }
 
 // sendData appends DATA frames of n bytes of p at most and says how many it took; mu is held.
@@ -253,6 +234,8 @@ func (s *Stream) sendData(p []byte, most int, end bool) int64 {
 	}
 	s.window -= int64(sent)
 	c.window -= int64(sent)
+	c.taking.sent += uint64(sent)
+	s.taking.Waited(c.cfg.Pace, 0, int64(sent))
 	if end && sent == len(p) {
 		s.ended()
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/pace"
 )
 
 // Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the other methods may be called by
@@ -43,8 +44,8 @@ type Stream struct {
 	window       int64 // what the peer takes
 	queued, turn bool
 	sending      wait
+	taking       pace.Pace
 	patient      bool
-	behind       time.Duration // MinSendRate: how far the peer is
 
 	watcher Aborter
 	fired   bool // it was told
@@ -344,6 +345,10 @@ func (c *Conn) giveRoom(n int) {
 		c.framer.WriteWindowUpdate(0, uint32(c.inUsed))
 		c.inWin += c.inUsed
 		c.inUsed = 0
+		if !c.blockedAt.IsZero() {
+			c.blocked += time.Since(c.blockedAt)
+			c.blockedAt = time.Time{}
+		}
 	}
 }
 
@@ -372,13 +377,6 @@ func (s *Stream) Reset(code Code) {
 		c.reset(s, &StreamError{Stream: s.id, Code: code})
 		c.flush()
 	}
-}
-
-// Patient says that the peer may take its time to receive, as in a conversation: MinSendRate does not hold.
-func (s *Stream) Patient() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.patient = true
 }
 
 // Gone is true once the peer has reset the stream or the connection has ended.

@@ -123,7 +123,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 			c.peek = func(fd uintptr) { c.peeked.Store(peekClosed(fd)) }
 		}
 	}
-	c.paced = canAcknowledge && c.socket != nil && b.srv.minPace.rate > 0
+	c.paced = canAcknowledge && c.socket != nil && b.srv.minPace.Rate > 0
 	if secure {
 		c.scheme = "https"
 		c.tls = &tlsSession{}

@@ -138,7 +138,7 @@ func (c *conn) flush() error {
 func (c *conn) send(p []byte) error {
 	limit := c.srv.opt.StreamTimeout
 	if c.paced {
-		limit = min(limit, c.srv.minPace.lookAfter())
+		limit = min(limit, c.srv.minPace.LookAfter())
 	}
 	if c.sent {
 		c.now = time.Now()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/pace"
 )
 
 // pieceSize is how much of a body is moved at once.
@@ -25,7 +26,7 @@ type bodyReader struct {
 	done   bool
 	err    error
 	stream bool        // silence is normal in it
-	pace   pace        // of the client
+	pace   pace.Pace   // of the client
 	begun  atomic.Bool // something was read behind what came with the head
 	own    *piece
 	r, n   int // own.b[r:n] was read and not used
@@ -35,7 +36,7 @@ func (b *bodyReader) reset(body http1.Body) {
 	b.kind, b.left = body.Kind, body.Length
 	b.done = body.Kind == http1.BodyNone || body.Kind == http1.BodyLength && body.Length == 0
 	b.err = nil
-	b.pace = pace{}
+	b.pace = pace.Pace{}
 	b.begun.Store(false)
 	if body.Kind == http1.BodyChunked {
 		b.chunks.Reset()
@@ -152,7 +153,7 @@ func (c *conn) fillBody() error {
 		limit := c.srv.opt.StreamTimeout
 		due := c.bodyDue()
 		if due {
-			limit = b.pace.left(m, limit)
+			limit = b.pace.Left(m, limit)
 		}
 		c.readUntil(start.Add(limit), limit/4)
 		if c.interrupted.Load() {
@@ -161,7 +162,7 @@ func (c *conn) fillBody() error {
 		n, err := c.nc.Read(p)
 		b.r, b.n = 0, n
 		if due = due && c.bodyDue(); due {
-			b.pace.waited(m, time.Since(start), int64(n))
+			b.pace.Waited(m, time.Since(start), int64(n))
 		}
 		if n > 0 {
 			b.begun.Store(true)
@@ -171,7 +172,7 @@ func (c *conn) fillBody() error {
 			return failInterrupted
 		}
 		waited := time.Since(start)
-		if !isTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.left(m, waited+1) <= 0 {
+		if !isTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.Left(m, waited+1) <= 0 {
 			return bodyFailure(unexpected(err))
 		}
 		c.readBy = time.Time{} // only time to look whether the body is due

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -34,12 +35,15 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	}
 	o := &c.srv.opt
 	c.sock.SetDeadline(time.Time{})
-	h := http2.NewServer(c.nc, http2.Config{
+	cfg := http2.Config{
 		MaxStreams: o.MaxStreams, MaxHeader: o.Limits.Head, MaxFields: o.Limits.Fields,
 		HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, StallTimeout: o.StreamTimeout, PingAfter: o.IdleTimeout,
-		MinSendRate: c.srv.minPace.rate, SendGrace: c.srv.minPace.grace,
 		Workers: c.srv.workers, Refused: c.refusedStream,
-	}, c.serveStream)
+	}
+	if c.paced {
+		cfg.Pace, cfg.Acked = c.srv.minPace, c.acknowledged
+	}
+	h := http2.NewServer(c.nc, cfg, c.serveStream)
 	c.h2.Store(h)
 	if c.bind.phase.Load() != phaseServe {
 		h.Shutdown() // the bind may not have seen it
@@ -111,8 +115,9 @@ type stream struct {
 	continued atomic.Bool // the client does not wait for 100 (Continue)
 	arrived   atomic.Bool // some of the body has
 	answering atomic.Bool // the answer has begun
-	pace      pace        // of the client in sending its body
 	err       error       // reading ended
+	pace      pace.Pace   // of the client in sending its body
+	came      int64       // bytes of the body, when pace was looked at last
 
 	head  http2.Head // of the answer
 	begun bool
@@ -235,7 +240,8 @@ func (s *stream) takeBody() {
 func (s *stream) release() {
 	s.ex.shrink()
 	s.ex.req = request{}
-	s.s, s.whole, s.taken, s.pace, s.err = nil, nil, false, pace{}, nil
+	s.s, s.whole, s.taken, s.err = nil, nil, false, nil
+	s.pace, s.came = pace.Pace{}, 0
 	s.arrived.Store(false)
 	s.answering.Store(false)
 	s.begun, s.sent, s.noOut = false, false, false
@@ -275,33 +281,41 @@ func (s *stream) next() ([]byte, error) {
 	return p, nil
 }
 
-// await is http2's Next, with the client's pace: see conn's fillBody.
+// await waits for the next piece of the body, as long as the client's pace allows.
 func (s *stream) await() ([]byte, error) {
 	if s.s.Ready() {
-		p, err := s.s.Next(time.Time{})
-		s.pace.waited(s.ex.srv.minPace, 0, int64(len(p)))
-		return p, err
+		return s.s.Next(time.Time{})
 	}
-	m, most := s.ex.srv.minPace, s.ex.srv.opt.StreamTimeout
+	m := s.ex.srv.minPace
+	start := time.Now()
+	latest := start.Add(s.ex.srv.opt.StreamTimeout)
+	_, held := s.s.Arrived()
 	for {
-		start := time.Now()
-		limit := most
-		due := s.bodyDue()
+		limit := latest.Sub(start)
+		due := m.Rate > 0 && s.bodyDue()
 		if due {
-			limit = s.pace.left(m, limit)
+			if limit = s.pace.Left(m, limit); limit <= 0 {
+				return nil, http2.ErrTimeout
+			}
+		}
+		if m.Rate > 0 {
+			limit = min(limit, m.LookAfter()) // it may become due, or be so no more
 		}
 		p, err := s.s.Next(start.Add(limit))
-		waited := time.Since(start)
-		if due = due && s.bodyDue(); due {
-			s.pace.waited(m, waited, int64(len(p)))
+		now := time.Now()
+		came, still := s.s.Arrived()
+		if due && s.bodyDue() {
+			s.pace.Waited(m, now.Sub(start)-(still-held), came-s.came)
 		}
-		if err != http2.ErrTimeout || waited >= most || due && s.pace.left(m, most) <= 0 {
+		s.came = came
+		if err != http2.ErrTimeout || !now.Before(latest) {
 			return p, err
 		}
+		start, held = now, still
 	}
 }
 
-// bodyDue is conn's.
+// bodyDue is true while the client is to send its body without pauses; see conn.bodyDue.
 func (s *stream) bodyDue() bool {
 	q := &s.ex.req
 	return !q.grpc && !s.waitsToBegin() && (q.body.Kind == http1.BodyLength || !s.answering.Load())

@@ -196,6 +196,7 @@ func (b *bind) start(nc net.Conn) {
 	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
 		s.connections.Add(-1)
 		b.refuse(nc, shard, !port.TCP && !port.TLS)
+		s.makeRoom()
 		if s.gate.connections.Load()%refusedBurst == 0 {
 			b.rest(refusedPause)
 		}

@@ -127,11 +127,17 @@ func must[T any](v T, err error) T {
 }
 
 func TestManyRefusedConnectionsAreHeldByFewAndNoGoroutine(t *testing.T) {
-	addr := backend(t, func(http.ResponseWriter, *http.Request) {})
+	hold, held := make(chan struct{}), make(chan struct{}, 1)
+	release := sync.OnceFunc(func() { close(hold) })
+	addr := backend(t, func(http.ResponseWriter, *http.Request) {
+		held <- struct{}{}
+		<-hold
+	})
 	s := serve(t, plain(addr), func(o *Options) { o.MaxConnections = 1 })
+	t.Cleanup(release)
 	first := newTalk(t, s.addr())
-	first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	first.answer("GET")
+	first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // an idle one would make room
+	<-held
 	var all []net.Conn
 	for range 3 * refusedHeld {
 		all = append(all, dial(t, s.addr())) // they say nothing
@@ -145,7 +151,7 @@ func TestManyRefusedConnectionsAreHeldByFewAndNoGoroutine(t *testing.T) {
 	if n := s.connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
-	first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	release()
 	if resp, _ := first.answer("GET"); resp.StatusCode != 200 {
 		t.Errorf("the one that was let in: %v", resp)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -16,76 +14,6 @@ import (
 
 	"github.com/weirmesh/weir/internal/telemetry"
 )
-
-func TestPaceForgivesNoMoreThanItsGrace(t *testing.T) {
-	m := minPace{rate: 100, grace: 10 * time.Second}
-	type wait struct {
-		seconds float64
-		bytes   int64
-	}
-	repeat := func(n int, w wait) (all []wait) {
-		for range n {
-			all = append(all, w)
-		}
-		return all
-	}
-	for name, test := range map[string]struct {
-		waits []wait
-		left  float64
-	}{
-		"nothing yet":                      {nil, 10},
-		"silence":                          {repeat(1, wait{4, 0}), 6},
-		"silence for the grace":            {repeat(5, wait{2, 0}), 0},
-		"exactly the rate, for long":       {repeat(1000, wait{1, 100}), 10},
-		"half the rate":                    {repeat(10, wait{1, 50}), 5},
-		"speed makes up for silence":       {append(repeat(1, wait{8, 0}), wait{0, 800}), 10},
-		"in part":                          {append(repeat(1, wait{8, 0}), wait{0, 500}), 7},
-		"but earns nothing for later":      {append(repeat(1, wait{0, 1 << 40}), wait{9, 0}), 1},
-		"a byte now and then is no pace":   {repeat(3, wait{4, 1}), -1.97},
-		"numbers without end do not wrap":  {repeat(3, wait{math.MaxInt64 / 1e9 / 4, math.MaxInt64}), 10},
-		"nor does the time that is wasted": {repeat(40, wait{math.MaxInt64 / 1e9 / 4, 0}), 10 - math.MaxInt64/1e9/2},
-	} {
-		var p pace
-		for _, w := range test.waits {
-			p.waited(m, time.Duration(w.seconds*1e9), w.bytes)
-		}
-		if got := p.left(m, time.Hour).Seconds(); math.Abs(got-test.left) > 0.001 {
-			t.Errorf("%s: %v s left, want %v", name, got, test.left)
-		}
-	}
-	var p pace
-	if p.left(m, time.Second) != time.Second {
-		t.Error("more than the most")
-	}
-	if p.waited(minPace{}, time.Hour, 0); p.left(minPace{}, time.Minute) != time.Minute {
-		t.Error("a rule though there is none")
-	}
-}
-
-// However waits and bytes are spread, a client is too slow only if there is a stretch in which it was, by the grace.
-func TestPaceIsTheWorstStretch(t *testing.T) {
-	m := minPace{rate: 1000, grace: time.Second}
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		var p pace
-		var lag []float64 // of each wait, in ms
-		worst := 0.0
-		for range 1 + rng.IntN(30) {
-			d, n := rng.IntN(400), rng.IntN(500)
-			p.waited(m, time.Duration(d)*time.Millisecond, int64(n))
-			lag = append(lag, float64(d-n))
-			worst = 0
-			sum := 0.0
-			for i := len(lag) - 1; i >= 0; i-- {
-				sum += lag[i]
-				worst = max(worst, sum)
-			}
-			if got := float64(p.behind) / 1e6; math.Abs(got-worst) > 0.001 {
-				t.Fatalf("%v ms behind, want %v", got, worst)
-			}
-		}
-	}
-}
 
 // paced has a rule that stalls break at once, while a byte makes up for a day.
 func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 150*time.Millisecond }

@@ -188,14 +188,15 @@ func (p *parking) evict(b *bind) {
 	}
 }
 
-// shed ends up to most connections, those first that were idle for longest, and tells how many.
+// shed ends up to most connections that were idle for shedAfter looks, those first that were so for longest, and tells how many.
 func (p *parking) shed(most int) (n int) {
 	if p == nil {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for ; n < most && p.oldest != nil; n++ {
+	now := time.Now()
+	for ; n < most && p.oldest != nil && now.Sub(p.oldest.since) >= shedAfter*shortageLook; n++ {
 		p.resume(p.oldest, true) // a request may have come in this moment
 	}
 	return n

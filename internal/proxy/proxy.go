@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -21,8 +23,13 @@ var ErrEnded = errors.New("the proxy is shutting down")
 // Server is a data plane. Apply configures it, any number of times and before or after Run has begun.
 type Server struct {
 	opt      Options
-	minPace  minPace
+	minPace  pace.Rule
 	shortage shortage
+	room     struct {
+		sync.Mutex
+		made    time.Time // when makeRoom looked last
+		refused uint64    // connections that had been refused then
+	}
 	log      *slog.Logger
 	upstream *upstream.Set
 	mirrors  *mirrors
@@ -50,7 +57,7 @@ type Server struct {
 // New makes a server. Run must be called once, even after an Apply that failed: it ends what the server started.
 func New(opt Options) *Server {
 	opt.setDefaults()
-	s := &Server{opt: opt, log: opt.Logger, minPace: minPace{rate: max(opt.MinBodyRate, 0), grace: opt.BodyGrace}}
+	s := &Server{opt: opt, log: opt.Logger, minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle

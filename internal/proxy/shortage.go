@@ -129,6 +129,21 @@ func (s *shortage) close() {
 	s.release()
 }
 
+// makeRoom is shedIdle for a new client who found no place, of whom there may be thousands a second.
+func (s *Server) makeRoom() {
+	now := time.Now()
+	s.room.Lock()
+	if now.Sub(s.room.made) < shortageLook {
+		s.room.Unlock()
+		return
+	}
+	refused := s.gate.connections.Load()
+	most := min(refused-s.room.refused, shedIdle)
+	s.room.made, s.room.refused = now, refused
+	s.room.Unlock()
+	s.shedIdle(int(most))
+}
+
 // shedIdle ends connections that have waited for a request for shedAfter of its calls.
 func (s *Server) shedIdle(most int) {
 	most -= s.idle.shed(most)
@@ -137,6 +152,13 @@ func (s *Server) shedIdle(most int) {
 		for c := range b.conns {
 			if most <= 0 {
 				break
+			}
+			if h := c.h2.Load(); h != nil {
+				if h.Rest() >= shedAfter*shortageLook {
+					h.Shutdown()
+					most--
+				}
+				continue
 			}
 			switch i := c.state.Load(); {
 			case i < connIdle || c.shed.Load():

@@ -1,0 +1,38 @@
+// Package pace judges how fast a peer sends or takes bytes. It knows numbers and durations only; proxy and http2 measure.
+package pace
+
+import (
+	"math"
+	"time"
+)
+
+// Rule is the least speed of a peer. The zero value is no rule.
+type Rule struct {
+	Rate  int           // bytes a second; 0 for no rule
+	Grace time.Duration // how far behind it a peer may fall
+}
+
+// LookAfter is how long a peer that does nothing is waited for before its pace is looked at.
+func (r Rule) LookAfter() time.Duration { return r.Grace / 4 }
+
+// Pace is how far behind the least speed a peer is. Only the time counts in which the peer is waited for and something is due: the
+// slowness of others, silence between events and the time a request is thought about do not. What came faster makes up for what was slow, but
+// earns nothing for later, so that the average is one over the last few graces, however long the body is. The zero value has met the rule so far.
+type Pace struct{ behind time.Duration }
+
+// Waited notes a wait of d in which n bytes were sent or taken; less than 0 corrects what was said before.
+func (p *Pace) Waited(r Rule, d time.Duration, n int64) {
+	if r.Rate == 0 {
+		return
+	}
+	due := float64(p.behind+d) - float64(n)/float64(r.Rate)*float64(time.Second)
+	p.behind = time.Duration(min(max(due, 0), math.MaxInt64/2))
+}
+
+// Left is how long the peer may still do nothing; no more than most. 0 or less: it is too slow.
+func (p *Pace) Left(r Rule, most time.Duration) time.Duration {
+	if r.Rate == 0 {
+		return most
+	}
+	return min(r.Grace-p.behind, most)
+}
