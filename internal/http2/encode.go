@@ -183,17 +183,20 @@ func (e *encoder) field(dst []byte, name, value string) []byte {
 func (e *encoder) lower(dst []byte, name, value string) []byte {
 	nameHash := uint32(maphash.String(e.seed, name))
 	fieldHash := nameHash*0x9e3779b1 ^ uint32(maphash.String(e.seed, value))
-	if n := e.fields[fieldHash%encoderIndex]; e.lives(n) {
-		if t := &e.entries[(n-1)&(encoderRing-1)]; t.value == value && t.name == name {
-			return appendInt(dst, 0x80, 7, uint64(e.index(n)))
+	for _, n := range places(&e.fields, fieldHash) {
+		if e.lives(*n) {
+			if t := &e.entries[(*n-1)&(encoderRing-1)]; t.value == value && t.name == name {
+				return appendInt(dst, 0x80, 7, uint64(e.index(*n)))
+			}
 		}
 	}
 	keep := !rarely(name)
-	index := uint32(0)
-	if n := e.names[nameHash%encoderIndex]; e.lives(n) && e.entries[(n-1)&(encoderRing-1)].name == name {
-		index = e.index(n)
-	} else if i, ok := staticNames[name]; ok {
-		index = i
+	index := staticNames[name]
+	for _, n := range places(&e.names, nameHash) {
+		if e.lives(*n) && e.entries[(*n-1)&(encoderRing-1)].name == name {
+			index = e.index(*n)
+			break
+		}
 	}
 	if index != 0 && index < uint32(len(staticField)) {
 		if i, ok := staticFields[tableEntry{name, value}]; ok {
@@ -202,7 +205,12 @@ func (e *encoder) lower(dst []byte, name, value string) []byte {
 	}
 	size := len(name) + len(value) + 32
 	if keep && size <= e.limit/4 {
-		if s := &e.seen[fieldHash%encoderIndex]; *s == fieldHash {
+		seen := places(&e.seen, fieldHash)
+		s := seen[0]
+		if *s != fieldHash && *s != 0 {
+			s = seen[1]
+		}
+		if *s == fieldHash {
 			*s = 0
 			dst = appendInt(dst, 0x40, 6, uint64(index))
 			if index == 0 {
@@ -211,9 +219,8 @@ func (e *encoder) lower(dst []byte, name, value string) []byte {
 			dst = appendHuffman(dst, value)
 			e.add(name, value, nameHash, fieldHash)
 			return dst
-		} else {
-			*s = fieldHash
 		}
+		*s = fieldHash
 	}
 	kind := byte(0)
 	if name == "authorization" || name == "cookie" || name == "set-cookie" {
@@ -243,8 +250,22 @@ func (e *encoder) add(name, value string, nameHash, fieldHash uint32) {
 	e.added++
 	e.count++
 	e.size += t.size()
-	e.names[nameHash%encoderIndex] = e.added
-	e.fields[fieldHash%encoderIndex] = e.added
+	e.note(&e.names, nameHash)
+	e.note(&e.fields, fieldHash)
+}
+
+// places are the two of a hash index where the entry for a hash may be: with one, two fields of all requests would often be in each other's way.
+func places(index *[encoderIndex]uint32, hash uint32) [2]*uint32 {
+	return [2]*uint32{&index[hash%encoderIndex], &index[(hash^1)%encoderIndex]}
+}
+
+// note enters the newest entry, in place of what lives no more or is older.
+func (e *encoder) note(index *[encoderIndex]uint32, hash uint32) {
+	p := places(index, hash)
+	if e.lives(*p[0]) && (!e.lives(*p[1]) || e.added-*p[1] > e.added-*p[0]) {
+		p[0] = p[1]
+	}
+	*p[0] = e.added
 }
 
 // appendInt is RFC 7541 §5.1 with the first byte's other bits.

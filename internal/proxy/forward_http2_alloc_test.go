@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"io"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -109,6 +110,19 @@ func TestGRPCCallAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool drop what it is given")
 	}
+	// Connections whose HPACK index happens to have three fields of each call in one place send one of them as a literal, which the library's
+	// decoder allocates; others are as good as certain to be without.
+	least := math.Inf(1)
+	for range 4 {
+		if least = min(least, allocationsOfACall(t)); least == 0 {
+			return
+		}
+	}
+	t.Errorf("%v allocations for each call", least)
+}
+
+// allocationsOfACall is over connections of its own.
+func allocationsOfACall(t *testing.T) float64 {
 	to := ruleTo("default/a:80")
 	s := serve(t, config([]model.Service{service("default/a:80", model.H2C, unaryServer(t))}, to))
 	u := newUnaryClient(t, dial(t, s.addr()), "a")
@@ -120,15 +134,5 @@ func TestGRPCCallAllocatesNothing(t *testing.T) {
 	for range 50 {
 		call()
 	}
-	// Frames that come while others are written are left to a goroutine, whose start allocates: how often depends on what else the machine does.
-	least := testing.AllocsPerRun(500, call)
-	for range 9 {
-		if least == 0 {
-			return
-		}
-		least = min(least, testing.AllocsPerRun(500, call))
-	}
-	if least != 0 {
-		t.Errorf("%v allocations for each call", least)
-	}
+	return testing.AllocsPerRun(2000, call)
 }
