@@ -227,7 +227,10 @@ func FuzzChunked(f *testing.F) {
 		}
 		// The library's reader leaves the trailer section behind.
 		tail := bytes.NewReader(body)
-		if got, err := io.ReadAll(httputil.NewChunkedReader(tail)); err != nil || !bytes.Equal(got, data) {
+		got, err := io.ReadAll(httputil.NewChunkedReader(tail))
+		// The library takes no whitespace between a chunk's size and its extension, which RFC 9112 §7.1.1 has recipients remove (BWS).
+		spaced := err != nil && (bytes.Contains(body, []byte(" ;")) || bytes.Contains(body, []byte("\t;")))
+		if !spaced && (err != nil || !bytes.Equal(got, data)) {
 			t.Fatalf("net/http decodes %q as %q, %v", body, got, err)
 		}
 		if !strings.HasSuffix(string(body), rest) {
