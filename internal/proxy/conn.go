@@ -38,7 +38,7 @@ type conn struct {
 	bind   *bind
 	sock   net.Conn
 	nc     net.Conn  // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
-	tcp    tcpSocket // sock, unless there is TLS
+	tcp    tcpSocket // sock, unless there is TLS: what it is given goes out as it is
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
 	scheme string
@@ -67,6 +67,7 @@ type conn struct {
 	parsed            int         // length of a head that was parsed and not taken
 	recheck           bool        // while idle: the deadline is that of a second look at the socket
 	frequent          bool        // requests follow each other soon: no parking between them
+	resumed           bool        // what came over TLS to a parked connection may be no request: see idle
 	canPark           bool        // an idle connection needs no goroutine
 	toPark, parked    bool        // while idle: the connection is to be parked, or is
 	over              bool        // the connection is to be closed
@@ -93,8 +94,10 @@ type tcpSocket interface {
 	CloseWrite() error
 }
 
-// tlsSession is what a TLS connection was let in with.
+// tlsSession is a TLS connection, and what it was let in with.
 type tlsSession struct {
+	conn *tls.Conn // once the handshake is over
+	sock *handshakeConn
 	name string // SNI, in routing's form
 	auth clientAuth
 }
@@ -124,14 +127,17 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 		}
 	}
 	c.paced = canAcknowledge && c.socket != nil && b.srv.minPace.Rate > 0
+	tcp, _ := nc.(tcpSocket)
+	poll := socket.CanPoll && tcp != nil && c.socket != nil
+	c.canPark = poll && b.srv.idle != nil
 	if secure {
 		c.scheme = "https"
 		c.tls = &tlsSession{}
 		return c
 	}
-	c.tcp, _ = nc.(tcpSocket)
-	if socket.CanPoll && c.tcp != nil && c.socket != nil {
-		c.wait, c.push, c.canPark = c.readable, c.writable, b.srv.idle != nil
+	c.tcp = tcp
+	if poll {
+		c.wait, c.push = c.readable, c.writable
 	}
 	return c
 }
@@ -139,13 +145,18 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 // serve runs the connection to its end.
 func (c *conn) serve() {
 	defer c.close()
-	if c.tls != nil && !c.handshake() {
-		return
+	if c.tls != nil && c.tls.conn == nil {
+		if !c.handshake() {
+			return
+		}
+		if c.tls.conn.ConnectionState().NegotiatedProtocol == "h2" {
+			c.now = time.Now()
+			c.serveHTTP2(nil, false)
+			return
+		}
 	}
-	c.now = time.Now()
-	if t, ok := c.nc.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
-		c.serveHTTP2(nil, false)
-		return
+	if !c.resumed {
+		c.now = time.Now()
 	}
 	for {
 		for c.nextRequest() && c.serveRequest() {

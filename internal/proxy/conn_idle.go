@@ -16,12 +16,18 @@ func (c *conn) idle() bool {
 		putWork(c.w)
 		c.w = nil
 	}
+	c.resumed = c.resumed && !c.served
 	if c.toPark = c.canPark && c.served && !c.frequent && c.bind.phase.Load() != phaseClose && !c.shed.Load(); c.toPark {
+		if c.tls != nil && c.readHeld() {
+			c.toPark = false
+			return c.readErr == nil
+		}
 		return false
 	}
-	if c.canPark {
+	if c.canPark && !c.resumed {
 		c.lookAgain()
 	} else {
+		// TLS has bytes of its own, and can have a part of a record for as long as it likes: neither makes a connection less idle.
 		c.recheck = false
 		limit := c.srv.opt.IdleTimeout
 		c.readUntil(c.now.Add(limit), limit/8)
@@ -47,20 +53,15 @@ func (c *conn) lookAgain() {
 
 // waitBytes reads the first bytes into a fresh work.
 func (c *conn) waitBytes() bool {
-	if c.wait == nil {
-		// One byte first: TLS keeps the rest of the record until there is a buffer to read into.
-		if n, _ := c.nc.Read(c.one[:]); n == 0 {
-			return false
-		}
-		c.w = workPool.Get().(*work)
-		c.w.rbuf[0] = c.one[0]
-		n, _ := c.nc.Read(c.w.rbuf[1:])
-		c.w.r, c.w.n = 0, 1+n
-		return n > 0
-	}
 	for {
-		err := c.socket.Read(c.wait)
-		if err == nil {
+		var err error
+		if c.wait == nil {
+			var n int
+			if n, err = c.nc.Read(c.one[:]); n > 0 {
+				c.takeFirst()
+				return true
+			}
+		} else if err = c.socket.Read(c.wait); err == nil {
 			return c.readErr == nil && !c.over && !c.toPark
 		}
 		if !c.recheck || !isTimeout(err) || c.shed.Load() {
@@ -155,6 +156,33 @@ func (c *conn) readFirst(fd uintptr) bool {
 	}
 	c.readErr = err
 	return true
+}
+
+// takeFirst begins a work with the byte in one. TLS keeps the rest of the record until there is this buffer to read into.
+func (c *conn) takeFirst() {
+	c.w = workPool.Get().(*work)
+	c.w.rbuf[0] = c.one[0]
+	c.w.r, c.w.n = 0, 1
+	if c.tls != nil {
+		c.tls.sock.held = true
+		n, _ := c.nc.Read(c.w.rbuf[1:]) // an error comes again
+		c.tls.sock.held = false
+		c.w.n += n
+	}
+}
+
+// readHeld reads what TLS has read of the next request already, into a fresh work, or notes why nothing can be read any more; false if it has
+// nothing that could be used before more comes.
+func (c *conn) readHeld() bool {
+	c.tls.sock.held = true
+	n, err := c.nc.Read(c.one[:])
+	c.tls.sock.held = false
+	if n > 0 {
+		c.takeFirst()
+		err = nil
+	}
+	c.readErr = err
+	return err != errHeld
 }
 
 // lastLook is for an idle connection that is about to be closed: a request may have come in this moment.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parking keeps the idle cleartext connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
+// parking keeps the idle HTTP/1.1 connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
 // needs, which is several KiB a connection. One goroutine waits for them all, and for the end of their time. The poller is itself waited for by
 // the runtime's, so that no thread is held.
 type parking struct {
@@ -34,8 +34,9 @@ type parked struct {
 	nc           tcpSocket
 	fd           int32
 	shard        uint32
-	since        time.Time // when it became idle
-	first        bool      // nothing was served yet
+	since        time.Time   // when it became idle
+	tls          *tlsSession // nil in cleartext
+	first        bool        // nothing was served yet
 	older, newer *parked
 }
 
@@ -66,7 +67,9 @@ func (p *parking) run() {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		p.expire()
+		for p.expire() {
+			p.look(events)
+		}
 	}
 }
 
@@ -93,7 +96,7 @@ func (p *parking) look(events []unix.EpollEvent) bool {
 // park takes the connection over; it reports false if that cannot be, and the connection's goroutine has to wait.
 func (c *conn) park() bool {
 	p := c.srv.idle
-	k := &parked{bind: c.bind, nc: c.tcp, shard: c.shard, since: c.now, first: c.first, fd: -1}
+	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, first: c.first, fd: -1}
 	c.socket.Control(func(fd uintptr) { k.fd = int32(fd) })
 	if k.fd < 0 {
 		return false
@@ -112,6 +115,9 @@ func (c *conn) park() bool {
 	}
 	if err != nil {
 		return false
+	}
+	if k.tls != nil {
+		k.tls.sock.c = nil
 	}
 	c.bind.forget(c)
 	p.insert(k)
@@ -159,17 +165,36 @@ func (p *parking) setAlarm() {
 	p.file.SetReadDeadline(p.alarm)
 }
 
-// expire closes the connections that were idle for too long.
-func (p *parking) expire() {
+// expire closes connections that were idle for too long; it reports whether there are more.
+func (p *parking) expire() bool {
+	var over [128]*parked // others wait no longer than these take
+	n := 0
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	now := time.Now()
-	for k := p.oldest; k != nil && now.Sub(k.since) >= p.limit; k = p.oldest {
-		p.remove(k)
-		k.nc.Close()
+	for n < len(over) && p.oldest != nil && now.Sub(p.oldest.since) >= p.limit {
+		over[n] = p.oldest
+		p.remove(over[n])
+		n++
+	}
+	if n < len(over) {
+		p.setAlarm()
+	}
+	p.mu.Unlock()
+	for _, k := range over[:n] {
+		k.close()
 		k.bind.ended(k.shard)
 	}
-	p.setAlarm()
+	return n == len(over)
+}
+
+// close ends a connection, in an orderly way as far as that needs no waiting.
+func (k *parked) close() {
+	if k.tls == nil {
+		k.nc.Close()
+		return
+	}
+	k.tls.sock.hasty = true
+	k.tls.conn.Close()
 }
 
 // evict gives the connections of b, which closes, back to goroutines.
@@ -205,9 +230,14 @@ func (p *parking) shed(most int) (n int) {
 // resume serves the connection again; shed is a last time. It wants p.mu to be held.
 func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
-	c := newConn(k.bind, k.nc, k.shard, false)
+	c := newConn(k.bind, k.nc, k.shard, k.tls != nil)
 	if c.first = k.first; !c.first {
 		c.last = k.since
+	}
+	if k.tls != nil {
+		c.tls, c.nc = k.tls, k.tls.conn
+		c.tls.sock.c = c
+		c.resumed, c.now = true, k.since
 	}
 	// One that comes back soon will do so again, and is spared the way.
 	c.frequent = time.Since(k.since) < recheckAfter

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,10 +10,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -213,10 +216,24 @@ type handshakeConn struct {
 	begun bool           // bytes have come
 	until time.Time
 	in    bool
+	held  bool // Read answers errHeld
+	hasty bool // Write does not wait: what does not fit is lost
 }
+
+// errHeld is temporary, so that TLS can be read again after it.
+var errHeld net.Error = heldError{}
+
+type heldError struct{}
+
+func (heldError) Error() string   { return "the socket is not to be read" }
+func (heldError) Timeout() bool   { return true }
+func (heldError) Temporary() bool { return true }
 
 func (h *handshakeConn) Read(p []byte) (int, error) {
 	if h.gate == nil {
+		if h.held {
+			return 0, errHeld
+		}
 		return h.Conn.Read(p)
 	}
 	h.leave()
@@ -233,6 +250,9 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 
 // Write goes on with what a deadline cut short, where the client is to have more time: TLS could not.
 func (h *handshakeConn) Write(p []byte) (n int, err error) {
+	if h.hasty {
+		return writeNow(h.Conn.(syscall.Conn), p)
+	}
 	h.leave()
 	for {
 		m, err := h.Conn.Write(p[n:])
@@ -240,6 +260,19 @@ func (h *handshakeConn) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// writeNow writes what fits.
+func writeNow(sc syscall.Conn, p []byte) (n int, err error) {
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Write(func(fd uintptr) bool {
+		n, err = socket.Write(fd, p)
+		return true
+	})
+	return n, cmp.Or(failed, err)
 }
 
 func (h *handshakeConn) leave() {
@@ -316,6 +349,7 @@ func (c *conn) handshake() bool {
 	}
 	c.nc.SetDeadline(time.Time{})
 	c.nc = t
+	c.tls.conn, c.tls.sock = t, hc
 	c.tls.name = lowerHost(t.ConnectionState().ServerName)
 	c.tls.auth = hc.auth
 	return true
