@@ -280,6 +280,7 @@ func TestParkedTLSConnectionsAreShed(t *testing.T) {
 	s := serve(t, cfg)
 	all, wires := tlsRequesters(t, s.addr(), roots, 3)
 	until(t, "idle connections keep their goroutines", func() bool { return s.withGoroutine() == 0 })
+	time.Sleep(shedAfter * shortageLook)
 	s.shedIdle(2)
 	until(t, "the wrong number ends", func() bool { return s.connections.Load() == 1 })
 	s.shedIdle(2)
