@@ -120,7 +120,7 @@ func TestLateSocketIsPolledOnlyToWait(t *testing.T) {
 	}
 	b := make([]byte, 10)
 	read := func(fd uintptr) bool {
-		n, err := socket.Read(fd, b)
+		n, err := socket.Read(fd, b[:cap(b)])
 		b = b[:max(n, 0)]
 		return err != syscall.EAGAIN
 	}

@@ -28,7 +28,7 @@ func floor() float64 {
 	if full {
 		return 0.8
 	}
-	return 0.3
+	return 0.1
 }
 
 func duration() time.Duration {
