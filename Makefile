@@ -11,6 +11,7 @@ SOAKFLAGS   ?=
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
+.PHONY: cluster-up cluster-down kubectl setup-cluster
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -110,3 +111,15 @@ bench-mirror: ## Show that a broken mirror backend does not touch the primary (d
 
 setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js, a JDK.
 	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac
+
+cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (test/cluster/README.md; built once, about 8 minutes).
+	@cd test/cluster && $(GO) run . up
+
+cluster-down: ## Remove it.
+	@cd test/cluster && $(GO) run . down
+
+kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
+	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
+
+setup-cluster:
+	@scripts/setup.sh containerd runc nft iptables conntrack ip /usr/lib/cni/bridge

@@ -3,7 +3,8 @@
 # Needs nothing and says nothing when all are there.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [openssl]=openssl [curl]=curl [git]=git [node]=nodejs [javac]=default-jdk-headless [testssl]=testssl.sh)
+declare -A package=([gcc]="gcc libc6-dev" [node]=nodejs [javac]=default-jdk-headless [testssl]=testssl.sh [nft]=nftables [ip]=iproute2
+	[/usr/lib/cni/bridge]=containernetworking-plugins)
 wanted=()
 for command in "$@"; do
 	command -v "$command" >/dev/null && continue

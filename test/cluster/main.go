@@ -13,14 +13,23 @@ import (
 
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/node"
 )
 
 const usage = `usage:
   cluster build [-nice N] [COMPONENT...]      build what the cache lacks (default: etcd kube-apiserver)
   cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
+
+A whole cluster with one node and real pods, in namespaces of its own (Linux, root):
+  cluster run [-nice N] [-image FILE]... -- CMD...     boot one, run CMD in its network, remove it
+  cluster up [-nice N] [-name NAME] [-image FILE]...   boot one that stays
+  cluster down [-name NAME]                            remove it
+  cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
+  cluster import [-name NAME] FILE...                  import image files
 `
 
 func main() {
+	node.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -45,6 +54,9 @@ func run(ctx context.Context, args []string) error {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	cache := components.Cache{Log: os.Stderr}
 	flags.IntVar(&cache.Nice, "nice", 0, "niceness of builds")
+	c := cluster{cache: &cache}
+	flags.StringVar(&c.name, "name", "default", "which of several clusters")
+	flags.Func("image", "image `file` to import", func(file string) error { c.images = append(c.images, file); return nil })
 	if err := flags.Parse(args[1:]); err != nil {
 		return flag.ErrHelp
 	}
@@ -53,6 +65,16 @@ func run(ctx context.Context, args []string) error {
 		return build(ctx, cache, flags.Args())
 	case "api-server":
 		return apiServer(ctx, cache, flags.Args())
+	case "run":
+		return c.run(ctx, flags.Args())
+	case "up":
+		return c.up(ctx)
+	case "down":
+		return c.down()
+	case "exec":
+		return c.exec(ctx, flags.Args())
+	case "import":
+		return c.importImages(ctx, flags.Args())
 	}
 	flags.Usage()
 	return flag.ErrHelp
@@ -93,6 +115,11 @@ func apiServer(ctx context.Context, cache components.Cache, command []string) (e
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
+	return attended(cmd)
+}
+
+// attended runs a command of the user's.
+func attended(cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// An interrupt from the terminal has reached it as well.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -1,5 +1,6 @@
-// Package apiserver runs a real kube-apiserver on its etcd, on loopback, without nodes and controllers: objects are
-// validated, stored and watched, nothing acts on them. For whoever tests against the Kubernetes API.
+// Package apiserver runs a real kube-apiserver on its etcd, by itself on loopback, without nodes and controllers: objects
+// are validated, stored and watched, nothing acts on them. For whoever tests against the Kubernetes API, and for package
+// node, which puts a node beside it.
 package apiserver
 
 import (
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/weirmesh/weir/test/cluster/components"
@@ -25,9 +27,10 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopGrace bounds an orderly stop of one program.
 	stopGrace = 5 * time.Second
-	// serviceRange is that of ClusterIPs. Its first address is the API server's Service.
-	serviceRange = "10.96.0.0/16"
 )
+
+// ServiceRange is that of ClusterIPs. Its first address is the API server's Service.
+const ServiceRange = "10.96.0.0/16"
 
 // Options of a server. The zero value builds into the user's cache and keeps no files.
 type Options struct {
@@ -36,6 +39,9 @@ type Options struct {
 	Dir string
 	// Args are added to those of kube-apiserver.
 	Args []string
+	// Address is where nodes and pods reach the server, which then listens on every address, tells them so, and expects
+	// the controllers that make service accounts. Loopback, for clients on this machine alone, if nil.
+	Address net.IP
 }
 
 // Server is an API server that is ready, until Stop.
@@ -46,6 +52,8 @@ type Server struct {
 	Kubeconfig string
 
 	client    *http.Client
+	authority *pki.Authority
+	address   net.IP
 	dir       string
 	temporary bool
 	ports     []*process.Port
@@ -59,7 +67,10 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: options.Dir}
+	s := &Server{dir: options.Dir, address: options.Address}
+	if s.address == nil {
+		s.address = net.IPv4(127, 0, 0, 1)
+	}
 	if s.dir == "" {
 		if s.dir, err = os.MkdirTemp("", "weir-apiserver-"); err != nil {
 			return nil, err
@@ -73,6 +84,12 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// Authority vouches for the server, and to the server for its clients.
+func (s *Server) Authority() *pki.Authority { return s.authority }
+
+// ServiceAccountKey is the path of the key that signs service accounts' tokens.
+func (s *Server) ServiceAccountKey() string { return s.path("sa.key") }
 
 // Client is the administrator's.
 func (s *Server) Client() *http.Client { return s.client }
@@ -115,7 +132,7 @@ func (s *Server) start(ctx context.Context, programs components.Programs, args [
 		s.ports = append(s.ports, p)
 	}
 	etcd, peer, secure := s.ports[0], s.ports[1], s.ports[2]
-	s.URL = "https://" + secure.Address()
+	s.URL = "https://" + net.JoinHostPort(s.address.String(), strconv.Itoa(secure.Number))
 	if err := s.writeFiles(); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
@@ -150,24 +167,33 @@ func (s *Server) etcdArgs(client, peer *process.Port) []string {
 }
 
 func (s *Server) apiServerArgs(etcd, secure *process.Port) []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=http://" + etcd.Address(),
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", secure.Number), "--permit-port-sharing",
-		// The Service "kubernetes" cannot have an endpoint on loopback.
-		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged",
+		fmt.Sprintf("--secure-port=%d", secure.Number), "--permit-port-sharing",
+		"--advertise-address=" + s.address.String(),
+		"--service-cluster-ip-range=" + ServiceRange, "--allow-privileged",
 		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
-		"--client-ca-file=" + s.path("ca.crt"), "--authorization-mode=RBAC",
+		"--client-ca-file=" + s.path("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + s.path("sa.crt"), "--service-account-signing-key-file=" + s.path("sa.key"),
-		// No controller makes service accounts, which this would wait for.
-		"--disable-admission-plugins=ServiceAccount",
 		// How extension API servers learn who asks.
 		"--proxy-client-cert-file=" + s.path("front-proxy.crt"), "--proxy-client-key-file=" + s.path("front-proxy.key"),
 		"--requestheader-client-ca-file=" + s.path("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 	}
+	if s.address.IsLoopback() {
+		return append(args,
+			"--bind-address=127.0.0.1", "--authorization-mode=RBAC",
+			// The Service "kubernetes" cannot have an endpoint on loopback.
+			"--endpoint-reconciler-type=none",
+			// No controller makes service accounts, which this would wait for.
+			"--disable-admission-plugins=ServiceAccount")
+	}
+	return append(args,
+		"--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate="+s.path("kubelet-client.crt"), "--kubelet-client-key="+s.path("kubelet-client.key"),
+		"--kubelet-certificate-authority="+s.path("ca.crt"), "--kubelet-preferred-address-types=InternalIP")
 }
 
 // writeFiles writes certificates, keys and the kubeconfig, and makes the client.
@@ -182,13 +208,15 @@ func (s *Server) writeFiles() error {
 	}
 	server, serverErr := ca.Issue("kube-apiserver", nil,
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1))
+		net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), s.address)
 	admin, adminErr := ca.Issue("admin", []string{"system:masters"}, nil)
 	frontProxy, frontProxyErr := frontProxyCA.Issue("front-proxy-client", nil, nil)
+	kubelets, kubeletsErr := ca.Issue("apiserver-kubelet-client", []string{"system:masters"}, nil)
 	tokens, tokensErr := pki.NewKeys()
-	if err := errors.Join(serverErr, adminErr, frontProxyErr, tokensErr); err != nil {
+	if err := errors.Join(serverErr, adminErr, frontProxyErr, kubeletsErr, tokensErr); err != nil {
 		return err
 	}
+	s.authority = ca
 	kubeconfig, err := ca.Kubeconfig(s.URL, admin)
 	if err != nil {
 		return err
@@ -198,6 +226,7 @@ func (s *Server) writeFiles() error {
 		"ca.crt": ca.Certificate(), "front-proxy-ca.crt": frontProxyCA.Certificate(), "kubeconfig": kubeconfig,
 		"apiserver.crt": server.Public, "apiserver.key": server.Private,
 		"front-proxy.crt": frontProxy.Public, "front-proxy.key": frontProxy.Private,
+		"kubelet-client.crt": kubelets.Public, "kubelet-client.key": kubelets.Private,
 		"sa.crt": tokens.Public, "sa.key": tokens.Private,
 	} {
 		if err := os.WriteFile(s.path(name), content, 0o600); err != nil {

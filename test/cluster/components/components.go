@@ -31,13 +31,19 @@ type Component struct {
 
 // The components there are.
 var (
-	Etcd      = Component{"etcd", "go.etcd.io/etcd/server/v3"}
-	APIServer = Component{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"}
-	Kubectl   = Component{"kubectl", "k8s.io/kubernetes/cmd/kubectl"}
+	Etcd              = Component{"etcd", "go.etcd.io/etcd/server/v3"}
+	APIServer         = Component{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"}
+	Kubectl           = Component{"kubectl", "k8s.io/kubernetes/cmd/kubectl"}
+	ControllerManager = Component{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"}
+	Scheduler         = Component{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"}
+	Kubelet           = Component{"kubelet", "k8s.io/kubernetes/cmd/kubelet"}
+	Proxy             = Component{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"}
 )
 
 // All lists the components.
-func All() []Component { return []Component{Etcd, APIServer, Kubectl} }
+func All() []Component {
+	return []Component{Etcd, APIServer, Kubectl, ControllerManager, Scheduler, Kubelet, Proxy}
+}
 
 // Find returns the component of that name.
 func Find(name string) (Component, bool) {

@@ -133,9 +133,11 @@ replace (
 	want := []string{
 		"k8s.io/kubernetes@" + Kubernetes,
 		"k8s.io/api => k8s.io/api@v0." + strings.TrimPrefix(Kubernetes, "v1."), "example.com/other => example.com/fork@v1.0.1",
-		Etcd.Package, APIServer.Package, Kubectl.Package,
-		"1.26.0", "default=go1.26",
 	}
+	for _, c := range All() {
+		want = append(want, c.Package)
+	}
+	want = append(want, "1.26.0", "default=go1.26")
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nfrom\n%s", strings.Join(got, "\n"), text)
 	}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/image"
+	"github.com/weirmesh/weir/test/cluster/node"
+)
+
+// cluster is what the commands for a whole cluster were given.
+type cluster struct {
+	cache  *components.Cache
+	name   string
+	images []string
+}
+
+// run boots a cluster for one command.
+func (c *cluster) run(ctx context.Context, args []string) (err error) {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+	c.name = fmt.Sprintf("run-%d", os.Getpid())
+	n, err := c.start(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop()) }()
+	return attended(n.Command(ctx, args[0], args[1:]...))
+}
+
+func (c *cluster) up(ctx context.Context) error {
+	dir, err := c.dir()
+	if err != nil {
+		return err
+	}
+	if _, err := node.Find(*c.cache, dir); err == nil {
+		return fmt.Errorf("cluster %q is up already; its files are in %s", c.name, dir)
+	}
+	n, err := c.start(ctx, true)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("cluster %q is up: KUBECONFIG=%s, for commands run by \"cluster exec\"\n", c.name, n.Kubeconfig())
+	return nil
+}
+
+func (c *cluster) down() error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	return n.Stop()
+}
+
+func (c *cluster) exec(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	return attended(n.Command(ctx, args[0], args[1:]...))
+}
+
+func (c *cluster) importImages(ctx context.Context, files []string) error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := n.Import(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) start(ctx context.Context, keep bool) (*node.Node, error) {
+	dir, err := c.dir()
+	if err != nil {
+		return nil, err
+	}
+	source, err := source()
+	if err != nil {
+		return nil, err
+	}
+	images, err := image.Build(ctx, filepath.Join(filepath.Dir(dir), "images"),
+		image.Program{Dir: source, Package: "./pause", Tags: []string{node.Pause}},
+		image.Program{Dir: filepath.Join(source, "dns"), Package: ".", Tags: []string{node.CoreDNS}},
+	)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range c.images {
+		if file, err = filepath.Abs(file); err != nil {
+			return nil, err
+		}
+		images = append(images, file)
+	}
+	return node.Start(ctx, node.Options{Cache: *c.cache, Dir: dir, Images: images, Keep: keep, Log: os.Stderr})
+}
+
+func (c *cluster) find() (*node.Node, error) {
+	dir, err := c.dir()
+	if err != nil {
+		return nil, err
+	}
+	return node.Find(*c.cache, dir)
+}
+
+// dir is where the cluster keeps its files.
+func (c *cluster) dir() (string, error) {
+	if c.name == "" || strings.ContainsAny(c.name, "/.") {
+		return "", fmt.Errorf("%q is no name for a cluster", c.name)
+	}
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "weir", "clusters", c.name), err
+}
+
+// source is the folder of this module, in which the programs of images are built.
+func source() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/weirmesh/weir/test/cluster").Output()
+	if err != nil {
+		return "", fmt.Errorf("run this in test/cluster: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

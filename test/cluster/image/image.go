@@ -1,0 +1,123 @@
+// Package image makes container images of static programs, without a registry and without a daemon. For package node, which
+// imports them, as nothing can be pulled there.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Program is a Go program to be made an image of.
+type Program struct {
+	// Dir is a folder of the module that the program is in.
+	Dir string
+	// Package is its main package, as the go command takes it.
+	Package string
+	// Tags are the image's names.
+	Tags []string
+}
+
+// Build the programs and write an image of each to dir; the files' names are returned.
+func Build(ctx context.Context, dir string, programs ...Program) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var written []string
+	for _, p := range programs {
+		file, err := p.build(ctx, dir)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", p.Tags[0], err)
+		}
+		written = append(written, file)
+	}
+	return written, nil
+}
+
+func (p Program) build(ctx context.Context, dir string) (string, error) {
+	base := filepath.Base(p.Package)
+	if base == "." {
+		base = filepath.Base(p.Dir)
+	}
+	binary := filepath.Join(dir, base)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, p.Package)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %s: %w: %s", p.Package, err, bytes.TrimSpace(out))
+	}
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	file := binary + ".tar"
+	return file, write(file, base, program, p.Tags)
+}
+
+// write an image that holds the program at the root and starts it.
+func write(file, base string, program []byte, tags []string) error {
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	for _, f := range []struct {
+		header tar.Header
+		data   []byte
+	}{
+		{tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil},
+		{tar.Header{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
+		{tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0::/:/\nnonroot:x:65532:65532::/:/\n")},
+		{tar.Header{Name: base, Typeflag: tar.TypeReg, Mode: 0o755}, program},
+	} {
+		f.header.Size = int64(len(f.data))
+		err := w.WriteHeader(&f.header)
+		if _, writeErr := w.Write(f.data); err != nil || writeErr != nil {
+			return errors.Join(err, writeErr)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil })
+	if err != nil {
+		return err
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config = v1.Config{Entrypoint: []string{"/" + base}, Env: []string{"PATH=/"}}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return err
+	}
+	named := map[name.Tag]v1.Image{}
+	for _, t := range tags {
+		tag, err := name.NewTag(t)
+		if err != nil {
+			return err
+		}
+		named[tag] = image
+	}
+	partial := file + ".partial"
+	if err := tarball.MultiWriteToFile(partial, named); err != nil {
+		return err
+	}
+	return os.Rename(partial, file)
+}
