@@ -72,7 +72,7 @@ type Programs struct{ dir string }
 func (p Programs) Path(c Component) string { return filepath.Join(p.dir, c.Name) }
 
 // buildTimeout bounds the build of one component, with the downloads for it.
-const buildTimeout = 20 * time.Minute
+const buildTimeout = 45 * time.Minute
 
 // Ensure builds those of the components that the cache does not have. Of several processes that call it one builds, the
 // others wait.
