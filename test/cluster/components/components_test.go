@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,9 +135,12 @@ replace (
 		"k8s.io/kubernetes@" + Kubernetes,
 		"k8s.io/api => k8s.io/api@v0." + strings.TrimPrefix(Kubernetes, "v1."), "example.com/other => example.com/fork@v1.0.1",
 	}
+	var tools []string
 	for _, c := range All() {
-		want = append(want, c.Package)
+		tools = append(tools, c.Package)
 	}
+	slices.Sort(tools)
+	want = append(want, tools...)
 	want = append(want, "1.26.0", "default=go1.26")
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nfrom\n%s", strings.Join(got, "\n"), text)

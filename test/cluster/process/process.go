@@ -57,7 +57,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the program to end, kills it after the grace period, and returns when it has ended.
+// Stop asks the program to end, kills it and what is left of its group after the grace period, and returns when it has ended.
 func (p *Process) Stop(grace time.Duration) {
 	// An error means that it has ended already.
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -68,7 +68,7 @@ func (p *Process) Stop(grace time.Duration) {
 		return
 	case <-patience.C:
 	}
-	_ = p.cmd.Process.Kill()
+	_ = syscall.Kill(-p.Pid(), syscall.SIGKILL)
 	<-p.done
 }
 
