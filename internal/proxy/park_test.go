@@ -96,6 +96,12 @@ func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
 func TestParkedConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 	s := serve(t, plain(cannedBackend(t, cannedResponse(10))), func(o *Options) { o.DrainGrace = 20 * time.Second })
 	all := requesters(t, s.addr(), 10)
+	servedWhileDraining(t, s, all)
+}
+
+// servedWhileDraining ends the server and asks it once more over each connection.
+func servedWhileDraining(t *testing.T, s *testServer, all []*requester) {
+	t.Helper()
 	s.stop()
 	until(t, "the server does not drain", func() bool {
 		s.mu.Lock()

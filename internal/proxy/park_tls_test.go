@@ -257,21 +257,7 @@ func TestParkedTLSConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 		r, _ := tlsRequester(t, s.addr(), roots, tls.VersionTLS13) // earlier, the alert behind the answer would end do
 		all = append(all, r)
 	}
-	s.stop()
-	until(t, "the server does not drain", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.Server.ended
-	})
-	for _, r := range all {
-		if err := r.do(); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, r := range all {
-		r.c.Close()
-	}
-	<-s.ended
+	servedWhileDraining(t, s, all)
 }
 
 func TestParkedTLSConnectionsAreShed(t *testing.T) {
