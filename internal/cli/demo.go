@@ -204,15 +204,14 @@ func (d *demo) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.gateway = &gateway{
-		source: resource.NewDir([]string{d.dir}, log), metrics: metrics, log: log, adjust: move,
-		adminAddress: "127.0.0.1:0", reported: d.reported,
+	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: &dataPlane{
+		metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0",
 		server: proxy.New(proxy.Options{
 			Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1,
 			// Tight, so that a broken mirror shows within a second.
 			Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 		}),
-	}
+	}}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// dataPlane is a server, the admin endpoint beside it unless switched off, and how both begin and end. Where its configurations come from is the
+// business of whoever runs it.
+type dataPlane struct {
+	server *proxy.Server
+	// metrics and log are the ones the server was made with.
+	metrics *telemetry.Registry
+	log     *slog.Logger
+	// adminAddress is "off" for none.
+	adminAddress string
+	// adjust, if set, returns the configuration to serve in place of one that is to be published.
+	adjust func(*model.Config) *model.Config
+	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
+	drainDelay time.Duration
+	// handover may be nil: none.
+	handover *handover
+
+	latest atomic.Pointer[control.Report]
+	admin  *admin
+	serves chan struct{} // closed when the first configuration is served
+}
+
+// run serves until asked ends and everything is drained, or until something fails. configure publishes and reports configurations until its context
+// ends.
+func (d *dataPlane) run(asked context.Context, configure func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
+	defer cancel()
+	d.serves = make(chan struct{})
+
+	adminDone := make(chan error, 1)
+	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
+	defer stopAdmin()
+	if d.adminAddress != "off" {
+		draining := func() bool { return asked.Err() != nil || ctx.Err() != nil }
+		a, err := listenAdmin(d.handover.listen, d.adminAddress, d.metrics.Handler(), d.latest.Load, d.server.Services, draining)
+		if err != nil {
+			return err
+		}
+		d.admin = a
+		go func() { adminDone <- a.run(adminCtx); cancel() }()
+	} else {
+		adminDone <- nil
+	}
+
+	var wg sync.WaitGroup
+	var configureErr, serverErr error
+	wg.Go(func() { configureErr = configure(ctx); cancel() })
+	wg.Go(func() { serverErr = d.server.Run(ctx); cancel() })
+	wg.Go(func() { d.awaitEnd(ctx, asked); cancel() })
+	if d.handover != nil {
+		wg.Go(func() { d.passOn(ctx, stopAdmin); cancel() })
+	}
+	wg.Wait()
+	stopAdmin()
+	return errors.Join(configureErr, serverErr, <-adminDone)
+}
+
+// awaitEnd returns when the drain is to begin: drainDelay after asked ends, in which everything is served as before, so that whoever sends
+// connections here can learn from /readyz that it shall not.
+func (d *dataPlane) awaitEnd(ctx, asked context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-asked.Done():
+	}
+	if d.drainDelay <= 0 {
+		return
+	}
+	d.log.Info("not ready any more, draining soon", "delay", d.drainDelay)
+	t := time.NewTimer(d.drainDelay)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// passOn offers the listening sockets to a process that comes to replace this one, once there is something to serve. It returns when one has begun
+// to serve from them, and the drain is to begin, or ctx ends.
+func (d *dataPlane) passOn(ctx context.Context, stopAdmin func()) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.serves:
+	}
+	err := d.handover.offer(ctx, func(pass func(string, net.Listener) error) error {
+		if d.admin != nil {
+			if err := pass(d.adminAddress, d.admin.listener); err != nil {
+				return err
+			}
+		}
+		return d.server.Sockets(pass)
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			d.log.Error("no process can take over from this one", "reason", err)
+		}
+		<-ctx.Done()
+		return
+	}
+	taken := d.handover.given
+	d.log.Info("another process has taken over", "sockets", len(taken))
+	d.server.Taken(taken)
+	if slices.Contains(taken, d.adminAddress) {
+		stopAdmin()
+	}
+}
+
+// publish serves a configuration, or fails and goes on with the old one.
+func (d *dataPlane) publish(cfg *model.Config) error {
+	if d.adjust != nil {
+		cfg = d.adjust(cfg)
+	}
+	err := d.server.Apply(cfg)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; ports below 1024 need a privilege: try --port-offset 8000", err)
+	}
+	return err
+}
+
+// note says at the admin endpoint and in the metrics how things stand after a publish.
+func (d *dataPlane) note(r control.Report) {
+	d.latest.Store(&r)
+	switch {
+	case r.Err != nil:
+		d.metrics.ReloadFailed()
+	case r.Changed:
+		d.metrics.ReloadSucceeded(r.Generation)
+	}
+}
+
+// began is called once, when the first configuration is served. none is why there may be no listener in it.
+func (d *dataPlane) began(none string) {
+	if err := d.handover.serving(); err != nil {
+		d.log.Error("no process can take over from this one", "reason", err)
+	}
+	if len(d.server.Addrs()) == 0 {
+		d.log.Warn("no listeners yet: " + none)
+	}
+	if d.admin != nil {
+		d.log.Info("serving", "admin", d.admin.url())
+	} else {
+		d.log.Info("serving")
+	}
+	close(d.serves)
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// logFlags say how the process's log looks.
+type logFlags struct{ format, level choice }
+
+func newLogFlags() logFlags {
+	return logFlags{format: newChoice("text", "json"), level: newChoice("info", "debug", "warn", "error")}
+}
+
+func (l *logFlags) flags(f *pflag.FlagSet) {
+	f.Var(&l.format, "log-format", "format of the process's log, on stderr")
+	f.Var(&l.level, "log-level", "least level of the process's log")
+}
+
+// open is newProcessLog with the flags' values.
+func (l *logFlags) open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
+	return newProcessLog(w, l.format.value, l.level.value)
+}
+
+// newProcessLog is the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
+	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
+	log := newLogger(lines, format, level)
+	lines.TellOwn(log)
+	return log, lines, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = lines.Close(ctx) // there is nowhere to tell
+	}
+}
+
+func newLogger(w io.Writer, format, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
