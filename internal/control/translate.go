@@ -25,6 +25,8 @@ type Result struct {
 type Options struct {
 	// Serve is smi.Options.Serve.
 	Serve []string
+	// Separate is gateway.Options.Separate.
+	Separate bool
 }
 
 // Translate is Options.Translate without options.
@@ -34,7 +36,7 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 // produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
 func (o Options) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
-	routes, statuses, routeFindings := gateway.Translate(set)
+	routes, statuses, routeFindings := gateway.Translate(set, gateway.Options{Separate: o.Separate})
 	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: o.Serve})
 	config := model.Merge(services, routes, splits)
 

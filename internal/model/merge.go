@@ -12,8 +12,8 @@ import (
 // with them.
 //
 // Of two listeners, services or certificates of one name the one in the earlier configuration stays (in one
-// configuration: the first). A listener that clashes with an earlier one, because it has the same address, port and
-// hostname or another protocol on the same address and port, is left out, and so are the attachments to it; routes
+// configuration: the first). A listener that clashes with an earlier one of the same gateway, because it has the same
+// address, port and hostname or another protocol on the same address and port, is left out, and so are the attachments to it; routes
 // left without attachments go too. Routes are never merged with each other: a request that several match is decided
 // by precedence. Nor are splits: those of an earlier configuration come first.
 func Merge(configs ...Config) Config {
@@ -91,8 +91,8 @@ func mergeServices(configs []Config) []Service {
 }
 
 type bind struct {
-	address string
-	port    int32
+	gateway, address string
+	port             int32
 }
 
 // listenerSet holds the listeners accepted so far.
@@ -106,7 +106,7 @@ func (s *listenerSet) add(l Listener) bool {
 	if s.names == nil {
 		s.names, s.protocols, s.hosts = map[string]bool{}, map[bind]Protocol{}, map[bind]map[string]bool{}
 	}
-	b := bind{l.Address, l.Port}
+	b := bind{l.Gateway, l.Address, l.Port}
 	if p, ok := s.protocols[b]; s.names[l.Name] || ok && p != l.Protocol || s.hosts[b][l.Hostname] {
 		return false
 	}
@@ -162,7 +162,25 @@ func (c *Config) leafVariants() {
 
 // Prune drops the splits, services and certificates that nothing refers to.
 func (c *Config) Prune() {
-	services, certificates := map[string]bool{}, map[string]bool{}
+	services, certificates := c.uses()
+	c.pruneSplits(services)
+	for _, s := range c.Services {
+		if services[s.Name] && s.Extends != "" {
+			services[s.Extends] = true
+		}
+	}
+	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return !services[s.Name] })
+	for _, s := range c.Services {
+		if s.TLS != nil {
+			certificates[s.TLS.ClientCertificate] = true
+		}
+	}
+	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
+}
+
+// uses returns the names of the services that routes, and of the certificates that listeners refer to.
+func (c *Config) uses() (services, certificates map[string]bool) {
+	services, certificates = map[string]bool{}, map[string]bool{}
 	mirrors := func(f Filters) {
 		for _, m := range f.Mirrors {
 			services[m.Service] = true
@@ -184,19 +202,7 @@ func (c *Config) Prune() {
 			}
 		}
 	}
-	c.pruneSplits(services)
-	for _, s := range c.Services {
-		if services[s.Name] && s.Extends != "" {
-			services[s.Extends] = true
-		}
-	}
-	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return !services[s.Name] })
-	for _, s := range c.Services {
-		if s.TLS != nil {
-			certificates[s.TLS.ClientCertificate] = true
-		}
-	}
-	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
+	return services, certificates
 }
 
 // pruneSplits drops the splits of roots that are not used and adds the leaves of the others to what is.

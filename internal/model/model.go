@@ -37,13 +37,16 @@ const (
 	TCP Protocol = "tcp"
 )
 
-// Listener is a port that accepts traffic for one hostname or for any. Several listeners may share an address and
-// port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
+// Listener is a port that accepts traffic for one hostname or for any. Several listeners of one gateway may share an
+// address and port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
 // attached to that listener are looked at (Gateway API, "listener isolation").
 type Listener struct {
 	// Name identifies the listener in the whole configuration: "namespace/gateway/section".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
+	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener; empty is whoever has the
+	// configuration. Listeners of different ones never clash. See Config.Split.
+	Gateway string `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`

@@ -255,9 +255,14 @@ func (t *translator) emit() {
 			}
 			ref := g.ref
 			ref.Field = l.field
+			owner := ""
+			if t.Separate {
+				owner = g.String()
+			}
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
-					Name: l.name(a), Ref: ref, Address: a, Port: l.spec.Port, Protocol: protocol, Hostname: l.hostname, TLS: l.tls,
+					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: protocol,
+					Hostname: l.hostname, TLS: l.tls,
 				})
 			}
 		}

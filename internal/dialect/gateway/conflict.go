@@ -15,8 +15,8 @@ type socket struct {
 
 // findConflicts marks the listeners that are not distinct. Within a Gateway, among listeners on one port, those whose
 // protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
-// (GatewaySpec.listeners). All Gateways share one data plane, so one may also be in the way of another: then the older
-// Gateway keeps what it has, as ListenerSets settle it (GEP-1713).
+// (GatewaySpec.listeners). Gateways that share one data plane may also be in the way of each other: then the older Gateway
+// keeps what it has, as ListenerSets settle it (GEP-1713).
 func (t *translator) findConflicts() {
 	for _, g := range t.order {
 		for i, l := range g.listeners {
@@ -27,6 +27,9 @@ func (t *translator) findConflicts() {
 				}
 			}
 		}
+	}
+	if t.Separate {
+		return
 	}
 	winners := map[socket][]*listener{}
 	for _, g := range t.order {
@@ -145,7 +148,7 @@ func (t *translator) findOverlaps() {
 	for _, all := range ports {
 		for _, l := range all {
 			for _, other := range all {
-				if other == l || !shareAddress(l.gateway, other.gateway) {
+				if other == l || !t.meetClients(l.gateway, other.gateway) {
 					continue
 				}
 				if _, ok := intersect(l.hostname, other.hostname); ok {
@@ -165,6 +168,7 @@ func (t *translator) findOverlaps() {
 	}
 }
 
-func shareAddress(a, b *gateway) bool {
-	return slices.ContainsFunc(a.addresses, func(x string) bool { return slices.Contains(b.addresses, x) })
+// meetClients says whether one connection may reach listeners of both Gateways.
+func (t *translator) meetClients(a, b *gateway) bool {
+	return a == b || !t.Separate && slices.ContainsFunc(a.addresses, func(x string) bool { return slices.Contains(b.addresses, x) })
 }

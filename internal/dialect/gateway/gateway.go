@@ -25,10 +25,19 @@ import (
 // is not in the set at all is taken for Weir's: files need no GatewayClass.
 const ControllerName = "weirmesh.github.io/gateway-controller"
 
+// Options say what a set does not. The zero value is one data plane for all Gateways.
+type Options struct {
+	// Separate says that each Gateway is served by proxies of its own, model.Listener.Gateway: Gateways never conflict.
+	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
+	// where nothing stands against it here. Gateways' parameters are theirs to judge as well.
+	Separate bool
+}
+
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
 // The order of the objects in the set has no influence.
-func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Finding) {
 	t := &translator{
+		Options:      options,
 		set:          set,
 		grants:       map[string][]*gatewayv1.ReferenceGrant{},
 		certificates: map[string]bool{},
@@ -61,6 +70,7 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 
 // translator holds one translation. Its steps run in the order of Translate; each reads what the earlier ones left.
 type translator struct {
+	Options
 	set      *resource.Set
 	cfg      model.Config
 	statuses []resource.Status
@@ -110,7 +120,7 @@ func (t *translator) readClasses() {
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
 		accepted := isTrue("Accepted", "Accepted", "")
-		if c.Spec.ParametersRef != nil {
+		if c.Spec.ParametersRef != nil && !t.Separate {
 			t.rejected[c.Name] = true
 			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
 				"no kind of parameters is supported", "remove the field"}

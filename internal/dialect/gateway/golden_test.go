@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/dialect/core"
@@ -17,9 +18,11 @@ type output struct {
 	findings []resource.Finding
 }
 
-func translate(set *resource.Set) output {
+func translate(set *resource.Set) output { return translateWith(set, gateway.Options{}) }
+
+func translateWith(set *resource.Set, options gateway.Options) output {
 	services, _, found := core.Translate(set)
-	cfg, statuses, more := gateway.Translate(set)
+	cfg, statuses, more := gateway.Translate(set, options)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
 	return output{model.Merge(services, cfg), statuses, findings}
@@ -27,9 +30,10 @@ func translate(set *resource.Set) output {
 
 const leastGoldens = 60
 
+// TestTranslateGoldens translates the cases named separate-* for Gateways with proxies of their own.
 func TestTranslateGoldens(t *testing.T) {
-	goldentest.Run(t, leastGoldens, func(set *resource.Set) goldentest.Output {
-		out := translate(set)
+	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
+		out := translateWith(set, gateway.Options{Separate: strings.HasPrefix(name, "separate-")})
 		return goldentest.Output{Config: out.cfg, Statuses: out.statuses, Findings: out.findings}
 	})
 }

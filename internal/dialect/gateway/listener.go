@@ -109,7 +109,7 @@ func (t *translator) readGateways() {
 
 func (t *translator) readGateway(g *gateway) {
 	spec := &g.obj.Spec
-	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil {
+	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.Separate {
 		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
 			"no kind of parameters is supported", "remove the field"}
 	}
@@ -172,6 +172,9 @@ func (t *translator) readAddresses(g *gateway) {
 		}
 		g.addresses = append(g.addresses, addr.Unmap().String())
 		g.assigned = append(g.assigned, gatewayv1.GatewayStatusAddress{Type: &ip, Value: a.Value})
+	}
+	if t.Separate {
+		g.addresses, g.assigned = []string{""}, nil
 	}
 	slices.Sort(g.addresses)
 	g.addresses = slices.Compact(g.addresses)

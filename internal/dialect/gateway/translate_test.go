@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -80,12 +81,19 @@ func FuzzTranslate(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		out := translate(set)
-		if err := out.cfg.Validate(); err != nil {
-			t.Errorf("the model is not valid: %v", err)
-		}
-		if a, b := goldentest.Marshal(t, out.cfg), goldentest.Marshal(t, translate(goldentest.Shuffled(set)).cfg); a != b {
-			t.Errorf("the order of the objects has an influence:\n%s", goldentest.Diff(a, b))
+		for _, options := range []gateway.Options{{}, {Separate: true}} {
+			out := translateWith(set, options)
+			if err := out.cfg.Validate(); err != nil {
+				t.Errorf("%+v: the model is not valid: %v", options, err)
+			}
+			if a, b := goldentest.Marshal(t, out.cfg), goldentest.Marshal(t, translateWith(goldentest.Shuffled(set), options).cfg); a != b {
+				t.Errorf("%+v: the order of the objects has an influence:\n%s", options, goldentest.Diff(a, b))
+			}
+			for name, part := range out.cfg.Split() {
+				if err := part.Validate(); err != nil {
+					t.Errorf("the part of %s is not valid: %v", name, err)
+				}
+			}
 		}
 	})
 }

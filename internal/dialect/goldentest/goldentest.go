@@ -215,14 +215,16 @@ func All(t testing.TB, least int) map[string]Golden {
 	return all
 }
 
-// Run compares every case with what it says must come out, and holds the translation to its
-// promises: it does not touch its input, the order of objects has no influence, the model is valid and survives JSON.
-func Run(t *testing.T, least int, translate func(*resource.Set) Output) {
+// Run compares every case with what it says must come out, and holds the translation, which is told the case's name, to
+// its promises: it does not touch its input, the order of objects has no influence, the model is valid and survives
+// JSON.
+func Run(t *testing.T, least int, translate func(name string, set *resource.Set) Output) {
 	for path, g := range All(t, least) {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".golden"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(path), ".golden")
+		t.Run(name, func(t *testing.T) {
 			set := Load(t, g)
 			before := Marshal(t, objects(set))
-			out := translate(set)
+			out := translate(name, set)
 			text := g.format(out.parts(t))
 			if *update {
 				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -238,7 +240,7 @@ func Run(t *testing.T, least int, translate func(*resource.Set) Output) {
 				t.Errorf("the model is not valid: %v", err)
 			}
 			for range 3 {
-				again := translate(Shuffled(set))
+				again := translate(name, Shuffled(set))
 				if other := g.format(again.parts(t)); other != text {
 					t.Errorf("the order of the objects has an influence:\n%s", Diff(text, other))
 				}

@@ -14,7 +14,7 @@ import (
 
 func translate(set *resource.Set, serve ...string) goldentest.Output {
 	services, _, found := core.Translate(set)
-	routes, _, foundRoutes := gateway.Translate(set)
+	routes, _, foundRoutes := gateway.Translate(set, gateway.Options{})
 	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve})
 	findings := slices.Concat(set.Findings, found, foundRoutes, foundSplits)
 	resource.SortFindings(findings)
@@ -24,5 +24,5 @@ func translate(set *resource.Set, serve ...string) goldentest.Output {
 const leastGoldens = 35
 
 func TestTranslateGoldens(t *testing.T) {
-	goldentest.Run(t, leastGoldens, func(set *resource.Set) goldentest.Output { return translate(set) })
+	goldentest.Run(t, leastGoldens, func(_ string, set *resource.Set) goldentest.Output { return translate(set) })
 }

@@ -1,0 +1,146 @@
+package model
+
+import (
+	"maps"
+	"slices"
+)
+
+// Gateways returns the gateways that have listeners, sorted: all Listener.Gateway that are not empty.
+func (c *Config) Gateways() []string {
+	seen := map[string]bool{}
+	for _, l := range c.Listeners {
+		if l.Gateway != "" {
+			seen[l.Gateway] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// Of returns what the proxies of one gateway serve: its listeners, the routes attached to them, with no other
+// attachments, and the splits, services and certificates that these need. A gateway without listeners has an empty
+// configuration. c must be in the form that Merge gives it; the result then is too, is valid if c is, and shares memory
+// with it. For several gateways Split is quicker.
+func (c *Config) Of(gateway string) *Config {
+	parts := c.split(func(l *Listener) bool { return l.Gateway == gateway })
+	if part := parts[gateway]; part != nil {
+		return part
+	}
+	return &Config{}
+}
+
+// Split returns Of for each of Gateways. Its time grows with what it returns, not with the number of gateways.
+// Listeners without a gateway, and what only they need, are in none of the parts.
+func (c *Config) Split() map[string]*Config {
+	return c.split(func(l *Listener) bool { return l.Gateway != "" })
+}
+
+func (c *Config) split(wanted func(*Listener) bool) map[string]*Config {
+	parts := map[string]*Config{}
+	gatewayOf := map[string]string{} // by the name of a wanted listener
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		if !wanted(l) {
+			continue
+		}
+		gatewayOf[l.Name] = l.Gateway
+		part := parts[l.Gateway]
+		if part == nil {
+			part = &Config{}
+			parts[l.Gateway] = part
+		}
+		part.Listeners = append(part.Listeners, *l)
+	}
+	for i := range c.Routes {
+		splitRoute(&c.Routes[i], gatewayOf, parts)
+	}
+	x := newSplitIndex(c)
+	for _, part := range parts {
+		x.complete(part)
+	}
+	return parts
+}
+
+// splitRoute gives each gateway that a route is attached to the route with the attachments there.
+func splitRoute(r *Route, gatewayOf map[string]string, parts map[string]*Config) {
+	var done []string // gateways; few
+	for _, a := range r.Attachments {
+		gateway, ok := gatewayOf[a.Listener]
+		if !ok || slices.Contains(done, gateway) {
+			continue
+		}
+		done = append(done, gateway)
+		elsewhere := func(a Attachment) bool { g, ok := gatewayOf[a.Listener]; return !ok || g != gateway }
+		cut := *r
+		if slices.ContainsFunc(r.Attachments, elsewhere) {
+			cut.Attachments = slices.DeleteFunc(slices.Clone(r.Attachments), elsewhere)
+		}
+		parts[gateway].Routes = append(parts[gateway].Routes, cut)
+	}
+}
+
+// splitIndex finds what routes and listeners need: indices into the configuration.
+type splitIndex struct {
+	from                   *Config
+	services, certificates map[string]int
+	splits                 map[string][]int // by root
+}
+
+func newSplitIndex(c *Config) *splitIndex {
+	x := &splitIndex{
+		from: c, services: make(map[string]int, len(c.Services)), certificates: make(map[string]int, len(c.Certificates)), splits: map[string][]int{},
+	}
+	for i := range c.Services {
+		x.services[c.Services[i].Name] = i
+	}
+	for i := range c.Certificates {
+		x.certificates[c.Certificates[i].Name] = i
+	}
+	for i := range c.Splits {
+		x.splits[c.Splits[i].Root] = append(x.splits[c.Splits[i].Root], i)
+	}
+	return x
+}
+
+// complete adds to a configuration of listeners and routes the splits, services and certificates it needs.
+func (x *splitIndex) complete(part *Config) {
+	services, certificates := part.uses()
+	var splits []int
+	for name := range services {
+		splits = append(splits, x.splits[RootName(name)]...)
+	}
+	part.Splits = pick(x.from.Splits, splits)
+	part.pruneSplits(services)
+	part.Services = pick(x.from.Services, places(services, x.services))
+	for i := range part.Services {
+		if t := part.Services[i].TLS; t != nil {
+			certificates[t.ClientCertificate] = true
+		}
+	}
+	part.Certificates = pick(x.from.Certificates, places(certificates, x.certificates))
+}
+
+// places returns where the named things are; those that are nowhere, such as variants that a leaf does not have, are
+// left out.
+func places(names map[string]bool, at map[string]int) []int {
+	var out []int
+	for name := range names {
+		if i, ok := at[name]; ok {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// pick returns the elements at the places, each once and in their old order.
+func pick[T any](all []T, places []int) []T {
+	slices.Sort(places)
+	places = slices.Compact(places)
+	if len(places) == 0 {
+		return nil
+	}
+	out := make([]T, len(places))
+	for i, place := range places {
+		out[i] = all[place]
+	}
+	return out
+}
