@@ -31,6 +31,7 @@ const gatewayGroup = gatewayv1.GroupName
 var kinds = []*kind{
 	{group: gatewayGroup, name: "GatewayClass", cluster: true, versions: []string{"v1", "v1beta1"}, crd: "gatewayclasses", decode: custom[gatewayv1.GatewayClass]},
 	{group: gatewayGroup, name: "Gateway", versions: []string{"v1", "v1beta1"}, crd: "gateways", decode: custom[gatewayv1.Gateway]},
+	{group: gatewayGroup, name: "ListenerSet", versions: []string{"v1"}, crd: "listenersets", decode: custom[gatewayv1.ListenerSet]},
 	{group: gatewayGroup, name: "HTTPRoute", versions: []string{"v1", "v1beta1"}, crd: "httproutes", decode: custom[gatewayv1.HTTPRoute]},
 	{group: gatewayGroup, name: "GRPCRoute", versions: []string{"v1"}, crd: "grpcroutes", decode: custom[gatewayv1.GRPCRoute]},
 	{group: gatewayGroup, name: "TCPRoute", versions: []string{"v1", "v1alpha2"}, crd: "tcproutes", decode: custom[gatewayv1.TCPRoute]},
@@ -83,6 +84,8 @@ func (s *Set) add(object any) {
 		s.GatewayClasses = append(s.GatewayClasses, o)
 	case *gatewayv1.Gateway:
 		s.Gateways = append(s.Gateways, o)
+	case *gatewayv1.ListenerSet:
+		s.ListenerSets = append(s.ListenerSets, o)
 	case *gatewayv1.HTTPRoute:
 		s.HTTPRoutes = append(s.HTTPRoutes, o)
 	case *gatewayv1.GRPCRoute:
@@ -117,6 +120,7 @@ func (s *Set) add(object any) {
 func (s *Set) sort() {
 	sortObjects(s.GatewayClasses)
 	sortObjects(s.Gateways)
+	sortObjects(s.ListenerSets)
 	sortObjects(s.HTTPRoutes)
 	sortObjects(s.GRPCRoutes)
 	sortObjects(s.TCPRoutes)

@@ -47,6 +47,7 @@ func (k Key) Ref() model.Ref {
 type Set struct {
 	GatewayClasses     []*gatewayv1.GatewayClass
 	Gateways           []*gatewayv1.Gateway
+	ListenerSets       []*gatewayv1.ListenerSet
 	HTTPRoutes         []*gatewayv1.HTTPRoute
 	GRPCRoutes         []*gatewayv1.GRPCRoute
 	TCPRoutes          []*gatewayv1.TCPRoute

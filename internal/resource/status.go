@@ -15,11 +15,14 @@ type Status struct {
 	Ref        model.Ref `json:"ref"`
 	Generation int64     `json:"observedGeneration,omitempty"`
 
-	// Conditions of a GatewayClass or a Gateway.
+	// Conditions of a GatewayClass, a Gateway or a ListenerSet.
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Addresses and Listeners of a Gateway.
+	// Addresses of a Gateway.
 	Addresses []gatewayv1.GatewayStatusAddress `json:"addresses,omitempty"`
-	Listeners []ListenerStatus                 `json:"listeners,omitempty"`
+	// Listeners of a Gateway or a ListenerSet.
+	Listeners []ListenerStatus `json:"listeners,omitempty"`
+	// AttachedListenerSets of a Gateway counts the accepted ListenerSets that are its children.
+	AttachedListenerSets *int32 `json:"attachedListenerSets,omitempty"`
 	// SupportedFeatures of a GatewayClass, sorted.
 	SupportedFeatures []string `json:"supportedFeatures,omitempty"`
 	// Parents of a route.
@@ -36,7 +39,7 @@ type Condition struct {
 	Message string                 `json:"message"`
 }
 
-// ListenerStatus is gatewayv1.ListenerStatus with conditions as values.
+// ListenerStatus is gatewayv1.ListenerStatus, or gatewayv1.ListenerEntryStatus, with conditions as values.
 type ListenerStatus struct {
 	Name           string                     `json:"name"`
 	SupportedKinds []gatewayv1.RouteGroupKind `json:"supportedKinds"`

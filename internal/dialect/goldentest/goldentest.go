@@ -258,7 +258,7 @@ func Run(t *testing.T, least int, translate func(name string, set *resource.Set)
 
 // objects is everything a translation reads.
 func objects(s *resource.Set) []any {
-	return []any{s.GatewayClasses, s.Gateways, s.HTTPRoutes, s.GRPCRoutes, s.TCPRoutes, s.ReferenceGrants, s.BackendTLSPolicies,
+	return []any{s.GatewayClasses, s.Gateways, s.ListenerSets, s.HTTPRoutes, s.GRPCRoutes, s.TCPRoutes, s.ReferenceGrants, s.BackendTLSPolicies,
 		s.TrafficSplits, s.HTTPRouteGroups, s.TCPPorts, s.UDPPorts, s.Services, s.EndpointSlices, s.Secrets, s.ConfigMaps, s.Namespaces, s.Findings}
 }
 
@@ -267,6 +267,7 @@ func Shuffled(s *resource.Set) *resource.Set {
 	return &resource.Set{
 		GatewayClasses:     shuffle(s.GatewayClasses),
 		Gateways:           shuffle(s.Gateways),
+		ListenerSets:       shuffle(s.ListenerSets),
 		HTTPRoutes:         shuffle(s.HTTPRoutes),
 		GRPCRoutes:         shuffle(s.GRPCRoutes),
 		TCPRoutes:          shuffle(s.TCPRoutes),

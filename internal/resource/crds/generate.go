@@ -20,7 +20,7 @@ import (
 
 const module = "sigs.k8s.io/gateway-api"
 
-var plurals = []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "referencegrants", "tcproutes"}
+var plurals = []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "referencegrants", "tcproutes"}
 
 func main() {
 	log.SetFlags(0)

@@ -135,6 +135,7 @@ var kinds = map[string]struct {
 }{
 	"gateway.networking.k8s.io/GatewayClass":     {plural: "gatewayclasses", cluster: true},
 	"gateway.networking.k8s.io/Gateway":          {plural: "gateways"},
+	"gateway.networking.k8s.io/ListenerSet":      {plural: "listenersets"},
 	"gateway.networking.k8s.io/HTTPRoute":        {plural: "httproutes"},
 	"gateway.networking.k8s.io/GRPCRoute":        {plural: "grpcroutes"},
 	"gateway.networking.k8s.io/ReferenceGrant":   {plural: "referencegrants"},
