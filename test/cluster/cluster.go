@@ -6,12 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/weirmesh/weir/test/cluster/components"
-	"github.com/weirmesh/weir/test/cluster/image"
 	"github.com/weirmesh/weir/test/cluster/node"
 )
 
@@ -73,8 +71,16 @@ func (c *cluster) exec(ctx context.Context, args []string) error {
 	return attended(n.Command(ctx, args[0], args[1:]...))
 }
 
-func (c *cluster) importImages(ctx context.Context, files []string) error {
+func (c *cluster) importImages(ctx context.Context, images []string) error {
 	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	b, err := newBuilder()
+	if err != nil {
+		return err
+	}
+	files, err := b.build(ctx, images, false)
 	if err != nil {
 		return err
 	}
@@ -91,22 +97,13 @@ func (c *cluster) start(ctx context.Context, keep bool) (*node.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := source()
+	b, err := newBuilder()
 	if err != nil {
 		return nil, err
 	}
-	images, err := image.Build(ctx, filepath.Join(filepath.Dir(dir), "images"),
-		image.Program{Dir: source, Package: "./pause", Tags: []string{node.Pause}},
-		image.Program{Dir: filepath.Join(source, "dns"), Package: ".", Tags: []string{node.CoreDNS}},
-	)
+	images, err := b.build(ctx, c.images, true)
 	if err != nil {
 		return nil, err
-	}
-	for _, file := range c.images {
-		if file, err = filepath.Abs(file); err != nil {
-			return nil, err
-		}
-		images = append(images, file)
 	}
 	return node.Start(ctx, node.Options{Cache: *c.cache, Dir: dir, Images: images, Keep: keep, Log: os.Stderr})
 }
@@ -126,13 +123,4 @@ func (c *cluster) dir() (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "weir", "clusters", c.name), err
-}
-
-// source is the folder of this module, in which the programs of images are built.
-func source() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/weirmesh/weir/test/cluster").Output()
-	if err != nil {
-		return "", fmt.Errorf("run this in test/cluster: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -21,11 +21,13 @@ const usage = `usage:
   cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
 
 A whole cluster with one node and real pods, in namespaces of its own (Linux, root):
-  cluster run [-nice N] [-image FILE]... -- CMD...     boot one, run CMD in its network, remove it
-  cluster up [-nice N] [-name NAME] [-image FILE]...   boot one that stays
+  cluster run [-nice N] [-image IMAGE]... -- CMD...    boot one, run CMD in its network, remove it
+  cluster up [-nice N] [-name NAME] [-image IMAGE]...  boot one that stays
   cluster down [-name NAME]                            remove it
   cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
-  cluster import [-name NAME] FILE...                  import image files
+  cluster import [-name NAME] IMAGE...                 import images
+
+An IMAGE is a file, "weir" (weir:dev, of this tree), or "conformance" (what the Gateway API's conformance suite runs).
 `
 
 func main() {
@@ -56,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&cache.Nice, "nice", 0, "niceness of builds")
 	c := cluster{cache: &cache}
 	flags.StringVar(&c.name, "name", "default", "which of several clusters")
-	flags.Func("image", "image `file` to import", func(file string) error { c.images = append(c.images, file); return nil })
+	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
 	if err := flags.Parse(args[1:]); err != nil {
 		return flag.ErrHelp
 	}

@@ -89,7 +89,7 @@ func (c Cache) Ensure(ctx context.Context, components ...Component) (Programs, e
 	if err := os.MkdirAll(programs.dir, 0o755); err != nil {
 		return Programs{}, err
 	}
-	unlock, err := lock(ctx, filepath.Join(home, "lock"), c.logf)
+	unlock, err := Lock(ctx, filepath.Join(home, "lock"), c.logf)
 	if err != nil {
 		return Programs{}, err
 	}

@@ -61,13 +61,13 @@ func TestAFailedBuildNamesTheComponentAndLeavesNoProgram(t *testing.T) {
 func TestOnlyOneBuildsAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	silent := func(string, ...any) {}
-	unlock, err := lock(t.Context(), path, silent)
+	unlock, err := Lock(t.Context(), path, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiting, locked := make(chan struct{}), make(chan error, 1)
 	go func() {
-		second, err := lock(t.Context(), path, func(string, ...any) { close(waiting) })
+		second, err := Lock(t.Context(), path, func(string, ...any) { close(waiting) })
 		if err == nil {
 			second()
 		}
@@ -87,13 +87,13 @@ func TestOnlyOneBuildsAtATime(t *testing.T) {
 
 func TestWaitingForABuildEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), path, func(string, ...any) {})
+	unlock, err := Lock(t.Context(), path, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = lock(ctx, path, func(string, ...any) { cancel() })
+	_, err = Lock(ctx, path, func(string, ...any) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}

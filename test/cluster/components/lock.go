@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lock holds the file locked until unlock is called or the process ends. flock(2) belongs to the open file, so it also
+// Lock holds a file locked until unlock is called or the process ends. flock(2) belongs to the open file, so it also
 // keeps two goroutines of one process apart.
-func lock(ctx context.Context, path string, logf func(string, ...any)) (unlock func(), err error) {
+func Lock(ctx context.Context, path string, logf func(string, ...any)) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err

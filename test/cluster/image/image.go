@@ -107,6 +107,11 @@ func write(file, base string, program []byte, tags []string) error {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return err
 	}
+	return save(file, image, tags)
+}
+
+// save an image under these names, whole or not at all.
+func save(file string, image v1.Image, tags []string) error {
 	named := map[name.Tag]v1.Image{}
 	for _, t := range tags {
 		tag, err := name.NewTag(t)

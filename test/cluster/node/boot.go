@@ -174,6 +174,7 @@ func (m *machine) node(context.Context) error {
 			"--config="+m.path("kubelet.yaml"), "--kubeconfig="+m.path("node.kubeconfig"), "--hostname-override="+Name,
 			"--node-ip="+Address, "--root-dir="+m.path("kubelet"), "--cert-dir="+m.path("kubelet/pki")),
 		m.run(m.programs.Path(components.Proxy), "--config="+m.path("kube-proxy.yaml")),
+		m.runAs("balancer", "/proc/self/exe", balancerCommand, m.Dir),
 	)
 }
 
@@ -215,7 +216,12 @@ func (m *machine) kubectl(ctx context.Context, args ...string) error {
 
 // run starts a program that the node cannot do without.
 func (m *machine) run(program string, args ...string) error {
-	p, err := process.Start(m.path(filepath.Base(program)+".log"), program, args...)
+	return m.runAs(filepath.Base(program), program, args...)
+}
+
+// runAs is run with a name for the log.
+func (m *machine) runAs(name, program string, args ...string) error {
+	p, err := process.Start(m.path(name+".log"), program, args...)
 	if err != nil {
 		return err
 	}

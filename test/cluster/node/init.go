@@ -15,8 +15,9 @@ import (
 
 // The commands by which a process starts itself again.
 const (
-	initCommand = "node-init" // the first process of the namespaces
-	bootCommand = "node-boot" // its child, which starts everything else
+	initCommand     = "node-init"     // the first process of the namespaces
+	bootCommand     = "node-boot"     // its child, which starts everything else
+	balancerCommand = "node-balancer" // one of those
 )
 
 // Main does not return in a process that Start has started; in others it does nothing.
@@ -25,15 +26,18 @@ func Main() {
 		return
 	}
 	dir := os.Args[2]
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	var err error
 	switch os.Args[1] {
 	case initCommand:
+		stop()
 		err = reap(dir)
 	case bootCommand:
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		err = boot(ctx, dir)
-		stop()
+	case balancerCommand:
+		err = balance(ctx, dir)
 	default:
+		stop()
 		return
 	}
 	if err != nil {

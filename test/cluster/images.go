@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/image"
+	"github.com/weirmesh/weir/test/cluster/node"
+)
+
+// The images that are built here; any other is a file.
+const (
+	weirImage        = "weir"        // Weir of this tree, under the name weirName
+	conformanceImage = "conformance" // what the Gateway API's conformance suite runs pods of
+
+	weirName = "weir:dev"
+	echoName = "echo-basic:dev"
+)
+
+// builder builds images into a folder of their own for each tree, as several may be used at once.
+type builder struct {
+	source string // the folder of this module
+	dir    string
+}
+
+func newBuilder() (*builder, error) {
+	source, err := source()
+	if err != nil {
+		return nil, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	tree := fnv.New32a()
+	tree.Write([]byte(source))
+	return &builder{source: source, dir: filepath.Join(cache, "weir", "clusters", fmt.Sprintf("images-%x", tree.Sum32()))}, nil
+}
+
+// build the images that a node cannot do without and those that are named, and return all files.
+func (b *builder) build(ctx context.Context, named []string, node bool) (files []string, err error) {
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := components.Lock(ctx, filepath.Join(b.dir, "lock"), func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	programs, err := b.programs(ctx, slices.Contains(named, conformanceImage), node)
+	if err != nil {
+		return nil, err
+	}
+	if files, err = image.Build(ctx, b.dir, programs...); err != nil {
+		return nil, err
+	}
+	for _, name := range named {
+		switch name {
+		case conformanceImage:
+		case weirImage:
+			file, err := b.weir(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("image %s: %w", weirName, err)
+			}
+			files = append(files, file)
+		default:
+			file, err := filepath.Abs(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, file)
+		}
+	}
+	return files, nil
+}
+
+// programs of the node and of the conformance suite.
+func (b *builder) programs(ctx context.Context, conformance, onNode bool) ([]image.Program, error) {
+	dns := image.Program{Dir: filepath.Join(b.source, "dns"), Package: ".", Tags: []string{node.CoreDNS}}
+	echo := image.Program{
+		Dir: filepath.Join(b.source, "../conformance"), Package: suite + "/echo-basic", Tags: []string{echoName},
+	}
+	var programs []image.Program
+	if conformance {
+		names, err := suiteImages(ctx, echo.Dir)
+		if err != nil {
+			return nil, err
+		}
+		echo.Tags = append(echo.Tags, names["echo-basic"]...)
+		dns.Tags = append(dns.Tags, names["coredns"]...)
+		programs = append(programs, echo)
+	}
+	if onNode {
+		programs = append(programs, image.Program{Dir: b.source, Package: "./pause", Tags: []string{node.Pause}})
+	}
+	if onNode || conformance {
+		programs = append(programs, dns)
+	}
+	return programs, nil
+}
+
+// suite is the module of the Gateway API's conformance tests.
+const suite = "sigs.k8s.io/gateway-api/conformance"
+
+var imageField = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^\s"]+/([a-z0-9-]+):[^\s"]+)"?\s*$`)
+
+// suiteImages are the names that the suite's manifests have for images, by the last part of their path.
+func suiteImages(ctx context.Context, module string) (map[string][]string, error) {
+	if _, err := output(ctx, module, nil, "go", "mod", "download", suite); err != nil {
+		return nil, err
+	}
+	dir, err := output(ctx, module, nil, "go", "list", "-m", "-f", "{{.Dir}}", suite)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string][]string)
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range imageField.FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(names[m[2]], m[1]) {
+				names[m[2]] = append(names[m[2]], m[1])
+			}
+		}
+		return err
+	})
+	if err == nil && (names["echo-basic"] == nil || names["coredns"] == nil) {
+		err = fmt.Errorf("the manifests of %s name the images %v only", suite, names)
+	}
+	return names, err
+}
+
+// weir builds Weir as it is released, but for this machine's architecture alone.
+func (b *builder) weir(ctx context.Context) (string, error) {
+	top := filepath.Join(b.source, "../..")
+	binary, packed, file := filepath.Join(b.dir, "weir"), filepath.Join(b.dir, "weir-image.tar"), filepath.Join(b.dir, "weir.tar")
+	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
+	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-o", binary, "./cmd/weir"); err != nil {
+		return "", err
+	}
+	if _, err := output(ctx, filepath.Join(top, "deploy/release"), nil, "go", "run", ".", "image", "-o", packed, binary); err != nil {
+		return "", err
+	}
+	return file, image.Rename(file, packed, weirName)
+}
+
+// output of a command that is run in dir.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s in %s: %w: %s", strings.Join(append([]string{name}, args...), " "), dir, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// source is the folder of this module, in which the programs of images are built.
+func source() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/weirmesh/weir/test/cluster").Output()
+	if err != nil {
+		return "", fmt.Errorf("run this in test/cluster: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
