@@ -37,6 +37,8 @@ var importTable = map[string][]string{
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
 	},
+	"internal/feed":        {"internal/model"},
+	"internal/identity":    {},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
@@ -47,7 +49,7 @@ var importTable = map[string][]string{
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
-	"internal/telemetry",
+	"internal/telemetry", "internal/feed", "internal/identity",
 }
 
 type listedPackage struct {

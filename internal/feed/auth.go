@@ -1,0 +1,120 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// checkTime bounds how long it may take to look at a token.
+	checkTime = 10 * time.Second
+	// maxToken bounds a token, in bytes.
+	maxToken = 16 << 10
+
+	authorization = "authorization"
+	bearer        = "Bearer "
+)
+
+// identify says who is at the other end of a stream. What it answers tells nothing of why a token is not good.
+func (s *Server) identify(ctx context.Context) (gateway, proxy string, err error) {
+	gateway, proxy, err = s.authenticate(ctx)
+	if err == nil {
+		return gateway, proxy, nil
+	}
+	s.counts.refused.Add(1)
+	from := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr.String()
+	}
+	s.refused.log(s.Logger, slog.LevelWarn, "stream of a proxy is refused", "from", from, "error", printable(err.Error(), maxError))
+	if errors.Is(err, ErrUnavailable) {
+		return "", "", status.Error(codes.Unavailable, ErrUnavailable.Error())
+	}
+	return "", "", status.Error(codes.Unauthenticated, "the token is missing, or is none of a proxy of this control plane")
+}
+
+func (s *Server) authenticate(ctx context.Context) (gateway, proxy string, err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	values := md.Get(authorization)
+	if len(values) != 1 {
+		return "", "", fmt.Errorf("there are %d tokens in place of one", len(values))
+	}
+	token, ok := strings.CutPrefix(values[0], bearer)
+	if !ok || token == "" || len(token) > maxToken {
+		return "", "", errors.New("what should be a token is none")
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	select {
+	case s.checks <- struct{}{}:
+		defer func() { <-s.checks }()
+	case <-ctx.Done():
+		return "", "", fmt.Errorf("%w: too many are being checked", ErrUnavailable)
+	}
+	gateway, proxy, err = s.Authenticate(ctx, token)
+	switch {
+	case err != nil:
+		text := strings.ReplaceAll(err.Error(), token, "[redacted]")
+		if errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			return "", "", fmt.Errorf("%w: %s", ErrUnavailable, text)
+		}
+		return "", "", errors.New(text)
+	case gateway == "" || proxy == "":
+		return "", "", errors.New("the token belongs to no proxy")
+	}
+	return gateway, proxy, nil
+}
+
+// tokenFile is a bearer token that is read from a file for each stream.
+type tokenFile string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (f tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	data, err := os.ReadFile(string(f))
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || len(token) > maxToken {
+		return nil, fmt.Errorf("token: %s holds %d bytes", string(f), len(token))
+	}
+	return map[string]string{authorization: bearer + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (tokenFile) RequireTransportSecurity() bool { return true }
+
+// quiet logs at most once in ten seconds, and how many lines it left out.
+type quiet struct {
+	mu   sync.Mutex
+	next time.Time
+	left int
+}
+
+func (q *quiet) log(l *slog.Logger, level slog.Level, msg string, args ...any) {
+	q.mu.Lock()
+	now := time.Now()
+	if now.Before(q.next) {
+		q.left++
+		q.mu.Unlock()
+		return
+	}
+	left := q.left
+	q.next, q.left = now.Add(10*time.Second), 0
+	q.mu.Unlock()
+	if left > 0 {
+		args = append(args, "suppressed", left)
+	}
+	l.Log(context.Background(), level, msg, args...)
+}

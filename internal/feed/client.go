@@ -1,0 +1,268 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+const (
+	// firstDelay and lastDelay bound the time between two attempts to connect, which doubles; of each, a random part of at
+	// least a half is waited. They are for attempts to apply again, too.
+	firstDelay = 200 * time.Millisecond
+	lastDelay  = 10 * time.Second
+	// saveEvery is the least time between two writes of the state file.
+	saveEvery = time.Second
+	// maxConfig bounds what a proxy keeps of a configuration's encoding, in bytes.
+	maxConfig = 256 << 20
+)
+
+// Client gets a proxy its configuration. Address, CAFile and TokenFile are required. None may be changed after Run.
+type Client struct {
+	// Address of a control plane, "host:port".
+	Address string
+	// ServerName is what the control plane's certificate must be for; empty is Address's host.
+	ServerName string
+	// CAFile holds the certificates that the control plane's may be signed by, TokenFile the token that says who the
+	// proxy is. Both are read again for each connection.
+	CAFile, TokenFile string
+	// Gateway, "namespace/name", is what the state is kept for: that of another Gateway is not used. It does not decide
+	// what the control plane sends.
+	Gateway string
+	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
+	// memory. Empty is nowhere.
+	StateFile string
+	// Logger, if set, is told of connections and of what cannot be applied.
+	Logger *slog.Logger
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is where a Client stands.
+type Status struct {
+	// Connected is true while the control plane is heard of.
+	Connected bool `json:"connected"`
+	// Version is that of the configuration that was applied last, "" if none was; Applied is when.
+	Version string    `json:"version,omitempty"`
+	Applied time.Time `json:"applied,omitzero"`
+	// Err is why a newer one was not applied.
+	Err string `json:"err,omitempty"`
+}
+
+// Status may be called from any goroutine.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+func (c *Client) setStatus(change func(*Status)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.status)
+}
+
+// Run applies the configuration in the state file, if it is good, and then what the control plane sends, until ctx ends,
+// which is no error. apply makes a configuration the one being served, or fails and leaves the old one alone; it is
+// called from one goroutine, may keep the configuration, and may not change it. A configuration that is not valid is not
+// given to it. What apply refuses is tried again from time to time.
+func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error {
+	if c.Address == "" || c.CAFile == "" || c.TokenFile == "" {
+		return errors.New("feed: a client needs an address, a file of CAs and a file with a token")
+	}
+	l := c.Logger
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	r := &receiver{client: c, log: l, apply: apply}
+	r.restore()
+	delay := firstDelay
+	for ctx.Err() == nil {
+		err := r.stream(ctx)
+		c.setStatus(func(s *Status) { s.Connected = false })
+		if ctx.Err() != nil {
+			break
+		}
+		if r.heard {
+			delay = firstDelay
+		}
+		pause := delay/2 + rand.N(delay/2)
+		if errors.Is(err, io.EOF) {
+			l.Info("control plane ended the stream; connecting again", "address", c.Address)
+		} else {
+			r.failures.log(l, slog.LevelWarn, "no configuration from the control plane; connecting again", "address", c.Address, "error", err, "in", pause)
+		}
+		r.idle(ctx, pause)
+		delay = min(2*delay, lastDelay)
+	}
+	r.save()
+	return nil
+}
+
+// receiver is a Client while it runs. One goroutine uses it.
+type receiver struct {
+	client   *Client
+	log      *slog.Logger
+	apply    func(*model.Config) error
+	failures quiet
+
+	has     assembly // what the control plane takes the proxy to have
+	applied assembly // what is served
+	heard   bool     // the stream brought something
+
+	again    time.Time     // when to try has again, which was refused; zero is not
+	delay    time.Duration // to the attempt after that
+	unsaved  bool          // applied is not in the state file
+	lastSave time.Time
+}
+
+// restore applies what the state file holds.
+func (r *receiver) restore() {
+	path := r.client.StateFile
+	if path == "" {
+		return
+	}
+	data, err := readState(path, maxConfig+maxMessage)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var a *assembly
+	if err == nil {
+		a, err = decodeState(data, r.client.Gateway, maxConfig)
+	}
+	if err != nil {
+		r.log.Warn("state file is not used", "file", path, "error", err)
+		return
+	}
+	r.has = *a
+	if err := r.take(); err != nil {
+		r.log.Warn("configuration of the state file is not served", "file", path, "error", err)
+		r.has = assembly{}
+		return
+	}
+	r.unsaved = false
+	r.log.Info("serving the configuration of the state file", "file", path, "version", r.client.Status().Version)
+}
+
+// take applies what the proxy has.
+func (r *receiver) take() error {
+	version := r.has.version()
+	config, err := r.has.config()
+	if err == nil {
+		if err = r.apply(config); err != nil && r.again.IsZero() {
+			r.delay = time.Second
+		}
+		if err != nil {
+			r.again = time.Now().Add(r.delay)
+			r.delay = min(2*r.delay, 30*time.Second)
+		}
+	}
+	if err != nil {
+		r.client.setStatus(func(s *Status) { s.Err = err.Error() })
+		return err
+	}
+	r.again = time.Time{}
+	r.applied, r.unsaved = r.has, true
+	r.client.setStatus(func(s *Status) { s.Version, s.Applied, s.Err = version, time.Now(), "" })
+	return nil
+}
+
+// response takes what the control plane sent. complete says that it is the last of its step; refusal is why that cannot
+// be applied. An error ends the stream.
+func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool, refusal, err error) {
+	r.again = time.Time{}
+	if err := r.has.update(d, maxConfig); err != nil {
+		r.has = r.applied
+		return false, nil, err
+	}
+	if d.SystemVersionInfo == "" {
+		return false, nil, nil
+	}
+	if v := r.has.version(); v != d.SystemVersionInfo {
+		r.has = assembly{} // all of it is sent anew
+		return false, nil, errors.New("what was received is not what the control plane has: version " + v + " in place of " + printable(d.SystemVersionInfo, 64))
+	}
+	if r.has.version() == r.client.Status().Version && r.client.Status().Err == "" {
+		return true, nil, nil // it is back, and nothing has changed
+	}
+	return true, r.take(), nil
+}
+
+// save writes the state file if there is something to write.
+func (r *receiver) save() {
+	if !r.unsaved || r.client.StateFile == "" {
+		return
+	}
+	r.unsaved, r.lastSave = false, time.Now()
+	data, err := encodeState(r.client.Gateway, r.applied.parts)
+	if err == nil {
+		err = writeState(r.client.StateFile, data)
+	}
+	if err != nil {
+		r.unsaved = true
+		r.failures.log(r.log, slog.LevelWarn, "state file cannot be written", "file", r.client.StateFile, "error", err)
+	}
+}
+
+// due is when save or a second attempt is to be made; zero is never.
+func (r *receiver) due() time.Time {
+	at := r.again
+	if r.unsaved && r.client.StateFile != "" {
+		if t := r.lastSave.Add(saveEvery); at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// work does what is due and tells whether a configuration that was refused has now been applied.
+func (r *receiver) work() (applied bool) {
+	now := time.Now()
+	if !r.again.IsZero() && !now.Before(r.again) {
+		applied = r.take() == nil
+	}
+	if r.unsaved && !now.Before(r.lastSave.Add(saveEvery)) {
+		r.save()
+	}
+	return applied
+}
+
+// idle waits, and does what becomes due in the meantime.
+func (r *receiver) idle(ctx context.Context, pause time.Duration) {
+	end := time.Now().Add(pause)
+	for {
+		next := end
+		if due := r.due(); !due.IsZero() && due.Before(next) {
+			next = due
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(0, time.Until(next))):
+		}
+		if !time.Now().Before(end) {
+			return
+		}
+		r.work()
+	}
+}
+
+// wait returns a channel that tells when something becomes due, nil if nothing will.
+func (r *receiver) wait() <-chan time.Time {
+	due := r.due()
+	if due.IsZero() {
+		return nil
+	}
+	return time.After(max(cmp.Or(time.Until(due), 0), 0))
+}

@@ -1,0 +1,338 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirmesh/weir/internal/identity"
+	"github.com/weirmesh/weir/internal/model"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	gateway = "default/gw"
+	patient = 10 * time.Second // how long a test waits for what must happen
+)
+
+// world is an authority, and a folder for the files of proxies.
+type world struct {
+	t         *testing.T
+	authority *identity.Authority
+	dir       string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	a, err := identity.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, authority: a, dir: t.TempDir()}
+	w.write("ca.crt", string(a.Bundle()))
+	return w
+}
+
+func (w *world) write(name, content string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// authenticate takes tokens of the form "good:GATEWAY:PROXY".
+func authenticate(_ context.Context, token string) (gateway, proxy string, err error) {
+	if p := strings.Split(token, ":"); len(p) == 3 && p[0] == "good" {
+		return p[1], p[2], nil
+	}
+	return "", "", fmt.Errorf("token %s is not good", token)
+}
+
+func (w *world) server() *Server {
+	own := &identity.Server{Subject: identity.Subject{DNSNames: []string{"controller"}}}
+	own.Use(w.authority)
+	return &Server{Certificate: own.Certificate, Authenticate: authenticate, Logger: slog.New(slog.NewTextHandler(testLog{w.t}, nil))}
+}
+
+// testLog writes a log to a test's.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) {
+	l.t.Helper()
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// serve serves until the test ends or stop is called, on address or any.
+func (w *world) serve(s *Server, address string) (addr string, stop func()) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", cmp.Or(address, "127.0.0.1:0"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Serve: %v", err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+// client is a proxy's, whose name makes its files.
+func (w *world) client(name, address string) *Client {
+	return &Client{
+		Address: address, ServerName: "controller", Gateway: gateway,
+		CAFile: filepath.Join(w.dir, "ca.crt"), TokenFile: w.write(name+".token", "good:"+gateway+":"+name+"\n"),
+		StateFile: filepath.Join(w.dir, name+".state"),
+		Logger:    slog.New(slog.NewTextHandler(testLog{w.t}, nil)).With("proxy", name),
+	}
+}
+
+// proxy is a client that runs, and what it applied.
+type proxy struct {
+	t      *testing.T
+	client *Client
+	stop   func()
+
+	mu      sync.Mutex
+	configs []*model.Config
+	refuse  error
+}
+
+func (w *world) run(c *Client) *proxy {
+	p := &proxy{t: w.t, client: c}
+	p.start()
+	return p
+}
+
+func (p *proxy) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.client.Run(ctx, p.apply) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.t.Errorf("Run: %v", err)
+		}
+	})
+	p.t.Cleanup(p.stop)
+}
+
+func (p *proxy) apply(c *model.Config) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse != nil {
+		return p.refuse
+	}
+	p.configs = append(p.configs, c)
+	return nil
+}
+
+func (p *proxy) setRefuse(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = err
+}
+
+func (p *proxy) applied() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.configs)
+}
+
+func (p *proxy) last() *model.Config {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.configs) == 0 {
+		return nil
+	}
+	return p.configs[len(p.configs)-1]
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// serves waits until a proxy serves a configuration.
+func (p *proxy) serves(c *model.Config) {
+	p.t.Helper()
+	until(p.t, "the proxy serves the configuration", func() bool { return Version(p.last()) == Version(c) })
+}
+
+// runs waits until the server knows that a proxy runs a configuration.
+func runs1(t *testing.T, s *Server, name string, c *model.Config) Proxy {
+	t.Helper()
+	var found Proxy
+	until(t, "the server knows what the proxy runs", func() bool {
+		for _, found = range s.Running(gateway) {
+			if found.Name == name && found.Version == Version(c) {
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func publish(t *testing.T, s *Server, c *model.Config) {
+	t.Helper()
+	if err := s.Publish(map[string]*model.Config{gateway: c}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is one with that many routes and services, the latter with ten endpoints each.
+func config(routes, services int) *model.Config {
+	c := &model.Config{Listeners: []model.Listener{{
+		Name: gateway + "/http", Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: "gw", Field: "spec.listeners[0]"}, Port: 80, Protocol: model.HTTP,
+	}}}
+	name := func(i int) string { return model.ServiceName("default", fmt.Sprintf("service-%05d", i), 80) }
+	for i := range services {
+		s := model.Service{Name: name(i), Ref: model.Ref{Kind: "Service", Namespace: "default", Name: fmt.Sprintf("service-%05d", i)}, Protocol: model.HTTP}
+		for e := range 10 {
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d:8080", i/250, i%250, e)})
+		}
+		c.Services = append(c.Services, s)
+	}
+	for i := range routes {
+		ref := model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: fmt.Sprintf("route-%05d", i)}
+		rule := ref
+		rule.Field = "spec.rules[0]"
+		backend := ref
+		backend.Field = "spec.rules[0].backendRefs[0]"
+		c.Routes = append(c.Routes, model.Route{
+			Ref: ref, Created: time.Unix(1_700_000_000+int64(i), 0).UTC(),
+			Attachments: []model.Attachment{{Listener: gateway + "/http", Hostnames: []string{fmt.Sprintf("host-%d.example.com", i%1000)}}},
+			Rules: []model.Rule{{
+				Ref:      rule,
+				Matches:  []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: fmt.Sprintf("/api/%d", i)}, Method: "GET"}},
+				Backends: []model.Backend{{Ref: backend, Service: name(i % services), Weight: 1}},
+			}},
+		})
+	}
+	c.Sort()
+	return c
+}
+
+// moved is c, made anew, with one endpoint of one service at another address.
+func moved(c *model.Config, service int, address string) *model.Config {
+	out := *c
+	out.Services = append([]model.Service(nil), c.Services...)
+	s := &out.Services[service]
+	s.Endpoints = append([]model.Endpoint(nil), s.Endpoints...)
+	s.Endpoints[0].Address = address
+	out.Sort()
+	return &out
+}
+
+func TestProxyServesAndServerKnows(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	address, _ := w.serve(s, "")
+	p := w.run(w.client("a", address))
+	c := config(10, 5)
+	publish(t, s, c)
+	p.serves(c)
+	if r := runs1(t, s, "a", c); r.Err != "" || r.Since.IsZero() {
+		t.Errorf("running: %+v", r)
+	}
+	if got := s.Version(gateway); got != Version(c) {
+		t.Errorf("Version: %q", got)
+	}
+}
+
+func TestOneEndpointIsOneResource(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	address, _ := w.serve(s, "")
+	p := w.run(w.client("a", address))
+	c := config(100, 2000)
+	publish(t, s, c)
+	runs1(t, s, "a", c)
+	before := s.Stats()
+	c = moved(c, 1234, "10.200.0.1:8080")
+	publish(t, s, c)
+	p.serves(c)
+	runs1(t, s, "a", c)
+	after := s.Stats()
+	if n := after.Responses - before.Responses; n != 1 {
+		t.Errorf("%d responses", n)
+	}
+	if n := after.Bytes - before.Bytes; n > 1000 {
+		t.Errorf("%d bytes for one service with ten endpoints", n)
+	} else {
+		t.Logf("first %d bytes in %d responses, then %d bytes", before.Bytes, before.Responses, n)
+	}
+}
+
+func TestRefusedConfigurationKeepsTheLastGood(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	address, _ := w.serve(s, "")
+	p := w.run(w.client("a", address))
+	good := config(10, 5)
+	publish(t, s, good)
+	runs1(t, s, "a", good)
+
+	bad := moved(good, 0, "not an address")
+	publish(t, s, bad)
+	until(t, "the server knows of the refusal", func() bool { r := s.Running(gateway); return len(r) == 1 && r[0].Err != "" })
+	r := s.Running(gateway)[0]
+	if r.Version != Version(good) || !strings.Contains(r.Err, "endpoints[") {
+		t.Errorf("running: %+v", r)
+	}
+	if n := p.applied(); n != 1 {
+		t.Errorf("applied %d times", n)
+	}
+	better := moved(good, 1, "10.9.9.9:80")
+	publish(t, s, better)
+	if r := runs1(t, s, "a", better); r.Err != "" {
+		t.Errorf("running: %+v", r)
+	}
+	if n := s.Stats().Refusals; n != 1 {
+		t.Errorf("%d refusals", n)
+	}
+}
+
+func TestWhatApplyRefusesIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	address, _ := w.serve(s, "")
+	p := w.run(w.client("a", address))
+	p.setRefuse(errors.New("port 80 is in use"))
+	c := config(3, 3)
+	publish(t, s, c)
+	until(t, "the server knows of the refusal", func() bool { r := s.Running(gateway); return len(r) == 1 && r[0].Err == "port 80 is in use" })
+	p.setRefuse(nil)
+	if r := runs1(t, s, "a", c); r.Err != "" {
+		t.Errorf("running: %+v", r)
+	}
+	if n := s.Stats().Responses; n != 1 {
+		t.Errorf("%d responses", n)
+	}
+}

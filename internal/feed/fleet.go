@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Proxy is what is known of one proxy.
+type Proxy struct {
+	Name string `json:"name"`
+	// Version is that of the configuration it serves, as Version computes it; "" if it has none or did not say.
+	Version string `json:"version,omitempty"`
+	// Err is why it did not apply what it was sent last; "" if it did. It then serves an earlier configuration.
+	Err string `json:"err,omitempty"`
+	// Since is when the proxy said so.
+	Since time.Time `json:"since"`
+}
+
+// record is a proxy that is connected, or was a short time ago.
+type record struct {
+	Proxy
+	session *session    // the one that is connected; nil if none is
+	forget  *time.Timer // runs while none is
+}
+
+// Running lists the proxies of a Gateway that are connected, or were until a short time ago (Linger), by name.
+func (s *Server) Running(gateway string) []Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feeds[gateway]
+	if f == nil {
+		return nil
+	}
+	out := make([]Proxy, 0, len(f.proxies))
+	for _, r := range f.proxies {
+		out = append(out, r.Proxy)
+	}
+	slices.SortFunc(out, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// open begins a session. One that the proxy still has ends: a proxy has one, and may be back before its old connection
+// is known to be broken.
+func (s *Server) open(gateway, proxy string, end context.CancelFunc) *session {
+	s.mu.Lock()
+	f := s.feed(gateway)
+	session := &session{server: s, gateway: gateway, proxy: proxy, feed: f, end: end}
+	old := f.sessions[proxy]
+	f.sessions[proxy] = session
+	s.mu.Unlock()
+	if old != nil {
+		old.end()
+	}
+	s.counts.proxies.Add(1)
+	s.Logger.Info("proxy is connected", "gateway", gateway, "proxy", proxy)
+	return session
+}
+
+// close ends a session. The proxy is forgotten unless it comes back in time.
+func (s *Server) close(session *session) {
+	s.mu.Lock()
+	f := session.feed
+	if f.sessions[session.proxy] == session {
+		delete(f.sessions, session.proxy)
+	}
+	if r := f.proxies[session.proxy]; r != nil && r.session == session {
+		r.session = nil
+		r.forget = time.AfterFunc(s.Linger, func() { s.forget(session, r) })
+	}
+	s.mu.Unlock()
+	s.counts.proxies.Add(-1)
+	s.Logger.Info("proxy is gone", "gateway", session.gateway, "proxy", session.proxy)
+}
+
+func (s *Server) forget(session *session, r *record) {
+	s.mu.Lock()
+	f := session.feed
+	gone := r.session == nil && f.proxies[session.proxy] == r
+	if gone {
+		delete(f.proxies, session.proxy)
+		s.drop(session.gateway)
+	}
+	s.mu.Unlock()
+	if gone {
+		s.changed(session.gateway)
+	}
+}
+
+// drop lets go of a Gateway of which nothing is known. s.mu is held.
+func (s *Server) drop(gateway string) {
+	f := s.feeds[gateway]
+	if f != nil && f.current.Load() == nil && len(f.sessions)+len(f.proxies) == 0 {
+		delete(s.feeds, gateway)
+	}
+}
+
+// forgetAll stops the timers of proxies that are gone, as nobody serves them any more.
+func (s *Server) forgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.feeds {
+		for name, r := range f.proxies {
+			if r.session == nil && r.forget.Stop() {
+				delete(f.proxies, name)
+			}
+		}
+	}
+}
+
+// report takes what a proxy says about itself: the version it runs, or why it did not apply another.
+func (s *Server) report(session *session, version, refusal string) {
+	s.mu.Lock()
+	f := session.feed
+	if f.sessions[session.proxy] != session { // there is a newer one
+		s.mu.Unlock()
+		return
+	}
+	r := f.proxies[session.proxy]
+	if r == nil {
+		r = &record{Proxy: Proxy{Name: session.proxy}}
+		f.proxies[session.proxy] = r
+	}
+	if r.forget != nil {
+		r.forget.Stop()
+		r.forget = nil
+	}
+	fresh := r.session != session
+	r.session = session
+	before := r.Proxy
+	switch version = printable(version, 64); {
+	case refusal != "":
+		r.Err = refusal
+	case fresh && r.Version == version: // it is back, and will say again if it cannot apply another
+	default:
+		r.Version, r.Err = version, ""
+	}
+	changed := before.Version != r.Version || before.Err != r.Err || before.Since.IsZero()
+	if changed {
+		r.Since = time.Now()
+	}
+	s.mu.Unlock()
+	if refusal != "" && before.Err != refusal {
+		s.Logger.Warn("proxy did not apply the configuration", "gateway", session.gateway, "proxy", session.proxy, "error", refusal)
+	}
+	if changed || fresh {
+		s.changed(session.gateway)
+	}
+}
+
+func (s *Server) changed(gateway string) {
+	if s.OnChange != nil {
+		s.OnChange(gateway)
+	}
+}

@@ -1,0 +1,77 @@
+package feed
+
+import (
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// sameConfig is true for configurations that are certain to have one encoding: the same values, or the same memory. It
+// is what makes publishing cost little when little changed. reflect.DeepEqual would do, but keeps a record of what it
+// visited, which the model, a tree, does not need.
+func sameConfig(a, b *model.Config) bool {
+	return sameSlice(a.Listeners, b.Listeners) && sameSlice(a.Routes, b.Routes) && sameSlice(a.Splits, b.Splits) &&
+		sameSlice(a.Services, b.Services) && sameSlice(a.Certificates, b.Certificates)
+}
+
+func sameSlice[T any](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if unsafe.SliceData(a) == unsafe.SliceData(b) {
+		return true
+	}
+	for i := range a {
+		if !same(reflect.ValueOf(&a[i]).Elem(), reflect.ValueOf(&b[i]).Elem()) {
+			return false
+		}
+	}
+	return true
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// same compares addressable values of one type. Of kinds that the model does not have it says false.
+func same(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.String:
+		return a.String() == b.String()
+	case reflect.Bool:
+		return a.Bool() == b.Bool()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return a.Int() == b.Int()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return a.Uint() == b.Uint()
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() || a.UnsafePointer() == b.UnsafePointer() {
+			return a.UnsafePointer() == b.UnsafePointer()
+		}
+		return same(a.Elem(), b.Elem())
+	case reflect.Slice:
+		if a.Len() != b.Len() || a.IsNil() != b.IsNil() {
+			return false
+		}
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return true
+		}
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Struct:
+		if a.Type() == timeType {
+			return *a.Addr().Interface().(*time.Time) == *b.Addr().Interface().(*time.Time)
+		}
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,251 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+const (
+	// maxMessage bounds one gRPC message in either direction, in bytes: a part, or the names and versions of all parts,
+	// with which a proxy that comes back says what it has.
+	maxMessage = maxPart + 4<<20
+	// maxConnections bounds the connections that are served at once; others wait to be accepted.
+	maxConnections = 8192
+	// stopTime is how long Serve waits for streams to end on their own when it is stopped.
+	stopTime = 5 * time.Second
+)
+
+// Server gives proxies the configurations of their Gateways. Certificate and Authenticate are required, the other fields
+// may be left zero; none may be changed after Serve was called. The methods may be called from any goroutine, before
+// Serve, too.
+type Server struct {
+	// Certificate returns the certificate to present; it is asked at each handshake.
+	Certificate func() (*tls.Certificate, error)
+	// Authenticate says who a token belongs to: a proxy, by a name that no other has at the same time, of a Gateway
+	// ("namespace/name"). It is asked for each new stream, for a few at once, with a deadline. An error that wraps
+	// ErrUnavailable says nothing about the token.
+	Authenticate func(ctx context.Context, token string) (gateway, proxy string, err error)
+	// OnChange, if set, is called when what Running returns for a Gateway may have changed. It must not block.
+	OnChange func(gateway string)
+	// MaxAge is how long a stream may last before the proxy is asked to come again, which spreads the proxies over the
+	// control planes and has their tokens looked at again. Each stream gets between this and a fifth more. Default 30
+	// minutes.
+	MaxAge time.Duration
+	// Linger is how long a proxy that has disconnected is still reported as running. Default 15 s.
+	Linger time.Duration
+	// Logger, if set, is told of proxies that come and go, and of what they refuse.
+	Logger *slog.Logger
+
+	publishing sync.Mutex // held by Publish; guards contents of parts
+
+	mu    sync.Mutex
+	feeds map[string]*feed // by Gateway
+
+	once    sync.Once
+	checks  chan struct{} // one place for each token being looked at
+	refused quiet
+	counts  counters
+}
+
+// ErrUnavailable is wrapped by errors of Authenticate that say nothing about the token: it could not be looked at.
+var ErrUnavailable = errors.New("the token cannot be checked now")
+
+// feed is what is known of one Gateway.
+type feed struct {
+	current  atomic.Pointer[snapshot] // nil before its first configuration
+	sessions map[string]*session      // by proxy; guarded by Server.mu
+	proxies  map[string]*record       // by name; guarded by Server.mu
+}
+
+// init gives zero fields their defaults.
+func (s *Server) init() {
+	s.once.Do(func() {
+		s.checks = make(chan struct{}, 16)
+		if s.Logger == nil {
+			s.Logger = slog.New(slog.DiscardHandler)
+		}
+		s.MaxAge = cmp.Or(s.MaxAge, 30*time.Minute)
+		s.Linger = cmp.Or(s.Linger, 15*time.Second)
+	})
+}
+
+// feed returns that of a Gateway. s.mu is held.
+func (s *Server) feed(gateway string) *feed {
+	f := s.feeds[gateway]
+	if f == nil {
+		if s.feeds == nil {
+			s.feeds = map[string]*feed{}
+		}
+		f = &feed{sessions: map[string]*session{}, proxies: map[string]*record{}}
+		s.feeds[gateway] = f
+	}
+	return f
+}
+
+// Publish makes the given configurations, by Gateway, those that proxies get, and returns before they have them. They may
+// not be changed afterwards: what did not change is found by comparing with what was published before.
+//
+// A Gateway that is missing is taken to have an empty configuration if it had one before, so that what is revoked is no
+// longer served. Proxies of a Gateway that this server has not yet published keep what they have and wait: the server
+// may just know less than another did. To revoke what an earlier process published, publish an empty configuration.
+//
+// An error names the Gateways whose configurations cannot be sent; their proxies keep the one before.
+func (s *Server) Publish(configs map[string]*model.Config) error {
+	s.init()
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	gateways := slices.Collect(maps.Keys(s.feeds))
+	s.mu.Unlock()
+	for g := range configs {
+		gateways = append(gateways, g)
+	}
+	slices.Sort(gateways)
+	var errs []error
+	for _, g := range slices.Compact(gateways) {
+		if err := s.publish(g, configs[g]); err != nil {
+			errs = append(errs, fmt.Errorf("Gateway %s: %w", g, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) publish(gateway string, c *model.Config) error {
+	s.mu.Lock()
+	f := s.feed(gateway)
+	s.mu.Unlock()
+	before := f.current.Load()
+	if c == nil {
+		if before == nil {
+			return nil
+		}
+		c = &model.Config{}
+	}
+	next, err := newSnapshot(c, before)
+	if err != nil || before != nil && before.version == next.version {
+		return err
+	}
+	f.current.Store(next)
+	s.mu.Lock()
+	sessions := slices.Collect(maps.Values(f.sessions))
+	s.mu.Unlock()
+	for _, session := range sessions {
+		session.wake()
+	}
+	return nil
+}
+
+// Version is the version of what was last published for a Gateway, "" if nothing was.
+func (s *Server) Version(gateway string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.feeds[gateway]; f != nil {
+		if c := f.current.Load(); c != nil {
+			return c.version
+		}
+	}
+	return ""
+}
+
+// Serve serves proxies on a listener until ctx ends, which is no error, and closes the listener. When it ends, streams
+// are closed, so that proxies go to another control plane, and it returns within seconds.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.init()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := grpc.NewServer(s.options()...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, &service{server: s, ctx: ctx})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		stop := time.AfterFunc(stopTime, server.Stop)
+		defer stop.Stop()
+		server.GracefulStop()
+	}()
+	err := server.Serve(netutil.LimitListener(l, maxConnections))
+	ended := ctx.Err() != nil
+	cancel()
+	<-stopped
+	s.forgetAll()
+	if ended || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) options() []grpc.ServerOption {
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS13,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() },
+	}
+	return []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(config)),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(4),
+		grpc.MaxHeaderListSize(32 << 10),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 30 * time.Second,
+			// Streams end on their own at MaxAge; this is for a peer that reads nothing and so keeps its stream.
+			MaxConnectionAge:      2 * s.MaxAge,
+			MaxConnectionAgeGrace: 30 * time.Second,
+			Time:                  20 * time.Second,
+			Timeout:               10 * time.Second,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second}),
+		grpc.StatsHandler(&s.counts),
+	}
+}
+
+// service is the gRPC service during one Serve.
+type service struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	server *Server
+	ctx    context.Context // ends with Serve
+}
+
+// DeltaAggregatedResources implements the one method of the service that there is.
+func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	s := v.server
+	gateway, proxy, err := s.identify(stream.Context())
+	if err != nil {
+		return err
+	}
+	age := s.MaxAge + rand.N(s.MaxAge/5+1)
+	ctx, cancel := context.WithTimeout(v.ctx, age)
+	defer cancel()
+	session := s.open(gateway, proxy, cancel)
+	defer s.close(session)
+	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
+	if err != nil && status.Code(err) == codes.InvalidArgument {
+		s.Logger.Warn("proxy does not keep to the protocol", "gateway", gateway, "proxy", proxy, "error", err)
+	}
+	return err
+}

@@ -1,0 +1,203 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// chunk is how many bytes of parts one response holds at most, unless a single part is larger. A step that takes more
+	// is sent in several responses, of which only the last carries the version; a proxy applies nothing before that.
+	chunk = 1 << 20
+	// maxError bounds what is kept of a proxy's reason for not applying a configuration, in bytes.
+	maxError = 1 << 10
+	// runningKey is the field of the node's metadata in which a proxy says the version that it runs as it connects.
+	runningKey = "running"
+)
+
+// session is one stream of one proxy: the cache and the callbacks of a delta server of its own, so that what the proxy
+// says about who it is never counts. One response is under way at a time; the next waits for its acknowledgement. So a
+// proxy that does not read holds up nobody and holds at most one chunk, and the steps it misses become one.
+type session struct {
+	server  *Server
+	gateway string
+	proxy   string
+	feed    *feed
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	watch   chan<- cache.DeltaResponse // nil: nobody waits for a response
+	request *discovery.DeltaDiscoveryRequest
+	begun   bool              // the first request has come
+	have    map[string]string // versions of the parts that the proxy came with; nil after the first step
+	at      *snapshot         // what the steps that were sent lead to; nil before the first
+	rest    step              // what is left to be sent of the step to at
+	sending bool              // the step to at is not sent to its end
+	waiting bool              // a response is not acknowledged
+	nonce   string            // of the last response
+	version string            // of the last response: "" if more of its step follows
+}
+
+// wake sends what is new, if the proxy waits for it.
+func (s *session) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fill()
+}
+
+// CreateDeltaWatch implements cache.ConfigWatcher.
+func (s *session) CreateDeltaWatch(r *discovery.DeltaDiscoveryRequest, sub cache.Subscription, responses chan cache.DeltaResponse) (func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil && s.have == nil {
+		s.have = sub.ReturnedResources()
+	}
+	s.watch, s.request = responses, r
+	s.fill()
+	return func() {
+		s.mu.Lock()
+		s.watch, s.request = nil, nil
+		s.mu.Unlock()
+	}, nil
+}
+
+// fill sends the next response if there is one and it is waited for. s.mu is held.
+func (s *session) fill() {
+	current := s.feed.current.Load()
+	if s.watch == nil || s.waiting || current == nil {
+		return
+	}
+	if !s.sending {
+		switch {
+		case s.at == nil:
+			s.rest = current.sinceVersions(s.have) // is answered even if there is nothing, so that the proxy knows
+			s.have = nil
+		case s.at.version == current.version:
+			return
+		default:
+			s.rest = current.since(s.at)
+		}
+		s.at, s.sending = current, true
+	}
+	response := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL}
+	s.cut(response)
+	if s.sending = len(s.rest.changed)+len(s.rest.removed) > 0; !s.sending {
+		s.rest = step{}
+		response.SystemVersionInfo = s.at.version
+	}
+	s.waiting = true
+	// The channel has room: at most one response is under way.
+	s.watch <- &cache.DeltaPassthroughResponse{DeltaRequest: s.request, DeltaDiscoveryResponse: response, NextVersionMap: map[string]string{}}
+	s.watch, s.request = nil, nil
+}
+
+// cut moves what fits into one response from the rest of the step.
+func (s *session) cut(r *discovery.DeltaDiscoveryResponse) {
+	size, n := 0, 0
+	for _, p := range s.rest.changed {
+		if size += p.size(); size > chunk && n > 0 {
+			break
+		}
+		r.Resources = append(r.Resources, p.resource)
+		n++
+	}
+	s.rest.changed = s.rest.changed[n:]
+	if len(s.rest.changed) > 0 {
+		return
+	}
+	k := 0
+	for _, name := range s.rest.removed {
+		if size += len(name) + 4; size > chunk && n+k > 0 {
+			break
+		}
+		k++
+	}
+	r.RemovedResources, s.rest.removed = slices.Clone(s.rest.removed[:k]), s.rest.removed[k:]
+}
+
+// OnDeltaStreamOpen implements delta.Callbacks.
+func (s *session) OnDeltaStreamOpen(context.Context, int64, string) error { return nil }
+
+// OnDeltaStreamClosed implements delta.Callbacks.
+func (s *session) OnDeltaStreamClosed(int64, *core.Node) {}
+
+// OnStreamDeltaResponse implements delta.Callbacks.
+func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
+	s.server.counts.responses.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nonce, s.version = r.Nonce, r.SystemVersionInfo
+}
+
+// OnStreamDeltaRequest implements delta.Callbacks: it checks the request and takes what it acknowledges.
+func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+	if err := check(r); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.mu.Lock()
+	first := !s.begun
+	s.begun = true
+	acknowledged := r.ResponseNonce != "" && r.ResponseNonce == s.nonce
+	if acknowledged {
+		s.waiting = false
+	}
+	version := s.version
+	s.mu.Unlock()
+	switch {
+	case first:
+		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")
+	case r.ResponseNonce == "":
+		return status.Error(codes.InvalidArgument, "a request after the first acknowledges nothing")
+	case !acknowledged:
+	case r.ErrorDetail != nil:
+		s.server.counts.nacks.Add(1)
+		s.server.report(s, "", printable(r.ErrorDetail.GetMessage(), maxError))
+	case version != "":
+		s.server.report(s, version, "")
+	}
+	return nil
+}
+
+// check refuses what proxies never ask for.
+func check(r *discovery.DeltaDiscoveryRequest) error {
+	switch {
+	case r.TypeUrl != typeURL:
+		return errors.New("the type is not " + typeURL)
+	case len(r.ResourceNamesUnsubscribe) > 0:
+		return errors.New("nothing can be unsubscribed")
+	case len(r.ResourceNamesSubscribe) > 1 || len(r.ResourceNamesSubscribe) == 1 && r.ResourceNamesSubscribe[0] != "*":
+		return errors.New(`nothing but "*" can be subscribed`)
+	}
+	return nil
+}
+
+// printable cuts a text and takes from it what is not for logs.
+func printable(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+}
+
+// CreateWatch implements cache.ConfigWatcher; there is no such stream.
+func (s *session) CreateWatch(*discovery.DiscoveryRequest, cache.Subscription, chan cache.Response) (func(), error) {
+	return nil, status.Error(codes.Unimplemented, "only the incremental protocol is spoken")
+}

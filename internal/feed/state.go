@@ -1,0 +1,101 @@
+package feed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// stateMagic begins a state file; the number is the version of its format. The SHA-256 of the rest follows, then a
+// DeltaDiscoveryResponse that holds all parts, with the Gateway as the control plane's identifier.
+const stateMagic = "weir state 1\n"
+
+// encodeState returns the content of a state file.
+func encodeState(gateway string, parts []*received) ([]byte, error) {
+	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: gateway}}
+	for _, p := range parts {
+		r.Resources = append(r.Resources, &discovery.Resource{Name: p.name, Resource: &anypb.Any{TypeUrl: typeURL, Value: p.data}})
+	}
+	head := len(stateMagic) + sha256.Size
+	out := make([]byte, head, head+proto.Size(r))
+	out, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(out, r)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(out[head:])
+	copy(out[copy(out, stateMagic):], sum[:])
+	return out, nil
+}
+
+// decodeState reads the content of a state file written for that Gateway.
+func decodeState(data []byte, gateway string, limit int) (*assembly, error) {
+	rest, ok := bytes.CutPrefix(data, []byte(stateMagic))
+	if !ok {
+		return nil, errors.New("is no state file that this version understands")
+	}
+	if len(rest) < sha256.Size {
+		return nil, errors.New("is cut off")
+	}
+	if sum := sha256.Sum256(rest[sha256.Size:]); !bytes.Equal(sum[:], rest[:sha256.Size]) {
+		return nil, errors.New("is torn: its checksum is wrong")
+	}
+	var r discovery.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(rest[sha256.Size:], &r); err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	if of := r.GetControlPlane().GetIdentifier(); of != gateway {
+		return nil, fmt.Errorf("belongs to %q", printable(of, maxError))
+	}
+	a := &assembly{}
+	if err := a.update(&r, limit); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// writeState replaces the file at once, so that a reader sees the old state or the new one.
+func writeState(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".state-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// readState reads a state file of at most that many bytes.
+func readState(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("%s: is larger than %d bytes", path, limit)
+	}
+	return data, err
+}

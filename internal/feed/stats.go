@@ -1,0 +1,42 @@
+package feed
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc/stats"
+)
+
+// Stats counts what a Server did since it was made.
+type Stats struct {
+	// Proxies is how many streams are open now.
+	Proxies int64
+	// Responses is how many were sent, Bytes how many bytes of them, as they go over the wire before TLS.
+	Responses, Bytes uint64
+	// Refusals is how many responses proxies did not apply (NACK).
+	Refusals uint64
+	// Unauthenticated is how many streams were refused for their token.
+	Unauthenticated uint64
+}
+
+// Stats returns the counts.
+func (s *Server) Stats() Stats {
+	c := &s.counts
+	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load()}
+}
+
+// counters is also the handler through which gRPC tells of the bytes it sends.
+type counters struct {
+	proxies                          atomic.Int64
+	responses, bytes, nacks, refused atomic.Uint64
+}
+
+func (c *counters) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if out, ok := s.(*stats.OutPayload); ok {
+		c.bytes.Add(uint64(out.WireLength))
+	}
+}
+
+func (c *counters) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (c *counters) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (c *counters) HandleConn(context.Context, stats.ConnStats)                       {}

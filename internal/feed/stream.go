@@ -1,0 +1,163 @@
+package feed
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
+// control plane behind the same address.
+func (c *Client) dial() (*grpc.ClientConn, error) {
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("CA: %s holds no certificate", c.CAFile)
+	}
+	name := c.ServerName
+	if name == "" {
+		if name, _, err = net.SplitHostPort(c.Address); err != nil {
+			return nil, fmt.Errorf("address: %w", err)
+		}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: name}
+	return grpc.NewClient("passthrough:///"+c.Address,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithPerRPCCredentials(tokenFile(c.TokenFile)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+	)
+}
+
+// stream receives until the stream ends, and returns why it did.
+func (r *receiver) stream(ctx context.Context) error {
+	r.heard = false
+	conn, err := r.client.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	responses := make(chan *discovery.DeltaDiscoveryResponse)
+	ended := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended <- receive(ctx, stream, responses)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	if err := stream.Send(r.hello()); err != nil {
+		return reason(responses, ended)
+	}
+	return r.follow(ctx, stream, responses, ended)
+}
+
+type deltaStream = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+
+// receive passes responses on, one at a time.
+func receive(ctx context.Context, stream deltaStream, to chan<- *discovery.DeltaDiscoveryResponse) error {
+	for {
+		d, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- d:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// hello is the first request: it says what the proxy has and what it serves.
+func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
+	running := map[string]*structpb.Value{runningKey: structpb.NewStringValue(r.client.Status().Version)}
+	return &discovery.DeltaDiscoveryRequest{
+		Node:                    &core.Node{Id: r.client.Gateway, Metadata: &structpb.Struct{Fields: running}},
+		TypeUrl:                 typeURL,
+		ResourceNamesSubscribe:  []string{"*"},
+		InitialResourceVersions: r.has.versions(),
+	}
+}
+
+// follow takes responses and acknowledges them.
+func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
+	nonce, refused := "", false
+	for {
+		var refusal error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			return err
+		case <-r.wait():
+			if !r.work() || !refused {
+				continue
+			}
+		case d := <-responses:
+			if !r.heard {
+				r.heard = true
+				r.client.setStatus(func(s *Status) { s.Connected = true })
+				r.log.Info("connected to the control plane", "address", r.client.Address)
+			}
+			var complete bool
+			var err error
+			nonce = d.Nonce
+			if complete, refusal, err = r.response(d); err != nil {
+				return err
+			}
+			if complete && refusal == nil {
+				r.log.Debug("configuration is served", "version", d.SystemVersionInfo, "parts", len(r.has.parts), "changed", len(d.Resources)+len(d.RemovedResources))
+			}
+		}
+		refused = refusal != nil
+		ack := &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: nonce}
+		if refused {
+			r.log.Warn("configuration is not applied; the one before stays", "error", printable(refusal.Error(), maxError))
+			ack.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: printable(refusal.Error(), maxError)}
+		}
+		if err := stream.Send(ack); err != nil {
+			return reason(responses, ended)
+		}
+	}
+}
+
+// reason is why a stream ended that nothing can be sent on: only receiving tells.
+func reason(responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-responses:
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package identity
+
+import (
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Server holds a server certificate of an authority that may change, and renews it when it is asked for. Its zero value,
+// with Subject set, is ready for Use.
+type Server struct {
+	Subject Subject
+	// Now is the clock; nil is the system's.
+	Now func() time.Time
+
+	mu        sync.Mutex
+	authority *Authority
+	current   *tls.Certificate
+	renewal   time.Time
+}
+
+// Use makes a the authority that signs from now on.
+func (s *Server) Use(a *Authority) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.authority == nil || !s.authority.signer.cert.Equal(a.signer.cert) {
+		s.current = nil
+	}
+	s.authority = a
+}
+
+// Certificate returns the certificate to present now. It fails while there is no authority. If no new certificate can
+// be had, the old one is returned until it ends.
+func (s *Server) Certificate() (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.authority == nil {
+		return nil, errors.New("identity: there is no authority yet")
+	}
+	now := time.Now()
+	if s.Now != nil {
+		now = s.Now()
+	}
+	if s.current != nil && now.Before(s.renewal) {
+		return s.current, nil
+	}
+	cert, err := s.authority.Server(s.Subject, now)
+	if err != nil {
+		if s.current != nil && now.Before(s.current.Leaf.NotAfter) {
+			return s.current, nil
+		}
+		return nil, err
+	}
+	s.current, s.renewal = cert, now.Add(cert.Leaf.NotAfter.Sub(now)*2/3)
+	return cert, nil
+}
