@@ -41,7 +41,8 @@ const (
 // address and port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
 // attached to that listener are looked at (Gateway API, "listener isolation").
 type Listener struct {
-	// Name identifies the listener in the whole configuration: "namespace/gateway/section".
+	// Name identifies the listener in the whole configuration: "namespace/gateway/section", or
+	// "namespace/gateway/namespace/listenerset/section".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
 	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener; empty is whoever has the

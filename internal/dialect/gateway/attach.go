@@ -12,13 +12,30 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// parent is one parentRef of a route that names a Gateway of ours.
+// parent is one parentRef of a route that names a Gateway of ours or one of its ListenerSets.
 type parent struct {
-	ref      gatewayv1.ParentReference
-	field    string
-	gateway  *gateway
+	ref     gatewayv1.ParentReference
+	field   string
+	gateway *gateway
+	// set is nil if the Gateway itself is the parent.
+	set      *listenerSet
 	attached map[*listener][]string // effective hostnames
 	rejected *problem
+}
+
+// listeners are those of the object that is named: a Gateway does not stand for its ListenerSets.
+func (p *parent) listeners() []*listener {
+	if p.set != nil {
+		return p.set.listeners
+	}
+	return p.gateway.own
+}
+
+func (p *parent) String() string {
+	if p.set != nil {
+		return p.set.ref.String()
+	}
+	return p.gateway.ref.String()
 }
 
 // claim is the hostnames that a route has on a listener.
@@ -53,22 +70,30 @@ func (t *translator) readParents(r *route) {
 	for i, ref := range r.spec.ParentRefs {
 		field := fmt.Sprintf("spec.parentRefs[%d]", i)
 		group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
-		if group != gatewayv1.GroupName || kind != "Gateway" {
-			message, fix := fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway"
+		at := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
+		p, exists := &parent{ref: ref, field: field}, false
+		switch {
+		case group == gatewayv1.GroupName && kind == "Gateway":
+			p.gateway, exists = t.gateways[at], t.set.Gateway(at.namespace, at.name) != nil
+		case group == gatewayv1.GroupName && kind == listenerSetKind:
+			if p.set, exists = t.sets[at]; p.set != nil {
+				p.gateway = p.set.gateway
+			}
+		default:
+			message, fix := fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway or a ListenerSet"
 			if group == "" && kind == "Service" {
 				message, fix = "a parent of kind Service is for a mesh and is passed over", "name a Gateway to have the route served here"
 			}
 			t.report(r.ref, problem{codeParentKind, "", field + ".kind", message, fix})
 			continue
 		}
-		at := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
-		if g := t.gateways[at]; g != nil {
+		if p.gateway != nil {
 			// Nobody judges what attaches to a Gateway of a class that is not accepted.
-			if !g.pending {
-				r.parents = append(r.parents, &parent{ref: ref, field: field, gateway: g})
+			if !p.gateway.pending {
+				r.parents = append(r.parents, p)
 			}
-		} else if t.set.Gateway(at.namespace, at.name) == nil {
-			t.report(r.ref, problem{codeParentNotFound, "", field, fmt.Sprintf("Gateway %s does not exist", at),
+		} else if !exists {
+			t.report(r.ref, problem{codeParentNotFound, "", field, fmt.Sprintf("%s %s does not exist", kind, at),
 				"create it or correct name and namespace"})
 		}
 	}
@@ -83,7 +108,7 @@ func (t *translator) readParents(r *route) {
 // defaultParents adds the Gateways that claim routes which ask for a default (GatewaySpec.defaultScope).
 func (t *translator) defaultParents(r *route) {
 	for _, g := range t.order {
-		named := func(p *parent) bool { return p.gateway == g }
+		named := func(p *parent) bool { return p.gateway == g && p.set == nil }
 		if g.pending || g.obj.Spec.DefaultScope != gatewayv1.GatewayDefaultScopeAll || slices.ContainsFunc(r.parents, named) {
 			continue
 		}
@@ -103,8 +128,13 @@ func (t *translator) attach(r *route, p *parent) {
 	reject := func(code, reason, field, message, fix string) {
 		p.rejected = &problem{code, reason, field, message, fix}
 	}
+	if p.set != nil && p.set.rejected != nil {
+		reject(codeNotAllowed, "NotAllowedByListeners", p.field, p.String()+" may not attach to its Gateway", "see the status of the ListenerSet")
+		t.report(r.ref, *p.rejected)
+		return
+	}
 	var selected, allowed, named []*listener
-	for _, l := range p.gateway.listeners {
+	for _, l := range p.listeners() {
 		if section := value(p.ref.SectionName, ""); section != "" && section != l.spec.Name {
 			continue
 		}
@@ -123,15 +153,15 @@ func (t *translator) attach(r *route, p *parent) {
 	}
 	switch {
 	case len(selected) == 0:
-		reject(codeNoListener, "NoMatchingParent", p.field, fmt.Sprintf("Gateway %s has no listener %s", p.gateway, selection(p.ref)),
+		reject(codeNoListener, "NoMatchingParent", p.field, fmt.Sprintf("%s has no listener %s", p, selection(p.ref)),
 			"correct sectionName and port, or remove them")
 	case len(allowed) == 0:
 		reject(codeNotAllowed, "NotAllowedByListeners", p.field,
-			fmt.Sprintf("no listener of Gateway %s that the reference selects allows a route of kind %s from namespace %s",
-				p.gateway, r.ref.Kind, r.namespace), "extend allowedRoutes of the listener")
+			fmt.Sprintf("no listener of %s that the reference selects allows a route of kind %s from namespace %s",
+				p, r.ref.Kind, r.namespace), "extend allowedRoutes of the listener")
 	case len(named) == 0:
 		reject(codeNoHostname, "NoMatchingListenerHostname", "spec.hostnames",
-			fmt.Sprintf("none of the hostnames meets one of the listeners of Gateway %s", p.gateway), "correct the hostnames of route or listener")
+			fmt.Sprintf("none of the hostnames meets one of the listeners of %s", p), "correct the hostnames of route or listener")
 	default:
 		t.yield(r, p)
 	}
@@ -156,7 +186,7 @@ func (t *translator) yield(r *route, p *parent) {
 		other = "HTTPRoute"
 	}
 	var taken []problem
-	for _, l := range p.gateway.listeners {
+	for _, l := range p.listeners() {
 		hostnames, ok := p.attached[l]
 		if !ok {
 			continue
@@ -164,7 +194,7 @@ func (t *translator) yield(r *route, p *parent) {
 		if i := slices.IndexFunc(l.claims[other], func(c claim) bool { return meet(c.hostnames, hostnames) }); i >= 0 {
 			delete(p.attached, l)
 			taken = append(taken, problem{codeHostnameTaken, "HostnameConflict", p.field,
-				fmt.Sprintf("on listener %s of Gateway %s, %s %s has a hostname of this route and goes first", l.spec.Name, p.gateway,
+				fmt.Sprintf("on listener %s, %s %s has a hostname of this route and goes first", l,
 					other, l.claims[other][i].route), "give the two routes different hostnames or listeners"})
 		}
 	}
@@ -253,7 +283,7 @@ func (t *translator) emit() {
 			case l.tcp():
 				protocol = model.TCP
 			}
-			ref := g.ref
+			ref := l.holder()
 			ref.Field = l.field
 			owner := ""
 			if t.Separate {

@@ -22,6 +22,7 @@ const (
 	codeClientCert       = "WR513"
 	codeOverlap          = "WR514"
 	codeIgnored          = "WR515"
+	codeSetNotAllowed    = "WR516"
 
 	codeParentNotFound  = "WR520"
 	codeParentKind      = "WR521"
@@ -103,13 +104,16 @@ var codes = []resource.Code{
 	{ID: codeIgnored, Severity: resource.Warning, Title: "field not honoured",
 		Meaning: "The field has no effect in Weir.",
 		Fix:     "Remove it, or do not rely on it."},
+	{ID: codeSetNotAllowed, Severity: resource.Error, Title: "ListenerSet not allowed",
+		Meaning: "The Gateway that a ListenerSet names does not let ListenerSets of that namespace attach. None of its listeners is served.",
+		Fix:     "Extend spec.allowedListeners of the Gateway."},
 
 	{ID: codeParentNotFound, Severity: resource.Error, Title: "parent not found",
-		Meaning: "A route names a Gateway that does not exist. It is not attached there.",
-		Fix:     "Create the Gateway or correct the name and namespace."},
+		Meaning: "A route names a Gateway or ListenerSet, or a ListenerSet a Gateway, that does not exist. It is not attached there.",
+		Fix:     "Create it or correct the name and namespace."},
 	{ID: codeParentKind, Severity: resource.Warning, Title: "parent kind not supported",
-		Meaning: "A route names a parent that is not a Gateway, such as a Service, which is for a mesh. The parent is passed over.",
-		Fix:     "Name a Gateway."},
+		Meaning: "A route names a parent that is neither a Gateway nor a ListenerSet, such as a Service, which is for a mesh. The parent is passed over.",
+		Fix:     "Name a Gateway or a ListenerSet."},
 	{ID: codeNoListener, Severity: resource.Error, Title: "no such listener",
 		Meaning: "sectionName and port of a parentRef select no listener of the Gateway. The route is not attached there.",
 		Fix:     "Correct sectionName and port, or remove them to attach to all listeners."},

@@ -8,52 +8,89 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
+// socket is a port on an address; with the Gateway's name when each has proxies of its own.
 type socket struct {
+	gateway key
 	address string
 	port    gatewayv1.PortNumber
 }
 
-// findConflicts marks the listeners that are not distinct. Within a Gateway, among listeners on one port, those whose
-// protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
-// (GatewaySpec.listeners). Gateways that share one data plane may also be in the way of each other: then the older Gateway
-// keeps what it has, as ListenerSets settle it (GEP-1713).
-func (t *translator) findConflicts() {
-	for _, g := range t.order {
-		for i, l := range g.listeners {
-			for _, other := range g.listeners[:i] {
-				if l.contends() && other.contends() && l.spec.Port == other.spec.Port {
-					l.compare(other)
-					other.compare(l)
-				}
-			}
-		}
-	}
+func (t *translator) socket(g *gateway, address string, port gatewayv1.PortNumber) socket {
+	s := socket{address: address, port: port}
 	if t.Separate {
-		return
+		s.gateway = g.key
 	}
-	winners := map[socket][]*listener{}
+	return s
+}
+
+// holders are the listeners that have a socket, which all have one protocol.
+type holders struct {
+	first  *listener
+	byHost map[string]*listener
+}
+
+// findConflicts marks the listeners that are not distinct. Within one object, among listeners on one port, those whose
+// protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
+// (GatewaySpec.listeners). Between objects the one that goes first keeps what it has: a Gateway goes before its
+// ListenerSets, and these by age (ListenerSetSpec.listeners). Gateways that share one data plane may also be in the way of
+// each other: then the older one goes first, with all its ListenerSets.
+func (t *translator) findConflicts() {
+	taken := map[socket]*holders{}
 	for _, g := range t.order {
-		for _, l := range g.listeners {
-			if !l.contends() {
-				continue
-			}
-			for _, a := range g.addresses {
-				for _, older := range winners[socket{a, l.spec.Port}] {
-					if older.gateway != g {
-						l.compare(older)
-					}
-				}
-			}
-			if l.conflict != nil {
-				continue
-			}
-			for _, a := range g.addresses {
-				s := socket{a, l.spec.Port}
-				winners[s] = append(winners[s], l)
+		t.settle(g, g.own, taken)
+		for _, s := range g.sets {
+			t.settle(g, s.listeners, taken)
+		}
+	}
+	if !t.Separate {
+		t.findUnavailable()
+	}
+}
+
+// settle marks those listeners of one object that are in conflict with what is taken, then those that are with each other,
+// and adds the others to what is taken.
+func (t *translator) settle(g *gateway, object []*listener, taken map[socket]*holders) {
+	var left []*listener
+	for _, l := range object {
+		if l.contends() {
+			if t.compareTaken(l, taken); l.conflict == nil {
+				left = append(left, l)
 			}
 		}
 	}
-	t.findUnavailable()
+	for i, l := range left {
+		for _, other := range left[:i] {
+			if l.spec.Port == other.spec.Port {
+				l.compare(other)
+				other.compare(l)
+			}
+		}
+	}
+	for _, l := range left {
+		if l.conflict != nil {
+			continue
+		}
+		for _, a := range g.addresses {
+			s := t.socket(g, a, l.spec.Port)
+			if taken[s] == nil {
+				taken[s] = &holders{first: l, byHost: map[string]*listener{}}
+			}
+			taken[s].byHost[l.hostname] = l
+		}
+	}
+}
+
+func (t *translator) compareTaken(l *listener, taken map[socket]*holders) {
+	for _, a := range l.gateway.addresses {
+		h := taken[t.socket(l.gateway, a, l.spec.Port)]
+		if h == nil {
+			continue
+		}
+		l.compare(h.first)
+		if other := h.byHost[l.hostname]; other != nil {
+			l.compare(other)
+		}
+	}
 }
 
 // contends is true of listeners that could be in conflict. What else is wrong with a listener has no influence on that.
@@ -64,16 +101,24 @@ func (l *listener) contends() bool {
 // compare marks l if it is in conflict with other, which is on the same port.
 func (l *listener) compare(other *listener) {
 	if other.spec.Protocol != l.spec.Protocol {
-		l.clash("ProtocolConflict", ".protocol", fmt.Sprintf("port %d has protocol %s for listener %s of Gateway %s",
-			l.spec.Port, other.spec.Protocol, other.spec.Name, other.gateway))
+		l.clash("ProtocolConflict", ".protocol", fmt.Sprintf("port %d has protocol %s for listener %s",
+			l.spec.Port, other.spec.Protocol, l.discreet(other)))
 	} else if other.hostname == l.hostname {
 		what := "hostname " + l.hostname
 		if l.hostname == "" {
 			what = "no hostname"
 		}
-		l.clash("HostnameConflict", ".hostname", fmt.Sprintf("listener %s of Gateway %s has %s on port %d too",
-			other.spec.Name, other.gateway, what, l.spec.Port))
+		l.clash("HostnameConflict", ".hostname", fmt.Sprintf("listener %s has %s on port %d too", l.discreet(other), what, l.spec.Port))
 	}
+}
+
+// discreet names another listener, but not one of a ListenerSet in a namespace that the reader may know nothing of
+// (ListenerSetSpec.listeners).
+func (l *listener) discreet(other *listener) string {
+	if other.set != nil && other.set.namespace != l.holder().Namespace {
+		return fmt.Sprintf("of another ListenerSet of Gateway %s", other.gateway)
+	}
+	return other.String()
 }
 
 // clash records a conflict; of several the first in a fixed order is told.
@@ -152,7 +197,7 @@ func (t *translator) findOverlaps() {
 					continue
 				}
 				if _, ok := intersect(l.hostname, other.hostname); ok {
-					l.overlaps = append(l.overlaps, fmt.Sprintf("%s of Gateway %s", other.spec.Name, other.gateway))
+					l.overlaps = append(l.overlaps, l.discreet(other))
 				}
 			}
 		}
@@ -161,7 +206,8 @@ func (t *translator) findOverlaps() {
 		for _, l := range g.listeners {
 			if len(l.overlaps) > 0 {
 				slices.Sort(l.overlaps)
-				t.report(g.ref, problem{codeOverlap, "", l.field + ".hostname", "the hostname overlaps with listener " +
+				l.overlaps = slices.Compact(l.overlaps)
+				t.report(l.holder(), problem{codeOverlap, "", l.field + ".hostname", "the hostname overlaps with listener " +
 					strings.Join(l.overlaps, ", "), "expect 421 for clients that reuse a connection for another host"})
 			}
 		}

@@ -1,5 +1,5 @@
-// Package gateway translates Gateway API objects (GatewayClass, Gateway, HTTPRoute, GRPCRoute, TCPRoute, ReferenceGrant,
-// BackendTLSPolicy) into the model's listeners and routes, and says in statuses and findings what became of each. The
+// Package gateway translates Gateway API objects (GatewayClass, Gateway, ListenerSet, HTTPRoute, GRPCRoute, TCPRoute,
+// ReferenceGrant, BackendTLSPolicy) into the model's listeners and routes, and says in statuses and findings what became of each. The
 // field comments of sigs.k8s.io/gateway-api are the specification; the comments here name the field they follow.
 //
 // It is pure: it reads a resource.Set, which it leaves alone, and nothing else. The services that its backends name
@@ -42,6 +42,7 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 		grants:       map[string][]*gatewayv1.ReferenceGrant{},
 		certificates: map[string]bool{},
 		gateways:     map[key]*gateway{},
+		sets:         map[key]*listenerSet{},
 		policies:     map[target]*policy{},
 		aimedAt:      map[key][]*policy{},
 		secured:      map[string]model.Service{},
@@ -59,6 +60,7 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	t.lint()
 
 	t.gatewayStatuses()
+	t.listenerSetStatuses()
 	t.routeStatuses()
 	t.policyStatuses()
 
@@ -80,7 +82,8 @@ type translator struct {
 	certificates map[string]bool                        // in cfg, by name
 	rejected     map[string]bool                        // classes of ours that are not accepted
 	gateways     map[key]*gateway
-	order        []*gateway // oldest first
+	order        []*gateway           // oldest first
+	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
 	policies     map[target]*policy
 	allPolicies  []*policy         // oldest first
 	aimedAt      map[key][]*policy // by Service, in force or not
@@ -174,6 +177,7 @@ var supported = []string{
 	"HTTPRouteRetryBackendTimeout",
 	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
+	"ListenerSet",
 	"ReferenceGrant",
 	"TCPRoute",
 }

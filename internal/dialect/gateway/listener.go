@@ -25,7 +25,11 @@ type gateway struct {
 	addresses []string
 	assigned  []gatewayv1.GatewayStatusAddress
 	unusable  []problem
-	listeners []*listener
+	// own are the listeners of the Gateway itself; listeners are these and then those of its sets.
+	own, listeners []*listener
+	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
+	sets     []*listenerSet
+	frontend *frontend
 	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
 	clientCertificate string
 	clientProblem     *problem
@@ -33,9 +37,11 @@ type gateway struct {
 	insecure []string
 }
 
-// listener is one of spec.listeners of a Gateway.
+// listener is one of spec.listeners of a Gateway or of a ListenerSet.
 type listener struct {
-	gateway  *gateway
+	gateway *gateway
+	// set is nil for a listener of the Gateway itself.
+	set      *listenerSet
 	spec     *gatewayv1.Listener
 	field    string // "spec.listeners[0]"
 	hostname string // lower case; "" is any
@@ -54,6 +60,17 @@ type listener struct {
 	claims map[string][]claim
 }
 
+// holder is the object that the listener is written in.
+func (l *listener) holder() model.Ref {
+	if l.set != nil {
+		return l.set.ref
+	}
+	return l.gateway.ref
+}
+
+// String is for messages about other objects.
+func (l *listener) String() string { return fmt.Sprintf("%s of %s", l.spec.Name, l.holder()) }
+
 // tcp says that the listener takes connections rather than requests.
 func (l *listener) tcp() bool { return l.spec.Protocol == gatewayv1.TCPProtocolType }
 
@@ -68,7 +85,11 @@ func (g *gateway) served() bool { return !g.pending && g.rejected == nil && len(
 
 // name is the model's name of a listener on one of the Gateway's addresses.
 func (l *listener) name(address string) string {
-	n := l.gateway.String() + "/" + string(l.spec.Name)
+	n := l.gateway.String()
+	if l.set != nil {
+		n += "/" + l.set.String()
+	}
+	n += "/" + string(l.spec.Name)
 	if len(l.gateway.addresses) > 1 {
 		n += "@" + cmp.Or(address, "*")
 	}
@@ -94,13 +115,14 @@ func (t *translator) readGateways() {
 	for _, g := range t.order {
 		t.readGateway(g)
 	}
+	t.readListenerSets()
 	t.findConflicts()
 	t.findOverlaps()
 	for _, g := range t.order {
 		for _, l := range g.listeners {
 			for _, p := range []*problem{l.notAccepted, l.conflict} {
 				if p != nil {
-					t.report(g.ref, *p)
+					t.report(l.holder(), *p)
 				}
 			}
 		}
@@ -117,31 +139,32 @@ func (t *translator) readGateway(g *gateway) {
 	if g.rejected != nil {
 		t.report(g.ref, *g.rejected)
 	}
-	if spec.AllowedListeners != nil && spec.AllowedListeners.Namespaces != nil &&
-		value(spec.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone {
-		t.report(g.ref, problem{codeIgnored, "", "spec.allowedListeners", "ListenerSets are not supported",
-			"put the listeners into the Gateway"})
-	}
 	if b := spec.TLS; b != nil && b.Backend != nil && b.Backend.ClientCertificateRef != nil {
 		const field = "spec.tls.backend.clientCertificateRef"
-		g.clientCertificate, g.clientProblem = t.certificate(g.namespace, *b.Backend.ClientCertificateRef, field,
+		g.clientCertificate, g.clientProblem = t.certificate(g.ref, *b.Backend.ClientCertificateRef, field,
 			codeClientCert, "InvalidClientCertificateRef")
 		if g.clientProblem != nil {
 			t.report(g.ref, *g.clientProblem)
 		}
 	}
-	frontend := t.readFrontend(g)
+	g.frontend = t.readFrontend(g)
 	for i := range spec.Listeners {
-		l := &listener{gateway: g, spec: &spec.Listeners[i], field: fmt.Sprintf("spec.listeners[%d]", i), claims: map[string][]claim{}}
-		l.hostname = strings.ToLower(string(value(l.spec.Hostname, "")))
-		g.listeners = append(g.listeners, l)
-		t.readListener(l, frontend)
-		for _, p := range l.unresolved {
-			if !frontend.has(p) {
-				t.report(g.ref, p)
-			}
+		g.own = append(g.own, t.newListener(g, nil, i, &spec.Listeners[i]))
+	}
+	g.listeners = slices.Clone(g.own)
+}
+
+// newListener reads the listener at a place in spec.listeners.
+func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gatewayv1.Listener) *listener {
+	l := &listener{gateway: g, set: set, spec: spec, field: fmt.Sprintf("spec.listeners[%d]", i), claims: map[string][]claim{}}
+	l.hostname = strings.ToLower(string(value(spec.Hostname, "")))
+	t.readListener(l)
+	for _, p := range l.unresolved {
+		if !g.frontend.has(p) {
+			t.report(l.holder(), p)
 		}
 	}
+	return l
 }
 
 // readAddresses reads spec.addresses: an IP address is one to bind, an empty one leaves the choice to us.
@@ -184,7 +207,7 @@ func (t *translator) readAddresses(g *gateway) {
 	}
 }
 
-func (t *translator) readListener(l *listener, frontend *frontend) {
+func (t *translator) readListener(l *listener) {
 	spec := l.spec
 	mode := gatewayv1.TLSModeTerminate
 	if spec.TLS != nil {
@@ -212,7 +235,7 @@ func (t *translator) readListener(l *listener, frontend *frontend) {
 	l.tls = &model.ListenerTLS{}
 	if spec.TLS != nil {
 		for i, ref := range spec.TLS.CertificateRefs {
-			name, p := t.certificate(l.gateway.namespace, ref, fmt.Sprintf("%s.tls.certificateRefs[%d]", l.field, i),
+			name, p := t.certificate(l.holder(), ref, fmt.Sprintf("%s.tls.certificateRefs[%d]", l.field, i),
 				codeCertificate, "InvalidCertificateRef")
 			if p != nil {
 				l.unresolved = append(l.unresolved, *p)
@@ -221,7 +244,7 @@ func (t *translator) readListener(l *listener, frontend *frontend) {
 			}
 		}
 		if len(spec.TLS.Options) > 0 {
-			t.report(l.gateway.ref, problem{codeIgnored, "", l.field + ".tls.options", "no TLS option is known", "remove the field"})
+			t.report(l.holder(), problem{codeIgnored, "", l.field + ".tls.options", "no TLS option is known", "remove the field"})
 		}
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
@@ -229,7 +252,7 @@ func (t *translator) readListener(l *listener, frontend *frontend) {
 			"an HTTPS listener needs a certificate", "refer to a Secret of type kubernetes.io/tls"})
 	}
 	l.unusable = len(l.tls.Certificates) == 0
-	if v := frontend.of(spec.Port); v != nil {
+	if v := l.gateway.frontend.of(spec.Port); v != nil {
 		l.tls.ClientCAs, l.tls.ClientOptional = v.cas, v.optional
 		l.unresolved = append(l.unresolved, v.problems...)
 		if v.cas == "" {
@@ -249,7 +272,7 @@ func (t *translator) readAllowedRoutes(l *listener) {
 		l.kinds, fix = []gatewayv1.RouteGroupKind{{Group: &group, Kind: "TCPRoute"}}, "name TCPRoute"
 	}
 	possible := l.kinds
-	l.from = namespaces{same: l.gateway.namespace}
+	l.from = namespaces{same: l.holder().Namespace}
 	allowed := l.spec.AllowedRoutes
 	if allowed == nil {
 		return
@@ -269,7 +292,7 @@ func (t *translator) readAllowedRoutes(l *listener) {
 		}
 	}
 	var err error
-	if l.from, err = readNamespaces(allowed.Namespaces, l.gateway.namespace); err != nil {
+	if l.from, err = readRouteNamespaces(allowed.Namespaces, l.holder().Namespace); err != nil {
 		l.notAccepted = &problem{codeValue, "UnsupportedValue", l.field + ".allowedRoutes.namespaces", err.Error(),
 			"use from All, Same or Selector, the last with a valid selector"}
 	}

@@ -8,18 +8,30 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// namespaces is a set of namespaces (RouteNamespaces). The zero value is empty.
+// namespaces is a set of namespaces (RouteNamespaces, ListenerNamespaces). The zero value is empty.
 type namespaces struct {
 	all      bool
 	same     string
 	selector labels.Selector
 }
 
-func readNamespaces(written *gatewayv1.RouteNamespaces, own string) (namespaces, error) {
+func readRouteNamespaces(written *gatewayv1.RouteNamespaces, own string) (namespaces, error) {
 	if written == nil {
 		return namespaces{same: own}, nil
 	}
-	switch from := value(written.From, gatewayv1.NamespacesFromSame); from {
+	return readNamespaces(value(written.From, gatewayv1.NamespacesFromSame), written.Selector, own)
+}
+
+// readListenerNamespaces reads from where ListenerSets may attach to a Gateway: from nowhere unless it says so.
+func readListenerNamespaces(written *gatewayv1.AllowedListeners, own string) (namespaces, error) {
+	if written == nil || written.Namespaces == nil {
+		return namespaces{}, nil
+	}
+	return readNamespaces(value(written.Namespaces.From, gatewayv1.NamespacesFromNone), written.Namespaces.Selector, own)
+}
+
+func readNamespaces(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own string) (namespaces, error) {
+	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return namespaces{all: true}, nil
 	case gatewayv1.NamespacesFromSame:
@@ -27,10 +39,10 @@ func readNamespaces(written *gatewayv1.RouteNamespaces, own string) (namespaces,
 	case gatewayv1.NamespacesFromNone:
 		return namespaces{}, nil
 	case gatewayv1.NamespacesFromSelector:
-		if written.Selector == nil {
+		if selector == nil {
 			return namespaces{}, fmt.Errorf("from is Selector, but there is no selector")
 		}
-		s, err := metav1.LabelSelectorAsSelector(written.Selector)
+		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return namespaces{}, fmt.Errorf("the selector is invalid: %w", err)
 		}

@@ -44,18 +44,18 @@ func notPermitted(field, fromKind, from, toKind, to, name string) problem {
 		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
 }
 
-// certificate resolves a reference of a Gateway to a TLS certificate and takes it into the configuration. It returns
-// the certificate's name; or the problem, with the reason given for an invalid reference.
-func (t *translator) certificate(gateway string, ref gatewayv1.SecretObjectReference, field, code, reason string) (string, *problem) {
+// certificate resolves a reference of a Gateway or ListenerSet to a TLS certificate and takes it into the configuration.
+// It returns the certificate's name; or the problem, with the reason given for an invalid reference.
+func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectReference, field, code, reason string) (string, *problem) {
 	invalid := func(message, fix string) (string, *problem) {
 		return "", &problem{code, reason, field, message, fix}
 	}
 	if group, kind := value(ref.Group, ""), value(ref.Kind, "Secret"); group != "" || kind != "Secret" {
 		return invalid(fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Secret")
 	}
-	namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(gateway))), string(ref.Name)
-	if !t.permitted("Gateway", gateway, "", "Secret", namespace, name) {
-		p := notPermitted(field, "Gateway", gateway, "Secret", namespace, name)
+	namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(from.Namespace))), string(ref.Name)
+	if !t.permitted(from.Kind, from.Namespace, "", "Secret", namespace, name) {
+		p := notPermitted(field, from.Kind, from.Namespace, "Secret", namespace, name)
 		return "", &p
 	}
 	full := namespace + "/" + name

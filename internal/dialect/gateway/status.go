@@ -23,8 +23,11 @@ func (t *translator) gatewayStatuses() {
 			t.statuses = append(t.statuses, status)
 			continue
 		}
-		for _, l := range g.listeners {
+		for _, l := range g.own {
 			status.Listeners = append(status.Listeners, l.status())
+		}
+		if len(g.sets) > 0 {
+			status.AttachedListenerSets = g.attachedSets()
 		}
 		status.Conditions = g.conditions()
 		if g.served() {
@@ -34,10 +37,17 @@ func (t *translator) gatewayStatuses() {
 	}
 }
 
+// conditions judges by the Gateway's own listeners, but those of its ListenerSets are something to serve, too.
 func (g *gateway) conditions() []resource.Condition {
 	var good, bad, programmed, unresolved []string
 	for _, l := range g.listeners {
 		name := string(l.spec.Name)
+		if l.set != nil {
+			if l.programmed() {
+				good, programmed = append(good, l.String()), append(programmed, name)
+			}
+			continue
+		}
 		if l.notAccepted == nil && l.conflict == nil {
 			good = append(good, name)
 		} else {

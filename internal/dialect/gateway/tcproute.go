@@ -39,14 +39,14 @@ func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRul
 // yieldListeners takes a TCPRoute off listeners that an older one has (Listener.allowedRoutes).
 func (t *translator) yieldListeners(r *route, p *parent) {
 	var taken []problem
-	for _, l := range p.gateway.listeners {
+	for _, l := range p.listeners() {
 		claims := l.claims[r.ref.Kind]
 		if _, ok := p.attached[l]; !ok || len(claims) == 0 || claims[0].route == r {
 			continue
 		}
 		delete(p.attached, l)
 		taken = append(taken, problem{codeListenerTaken, "ListenerTaken", p.field,
-			fmt.Sprintf("on listener %s of Gateway %s, TCPRoute %s is older and has all connections", l.spec.Name, p.gateway, claims[0].route),
+			fmt.Sprintf("on listener %s, TCPRoute %s is older and has all connections", l, claims[0].route),
 			"merge the two routes, or give each a listener of its own"})
 	}
 	if len(p.attached) == 0 && len(taken) > 0 {

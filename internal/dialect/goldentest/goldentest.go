@@ -150,6 +150,9 @@ func statusText(statuses []resource.Status) string {
 	}
 	parent := func(word string, p gatewayv1.ParentReference) {
 		fmt.Fprintf(&b, "  %s", word)
+		if p.Kind != nil && *p.Kind != "Gateway" {
+			b.WriteString(" " + string(*p.Kind))
+		}
 		if p.Namespace != nil {
 			fmt.Fprintf(&b, " %s/", *p.Namespace)
 		} else {
@@ -173,6 +176,9 @@ func statusText(statuses []resource.Status) string {
 		conditions("  ", s.Conditions)
 		for _, a := range s.Addresses {
 			fmt.Fprintf(&b, "  address %s\n", a.Value)
+		}
+		if n := s.AttachedListenerSets; n != nil {
+			fmt.Fprintf(&b, "  %d ListenerSets attached\n", *n)
 		}
 		for _, l := range s.Listeners {
 			var kinds []string

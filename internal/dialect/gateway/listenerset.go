@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const listenerSetKind = "ListenerSet"
+
+// listenerSet is a ListenerSet whose parent is a Gateway that is ours.
+type listenerSet struct {
+	key
+	obj     *gatewayv1.ListenerSet
+	ref     model.Ref
+	gateway *gateway
+	// rejected says that the Gateway does not let it attach: it has no listeners then.
+	rejected  *problem
+	listeners []*listener
+}
+
+// readListenerSets gives each Gateway that is ours the ListenerSets that name it, oldest first, and the listeners of
+// those that it allows (GatewaySpec.allowedListeners).
+func (t *translator) readListenerSets() {
+	for _, obj := range t.set.ListenerSets {
+		s := &listenerSet{
+			key: key{obj.Namespace, obj.Name}, obj: obj,
+			ref: model.Ref{Kind: listenerSetKind, Namespace: obj.Namespace, Name: obj.Name},
+		}
+		t.sets[s.key] = nil
+		if s.gateway = t.gatewayOf(s); s.gateway != nil {
+			t.sets[s.key] = s
+			s.gateway.sets = append(s.gateway.sets, s)
+		}
+	}
+	for _, g := range t.order {
+		if len(g.sets) == 0 {
+			continue
+		}
+		slices.SortFunc(g.sets, func(a, b *listenerSet) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
+		from, err := readListenerNamespaces(g.obj.Spec.AllowedListeners, g.namespace)
+		if err != nil {
+			t.report(g.ref, problem{codeValue, "", "spec.allowedListeners.namespaces", err.Error(),
+				"use from All, Same, Selector or None, Selector with a valid selector"})
+		}
+		for _, s := range g.sets {
+			t.readListenerSet(s, from)
+		}
+	}
+}
+
+// gatewayOf finds the parent of a ListenerSet; nil if it is not ours.
+func (t *translator) gatewayOf(s *listenerSet) *gateway {
+	ref := s.obj.Spec.ParentRef
+	group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
+	if group != gatewayv1.GroupName || kind != "Gateway" {
+		t.report(s.ref, problem{codeParentKind, "", "spec.parentRef.kind",
+			fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway"})
+		return nil
+	}
+	at := key{string(value(ref.Namespace, gatewayv1.Namespace(s.namespace))), string(ref.Name)}
+	g := t.gateways[at]
+	if g == nil && t.set.Gateway(at.namespace, at.name) == nil {
+		t.report(s.ref, problem{codeParentNotFound, "", "spec.parentRef", fmt.Sprintf("Gateway %s does not exist", at),
+			"create it or correct name and namespace"})
+	}
+	return g
+}
+
+func (t *translator) readListenerSet(s *listenerSet, from namespaces) {
+	g := s.gateway
+	if !from.contain(t, s.namespace) {
+		s.rejected = &problem{codeSetNotAllowed, "NotAllowed", "spec.parentRef",
+			fmt.Sprintf("Gateway %s allows no ListenerSet from namespace %s", g, s.namespace), "extend spec.allowedListeners of the Gateway"}
+		t.report(s.ref, *s.rejected)
+		return
+	}
+	for i := range s.obj.Spec.Listeners {
+		spec := gatewayv1.Listener(s.obj.Spec.Listeners[i])
+		s.listeners = append(s.listeners, t.newListener(g, s, i, &spec))
+	}
+	g.listeners = append(g.listeners, s.listeners...)
+}
+
+// attachedSets counts the ListenerSets that are accepted (GatewayStatus.attachedListenerSets).
+func (g *gateway) attachedSets() *int32 {
+	var n int32
+	for _, s := range g.sets {
+		if len(s.programmed()) > 0 {
+			n++
+		}
+	}
+	return &n
+}
+
+// programmed returns the names of the listeners that can be served. A set with none is not accepted.
+func (s *listenerSet) programmed() []string {
+	var names []string
+	for _, l := range s.listeners {
+		if l.programmed() {
+			names = append(names, string(l.spec.Name))
+		}
+	}
+	return names
+}
+
+// listenerSetStatuses reports the ListenerSets and their listeners (ListenerSetConditionType).
+func (t *translator) listenerSetStatuses() {
+	for _, g := range t.order {
+		for _, s := range g.sets {
+			status := resource.Status{Ref: s.ref, Generation: s.obj.Generation, Conditions: s.conditions()}
+			for _, l := range s.listeners {
+				status.Listeners = append(status.Listeners, l.status())
+			}
+			t.statuses = append(t.statuses, status)
+		}
+	}
+}
+
+func (s *listenerSet) conditions() []resource.Condition {
+	no := func(reason, programmed, message string) []resource.Condition {
+		return []resource.Condition{isFalse("Accepted", reason, message), isFalse("Programmed", programmed, message)}
+	}
+	good := s.programmed()
+	switch {
+	case s.rejected != nil:
+		return no(s.rejected.reason, s.rejected.reason, s.rejected.String())
+	case !s.gateway.served():
+		return no("ParentNotAccepted", "ParentNotProgrammed", fmt.Sprintf("spec.parentRef: Gateway %s is not served; see its status", s.gateway))
+	case len(good) == 0:
+		return no("ListenersNotValid", "ListenersNotValid", "spec.listeners: none can be served; see their conditions")
+	case len(good) < len(s.listeners):
+		return []resource.Condition{
+			isTrue("Accepted", "ListenersNotValid", fmt.Sprintf("spec.listeners: only %s can be served; see the conditions of the others",
+				strings.Join(good, ", "))),
+			isTrue("Programmed", "Programmed", ""),
+		}
+	}
+	return []resource.Condition{isTrue("Accepted", "Accepted", ""), isTrue("Programmed", "Programmed", "")}
+}
