@@ -39,6 +39,7 @@ var importTable = map[string][]string{
 	},
 	"internal/feed":        {"internal/model"},
 	"internal/identity":    {},
+	"internal/kube":        {"internal/resource", "internal/model"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},

@@ -102,6 +102,11 @@ func (a *assembly) entry(e entry, path string, line int) {
 	for _, f := range e.findings {
 		a.report(f, Origin{path, line + f.Origin.Line})
 	}
+	a.judge(e, at)
+}
+
+// judge decides whether an object takes the place of the last good one.
+func (a *assembly) judge(e entry, at Origin) {
 	last, had := a.last[e.key]
 	switch {
 	case e.object == nil && had:
@@ -131,7 +136,11 @@ func (a *assembly) better(last, next *certified) bool {
 
 func (a *assembly) keep(k Key, last good, at Origin, why string) {
 	a.good[k] = last
-	f := finding(CodeLastGood, "", fmt.Sprintf("%s: the last good one, read from %s, is served on", why, last.origin))
+	from := ""
+	if o := last.origin.String(); o != "" {
+		from = ", read from " + o + ","
+	}
+	f := finding(CodeLastGood, "", fmt.Sprintf("%s: the last good one%s is served on", why, from))
 	f.Ref = k.Ref()
 	a.report(f, at)
 }

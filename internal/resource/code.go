@@ -46,6 +46,8 @@ const (
 	CodeEmptyPath      = "WR109"
 	CodeLastGood       = "WR110"
 	CodeNoGroup        = "WR111"
+	CodeRefused        = "WR112"
+	CodeUnread         = "WR113"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -110,6 +112,12 @@ var codes = []Code{
 	{CodeNoGroup, Warning, "apiVersion incomplete",
 		"An SMI object is written as the examples of the specification are, without an apiVersion or without its group. Weir knows what is meant; an API server does not.",
 		"Write the apiVersion that the message names."},
+	{CodeRefused, Error, "resource not permitted",
+		"The API server does not let Weir read a kind of object. Objects of it are not served; the rest is.",
+		"Grant the verbs that the message names to the account that Weir runs as."},
+	{CodeUnread, Error, "reference not readable",
+		"A Secret or ConfigMap that an object refers to could not be read. It stays as it was last read, or is missing; it is tried again.",
+		"Look at the reason in the message: the API server may refuse it or be away."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value is outside of what the API's schema allows: a range, a pattern, a length. " + leftOut,

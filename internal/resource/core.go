@@ -32,8 +32,8 @@ type coreObject[T any] interface {
 }
 
 // core makes the decode function of a kind of Kubernetes; check fills in defaults and validates.
-func core[T any, P coreObject[T]](check func(P) field.ErrorList) func(*kind, string, map[string]any) (any, []Finding) {
-	return func(k *kind, _ string, u map[string]any) (any, []Finding) {
+func core[T any, P coreObject[T]](check func(P) field.ErrorList) func(*kind, string, map[string]any, admission) (any, []Finding) {
+	return func(k *kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 		object, findings := decodeCore[T, P](k, u, check)
 		if object == nil {
 			return nil, findings

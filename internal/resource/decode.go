@@ -141,7 +141,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.apiVersion(version), k.name))}
 		e.findings[0].Fix = "write " + k.versionList()
 	} else {
-		e.object, e.findings = k.decode(k, version, u)
+		e.object, e.findings = k.decode(k, version, u, admit)
 	}
 	held, broken := certify(e.object, u)
 	if e.certified = held; held != nil {

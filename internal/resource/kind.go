@@ -22,9 +22,13 @@ type kind struct {
 	// crd is the name of the embedded definition; empty for core kinds.
 	crd string
 	// decode makes the typed object of u, which it may change, or reports why it cannot; findings without error
-	// severity come with an object. Lines are left to the caller.
-	decode func(k *kind, version string, u map[string]any) (object any, findings []Finding)
+	// severity come with an object. Lines are left to the caller. An object of a kind that has a definition is
+	// admitted first.
+	decode func(k *kind, version string, u map[string]any, admit admission) (object any, findings []Finding)
 }
+
+// admission completes and validates u, or reports why it is not valid. One that an API server has admitted needs less.
+type admission func(k *kind, version string, u map[string]any) (findings []Finding, ok bool)
 
 const gatewayGroup = gatewayv1.GroupName
 

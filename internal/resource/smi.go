@@ -12,8 +12,8 @@ import (
 
 // versioned decodes an object whose versions differ in more than name: the definition's schema for the version first,
 // then the conversion to the one type.
-func versioned[T any](convert func(version string, u map[string]any) (*T, field.ErrorList)) func(*kind, string, map[string]any) (any, []Finding) {
-	return func(k *kind, version string, u map[string]any) (any, []Finding) {
+func versioned[T any](convert func(version string, u map[string]any) (*T, field.ErrorList)) func(*kind, string, map[string]any, admission) (any, []Finding) {
+	return func(k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
 		findings, ok := admit(k, version, u)
 		for i := range findings {
 			if f := &findings[i]; f.Code == CodeType && strings.HasSuffix(f.Ref.Field, ".weight") {

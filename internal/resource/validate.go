@@ -21,7 +21,7 @@ import (
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
 // fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
 // customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
-func custom[T any](k *kind, version string, u map[string]any) (any, []Finding) {
+func custom[T any](k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
 	findings, ok := admit(k, version, u)
 	if !ok {
 		return nil, findings

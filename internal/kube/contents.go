@@ -1,0 +1,173 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	// readTimeout bounds the reading of one Secret or ConfigMap, readers how many are read at a time.
+	readTimeout = 5 * time.Second
+	readers     = 8
+	// retryMost is the longest time between two tries to read one.
+	retryMost = 30 * time.Second
+)
+
+// contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
+type contents struct {
+	client *Client
+	log    *slog.Logger
+	wanted map[resource.Key]*content
+}
+
+// content is where we stand with one.
+type content struct {
+	// version is that of the last object read, empty if there was none.
+	version string
+	// stale says that there may be another; told counts how often that was said.
+	stale bool
+	told  int
+	// err is why it could not be read; the last one stays. It is tried again at next.
+	err   error
+	tries int
+	next  time.Time
+}
+
+func newContents(c *Client, log *slog.Logger) *contents {
+	return &contents{client: c, log: log, wanted: make(map[resource.Key]*content)}
+}
+
+// want makes what is wanted these keys, and returns those to be read now. What is no longer wanted leaves the collection.
+func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, now time.Time) (read []reading) {
+	for k := range c.wanted {
+		if !keys[k] {
+			delete(c.wanted, k)
+			from.Remove(k)
+		}
+	}
+	for k := range keys {
+		w := c.wanted[k]
+		if w == nil {
+			w = &content{stale: true}
+			c.wanted[k] = w
+		}
+		if w.stale && !now.Before(w.next) {
+			read = append(read, reading{key: k, told: w.told})
+		}
+	}
+	return read
+}
+
+// stale takes note that an object has the version, or is gone if that is empty. It reports whether anyone cares.
+func (c *contents) stale(k resource.Key, version string) bool {
+	w := c.wanted[k]
+	if w == nil {
+		return false
+	}
+	w.told++ // while it may be being read
+	if w.version == version {
+		return false
+	}
+	w.stale, w.next = true, time.Time{}
+	return true
+}
+
+// due says whether something is to be tried again by now.
+func (c *contents) due(now time.Time) bool {
+	for _, w := range c.wanted {
+		if w.stale && !now.Before(w.next) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *contents) findings() (all []resource.Finding) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.wanted), compare) {
+		if err := c.wanted[k].err; err != nil {
+			all = append(all, resource.Unread(k, err))
+		}
+	}
+	return all
+}
+
+// reading is an object that was read, nil if it does not exist, or why it could not be.
+type reading struct {
+	key resource.Key
+	// told is that of the content before it was read.
+	told   int
+	object client.Object
+	err    error
+}
+
+// read asks the API server for the objects of keys, a few at a time. It may be called without the lock.
+func (c *contents) read(ctx context.Context, keys []reading) []reading {
+	out := slices.Clone(keys)
+	next := make(chan int, len(keys))
+	for i := range keys {
+		next <- i
+	}
+	close(next)
+	var wait sync.WaitGroup
+	for range min(readers, len(keys)) {
+		wait.Go(func() {
+			for i := range next {
+				out[i].object, out[i].err = c.readOne(ctx, keys[i].key)
+			}
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+func (c *contents) readOne(ctx context.Context, k resource.Key) (client.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var object client.Object = &corev1.Secret{}
+	if k.Kind == "ConfigMap" {
+		object = &corev1.ConfigMap{}
+	}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	strip(object)
+	return object, nil
+}
+
+// take puts what was read into the collection.
+func (c *contents) take(r reading, into *resource.Collection) {
+	w := c.wanted[r.key]
+	if w == nil {
+		return
+	}
+	if r.err != nil {
+		w.err = r.err
+		w.next = time.Now().Add(min(time.Second<<min(w.tries, 10), retryMost))
+		w.tries++
+		c.log.Error("an object that is referred to cannot be read", "object", r.key.String(), "error", r.err)
+		return
+	}
+	w.stale, w.err, w.tries, w.next = w.told != r.told, nil, 0, time.Time{}
+	if r.object == nil {
+		w.version = ""
+		into.Remove(r.key)
+		return
+	}
+	w.version = r.object.GetResourceVersion()
+	into.Put(resource.Adopt(r.object.(metav1.ObjectMetaAccessor)))
+}

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// served is a kind as this API server serves it.
+type served struct {
+	resource.Kind
+	gvk      schema.GroupVersionKind
+	resource string // plural, as in paths
+}
+
+// String is "httproutes.gateway.networking.k8s.io".
+func (v served) String() string {
+	return v.gvk.GroupVersion().WithResource(v.resource).GroupResource().String()
+}
+
+func (v served) id() schema.GroupKind { return v.gvk.GroupKind() }
+
+// in is the kind in one of its versions, with the resource that Kubernetes would call it.
+func in(k resource.Kind, version string) served {
+	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return served{k, gvk, plural.Resource}
+}
+
+// kinds asks which kinds of a Set the API server has, and in which version each is to be read. What it had before and
+// no longer tells of is only gone if it cannot be found either: for a moment after its start an API server may know less
+// than it has. before is nil at first.
+func (c *Client) kinds(ctx context.Context, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
+	now := make(map[schema.GroupKind]served)
+	groups := make(map[string][]string)
+	resources := make(map[schema.GroupVersion][]metav1.APIResource)
+	for _, k := range resource.Kinds() {
+		v := in(k, k.Versions[0])
+		if !k.Custom {
+			now[v.id()] = v
+			continue
+		}
+		found, ok, err := c.find(ctx, k, groups, resources)
+		if err != nil {
+			return nil, err
+		}
+		last, had := before[v.id()]
+		switch {
+		case ok:
+			now[v.id()] = found
+		case before == nil || had:
+			if had {
+				v = last
+			}
+			there, err := c.there(ctx, v)
+			if err != nil {
+				return nil, err
+			}
+			if there {
+				now[v.id()] = v
+			}
+		}
+	}
+	return now, nil
+}
+
+// find looks a kind up in what the API server tells of itself. What was asked is kept in groups and resources.
+func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]string, resources map[schema.GroupVersion][]metav1.APIResource) (served, bool, error) {
+	versions, asked := groups[k.Group]
+	if !asked {
+		var group metav1.APIGroup
+		err := c.discovery.RESTClient().Get().AbsPath("/apis/" + k.Group).Do(ctx).Into(&group)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return served{}, false, fmt.Errorf("the versions of %s: %w", k.Group, err)
+		}
+		for _, v := range group.Versions {
+			versions = append(versions, v.Version)
+		}
+		groups[k.Group] = versions
+	}
+	for _, version := range k.Versions {
+		if !slices.Contains(versions, version) {
+			continue
+		}
+		gv := schema.GroupVersion{Group: k.Group, Version: version}
+		list, asked := resources[gv]
+		if !asked {
+			var all metav1.APIResourceList
+			err := c.discovery.RESTClient().Get().AbsPath("/apis/" + gv.String()).Do(ctx).Into(&all)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return served{}, false, fmt.Errorf("the resources of %s: %w", gv, err)
+			}
+			list = all.APIResources
+			resources[gv] = list
+		}
+		for _, r := range list {
+			if r.Kind == k.Name && r.Name != "" && !slices.Contains([]byte(r.Name), '/') {
+				return served{k, gv.WithKind(k.Name), r.Name}, true, nil
+			}
+		}
+	}
+	return served{}, false, nil
+}
+
+// there asks for the kind's objects themselves. Without the permission to read them it counts as missing.
+func (c *Client) there(ctx context.Context, v served) (bool, error) {
+	err := c.probe(ctx, v)
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("%s: %w", v, err)
+}
+
+// probe lists at most one object.
+func (c *Client) probe(ctx context.Context, v served) error {
+	path := "/apis/" + v.gvk.GroupVersion().String() + "/" + v.resource
+	if v.gvk.Group == "" {
+		path = "/api/" + v.gvk.Version + "/" + v.resource
+	}
+	return c.discovery.RESTClient().Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()
+}

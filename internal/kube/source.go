@@ -1,0 +1,434 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// SourceOptions of a Source.
+type SourceOptions struct {
+	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
+	Controller string
+	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
+	Look time.Duration
+	// Logger is told of what could not be read. Discards if nil.
+	Logger *slog.Logger
+}
+
+// Source is a resource.Source over a Kubernetes API server. The first Set comes when everything was read; while the API
+// server is away the last one stays. Kinds whose definition is not installed are left out until it is. Of Secrets and
+// ConfigMaps only those are read that something refers to.
+type Source struct {
+	client *Client
+	SourceOptions
+
+	// changed is told of every custom object that came, went or changed, its status alone included. It returns at once.
+	changed func(resource.Key)
+	// dirty holds one token when another Set is due.
+	dirty chan struct{}
+
+	mu         sync.Mutex
+	collection *resource.Collection
+	// objects are the custom ones as they are, with their statuses.
+	objects  map[resource.Key]*resource.Object
+	contents *contents
+	watches  map[schema.GroupKind]*watch
+	// fresh are the objects that a watch told of before it synced.
+	fresh map[schema.GroupKind]map[resource.Key]bool
+	// looked says that the kinds there are are known.
+	looked bool
+}
+
+var _ resource.Source = (*Source)(nil)
+
+// NewSource returns a Source that has not begun.
+func NewSource(c *Client, options SourceOptions) *Source {
+	if options.Look <= 0 {
+		options.Look = 10 * time.Second
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Source{
+		client: c, SourceOptions: options, changed: func(resource.Key) {}, dirty: make(chan struct{}, 1),
+		collection: resource.NewCollection(), objects: make(map[resource.Key]*resource.Object), contents: newContents(c, options.Logger),
+		watches: make(map[schema.GroupKind]*watch), fresh: make(map[schema.GroupKind]map[resource.Key]bool),
+	}
+}
+
+// Object returns a custom object as the watch last told of it, read-only, or nil. Its value is of the type it has in a Set.
+func (s *Source) Object(k resource.Key) *resource.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[k]
+}
+
+// Objects returns all custom objects.
+func (s *Source) Objects() []*resource.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*resource.Object, 0, len(s.objects))
+	for _, o := range s.objects {
+		all = append(all, o)
+	}
+	return all
+}
+
+// Version is the one in which a kind is read here; empty if the API server does not serve the kind.
+func (s *Source) Version(group, kind string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.watches[schema.GroupKind{Group: group, Kind: kind}]; w != nil {
+		return w.gvk.Version
+	}
+	return ""
+}
+
+// holdoff is how long changes are gathered into one Set.
+const holdoff = 10 * time.Millisecond
+
+// Run implements resource.Source. A Source runs once.
+func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
+	began := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer cancel()
+	wait.Go(func() { s.follow(ctx) })
+
+	first := true
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.dirty:
+			if !sleep(ctx, holdoff) {
+				return nil
+			}
+			s.drain()
+		case <-again.C:
+			again.Reset(s.tick())
+			if !s.overdue() {
+				continue
+			}
+		}
+		if !s.ready() {
+			continue
+		}
+		if first {
+			s.Logger.Info("the objects of the cluster are known", "after", time.Since(began).Round(time.Millisecond))
+			first = false
+		}
+		emit(s.set(ctx))
+	}
+}
+
+// tick is how often it is seen whether something is due by time alone.
+func (s *Source) tick() time.Duration { return time.Second }
+
+func (s *Source) overdue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.collection.Due() || s.contents.due(time.Now())
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// touch makes another Set due.
+func (s *Source) touch() {
+	select {
+	case s.dirty <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Source) drain() {
+	select {
+	case <-s.dirty:
+	default:
+	}
+}
+
+// ready says whether all that can be read has been.
+func (s *Source) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.looked {
+		return false
+	}
+	for _, w := range s.watches {
+		if synced, refused := w.state(); !synced && refused == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// set reads the Secrets and ConfigMaps that are referred to and not yet known, and makes a Set.
+func (s *Source) set(ctx context.Context) *resource.Set {
+	set, missing := s.assemble()
+	if len(missing) == 0 {
+		return set
+	}
+	read := s.contents.read(ctx, missing)
+	s.mu.Lock()
+	for _, r := range read {
+		s.contents.take(r, s.collection)
+	}
+	if s.contents.due(time.Now()) {
+		s.touch() // it changed while it was read
+	}
+	s.mu.Unlock()
+	set, _ = s.assemble()
+	return set
+}
+
+// assemble makes a Set of what is known. It returns what it refers to and has to be read first.
+func (s *Source) assemble() (set *resource.Set, missing []reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var findings []resource.Finding
+	for _, w := range s.watches {
+		if _, refused := w.state(); refused != nil {
+			findings = append(findings, refusal(w.served, refused))
+		}
+	}
+	set = s.collection.Set(append(findings, s.contents.findings()...)...)
+	missing = s.contents.want(references(set, s.Controller), s.collection, time.Now())
+	return set, missing
+}
+
+// follow starts and ends watches as kinds come and go, until ctx ends and all watches have.
+func (s *Source) follow(ctx context.Context) {
+	defer func() {
+		for _, w := range s.watching() {
+			w.stop()
+		}
+	}()
+	var kinds map[schema.GroupKind]served
+	wait := 100 * time.Millisecond
+	for {
+		now, err := s.client.kinds(ctx, kinds)
+		switch {
+		case err == nil:
+			kinds = now
+			s.arrange(ctx, kinds)
+			wait = s.Look
+		case ctx.Err() != nil:
+			return
+		default:
+			s.Logger.Warn("the API server does not say which kinds it has; asking again", "error", err)
+			wait = min(2*wait, s.Look)
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+func (s *Source) watching() []*watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*watch
+	for _, w := range s.watches {
+		all = append(all, w)
+	}
+	return all
+}
+
+// arrange makes the watches those of the kinds there are.
+func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served) {
+	for _, w := range s.watching() {
+		v, there := kinds[w.id()]
+		_, refused := w.state()
+		switch {
+		case !there:
+			w.stop()
+			s.forget(w)
+		case v.gvk != w.gvk || v.resource != w.resource:
+			w.stop()
+			s.begin(ctx, v)
+		case refused != nil && s.client.probe(ctx, v) == nil:
+			s.Logger.Info("the API server lets Weir read this resource now", "resource", v.String())
+			if synced, _ := w.state(); synced {
+				w.allowed()
+				s.touch()
+				continue
+			}
+			w.stop() // its next try may be far off
+			s.begin(ctx, v)
+		}
+	}
+	all := true
+	for id, v := range kinds {
+		s.mu.Lock()
+		there := s.watches[id] != nil
+		s.mu.Unlock()
+		if !there {
+			all = s.begin(ctx, v) && all
+		}
+	}
+	s.mu.Lock()
+	s.looked = s.looked || all
+	s.mu.Unlock()
+	s.touch()
+}
+
+// begin watches a kind. It reports whether that could be begun; if not, the next look tries again.
+func (s *Source) begin(ctx context.Context, v served) bool {
+	s.mu.Lock()
+	s.fresh[v.id()] = make(map[resource.Key]bool)
+	s.mu.Unlock()
+	w, err := s.client.start(ctx, v, s, s.Logger)
+	if err != nil {
+		s.Logger.Error("a resource cannot be watched; trying again", "resource", v.String(), "error", err)
+		s.mu.Lock()
+		delete(s.watches, v.id())
+		s.mu.Unlock()
+		return false
+	}
+	s.mu.Lock()
+	s.watches[v.id()] = w
+	s.mu.Unlock()
+	s.settled(w) // it may have been faster
+	return true
+}
+
+// forget drops a kind that the API server has no more.
+func (s *Source) forget(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Logger.Info("a kind is gone", "resource", w.String())
+	delete(s.watches, w.id())
+	delete(s.fresh, w.id())
+	s.collection.Clear(w.Group, w.Name)
+	for k := range s.objects {
+		if k.Group == w.Group && k.Kind == w.Name {
+			delete(s.objects, k)
+		}
+	}
+	s.touch()
+}
+
+// settled implements receiver.
+func (s *Source) settled(w *watch) {
+	if synced, _ := w.state(); synced {
+		s.sweep(w)
+	}
+	s.touch()
+}
+
+// sweep removes what went away between two watches of a kind.
+func (s *Source) sweep(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh, ok := s.fresh[w.id()]
+	if !ok || s.watches[w.id()] != w {
+		return
+	}
+	delete(s.fresh, w.id())
+	for k := range s.objects {
+		if k.Group == w.Group && k.Kind == w.Name && !fresh[k] {
+			s.drop(k)
+		}
+	}
+}
+
+// put implements receiver.
+func (s *Source) put(v served, before, o any, initial bool) {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.contents.stale(resource.Key{Group: v.Group, Kind: v.Name, Namespace: m.Namespace, Name: m.Name}, m.ResourceVersion) {
+			s.touch()
+		}
+		return
+	}
+	object, ok := o.(*resource.Object)
+	if !ok {
+		return
+	}
+	k := object.Key()
+	s.mu.Lock()
+	if fresh := s.fresh[v.id()]; fresh != nil && initial {
+		fresh[k] = true
+	}
+	if v.Custom {
+		s.objects[k] = object
+	}
+	s.collection.Put(object)
+	s.mu.Unlock()
+	if last, ok := before.(*resource.Object); !ok || !sameMeaning(last, object) {
+		s.touch()
+	}
+	if v.Custom {
+		s.changed(k)
+	}
+}
+
+// remove implements receiver.
+func (s *Source) remove(v served, k resource.Key) {
+	s.mu.Lock()
+	if onReference(v.Kind) {
+		s.contents.stale(k, "")
+	} else {
+		s.drop(k)
+	}
+	s.mu.Unlock()
+	s.touch()
+	if v.Custom {
+		s.changed(k)
+	}
+}
+
+func (s *Source) drop(k resource.Key) {
+	delete(s.objects, k)
+	s.collection.Remove(k)
+}
+
+// sameMeaning says that two versions of an object differ in nothing but what a status or a writer left. The generation
+// of a custom object counts changes of everything else.
+func sameMeaning(a, b *resource.Object) bool {
+	before, after := a.GetObjectMeta(), b.GetObjectMeta()
+	switch now := b.Value().(type) {
+	case *corev1.Service:
+		last, ok := a.Value().(*corev1.Service)
+		if !ok || !equality.Semantic.DeepEqual(last.Spec, now.Spec) {
+			return false
+		}
+	case *corev1.Namespace:
+	default:
+		if before.GetGeneration() != after.GetGeneration() || after.GetGeneration() == 0 {
+			return false
+		}
+	}
+	return before.GetUID() == after.GetUID() &&
+		equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) &&
+		equality.Semantic.DeepEqual(before.GetAnnotations(), after.GetAnnotations()) &&
+		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil)
+}
+
+// refusal is the finding about a kind that may not be read.
+func refusal(v served, err error) resource.Finding {
+	return resource.Refused(v.String(), []string{"get", "list", "watch"}, err)
+}

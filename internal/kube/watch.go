@@ -1,0 +1,265 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// watch keeps up with the objects of one kind. Each kind has a cache of its own, so that it starts, fails and ends by
+// itself.
+type watch struct {
+	served
+	log    *slog.Logger
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu sync.Mutex
+	// synced says that all objects there were at the start have been handed on.
+	synced bool
+	// refused is the API server's last word while it does not let us read the kind, nil when it does.
+	refused error
+	// refusals counts them since the first.
+	refusals     int
+	firstRefused time.Time
+}
+
+// receiver is told what is there. Its methods are called from one goroutine for each kind.
+type receiver interface {
+	put(v served, before, object any, initial bool)
+	remove(v served, k resource.Key)
+	// settled says that the watch has synced or was refused, or is refused no longer.
+	settled(w *watch)
+}
+
+// patience is how long an API server may refuse a kind before that is believed: right after its start it may not have
+// read all roles yet.
+const patience = time.Second
+
+// start watches a kind until ctx ends or stop is called.
+func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logger) (*watch, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{})}
+	objects, err := cache.New(c.Config, cache.Options{
+		HTTPClient: c.http, Scheme: c.Scheme(), Mapper: mapper(v.gvk, v.resource, v.Cluster),
+		DefaultTransform:     transform,
+		DefaultLabelSelector: selector(v),
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			if w.failed(err) {
+				r.settled(w)
+			}
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	informer, err := objects.GetInformer(ctx, exemplar(v), cache.BlockUntilSynced(false))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) { r.put(v, nil, o, initial) },
+		UpdateFunc: func(before, o any) {
+			if !sameVersion(before, o) {
+				r.put(v, before, o, false)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if k, ok := keyOf(v, o); ok {
+				r.remove(v, k)
+			}
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() {
+		defer close(w.ended)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+				w.sync()
+				r.settled(w)
+			}
+		})
+		_ = objects.Start(ctx) // it ends with ctx
+		wait.Wait()
+	}()
+	return w, nil
+}
+
+// stop ends the watch and waits until nothing more is told.
+func (w *watch) stop() {
+	w.cancel()
+	<-w.ended
+}
+
+func (w *watch) sync() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.synced, w.refused, w.refusals = true, nil, 0
+}
+
+// failed takes note of an error of the watch, which goes on by itself. It reports whether the kind is now refused.
+func (w *watch) failed(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		if w.refusals++; w.refusals == 1 {
+			w.firstRefused = time.Now()
+		}
+		known := w.refused != nil
+		if w.refused == nil && (w.refusals < 2 || time.Since(w.firstRefused) < patience) {
+			return false
+		}
+		w.refused = err
+		if !known {
+			w.log.Error("the API server does not let Weir read this resource: grant get, list and watch", "error", err)
+		}
+		return !known
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF):
+		w.log.Debug("the watch begins anew", "reason", err)
+	default:
+		w.log.Warn("the watch was lost and is tried again; what is known stays", "error", err)
+	}
+	return false
+}
+
+// state says whether what there is to know is known, and who refuses the rest.
+func (w *watch) state() (synced bool, refused error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.synced, w.refused
+}
+
+// allowed forgets the refusal.
+func (w *watch) allowed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused, w.refusals = nil, 0
+}
+
+// exemplar says how the objects of a kind are read: those of definitions one by one, so that one that is broken spoils
+// no other; of Secrets and ConfigMaps only the metadata.
+func exemplar(v served) client.Object {
+	switch {
+	case v.Custom:
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(v.gvk)
+		return u
+	case onReference(v.Kind):
+		m := &metav1.PartialObjectMetadata{}
+		m.SetGroupVersionKind(v.gvk)
+		return m
+	case v.Name == "Service":
+		return &corev1.Service{}
+	case v.Name == "Namespace":
+		return &corev1.Namespace{}
+	}
+	return &discoveryv1.EndpointSlice{}
+}
+
+// onReference says that a kind's objects are read only when something refers to them.
+func onReference(k resource.Kind) bool {
+	return k.Group == "" && (k.Name == "Secret" || k.Name == "ConfigMap")
+}
+
+// selector leaves out slices that belong to no Service.
+func selector(v served) labels.Selector {
+	if v.Custom || v.Name != "EndpointSlice" {
+		return nil
+	}
+	r, err := labels.NewRequirement(discoveryv1.LabelServiceName, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return labels.NewSelector().Add(*r)
+}
+
+// transform keeps of an object what is needed, decoded.
+func transform(o any) (any, error) {
+	switch o := o.(type) {
+	case *resource.Object:
+		return o, nil // once is enough
+	case toolscache.DeletedFinalStateUnknown:
+		return o, nil
+	case *metav1.PartialObjectMetadata:
+		o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+		return o, nil
+	case *unstructured.Unstructured:
+		strip(o)
+		return resource.Decode(o)
+	case client.Object:
+		strip(o)
+		return resource.Adopt(o.(metav1.ObjectMetaAccessor)), nil
+	}
+	return o, nil
+}
+
+// strip drops what is large and read by nobody.
+func strip(o client.Object) {
+	o.SetManagedFields(nil)
+	if _, ok := o.(*discoveryv1.EndpointSlice); ok {
+		o.SetAnnotations(nil) // one is the time of the last change
+		o.SetOwnerReferences(nil)
+		return
+	}
+	if a := o.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(a, corev1.LastAppliedConfigAnnotation)
+		o.SetAnnotations(a)
+	}
+	if s, ok := o.(*corev1.Service); ok {
+		s.Status = corev1.ServiceStatus{}
+	}
+}
+
+func metaOf(o any) (metav1.Object, bool) {
+	switch o := o.(type) {
+	case *resource.Object:
+		return o.GetObjectMeta(), true
+	case metav1.Object:
+		return o, true
+	}
+	return nil, false
+}
+
+func sameVersion(a, b any) bool {
+	before, ok := metaOf(a)
+	after, alsoOK := metaOf(b)
+	return ok && alsoOK && before.GetResourceVersion() == after.GetResourceVersion() && before.GetUID() == after.GetUID()
+}
+
+// keyOf is the key of an object that was deleted, perhaps while nobody watched.
+func keyOf(v served, o any) (resource.Key, bool) {
+	k := resource.Key{Group: v.Group, Kind: v.Name}
+	if lost, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		namespace, name, err := toolscache.SplitMetaNamespaceKey(lost.Key)
+		k.Namespace, k.Name = namespace, name
+		return k, err == nil
+	}
+	m, ok := metaOf(o)
+	if ok {
+		k.Namespace, k.Name = m.GetNamespace(), m.GetName()
+	}
+	return k, ok
+}
