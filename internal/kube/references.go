@@ -22,6 +22,13 @@ func references(set *resource.Set, controller string) map[resource.Key]bool {
 			r.gateway(g)
 		}
 	}
+	for _, l := range set.ListenerSets {
+		if g := r.parent(l); g != nil && r.ours(set.GatewayClass(string(g.Spec.GatewayClassName))) {
+			for i := range l.Spec.Listeners {
+				r.listener(l.Spec.Listeners[i].TLS, l.Namespace)
+			}
+		}
+	}
 	for _, p := range set.BackendTLSPolicies {
 		for _, ref := range p.Spec.Validation.CACertificateRefs {
 			r.add(string(ref.Group), string(ref.Kind), p.Namespace, string(ref.Name))
@@ -38,6 +45,14 @@ type referrer struct {
 
 func (r *referrer) ours(class *gatewayv1.GatewayClass) bool {
 	return class != nil && string(class.Spec.ControllerName) == r.controller
+}
+
+func (r *referrer) parent(l *gatewayv1.ListenerSet) *gatewayv1.Gateway {
+	namespace := l.Namespace
+	if l.Spec.ParentRef.Namespace != nil {
+		namespace = string(*l.Spec.ParentRef.Namespace)
+	}
+	return r.set.Gateway(namespace, string(l.Spec.ParentRef.Name))
 }
 
 func (r *referrer) gateway(g *gatewayv1.Gateway) {
