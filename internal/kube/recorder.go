@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	// maxNote and maxWord are the longest note, and reason or action, of an Event.
+	maxNote, maxWord = 1024, 128
+	// maxWaiting bounds the events not yet written; more are dropped, and told of in the log.
+	maxWaiting = 1000
+)
+
+// Recorder writes events.k8s.io Events: each once, whichever replica comes to write it.
+type Recorder struct {
+	client               *Client
+	source               *Source
+	controller, instance string
+	log                  *slog.Logger
+
+	mu sync.Mutex
+	// current are the events of the newest report: one that stays is not told again.
+	current map[resource.Event]bool
+	waiting chan resource.Event
+}
+
+// NewRecorder returns a Recorder. The controller and the instance, as a pod's name, are named in Events as who reports.
+func NewRecorder(c *Client, source *Source, controller, instance string, logger *slog.Logger) *Recorder {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{client: c, source: source, controller: controller, instance: instance, log: logger, waiting: make(chan resource.Event, maxWaiting)}
+}
+
+// Set says which events hold now. Those that did not before are written by Run. It returns at once.
+func (r *Recorder) Set(events []resource.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := make(map[resource.Event]bool, len(events))
+	for _, e := range events {
+		if current[e] {
+			continue
+		}
+		current[e] = true
+		if r.current[e] {
+			continue
+		}
+		select {
+		case r.waiting <- e:
+		default:
+			delete(current, e) // the next report brings it again
+			r.log.Warn("too many events wait to be written", "object", e.Ref.String(), "reason", e.Reason)
+		}
+	}
+	r.current = current
+}
+
+// Run writes events until ctx ends. It may be run again.
+func (r *Recorder) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-r.waiting:
+			if err := r.write(ctx, e); err != nil && ctx.Err() == nil {
+				r.log.Warn("an event could not be written", "object", e.Ref.String(), "reason", e.Reason, "error", err)
+			}
+		}
+	}
+}
+
+// Event writes one event now, for those who do not report all that hold.
+func (r *Recorder) write(ctx context.Context, e resource.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := r.client.Create(ctx, r.event(e))
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// event makes the Event. Its name follows from what it says of which object, so that it is there once.
+func (r *Recorder) event(e resource.Event) client.Object {
+	k := eventKey(e)
+	regarding := corev1.ObjectReference{
+		APIVersion: schema.GroupVersion{Group: k.Group, Version: r.source.Version(k.Group, k.Kind)}.String(), Kind: k.Kind, Namespace: k.Namespace, Name: k.Name,
+	}
+	if o := r.source.Object(k); o != nil {
+		regarding.UID, regarding.ResourceVersion = o.GetObjectMeta().GetUID(), o.GetObjectMeta().GetResourceVersion()
+	}
+	namespace := k.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(regarding.UID), k.String(), e.Type, e.Reason, e.Message}, "\x00")))
+	name := k.Name
+	if most := 253 - 17; len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(sum[:8])},
+		EventTime:           metav1.NewMicroTime(time.Now()),
+		ReportingController: r.controller, ReportingInstance: cut(r.instance, maxWord),
+		Type: e.Type, Reason: cut(e.Reason, maxWord), Action: "Translate", Note: cut(e.Message, maxNote),
+		Regarding: regarding,
+	}
+}
+
+// eventKey is the key of the object that an event is about.
+func eventKey(e resource.Event) resource.Key {
+	k := resource.Key{Group: gatewayv1.GroupName, Kind: e.Ref.Kind, Namespace: e.Ref.Namespace, Name: e.Ref.Name}
+	switch e.Ref.Kind {
+	case "TrafficSplit":
+		k.Group = split.Group
+	case "HTTPRouteGroup", "UDPRoute":
+		k.Group = specs.Group
+	case resource.PortsKind:
+		k.Group, k.Kind = specs.Group, "TCPRoute"
+	case "Service", "Namespace", "Secret", "ConfigMap":
+		k.Group = ""
+	case "EndpointSlice":
+		k.Group = "discovery.k8s.io"
+	}
+	return k
+}
