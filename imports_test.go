@@ -40,6 +40,7 @@ var importTable = map[string][]string{
 	"internal/feed":        {"internal/model"},
 	"internal/identity":    {},
 	"internal/kube":        {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/kube/infra":  {"internal/resource", "internal/model"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},

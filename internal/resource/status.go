@@ -31,12 +31,15 @@ type Status struct {
 	Ancestors []AncestorStatus `json:"ancestors,omitempty"`
 }
 
-// Condition is metav1.Condition as a value: without time and generation.
+// Condition is metav1.Condition as a value: without time, and mostly without generation.
 type Condition struct {
 	Type    string                 `json:"type"`
 	Status  metav1.ConditionStatus `json:"status"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message"`
+	// Generation is that of the object which the condition is about, if it is another than the Status's: an older one, of
+	// a condition that still holds while a change is on its way. Zero is the Status's.
+	Generation int64 `json:"observedGeneration,omitempty"`
 }
 
 // ListenerStatus is gatewayv1.ListenerStatus, or gatewayv1.ListenerEntryStatus, with conditions as values.

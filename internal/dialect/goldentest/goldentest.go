@@ -91,6 +91,20 @@ func Load(t testing.TB, g Golden) *resource.Set {
 	return set
 }
 
+// Compare holds what came out of a case against its file, or rewrites that, and returns what the file is to be.
+func (g Golden) Compare(t *testing.T, path string, outputs []Part) string {
+	t.Helper()
+	text := g.format(outputs)
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want := g.format(g.parts[len(g.Inputs()):]); text != want {
+		t.Errorf("%s differs; -update rewrites it:\n%s", path, Diff(want, text))
+	}
+	return text
+}
+
 // Output is what a translation makes of a set.
 type Output struct {
 	Config   model.Config
@@ -107,7 +121,7 @@ func (o Output) parts(t testing.TB) []Part {
 	for _, f := range o.Findings {
 		findings.WriteString(f.String() + "\n")
 	}
-	parts := []Part{{"model.json", abbreviate(Marshal(t, o.Config))}, {"statuses", statusText(o.Statuses)}}
+	parts := []Part{{"model.json", abbreviate(Marshal(t, o.Config))}, {"statuses", StatusText(o.Statuses)}}
 	if events.Len() > 0 {
 		parts = append(parts, Part{"events", events.String()})
 	}
@@ -136,8 +150,8 @@ func abbreviate(text string) string {
 	})
 }
 
-// statusText writes a condition a line.
-func statusText(statuses []resource.Status) string {
+// StatusText writes a condition a line.
+func StatusText(statuses []resource.Status) string {
 	var b strings.Builder
 	conditions := func(indent string, all []resource.Condition) {
 		for _, c := range all {
@@ -231,14 +245,7 @@ func Run(t *testing.T, least int, translate func(name string, set *resource.Set)
 			set := Load(t, g)
 			before := Marshal(t, objects(set))
 			out := translate(name, set)
-			text := g.format(out.parts(t))
-			if *update {
-				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if want := g.format(g.parts[len(g.Inputs()):]); text != want {
-				t.Errorf("%s differs; -update rewrites it:\n%s", path, Diff(want, text))
-			}
+			text := g.Compare(t, path, out.parts(t))
 			if after := Marshal(t, objects(set)); after != before {
 				t.Errorf("the input was changed:\n%s", Diff(before, after))
 			}

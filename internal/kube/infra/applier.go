@@ -1,0 +1,255 @@
+package infra
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// FieldOwner is who has the fields that are applied.
+	FieldOwner = "weir"
+	// appliers is how many Gateways are worked on at a time.
+	appliers = 4
+	// applyTimeout bounds what is done for one Gateway at a time.
+	applyTimeout = 30 * time.Second
+	// retryAfter and retryMost are the first and the longest wait after a failure.
+	retryAfter, retryMost = 500 * time.Millisecond, time.Minute
+)
+
+// Applier brings the cluster to the plans it was given and keeps it there: objects that somebody changes or deletes are
+// mended, those that no plan names any more are deleted. It touches nothing that it did not make. One Applier may run in
+// a cluster (the leader's).
+type Applier struct {
+	client   client.Client
+	cache    cache.Cache
+	log      *slog.Logger
+	onChange func(gateway string)
+	queue    workqueue.TypedRateLimitingInterface[string]
+
+	mu    sync.Mutex
+	plans map[string]*planned
+}
+
+// planned is a plan and what came of it.
+type planned struct {
+	Plan
+	sum [sha256.Size]byte
+	// left are the objects as the last application left them, by identity, to tell one's own changes from others'.
+	left     map[identity]string
+	problems []ObjectProblem
+}
+
+// ObjectProblem is why an object is not as planned.
+type ObjectProblem struct {
+	// Kind and Name, in the Gateway's namespace.
+	Kind, Name string
+	// Foreign says that there is an object of that name which Weir did not make for this Gateway.
+	Foreign bool
+	// Refused says that the API server will not have the object as it is: trying again is no use.
+	Refused bool
+	Message string
+}
+
+func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p.Message }
+
+// NewApplier makes an Applier that reaches the API server by config. OnChange, which may be nil, is called with the
+// "namespace/name" of a Gateway whenever its Found may have changed; it must not block.
+func NewApplier(config *rest.Config, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("infrastructure: %w", err)
+	}
+	own, err := cache.New(config, cache.Options{
+		Scheme: clientgoscheme.Scheme, Mapper: c.RESTMapper(),
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{labelManagedBy: ManagedBy}),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("infrastructure: %w", err)
+	}
+	if onChange == nil {
+		onChange = func(string) {}
+	}
+	return &Applier{
+		client: c, cache: own, log: log, onChange: onChange, plans: map[string]*planned{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfter, retryMost)),
+	}, nil
+}
+
+// Set gives the Applier the plans it is to follow from now on, in place of those it had. It does not block, and costs
+// little for plans that are as before. It may be called before Run.
+func (a *Applier) Set(plans []Plan) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	named := make(map[string]bool, len(plans))
+	for _, p := range plans {
+		named[p.Gateway] = true
+		sum := sumOf(p)
+		old := a.plans[p.Gateway]
+		if old != nil && old.sum == sum {
+			continue
+		}
+		next := &planned{Plan: p, sum: sum}
+		if old != nil {
+			next.problems = old.problems
+		}
+		a.plans[p.Gateway] = next
+		a.queue.Forget(p.Gateway)
+		a.queue.Add(p.Gateway)
+	}
+	for gateway := range a.plans {
+		if !named[gateway] {
+			delete(a.plans, gateway)
+			a.queue.Forget(gateway)
+		}
+	}
+}
+
+func sumOf(p Plan) [sha256.Size]byte {
+	text, err := json.Marshal(struct {
+		Keep    bool
+		Objects any
+	}{p.Keep, p.Objects})
+	if err != nil {
+		panic(err) // plain data always marshals
+	}
+	return sha256.Sum256(text)
+}
+
+// Run blocks until ctx ends, which is no error, or until own objects cannot be watched. It may be called once.
+func (a *Applier) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.cache.Start(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		a.queue.ShutDown()
+		return nil
+	})
+	group.Go(func() error {
+		if err := a.watch(ctx); err != nil {
+			return err
+		}
+		if !a.cache.WaitForCacheSync(ctx) {
+			return nil // it ends
+		}
+		for range appliers {
+			group.Go(func() error { a.work(ctx); return nil })
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// watch puts a Gateway into the queue when an object that was made for it is no longer as it was left.
+func (a *Applier) watch(ctx context.Context) error {
+	for _, k := range kinds {
+		informer, err := a.cache.GetInformer(ctx, k.object(), cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("infrastructure: watching %s: %w", k.kind, err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { a.seen(k, o, false) },
+			UpdateFunc: func(_, o any) { a.seen(k, o, false) },
+			DeleteFunc: func(o any) {
+				if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = tombstone.Obj
+				}
+				a.seen(k, o, true)
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("infrastructure: watching %s: %w", k.kind, err)
+		}
+	}
+	return nil
+}
+
+func (a *Applier) seen(k kind, o any, deleted bool) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return
+	}
+	owner := ownerOf(object)
+	if owner == nil {
+		return
+	}
+	gateway := object.GetNamespace() + "/" + owner.Name
+	a.mu.Lock()
+	p := a.plans[gateway]
+	same := p != nil && !deleted && p.left[identity{k.kind, object.GetName()}] == fingerprint(object)
+	a.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if !same {
+		a.queue.Add(gateway)
+	}
+	switch object.(type) {
+	case *appsv1.Deployment, *corev1.Service: // their statuses are Found
+		a.onChange(gateway)
+	}
+}
+
+func (a *Applier) work(ctx context.Context) {
+	for {
+		gateway, end := a.queue.Get()
+		if end {
+			return
+		}
+		if a.apply(ctx, gateway) {
+			a.queue.Forget(gateway)
+		} else {
+			a.queue.AddRateLimited(gateway)
+		}
+		a.queue.Done(gateway)
+	}
+}
+
+// apply says whether the Gateway has what it is to have.
+func (a *Applier) apply(ctx context.Context, gateway string) bool {
+	a.mu.Lock()
+	p := a.plans[gateway]
+	a.mu.Unlock()
+	if p == nil || p.Keep {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	r := &run{Applier: a, plan: p.Plan, left: map[identity]string{}}
+	r.namespace, r.name, _ = strings.Cut(gateway, "/")
+	err := r.run(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return true // it ends
+	}
+	if err != nil {
+		a.log.Error("infrastructure of a Gateway is not as it is to be", "gateway", gateway, "error", err)
+	}
+	a.mu.Lock()
+	changed := !slices.Equal(p.problems, r.problems)
+	p.left, p.problems = r.left, r.problems
+	a.mu.Unlock()
+	if changed {
+		a.onChange(gateway)
+	}
+	return err == nil
+}

@@ -1,0 +1,351 @@
+package infra
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	accepted   = string(gatewayv1.GatewayConditionAccepted)
+	programmed = string(gatewayv1.GatewayConditionProgrammed)
+	// nameConflict is the reason of Programmed=False where somebody else's object has the name of one of ours.
+	nameConflict = "NameConflict"
+)
+
+// Proxy is one that is connected to the controller.
+type Proxy struct {
+	// Name of its pod.
+	Name string
+	// Version of the configuration that it serves; empty is none yet.
+	Version string
+	// Err says why it refuses the newest configuration; empty if it does not.
+	Err string
+}
+
+// State is what there is of one Gateway.
+type State struct {
+	Found
+	// Version of the configuration that its proxies are to serve.
+	Version string
+	Proxies []Proxy
+}
+
+// Fleet corrects statuses by what really is. It remembers what it said of each Gateway, as a Gateway that serves is not
+// said to have stopped while a change is on its way. The zero value needs ControllerName.
+type Fleet struct {
+	// ControllerName is that of the GatewayClasses that are ours.
+	ControllerName string
+
+	mu   sync.Mutex
+	said map[string]resource.Condition // Programmed, by Gateway
+}
+
+// Overlay returns the translator's statuses with those of GatewayClasses, Gateways and their listeners corrected:
+// parameters that cannot be used (Accepted), addresses, and Programmed. State is asked for each Gateway by its
+// "namespace/name". The statuses given are left alone.
+func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway string) State) []resource.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	classes := readClasses(set, f.ControllerName)
+	out := slices.Clone(statuses)
+	said := map[string]resource.Condition{}
+	for i := range out {
+		s := &out[i]
+		switch s.Ref.Kind {
+		case "GatewayClass":
+			if c := classes[s.Ref.Name]; c != nil && c.problem != nil {
+				s.Conditions = replace(s.Conditions, isFalse(accepted, string(gatewayv1.GatewayClassReasonInvalidParameters), c.problem.String()))
+			}
+		case "Gateway":
+			g := set.Gateway(s.Ref.Namespace, s.Ref.Name)
+			if g == nil {
+				continue
+			}
+			name := g.Namespace + "/" + g.Name
+			j := judgement{gateway: g, state: state(name), before: f.before(name, g)}
+			if c := classes[string(g.Spec.GatewayClassName)]; c != nil {
+				_, j.parameters = c.of(set, g)
+			}
+			*s = j.correct(*s)
+			if p := find(s.Conditions, programmed); p != nil {
+				c := *p
+				c.Generation = cmp.Or(c.Generation, s.Generation)
+				said[name] = c
+			}
+		}
+	}
+	f.said = said
+	return out
+}
+
+// before returns the last Programmed of a Gateway: what was said, or what another controller before this one wrote.
+func (f *Fleet) before(name string, g *gatewayv1.Gateway) *resource.Condition {
+	if c, ok := f.said[name]; ok {
+		return &c
+	}
+	for _, c := range g.Status.Conditions {
+		if c.Type == programmed && c.Reason != string(gatewayv1.GatewayReasonPending) {
+			return &resource.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration}
+		}
+	}
+	return nil
+}
+
+// judgement is of one Gateway.
+type judgement struct {
+	gateway    *gatewayv1.Gateway
+	state      State
+	before     *resource.Condition
+	parameters *Problem
+}
+
+func (j *judgement) correct(s resource.Status) resource.Status {
+	s.Addresses = j.addresses()
+	s.Conditions = slices.Clone(s.Conditions)
+	is := find(s.Conditions, programmed)
+	judged := find(s.Conditions, accepted)
+	switch {
+	case is == nil || judged == nil:
+		return s
+	case judged.Status == metav1.ConditionTrue && j.parameters != nil:
+		*judged = isFalse(accepted, string(gatewayv1.GatewayReasonInvalidParameters), j.parameters.String())
+		*is = isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
+	case is.Status == metav1.ConditionTrue:
+		*is = j.programmed()
+	default:
+		return s // the translator has said why
+	}
+	s.Listeners = programListeners(s.Listeners, *is)
+	return s
+}
+
+// programListeners lets listeners that could be served follow the Gateway.
+func programListeners(listeners []resource.ListenerStatus, gateway resource.Condition) []resource.ListenerStatus {
+	out := slices.Clone(listeners)
+	for i := range out {
+		l := find(out[i].Conditions, programmed)
+		if l == nil || l.Status != metav1.ConditionTrue {
+			continue
+		}
+		c := *l
+		c.Generation = gateway.Generation
+		if gateway.Status != metav1.ConditionTrue {
+			c = isFalse(programmed, string(gatewayv1.ListenerReasonPending), "the Gateway is not programmed; see its condition")
+		}
+		out[i].Conditions = replace(out[i].Conditions, c)
+	}
+	return out
+}
+
+// programmed judges a Gateway that the translator finds nothing wrong with.
+func (j *judgement) programmed() resource.Condition {
+	if c := j.foreign(); c != nil {
+		return *c
+	}
+	if c := j.unaddressed(); c != nil {
+		return *c
+	}
+	for _, p := range j.state.Problems {
+		if p.Refused {
+			return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the cluster refuses "+p.String())
+		}
+	}
+	return j.served()
+}
+
+func (j *judgement) foreign() *resource.Condition {
+	var names []string
+	for _, p := range j.state.Problems {
+		if p.Foreign {
+			names = append(names, p.Kind+" "+p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	c := isFalse(programmed, nameConflict, fmt.Sprintf("%s in namespace %s: there is an object of that name that Weir did not make for this Gateway; "+
+		"rename or delete it, or rename the Gateway", strings.Join(names, ", "), j.gateway.Namespace))
+	return &c
+}
+
+// unaddressed says which addresses are missing, or nil.
+func (j *judgement) unaddressed() *resource.Condition {
+	static, dynamic := staticAddresses(j.gateway)
+	class := string(j.gateway.Spec.GatewayClassName)
+	var missing []string
+	for _, address := range static {
+		name := AddressName(j.gateway.Name, class, address)
+		assigned := assignedAddresses(j.state.Services[name])
+		if slices.ContainsFunc(assigned, func(a gatewayv1.GatewayStatusAddress) bool { return sameAddress(a.Value, address) }) {
+			continue
+		}
+		missing = append(missing, fmt.Sprintf("%s: %s", address, j.why(name, assigned)))
+	}
+	if len(missing) > 0 {
+		c := isFalse(programmed, string(gatewayv1.GatewayReasonAddressNotUsable),
+			"spec.addresses: "+strings.Join(missing, ". ")+"; ask for an address that the cluster can give, or remove it")
+		return &c
+	}
+	name := Name(j.gateway.Name, class)
+	if dynamic && len(assignedAddresses(j.state.Services[name])) == 0 {
+		c := isFalse(programmed, string(gatewayv1.GatewayReasonAddressNotAssigned), fmt.Sprintf("Service %s: %s", name, j.why(name, nil)))
+		return &c
+	}
+	return nil
+}
+
+// why a Service does not have the address it is to have.
+func (j *judgement) why(service string, assigned []gatewayv1.GatewayStatusAddress) string {
+	for _, p := range j.state.Problems {
+		if p.Kind == "Service" && p.Name == service {
+			return p.Message
+		}
+	}
+	switch s := j.state.Services[service]; {
+	case s == nil:
+		return "it has not been made yet"
+	case len(assigned) > 0:
+		return fmt.Sprintf("Service %s was given %s instead", service, assigned[0].Value)
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
+		return "the cluster's load balancers have assigned no address yet"
+	}
+	return "it has no address yet"
+}
+
+func sameAddress(text string, address netip.Addr) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Unmap() == address
+}
+
+// served says whether the proxies that are connected run the configuration.
+func (j *judgement) served() resource.Condition {
+	pending := string(gatewayv1.GatewayReasonPending)
+	var refusing []string
+	running := 0
+	for _, p := range j.state.Proxies {
+		switch {
+		case p.Version == j.state.Version && p.Err == "":
+			running++
+		case p.Err != "":
+			refusing = append(refusing, fmt.Sprintf("proxy %s: %s", p.Name, p.Err))
+		}
+	}
+	connected := len(j.state.Proxies)
+	switch {
+	case len(refusing) > 0:
+		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
+	case connected > 0 && running == connected:
+		return resource.Condition{Type: programmed, Status: metav1.ConditionTrue, Reason: string(gatewayv1.GatewayReasonProgrammed)}
+	case j.before != nil && j.before.Status == metav1.ConditionTrue && (connected > 0 || available(j.state.Deployment) > 0):
+		return *j.before // a change is on its way, or the proxies are to the controller
+	case connected > 0:
+		return isFalse(programmed, pending, fmt.Sprintf("%d of %d proxies serve the configuration", running, connected))
+	}
+	return isFalse(programmed, pending, "no proxy is connected: "+describe(j.state.Deployment))
+}
+
+func available(d *appsv1.Deployment) int32 {
+	if d == nil {
+		return 0
+	}
+	return d.Status.AvailableReplicas
+}
+
+// describe says how far a Deployment is.
+func describe(d *appsv1.Deployment) string {
+	if d == nil {
+		return "there is no Deployment yet"
+	}
+	replicas := int32(1)
+	if d.Spec.Replicas != nil {
+		replicas = *d.Spec.Replicas
+	}
+	text := fmt.Sprintf("Deployment %s has %d of %d pods ready", d.Name, d.Status.ReadyReplicas, replicas)
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue ||
+			c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			text += "; " + c.Message
+		}
+	}
+	return text
+}
+
+// addresses are those that the Gateway's Services have, in the order of its spec.
+func (j *judgement) addresses() []gatewayv1.GatewayStatusAddress {
+	var out []gatewayv1.GatewayStatusAddress
+	add := func(name string) {
+		for _, a := range assignedAddresses(j.state.Services[name]) {
+			if !slices.ContainsFunc(out, func(b gatewayv1.GatewayStatusAddress) bool { return a.Value == b.Value }) {
+				out = append(out, a)
+			}
+		}
+	}
+	static, dynamic := staticAddresses(j.gateway)
+	class := string(j.gateway.Spec.GatewayClassName)
+	if dynamic {
+		add(Name(j.gateway.Name, class))
+	}
+	for _, address := range static {
+		add(AddressName(j.gateway.Name, class, address))
+	}
+	return out
+}
+
+// assignedAddresses are those where clients reach a Service at its own ports: of type LoadBalancer what its balancer was
+// given, of the others their ClusterIPs.
+func assignedAddresses(s *corev1.Service) []gatewayv1.GatewayStatusAddress {
+	if s == nil || s.DeletionTimestamp != nil {
+		return nil
+	}
+	ip, host := gatewayv1.IPAddressType, gatewayv1.HostnameAddressType
+	var out []gatewayv1.GatewayStatusAddress
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		for _, i := range s.Status.LoadBalancer.Ingress {
+			switch {
+			case i.IP != "":
+				out = append(out, gatewayv1.GatewayStatusAddress{Type: &ip, Value: i.IP})
+			case i.Hostname != "":
+				out = append(out, gatewayv1.GatewayStatusAddress{Type: &host, Value: i.Hostname})
+			}
+		}
+		return out
+	}
+	for _, a := range s.Spec.ClusterIPs {
+		if a != corev1.ClusterIPNone && a != "" {
+			out = append(out, gatewayv1.GatewayStatusAddress{Type: &ip, Value: a})
+		}
+	}
+	return out
+}
+
+func isFalse(kind, reason, message string) resource.Condition {
+	return resource.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// find returns the condition of a type, which may be changed, or nil.
+func find(conditions []resource.Condition, kind string) *resource.Condition {
+	if i := slices.IndexFunc(conditions, func(c resource.Condition) bool { return c.Type == kind }); i >= 0 {
+		return &conditions[i]
+	}
+	return nil
+}
+
+// replace returns the conditions with one in the place of that of its type.
+func replace(conditions []resource.Condition, by resource.Condition) []resource.Condition {
+	out := slices.Clone(conditions)
+	if c := find(out, by.Type); c != nil {
+		*c = by
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package infra
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// ParametersKey is the key of a ConfigMap under which parameters are written, as YAML.
+const ParametersKey = "parameters.yaml"
+
+// Parameters say how a Gateway's proxies are run. The zero value of each field leaves the choice to Weir.
+type Parameters struct {
+	// Replicas of the Deployment. If it is not set, somebody else may scale the Deployment, such as a
+	// HorizontalPodAutoscaler; it begins with one.
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	Image            string                        `json:"image,omitempty"`
+	ImagePullPolicy  corev1.PullPolicy             `json:"imagePullPolicy,omitempty"`
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	Resources         *corev1.ResourceRequirements `json:"resources,omitempty"`
+	NodeSelector      map[string]string            `json:"nodeSelector,omitempty"`
+	Tolerations       []corev1.Toleration          `json:"tolerations,omitempty"`
+	PriorityClassName string                       `json:"priorityClassName,omitempty"`
+	// Affinity and TopologySpreadConstraints replace Weir's. Constraints without a labelSelector are about the Gateway's
+	// own pods.
+	Affinity                  *corev1.Affinity                  `json:"affinity,omitempty"`
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	DisruptionBudget DisruptionBudget  `json:"disruptionBudget,omitzero"`
+	Service          ServiceParameters `json:"service,omitzero"`
+	Drain            Drain             `json:"drain,omitzero"`
+
+	// LogLevel, LogFormat and AccessLog are the flags of those names of "weir proxy".
+	LogLevel  string `json:"logLevel,omitempty"`
+	LogFormat string `json:"logFormat,omitempty"`
+	AccessLog string `json:"accessLog,omitempty"`
+	// Env are variables of the proxy's environment, which can set each flag of "weir proxy" (WEIR_...) that Weir does not.
+	Env map[string]string `json:"env,omitempty"`
+}
+
+// DisruptionBudget is that of the Gateway's pods.
+type DisruptionBudget struct {
+	// MaxUnavailable is a number of pods or a percentage; 1 if not set.
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// ServiceParameters are about all Services of a Gateway. Where the name says no more, they are the fields of ServiceSpec.
+type ServiceParameters struct {
+	// Type is LoadBalancer (if not set), ClusterIP or NodePort.
+	Type                          corev1.ServiceType                  `json:"type,omitempty"`
+	LoadBalancerClass             *string                             `json:"loadBalancerClass,omitempty"`
+	LoadBalancerSourceRanges      []string                            `json:"loadBalancerSourceRanges,omitempty"`
+	AllocateLoadBalancerNodePorts *bool                               `json:"allocateLoadBalancerNodePorts,omitempty"`
+	ExternalTrafficPolicy         corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+	IPFamilyPolicy                *corev1.IPFamilyPolicy              `json:"ipFamilyPolicy,omitempty"`
+	IPFamilies                    []corev1.IPFamily                   `json:"ipFamilies,omitempty"`
+	// Annotations are added to those of spec.infrastructure.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Drain says how a proxy's pod ends.
+type Drain struct {
+	// Delay is how long a pod goes on taking connections after it was told to end, so that whoever sends traffic can
+	// learn of it; 5 s if not set.
+	Delay *metav1.Duration `json:"delay,omitempty"`
+	// Timeout is how long requests in flight may take after that; 30 s if not set.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+const (
+	defaultDrainDelay   = 5 * time.Second
+	defaultDrainTimeout = 30 * time.Second
+)
+
+func (d Drain) delay() time.Duration   { return orDefault(d.Delay, defaultDrainDelay) }
+func (d Drain) timeout() time.Duration { return orDefault(d.Timeout, defaultDrainTimeout) }
+
+func orDefault(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}
+
+// Problem is why an object's parameters cannot be used: the field of the object that leads to the mistake, what is
+// wrong, and what to do.
+type Problem struct {
+	Field, Message, Fix string
+}
+
+func (p Problem) String() string { return p.Field + ": " + p.Message + "; " + p.Fix }
+
+// classParameters reads what a GatewayClass refers to, with nil for no reference.
+func classParameters(set *resource.Set, class *gatewayv1.GatewayClass) (map[string]any, *Problem) {
+	if class == nil || class.Spec.ParametersRef == nil {
+		return nil, nil
+	}
+	ref := class.Spec.ParametersRef
+	if ref.Namespace == nil || *ref.Namespace == "" {
+		return nil, &Problem{"spec.parametersRef.namespace", "a ConfigMap has a namespace", "write the namespace of the ConfigMap"}
+	}
+	return readParameters(set, "spec.parametersRef", string(ref.Group), string(ref.Kind), string(*ref.Namespace), ref.Name)
+}
+
+// gatewayParameters reads what spec.infrastructure of a Gateway refers to, with nil for no reference.
+func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[string]any, *Problem) {
+	if gateway.Spec.Infrastructure == nil || gateway.Spec.Infrastructure.ParametersRef == nil {
+		return nil, nil
+	}
+	ref := gateway.Spec.Infrastructure.ParametersRef
+	return readParameters(set, "spec.infrastructure.parametersRef", string(ref.Group), string(ref.Kind), gateway.Namespace, ref.Name)
+}
+
+// readParameters returns the document in a ConfigMap, which is valid by itself.
+func readParameters(set *resource.Set, field, group, kind, namespace, name string) (map[string]any, *Problem) {
+	if group != "" || kind != "ConfigMap" {
+		return nil, &Problem{field, fmt.Sprintf("parameters of kind %q of group %q are not known", kind, group),
+			`refer to a ConfigMap (group "", kind ConfigMap)`}
+	}
+	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
+	object := set.ConfigMap(namespace, name)
+	if object == nil {
+		return nil, &Problem{at, "there is no such object", "create it, or remove the reference"}
+	}
+	text, ok := object.Data[ParametersKey]
+	if !ok {
+		return nil, &Problem{at, fmt.Sprintf("it has no key %s", ParametersKey), "write the parameters under this key"}
+	}
+	at += fmt.Sprintf(" data[%q]", ParametersKey)
+	if _, err := decodeParameters([]byte(text)); err != nil {
+		return nil, &Problem{at, err.Error(), "correct the parameters (docs/kubernetes.md lists them)"}
+	}
+	document := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return nil, &Problem{at, err.Error(), "write a mapping"}
+	}
+	return document, nil
+}
+
+// decodeParameters reads and checks one document. Unknown and repeated fields are errors.
+func decodeParameters(text []byte) (Parameters, error) {
+	var p Parameters
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		return Parameters{}, err
+	}
+	return p, p.validate().ToAggregate()
+}
+
+// mergeParameters lays a Gateway's document over that of its class as a JSON merge patch (RFC 7396): a mapping is merged
+// field by field, everything else replaced, null takes the class's value away.
+func mergeParameters(class, gateway map[string]any) (Parameters, error) {
+	merged, err := yaml.Marshal(mergePatch(class, gateway))
+	if err != nil {
+		return Parameters{}, err
+	}
+	return decodeParameters(merged)
+}
+
+func mergePatch(base, patch map[string]any) map[string]any {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range patch {
+		if value == nil {
+			delete(out, key)
+			continue
+		}
+		inner, ok := value.(map[string]any)
+		if !ok {
+			out[key] = value
+			continue
+		}
+		below, _ := out[key].(map[string]any)
+		out[key] = mergePatch(below, inner)
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package infra
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Plan is what one Gateway is to have in the cluster.
+type Plan struct {
+	// Gateway is "namespace/name".
+	Gateway string
+	// Keep leaves everything as it is: the Gateway cannot be judged now, and what its proxies serve is better than
+	// nothing.
+	Keep bool
+	// Objects are all that is to be there, in the order of their making; none, without Keep, is for a Gateway which
+	// belongs to another controller, so that what was made for it goes.
+	Objects []*unstructured.Unstructured
+}
+
+// Plans says what each Gateway of the set is to have, sorted by Gateway. The controller's name tells which are
+// ours. The configuration, whose listeners name their Gateways, and the statuses are what the translator made of the set.
+// A Gateway that is not in the set has no plan: what it owned goes with it.
+func (o Options) Plans(set *resource.Set, controllerName string, config *model.Config, statuses []resource.Status) []Plan {
+	ports := map[string][]int32{}
+	for i := range config.Listeners {
+		l := &config.Listeners[i]
+		ports[l.Gateway] = append(ports[l.Gateway], l.Port)
+	}
+	accepted := map[string]bool{}
+	for i := range statuses {
+		if s := &statuses[i]; s.Ref.Kind == "Gateway" {
+			accepted[s.Ref.Namespace+"/"+s.Ref.Name] = holds(s.Conditions, string(gatewayv1.GatewayConditionAccepted))
+		}
+	}
+	classes := readClasses(set, controllerName)
+	plans := make([]Plan, 0, len(set.Gateways))
+	for _, g := range set.Gateways {
+		plan := Plan{Gateway: g.Namespace + "/" + g.Name}
+		class := classes[string(g.Spec.GatewayClassName)]
+		switch {
+		case class == nil:
+			plan.Keep = true // nobody's: perhaps the class comes back
+		case !class.ours:
+		case !accepted[plan.Gateway] || g.DeletionTimestamp != nil:
+			plan.Keep = true
+		default:
+			parameters, problem := class.of(set, g)
+			if problem != nil {
+				plan.Keep = true
+				break
+			}
+			addresses, dynamic := staticAddresses(g)
+			plan.Objects = Render(o, g, parameters, portsOf(g, ports[plan.Gateway]), addresses, dynamic)
+		}
+		plans = append(plans, plan)
+	}
+	slices.SortFunc(plans, func(a, b Plan) int { return cmp.Compare(a.Gateway, b.Gateway) })
+	return plans
+}
+
+// class is a GatewayClass and what it refers to.
+type class struct {
+	ours       bool
+	parameters map[string]any
+	problem    *Problem
+}
+
+func readClasses(set *resource.Set, controllerName string) map[string]*class {
+	out := map[string]*class{}
+	for _, c := range set.GatewayClasses {
+		read := &class{ours: string(c.Spec.ControllerName) == controllerName}
+		if read.ours {
+			read.parameters, read.problem = classParameters(set, c)
+		}
+		out[c.Name] = read
+	}
+	return out
+}
+
+// of returns the parameters of a Gateway of the class.
+func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *Problem) {
+	if c.problem != nil {
+		p := *c.problem
+		p.Field = "GatewayClass " + string(g.Spec.GatewayClassName) + " " + p.Field
+		return Parameters{}, &p
+	}
+	own, problem := gatewayParameters(set, g)
+	if problem != nil {
+		return Parameters{}, problem
+	}
+	merged, err := mergeParameters(c.parameters, own)
+	if err != nil {
+		return Parameters{}, &Problem{"spec.infrastructure.parametersRef",
+			"together with the parameters of GatewayClass " + string(g.Spec.GatewayClassName) + ": " + err.Error(), "correct one of them"}
+	}
+	return merged, nil
+}
+
+// portsOf are the ports of a Gateway's Services: those that are served, and those of its own listeners that cannot be
+// served for now, so that mending one changes no Service.
+func portsOf(g *gatewayv1.Gateway, served []int32) []int32 {
+	seen := map[int32]bool{}
+	for _, port := range served {
+		seen[port] = true
+	}
+	for _, l := range g.Spec.Listeners {
+		if l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.HTTPSProtocolType || l.Protocol == gatewayv1.TCPProtocolType ||
+			l.Protocol == gatewayv1.TLSProtocolType {
+			seen[l.Port] = true
+		}
+	}
+	delete(seen, AdminPort)
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// staticAddresses returns the IP addresses that a Gateway asks for, and whether it wants one of the cluster's choice, as
+// it does when it asks for none or leaves a value empty.
+func staticAddresses(g *gatewayv1.Gateway) (addresses []netip.Addr, dynamic bool) {
+	for _, a := range g.Spec.Addresses {
+		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
+			continue // the translator refuses it
+		}
+		if a.Value == "" {
+			dynamic = true
+		} else if address, err := netip.ParseAddr(a.Value); err == nil && address.Zone() == "" {
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(addresses), dynamic || len(g.Spec.Addresses) == 0
+}
+
+func holds(conditions []resource.Condition, kind string) bool {
+	return slices.ContainsFunc(conditions, func(c resource.Condition) bool { return c.Type == kind && c.Status == "True" })
+}
