@@ -88,6 +88,9 @@ func NewClient(config *rest.Config) (*Client, error) {
 	return &Client{Client: c, Config: config, http: hc, discovery: d}, nil
 }
 
+// Close closes connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // SetLogger makes the libraries of Kubernetes log there.
 func SetLogger(logger *slog.Logger) {
 	crlog.SetLogger(logr.FromSlogHandler(logger.Handler()))

@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +62,7 @@ func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logg
 		HTTPClient: c.http, Scheme: c.Scheme(), Mapper: mapper(v.gvk, v.resource, v.Cluster),
 		DefaultTransform:     transform,
 		DefaultLabelSelector: selector(v),
+		NewInformer:          newInformer,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			if w.failed(err) {
 				r.settled(w)
@@ -105,6 +108,39 @@ func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logg
 		wait.Wait()
 	}()
 	return w, nil
+}
+
+// newInformer makes an informer whose watches end when they are stopped: those of metadata would wait for ever for
+// someone to take their last event.
+func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	inner := toolscache.ToListerWatcherWithContext(lw)
+	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+		ListWithContextFunc: inner.ListWithContext,
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			w, err := inner.WatchWithContext(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return &drained{Interface: w}, nil
+		},
+	}, exemplar, resync, indexers)
+}
+
+// drained takes what is left when it is stopped.
+type drained struct {
+	apiwatch.Interface
+	once sync.Once
+}
+
+// Stop implements watch.Interface.
+func (d *drained) Stop() {
+	d.Interface.Stop()
+	d.once.Do(func() {
+		go func() {
+			for range d.ResultChan() { // it is closed, as the watch was stopped
+			}
+		}()
+	})
 }
 
 // stop ends the watch and waits until nothing more is told.

@@ -58,6 +58,9 @@ type Server struct {
 	temporary bool
 	ports     []*process.Port
 	running   []*process.Process // in the order of their start
+	// program and args are those of kube-apiserver.
+	program string
+	args    []string
 }
 
 // Start builds the programs if need be, starts them and waits until the API server is ready. After an error nothing is
@@ -139,7 +142,22 @@ func (s *Server) start(ctx context.Context, programs components.Programs, args [
 	if err := s.run(programs.Path(components.Etcd), s.etcdArgs(etcd, peer)); err != nil {
 		return err
 	}
-	if err := s.run(programs.Path(components.APIServer), append(s.apiServerArgs(etcd, secure), args...)); err != nil {
+	s.program, s.args = programs.Path(components.APIServer), append(s.apiServerArgs(etcd, secure), args...)
+	if err := s.run(s.program, s.args); err != nil {
+		return err
+	}
+	return s.ready(ctx)
+}
+
+// Restart ends kube-apiserver, starts it again with what it stored, and waits until it is ready. After an error it is
+// gone, and there is only Stop.
+func (s *Server) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the API server was not ready within %s", startTimeout))
+	defer cancel()
+	last := len(s.running) - 1
+	s.running[last].Stop(stopGrace)
+	s.running = s.running[:last]
+	if err := s.run(s.program, s.args); err != nil {
 		return err
 	}
 	return s.ready(ctx)

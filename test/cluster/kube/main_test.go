@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/test/cluster/apiserver"
+	"github.com/weirmesh/weir/test/cluster/components"
+)
+
+const (
+	root       = "../../.."
+	controller = "weirmesh.github.io/gateway-controller"
+	// enough is for what takes moments on an idle machine.
+	enough = time.Minute
+)
+
+// server is shared by all tests; admin is its administrator, who knows kinds that Weir does not read as objects.
+var (
+	server  *apiserver.Server
+	admin   *kube.Client
+	objects client.Client
+)
+
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := run(ctx, m)
+	stop()
+	if err == nil {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	server, err = apiserver.Start(ctx, apiserver.Options{Cache: components.Cache{Log: os.Stderr}})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if stopErr := server.Stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	config, err := adminConfig()
+	if err != nil {
+		return 1, err
+	}
+	if admin, err = kube.NewClient(config); err != nil {
+		return 1, err
+	}
+	defer admin.Close()
+	scheme := kube.Scheme()
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		return 1, err
+	}
+	if objects, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return 1, err
+	}
+	files, err := filepath.Glob(filepath.Join(root, "internal/resource/crds/*.yaml"))
+	if err != nil {
+		return 1, err
+	}
+	for _, file := range files {
+		if err := install(ctx, file, nil); err != nil {
+			return 1, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return m.Run(), nil
+}
+
+func adminConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// install creates a definition, changed by edit if that is not nil, and waits until it is served.
+func install(ctx context.Context, file string, edit func(*apiextensionsv1.CustomResourceDefinition)) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(text, crd); err != nil {
+		return err
+	}
+	if edit != nil {
+		edit(crd)
+	}
+	if err := admin.Create(ctx, crd); err != nil {
+		return err
+	}
+	return within(ctx, func() error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return err
+		}
+		for _, c := range crd.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("not established: %+v", crd.Status.Conditions)
+	})
+}
+
+// within tries until it succeeds, and fails with the last error when it has long been enough.
+func within(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, enough)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
