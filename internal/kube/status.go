@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -133,8 +134,8 @@ func (m merger) condition(before map[string]any, c resource.Condition, generatio
 	out := map[string]any{
 		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": cut(c.Message, maxMessage), "lastTransitionTime": since,
 	}
-	if generation > 0 {
-		out["observedGeneration"] = generation
+	if observed := cmp.Or(c.Generation, generation); observed > 0 {
+		out["observedGeneration"] = observed
 	}
 	return out
 }

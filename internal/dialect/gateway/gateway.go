@@ -25,11 +25,14 @@ import (
 // is not in the set at all is taken for Weir's: files need no GatewayClass.
 const ControllerName = "weirmesh.github.io/gateway-controller"
 
+// AdminPort is where proxies that are a Gateway's own serve health and metrics. No listener of theirs may have it.
+const AdminPort = 19080
+
 // Options say what a set does not. The zero value is one data plane for all Gateways.
 type Options struct {
 	// Separate says that each Gateway is served by proxies of its own, model.Listener.Gateway: Gateways never conflict.
 	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
-	// where nothing stands against it here. Gateways' parameters are theirs to judge as well.
+	// where nothing stands against it here. Gateways' parameters are theirs to judge as well. A class that is not in the set is nobody's.
 	Separate bool
 }
 

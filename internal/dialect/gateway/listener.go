@@ -101,7 +101,11 @@ func (t *translator) readGateways() {
 	for _, obj := range t.set.Gateways {
 		ref := model.Ref{Kind: "Gateway", Namespace: obj.Namespace, Name: obj.Name}
 		class := string(obj.Spec.GatewayClassName)
-		if c := t.set.GatewayClass(class); c != nil && c.Spec.ControllerName != ControllerName {
+		c := t.set.GatewayClass(class)
+		if c == nil && t.Separate {
+			continue // in a cluster it may be anybody's
+		}
+		if c != nil && c.Spec.ControllerName != ControllerName {
 			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
 				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is passed over", class, c.Spec.ControllerName),
 				"name a class of " + ControllerName + " if Weir is to serve it"})
@@ -227,6 +231,10 @@ func (t *translator) readListener(l *listener) {
 			fmt.Sprintf("mode %s is not supported", mode), "use Terminate"}
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
+	}
+	if t.Separate && spec.Port == AdminPort {
+		l.notAccepted = &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
+			fmt.Sprintf("the proxies have port %d for their own health and metrics", AdminPort), "use another port"}
 	}
 	t.readAllowedRoutes(l)
 	if !https {

@@ -61,8 +61,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 	out := slices.Clone(statuses)
 	said := map[string]resource.Condition{}
 	for i := range out {
-		s := &out[i]
-		switch s.Ref.Kind {
+		switch s := &out[i]; s.Ref.Kind {
 		case "GatewayClass":
 			if c := classes[s.Ref.Name]; c != nil && c.problem != nil {
 				s.Conditions = replace(s.Conditions, isFalse(accepted, string(gatewayv1.GatewayClassReasonInvalidParameters), c.problem.String()))
@@ -85,8 +84,41 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 			}
 		}
 	}
+	parents := parentsOf(set)
+	for i := range out {
+		s := &out[i]
+		if s.Ref.Kind != "ListenerSet" {
+			continue
+		}
+		if c, ok := said[parents[s.Ref.Namespace+"/"+s.Ref.Name]]; ok {
+			*s = follow(*s, c)
+		}
+	}
 	f.said = said
 	return out
+}
+
+// parentsOf returns the Gateway of each ListenerSet, both as "namespace/name".
+func parentsOf(set *resource.Set) map[string]string {
+	out := make(map[string]string, len(set.ListenerSets))
+	for _, l := range set.ListenerSets {
+		namespace := l.Namespace
+		if n := l.Spec.ParentRef.Namespace; n != nil {
+			namespace = string(*n)
+		}
+		out[l.Namespace+"/"+l.Name] = namespace + "/" + string(l.Spec.ParentRef.Name)
+	}
+	return out
+}
+
+// follow lets a ListenerSet that could be served follow its Gateway.
+func follow(s resource.Status, gateway resource.Condition) resource.Status {
+	gateway.Generation = 0 // it is not the ListenerSet's
+	if c := find(s.Conditions, programmed); c != nil && c.Status == metav1.ConditionTrue && gateway.Status != metav1.ConditionTrue {
+		s.Conditions = replace(s.Conditions, isFalse(programmed, string(gatewayv1.ListenerSetReasonPending), "the Gateway is not programmed; see its status"))
+	}
+	s.Listeners = programListeners(s.Listeners, gateway)
+	return s
 }
 
 // before returns the last Programmed of a Gateway: what was said, or what another controller before this one wrote.

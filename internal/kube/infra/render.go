@@ -18,7 +18,7 @@ const (
 	// Audience is who a proxy's token is for.
 	Audience = "weir.weirmesh.github.io"
 	// AdminPort is where a proxy serves /healthz, /readyz and /metrics. No listener may have it.
-	AdminPort = 19080
+	AdminPort = 19080 // gateway.AdminPort
 	// CAKey is the key of the ConfigMap of a Gateway that holds the certificates which vouch for the controller.
 	CAKey = "ca.crt"
 
