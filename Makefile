@@ -6,12 +6,13 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME    ?= 10s
 CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
+REPORT      ?= docs/conformance/gateway-api-v1.6.3.yaml
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
-.PHONY: cluster-up cluster-down kubectl setup-cluster
+.PHONY: cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -88,6 +89,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	$(GO) run ./internal/cli/gendocs -check docs
 
@@ -120,6 +122,12 @@ cluster-down: ## Remove it.
 
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
+
+conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
+	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(CURDIR)/$(REPORT))
+
+conformance-short: setup-cluster ## Run a selection of it, with all tests of mirrors and weights.
+	@scripts/conformance.sh -test.short
 
 setup-cluster:
 	@scripts/setup.sh containerd runc nft iptables conntrack ip /usr/lib/cni/bridge

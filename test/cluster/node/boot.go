@@ -155,7 +155,7 @@ func (m *machine) node(context.Context) error {
 			return err
 		}
 	}
-	if err := errors.Join(m.write("kubelet.yaml"), m.write("kube-proxy.yaml")); err != nil {
+	if err := errors.Join(m.write("kubelet.yaml"), m.write("kube-proxy.yaml"), m.makeGroup()); err != nil {
 		return err
 	}
 	manager, scheduler := m.path("controller-manager.kubeconfig"), m.path("scheduler.kubeconfig")

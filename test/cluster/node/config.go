@@ -68,7 +68,7 @@ func (c *config) write(name string, below ...string) error {
 	}
 	var text bytes.Buffer
 	if err := t.Execute(&text, map[string]string{
-		"Dir": c.Dir, "Socket": c.socket(), "Address": Address, "Name": Name, "PodRange": podRange, "DNS": dns,
+		"Dir": c.Dir, "Socket": c.socket(), "Address": Address, "Name": Name, "PodRange": podRange, "Group": c.group(), "DNS": dns,
 		"Pause": Pause, "CoreDNS": CoreDNS, "Plugins": plugins,
 	}); err != nil {
 		return err

@@ -195,8 +195,8 @@ func (n *Node) kill() error {
 			return fmt.Errorf("process %d of the node does not end", n.pid)
 		}
 	}
-	removeCgroups(limit)
-	return nil
+	c := config{Dir: n.dir}
+	return c.removeGroup(limit)
 }
 
 // zombie is true for a process that has ended and waits for its parent to take notice.
@@ -207,34 +207,6 @@ func zombie(pid int) bool {
 	}
 	_, state, _ := strings.Cut(string(text), ") ")
 	return strings.HasPrefix(state, "Z")
-}
-
-// removeCgroups takes away those of the pods, which do not belong to a namespace. Those of another node are in use and stay.
-func removeCgroups(limit time.Time) {
-	for {
-		left := 0
-		for _, pattern := range []string{"kubepods", "k8s.io", "*/kubepods", "*/k8s.io"} {
-			roots, _ := filepath.Glob("/sys/fs/cgroup/" + pattern)
-			for _, root := range roots {
-				var dirs []string
-				filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-					if err == nil && d.IsDir() {
-						dirs = append(dirs, path)
-					}
-					return nil
-				})
-				for _, dir := range slices.Backward(dirs) {
-					if syscall.Rmdir(dir) == syscall.EBUSY {
-						left++
-					}
-				}
-			}
-		}
-		if left == 0 || time.Now().After(limit.Add(-stopTimeout/2)) {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
 }
 
 // requirements says what the machine lacks.

@@ -1,0 +1,42 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/gateway-api/conformance/tests"
+)
+
+// The numbers of the release: a test that is left out would not show otherwise.
+func TestEveryTestOfTheProfilesIsAsked(t *testing.T) {
+	want := map[string][2]int{"GATEWAY-HTTP": {94, 38}, "GATEWAY-GRPC": {25, 10}}
+	for _, p := range profiles() {
+		got := [2]int{len(testsOf(p, tests.ConformanceTests)), len(p.ExtendedFeatures)}
+		if got != want[string(p.Name)] {
+			t.Errorf("%s has %d tests and %d extended features, want %v", p.Name, got[0], got[1], want[string(p.Name)])
+		}
+		if !everything().IsSuperset(p.ExtendedFeatures) {
+			t.Errorf("%s has features that are not asked", p.Name)
+		}
+	}
+}
+
+func TestTheShortSelectionIsOfTheProfiles(t *testing.T) {
+	var all []string
+	for _, p := range profiles() {
+		all = append(all, testsOf(p, tests.ConformanceTests)...)
+	}
+	for _, name := range short {
+		if !slices.Contains(all, name) {
+			t.Errorf("no test %s", name)
+		}
+	}
+	for _, must := range []string{"HTTPRouteRequestMirror", "HTTPRouteRequestMultipleMirrors", "HTTPRouteRequestPercentageMirror", "HTTPRouteWeight", "GRPCRouteWeight"} {
+		if !slices.Contains(short, must) {
+			t.Errorf("%s is not in the selection", must)
+		}
+	}
+	if len(short) < 20 {
+		t.Errorf("%d tests, want 20 at least", len(short))
+	}
+}

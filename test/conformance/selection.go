@@ -1,0 +1,31 @@
+package conformance
+
+// short is what continuous integration runs of the suite: something of every part, all tests of mirrors and of weights.
+var short = []string{
+	"BackendTLSPolicy",
+	"GRPCExactMethodMatching",
+	"GRPCRouteWeight",
+	"GatewayClassObservedGenerationBump",
+	"GatewayFrontendClientCertificateValidation",
+	"GatewayInfrastructureMetadata",
+	"GatewayInvalidParametersRef",
+	"GatewayModifyListeners",
+	"GatewayStaticAddresses",
+	"GatewayTLSBackendClientCertificate",
+	"GatewayWithAttachedRoutes",
+	"HTTPRouteCrossNamespace",
+	"HTTPRouteHTTPSListener",
+	"HTTPRouteHTTPSListenerDetectMisdirectedRequests",
+	"HTTPRouteInvalidReferenceGrant",
+	"HTTPRouteMatching",
+	"HTTPRouteRequestHeaderModifierBackendWeights",
+	"HTTPRouteRequestMirror",
+	"HTTPRouteRequestMultipleMirrors",
+	"HTTPRouteRequestPercentageMirror",
+	"HTTPRouteRetry",
+	"HTTPRouteServiceTypes",
+	"HTTPRouteSimpleSameNamespace",
+	"HTTPRouteTimeoutRequest",
+	"HTTPRouteWeight",
+	"ListenerSetHTTPRouting",
+}
