@@ -152,7 +152,8 @@ func (c *cors) choice(configured, asked string) string {
 	return configured
 }
 
-// grant permits an allowed origin.
+// grant permits an allowed origin. What it may see of answers is told with every grant: browsers ask for it only in the answer itself, but
+// Gateway API wants it in that to a preflight request, too.
 func (c *cors) grant(fields []http1.Field, value string) []http1.Field {
 	if c.any && !c.credentials {
 		value = "*"
@@ -160,6 +161,9 @@ func (c *cors) grant(fields []http1.Field, value string) []http1.Field {
 	fields = append(fields, http1.Field{Name: "Access-Control-Allow-Origin", Value: value})
 	if c.credentials {
 		fields = append(fields, http1.Field{Name: "Access-Control-Allow-Credentials", Value: "true"})
+	}
+	if c.expose != "" {
+		fields = append(fields, http1.Field{Name: "Access-Control-Expose-Headers", Value: c.expose})
 	}
 	return fields
 }
@@ -181,11 +185,7 @@ func (ex *exchange) markCORS(c *cors, fields []http1.Field) []http1.Field {
 	if !ok || !c.allows(value) {
 		return fields
 	}
-	fields = c.grant(fields, value)
-	if c.expose != "" {
-		fields = append(fields, http1.Field{Name: "Access-Control-Expose-Headers", Value: c.expose})
-	}
-	return fields
+	return c.grant(fields, value)
 }
 
 func isCORSAnswer(name string) bool {

@@ -189,7 +189,8 @@ func TestCORS(t *testing.T) {
 	}{
 		{"allowed preflight", strict, "https://shop.example", true, map[string]string{
 			"Access-Control-Allow-Origin": "https://shop.example", "Access-Control-Allow-Credentials": "true",
-			"Access-Control-Allow-Methods": "GET, PUT", "Access-Control-Allow-Headers": "X-One, X-Two", "Access-Control-Max-Age": "60"}},
+			"Access-Control-Allow-Methods": "GET, PUT", "Access-Control-Allow-Headers": "X-One, X-Two", "Access-Control-Max-Age": "60",
+			"Access-Control-Expose-Headers": "X-Out"}},
 		{"preflight by wildcard", strict, "https://a.b.shop.example", true, map[string]string{"Access-Control-Allow-Origin": "https://a.b.shop.example"}},
 		{"preflight from elsewhere", strict, "https://evil.example", true, map[string]string{
 			"Access-Control-Allow-Origin": "", "Access-Control-Allow-Methods": "", "Access-Control-Allow-Credentials": ""}},
