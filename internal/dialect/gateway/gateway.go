@@ -134,12 +134,24 @@ func (t *translator) readClasses() {
 			t.report(ref, p)
 		}
 		t.statuses = append(t.statuses, resource.Status{
-			Ref: ref, Generation: c.Generation, Conditions: []resource.Condition{accepted}, SupportedFeatures: slices.Clone(supported),
+			Ref: ref, Generation: c.Generation, Conditions: []resource.Condition{accepted}, SupportedFeatures: t.features(),
 		})
 	}
 }
 
-// supported are the names of the Gateway API's features (its package pkg/features) that Weir has, sorted.
+// features are the names of the Gateway API's features (its package pkg/features) that Weir has, sorted.
+func (t *translator) features() []string {
+	all := slices.Clone(supported)
+	if t.Separate {
+		all = append(all, infrastructure)
+		slices.Sort(all)
+	}
+	return all
+}
+
+// infrastructure is the feature of spec.infrastructure, which has a meaning where something is made for a Gateway.
+const infrastructure = "GatewayInfrastructure"
+
 var supported = []string{
 	"BackendTLSPolicy",
 	"BackendTLSPolicySANValidation",
@@ -151,6 +163,7 @@ var supported = []string{
 	"GatewayFrontendClientCertificateValidation",
 	"GatewayFrontendClientCertificateValidationInsecureFallback",
 	"GatewayHTTPListenerIsolation",
+	"GatewayHTTPSListenerDetectMisdirectedRequests",
 	"GatewayPort8080",
 	"GatewayStaticAddresses",
 	"HTTPRoute",
