@@ -363,6 +363,16 @@ func TestWebSocketPassesThrough(t *testing.T) {
 	}
 }
 
+func TestListenerSetsKeepTeamsApart(t *testing.T) {
+	s := example(t, "listener-sets", "status:9001", "shop:9002")
+	s.served(s.get("status.example", "/"), "status")
+	s.served(s.get("shop.example", "/"), "shop")
+	if a := s.get("other.example", "/"); a.StatusCode != http.StatusNotFound {
+		t.Errorf("another host: %d, want 404", a.StatusCode)
+	}
+	s.weir.Stop()
+}
+
 func TestReferenceGrantDecidesAcrossNamespaces(t *testing.T) {
 	s := example(t, "cross-namespace", "pay:9001", "stock:9002")
 	s.served(s.get("shop.example", "/pay"), "pay")

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -178,43 +176,4 @@ func addressName(address string) string {
 		return "all addresses"
 	}
 	return "address " + address
-}
-
-// findOverlaps marks HTTPS listeners on one port whose hostnames overlap (condition OverlappingTLSConfig).
-func (t *translator) findOverlaps() {
-	ports := map[gatewayv1.PortNumber][]*listener{}
-	for _, g := range t.order {
-		for _, l := range g.listeners {
-			if l.tls != nil && l.accepted() {
-				ports[l.spec.Port] = append(ports[l.spec.Port], l)
-			}
-		}
-	}
-	for _, all := range ports {
-		for _, l := range all {
-			for _, other := range all {
-				if other == l || !t.meetClients(l.gateway, other.gateway) {
-					continue
-				}
-				if _, ok := intersect(l.hostname, other.hostname); ok {
-					l.overlaps = append(l.overlaps, l.discreet(other))
-				}
-			}
-		}
-	}
-	for _, g := range t.order {
-		for _, l := range g.listeners {
-			if len(l.overlaps) > 0 {
-				slices.Sort(l.overlaps)
-				l.overlaps = slices.Compact(l.overlaps)
-				t.report(l.holder(), problem{codeOverlap, "", l.field + ".hostname", "the hostname overlaps with listener " +
-					strings.Join(l.overlaps, ", "), "expect 421 for clients that reuse a connection for another host"})
-			}
-		}
-	}
-}
-
-// meetClients says whether one connection may reach listeners of both Gateways.
-func (t *translator) meetClients(a, b *gateway) bool {
-	return a == b || !t.Separate && slices.ContainsFunc(a.addresses, func(x string) bool { return slices.Contains(b.addresses, x) })
 }

@@ -2,9 +2,33 @@ package gateway
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
+
+func TestWiderHostnamesAreThoseThatStandForAll(t *testing.T) {
+	hostname := func() string {
+		var labels []string
+		for range rand.IntN(4) {
+			labels = append(labels, string('a'+byte(rand.IntN(2))))
+		}
+		if len(labels) > 0 && rand.IntN(2) == 0 {
+			labels[0] = "*"
+			if len(labels) == 1 {
+				labels = append(labels, "a")
+			}
+		}
+		return strings.Join(labels, ".")
+	}
+	for range 20_000 {
+		a, b := hostname(), hostname()
+		_, meet := intersect(a, b)
+		if found := a == b || slices.Contains(wider(a), b) || slices.Contains(wider(b), a); found != meet {
+			t.Fatalf("%q and %q: found %t, intersect says %t", a, b, found, meet)
+		}
+	}
+}
 
 func TestIntersectionOfHostnames(t *testing.T) {
 	for _, x := range []struct {
@@ -59,6 +83,18 @@ func TestIntersectionHoldsTheHostsOfBoth(t *testing.T) {
 		both, ok := intersect(a, b)
 		if got, want := ok && in(host, both), in(host, a) && in(host, b); got != want {
 			t.Fatalf("%q in intersection %q (%t) of %q and %q: %t, want %t", host, both, ok, a, b, got, want)
+		}
+	}
+}
+
+func TestOverlapsAreToldInPart(t *testing.T) {
+	for n, want := range map[int]int{1: 1, overlapsTold: overlapsTold, overlapsTold + 1: overlapsTold + 1, 1000: overlapsTold + 1} {
+		l := &listener{}
+		for i := range n {
+			l.overlaps = append(l.overlaps, strings.Repeat("x", i+1))
+		}
+		if l.settleOverlaps(); len(l.overlaps) != want {
+			t.Errorf("%d overlaps are told as %d, want %d", n, len(l.overlaps), want)
 		}
 	}
 }
