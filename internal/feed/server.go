@@ -35,11 +35,11 @@ const (
 	// maxConnections bounds the connections that are served at once; others wait to be accepted.
 	maxConnections = 8192
 	// stopTime is how long Serve waits for streams to end on their own when it is stopped.
-	stopTime = 5 * time.Second
+	stopTime = 2 * time.Second
 )
 
 // Server gives proxies the configurations of their Gateways. Certificate and Authenticate are required, the other fields
-// may be left zero; none may be changed after Serve was called. The methods may be called from any goroutine, before
+// may be left zero; none may be changed once a method was called. The methods may be called from any goroutine, before
 // Serve, too.
 type Server struct {
 	// Certificate returns the certificate to present; it is asked at each handshake.
