@@ -93,6 +93,9 @@ func (s *Source) Version(group, kind string) string {
 	return ""
 }
 
+// lookTimeout bounds the questions which kinds there are, and may be read.
+const lookTimeout = 30 * time.Second
+
 // holdoff is how long changes are gathered into one Set.
 const holdoff = 10 * time.Millisecond
 
@@ -118,7 +121,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 			}
 			s.drain()
 		case <-again.C:
-			again.Reset(s.tick())
+			again.Reset(tick)
 			if !s.overdue() {
 				continue
 			}
@@ -135,7 +138,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 }
 
 // tick is how often it is seen whether something is due by time alone.
-func (s *Source) tick() time.Duration { return time.Second }
+const tick = time.Second
 
 func (s *Source) overdue() bool {
 	s.mu.Lock()
@@ -228,7 +231,7 @@ func (s *Source) follow(ctx context.Context) {
 	var kinds map[schema.GroupKind]served
 	wait := 100 * time.Millisecond
 	for {
-		now, err := s.client.kinds(ctx, kinds)
+		now, err := s.look(ctx, kinds)
 		switch {
 		case err == nil:
 			kinds = now
@@ -244,6 +247,12 @@ func (s *Source) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (s *Source) look(ctx context.Context, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return s.client.kinds(ctx, before)
 }
 
 func (s *Source) watching() []*watch {
@@ -268,7 +277,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 		case v.gvk != w.gvk || v.resource != w.resource:
 			w.stop()
 			s.begin(ctx, v)
-		case refused != nil && s.client.probe(ctx, v) == nil:
+		case refused != nil && s.permitted(ctx, v):
 			s.Logger.Info("the API server lets Weir read this resource now", "resource", v.String())
 			if synced, _ := w.state(); synced {
 				w.allowed()
@@ -292,6 +301,13 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 	s.looked = s.looked || all
 	s.mu.Unlock()
 	s.touch()
+}
+
+// permitted says whether the API server lets the kind be read now.
+func (s *Source) permitted(ctx context.Context, v served) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return s.client.probe(ctx, v) == nil
 }
 
 // begin watches a kind. It reports whether that could be begun; if not, the next look tries again.

@@ -51,8 +51,8 @@ type receiver interface {
 }
 
 // patience is how long an API server may refuse a kind before that is believed: right after its start it may not have
-// read all roles yet.
-const patience = time.Second
+// read all roles yet, and a kind that is left out is not served.
+const patience = 5 * time.Second
 
 // start watches a kind until ctx ends or stop is called.
 func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logger) (*watch, error) {

@@ -68,8 +68,10 @@ func Decode(u *unstructured.Unstructured) (*Object, error) {
 	}
 	if o.entry.object == nil {
 		u.SetAPIVersion(k.apiVersion(version))
-		if _, why := k.decode(k, version, u.Object, admit); len(why) > 0 {
-			o.entry.findings = why // it names fields
+		_, why := k.decode(k, version, u.Object, admit) // it names fields
+		why = slices.DeleteFunc(why, func(f Finding) bool { return f.Code == CodeUnchecked })
+		if len(why) > 0 {
+			o.entry.findings = why
 		}
 		o.meta = &metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration()}
 	} else {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(ctx context.Context, m *testing.M) (code int, err error) {
+	kube.SetLogger(slog.New(slog.DiscardHandler))
 	server, err = apiserver.Start(ctx, apiserver.Options{Cache: components.Cache{Log: os.Stderr}})
 	if err != nil {
 		return 1, err
