@@ -172,7 +172,8 @@ func (s *Source) drain() {
 	}
 }
 
-// ready says whether all that can be read has been.
+// ready says whether all that can be read has been. Without Gateways and their classes nothing can be said: it would look
+// as if they had been deleted.
 func (s *Source) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +181,8 @@ func (s *Source) ready() bool {
 		return false
 	}
 	for _, w := range s.watches {
-		if synced, refused := w.state(); !synced && refused == nil {
+		synced, refused := w.state()
+		if !synced && (refused == nil || w.essential()) {
 			return false
 		}
 	}
@@ -371,7 +373,7 @@ func (s *Source) sweep(w *watch) {
 }
 
 // put implements receiver.
-func (s *Source) put(v served, before, o any, initial bool) {
+func (s *Source) put(v served, before, o any) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -386,7 +388,7 @@ func (s *Source) put(v served, before, o any, initial bool) {
 	}
 	k := object.Key()
 	s.mu.Lock()
-	if fresh := s.fresh[v.id()]; fresh != nil && initial {
+	if fresh := s.fresh[v.id()]; fresh != nil {
 		fresh[k] = true
 	}
 	if v.Custom {

@@ -20,6 +20,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -44,7 +45,7 @@ type watch struct {
 
 // receiver is told what is there. Its methods are called from one goroutine for each kind.
 type receiver interface {
-	put(v served, before, object any, initial bool)
+	put(v served, before, object any)
 	remove(v served, k resource.Key)
 	// settled says that the watch has synced or was refused, or is refused no longer.
 	settled(w *watch)
@@ -79,10 +80,10 @@ func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logg
 		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, initial bool) { r.put(v, nil, o, initial) },
+		AddFunc: func(o any, _ bool) { r.put(v, nil, o) },
 		UpdateFunc: func(before, o any) {
 			if !sameVersion(before, o) {
-				r.put(v, before, o, false)
+				r.put(v, before, o)
 			}
 		},
 		DeleteFunc: func(o any) {
@@ -160,7 +161,7 @@ func (w *watch) failed(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err):
 		if w.refusals++; w.refusals == 1 {
 			w.firstRefused = time.Now()
 		}
@@ -179,6 +180,11 @@ func (w *watch) failed(err error) bool {
 		w.log.Warn("the watch was lost and is tried again; what is known stays", "error", err)
 	}
 	return false
+}
+
+// essential says that without the kind no other means anything.
+func (w *watch) essential() bool {
+	return w.Group == gatewayv1.GroupName && (w.Name == "Gateway" || w.Name == "GatewayClass")
 }
 
 // state says whether what there is to know is known, and who refuses the rest.

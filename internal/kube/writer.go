@@ -230,6 +230,9 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 	o := w.source.Object(k)
 	version := w.source.Version(k.Group, k.Kind)
 	if o == nil || version == "" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.released, k)
 		return nil // it is gone, or will be told of
 	}
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind}
