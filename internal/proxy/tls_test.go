@@ -120,6 +120,47 @@ func TestRequestForAnotherListenerIsMisdirected(t *testing.T) {
 	}
 }
 
+// The listeners have one certificate, as clients that reuse connections want it, and hostnames within each other's.
+func TestMisdirectionIsJudgedByTheMostSpecificListener(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg := plain(addr)
+	pool := secure(t, cfg, "any.example", "one.example", "a.wild.example", "b.wild.example", "other.example")
+	any := cfg.Listeners[0]
+	cfg.Routes[0].Attachments[0].Hostnames = []string{"any.example"}
+	for _, hostname := range []string{"one.example", "*.wild.example", "b.wild.example"} {
+		l := any
+		l.Name, l.Hostname = "default/gw/"+hostname, hostname
+		cfg.Listeners = append(cfg.Listeners, l)
+		cfg.Routes[0].Attachments = append(cfg.Routes[0].Attachments, model.Attachment{Listener: l.Name, Hostnames: []string{hostname}})
+	}
+	s := serve(t, cfg)
+	for _, test := range []struct {
+		sni, host string
+		status    int
+	}{
+		{"any.example", "any.example", 200},
+		{"any.example", "one.example", 421},
+		{"any.example", "other.example", 404},
+		{"one.example", "one.example", 200},
+		{"one.example", "any.example", 421},
+		{"one.example", "other.example", 421},
+		{"a.wild.example", "a.wild.example", 200},
+		{"a.wild.example", "c.wild.example", 200},
+		{"a.wild.example", "b.wild.example", 421},
+		{"a.wild.example", "other.example", 421},
+		{"b.wild.example", "b.wild.example", 200},
+		{"b.wild.example", "a.wild.example", 421},
+		{"other.example", "any.example", 200},
+		{"other.example", "other.example", 404},
+	} {
+		k := newTLSTalk(t, s.addr(), pool, test.sni)
+		k.send("GET / HTTP/1.1\r\nHost: " + test.host + "\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != test.status {
+			t.Errorf("name %s, host %s: status %d, want %d", test.sni, test.host, resp.StatusCode, test.status)
+		}
+	}
+}
+
 func TestCertificatesAreSwappedWithoutClosingConnections(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg := plain(addr)
