@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -142,13 +141,4 @@ func (a *assembly) counts() (n [5]int) {
 		}
 	}
 	return n
-}
-
-// find returns the part of that name, nil if there is none.
-func (a *assembly) find(name string) *received {
-	i := sort.Search(len(a.parts), func(i int) bool { return a.parts[i].name >= name })
-	if i < len(a.parts) && a.parts[i].name == name {
-		return a.parts[i]
-	}
-	return nil
 }

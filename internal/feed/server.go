@@ -127,7 +127,7 @@ func (s *Server) Publish(configs map[string]*model.Config) error {
 	var errs []error
 	for _, g := range slices.Compact(gateways) {
 		if err := s.publish(g, configs[g]); err != nil {
-			errs = append(errs, fmt.Errorf("Gateway %s: %w", g, err))
+			errs = append(errs, fmt.Errorf("feed of Gateway %s: %w", g, err))
 		}
 	}
 	return errors.Join(errs...)
