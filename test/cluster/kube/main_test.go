@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,9 +121,18 @@ func install(ctx context.Context, file string, edit func(*apiextensionsv1.Custom
 			return err
 		}
 		for _, c := range crd.Status.Conditions {
-			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-				return nil
+			if c.Type != apiextensionsv1.Established || c.Status != apiextensionsv1.ConditionTrue {
+				continue
 			}
+			// What the API server tells of itself comes a little later.
+			var served []string
+			for _, v := range crd.Spec.Versions {
+				if v.Served {
+					served = append(served, v.Name)
+				}
+			}
+			_, err := admin.RESTMapper().RESTMappings(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, served...)
+			return err
 		}
 		return fmt.Errorf("not established: %+v", crd.Status.Conditions)
 	})

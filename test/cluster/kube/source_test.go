@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -130,6 +131,8 @@ func TestKindsComeAndGo(t *testing.T) {
 			crd.Spec.Versions[i].AdditionalPrinterColumns = nil
 		}
 	}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "trafficsplits.split.smi-spec.io"}}
+	t.Cleanup(func() { _ = admin.Delete(context.Background(), definition) }) // the test deletes it, too
 	if err := install(t.Context(), file, loose); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +165,7 @@ func TestKindsComeAndGo(t *testing.T) {
 	if len(set.TrafficSplits) != 1 {
 		t.Error("the last good split is not kept")
 	}
-	if err := admin.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "trafficsplits.split.smi-spec.io"}}); err != nil {
+	if err := admin.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
 	s.until("no splits", func(set *resource.Set) bool { return len(set.TrafficSplits) == 0 && len(set.Findings) == 0 })
