@@ -37,15 +37,16 @@ var importTable = map[string][]string{
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
 	},
-	"internal/feed":        {"internal/model"},
-	"internal/identity":    {},
-	"internal/kube":        {"internal/resource", "internal/model", "api/split", "api/specs"},
-	"internal/kube/infra":  {"internal/resource", "internal/model"},
-	"internal/cli":         {"*"},
-	"internal/cli/gendocs": {"internal/cli"},
-	"cmd/weir":             {"internal/cli"},
-	"deploy/crds":          {},
-	"examples":             {},
+	"internal/feed":         {"internal/model"},
+	"internal/identity":     {},
+	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/kube/infra":   {"internal/resource", "internal/model"},
+	"internal/kube/replica": {"internal/feed", "internal/identity"},
+	"internal/cli":          {"*"},
+	"internal/cli/gendocs":  {"internal/cli"},
+	"cmd/weir":              {"internal/cli"},
+	"deploy/crds":           {},
+	"examples":              {},
 }
 
 // dataPlane must stay free of Kubernetes, directly and through others.

@@ -27,6 +27,8 @@ type dataPlane struct {
 	log     *slog.Logger
 	// adminAddress is "off" for none.
 	adminAddress string
+	// adminInside lets all but metrics and health be read from inside the machine or the pod alone.
+	adminInside bool
 	// adjust, if set, returns the configuration to serve in place of one that is to be published.
 	adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
@@ -50,8 +52,11 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
 	defer stopAdmin()
 	if d.adminAddress != "off" {
-		draining := func() bool { return asked.Err() != nil || ctx.Err() != nil }
-		a, err := listenAdmin(d.handover.listen, d.adminAddress, d.metrics.Handler(), d.latest.Load, d.server.Services, draining)
+		p := planeAdmin{
+			metrics: d.metrics.Handler(), report: d.latest.Load, services: d.server.Services, inside: d.adminInside,
+			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
+		}
+		a, err := listenAdmin(d.handover.listen, d.adminAddress, p.handler())
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,8 @@ type Report struct {
 	Generation uint64
 	// Config is the one being served: the last that was published, nil when Generation is 0.
 	Config *model.Config
-	// Statuses, Events and Findings are those of the newest set, whether or not it could be published.
+	// Set is the newest set. Statuses, Events and Findings are its own, whether or not it could be published.
+	Set      *resource.Set
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
@@ -26,6 +27,8 @@ type Report struct {
 	Err error
 	// Changed says that this report's configuration was published just now.
 	Changed bool
+	// TranslateTime is how long the newest set took to translate, PublishTime how long the last attempt to publish took.
+	TranslateTime, PublishTime time.Duration
 }
 
 // Loop translates and publishes what a source yields, one plain call after the other. The zero values of its times are
@@ -163,7 +166,9 @@ type state struct {
 }
 
 func (s *state) translate(set *resource.Set) {
+	begun := time.Now()
 	result, err := s.loop.Options.Translate(set)
+	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
 	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
 	s.wanted, s.report.Err = result.Config, err
 	if err != nil {
@@ -184,7 +189,10 @@ func (s *state) publish() {
 	case s.report.Config != nil && reflect.DeepEqual(s.wanted, s.report.Config):
 		s.wanted, s.report.Err = s.report.Config, nil
 	default:
-		if err := s.loop.Publish(s.wanted); err != nil {
+		begun := time.Now()
+		err := s.loop.Publish(s.wanted)
+		s.report.PublishTime = time.Since(begun)
+		if err != nil {
 			s.report.Err = fmt.Errorf("configuration not applied: %w", err)
 			s.loop.logger().Error("configuration not applied, the last good one keeps serving",
 				"error", err, "generation", s.report.Generation)

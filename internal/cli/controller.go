@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func newController(s streams) *cobra.Command {
+	o := controllerOptions{log: newLogFlags(), pullPolicy: newChoice("IfNotPresent", "Always", "Never")}
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the control plane of a Kubernetes cluster",
+		Long: `Controller watches Gateway API and SMI objects of a Kubernetes cluster, gives each
+Gateway of its classes proxies of their own (weir proxy) and tells them what to
+serve. Of several replicas every one feeds proxies; one, the leader, writes
+statuses and events and makes the proxies' Deployments and Services. SIGTERM
+or SIGINT gives up the lead and closes the feed; proxies go to another replica,
+or serve on with what they have.`,
+		Example: `  weir controller --proxy-image weir:1.0
+  weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
+		Args: noArgs,
+	}
+	o.flags(cmd.Flags())
+	fromEnvironment(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := signalContext(cmd.Context())
+		defer stop()
+		return o.run(ctx, s)
+	}
+	return cmd
+}
+
+type controllerOptions struct {
+	kube                 kubeFlags
+	namespace, name      string
+	service, feed        string
+	proxyImage           string
+	pullPolicy           choice
+	proxyLog             struct{ level, format string }
+	elect                bool
+	lease                string
+	admin                string
+	settle, settleAtMost time.Duration
+	log                  logFlags
+}
+
+func (o *controllerOptions) flags(f *pflag.FlagSet) {
+	o.kube.flags(f)
+	f.StringVar(&o.namespace, "namespace", "weir-system", "`namespace` of the controller's own objects")
+	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
+	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
+	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
+	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies")
+	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
+	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
+	f.StringVar(&o.proxyLog.format, "proxy-log-format", "", "--log-format of the proxies whose parameters do not say")
+	f.BoolVar(&o.elect, "leader-elect", true, "lead only while holding the lease, as it must be with several replicas")
+	f.StringVar(&o.lease, "lease", "weir-controller", "`name` of the lease in --namespace")
+	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
+	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
+	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
+	o.log.flags(f)
+}
+
+// validate checks the flags and fills in what they leave open.
+func (o *controllerOptions) validate() error {
+	if o.proxyImage == "" {
+		return usageError("which image do the proxies run? Give --proxy-image")
+	}
+	if o.settle < 0 || o.settleAtMost < 0 {
+		return usageError("--settle and --max-settle must not be below zero")
+	}
+	if _, _, err := net.SplitHostPort(o.feed); err != nil {
+		return usageError("--feed-address %q: %w", o.feed, err)
+	}
+	if o.name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("--name is not given, and the host has none: %w", err)
+		}
+		o.name = strings.ToLower(name)
+	}
+	return nil
+}
+
+// feedHosts are the names by which proxies reach the feed.
+func (o *controllerOptions) feedHosts() []string {
+	return []string{
+		o.service + "." + o.namespace + ".svc",
+		o.service + "." + o.namespace + ".svc.cluster.local",
+		o.service + "." + o.namespace,
+		o.service,
+	}
+}
+
+// feedTarget is where proxies are told to go.
+func (o *controllerOptions) feedTarget() string {
+	_, port, _ := net.SplitHostPort(o.feed) // checked
+	return net.JoinHostPort(o.feedHosts()[0], port)
+}
+
+func (o *controllerOptions) run(ctx context.Context, s streams) error {
+	log, processLog, closeProcessLog := o.log.open(s.err)
+	defer closeProcessLog()
+	ignoreBrokenPipes()
+	if err := o.validate(); err != nil {
+		return err
+	}
+	c, err := newControlPlane(o, log, processLog)
+	if err != nil {
+		return err
+	}
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// imagePullPolicy of the proxies.
+func (o *controllerOptions) imagePullPolicy() corev1.PullPolicy {
+	return corev1.PullPolicy(o.pullPolicy.value)
+}

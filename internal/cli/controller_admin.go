@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/kube/replica"
+)
+
+const controllerIndex = `weir controller
+
+/metrics       Prometheus metrics
+/healthz       200 as long as the process runs
+/readyz        200 once the cluster is known and proxies are fed, 503 before and while ending
+/config        the routing model of all Gateways, private keys redacted
+/status        generation, findings, conditions of every resource, and what proxies run
+/debug/pprof/  profiles of the process
+`
+
+// controllerStatus is the JSON form of the controller's /status.
+type controllerStatus struct {
+	statusReply
+	// Leader is the name of the replica that leads, as far as this one knows.
+	Leader string `json:"leader,omitempty"`
+	// Proxies are what proxies run that are connected, by Gateway.
+	Proxies map[string][]feed.Proxy `json:"proxies"`
+	// Versions of the configurations that they are to run, by Gateway.
+	Versions map[string]string `json:"versions"`
+}
+
+// adminHandler answers as asked lasts.
+func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, controllerIndex) })
+	mux.Handle("GET /metrics", c.metrics.handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case asked.Err() != nil:
+			text(w, http.StatusServiceUnavailable, "ending\n")
+		case !c.feeding.Load():
+			text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
+		default:
+			text(w, http.StatusOK, "ready\n")
+		}
+	})
+	mux.Handle("GET /config", insideOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if r := c.latest.Load(); r != nil && r.Config != nil {
+			reply(w, r.Config)
+			return
+		}
+		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+	})))
+	mux.Handle("GET /status", insideOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, c.status()) })))
+	mux.Handle("GET /debug/pprof/", insideOnly(profiles()))
+	return mux
+}
+
+func (c *controlPlane) status() controllerStatus {
+	out := controllerStatus{
+		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[string][]feed.Proxy{}, Versions: map[string]string{},
+	}
+	if l := c.lead.Load(); l != nil {
+		if statuses := l.statuses.Load(); statuses != nil {
+			out.Statuses = *statuses
+		}
+	}
+	if accounts := c.accounts.Load(); accounts != nil {
+		for _, g := range *accounts {
+			out.Proxies[g] = replica.Newest(c.feeds.Running(g), c.board.Others(g))
+			out.Versions[g] = c.feeds.Version(g)
+		}
+	}
+	return out
+}
+
+func value(p *atomic.Pointer[string]) string {
+	if s := p.Load(); s != nil {
+		return *s
+	}
+	return ""
+}

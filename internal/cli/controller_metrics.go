@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// controllerMetrics are what a replica of the controller counts; docs/metrics.md explains them.
+type controllerMetrics struct {
+	registry  *prometheus.Registry
+	translate prometheus.Histogram
+	publish   prometheus.Histogram
+	failed    prometheus.Counter
+
+	mu     sync.Mutex
+	latest control.Report
+}
+
+var (
+	metricInfo        = prometheus.NewDesc("weir_build_info", "Which build this is; always 1.", []string{"version"}, nil)
+	metricGeneration  = prometheus.NewDesc("weir_controller_config_generation", "Configurations published since the start.", nil, nil)
+	metricUnpublished = prometheus.NewDesc("weir_controller_config_unpublished", "1 while the newest state of the cluster is not what is published.", nil, nil)
+	metricFindings    = prometheus.NewDesc("weir_controller_findings", "Findings about the objects of the cluster.", []string{"severity"}, nil)
+	metricObjects     = prometheus.NewDesc("weir_controller_model_objects", "What the published configuration holds.", []string{"kind"}, nil)
+	metricLeader      = prometheus.NewDesc("weir_controller_leader", "1 on the replica that leads, 0 on others.", nil, nil)
+	metricProxies     = prometheus.NewDesc("weir_controller_proxies_connected", "Proxies that are connected to this replica.", nil, nil)
+	metricResponses   = prometheus.NewDesc("weir_controller_feed_responses_total", "Responses sent to proxies.", nil, nil)
+	metricBytes       = prometheus.NewDesc("weir_controller_feed_sent_bytes_total", "Bytes of responses sent to proxies, before encryption.", nil, nil)
+	metricRefusals    = prometheus.NewDesc("weir_controller_feed_refusals_total", "Responses that proxies did not apply.", nil, nil)
+	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
+)
+
+func newControllerMetrics(c *controlPlane, processLog *telemetry.Lines) *controllerMetrics {
+	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	m := &controllerMetrics{
+		registry: prometheus.NewRegistry(),
+		translate: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_controller_translate_seconds", Help: "How long the state of the cluster took to translate.", Buckets: seconds,
+		}),
+		publish: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_controller_publish_seconds", Help: "How long a changed configuration took to publish.", Buckets: seconds,
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_controller_publish_failures_total", Help: "Attempts to publish a configuration that failed for some Gateway.",
+		}),
+	}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.translate, m.publish, m.failed, &controllerCollector{c, m})
+	return m
+}
+
+func (m *controllerMetrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// report takes note of how the loop stands.
+func (m *controllerMetrics) report(r control.Report) {
+	m.translate.Observe(r.TranslateTime.Seconds())
+	if r.Changed {
+		m.publish.Observe(r.PublishTime.Seconds())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latest = r
+}
+
+// controllerCollector reads what others count.
+type controllerCollector struct {
+	plane   *controlPlane
+	metrics *controllerMetrics
+}
+
+// Describe implements prometheus.Collector.
+func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(c, to)
+}
+
+// Collect implements prometheus.Collector.
+func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v uint64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	gauge(metricInfo, 1, readBuildInfo().Version)
+	gauge(metricLeader, oneIf(c.plane.lead.Load() != nil))
+	s := c.plane.feeds.Stats()
+	gauge(metricProxies, float64(s.Proxies))
+	count(metricResponses, s.Responses)
+	count(metricBytes, s.Bytes)
+	count(metricRefusals, s.Refusals)
+	count(metricRefused, s.Unauthenticated)
+
+	c.metrics.mu.Lock()
+	r := c.metrics.latest
+	c.metrics.mu.Unlock()
+	gauge(metricGeneration, float64(r.Generation))
+	gauge(metricUnpublished, oneIf(r.Err != nil))
+	findings := map[resource.Severity]int{}
+	for _, f := range r.Findings {
+		findings[f.Severity]++
+	}
+	for _, severity := range []resource.Severity{resource.Error, resource.Warning, resource.Info} {
+		gauge(metricFindings, float64(findings[severity]), severity.String())
+	}
+	if cfg := r.Config; cfg != nil {
+		for kind, n := range map[string]int{
+			"listener": len(cfg.Listeners), "route": len(cfg.Routes), "split": len(cfg.Splits), "service": len(cfg.Services),
+			"certificate": len(cfg.Certificates),
+		} {
+			gauge(metricObjects, float64(n), kind)
+		}
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

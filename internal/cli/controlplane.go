@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/weirmesh/weir/internal/control"
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
+type controlPlane struct {
+	*controllerOptions
+	log    *slog.Logger
+	client *kube.Client
+
+	source       *kube.Source
+	statusWriter *kube.StatusWriter
+	recorder     *kube.Recorder
+	feeds        *feed.Server
+	tokens       *replica.Tokens
+	authority    *replica.Authority
+	board        *replica.Board
+	boardData    cache.Cache
+	lease        *replica.Lease
+	metrics      *controllerMetrics
+	tell         *teller
+
+	latest    atomic.Pointer[control.Report]
+	accounts  atomic.Pointer[map[string]string] // Gateways by the ServiceAccount of their proxies
+	published map[string]*model.Config          // of the Loop's goroutine
+	synced    chan struct{}                     // closed when the first set has been published
+	lead      atomic.Pointer[leader]            // nil: another replica leads
+	leads     atomic.Pointer[string]            // who leads
+	feeding   atomic.Bool
+}
+
+func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
+	kube.SetLogger(log)
+	client, err := o.kube.client()
+	if err != nil {
+		return nil, err
+	}
+	leases, err := coordinationv1.NewForConfig(client.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlane{
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log),
+		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Logger: log}),
+	}
+	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
+	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
+	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Logger: log}
+	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
+	c.feeds = &feed.Server{
+		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
+	}
+	if c.boardData, err = cache.New(client.Config, replica.BoardCache(o.namespace)); err != nil {
+		return nil, err
+	}
+	c.board = &replica.Board{
+		Client: client, Cache: c.boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
+		Running: c.running, Changed: c.wakeLeader, Logger: log,
+	}
+	c.lease = &replica.Lease{
+		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
+	}
+	c.metrics = newControllerMetrics(c, processLog)
+	return c, nil
+}
+
+// run blocks until asked ends, which is no error, or something that all else needs fails.
+func (c *controlPlane) run(asked context.Context) error {
+	ctx, cancel := context.WithCancel(asked)
+	defer cancel()
+	listener, err := net.Listen("tcp", c.feed)
+	if err != nil {
+		return fmt.Errorf("--feed-address: %w", err)
+	}
+	defer listener.Close()
+
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	part := func(f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil {
+				mu.Lock()
+				failed = append(failed, err)
+				mu.Unlock()
+				cancel() // what one replica cannot do, a new process may
+			}
+		})
+	}
+	if c.admin != "off" {
+		a, err := listenAdmin(net.Listen, c.admin, c.adminHandler(asked))
+		if err != nil {
+			return err
+		}
+		part(a.run)
+	}
+	loop := control.Loop{
+		Source: c.source, Options: control.Options{Separate: true, Serve: []string{"none"}}, Publish: c.publish, Report: c.report, Logger: c.log,
+		Settle: c.settle, MaxSettle: c.settleAtMost,
+	}
+	part(loop.Run)
+	part(c.authority.Run)
+	part(func(ctx context.Context) error { return c.serveFeed(ctx, listener) })
+	part(c.boardData.Start)
+	part(c.board.Run)
+	if c.elect {
+		part(func(ctx context.Context) error { return c.lease.Run(ctx, c.leading) })
+	} else {
+		part(func(ctx context.Context) error { c.leading(ctx); return nil })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// serveFeed lets proxies come once there is something to tell them, and a certificate to show.
+func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
+	for _, ready := range []<-chan struct{}{c.synced, c.authority.Ready()} {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready:
+		}
+	}
+	c.log.Info("feeding proxies", "address", l.Addr().String())
+	c.feeding.Store(true)
+	defer c.feeding.Store(false)
+	return c.feeds.Serve(ctx, l)
+}
+
+// publish gives each Gateway's proxies their part. What one of them cannot be sent is told and keeps no other from its own.
+func (c *controlPlane) publish(cfg *model.Config) error {
+	c.published = cfg.Split()
+	return nil // report sends it, as it knows the Gateways without listeners too
+}
+
+// report is called after each set.
+func (c *controlPlane) report(r control.Report) {
+	gateways, accounts := ours(r.Set)
+	c.accounts.Store(&accounts)
+	again := r.Changed
+	for _, g := range gateways {
+		if c.published != nil && c.published[g] == nil {
+			c.published[g] = &model.Config{} // what is served of it from before is to end
+			again = true
+		}
+	}
+	if again {
+		c.send()
+	}
+	c.latest.Store(&r)
+	c.metrics.report(r)
+	c.tell.tell(r.Findings, nil)
+	if r.Changed && r.Generation == 1 {
+		close(c.synced)
+	}
+	c.wakeLeader()
+}
+
+func (c *controlPlane) send() {
+	if err := c.feeds.Publish(c.published); err != nil {
+		c.log.Error("proxies keep the configuration before, as the new one cannot be sent", "error", err)
+	}
+}
+
+// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to.
+func ours(set *resource.Set) (gateways []string, accounts map[string]string) {
+	accounts = map[string]string{}
+	for _, g := range set.Gateways {
+		class := set.GatewayClass(string(g.Spec.GatewayClassName))
+		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
+			continue
+		}
+		name := g.Namespace + "/" + g.Name
+		gateways = append(gateways, name)
+		accounts[g.Namespace+"/"+infra.Name(g.Name, class.Name)] = name
+	}
+	return gateways, accounts
+}
+
+// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may
+// make one may also run a pod as the one infra made.
+func (c *controlPlane) gatewayOf(namespace, serviceAccount string) string {
+	if accounts := c.accounts.Load(); accounts != nil {
+		return (*accounts)[namespace+"/"+serviceAccount]
+	}
+	return ""
+}
+
+func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway, proxy string, err error) {
+	gateway, proxy, err = c.tokens.Authenticate(ctx, token)
+	if err != nil && !errors.Is(err, replica.ErrToken) {
+		err = fmt.Errorf("%w: %w", feed.ErrUnavailable, err)
+	}
+	return gateway, proxy, err
+}
+
+// running is what proxies run that are connected to this replica.
+func (c *controlPlane) running() map[string][]feed.Proxy {
+	out := map[string][]feed.Proxy{}
+	accounts := c.accounts.Load()
+	if accounts == nil {
+		return out
+	}
+	for _, g := range slices.Sorted(maps.Values(*accounts)) {
+		if proxies := c.feeds.Running(g); len(proxies) > 0 {
+			out[g] = proxies
+		}
+	}
+	return out
+}
+
+func (c *controlPlane) proxyChanged(string) {
+	c.board.Tell()
+	c.wakeLeader()
+}
+
+func (c *controlPlane) wakeLeader() {
+	if l := c.lead.Load(); l != nil {
+		l.wake()
+	}
+}

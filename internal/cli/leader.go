@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/control"
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// leader does what one replica alone may do, for as long as it leads: it makes what Gateways need in the cluster, and writes statuses and events.
+type leader struct {
+	*controlPlane
+	applier *infra.Applier
+	fleet   infra.Fleet
+
+	woken chan struct{}
+	// statuses are those that were written last, for people to see.
+	statuses atomic.Pointer[[]resource.Status]
+}
+
+// leaderPause is the least time between two looks at how things stand, so that a burst is one.
+const leaderPause = 20 * time.Millisecond
+
+// leaderRetry is the pause where it could not be known how things stand.
+const leaderRetry = 200 * time.Millisecond
+
+// leading is what a replica does while it leads.
+func (c *controlPlane) leading(ctx context.Context) {
+	l := &leader{controlPlane: c, woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
+	for {
+		err := l.run(ctx)
+		if err == nil {
+			return
+		}
+		c.log.Error("the leader's work was cut off and begins anew", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (l *leader) wake() {
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run blocks until ctx ends, which is no error.
+func (l *leader) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if l.applier, err = infra.NewApplier(l.client.Config, l.log, func(string) { l.wake() }); err != nil {
+		return err
+	}
+	l.lead.Store(l)
+	defer l.lead.Store(nil)
+	l.wake()
+	var wg sync.WaitGroup
+	wg.Go(func() { err = l.applier.Run(ctx); cancel() })
+	wg.Go(func() { l.follow(ctx) })
+	wg.Wait()
+	return err
+}
+
+// follow brings the cluster and the statuses to what the newest report says, over and over. Nothing is written before it is known how things stand.
+func (l *leader) follow(ctx context.Context) {
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	writing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.woken:
+		}
+		wait := leaderPause
+		if r := l.latest.Load(); r != nil {
+			if err := l.step(ctx, r); err != nil {
+				if ctx.Err() == nil {
+					l.log.Debug("statuses are not known yet", "reason", err)
+				}
+				wait = leaderRetry
+				l.wake()
+			} else if !writing {
+				writing = true
+				writers.Go(func() { l.failed("statuses are not written", l.statusWriter.Run(ctx)) })
+				writers.Go(func() { l.failed("events are not written", l.recorder.Run(ctx)) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (l *leader) failed(what string, err error) {
+	if err != nil {
+		l.log.Error(what, "error", err)
+	}
+}
+
+func (l *leader) step(ctx context.Context, r *control.Report) error {
+	if ca := l.authority.Bundle(); ca != "" && r.Config != nil {
+		options := infra.Options{
+			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,
+			LogLevel: l.proxyLog.level, LogFormat: l.proxyLog.format,
+		}
+		l.applier.Set(options.Plans(r.Set, dialect.ControllerName, r.Config, r.Statuses))
+	}
+	var unknown error
+	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway string) infra.State {
+		s, err := l.state(ctx, gateway)
+		if err != nil {
+			unknown = err
+		}
+		return s
+	})
+	if unknown != nil {
+		return unknown
+	}
+	l.statuses.Store(&statuses)
+	l.statusWriter.Set(statuses)
+	l.recorder.Set(r.Events)
+	return nil
+}
+
+// state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
+func (l *leader) state(ctx context.Context, gateway string) (infra.State, error) {
+	found, err := l.applier.Found(ctx, gateway)
+	if err != nil {
+		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)
+	}
+	s := infra.State{Found: found, Version: l.feeds.Version(gateway)}
+	for _, p := range replica.Newest(l.feeds.Running(gateway), l.board.Others(gateway)) {
+		s.Proxies = append(s.Proxies, infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err})
+	}
+	return s, nil
+}

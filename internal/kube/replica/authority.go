@@ -1,0 +1,166 @@
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/identity"
+)
+
+// AuthorityName is what the Secret is called in which the replicas keep their authority.
+const AuthorityName = "weir-authority"
+
+const (
+	// authorityLook is how often a replica looks at what another has made of the authority, authorityRetry how soon again after a failure.
+	authorityLook, authorityRetry = time.Minute, time.Second
+	authorityTimeout              = 10 * time.Second
+)
+
+// Authority is the certificate authority of the replicas, which they keep in a Secret, and this replica's certificate. The replica that first needs a
+// new one makes it: the API server lets only one win, and the others take that.
+type Authority struct {
+	Client client.Client
+	// Namespace is the controller's.
+	Namespace string
+	// Hosts are the names that this replica's certificate is for.
+	Hosts []string
+	// Changed, if set, is called when Bundle returns something else.
+	Changed func()
+	Logger  *slog.Logger
+
+	once    sync.Once
+	ready   chan struct{}
+	server  identity.Server
+	current atomic.Pointer[identity.Authority]
+	bundle  atomic.Pointer[string]
+}
+
+func (a *Authority) init() {
+	a.once.Do(func() {
+		a.ready = make(chan struct{})
+		a.server.Subject = identity.Subject{DNSNames: a.Hosts}
+	})
+}
+
+// Ready is closed once there is a certificate.
+func (a *Authority) Ready() <-chan struct{} {
+	a.init()
+	return a.ready
+}
+
+// Certificate returns the one to present now.
+func (a *Authority) Certificate() (*tls.Certificate, error) {
+	a.init()
+	return a.server.Certificate()
+}
+
+// Bundle is PEM: the certificates by which the replicas can be known. Empty is none yet.
+func (a *Authority) Bundle() string {
+	if b := a.bundle.Load(); b != nil {
+		return *b
+	}
+	return ""
+}
+
+// Run keeps the authority until ctx ends, which is no error.
+func (a *Authority) Run(ctx context.Context) error {
+	a.init()
+	for {
+		wait := authorityLook
+		if err := a.look(ctx); err != nil && ctx.Err() == nil {
+			a.Logger.Error("certificate authority cannot be kept; trying again", "secret", a.Namespace+"/"+AuthorityName, "error", err)
+			wait = authorityRetry
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// look takes the authority from the Secret, and makes or replaces it if that is due.
+func (a *Authority) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, authorityTimeout)
+	defer cancel()
+	secret := &corev1.Secret{}
+	err := a.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: AuthorityName}, secret)
+	if apierrors.IsNotFound(err) {
+		return a.create(ctx)
+	} else if err != nil {
+		return err
+	}
+	kept, err := identity.Parse(secret.Data)
+	if err != nil {
+		return fmt.Errorf("%w; delete the Secret, and a new authority is made", err)
+	}
+	next, err := kept.Rotate(time.Now())
+	if err != nil {
+		return err
+	}
+	if next != kept {
+		if secret.Data, err = next.Secret(); err != nil {
+			return err
+		}
+		// A conflict means that another replica was faster; what it made is found next time.
+		if err := a.Client.Update(ctx, secret); apierrors.IsConflict(err) {
+			next = kept
+		} else if err != nil {
+			a.use(kept)
+			return err
+		} else {
+			a.Logger.Info("certificate authority is rotated", "secret", a.Namespace+"/"+AuthorityName)
+		}
+	}
+	a.use(next)
+	return nil
+}
+
+func (a *Authority) create(ctx context.Context) error {
+	made, err := identity.New(time.Now())
+	if err != nil {
+		return err
+	}
+	data, err := made.Secret()
+	if err != nil {
+		return err
+	}
+	err = a.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: a.Namespace, Name: AuthorityName,
+			Labels: map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller", "app.kubernetes.io/managed-by": "weir"},
+		},
+		Type: corev1.SecretTypeTLS, Data: data,
+	})
+	if err != nil {
+		return err // if it exists by now, another replica was faster: its authority is found next time
+	}
+	a.Logger.Info("certificate authority is made", "secret", a.Namespace+"/"+AuthorityName)
+	a.use(made)
+	return nil
+}
+
+func (a *Authority) use(made *identity.Authority) {
+	first := a.current.Swap(made) == nil
+	a.server.Use(made)
+	bundle := string(made.Bundle())
+	before := a.bundle.Swap(&bundle)
+	if first {
+		close(a.ready)
+	}
+	if (before == nil || *before != bundle) && a.Changed != nil {
+		a.Changed()
+	}
+}

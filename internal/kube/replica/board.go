@@ -1,0 +1,232 @@
+package replica
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/feed"
+)
+
+// What a ConfigMap of the board looks like.
+const (
+	// BoardLabel is on every ConfigMap of the board; its value is BoardValue.
+	BoardLabel = "weir.weirmesh.github.io/board"
+	BoardValue = "proxies"
+	boardKey   = "proxies.json.gz"
+)
+
+// Bounds of the board.
+const (
+	boardPause   = time.Second // between two writes
+	boardTimeout = 10 * time.Second
+	boardSize    = 64 << 20 // bytes of one replica's word, unpacked
+)
+
+// Board is where each replica writes what the proxies run that are connected to it, for the leader to read: one ConfigMap a replica.
+type Board struct {
+	Client client.Client
+	// Cache sees the ConfigMaps of the board at least; see BoardCache.
+	Cache cache.Cache
+	// Namespace is the controller's, Name that of this replica's ConfigMap.
+	Namespace, Name string
+	// Owner, if set, is what the ConfigMap goes with: the replica's pod.
+	Owner *metav1.OwnerReference
+	// Running returns what proxies run that are connected to this replica, by Gateway.
+	Running func() map[string][]feed.Proxy
+	// Changed is called when another replica wrote something else.
+	Changed func()
+	Logger  *slog.Logger
+
+	wake   chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+	others map[string]map[string][]feed.Proxy // by ConfigMap, by Gateway
+}
+
+// BoardCache are options for a cache that sees the board alone.
+func BoardCache(namespace string) cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{namespace: {}},
+			Label:      labels.SelectorFromSet(labels.Set{BoardLabel: BoardValue}),
+		}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	}
+}
+
+func (b *Board) init() { b.once.Do(func() { b.wake = make(chan struct{}, 1) }) }
+
+// Tell says that Running has changed.
+func (b *Board) Tell() {
+	b.init()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Others returns what proxies of a Gateway run that are connected to other replicas.
+func (b *Board) Others(gateway string) []feed.Proxy {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []feed.Proxy
+	for _, name := range slices.Sorted(maps.Keys(b.others)) {
+		out = append(out, b.others[name][gateway]...)
+	}
+	return out
+}
+
+// Run writes and reads until ctx ends, which is no error; then it takes this replica's word back. The cache must run.
+func (b *Board) Run(ctx context.Context) error {
+	b.init()
+	informer, err := b.Cache.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch what other replicas write: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { b.read(o, false) },
+		UpdateFunc: func(_, o any) { b.read(o, false) },
+		DeleteFunc: func(o any) { b.read(o, true) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch what other replicas write: %w", err)
+	}
+	var written map[string][]feed.Proxy
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			b.remove()
+			return nil
+		case <-pause.C:
+		}
+		if running := b.Running(); written == nil || !reflect.DeepEqual(running, written) {
+			if err := b.write(ctx, running); err == nil {
+				written = running
+			} else if ctx.Err() == nil {
+				b.Logger.Warn("other replicas are not told what proxies run", "configmap", b.Namespace+"/"+b.Name, "reason", err)
+				b.Tell()
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-b.wake:
+			pause.Reset(boardPause)
+		}
+	}
+}
+
+// read takes what another replica wrote.
+func (b *Board) read(o any, gone bool) {
+	if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = d.Obj
+	}
+	c, ok := o.(*corev1.ConfigMap)
+	if !ok || c.Name == b.Name {
+		return
+	}
+	var said map[string][]feed.Proxy
+	if !gone {
+		var err error
+		if said, err = unpack(c.BinaryData[boardKey]); err != nil {
+			b.Logger.Warn("what another replica wrote cannot be read", "configmap", c.Namespace+"/"+c.Name, "reason", err)
+		}
+	}
+	b.mu.Lock()
+	same := reflect.DeepEqual(b.others[c.Name], said)
+	if b.others == nil {
+		b.others = map[string]map[string][]feed.Proxy{}
+	}
+	if gone {
+		delete(b.others, c.Name)
+	} else {
+		b.others[c.Name] = said
+	}
+	b.mu.Unlock()
+	if !same {
+		b.Changed()
+	}
+}
+
+func (b *Board) write(ctx context.Context, running map[string][]feed.Proxy) error {
+	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
+	defer cancel()
+	data, err := pack(running)
+	if err != nil {
+		return err
+	}
+	c := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
+		BinaryData: map[string][]byte{boardKey: data},
+	}
+	if b.Owner != nil {
+		c.OwnerReferences = []metav1.OwnerReference{*b.Owner}
+	}
+	// Nobody else writes it, so there is nothing to conflict with.
+	if err = b.Client.Update(ctx, c); apierrors.IsNotFound(err) {
+		err = b.Client.Create(ctx, c)
+	}
+	return err
+}
+
+func (b *Board) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), boardTimeout)
+	defer cancel()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
+	if err := b.Client.Delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
+		b.Logger.Warn("what proxies ran here stays written down", "configmap", b.Namespace+"/"+b.Name, "reason", err)
+	}
+}
+
+func pack(running map[string][]feed.Proxy) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if err := errors.Join(json.NewEncoder(z).Encode(running), z.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func unpack(data []byte) (map[string][]feed.Proxy, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	var out map[string][]feed.Proxy
+	err = json.NewDecoder(io.LimitReader(z, boardSize)).Decode(&out)
+	return out, err
+}
+
+// Newest brings together what is known of proxies from several sides: of those of one name the one that was heard of last.
+func Newest(all ...[]feed.Proxy) []feed.Proxy {
+	by := map[string]feed.Proxy{}
+	for _, proxies := range all {
+		for _, p := range proxies {
+			if old, ok := by[p.Name]; !ok || p.Since.After(old.Since) {
+				by[p.Name] = p
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(by), func(a, b feed.Proxy) int { return cmp.Compare(a.Name, b.Name) })
+}

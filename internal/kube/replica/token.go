@@ -1,0 +1,129 @@
+package replica
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// podNameKey is the key of a token's extra information under which the API server names the pod that it was made for.
+const podNameKey = "authentication.kubernetes.io/pod-name"
+
+// Bounds of Tokens.
+const (
+	tokenMemory   = 30 * time.Second // for how long a review's answer is believed
+	tokensAtMost  = 4096             // remembered
+	reviewsAtOnce = 8
+	reviewTimeout = 5 * time.Second
+	maxToken      = 16 << 10 // bytes
+)
+
+// ErrToken is why a token is refused, as opposed to why it could not be judged.
+var ErrToken = errors.New("the token is refused")
+
+// Tokens says whom a ServiceAccount's token belongs to, by asking the API server to review it.
+type Tokens struct {
+	Client client.Writer
+	// Audience is the one the token must be for.
+	Audience string
+	// GatewayOf returns the Gateway, "namespace/name", whose proxies run as that ServiceAccount; empty if there is none.
+	GatewayOf func(namespace, serviceAccount string) string
+
+	once    sync.Once
+	reviews chan struct{} // bounds those under way
+	mu      sync.Mutex
+	known   map[[sha256.Size]byte]review
+}
+
+type review struct {
+	namespace, serviceAccount, pod string
+	expires                        time.Time
+}
+
+// Authenticate returns the Gateway that the holder of the token is a proxy of, and the name of the proxy's pod, "namespace/name". The error is
+// ErrToken if the token is not one of a Gateway's proxy.
+func (t *Tokens) Authenticate(ctx context.Context, token string) (gateway, proxy string, err error) {
+	if token == "" || len(token) > maxToken {
+		return "", "", fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
+	}
+	hash := sha256.Sum256([]byte(token))
+	r, ok := t.remembered(hash)
+	if !ok {
+		if r, err = t.review(ctx, token); err != nil {
+			return "", "", err
+		}
+		t.remember(hash, r)
+	}
+	if gateway = t.GatewayOf(r.namespace, r.serviceAccount); gateway == "" {
+		return "", "", fmt.Errorf("%w: no Gateway's proxies run as ServiceAccount %s/%s", ErrToken, r.namespace, r.serviceAccount)
+	}
+	return gateway, r.namespace + "/" + r.pod, nil
+}
+
+func (t *Tokens) remembered(hash [sha256.Size]byte) (review, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.known[hash]
+	return r, ok && time.Now().Before(r.expires)
+}
+
+func (t *Tokens) remember(hash [sha256.Size]byte, r review) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil {
+		t.known = map[[sha256.Size]byte]review{}
+	}
+	now := time.Now()
+	if len(t.known) >= tokensAtMost {
+		for h, old := range t.known {
+			if now.After(old.expires) {
+				delete(t.known, h)
+			}
+		}
+		if len(t.known) >= tokensAtMost {
+			clear(t.known) // each is asked about once more
+		}
+	}
+	r.expires = now.Add(tokenMemory)
+	t.known[hash] = r
+}
+
+func (t *Tokens) review(ctx context.Context, token string) (review, error) {
+	t.once.Do(func() { t.reviews = make(chan struct{}, reviewsAtOnce) })
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	select {
+	case t.reviews <- struct{}{}:
+		defer func() { <-t.reviews }()
+	case <-ctx.Done():
+		return review{}, fmt.Errorf("review of a token: %w", ctx.Err())
+	}
+	r := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{t.Audience}}}
+	if err := t.Client.Create(ctx, r); err != nil {
+		return review{}, fmt.Errorf("review of a token: %w", err)
+	}
+	switch s := r.Status; {
+	case !s.Authenticated:
+		return review{}, fmt.Errorf("%w: %s", ErrToken, s.Error)
+	case !slices.Contains(s.Audiences, t.Audience):
+		return review{}, fmt.Errorf("%w: it is for %s, not %s", ErrToken, strings.Join(s.Audiences, ", "), t.Audience)
+	}
+	account, ok := strings.CutPrefix(r.Status.User.Username, "system:serviceaccount:")
+	namespace, name, split := strings.Cut(account, ":")
+	if !ok || !split {
+		return review{}, fmt.Errorf("%w: %s is no ServiceAccount", ErrToken, r.Status.User.Username)
+	}
+	pods := r.Status.User.Extra[podNameKey]
+	if len(pods) != 1 {
+		return review{}, fmt.Errorf("%w: it was not made for a pod", ErrToken)
+	}
+	return review{namespace: namespace, serviceAccount: name, pod: pods[0]}, nil
+}
