@@ -7,7 +7,8 @@ import (
 )
 
 // Collection is the objects of a cluster as they come and go, of which it makes Sets. What a new version of an object
-// breaks keeps its last good version, as in a Dir. It is for one goroutine at a time.
+// breaks keeps its last good version, as in a Dir; but a ConfigMap's authorities are always those of its newest version,
+// as what it no longer trusts must not be trusted on. It is for one goroutine at a time.
 type Collection struct {
 	// lists are the good objects of each kind, in the order of a Set.
 	lists map[*kind][]placed
@@ -81,6 +82,9 @@ func (c *Collection) Set(findings ...Finding) *Set {
 		a.findings = append(a.findings, o.entry.findings...)
 		if o.entry.object != nil && o.entry.certified == nil {
 			continue
+		}
+		if k.Kind == "ConfigMap" && o.entry.object != nil {
+			delete(c.good, k)
 		}
 		a.judge(o.entry, Origin{})
 		if g, ok := a.good[k]; ok {

@@ -158,6 +158,26 @@ func TestACollectionJudgesCertificatesAsADirDoes(t *testing.T) {
 	}
 }
 
+func TestACollectionNeverTrustsAuthoritiesThatAreGone(t *testing.T) {
+	now := time.Now()
+	chain, _ := newPair(t, now.Add(-day), now.Add(100*day))
+	c := NewCollection()
+	put := func(text string) {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, Data: map[string]string{"ca.crt": text}}
+		c.Put(Adopt(o))
+	}
+	put(chain)
+	if first := c.Set(); len(first.ConfigMaps) != 1 || len(first.Findings) != 0 {
+		t.Fatalf("findings %v", first.Findings)
+	}
+	for _, text := range []string{"", "not a certificate", chain} {
+		put(text)
+		if set := c.Set(); set.ConfigMap("default", "ca").Data["ca.crt"] != text {
+			t.Errorf("ca.crt is %q, want %q", set.ConfigMap("default", "ca").Data["ca.crt"], text)
+		}
+	}
+}
+
 func TestKindsOfAClusterLeaveEndpointsOut(t *testing.T) {
 	for _, k := range Kinds() {
 		if k.Name == "Endpoints" {
