@@ -10,7 +10,7 @@ REPORT      ?= docs/conformance/gateway-api-v1.6.3.yaml
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
 .PHONY: cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
@@ -53,10 +53,14 @@ test: setup ## Run all tests: with the race detector, then against a real API se
 	$(GO) test -race -timeout 20m ./...
 	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 	$(GO) test -timeout 20m ./test/soak
+	@$(MAKE) --no-print-directory test-chart
 	@$(MAKE) --no-print-directory test-apiserver
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
+
+test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
+	cd deploy/manifests && $(GO) test ./...
 
 test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext and TLS, and the floods of HTTP/2.
 	H2SPEC_RUNS=5 $(GO) test -count=1 ./test/h2
@@ -91,13 +95,15 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd deploy/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.
 	$(GOFMT) -w .
 
-generate: ## Rewrite the generated pages: docs/cli.md, docs/codes.md.
+generate: ## Rewrite what is generated: docs/cli.md, docs/codes.md, deploy/manifests/install.yaml.
 	$(GO) generate ./...
+	cd deploy/manifests && $(GO) run .
 
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s) each.
 	scripts/fuzz.sh $(FUZZTIME)

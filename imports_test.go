@@ -40,6 +40,7 @@ var importTable = map[string][]string{
 	"internal/feed":         {"internal/model"},
 	"internal/identity":     {},
 	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/kube/access":  {"internal/resource"},
 	"internal/kube/infra":   {"internal/resource", "internal/model"},
 	"internal/kube/replica": {"internal/feed", "internal/identity"},
 	"internal/cli":          {"*"},

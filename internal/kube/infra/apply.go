@@ -23,34 +23,22 @@ import (
 
 // kind is one of the kinds that Weir makes.
 type kind struct {
-	kind string
-	gv   schema.GroupVersion
-	// object and list are what the cache keeps: all of an object whose status counts, else metadata alone.
+	kind   string
 	object func() client.Object
 	list   func() client.ObjectList
 }
 
 var (
-	deployments = kind{"Deployment", appsv1.SchemeGroupVersion,
-		func() client.Object { return &appsv1.Deployment{} }, func() client.ObjectList { return &appsv1.DeploymentList{} }}
-	services = kind{"Service", corev1.SchemeGroupVersion,
-		func() client.Object { return &corev1.Service{} }, func() client.ObjectList { return &corev1.ServiceList{} }}
+	deployments = kind{"Deployment", func() client.Object { return &appsv1.Deployment{} }, func() client.ObjectList { return &appsv1.DeploymentList{} }}
+	services    = kind{"Service", func() client.Object { return &corev1.Service{} }, func() client.ObjectList { return &corev1.ServiceList{} }}
 
 	kinds = []kind{
-		deployments, services, metadataKind("PodDisruptionBudget", policyv1.SchemeGroupVersion),
-		metadataKind("ConfigMap", corev1.SchemeGroupVersion), metadataKind("ServiceAccount", corev1.SchemeGroupVersion),
+		deployments, services,
+		{"PodDisruptionBudget", func() client.Object { return &policyv1.PodDisruptionBudget{} }, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }},
+		{"ConfigMap", func() client.Object { return &corev1.ConfigMap{} }, func() client.ObjectList { return &corev1.ConfigMapList{} }},
+		{"ServiceAccount", func() client.Object { return &corev1.ServiceAccount{} }, func() client.ObjectList { return &corev1.ServiceAccountList{} }},
 	}
 )
-
-func metadataKind(name string, gv schema.GroupVersion) kind {
-	return kind{name, gv,
-		func() client.Object { return metadataOf(gv.WithKind(name)) },
-		func() client.ObjectList {
-			l := &metav1.PartialObjectMetadataList{}
-			l.SetGroupVersionKind(gv.WithKind(name + "List"))
-			return l
-		}}
-}
 
 func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/yaml"
+)
+
+const folder = "../chart"
+
+func load(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := loader.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestInstallIsTheChart(t *testing.T) {
+	if err := run(folder, "install.yaml", true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheChartPassesLint(t *testing.T) {
+	result := lint.All(folder, nil, namespace, true)
+	for _, m := range result.Messages {
+		if m.Severity > support.InfoSev {
+			t.Error(m)
+		}
+	}
+}
+
+// The definitions exist once, in deploy/crds.
+func TestTheChartHasAllDefinitions(t *testing.T) {
+	entries, err := os.ReadDir("../crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := map[string][]byte{}
+	for _, d := range load(t).CRDObjects() {
+		packed[d.Name] = d.File.Data
+	}
+	n := 0
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".yaml") {
+			continue
+		}
+		n++
+		text, err := os.ReadFile("../crds/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(packed["crds/"+e.Name()], text) {
+			t.Errorf("the chart does not have %s as it is", e.Name())
+		}
+	}
+	if n == 0 || n != len(packed) {
+		t.Errorf("%d definitions, %d in the chart", n, len(packed))
+	}
+}
+
+// everything sets each value to something that is not its default.
+const everything = `
+image: {name: "example/weir@sha256:0000", pullPolicy: Always, pullSecrets: [one, two]}
+gatewayClass: {name: other}
+controller:
+  replicas: 1
+  resources: {limits: {memory: 1Gi}}
+  logLevel: debug
+  logFormat: text
+  nodeSelector: {pool: system}
+  tolerations: [{key: a, operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+  priorityClassName: system-cluster-critical
+  service: {annotations: {a: b}}
+  podAnnotations: {c: d}
+  podLabels: {e: f}
+  env: {WEIR_SETTLE: 50ms}
+proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
+commonLabels: {team: net}
+commonAnnotations: {owner: net}
+`
+
+func TestEveryValueArrives(t *testing.T) {
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(everything), &values); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := render(load(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, o := range objects {
+		all.WriteString(o.Content)
+		var object map[string]any
+		if err := yaml.UnmarshalStrict([]byte(o.Content), &object); err != nil {
+			t.Errorf("%s: %v\n%s", o.Name, err, o.Content)
+		}
+		for _, want := range []string{"team: net", "owner: net"} {
+			if !strings.Contains(o.Content, want) {
+				t.Errorf("%s has no %s", o.Name, want)
+			}
+		}
+	}
+	for _, want := range []string{
+		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
+		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--proxy-image=example/weir@sha256:0000",
+	} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("nowhere is %q", want)
+		}
+	}
+	if strings.Contains(all.String(), "podAntiAffinity") {
+		t.Error("affinity is not replaced")
+	}
+}
+
+func TestValuesThatCannotBeAreRefused(t *testing.T) {
+	for _, text := range []string{
+		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}",
+	} {
+		values := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := render(load(t), values); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// Package access lists what the controller may do in a cluster: every verb that it uses of each resource, and no other.
+// The chart's roles are held to it by a test.
+package access
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Verb is one thing that may be done to the objects of a resource.
+type Verb struct {
+	Group, Resource, Verb string
+	// Name of the one object that it may be done to; empty is all.
+	Name string
+}
+
+// String is "verb resource.group".
+func (v Verb) String() string {
+	text := v.Verb + " " + schema.GroupResource{Group: v.Group, Resource: v.Resource}.String()
+	if v.Name != "" {
+		text += " " + v.Name
+	}
+	return text
+}
+
+// Compare orders by group, resource, name and verb.
+func (v Verb) Compare(other Verb) int {
+	return cmp.Or(cmp.Compare(v.Group, other.Group), cmp.Compare(v.Resource, other.Resource), cmp.Compare(v.Name, other.Name), cmp.Compare(v.Verb, other.Verb))
+}
+
+// reported are the kinds of Gateway API whose status is written, read anew before each write.
+var reported = []string{"gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "backendtlspolicies"}
+
+// fetched are the kinds of which names alone are watched and the objects that are referred to are fetched.
+var fetched = []string{"configmaps", "secrets"}
+
+// made are what each Gateway gets (package infra).
+var made = []schema.GroupResource{
+	{Group: "apps", Resource: "deployments"}, {Group: "policy", Resource: "poddisruptionbudgets"},
+	{Resource: "configmaps"}, {Resource: "serviceaccounts"}, {Resource: "services"},
+}
+
+// Cluster is what the controller may do in every namespace, sorted.
+func Cluster() []Verb {
+	var all []Verb
+	add := func(group, name string, verbs ...string) {
+		for _, v := range verbs {
+			all = append(all, Verb{Group: group, Resource: name, Verb: v})
+		}
+	}
+	for _, k := range resource.Kinds() {
+		add(k.Group, plural(k.Name), "list", "watch")
+	}
+	for _, name := range reported {
+		add("gateway.networking.k8s.io", name, "get")
+		add("gateway.networking.k8s.io", name+"/status", "update")
+	}
+	for _, name := range fetched {
+		add("", name, "get")
+	}
+	for _, r := range made {
+		add(r.Group, r.Resource, "get", "list", "watch", "create", "patch", "delete")
+	}
+	add("events.k8s.io", "events", "create")
+	add("authentication.k8s.io", "tokenreviews", "create")
+	return sorted(all)
+}
+
+// Own is what the controller may do in its own namespace besides, sorted: hold the lease, keep the certificate authority,
+// and tell other replicas what its proxies run.
+func Own() []Verb {
+	return sorted([]Verb{
+		{Group: "coordination.k8s.io", Resource: "leases", Verb: "get"},
+		{Group: "coordination.k8s.io", Resource: "leases", Verb: "create"},
+		{Group: "coordination.k8s.io", Resource: "leases", Verb: "update"},
+		{Resource: "secrets", Verb: "create"},
+		{Resource: "secrets", Verb: "update", Name: "weir-authority"},
+		{Resource: "configmaps", Verb: "update"},
+	})
+}
+
+// plural is the resource of a kind, as paths have it.
+func plural(kind string) string {
+	name := strings.ToLower(kind)
+	switch {
+	case strings.HasSuffix(name, "s"):
+		return name + "es"
+	case strings.HasSuffix(name, "cy"):
+		return strings.TrimSuffix(name, "y") + "ies"
+	}
+	return name + "s"
+}
+
+func sorted(all []Verb) []Verb {
+	slices.SortFunc(all, Verb.Compare)
+	return slices.Compact(all)
+}
