@@ -213,7 +213,7 @@ func (a *Applier) madeFor(ctx context.Context, k kind, namespace, name string) (
 
 // Found is what there is of what a Gateway is to have.
 type Found struct {
-	// Services by name, and the Deployment, nil if there is none.
+	// Services by name, nil if nobody knows which there are, and the Deployment, nil if there is none.
 	Services   map[string]*corev1.Service
 	Deployment *appsv1.Deployment
 	// Problems of the last application.

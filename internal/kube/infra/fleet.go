@@ -182,6 +182,9 @@ func programListeners(listeners []resource.ListenerStatus, gateway resource.Cond
 
 // programmed judges a Gateway that the translator finds nothing wrong with.
 func (j *judgement) programmed() resource.Condition {
+	if j.state.Services == nil && j.before != nil {
+		return *j.before // nobody knows
+	}
 	if c := j.foreign(); c != nil {
 		return *c
 	}
@@ -315,6 +318,9 @@ func describe(d *appsv1.Deployment) string {
 
 // addresses are those that the Gateway's Services have, in the order of its spec.
 func (j *judgement) addresses() []gatewayv1.GatewayStatusAddress {
+	if j.state.Services == nil {
+		return slices.Clone(j.gateway.Status.Addresses) // nobody knows of others
+	}
 	var out []gatewayv1.GatewayStatusAddress
 	add := func(name string) {
 		for _, a := range assignedAddresses(j.state.Services[name]) {
