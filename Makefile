@@ -60,7 +60,7 @@ test-apiserver: ## Run the tests against a real API server, which is built once 
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
-	cd deploy/manifests && $(GO) test ./...
+	cd deploy/release/manifests && $(GO) test ./...
 
 test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext and TLS, and the floods of HTTP/2.
 	H2SPEC_RUNS=5 $(GO) test -count=1 ./test/h2
@@ -95,7 +95,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
-	cd deploy/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
+	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.
@@ -103,7 +103,7 @@ fmt: ## Format the Go sources.
 
 generate: ## Rewrite what is generated: docs/cli.md, docs/codes.md, deploy/manifests/install.yaml.
 	$(GO) generate ./...
-	cd deploy/manifests && $(GO) run .
+	cd deploy/release/manifests && $(GO) run .
 
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s) each.
 	scripts/fuzz.sh $(FUZZTIME)

@@ -42,8 +42,8 @@ metadata:
 
 func main() {
 	check := flag.Bool("check", false, "write nothing, and fail if the file is not what it is to be")
-	folder := flag.String("chart", "../chart", "`folder` of the chart")
-	out := flag.String("o", "install.yaml", "`file` to write")
+	folder := flag.String("chart", "../../chart", "`folder` of the chart")
+	out := flag.String("o", "../../manifests/install.yaml", "`file` to write")
 	flag.Parse()
 	if err := run(*folder, *out, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "manifests:", err)

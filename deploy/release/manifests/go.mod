@@ -1,4 +1,4 @@
-module github.com/weirmesh/weir/deploy/manifests
+module github.com/weirmesh/weir/deploy/release/manifests
 
 go 1.26.0
 

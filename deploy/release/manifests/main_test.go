@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const folder = "../chart"
+const folder = "../../chart"
 
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
@@ -25,7 +25,7 @@ func load(t *testing.T) *chart.Chart {
 }
 
 func TestInstallIsTheChart(t *testing.T) {
-	if err := run(folder, "install.yaml", true); err != nil {
+	if err := run(folder, "../../manifests/install.yaml", true); err != nil {
 		t.Error(err)
 	}
 }
@@ -41,7 +41,7 @@ func TestTheChartPassesLint(t *testing.T) {
 
 // The definitions exist once, in deploy/crds.
 func TestTheChartHasAllDefinitions(t *testing.T) {
-	entries, err := os.ReadDir("../crds")
+	entries, err := os.ReadDir("../../crds")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTheChartHasAllDefinitions(t *testing.T) {
 			continue
 		}
 		n++
-		text, err := os.ReadFile("../crds/" + e.Name())
+		text, err := os.ReadFile("../../crds/" + e.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
