@@ -37,8 +37,9 @@ type conn struct {
 	srv    *Server
 	bind   *bind
 	sock   net.Conn
-	nc     net.Conn  // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
-	tcp    tcpSocket // sock, unless there is TLS: what it is given goes out as it is
+	nc     net.Conn       // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
+	tcp    tcpSocket      // sock, unless there is TLS: what it is given goes out as it is
+	late   unpolledSocket // sock, if it may be one; nil otherwise
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
 	scheme string
@@ -94,6 +95,12 @@ type tcpSocket interface {
 	CloseWrite() error
 }
 
+// unpolledSocket is what is asked of a socket that the runtime's poller may not know yet.
+type unpolledSocket interface {
+	unpolled() bool
+	attempt(f func(fd uintptr) bool) (done bool, err error)
+}
+
 // tlsSession is a TLS connection, and what it was let in with.
 type tlsSession struct {
 	conn *tls.Conn // once the handshake is over
@@ -138,6 +145,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	c.tcp = tcp
 	if poll {
 		c.wait, c.push = c.readable, c.writable
+		c.late, _ = nc.(unpolledSocket)
 	}
 	return c
 }

@@ -24,6 +24,9 @@ func (c *conn) idle() bool {
 		}
 		return false
 	}
+	if c.first && c.canPark && c.late != nil && c.late.unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
+		return c.firstLook()
+	}
 	if c.canPark && !c.resumed {
 		c.lookAgain()
 	} else {
@@ -39,6 +42,13 @@ func (c *conn) idle() bool {
 	}
 	c.state.Store(connActive)
 	return ok
+}
+
+// firstLook is for a connection that nothing has waited for: as long as it brings no request it is parked, and enters no other poller.
+func (c *conn) firstLook() bool {
+	done, err := c.late.attempt(c.wait)
+	c.toPark = err == nil && !done
+	return err == nil && done && c.readErr == nil
 }
 
 // Bounds of the second look at an idle socket.

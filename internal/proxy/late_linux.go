@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // lateSocket is an accepted connection that the runtime's poller does not know before something has to wait for it. One that brings its request
@@ -32,65 +34,8 @@ type polledSocket struct {
 	raw syscall.RawConn
 }
 
-// acceptBatch bounds how many connections are accepted between two looks at what else the accept loop has to see to.
-const acceptBatch = 64
-
-// rawListener is the listening socket, for acceptReady; nil if its connections have to come from Accept.
-func rawListener(ln net.Listener) syscall.RawConn {
-	l, ok := ln.(*net.TCPListener)
-	if !ok {
-		return nil
-	}
-	raw, err := l.SyscallConn()
-	if err != nil || bequeath(raw) != nil { // it may be another process's that did not
-		return nil
-	}
-	return raw
-}
-
-// acceptReady takes up to acceptBatch connections that wait in the queue of a listening socket. Errors are left for Accept to meet.
-func acceptReady(raw syscall.RawConn, start func(net.Conn)) {
-	raw.Control(func(fd uintptr) { acceptSome(fd, acceptBatch, start) })
-}
-
-// acceptQueued takes all that waits.
-func acceptQueued(fd uintptr, start func(net.Conn)) {
-	for acceptSome(fd, acceptBatch, start) {
-	}
-}
-
-// acceptSome reports whether there may be more.
-func acceptSome(fd uintptr, most int, start func(net.Conn)) bool {
-	for n := 0; n < most; {
-		s, from, err := syscall.Accept4(int(fd), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
-		switch err {
-		case nil:
-			n++
-			start(&lateSocket{fd: s, remote: tcpAddr(from)})
-		case syscall.EINTR, syscall.ECONNABORTED:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-func tcpAddr(sa syscall.Sockaddr) *net.TCPAddr {
-	switch sa := sa.(type) {
-	case *syscall.SockaddrInet4:
-		return &net.TCPAddr{IP: sa.Addr[:], Port: sa.Port}
-	case *syscall.SockaddrInet6:
-		a := &net.TCPAddr{IP: sa.Addr[:], Port: sa.Port}
-		if sa.ZoneId != 0 {
-			a.Zone = fmt.Sprint(sa.ZoneId)
-			if i, err := net.InterfaceByIndex(int(sa.ZoneId)); err == nil {
-				a.Zone = i.Name
-			}
-		}
-		return a
-	}
-	return &net.TCPAddr{}
-}
+// unpolled is true as long as nothing has waited.
+func (l *lateSocket) unpolled() bool { return l.polled.Load() == nil }
 
 // enter claims fd, which is not closed before leave.
 func (l *lateSocket) enter() bool {
@@ -116,7 +61,7 @@ func (l *lateSocket) release() error {
 	if p := l.polled.Load(); p != nil {
 		return p.Close()
 	}
-	return syscall.Close(l.fd)
+	return socket.Close(l.fd)
 }
 
 // poll gives the socket to the runtime's poller.
@@ -199,13 +144,12 @@ func (l *lateSocket) with(f func(fd int) error) error {
 func (l *lateSocket) RemoteAddr() net.Addr { return l.remote }
 
 func (l *lateSocket) LocalAddr() net.Addr {
-	local := &net.TCPAddr{}
-	l.with(func(fd int) error {
-		sa, err := syscall.Getsockname(fd)
-		local = tcpAddr(sa)
+	var local netip.AddrPort
+	l.with(func(fd int) (err error) {
+		local, err = socket.Local(uintptr(fd))
 		return err
 	})
-	return local
+	return tcpAddr(local)
 }
 
 func (l *lateSocket) SetDeadline(t time.Time) error {
@@ -259,11 +203,19 @@ func (r *lateRaw) Write(f func(fd uintptr) bool) error {
 	return (*lateSocket)(r).try(f, syscall.RawConn.Write)
 }
 
+// attempt calls f once, and reports what it did.
+func (l *lateSocket) attempt(f func(fd uintptr) bool) (done bool, err error) {
+	if !l.enter() {
+		return false, net.ErrClosed
+	}
+	defer l.leave()
+	return f(uintptr(l.fd)), nil
+}
+
 // try calls f, and waits with the poller if that was not enough.
 func (l *lateSocket) try(f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
 	if l.polled.Load() == nil {
-		done := false
-		if err := (*lateRaw)(l).Control(func(fd uintptr) { done = f(fd) }); err != nil || done {
+		if done, err := l.attempt(f); err != nil || done {
 			return err
 		}
 	}

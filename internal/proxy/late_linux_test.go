@@ -71,7 +71,7 @@ func TestConnectionsThatWereNotPolled(t *testing.T) {
 	}
 }
 
-// queued are n connections as acceptReady takes them, with the clients' sides.
+// queued are n connections as an acceptQueue takes them, with the clients' sides.
 func queued(t *testing.T, n int) (late []*lateSocket, clients []net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,24 +79,30 @@ func queued(t *testing.T, n int) (late []*lateSocket, clients []net.Conn) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	raw := rawListener(ln)
-	if raw == nil {
+	q := openQueue(ln)
+	if q == nil {
 		t.Fatal("the socket cannot be used")
 	}
+	defer q.close()
 	for range n {
 		clients = append(clients, dial(t, ln.Addr().String()))
 	}
 	until(t, "connections that were made did not wait in the queue", func() bool {
-		acceptReady(raw, func(nc net.Conn) {
-			late = append(late, nc.(*lateSocket))
-			t.Cleanup(func() { nc.Close() })
+		q.raw.Control(func(fd uintptr) {
+			_, err := acceptSome(fd, acceptBatch, func(nc net.Conn) {
+				late = append(late, nc.(*lateSocket))
+				t.Cleanup(func() { nc.Close() })
+			})
+			if err != nil {
+				t.Error(err)
+			}
 		})
 		return len(late) >= n
 	})
 	return late, clients
 }
 
-func TestAcceptReadyTakesWhatWaits(t *testing.T) {
+func TestAcceptQueueTakesWhatWaits(t *testing.T) {
 	late, clients := queued(t, 5)
 	for i, l := range late {
 		if got, want := l.RemoteAddr().String(), clients[i].LocalAddr().String(); got != want {

@@ -51,7 +51,7 @@ type bind struct {
 	address string
 	number  int32
 	ln      net.Listener
-	raw     syscall.RawConn // ln's, for acceptReady; nil where that cannot be
+	queue   *acceptQueue // of ln, while it is accepted from; nil where that has to be left to ln
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
@@ -84,7 +84,7 @@ func (s *Server) open(p *routing.Port) (*bind, error) {
 		return nil, e
 	}
 	b := &bind{
-		srv: s, address: p.Address, number: p.Number, ln: ln, raw: rawListener(ln),
+		srv: s, address: p.Address, number: p.Number, ln: ln,
 		metrics:   s.opt.Metrics.Listener(address),
 		accepting: make(chan struct{}), quit: make(chan struct{}),
 		conns: map[*conn]struct{}{},
@@ -109,6 +109,7 @@ func (b *bind) snapshot() (*snapshot, *routing.Port) {
 // run starts the accept loop, which drain ends.
 func (b *bind) run() {
 	b.srv.log.Info("listening", "address", b.ln.Addr().String())
+	b.queue = openQueue(b.ln)
 	go b.accept()
 }
 
@@ -116,18 +117,15 @@ func (b *bind) run() {
 func (b *bind) accept() {
 	defer close(b.accepting)
 	defer b.ln.Close()
+	defer b.queue.close()
 	var pause time.Duration
 	for {
 		for b.srv.shortage.now.Load() && b.phase.Load() == phaseServe {
 			b.pause(shortageLook)
 		}
-		nc, err := b.ln.Accept()
+		err := b.take()
 		if err == nil {
 			pause = 0
-			b.start(nc)
-			if _, port := b.snapshot(); b.raw != nil && !port.TCP && !port.TLS {
-				acceptReady(b.raw, b.start)
-			}
 			continue
 		}
 		if b.phase.Load() != phaseServe {
@@ -147,6 +145,24 @@ func (b *bind) accept() {
 		b.srv.log.Error("accept failed", "address", b.ln.Addr().String(), "error", err, "pause", pause)
 		b.pause(pause)
 	}
+}
+
+// take waits for connections, and begins with them, at least until there is something else to see to.
+func (b *bind) take() error {
+	if b.queue != nil && b.plain() {
+		return b.queue.take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
+	}
+	nc, err := b.ln.Accept()
+	if err == nil {
+		b.start(nc)
+	}
+	return err
+}
+
+// plain is true for a port of HTTP in cleartext.
+func (b *bind) plain() bool {
+	_, port := b.snapshot()
+	return !port.TCP && !port.TLS
 }
 
 // pause waits, but not for the bind's end.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // parking keeps the idle HTTP/1.1 connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
@@ -76,11 +78,8 @@ func (p *parking) run() {
 // look takes up the connections that have something to read; it reports false, as there may be more later.
 func (p *parking) look(events []unix.EpollEvent) bool {
 	for {
-		n, err := unix.EpollWait(p.poller, events, 0)
-		if err == unix.EINTR {
-			continue
-		}
-		for i := range events[:max(n, 0)] {
+		n, _ := socket.Ready(p.poller, events)
+		for i := range events[:n] {
 			p.mu.Lock()
 			if k := p.byFD[events[i].Fd]; k != nil {
 				p.resume(k, false)
@@ -240,7 +239,7 @@ func (p *parking) resume(k *parked, shed bool) {
 		c.resumed, c.now = true, k.since
 	}
 	// One that comes back soon will do so again, and is spared the way.
-	c.frequent = time.Since(k.since) < recheckAfter
+	c.frequent = !k.first && time.Since(k.since) < recheckAfter
 	c.shed.Store(shed)
 	k.bind.serve(c)
 }

@@ -9,21 +9,23 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Listen is net.Listen. Connections inherit what bequeath sets: setting it on each costs system calls.
 func Listen(network, address string) (net.Listener, error) {
-	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, socket syscall.RawConn) error { return bequeath(socket) }}
+	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error { return bequeath(raw) }}
 	return c.Listen(context.Background(), network, address)
 }
 
 // bequeath sets the options that connections inherit from the listening socket: keep-alive, with the library's values, and no delay.
-func bequeath(socket syscall.RawConn) error {
+func bequeath(raw syscall.RawConn) error {
 	var errs error
 	set := func(fd uintptr, level, option, value int) {
 		errs = errors.Join(errs, unix.SetsockoptInt(int(fd), level, option, value))
 	}
-	err := socket.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		set(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 		set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds)
 		set(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds)
@@ -46,7 +48,7 @@ func (c *conn) acknowledged() (n uint64, queued bool) {
 		return 0, true
 	}
 	c.socket.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+		if info, err := socket.Info(fd); err == nil {
 			n, queued = info.Bytes_acked, info.Unacked > 0 || info.Notsent_bytes > 0
 		}
 	})
@@ -62,7 +64,7 @@ func (c *conn) dataAge() (age time.Duration, left, ok bool) {
 		return 0, false, false
 	}
 	c.socket.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+		if info, err := socket.Info(fd); err == nil {
 			age, left, ok = time.Duration(info.Last_data_recv)*time.Millisecond, info.State == closeWait, true
 		}
 	})

@@ -11,10 +11,14 @@ import (
 // Listen is net.Listen.
 func Listen(network, address string) (net.Listener, error) { return net.Listen(network, address) }
 
-// rawListener is nil here: connections come from Accept.
-func rawListener(net.Listener) syscall.RawConn { return nil }
+// acceptQueue is not to be had here: connections come from Accept.
+type acceptQueue struct{}
 
-func acceptReady(syscall.RawConn, func(net.Conn)) {}
+func openQueue(net.Listener) *acceptQueue { return nil }
+
+func (*acceptQueue) take(func() bool, func(net.Conn)) error { return syscall.ENOTSUP }
+func (*acceptQueue) wake()                                  {}
+func (*acceptQueue) close()                                 {}
 
 const canAcknowledge = false
 

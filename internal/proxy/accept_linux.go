@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/weirmesh/weir/internal/socket"
+)
+
+// acceptQueue takes connections from the queue of a listening socket in batches, and waits for them. They become lateSockets, which the
+// library's Accept cannot give, and no call is announced to the scheduler: see socket.Accept.
+type acceptQueue struct {
+	file *os.File // a second descriptor of the socket
+	raw  syscall.RawConn
+}
+
+// acceptBatch bounds how many connections are accepted between two looks at what else the accept loop has to see to.
+const acceptBatch = 64
+
+// openQueue is nil if connections have to come from Accept.
+func openQueue(ln net.Listener) *acceptQueue {
+	l, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	f, err := l.File()
+	if err != nil {
+		return nil
+	}
+	raw, err := f.SyscallConn()
+	if err != nil || bequeath(raw) != nil { // it may be another process's that did not
+		f.Close()
+		return nil
+	}
+	return &acceptQueue{f, raw}
+}
+
+// take calls start with the connections that come, until an error, or until busy reports, before any is accepted, that the caller has something else
+// to do. That is asked at least once in acceptBatch connections, and after each wait.
+func (q *acceptQueue) take(busy func() bool, start func(net.Conn)) error {
+	var failed error
+	err := q.raw.Read(func(fd uintptr) bool {
+		for {
+			if busy() {
+				return true
+			}
+			more, err := acceptSome(fd, acceptBatch, start)
+			if err != nil {
+				failed = os.NewSyscallError("accept4", err)
+				return true
+			}
+			if !more {
+				return false
+			}
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// wake makes take return with an error, now and later.
+func (q *acceptQueue) wake() {
+	if q != nil {
+		q.file.SetReadDeadline(longAgo)
+	}
+}
+
+func (q *acceptQueue) close() {
+	if q != nil {
+		q.file.Close()
+	}
+}
+
+// acceptQueued takes all that waits.
+func acceptQueued(fd uintptr, start func(net.Conn)) {
+	for more := true; more; {
+		more, _ = acceptSome(fd, acceptBatch, start)
+	}
+}
+
+// acceptSome reports whether there may be more than most.
+func acceptSome(fd uintptr, most int, start func(net.Conn)) (more bool, err error) {
+	for n := 0; n < most; {
+		s, from, err := socket.Accept(fd)
+		switch err {
+		case nil:
+			n++
+			start(&lateSocket{fd: s, remote: tcpAddr(from)})
+		case syscall.EAGAIN:
+			return false, nil
+		case syscall.ECONNABORTED:
+		default:
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// tcpAddr is the address as the library gives it, with the name of its zone.
+func tcpAddr(a netip.AddrPort) *net.TCPAddr {
+	if zone := a.Addr().Zone(); zone != "" {
+		if n, err := strconv.Atoi(zone); err == nil {
+			if i, err := net.InterfaceByIndex(n); err == nil {
+				a = netip.AddrPortFrom(a.Addr().WithZone(i.Name), a.Port())
+			}
+		}
+	}
+	return net.TCPAddrFromAddrPort(a)
+}
