@@ -45,7 +45,6 @@ type conn struct {
 	scheme string
 	shard  uint32
 	ip     string
-	remote string
 
 	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
 	state             atomic.Int32
@@ -122,10 +121,10 @@ var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readS
 
 func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, scheme: "http", first: true}
-	c.remote = nc.RemoteAddr().String()
-	c.ip = c.remote
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.ip = a.AddrPort().Addr().Unmap().WithZone("").String()
+	} else {
+		c.ip = c.remote()
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
@@ -149,6 +148,9 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	}
 	return c
 }
+
+// remote is the client's address as logs tell it.
+func (c *conn) remote() string { return c.sock.RemoteAddr().String() }
 
 // serve runs the connection to its end.
 func (c *conn) serve() {

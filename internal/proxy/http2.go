@@ -61,7 +61,7 @@ func (c *conn) goAway() {
 // refusedStream counts a request whose head was malformed.
 func (c *conn) refusedStream(err *http2.StreamError) {
 	c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.BadRequest)
-	c.srv.log.Debug("HTTP/2 request refused", "client", c.remote, "error", err)
+	c.srv.log.Debug("HTTP/2 request refused", "client", c.remote(), "error", err)
 }
 
 // ended logs why a connection ended, and counts it if it had to be ended because of the client.
@@ -79,11 +79,11 @@ func (c *conn) ended(err error) {
 	}
 	if e.Flood {
 		if held, ok := c.srv.floods.allow(time.Now()); ok {
-			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote, "cause", e.Detail, "others", held)
+			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote(), "cause", e.Detail, "others", held)
 			return
 		}
 	}
-	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote, "error", err)
+	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote(), "error", err)
 }
 
 // seldom lets something be said once a second.

@@ -68,6 +68,7 @@ func TestRequestsBeyondTheLimitAreRefusedAtOnce(t *testing.T) {
 	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
 		t.Fatalf("%v", resp)
 	}
+	until(t, "the first request is still counted", func() bool { return s.load().InFlight == 0 })
 	end := h.hold(t, s, 3)
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",

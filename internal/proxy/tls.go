@@ -343,7 +343,7 @@ func (c *conn) handshake() bool {
 		if errors.Is(err, errHandshakeLine) {
 			reason = telemetry.Overload
 		}
-		c.srv.log.Debug("TLS handshake failed", "client", c.remote, "error", err)
+		c.srv.log.Debug("TLS handshake failed", "client", c.remote(), "error", err)
 		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 		return false
 	}
