@@ -3,8 +3,6 @@ package http2
 import (
 	"strings"
 
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/weirmesh/weir/internal/http1"
 )
 
@@ -31,10 +29,13 @@ const (
 	pseudoStatus
 )
 
-// decoder reads header blocks into fields. The strings are the library's: they are never written to again, and those of tables are shared.
+// decoder reads header blocks into fields. The strings are never written to again, and those of tables are shared.
+//
+// The library's decoder knows only names and values: each field of its tables would have to be checked again with every block.
 type decoder struct {
-	hpack     *hpack.Decoder
-	max       int // of size
+	table     decoderState
+	quiet     bool // fields are not emitted, for the sake of the table only
+	max       int  // of size
 	maxFields int
 
 	kind     blockKind
@@ -52,8 +53,7 @@ type decoder struct {
 
 func (d *decoder) init(cfg *Config) {
 	d.max, d.maxFields = cfg.MaxHeader, cfg.MaxFields
-	d.hpack = hpack.NewDecoder(decoderTable, d.emit)
-	d.hpack.SetMaxStringLength(cfg.MaxHeader)
+	d.table.limit = decoderTable
 }
 
 // read decodes a whole block of the kind. Head is filled for requests and responses; fields appends to head's, or to trailers. An error breaks the
@@ -62,12 +62,8 @@ func (d *decoder) read(block []byte, kind blockKind, head *Head, fields []http1.
 	d.kind, d.head, d.fields = kind, head, fields
 	d.size, d.pseudo, d.regular, d.tooLarge, d.bad = 0, 0, false, false, ""
 	d.length, d.cookie, d.crumbs = -1, -1, 0
-	d.hpack.SetEmitEnabled(kind != blockDropped)
-	_, err := d.hpack.Write(block)
-	if cerr := d.hpack.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	d.quiet = kind == blockDropped
+	if err := d.unpack(block); err != nil {
 		return err
 	}
 	if d.crumbs > 1 {
@@ -102,47 +98,41 @@ func (d *decoder) finish() {
 }
 
 // emit takes one field.
-func (d *decoder) emit(f hpack.HeaderField) {
-	if d.tooLarge {
+func (d *decoder) emit(f *codedField) {
+	if d.quiet {
 		return
 	}
-	d.size += len(f.Name) + len(f.Value) + 32
-	if d.size > d.max || len(d.fields) >= d.maxFields && (f.Name == "" || f.Name[0] != ':') {
-		d.tooLarge = true
-		d.hpack.SetEmitEnabled(false)
+	d.size += f.size()
+	if d.size > d.max || len(d.fields) >= d.maxFields && f.name != namePseudo {
+		d.tooLarge, d.quiet = true, true
 		return
 	}
 	if d.bad != "" {
 		return
 	}
-	if f.Name == "" {
+	switch {
+	case f.name == nameEmpty:
 		d.bad = "a field has no name"
 		return
-	}
-	if !http1.ValidFieldValue(f.Value) {
+	case f.badValue:
 		d.bad = "a field has an invalid value"
 		return
-	}
-	if f.Name[0] == ':' {
+	case f.name == namePseudo:
 		d.setPseudo(f.Name, f.Value)
 		return
 	}
 	d.regular = true
-	if !validName(f.Name) {
+	if f.name == nameBad {
 		d.bad = "a field has an invalid name"
 		return
 	}
-	id := http1.Identify(f.Name)
-	if id == http1.FieldOther {
+	switch f.ID {
+	case http1.FieldOther:
 		if f.Name == "cookie" {
 			if d.crumbs++; d.crumbs == 1 {
 				d.cookie = len(d.fields)
 			}
 		}
-		d.fields = append(d.fields, http1.Field{Name: f.Name, Value: f.Value})
-		return
-	}
-	switch id {
 	case http1.FieldConnection, http1.FieldKeepAlive, http1.FieldProxyConnection, http1.FieldTransferEncoding, http1.FieldUpgrade:
 		d.bad = "a field is specific to connections (RFC 9113 §8.2.2)"
 		return
@@ -169,7 +159,7 @@ func (d *decoder) emit(f hpack.HeaderField) {
 			return // what it announces is not passed on either
 		}
 	}
-	d.fields = append(d.fields, http1.Field{Name: f.Name, Value: f.Value, ID: id})
+	d.fields = append(d.fields, f.Field)
 }
 
 func (d *decoder) setPseudo(name, value string) {

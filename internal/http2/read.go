@@ -64,8 +64,8 @@ type headers struct {
 func (r *reader) init(c *Conn) {
 	r.first = true
 	r.dec.init(&c.cfg)
-	if tcp, ok := c.nc.(*net.TCPConn); ok && socket.CanPoll {
-		if raw, err := tcp.SyscallConn(); err == nil {
+	if sc, ok := c.nc.(syscall.Conn); ok && socket.CanPoll {
+		if raw, err := sc.SyscallConn(); err == nil {
 			r.raw, r.step = raw, c.readStep
 		}
 	}
