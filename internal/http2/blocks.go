@@ -75,22 +75,22 @@ func (c *Conn) blockKind(h *headers) (blockKind, error) {
 		}
 		return blockTrailers, nil
 	}
+	if !c.client && h.id%2 == 1 && h.id > c.lastID {
+		if c.ending == endFinal {
+			return blockDropped, nil // RFC 9113 §6.8
+		}
+		return blockRequest, nil
+	}
 	if known, _ := c.closed.find(h.id); known {
 		return blockDropped, nil
 	}
-	if c.client || h.id%2 == 0 {
+	switch {
+	case c.client || h.id%2 == 0:
 		return 0, protocol("HEADERS on a stream that cannot be")
+	case c.ending == endFinal:
+		return blockDropped, nil
 	}
-	if h.id <= c.lastID {
-		if c.ending == endFinal {
-			return blockDropped, nil
-		}
-		return 0, protocol("a stream was opened out of order (RFC 9113 §5.1.1)")
-	}
-	if c.ending == endFinal {
-		return blockDropped, nil // RFC 9113 §6.8
-	}
-	return blockRequest, nil
+	return 0, protocol("a stream was opened out of order (RFC 9113 §5.1.1)")
 }
 
 // onDropped is called for a block on a stream that takes none; mu is held.

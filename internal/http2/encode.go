@@ -33,12 +33,22 @@ type encoder struct {
 	seen   [encoderIndex]uint32 // hashes of fields that were not in the table when they were sent
 	seed   maphash.Seed
 	name   []byte // lower case
+
+	// heads and tails are where the fields of the last head and the last trailers were found, by their places: the next are often the same.
+	heads, tails [encoderPlaces]foundAt
+	places       []foundAt // for the rest of this block
 }
 
 const (
-	encoderIndex = 128 // entries of a hash index, a power of two
-	encoderRing  = 64  // entries of the table, a power of two
+	encoderIndex  = 128 // entries of a hash index, a power of two
+	encoderRing   = 64  // entries of the table, a power of two
+	encoderPlaces = 24
 )
+
+// foundAt is where a field is in the tables: the number of an entry, counted from 1, or with foundStatic the index in the static one; 0: nowhere.
+type foundAt uint32
+
+const foundStatic foundAt = 1 << 31
 
 type tableEntry struct{ name, value string }
 
@@ -100,8 +110,9 @@ func (e *encoder) evict(size int) {
 	}
 }
 
-// begin starts a block.
-func (e *encoder) begin(dst []byte) []byte {
+// begin starts a block of fields that may be found where those of the last one were.
+func (e *encoder) begin(dst []byte, places *[encoderPlaces]foundAt) []byte {
+	e.places = places[:]
 	if e.update {
 		e.update = false
 		if e.smallest < e.limit {
@@ -167,6 +178,14 @@ func rarely(name string) bool {
 
 // field appends a field, whose name may be in any case.
 func (e *encoder) field(dst []byte, name, value string) []byte {
+	var at *foundAt
+	if len(e.places) > 0 {
+		at = &e.places[0]
+		e.places = e.places[1:]
+		if index := e.again(*at, name, value); index != 0 {
+			return appendInt(dst, 0x80, 7, uint64(index))
+		}
+	}
 	low := e.name[:0]
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -176,17 +195,35 @@ func (e *encoder) field(dst []byte, name, value string) []byte {
 		low = append(low, c)
 	}
 	e.name = low
-	return e.lower(dst, unsafe.String(unsafe.SliceData(low), len(low)), value)
+	dst, found := e.lower(dst, unsafe.String(unsafe.SliceData(low), len(low)), value)
+	if at != nil {
+		*at = found
+	}
+	return dst
 }
 
-// lower appends a field whose name is in lower case.
-func (e *encoder) lower(dst []byte, name, value string) []byte {
+// again is the index of the field if it is still there, else 0.
+func (e *encoder) again(at foundAt, name, value string) uint32 {
+	if i := uint32(at &^ foundStatic); at >= foundStatic && i < uint32(len(staticField)) {
+		if f := &staticField[i]; f.Value == value && http1.EqualFold(f.Name, name) {
+			return i
+		}
+	} else if e.lives(uint32(at)) {
+		if t := &e.entries[(at-1)&(encoderRing-1)]; t.value == value && http1.EqualFold(t.name, name) {
+			return e.index(uint32(at))
+		}
+	}
+	return 0
+}
+
+// lower appends a field whose name is in lower case, and tells where it was found.
+func (e *encoder) lower(dst []byte, name, value string) ([]byte, foundAt) {
 	nameHash := uint32(maphash.String(e.seed, name))
 	fieldHash := nameHash*0x9e3779b1 ^ uint32(maphash.String(e.seed, value))
 	for _, n := range places(&e.fields, fieldHash) {
 		if e.lives(*n) {
 			if t := &e.entries[(*n-1)&(encoderRing-1)]; t.value == value && t.name == name {
-				return appendInt(dst, 0x80, 7, uint64(e.index(*n)))
+				return appendInt(dst, 0x80, 7, uint64(e.index(*n))), foundAt(*n)
 			}
 		}
 	}
@@ -200,7 +237,7 @@ func (e *encoder) lower(dst []byte, name, value string) []byte {
 	}
 	if index != 0 && index < uint32(len(staticField)) {
 		if i, ok := staticFields[tableEntry{name, value}]; ok {
-			return appendInt(dst, 0x80, 7, uint64(i))
+			return appendInt(dst, 0x80, 7, uint64(i)), foundStatic | foundAt(i)
 		}
 	}
 	size := len(name) + len(value) + 32
@@ -218,7 +255,7 @@ func (e *encoder) lower(dst []byte, name, value string) []byte {
 			}
 			dst = appendHuffman(dst, value)
 			e.add(name, value, nameHash, fieldHash)
-			return dst
+			return dst, foundAt(e.added)
 		}
 		*s = fieldHash
 	}
@@ -230,7 +267,7 @@ func (e *encoder) lower(dst []byte, name, value string) []byte {
 	if index == 0 {
 		dst = appendString(dst, name)
 	}
-	return appendString(dst, value)
+	return appendString(dst, value), 0
 }
 
 // lives says whether the entry of that number, counted from 1, is in the table.
@@ -297,28 +334,28 @@ func appendHuffman(dst []byte, s string) []byte {
 
 // request appends the block of a request's head.
 func (e *encoder) request(dst []byte, h *Head) []byte {
-	dst = e.begin(dst)
-	dst = e.lower(dst, ":method", h.Method)
+	dst = e.begin(dst, &e.heads)
+	dst = e.field(dst, ":method", h.Method)
 	if h.Scheme != "" {
-		dst = e.lower(dst, ":scheme", h.Scheme)
+		dst = e.field(dst, ":scheme", h.Scheme)
 	}
 	if h.Authority != "" {
-		dst = e.lower(dst, ":authority", h.Authority)
+		dst = e.field(dst, ":authority", h.Authority)
 	}
 	if h.Path != "" {
-		dst = e.lower(dst, ":path", h.Path)
+		dst = e.field(dst, ":path", h.Path)
 	}
 	return e.rest(dst, h.Fields, h.Body)
 }
 
 // response appends the block of an answer's head.
 func (e *encoder) response(dst []byte, h *Head) []byte {
-	return e.rest(e.status(e.begin(dst), h.Status), h.Fields, h.Body)
+	return e.rest(e.status(e.begin(dst, &e.heads), h.Status), h.Fields, h.Body)
 }
 
 // trailers appends the block of trailers.
 func (e *encoder) trailers(dst []byte, fields []http1.Field) []byte {
-	return e.rest(e.begin(dst), fields, http1.Body{})
+	return e.rest(e.begin(dst, &e.tails), fields, http1.Body{})
 }
 
 func (e *encoder) rest(dst []byte, fields []http1.Field, body http1.Body) []byte {
