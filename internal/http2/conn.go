@@ -36,7 +36,7 @@ type Conn struct {
 	reader // of Run's goroutine
 
 	mu     sync.Mutex
-	framer *http2.Framer // reads in Run's goroutine, writes with mu held
+	framer *http2.Framer // writes control frames, with mu held
 	err    error         // why no stream is taken any more
 	dead   bool          // and those there were have failed, of
 	end    error
@@ -95,8 +95,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 		peer:    peer{window: defaultWindow, streams: assumedStreams},
 		inWin:   defaultWindow,
 	}
-	c.framer = http2.NewFramer((*frameSink)(c), (*frameSource)(c))
-	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.framer = http2.NewFramer((*frameSink)(c), nil)
 	c.reader.init(c)
 	c.output.init(c)
 	c.idle = sync.NewCond(&c.mu)

@@ -1,5 +1,6 @@
 // Package http2 is HTTP/2 (RFC 9113) on the wire, for both roles: one connection with its streams, flow control, header compression,
-// bounds and orderly end. Frames and Huffman coding are those of golang.org/x/net/http2 and its hpack; none of its servers or transports is used.
+// bounds and orderly end. Frame types, the writing of control frames and Huffman coding are those of golang.org/x/net/http2 and its hpack; none of its
+// servers or transports is used.
 //
 // It knows nothing of exchanges, routing, pools or metrics: proxy serves the streams of clients with it, upstream opens streams to
 // endpoints. A request or an answer is a Head, whose fields are valid and end to end, then pieces of a body, then trailers.

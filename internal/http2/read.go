@@ -101,15 +101,6 @@ func (c *Conn) goIdle() {
 	}
 }
 
-// frameSource gives the framer what is in the buffer.
-type frameSource Conn
-
-func (r *frameSource) Read(p []byte) (int, error) {
-	n := copy(p, r.buf[r.r:r.w])
-	r.reader.r += n
-	return n, nil
-}
-
 var errOver = &ConnError{Code: NoError, Detail: "the connection was ended"}
 
 // read is the reading loop.
@@ -135,7 +126,7 @@ func (c *Conn) read(sawPreface bool) error {
 // work works on what was read.
 func (c *Conn) work() error {
 	if err := c.frames(); err != nil {
-		return c.judge(err)
+		return err
 	}
 	return c.endBatch()
 }
@@ -183,18 +174,6 @@ func (c *Conn) readStep(fd uintptr) bool {
 		c.stepErr = c.interrupted(err)
 		return true
 	}
-}
-
-// judge makes an error of the connection of what the framer says.
-func (c *Conn) judge(err error) error {
-	var code http2.ConnectionError
-	switch {
-	case errors.As(err, &code):
-		return &ConnError{Code: http2.ErrCode(code), Detail: "a frame is malformed or out of order"}
-	case errors.Is(err, http2.ErrFrameTooLarge):
-		return &ConnError{Code: FrameSizeError, Detail: "a frame is larger than was allowed"}
-	}
-	return err
 }
 
 // readPreface takes the client's preface (RFC 9113 §3.4).
@@ -359,17 +338,22 @@ func (c *Conn) frames() error {
 	for c.w-c.r >= frameHeader {
 		b := c.buf[c.r:c.w]
 		n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
-		if n <= maxFrame && len(b) < frameHeader+n {
+		if n > maxFrame {
+			return frameSize("a frame is larger than was allowed")
+		}
+		if len(b) < frameHeader+n {
 			return nil
 		}
-		fh, err := c.framer.ReadFrameHeader()
-		if err != nil {
-			return err
+		fh := http2.FrameHeader{
+			Length: uint32(n), Type: http2.FrameType(b[3]), Flags: http2.Flags(b[4]), StreamID: binary.BigEndian.Uint32(b[5:]) & maxStreamID,
 		}
-		payload := c.buf[c.r : c.r+n]
-		c.r += n
+		h := &c.header
+		if h.open != (fh.Type == http2.FrameContinuation) || h.open && fh.StreamID != h.id {
+			return protocol("a header block is not gone on with, or CONTINUATION goes on with none (RFC 9113 §6.10)")
+		}
+		c.r += frameHeader + n
 		c.progress = true
-		if err := c.frame(&fh, payload); err != nil {
+		if err := c.frame(&fh, b[frameHeader:frameHeader+n]); err != nil {
 			return err
 		}
 	}

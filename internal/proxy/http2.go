@@ -289,6 +289,9 @@ func (s *stream) await() ([]byte, error) {
 	m := s.ex.srv.minPace
 	start := time.Now()
 	latest := start.Add(s.ex.srv.opt.StreamTimeout)
+	if s.ex.req.grpc {
+		return s.s.Next(latest) // it is never due, see bodyDue
+	}
 	_, held := s.s.Arrived()
 	for {
 		limit := latest.Sub(start)
