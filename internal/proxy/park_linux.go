@@ -116,7 +116,7 @@ func (c *conn) park() bool {
 		return false
 	}
 	if k.tls != nil {
-		k.tls.sock.c = nil
+		k.tls.sock.c, k.tls.sock.io = nil, nil
 	}
 	c.bind.forget(c)
 	p.insert(k)
@@ -235,7 +235,7 @@ func (p *parking) resume(k *parked, shed bool) {
 	}
 	if k.tls != nil {
 		c.tls, c.nc = k.tls, k.tls.conn
-		c.tls.sock.c = c
+		c.tls.sock.c, c.tls.sock.io = c, newRawIO(c.socket)
 		c.resumed, c.now = true, k.since
 	}
 	// One that comes back soon will do so again, and is spared the way.

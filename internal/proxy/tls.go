@@ -216,8 +216,9 @@ type handshakeConn struct {
 	begun bool           // bytes have come
 	until time.Time
 	in    bool
-	held  bool // Read answers errHeld
-	hasty bool // Write does not wait: what does not fit is lost
+	io    *rawIO // behind the handshake, nil if the socket has to be used as the library does
+	held  bool   // Read answers errHeld
+	hasty bool   // Write does not wait: what does not fit is lost
 }
 
 // errHeld is temporary, so that TLS can be read again after it.
@@ -233,6 +234,9 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 	if h.gate == nil {
 		if h.held {
 			return 0, errHeld
+		}
+		if h.io != nil {
+			return h.io.read(p)
 		}
 		return h.Conn.Read(p)
 	}
@@ -255,11 +259,18 @@ func (h *handshakeConn) Write(p []byte) (n int, err error) {
 	}
 	h.leave()
 	for {
-		m, err := h.Conn.Write(p[n:])
+		m, err := h.put(p[n:])
 		if n += m; err == nil || !h.c.sending || !h.c.moreTime(err) {
 			return n, err
 		}
 	}
+}
+
+func (h *handshakeConn) put(p []byte) (int, error) {
+	if h.io != nil {
+		return h.io.write(p)
+	}
+	return h.Conn.Write(p)
 }
 
 // writeNow writes what fits.
@@ -350,6 +361,7 @@ func (c *conn) handshake() bool {
 	c.nc.SetDeadline(time.Time{})
 	c.nc = t
 	c.tls.conn, c.tls.sock = t, hc
+	hc.io = newRawIO(c.socket)
 	c.tls.name = lowerHost(t.ConnectionState().ServerName)
 	c.tls.auth = hc.auth
 	return true
