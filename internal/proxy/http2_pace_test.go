@@ -157,7 +157,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 		}
 	})
 	t.Run("no window", func(t *testing.T) {
-		s := serve(t, plain(addr), paced)
+		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 600*time.Millisecond })
 		c := h2cClient(t)
 		results := make(chan string, 6)
 		for range cap(results) {
@@ -174,7 +174,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 				results <- fmt.Sprintf("%d %s %v", resp.StatusCode, b, err)
 			}()
 		}
-		time.Sleep(2 * time.Second) // many graces
+		time.Sleep(2 * time.Second) // several graces
 		close(release)
 		for range cap(results) {
 			if got := <-results; got != fmt.Sprintf("200 %d <nil>", 16<<20) {
