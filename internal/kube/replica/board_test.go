@@ -1,0 +1,75 @@
+package replica_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/kube/replica"
+)
+
+func TestReplicasReadWhatProxiesOfOthersRun(t *testing.T) {
+	c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}
+	since := time.Now().Truncate(time.Second).UTC()
+	runs := map[string][]feed.Proxy{"shop/edge": {{Name: "shop/edge-1", Version: "abc", Since: since}}}
+	changed := make(chan struct{}, 16)
+	one := &replica.Board{
+		Client: c, Cache: informers, Namespace: "weir-system", Name: "one", Logger: discard,
+		Running: func() map[string][]feed.Proxy { return runs }, Changed: func() { changed <- struct{}{} },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- one.Run(ctx) }()
+
+	written := &corev1.ConfigMap{}
+	waitUntil(t, "the first word", func() bool {
+		return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: "one"}, written) == nil
+	})
+	if written.Labels[replica.BoardLabel] != replica.BoardValue {
+		t.Errorf("the ConfigMap has labels %v, so that others do not see it", written.Labels)
+	}
+	informer, err := informers.FakeInformerFor(ctx, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	informer.Add(written) // its own is not another's
+	theirs := written.DeepCopy()
+	theirs.Name = "other"
+	informer.Add(theirs)
+	wait(t, changed, "a change")
+	if got := one.Others("shop/edge"); len(got) != 1 || got[0] != runs["shop/edge"][0] {
+		t.Errorf("another replica's proxies: %v, want %v", got, runs["shop/edge"])
+	}
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "broken"}}
+	informer.Add(broken)
+	informer.Delete(theirs)
+	wait(t, changed, "a change")
+	if got := one.Others("shop/edge"); len(got) != 0 {
+		t.Errorf("proxies of a replica that is gone: %v", got)
+	}
+	cancel()
+	if err := wait(t, ended, "the end"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: "one"}, written); err == nil {
+		t.Error("a replica that ended leaves its word")
+	}
+}
+
+func TestNewestWordAboutAProxyCounts(t *testing.T) {
+	now := time.Now()
+	got := replica.Newest(
+		[]feed.Proxy{{Name: "b", Version: "new", Since: now}, {Name: "a", Version: "old", Since: now.Add(-time.Hour)}},
+		[]feed.Proxy{{Name: "a", Version: "new", Since: now}, {Name: "b", Version: "old", Since: now.Add(-time.Hour)}},
+	)
+	if len(got) != 2 || got[0].Name != "a" || got[0].Version != "new" || got[1].Version != "new" {
+		t.Errorf("%v, want the newest of each, by name", got)
+	}
+}
