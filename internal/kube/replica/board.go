@@ -33,13 +33,17 @@ const (
 	BoardLabel = "weir.weirmesh.github.io/board"
 	BoardValue = "proxies"
 	boardKey   = "proxies.json.gz"
+	renewedKey = "renewed"
 )
 
 // Bounds of the board.
 const (
 	boardPause   = time.Second // between two writes
-	boardTimeout = 10 * time.Second
-	boardSize    = 64 << 20 // bytes of one replica's word, unpacked
+	boardRenewal = time.Minute // the longest time between two writes
+	// boardAge is how long the word of a replica that does not renew it counts; after boardGone others remove it.
+	boardAge, boardGone = 3 * boardRenewal, 10 * boardRenewal
+	boardTimeout        = 10 * time.Second
+	boardSize           = 64 << 20 // bytes of one replica's word, unpacked
 )
 
 // Board is where each replica writes what the proxies run that are connected to it, for the leader to read: one ConfigMap a replica.
@@ -49,8 +53,6 @@ type Board struct {
 	Cache cache.Cache
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
-	// Owner, if set, is what the ConfigMap goes with: the replica's pod.
-	Owner *metav1.OwnerReference
 	// Running returns what proxies run that are connected to this replica, by Gateway.
 	Running func() map[string][]feed.Proxy
 	// Changed is called when another replica wrote something else.
@@ -60,7 +62,13 @@ type Board struct {
 	wake   chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
-	others map[string]map[string][]feed.Proxy // by ConfigMap, by Gateway
+	others map[string]word // by ConfigMap
+}
+
+// word is what another replica said.
+type word struct {
+	said map[string][]feed.Proxy // by Gateway
+	seen time.Time
 }
 
 // BoardCache are options for a cache that sees the board alone.
@@ -91,7 +99,7 @@ func (b *Board) Others(gateway string) []feed.Proxy {
 	defer b.mu.Unlock()
 	var out []feed.Proxy
 	for _, name := range slices.Sorted(maps.Keys(b.others)) {
-		out = append(out, b.others[name][gateway]...)
+		out = append(out, b.others[name].said[gateway]...)
 	}
 	return out
 }
@@ -114,16 +122,18 @@ func (b *Board) Run(ctx context.Context) error {
 	var written map[string][]feed.Proxy
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			b.remove()
+			b.remove(context.WithoutCancel(ctx), b.Name)
 			return nil
 		case <-pause.C:
 		}
-		if running := b.Running(); written == nil || !reflect.DeepEqual(running, written) {
+		b.expire(ctx)
+		if running := b.Running(); written == nil || time.Since(last) >= boardRenewal || !reflect.DeepEqual(running, written) {
 			if err := b.write(ctx, running); err == nil {
-				written = running
+				written, last = running, time.Now()
 			} else if ctx.Err() == nil {
 				b.Logger.Warn("other replicas are not told what proxies run", "configmap", b.Namespace+"/"+b.Name, "reason", err)
 				b.Tell()
@@ -133,7 +143,34 @@ func (b *Board) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-b.wake:
 			pause.Reset(boardPause)
+		case <-time.After(boardRenewal):
+			pause.Reset(0)
 		}
+	}
+}
+
+// expire forgets what was said by replicas that are gone without a word.
+func (b *Board) expire(ctx context.Context) {
+	b.mu.Lock()
+	var gone []string
+	changed := false
+	for name, w := range b.others {
+		age := time.Since(w.seen)
+		if age > boardAge && w.said != nil {
+			b.others[name] = word{seen: w.seen}
+			changed = true
+		}
+		if age > boardGone {
+			gone = append(gone, name)
+		}
+	}
+	b.mu.Unlock()
+	for _, name := range gone {
+		b.Logger.Info("removing what a replica wrote that is gone", "configmap", b.Namespace+"/"+name)
+		b.remove(ctx, name)
+	}
+	if changed {
+		b.Changed()
 	}
 }
 
@@ -154,14 +191,14 @@ func (b *Board) read(o any, gone bool) {
 		}
 	}
 	b.mu.Lock()
-	same := reflect.DeepEqual(b.others[c.Name], said)
+	same := reflect.DeepEqual(b.others[c.Name].said, said)
 	if b.others == nil {
-		b.others = map[string]map[string][]feed.Proxy{}
+		b.others = map[string]word{}
 	}
 	if gone {
 		delete(b.others, c.Name)
 	} else {
-		b.others[c.Name] = said
+		b.others[c.Name] = word{said, time.Now()}
 	}
 	b.mu.Unlock()
 	if !same {
@@ -178,10 +215,8 @@ func (b *Board) write(ctx context.Context, running map[string][]feed.Proxy) erro
 	}
 	c := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
+		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339)},
 		BinaryData: map[string][]byte{boardKey: data},
-	}
-	if b.Owner != nil {
-		c.OwnerReferences = []metav1.OwnerReference{*b.Owner}
 	}
 	// Nobody else writes it, so there is nothing to conflict with.
 	if err = b.Client.Update(ctx, c); apierrors.IsNotFound(err) {
@@ -190,12 +225,12 @@ func (b *Board) write(ctx context.Context, running map[string][]feed.Proxy) erro
 	return err
 }
 
-func (b *Board) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), boardTimeout)
+func (b *Board) remove(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
 	defer cancel()
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: name}}
 	if err := b.Client.Delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
-		b.Logger.Warn("what proxies ran here stays written down", "configmap", b.Namespace+"/"+b.Name, "reason", err)
+		b.Logger.Warn("what proxies ran stays written down", "configmap", b.Namespace+"/"+name, "reason", err)
 	}
 }
 
