@@ -96,10 +96,15 @@ func (a *Authority) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, authorityTimeout)
 	defer cancel()
 	secret := &corev1.Secret{}
-	err := a.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: AuthorityName}, secret)
+	key := client.ObjectKey{Namespace: a.Namespace, Name: AuthorityName}
+	err := a.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		return a.create(ctx)
-	} else if err != nil {
+		if err = a.create(ctx); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		err = a.Client.Get(ctx, key, secret) // another replica was faster
+	}
+	if err != nil {
 		return err
 	}
 	kept, err := identity.Parse(secret.Data)
@@ -145,7 +150,7 @@ func (a *Authority) create(ctx context.Context) error {
 		Type: corev1.SecretTypeTLS, Data: data,
 	})
 	if err != nil {
-		return err // if it exists by now, another replica was faster: its authority is found next time
+		return err
 	}
 	a.Logger.Info("certificate authority is made", "secret", a.Namespace+"/"+AuthorityName)
 	a.use(made)
