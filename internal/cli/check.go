@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -14,16 +15,6 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// load reads the paths once and translates what they hold.
-func load(paths []string, stdin io.Reader, options control.Options) (*resource.Set, control.Result, error) {
-	set, err := resource.Load(paths, stdin)
-	if err != nil {
-		return nil, control.Result{}, &exitError{exitUsage, err}
-	}
-	result, err := options.Translate(set)
-	return set, result, err
-}
-
 // translation adds the flags that say how the files are to be understood.
 func translation(cmd *cobra.Command) *control.Options {
 	o := &control.Options{}
@@ -35,36 +26,38 @@ func translation(cmd *cobra.Command) *control.Options {
 
 func newCheck(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check PATH...",
-		Short: "Validate and lint files, without serving them",
+		Use:   "check [PATH]...",
+		Short: "Validate and lint files or a cluster, without serving them",
 		Long: `Check reads files and folders as "weir run" would and says what is wrong with
 them: file and line, object, field, reason and fix. The schemas and CEL rules
-of the API server run here too, without an API server. Every finding has a
-stable code; "weir check --list-codes" and docs/codes.md explain them.`,
+of the API server run here too, without an API server. Without a PATH it reads
+the cluster that kubectl would talk to, as the controller does. Every finding
+has a stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 		Example: `  weir check routes/
+  weir check                                  the cluster
   kustomize build . | weir check -
   weir check -o json --fail-on warning routes/`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list, err := cmd.Flags().GetBool("list-codes"); err == nil && list {
 				return noArgs(cmd, args)
 			}
-			return atLeastOnePath(cmd, args)
+			return nil
 		},
 	}
 	output := outputFlag(cmd, "text", "json")
-	options := translation(cmd)
+	in := inputFlags(cmd)
 	failOn := newChoice("error", "warning", "never")
 	cmd.Flags().Var(&failOn, "fail-on", "the severity from which on the exit code is 1")
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *list {
 			return listCodes(s.out, output.value)
 		}
-		set, result, err := load(args, s.in, *options)
+		what, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
 			return err
 		}
-		r := newCheckReport(set, result)
+		r := newCheckReport(what.set, what.result)
 		if output.value == "json" {
 			err = writeJSON(s.out, r)
 		} else {
@@ -91,7 +84,7 @@ type checkReport struct {
 }
 
 func newCheckReport(set *resource.Set, result control.Result) checkReport {
-	r := checkReport{Objects: len(set.Origins), Findings: result.Findings}
+	r := checkReport{Objects: objects(set), Findings: result.Findings}
 	if r.Findings == nil {
 		r.Findings = []resource.Finding{}
 	}
@@ -106,6 +99,13 @@ func newCheckReport(set *resource.Set, result control.Result) checkReport {
 		}
 	}
 	return r
+}
+
+// objects is how many were read. Those of a cluster have no origins.
+func objects(s *resource.Set) int {
+	return cmp.Or(len(s.Origins), len(s.GatewayClasses)+len(s.Gateways)+len(s.ListenerSets)+len(s.HTTPRoutes)+len(s.GRPCRoutes)+len(s.TCPRoutes)+
+		len(s.ReferenceGrants)+len(s.BackendTLSPolicies)+len(s.TrafficSplits)+len(s.HTTPRouteGroups)+len(s.TCPPorts)+len(s.UDPPorts)+
+		len(s.Services)+len(s.EndpointSlices)+len(s.Secrets)+len(s.ConfigMaps)+len(s.Namespaces))
 }
 
 // print groups the findings by object.

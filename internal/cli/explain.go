@@ -19,26 +19,26 @@ import (
 
 func newExplain(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain PATH... -- [METHOD] URL [-H 'NAME: VALUE']...",
+		Use:   "explain [PATH]... -- [METHOD] URL [-H 'NAME: VALUE']...",
 		Short: "Say what would happen to a request, and why",
 		Long: `Explain compiles the files as the proxy would and asks the proxy's own matching
 what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
-which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
--- reads like a curl command; a URL without a port means 80 or 443, or the only
+which mirrors get a copy, and what is forwarded. Nothing is sent. Without a PATH
+it reads the cluster that kubectl would talk to; if several Gateways there take
+the request, --gateway says which one to ask. What follows -- reads like a curl command; a URL without a port means 80 or 443, or the only
 port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.`,
 		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
+  weir explain -- http://shop.example/cart            by the cluster
   weir explain -o json routes/ -- POST http://shop.example/order`,
 	}
 	output := outputFlag(cmd, "text", "json")
-	options := translation(cmd)
+	in := inputFlags(cmd)
+	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch dash := cmd.ArgsLenAtDash(); {
-		case dash < 0:
+		if cmd.ArgsLenAtDash() < 0 {
 			return usageError("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
-		case dash == 0:
-			return atLeastOnePath(cmd, nil)
 		}
 		return nil
 	}
@@ -48,18 +48,18 @@ port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.`,
 		if err != nil {
 			return err
 		}
-		set, result, err := load(args[:dash], s.in, *options)
+		what, err := in.load(cmd.Context(), args[:dash], s.in)
 		if err != nil {
 			return err
 		}
-		e, err := explain(result.Config, request)
+		e, err := what.explain(*gateway, request)
 		if err != nil {
 			return err
 		}
 		if output.value == "json" {
 			err = writeJSON(s.out, e)
 		} else {
-			err = e.print(s.out, func(ref model.Ref) string { return set.Origin(ref).String() })
+			err = e.print(s.out, func(ref model.Ref) string { return what.set.Origin(ref).String() })
 		}
 		if err == nil && !e.matched() {
 			return &exitError{code: exitNoMatch}
