@@ -154,7 +154,12 @@ func (w *mirrorWorker) streamHTTP2(l *mirrorLeg, s *upstream.Stream, data []byte
 		select {
 		case <-l.wake:
 		case r = <-answers:
-			if answers = nil; r.outcome != telemetry.MirrorSent {
+			answers = nil
+			switch r.outcome {
+			case telemetry.MirrorSent:
+			case telemetry.MirrorFailedTimeout: // the answer's time ends with the copy's
+				return end(telemetry.MirrorDroppedTime)
+			default:
 				return r
 			}
 		case <-w.timer.C:

@@ -146,7 +146,7 @@ func TestServiceThatNeverReadsOverHTTP2CostsBoundedMemory(t *testing.T) {
 
 func TestTimesOfACopyOverHTTP2(t *testing.T) {
 	addr := mirrorHTTP2Backend(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
-	f := newMirrorFixture(t, MirrorOptions{MaxDuration: time.Second}, toHTTP2(addr))
+	f := newMirrorFixture(t, MirrorOptions{MaxDuration: 200 * time.Millisecond}, toHTTP2(addr))
 	// The primary streams for too long.
 	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
 	l.write([]byte("x"))
