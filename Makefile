@@ -12,7 +12,7 @@ SOAKFLAGS   ?=
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release
-.PHONY: cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
+.PHONY: bench-control cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -116,6 +116,9 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)
+
+bench-control: build ## Measure the control plane over 10,000 routes of a real API server, and fail if a goal is missed (docs/performance.md).
+	@cd test/cluster && $(GO) run . bench-control -weir ../../bin/weir $(BENCHFLAGS)
 
 setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js, a JDK.
 	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac

@@ -34,6 +34,8 @@ var (
 	metricProxies     = prometheus.NewDesc("weir_controller_proxies_connected", "Proxies that are connected to this replica.", nil, nil)
 	metricResponses   = prometheus.NewDesc("weir_controller_feed_responses_total", "Responses sent to proxies.", nil, nil)
 	metricBytes       = prometheus.NewDesc("weir_controller_feed_sent_bytes_total", "Bytes of responses sent to proxies, before encryption.", nil, nil)
+	metricParts       = prometheus.NewDesc("weir_controller_feed_sent_parts_total", "Parts of configurations, such as a route or a service, sent to proxies.", nil, nil)
+	metricStatuses    = prometheus.NewDesc("weir_controller_status_writes_total", "Statuses written to objects of the cluster.", nil, nil)
 	metricRefusals    = prometheus.NewDesc("weir_controller_feed_refusals_total", "Responses that proxies did not apply.", nil, nil)
 	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
 )
@@ -96,9 +98,11 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.plane.feeds.Stats()
 	gauge(metricProxies, float64(s.Proxies))
 	count(metricResponses, s.Responses)
+	count(metricParts, s.Parts)
 	count(metricBytes, s.Bytes)
 	count(metricRefusals, s.Refusals)
 	count(metricRefused, s.Unauthenticated)
+	count(metricStatuses, c.plane.statusWriter.Written())
 
 	c.metrics.mu.Lock()
 	r := c.metrics.latest

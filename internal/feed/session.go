@@ -134,6 +134,7 @@ func (s *session) OnDeltaStreamClosed(int64, *core.Node) {}
 // OnStreamDeltaResponse implements delta.Callbacks.
 func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
 	s.server.counts.responses.Add(1)
+	s.server.counts.parts.Add(uint64(len(r.Resources) + len(r.RemovedResources)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nonce, s.version = r.Nonce, r.SystemVersionInfo

@@ -11,8 +11,9 @@ import (
 type Stats struct {
 	// Proxies is how many streams are open now.
 	Proxies int64
-	// Responses is how many were sent, Bytes how many bytes of them, as they go over the wire before TLS.
-	Responses, Bytes uint64
+	// Responses is how many were sent, Parts how many parts they brought or took away, Bytes how many bytes they are, as
+	// they go over the wire before TLS.
+	Responses, Parts, Bytes uint64
 	// Refusals is how many responses proxies did not apply (NACK).
 	Refusals uint64
 	// Unauthenticated is how many streams were refused for their token.
@@ -22,13 +23,13 @@ type Stats struct {
 // Stats returns the counts.
 func (s *Server) Stats() Stats {
 	c := &s.counts
-	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load()}
+	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Parts: c.parts.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load()}
 }
 
 // counters is also the handler through which gRPC tells of the bytes it sends.
 type counters struct {
-	proxies                          atomic.Int64
-	responses, bytes, nacks, refused atomic.Uint64
+	proxies                                 atomic.Int64
+	responses, parts, bytes, nacks, refused atomic.Uint64
 }
 
 func (c *counters) HandleRPC(_ context.Context, s stats.RPCStats) {

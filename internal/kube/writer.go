@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,7 @@ type StatusWriter struct {
 	controller string
 	log        *slog.Logger
 	now        func() time.Time
+	written    atomic.Uint64
 
 	mu      sync.Mutex
 	desired map[resource.Key]resource.Status
@@ -65,6 +67,9 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 	source.changed = w.changed
 	return w
 }
+
+// Written is how many statuses were written so far.
+func (w *StatusWriter) Written() uint64 { return w.written.Load() }
 
 // Set says what all statuses should be now. It returns at once; Run writes them. Objects it does not name are not ours:
 // what was written to them is taken back.
@@ -309,7 +314,11 @@ func (w *StatusWriter) update(ctx context.Context, gvk schema.GroupVersionKind, 
 	u.SetName(meta.GetName())
 	u.SetUID(meta.GetUID())
 	u.SetResourceVersion(meta.GetResourceVersion())
-	return gone(w.client.Status().Update(ctx, u))
+	err := w.client.Status().Update(ctx, u)
+	if err == nil {
+		w.written.Add(1)
+	}
+	return gone(err)
 }
 
 // gone forgives that an object does not exist, or that another has its name by now: it will be told of.

@@ -9,16 +9,21 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/node"
+	"github.com/weirmesh/weir/test/cluster/scale"
 )
 
 const usage = `usage:
   cluster build [-nice N] [COMPONENT...]      build what the cache lacks (default: etcd kube-apiserver)
   cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
+  cluster bench-control -weir PROGRAM [-routes N] [-services N] [-changes N] [-pause D] [-profiles DIR]
+                                              measure the control plane over many routes (Linux)
 
 A whole cluster with one node and real pods, in namespaces of its own (Linux, root):
   cluster run [-nice N] [-image IMAGE]... -- CMD...    boot one, run CMD in its network, remove it
@@ -32,6 +37,7 @@ An IMAGE is a file, "weir" (weir:dev, of this tree), or "conformance" (what the 
 
 func main() {
 	node.Main()
+	scale.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -59,10 +65,20 @@ func run(ctx context.Context, args []string) error {
 	c := cluster{cache: &cache}
 	flags.StringVar(&c.name, "name", "default", "which of several clusters")
 	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
+	size := scale.Options{}
+	flags.StringVar(&size.Weir, "weir", "../../bin/weir", "the program to measure")
+	flags.IntVar(&size.Routes, "routes", 10000, "how many HTTPRoutes")
+	flags.IntVar(&size.Services, "services", 2000, "how many Services, each with ten endpoints")
+	flags.IntVar(&size.Changes, "changes", 100, "how many routes, and then endpoints, are changed")
+	flags.DurationVar(&size.Pause, "pause", 250*time.Millisecond, "time between changes")
+	flags.StringVar(&size.Profiles, "profiles", "", "folder for profiles")
 	if err := flags.Parse(args[1:]); err != nil {
 		return flag.ErrHelp
 	}
 	switch args[0] {
+	case "bench-control":
+		size.Cache = cache
+		return benchControl(ctx, size)
 	case "build":
 		return build(ctx, cache, flags.Args())
 	case "api-server":
@@ -100,6 +116,22 @@ func build(ctx context.Context, cache components.Cache, names []string) error {
 	}
 	for _, c := range wanted {
 		fmt.Println(programs.Path(c))
+	}
+	return nil
+}
+
+func benchControl(ctx context.Context, o scale.Options) error {
+	module, err := source()
+	if err != nil {
+		return err
+	}
+	o.Source = filepath.Join(module, "../..")
+	result, err := scale.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if !result.Print(os.Stdout) {
+		return errors.New("a goal is missed")
 	}
 	return nil
 }

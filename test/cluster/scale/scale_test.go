@@ -1,0 +1,53 @@
+package scale
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/test/cluster/components"
+)
+
+func TestMain(m *testing.M) {
+	Main() // this program starts itself again to measure
+	os.Exit(m.Run())
+}
+
+// All of it at a small size, and what does not depend on time: everything is served and has its status, and what is sent
+// for a change is the change.
+func TestAChangeSendsOnePartHoweverMuchThereIs(t *testing.T) {
+	const source = "../../.."
+	program := filepath.Join(t.TempDir(), "weir")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/weir")
+	build.Dir = source
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	o := Options{
+		Routes: 500, Services: 100, Changes: 5, Pause: 100 * time.Millisecond, Weir: program, Source: source,
+		Cache: components.Cache{Log: os.Stderr},
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Served != o.Routes {
+		t.Errorf("%d of %d routes are served", r.Served, o.Routes)
+	}
+	// A listener, and each route and Service.
+	if want := float64(1 + o.Routes + o.Services); r.FirstSend.Parts != want || r.FirstSend.Bytes < 100*want {
+		t.Errorf("the proxy was first sent %+v, want %.0f parts", r.FirstSend, want)
+	}
+	for _, c := range []*Changes{&r.RouteChanges, &r.EndpointChanges} {
+		if len(c.All) != o.Changes {
+			t.Errorf("%d changes of a %s, want %d", len(c.All), c.What, o.Changes)
+		}
+		for i, x := range c.All {
+			if x.Sent.Parts != 1 || x.Sent.Responses != 1 || x.Sent.Bytes <= 0 || x.Sent.Bytes > 4<<10 {
+				t.Errorf("change %d of a %s sent %+v, want one part of a few hundred bytes", i, c.What, x.Sent)
+			}
+		}
+	}
+}
