@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -168,7 +169,9 @@ func (c *controlPlane) report(r control.Report) {
 		}
 	}
 	if again {
+		began := time.Now()
 		c.send()
+		r.PublishTime += time.Since(began)
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -186,7 +185,7 @@ func (s *state) publish() {
 	case s.wanted == nil:
 		s.loop.logger().Error("configuration not applied, the last good one keeps serving",
 			"error", s.report.Err, "generation", s.report.Generation)
-	case s.report.Config != nil && reflect.DeepEqual(s.wanted, s.report.Config):
+	case s.report.Config != nil && s.wanted.Equal(s.report.Config):
 		s.wanted, s.report.Err = s.report.Config, nil
 	default:
 		begun := time.Now()

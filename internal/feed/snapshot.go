@@ -110,7 +110,7 @@ type snapshotBuilder struct {
 func (b *snapshotBuilder) add(content *model.Config) error {
 	b.name = appendName(b.name[:0], content)
 	old := b.find()
-	if old != nil && sameConfig(&old.content, content) {
+	if old != nil && old.content.Equal(content) {
 		old.content = *content
 		b.parts = append(b.parts, old)
 		return nil

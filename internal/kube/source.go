@@ -300,9 +300,12 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 		}
 	}
 	s.mu.Lock()
+	first := all && !s.looked
 	s.looked = s.looked || all
 	s.mu.Unlock()
-	s.touch()
+	if first || !all {
+		s.touch()
+	}
 }
 
 // permitted says whether the API server lets the kind be read now.

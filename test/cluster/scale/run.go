@@ -25,7 +25,7 @@ import (
 
 const (
 	// patience bounds each thing that is waited for.
-	patience = 3 * time.Minute
+	patience = 5 * time.Minute
 	// changeLimit bounds the wait for one change.
 	changeLimit = 30 * time.Second
 	stopGrace   = 5 * time.Second

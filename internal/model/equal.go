@@ -1,19 +1,17 @@
-package feed
+package model
 
 import (
 	"reflect"
 	"time"
 	"unsafe"
-
-	"github.com/weirmesh/weir/internal/model"
 )
 
-// sameConfig is true for configurations that are certain to have one encoding: the same values, or the same memory. It
-// is what makes publishing cost little when little changed. reflect.DeepEqual would do, but keeps a record of what it
+// Equal is true for configurations that have the same values, and so one encoding. It is what makes a change cost little
+// when little changed: what shares memory is not looked at. reflect.DeepEqual says the same, but keeps a record of what it
 // visited, which the model, a tree, does not need.
-func sameConfig(a, b *model.Config) bool {
-	return sameSlice(a.Listeners, b.Listeners) && sameSlice(a.Routes, b.Routes) && sameSlice(a.Splits, b.Splits) &&
-		sameSlice(a.Services, b.Services) && sameSlice(a.Certificates, b.Certificates)
+func (c *Config) Equal(o *Config) bool {
+	return sameSlice(c.Listeners, o.Listeners) && sameSlice(c.Routes, o.Routes) && sameSlice(c.Splits, o.Splits) &&
+		sameSlice(c.Services, o.Services) && sameSlice(c.Certificates, o.Certificates)
 }
 
 func sameSlice[T any](a, b []T) bool {
