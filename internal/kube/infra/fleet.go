@@ -19,6 +19,7 @@ import (
 const (
 	accepted   = string(gatewayv1.GatewayConditionAccepted)
 	programmed = string(gatewayv1.GatewayConditionProgrammed)
+	pending    = string(gatewayv1.GatewayReasonPending)
 	// nameConflict is the reason of Programmed=False where somebody else's object has the name of one of ours.
 	nameConflict = "NameConflict"
 )
@@ -263,9 +264,8 @@ func sameAddress(text string, address netip.Addr) bool {
 	return err == nil && a.Unmap() == address
 }
 
-// served says whether the proxies that are connected run the configuration.
+// served says whether there are proxies that take requests and whether those that are connected run the configuration.
 func (j *judgement) served() resource.Condition {
-	pending := string(gatewayv1.GatewayReasonPending)
 	var refusing []string
 	running := 0
 	for _, p := range j.state.Proxies {
@@ -280,9 +280,11 @@ func (j *judgement) served() resource.Condition {
 	switch {
 	case len(refusing) > 0:
 		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
+	case available(j.state.Deployment) == 0:
+		return j.unavailable()
 	case connected > 0 && running == connected:
 		return resource.Condition{Type: programmed, Status: metav1.ConditionTrue, Reason: string(gatewayv1.GatewayReasonProgrammed)}
-	case j.before != nil && j.before.Status == metav1.ConditionTrue && (connected > 0 || available(j.state.Deployment) > 0):
+	case j.before != nil && j.before.Status == metav1.ConditionTrue:
 		return *j.before // a change is on its way, or the proxies are to the controller
 	case connected > 0:
 		return isFalse(programmed, pending, fmt.Sprintf("%d of %d proxies serve the configuration", running, connected))
@@ -290,6 +292,17 @@ func (j *judgement) served() resource.Condition {
 	return isFalse(programmed, pending, "no proxy is connected: "+describe(j.state.Deployment))
 }
 
+// unavailable is what is said where no pod takes requests, though proxies may be connected: it is on its way, or lost.
+func (j *judgement) unavailable() resource.Condition {
+	lost := string(gatewayv1.GatewayReasonNoResources)
+	reason := pending
+	if j.before != nil && (j.before.Status == metav1.ConditionTrue || j.before.Reason == lost) {
+		reason = lost
+	}
+	return isFalse(programmed, reason, "no proxy is ready: "+describe(j.state.Deployment))
+}
+
+// available is how many pods the Service sends connections to.
 func available(d *appsv1.Deployment) int32 {
 	if d == nil {
 		return 0

@@ -48,6 +48,8 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 	address := found(balanced("edge-weir", "192.0.2.1"))
 	without := address
 	without.Deployment = deployment(2, 0)
+	half := address
+	half.Deployment = deployment(2, 1)
 	gone := address
 	gone.Deployment = nil
 	problem := func(f infra.Found, p infra.ObjectProblem) infra.Found {
@@ -56,6 +58,7 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 	}
 	yes := &resource.Condition{Type: "Programmed", Status: "True", Reason: "Programmed", Generation: 6}
 	no := &resource.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Generation: 6}
+	lost := &resource.Condition{Type: "Programmed", Status: "False", Reason: "NoResources", Generation: 6}
 	static := []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.7"}, {Value: "192.0.2.8"}}
 	seven, eight := balanced("edge-weir-192-0-2-7", "192.0.2.7"), balanced("edge-weir-192-0-2-8")
 
@@ -82,7 +85,16 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 		"proxies come back to a new controller": {before: yes, state: infra.State{Found: address, Version: "2"},
 			want: "True Programmed 6", addresses: "192.0.2.1"},
 		"nobody knows what is there": {before: yes, state: infra.State{Version: "2"}, want: "True Programmed 6"},
-		"all proxies are gone":       {before: yes, state: infra.State{Found: without, Version: "2"}, want: "False Pending 0", message: "0 of 2", addresses: "192.0.2.1"},
+		"all proxies are gone":       {before: yes, state: infra.State{Found: without, Version: "2"}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
+		"they stay gone":             {before: lost, state: infra.State{Found: without, Version: "2"}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
+		"gone, still connected":      {before: yes, state: infra.State{Found: without, Version: "2", Proxies: runs}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
+		"the Deployment is gone":     {before: yes, state: infra.State{Found: gone, Version: "2", Proxies: runs}, want: "False NoResources 0", message: "no Deployment", addresses: "192.0.2.1"},
+		"a proxy is back":            {before: lost, state: infra.State{Found: address, Version: "2", Proxies: runs}, want: "True Programmed 0", addresses: "192.0.2.1"},
+		"back, not connected":        {before: lost, state: infra.State{Found: address, Version: "2"}, want: "False Pending 0", message: "no proxy is connected", addresses: "192.0.2.1"},
+		"its pod is not ready":       {state: infra.State{Found: without, Version: "2", Proxies: runs}, want: "False Pending 0", message: "no proxy is ready: Deployment edge-weir has 0 of 2", addresses: "192.0.2.1"},
+		"one of two pods is ready":   {state: infra.State{Found: half, Version: "2", Proxies: append(runs, infra.Proxy{Name: "b", Version: "2"})}, want: "True Programmed 0", addresses: "192.0.2.1"},
+		"a rolling update":           {before: yes, state: infra.State{Found: half, Version: "2", Proxies: append(runs, infra.Proxy{Name: "b"})}, want: "True Programmed 6", addresses: "192.0.2.1"},
+		"its address is lost":        {before: yes, state: infra.State{Found: found(balanced("edge-weir")), Version: "2", Proxies: runs}, want: "False AddressNotAssigned 0"},
 		"one refuses": {before: yes, state: infra.State{Found: address, Version: "2", Proxies: []infra.Proxy{{Name: "a", Version: "2"}, {Name: "b", Version: "1", Err: "port 80 is taken"}}},
 			want: "False Invalid 0", message: "proxy b: port 80 is taken", addresses: "192.0.2.1"},
 		"a foreign object": {before: yes, state: infra.State{Found: problem(address, infra.ObjectProblem{Kind: "Deployment", Name: "edge-weir", Foreign: true}), Version: "2", Proxies: runs},
