@@ -49,15 +49,16 @@ image: ## Make bin/weir-image.tar, an OCI image for amd64 and arm64, without a d
 	cd deploy/release && $(GO) run . image -o ../../bin/weir-image.tar ../../bin/linux-amd64/weir ../../bin/linux-arm64/weir
 	@sha256sum bin/weir-image.tar
 
-test: setup ## Run all tests: with the race detector, then against a real API server.
+test: setup ## Run all tests: with the race detector, then against a real API server, then (as root) on real pods.
 	$(GO) test -race -timeout 20m ./...
 	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 	$(GO) test -timeout 20m ./test/soak
 	@$(MAKE) --no-print-directory test-chart
 	@$(MAKE) --no-print-directory test-apiserver
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory test-cluster; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
-	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m ./...
+	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m $$($(GO) list ./... | grep -v /node$$)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
 	cd deploy/release/manifests && $(GO) test ./...
@@ -131,6 +132,10 @@ cluster-down: ## Remove it.
 
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
+
+test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 5 minutes).
+	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node
+	@scripts/conformance.sh e2e -test.short
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(CURDIR)/$(REPORT))

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Runs the Gateway API's conformance suite against this tree in a cluster of its own: "scripts/conformance.sh [FLAG...]", where flags
-# are those of the suite (-run-test=NAME) and of Go's tests (-test.short). What the suite says goes to bin/conformance/run.log, the
-# results of its tests to the terminal.
+# Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e] [FLAG...]". With
+# "e2e" the end-to-end tests come first. Flags are those of the suite (-run-test=NAME) and of Go's tests (-test.short). All that is said
+# goes to bin/conformance/run.log, what matters of it to the terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
 mkdir -p "$bin/conformance"
+first=true
+if [ "${1:-}" = e2e ]; then
+	shift
+	(cd test/conformance && go test -c -o "$bin/e2e.test" ./e2e)
+	first='cd ../conformance/e2e && ../../../bin/e2e.test -test.v -test.timeout=20m && cd ../../cluster'
+fi
 (cd test/conformance && go test -c -o "$bin/conformance.test" .)
 (cd test/cluster && go build -o "$bin/cluster" .)
 
 cd test/cluster
 set +e
-"$bin/cluster" run -image weir -image conformance -- \
-	env --chdir=../conformance "$bin/conformance.test" -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=4 "$@" 2>&1 |
-	tee "$bin/conformance/run.log" | grep --line-buffered -E '^( {4})?--- |^(PASS|FAIL|panic)|Error( Trace)?:|Messages:|in all$|^cluster:'
+"$bin/cluster" run -image weir -image conformance -- bash -c "$first"' && cd ../conformance &&
+	exec ../../bin/conformance.test -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=4 "$@"' - "$@" 2>&1 |
+	tee "$bin/conformance/run.log" | sed -unE '
+		s/^.*: (Running [A-Za-z0-9]+), relying on .*/\1/p
+		/^( {4})?--- (PASS|FAIL)|^(PASS|FAIL|ok|panic)|^ +[a-z0-9_]+_test\.go:|Error( Trace)?:|Messages:|^cluster:|^the controller/p'
 exit "${PIPESTATUS[0]}"

@@ -107,6 +107,23 @@ func TestABrokenObjectIsReportedWithItsField(t *testing.T) {
 	}
 }
 
+func TestAuthoritiesThatWereTakenAwayAreNotTrusted(t *testing.T) {
+	ca, _ := newPair(t, time.Now().Add(-day), time.Now().Add(400*day))
+	c := NewCollection()
+	for _, data := range []string{ca, "", ca, "nonsense", ca} {
+		c.Put(Adopt(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, Data: map[string]string{bundleKey: data},
+		}))
+		set := c.Set()
+		if len(set.ConfigMaps) != 1 || set.ConfigMaps[0].Data[bundleKey] != data {
+			t.Errorf("%q was put, the set has %v", data, set.ConfigMaps)
+		}
+		if broken := len(set.Findings) > 0; broken != (data != ca) {
+			t.Errorf("%q: findings %v", data, set.Findings)
+		}
+	}
+}
+
 func TestAServedObjectKeepsItsStatusUnlessThatIsBroken(t *testing.T) {
 	o := servedRoute(t, "default", "a", `{}`)
 	if r := o.Value().(*gatewayv1.HTTPRoute); len(r.Status.Parents) != 1 || r.Generation != 2 {
@@ -155,26 +172,6 @@ func TestACollectionJudgesCertificatesAsADirDoes(t *testing.T) {
 	}
 	if set := c.Set(); len(set.Expiries) != 1 {
 		t.Errorf("expiries %v", set.Expiries)
-	}
-}
-
-func TestACollectionNeverTrustsAuthoritiesThatAreGone(t *testing.T) {
-	now := time.Now()
-	chain, _ := newPair(t, now.Add(-day), now.Add(100*day))
-	c := NewCollection()
-	put := func(text string) {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, Data: map[string]string{"ca.crt": text}}
-		c.Put(Adopt(o))
-	}
-	put(chain)
-	if first := c.Set(); len(first.ConfigMaps) != 1 || len(first.Findings) != 0 {
-		t.Fatalf("findings %v", first.Findings)
-	}
-	for _, text := range []string{"", "not a certificate", chain} {
-		put(text)
-		if set := c.Set(); set.ConfigMap("default", "ca").Data["ca.crt"] != text {
-			t.Errorf("ca.crt is %q, want %q", set.ConfigMap("default", "ca").Data["ca.crt"], text)
-		}
 	}
 }
 

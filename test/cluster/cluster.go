@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -32,7 +33,7 @@ func (c *cluster) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Stop()) }()
-	return attended(n.Command(ctx, args[0], args[1:]...))
+	return attended(c.command(ctx, n, args))
 }
 
 func (c *cluster) up(ctx context.Context) error {
@@ -59,6 +60,14 @@ func (c *cluster) down() error {
 	return n.Stop()
 }
 
+func (c *cluster) restart(ctx context.Context) error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	return n.RestartAPIServer(ctx)
+}
+
 func (c *cluster) exec(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)
@@ -68,7 +77,16 @@ func (c *cluster) exec(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return attended(n.Command(ctx, args[0], args[1:]...))
+	return attended(c.command(ctx, n, args))
+}
+
+// command is one in the node's network that can find this program too, to ask more of the cluster than its API can do.
+func (c *cluster) command(ctx context.Context, n *node.Node, args []string) *exec.Cmd {
+	cmd := n.Command(ctx, args[0], args[1:]...)
+	if self, err := os.Executable(); err == nil {
+		cmd.Env = append(cmd.Env, "WEIR_CLUSTER_PROGRAM="+self, "WEIR_CLUSTER_NAME="+c.name)
+	}
+	return cmd
 }
 
 func (c *cluster) importImages(ctx context.Context, images []string) error {

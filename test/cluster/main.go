@@ -30,6 +30,7 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster up [-nice N] [-name NAME] [-image IMAGE]...  boot one that stays
   cluster down [-name NAME]                            remove it
   cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
+  cluster restart [-name NAME]                         stop its API server and start it again
   cluster import [-name NAME] IMAGE...                 import images
 
 An IMAGE is a file, "weir" (weir:dev, of this tree), or "conformance" (what the Gateway API's conformance suite runs).
@@ -91,6 +92,8 @@ func run(ctx context.Context, args []string) error {
 		return c.down()
 	case "exec":
 		return c.exec(ctx, flags.Args())
+	case "restart":
+		return c.restart(ctx)
 	case "import":
 		return c.importImages(ctx, flags.Args())
 	}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -40,7 +41,9 @@ func TestConformance(t *testing.T) {
 	began := time.Now()
 	t.Cleanup(func() {
 		if opts.ReportOutputPath != "" {
-			os.Chmod(opts.ReportOutputPath, 0o644)
+			if err := errors.Join(os.Chmod(opts.ReportOutputPath, 0o644), whole(opts.ReportOutputPath)); err != nil {
+				t.Error(err)
+			}
 		}
 		t.Logf("%s in all", time.Since(began).Round(time.Second))
 		if !t.Failed() {
@@ -82,7 +85,7 @@ func options(t *testing.T) suite.ConformanceOptions {
 		opts.ReportOutputPath = ""
 	}
 	if opts.ReportOutputPath != "" {
-		version, err := install.Version(t.Context())
+		version, err := install.Version(t.Context(), top)
 		if err != nil {
 			t.Fatal(err)
 		}

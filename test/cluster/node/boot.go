@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,14 +56,28 @@ func boot(ctx context.Context, dir string) error {
 		}
 		fmt.Printf("%5.1f s  %s\n", time.Since(m.start).Seconds(), step.what)
 	}
-	if err := os.WriteFile(m.path("ready"), nil, 0o644); err != nil {
-		return err
-	}
-	select {
-	case err := <-m.ended:
-		return err
-	case <-ctx.Done():
-		return nil
+	return m.run(ctx)
+}
+
+// run goes on until a program or ctx ends. The file "ready" says how many times the API server was started.
+func (m *machine) run(ctx context.Context) error {
+	restart := make(chan os.Signal, 1)
+	signal.Notify(restart, restartSignal)
+	defer signal.Stop(restart)
+	for starts := 1; ; starts++ {
+		if err := os.WriteFile(m.path("ready"), []byte(strconv.Itoa(starts)), 0o644); err != nil {
+			return err
+		}
+		select {
+		case err := <-m.ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-restart:
+		}
+		if err := m.server.Restart(ctx); err != nil {
+			return err
+		}
 	}
 }
 
@@ -92,7 +108,7 @@ func (m *machine) containerd(ctx context.Context) error {
 	if err := errors.Join(m.write("containerd.toml"), m.write("pods.conflist", "cni")); err != nil {
 		return err
 	}
-	if err := m.run("containerd", "--config", m.path("containerd.toml")); err != nil {
+	if err := m.spawn("containerd", "--config", m.path("containerd.toml")); err != nil {
 		return err
 	}
 	return m.until(ctx, func() error { return m.ctr(ctx, "version").Run() })
@@ -160,21 +176,21 @@ func (m *machine) node(context.Context) error {
 	}
 	manager, scheduler := m.path("controller-manager.kubeconfig"), m.path("scheduler.kubeconfig")
 	return errors.Join(
-		m.run(m.programs.Path(components.ControllerManager),
+		m.spawn(m.programs.Path(components.ControllerManager),
 			"--kubeconfig="+manager, "--authentication-kubeconfig="+manager, "--authorization-kubeconfig="+manager,
 			"--bind-address=127.0.0.1", "--leader-elect=false",
 			// Without it the manager makes no pods.
 			"--use-service-account-credentials=true",
 			"--service-account-private-key-file="+m.server.ServiceAccountKey(), "--root-ca-file="+m.path("ca.crt"),
 			"--cluster-cidr="+podRange, "--service-cluster-ip-range="+apiserver.ServiceRange),
-		m.run(m.programs.Path(components.Scheduler),
+		m.spawn(m.programs.Path(components.Scheduler),
 			"--kubeconfig="+scheduler, "--authentication-kubeconfig="+scheduler, "--authorization-kubeconfig="+scheduler,
 			"--bind-address=127.0.0.1", "--leader-elect=false"),
-		m.run(m.programs.Path(components.Kubelet),
+		m.spawn(m.programs.Path(components.Kubelet),
 			"--config="+m.path("kubelet.yaml"), "--kubeconfig="+m.path("node.kubeconfig"), "--hostname-override="+Name,
 			"--node-ip="+Address, "--root-dir="+m.path("kubelet"), "--cert-dir="+m.path("kubelet/pki")),
-		m.run(m.programs.Path(components.Proxy), "--config="+m.path("kube-proxy.yaml")),
-		m.runAs("balancer", "/proc/self/exe", balancerCommand, m.Dir),
+		m.spawn(m.programs.Path(components.Proxy), "--config="+m.path("kube-proxy.yaml")),
+		m.spawnAs("balancer", "/proc/self/exe", balancerCommand, m.Dir),
 	)
 }
 
@@ -214,13 +230,13 @@ func (m *machine) kubectl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// run starts a program that the node cannot do without.
-func (m *machine) run(program string, args ...string) error {
-	return m.runAs(filepath.Base(program), program, args...)
+// spawn starts a program that the node cannot do without.
+func (m *machine) spawn(program string, args ...string) error {
+	return m.spawnAs(filepath.Base(program), program, args...)
 }
 
-// runAs is run with a name for the log.
-func (m *machine) runAs(name, program string, args ...string) error {
+// spawnAs is spawn with a name for the log.
+func (m *machine) spawnAs(name, program string, args ...string) error {
 	p, err := process.Start(m.path(name+".log"), program, args...)
 	if err != nil {
 		return err

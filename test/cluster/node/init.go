@@ -20,6 +20,9 @@ const (
 	balancerCommand = "node-balancer" // one of those
 )
 
+// restartSignal asks the process of bootCommand for another API server.
+const restartSignal = syscall.SIGHUP
+
 // Main does not return in a process that Start has started; in others it does nothing.
 func Main() {
 	if len(os.Args) != 3 {

@@ -176,6 +176,61 @@ func (n *Node) Import(ctx context.Context, file string) error {
 	return c.importImage(ctx, file)
 }
 
+// RestartAPIServer stops the API server and starts it again, with all that it has stored. It returns when it is ready.
+func (n *Node) RestartAPIServer(ctx context.Context) error {
+	pid, err := n.boot()
+	if err != nil {
+		return err
+	}
+	before, err := n.starts()
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, restartSignal); err != nil {
+		return err
+	}
+	retry := time.NewTicker(50 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		// The file may be being written.
+		if now, err := n.starts(); err == nil && now > before {
+			return nil
+		}
+		if zombie(n.pid) {
+			return fmt.Errorf("the node has ended; logs are in %s", n.dir)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-retry.C:
+		}
+	}
+}
+
+// starts is how many times the API server was started.
+func (n *Node) starts() (int, error) {
+	text, err := os.ReadFile(filepath.Join(n.dir, "ready"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
+// boot is the process that started the node's programs.
+func (n *Node) boot() (pid int, err error) {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", n.pid, n.pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, child := range strings.Fields(string(children)) {
+		line, err := os.ReadFile("/proc/" + child + "/cmdline")
+		if err == nil && slices.Contains(strings.Split(string(line), "\x00"), bootCommand) {
+			return strconv.Atoi(child)
+		}
+	}
+	return 0, fmt.Errorf("process %d of the node has no child %q", n.pid, bootCommand)
+}
+
 // Stop removes the node and what it made.
 func (n *Node) Stop() error {
 	if err := n.kill(); err != nil {

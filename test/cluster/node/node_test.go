@@ -78,6 +78,11 @@ spec: {type: LoadBalancer, loadBalancerIP: 10.250.0.127, selector: {k8s-app: kub
 		eventually(t, func() error { return reach(t.Context(), n, "http://"+address+"/health") })
 	}
 
+	if err := n.RestartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, n, "", "--namespace=kube-system", "get", "service", "asked")
+
 	seen := traces(t, n)
 	for what, found := range seen.look(t) {
 		if found == "" && what != "mounts" { // they are seen from inside

@@ -108,8 +108,8 @@ func Logs(ctx context.Context, dir string) error {
 	return errors.Join(errs...)
 }
 
-// Version that the controller says it is of.
-func Version(ctx context.Context) (string, error) {
+// Version that the controller says it is of; the commit of the tree if it was built without knowing.
+func Version(ctx context.Context, top string) (string, error) {
 	said, err := Kubectl(ctx, "", "--namespace", Namespace, "exec", "deployment/weir-controller", "--", "/weir", "version")
 	if err != nil {
 		return "", err
@@ -118,5 +118,9 @@ func Version(ctx context.Context) (string, error) {
 	if len(fields) < 2 {
 		return "", fmt.Errorf("the controller calls its version %q", said)
 	}
-	return fields[1], nil
+	if fields[1] != "devel" {
+		return fields[1], nil
+	}
+	commit, err := output(exec.CommandContext(ctx, "git", "-C", top, "describe", "--tags", "--always", "--dirty"))
+	return strings.TrimSpace(commit), err
 }
