@@ -218,14 +218,21 @@ func (n *Node) starts() (int, error) {
 
 // boot is the process that started the node's programs.
 func (n *Node) boot() (pid int, err error) {
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", n.pid, n.pid))
+	// Each thread has children of its own.
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.pid))
 	if err != nil {
 		return 0, err
 	}
-	for _, child := range strings.Fields(string(children)) {
-		line, err := os.ReadFile("/proc/" + child + "/cmdline")
-		if err == nil && slices.Contains(strings.Split(string(line), "\x00"), bootCommand) {
-			return strconv.Atoi(child)
+	for _, t := range threads {
+		children, err := os.ReadFile(t)
+		if err != nil {
+			return 0, err
+		}
+		for _, child := range strings.Fields(string(children)) {
+			line, err := os.ReadFile("/proc/" + child + "/cmdline")
+			if err == nil && slices.Contains(strings.Split(string(line), "\x00"), bootCommand) {
+				return strconv.Atoi(child)
+			}
 		}
 	}
 	return 0, fmt.Errorf("process %d of the node has no child %q", n.pid, bootCommand)
