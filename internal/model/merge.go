@@ -233,28 +233,57 @@ func (c *Config) Sort() {
 	})
 	c.Splits = sorted(c.Splits, func(a, b Split) int { return cmp.Compare(a.Root, b.Root) })
 	c.Certificates = sorted(c.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range c.Services {
-		s := &c.Services[i]
-		s.Endpoints = sorted(s.Endpoints, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
-	}
-	c.Routes = slices.Clone(c.Routes)
-	for i := range c.Routes {
-		r := &c.Routes[i]
-		r.Attachments = sorted(r.Attachments, func(a, b Attachment) int { return cmp.Compare(a.Listener, b.Listener) })
-		for j := range r.Attachments {
-			a := &r.Attachments[j]
-			a.Hostnames = sorted(a.Hostnames, strings.Compare)
+	c.sortEndpoints()
+	c.sortAttachments()
+	c.Routes = sorted(c.Routes, func(a, b Route) int {
+		if c := a.Ref.Compare(b.Ref); c != 0 {
+			return c
 		}
-	}
-	slices.SortStableFunc(c.Routes, func(a, b Route) int {
-		return cmp.Or(a.Ref.Compare(b.Ref), slices.CompareFunc(a.Attachments, b.Attachments, func(a, b Attachment) int {
-			return cmp.Compare(a.Listener, b.Listener)
-		}))
+		return slices.CompareFunc(a.Attachments, b.Attachments, compareAttachments)
 	})
 }
 
-// sorted returns a sorted copy; the original may belong to somebody else.
+func (c *Config) sortEndpoints() {
+	compare := func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) }
+	own := false
+	for i := range c.Services {
+		if slices.IsSortedFunc(c.Services[i].Endpoints, compare) {
+			continue
+		}
+		if !own {
+			c.Services, own = slices.Clone(c.Services), true
+		}
+		c.Services[i].Endpoints = sorted(c.Services[i].Endpoints, compare)
+	}
+}
+
+func compareAttachments(a, b Attachment) int { return cmp.Compare(a.Listener, b.Listener) }
+
+func (c *Config) sortAttachments() {
+	unordered := func(a Attachment) bool { return !slices.IsSorted(a.Hostnames) }
+	own := false
+	for i := range c.Routes {
+		all := c.Routes[i].Attachments
+		if slices.IsSortedFunc(all, compareAttachments) && !slices.ContainsFunc(all, unordered) {
+			continue
+		}
+		if !own {
+			c.Routes, own = slices.Clone(c.Routes), true
+		}
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, compareAttachments)
+		for j := range all {
+			all[j].Hostnames = sorted(all[j].Hostnames, strings.Compare)
+		}
+		c.Routes[i].Attachments = all
+	}
+}
+
+// sorted returns the elements in order: a copy, unless they are so already, as the original may belong to somebody else.
 func sorted[T any](s []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(s, compare) {
+		return s
+	}
 	s = slices.Clone(s)
 	slices.SortStableFunc(s, compare)
 	return s
@@ -262,8 +291,16 @@ func sorted[T any](s []T, compare func(a, b T) int) []T {
 
 // Compare orders references by kind, namespace, name and field.
 func (r Ref) Compare(o Ref) int {
-	return cmp.Or(cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Namespace, o.Namespace),
-		cmp.Compare(r.Name, o.Name), cmp.Compare(r.Field, o.Field))
+	if c := cmp.Compare(r.Kind, o.Kind); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(r.Namespace, o.Namespace); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(r.Name, o.Name); c != 0 {
+		return c
+	}
+	return cmp.Compare(r.Field, o.Field)
 }
 
 // String is "Kind namespace/name field".
@@ -282,6 +319,9 @@ func (r Ref) String() string {
 	}
 	return b.String()
 }
+
+// FieldAt is the path of an element of a list, for a Ref's field: "list[i]".
+func FieldAt(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
 // ServiceName is the name of the model's service for a port of a Service.
 func ServiceName(namespace, name string, port int32) string {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math"
 	"strings"
 )
@@ -73,7 +72,7 @@ func (v *validator) splits(all []Split) {
 		}
 		seen[key{s.Ref, s.Root}] = true
 		for i, m := range s.Matches {
-			v.splitMatch(s.Ref, fmt.Sprintf("matches[%d]", i), m)
+			v.splitMatch(s.Ref, FieldAt("matches", i), m)
 		}
 		v.leaves(s)
 	}
@@ -82,12 +81,12 @@ func (v *validator) splits(all []Split) {
 func (v *validator) splitMatch(where Ref, field string, m SplitMatch) {
 	for i, method := range m.Methods {
 		if method == "" {
-			v.fail(where, fmt.Sprintf("%s.methods[%d]", field, i), "is empty")
+			v.fail(where, FieldAt(field+".methods", i), "is empty")
 		}
 	}
 	v.regex(where, field+".path", m.Path)
 	for i, h := range m.Headers {
-		v.value(where, fmt.Sprintf("%s.headers[%d]", field, i), h)
+		v.value(where, FieldAt(field+".headers", i), h)
 	}
 }
 
@@ -97,7 +96,7 @@ func (v *validator) leaves(s *Split) {
 	}
 	var sum uint64
 	for i, l := range s.Leaves {
-		field := fmt.Sprintf("leaves[%d]", i)
+		field := FieldAt("leaves", i)
 		switch {
 		case l.Service == "" && l.Fault == nil:
 			v.fail(s.Ref, field, "has neither a service nor a fault")

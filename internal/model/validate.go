@@ -72,7 +72,7 @@ func (v *validator) service(s Service) {
 	for i, e := range s.Endpoints {
 		host, port, err := net.SplitHostPort(e.Address)
 		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
-			v.fail(where, fmt.Sprintf("endpoints[%d].address", i), "%q is not host:port", e.Address)
+			v.fail(where, FieldAt("endpoints", i)+".address", "%q is not host:port", e.Address)
 		}
 	}
 	if t := s.TLS; t != nil {
@@ -122,7 +122,7 @@ func (v *validator) allListeners(all []Listener) {
 		if l.TLS != nil {
 			for i, name := range l.TLS.Certificates {
 				if !v.certificates[name] {
-					v.fail(where, fmt.Sprintf("tls.certificates[%d]", i), "certificate %q does not exist", name)
+					v.fail(where, FieldAt("tls.certificates", i), "certificate %q does not exist", name)
 				}
 			}
 		}
@@ -134,7 +134,7 @@ func (v *validator) route(r *Route) {
 		v.fail(r.Ref, "ref", "has no name")
 	}
 	for i, a := range r.Attachments {
-		field := fmt.Sprintf("attachments[%d]", i)
+		field := FieldAt("attachments", i)
 		if !v.listeners[a.Listener] {
 			v.fail(r.Ref, field+".listener", "listener %q does not exist", a.Listener)
 		}
@@ -149,23 +149,23 @@ func (v *validator) route(r *Route) {
 	}
 	v.carries(r)
 	for i := range r.Rules {
-		v.rule(r.Ref, fmt.Sprintf("rules[%d]", i), &r.Rules[i])
+		v.rule(r.Ref, FieldAt("rules", i), &r.Rules[i])
 		if !r.TCP && len(r.Rules[i].Matches) == 0 {
-			v.fail(r.Ref, fmt.Sprintf("rules[%d].matches", i), "is empty")
+			v.fail(r.Ref, FieldAt("rules", i)+".matches", "is empty")
 		}
 	}
 }
 
 func (v *validator) rule(where Ref, field string, r *Rule) {
 	for i, m := range r.Matches {
-		v.match(where, fmt.Sprintf("%s.matches[%d]", field, i), m)
+		v.match(where, FieldAt(field+".matches", i), m)
 	}
 	v.filters(where, field+".filters", r.Filters)
 	v.session(where, field+".session", r.Session)
 	v.fault(where, field+".fault", r.Fault)
 	var sum uint64
 	for i, b := range r.Backends {
-		f := fmt.Sprintf("%s.backends[%d]", field, i)
+		f := FieldAt(field+".backends", i)
 		sum += uint64(b.Weight)
 		switch {
 		case b.Service == "" && b.Fault == nil:
@@ -208,10 +208,10 @@ func (v *validator) match(where Ref, field string, m Match) {
 		v.fail(where, field+".path.type", "%q is unknown", m.Path.Type)
 	}
 	for i, h := range m.Headers {
-		v.value(where, fmt.Sprintf("%s.headers[%d]", field, i), h)
+		v.value(where, FieldAt(field+".headers", i), h)
 	}
 	for i, q := range m.Query {
-		v.value(where, fmt.Sprintf("%s.query[%d]", field, i), q)
+		v.value(where, FieldAt(field+".query", i), q)
 	}
 }
 
@@ -244,7 +244,7 @@ func (v *validator) filters(where Ref, field string, f Filters) {
 		}
 	}
 	for i, m := range f.Mirrors {
-		at := fmt.Sprintf("%s.mirrors[%d]", field, i)
+		at := FieldAt(field+".mirrors", i)
 		if !v.services[m.Service] {
 			v.fail(where, at+".service", "service %q does not exist", m.Service)
 		}

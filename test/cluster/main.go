@@ -22,7 +22,7 @@ import (
 const usage = `usage:
   cluster build [-nice N] [COMPONENT...]      build what the cache lacks (default: etcd kube-apiserver)
   cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
-  cluster bench-control -weir PROGRAM [-routes N] [-services N] [-changes N] [-pause D] [-profiles DIR]
+  cluster bench-control -weir PROGRAM [-routes N] [-services N] [-changes N] [-pause D] [-limit D] [-profiles DIR]
                                               measure the control plane over many routes (Linux)
 
 A whole cluster with one node and real pods, in namespaces of its own (Linux, root):
@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&size.Services, "services", 2000, "how many Services, each with ten endpoints")
 	flags.IntVar(&size.Changes, "changes", 100, "how many routes, and then endpoints, are changed")
 	flags.DurationVar(&size.Pause, "pause", 250*time.Millisecond, "time between changes")
+	flags.DurationVar(&size.Limit, "limit", 8*time.Minute, "time after which no further changes are made")
 	flags.StringVar(&size.Profiles, "profiles", "", "folder for profiles")
 	if err := flags.Parse(args[1:]); err != nil {
 		return flag.ErrHelp

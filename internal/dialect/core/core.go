@@ -62,7 +62,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience) {
 	}
 	out := model.Service{
 		Name:     model.ServiceName(s.Namespace, s.Name, p.Port),
-		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
+		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
 		Protocol: model.HTTP,
 		Limits:   own.limits, Ejection: own.ejection, HealthCheck: own.check,
 	}

@@ -263,7 +263,7 @@ func (t *translator) ignoredHostnames(r *route) {
 	}
 	for i, h := range r.hostnames {
 		if !met[h] {
-			t.report(r.ref, problem{codeHostnameIgnored, "", fmt.Sprintf("spec.hostnames[%d]", i),
+			t.report(r.ref, problem{codeHostnameIgnored, "", model.FieldAt("spec.hostnames", i),
 				fmt.Sprintf("%s meets no listener that the route is attached to", h), "remove it, or add a listener for it"})
 		}
 	}

@@ -129,7 +129,7 @@ func (t *translator) secure() {
 			app, _ := resource.ParseAppProtocol(port.AppProtocol)
 			out := model.Service{
 				Name:     model.ServiceName(s.Namespace, s.Name, port.Port),
-				Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: fmt.Sprintf("spec.ports[%d]", i)},
+				Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
 				Protocol: cmp.Or(app.Protocol, model.HTTP),
 				TLS:      p.tls,
 			}

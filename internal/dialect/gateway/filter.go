@@ -24,7 +24,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
 	for i := range written {
 		f := &written[i]
-		at := fmt.Sprintf("%s.filters[%d]", field, i)
+		at := model.FieldAt(field+".filters", i)
 		fail := func(code, reason, field, message, fix string) {
 			out.problems = append(out.problems, problem{code, reason, at + field, message, fix})
 		}

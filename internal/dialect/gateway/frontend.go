@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // frontend is how a Gateway's clients are checked (Gateway.spec.tls.frontend): by default, or by port instead.
@@ -64,7 +66,7 @@ func (t *translator) readClientValidation(g *gateway, written *gatewayv1.Fronten
 			"clients without a valid certificate are let in", "use AllowValidOnly unless the backends check clients themselves"})
 	}
 	for i, ref := range written.CACertificateRefs {
-		at := fmt.Sprintf("%s.caCertificateRefs[%d]", field, i)
+		at := model.FieldAt(field+".caCertificateRefs", i)
 		namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(g.namespace))), string(ref.Name)
 		var p problem
 		if ref.Group != "" || ref.Kind != "ConfigMap" {

@@ -104,10 +104,18 @@ func (k key) String() string { return k.namespace + "/" + k.name }
 // older orders objects by creation, then by "namespace/name" (the tie-break of the whole API). An object without a
 // time is older than one with.
 func older(a, b *metav1.ObjectMeta) int {
-	return cmp.Or(
-		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name),
-	)
+	if c := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); c != 0 {
+		return c
+	}
+	return compareNames(a, b)
+}
+
+// compareNames compares "namespace/name", without making them where it can be helped.
+func compareNames(a, b *metav1.ObjectMeta) int {
+	if a.Namespace == b.Namespace {
+		return cmp.Compare(a.Name, b.Name)
+	}
+	return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 }
 
 func created(m *metav1.ObjectMeta) time.Time {

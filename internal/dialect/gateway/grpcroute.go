@@ -12,7 +12,7 @@ import (
 
 func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
 	parts := ruleParts{
-		field:   fmt.Sprintf("spec.rules[%d]", i),
+		field:   model.FieldAt("spec.rules", i),
 		name:    rule.Name,
 		filters: httpFilters(rule.Filters),
 		sticky:  rule.SessionPersistence,
@@ -21,7 +21,7 @@ func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
 		parts.backends = append(parts.backends, gatewayv1.HTTPBackendRef{BackendRef: b.BackendRef, Filters: httpFilters(b.Filters)})
 	}
 	for j := range rule.Matches {
-		field := fmt.Sprintf("%s.matches[%d]", parts.field, j)
+		field := model.FieldAt(parts.field+".matches", j)
 		written := &rule.Matches[j]
 		path, problems := t.grpcPath(field+".method", written.Method)
 		parts.unmatched = append(parts.unmatched, problems...)

@@ -17,14 +17,14 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIO
 
 func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
 	parts := ruleParts{
-		field:    fmt.Sprintf("spec.rules[%d]", i),
+		field:    model.FieldAt("spec.rules", i),
 		name:     rule.Name,
 		filters:  rule.Filters,
 		backends: rule.BackendRefs,
 		sticky:   rule.SessionPersistence,
 	}
 	for j := range rule.Matches {
-		m, problems := t.httpMatch(r, fmt.Sprintf("%s.matches[%d]", parts.field, j), &rule.Matches[j])
+		m, problems := t.httpMatch(r, model.FieldAt(parts.field+".matches", j), &rule.Matches[j])
 		parts.matches = append(parts.matches, m)
 		parts.unmatched = append(parts.unmatched, problems...)
 	}
@@ -116,7 +116,7 @@ type valueMatch struct{ name, kind, value string }
 // (HTTPHeaderMatch.name, HTTPQueryParamMatch.name, GRPCHeaderMatch.name).
 func (t *translator) values(r *route, field string, written []valueMatch) (out []model.ValueMatch, problems []problem) {
 	for i, w := range written {
-		at := fmt.Sprintf("%s[%d]", field, i)
+		at := model.FieldAt(field, i)
 		if slices.ContainsFunc(out, func(m model.ValueMatch) bool { return m.Name == w.name }) {
 			t.report(r.ref, problem{codeRepeatedMatch, "", at + ".name", fmt.Sprintf("%q is matched already, so this match is ignored", w.name),
 				"remove one of the two"})

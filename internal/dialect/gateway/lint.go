@@ -10,7 +10,11 @@ import (
 
 // lint reports what is valid and served, but hardly as meant.
 func (t *translator) lint() {
-	taken := map[place]model.Ref{}
+	rules := 0
+	for _, r := range t.routes {
+		rules += len(r.rules)
+	}
+	taken := make(map[place]*model.Ref, rules)
 	for _, r := range t.routes {
 		for i := range r.rules {
 			t.lintMirrors(r, &r.rules[i])
@@ -51,9 +55,9 @@ type place struct {
 
 // lintShadowed reports a rule all of whose matches are taken, wherever it is attached, by equal ones of earlier rules.
 // Rules come in the order that decides between equal matches.
-func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]model.Ref) {
+func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]*model.Ref) {
 	var own []place
-	var winner model.Ref
+	var winner *model.Ref
 	shadowed := true
 	for _, m := range rule.Matches {
 		text := matchKey(m)
@@ -67,7 +71,7 @@ func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]mo
 					own = append(own, at)
 					if ref, ok := taken[at]; !ok {
 						shadowed = false
-					} else if winner.Name == "" || ref.Compare(winner) < 0 {
+					} else if winner == nil || ref.Compare(*winner) < 0 {
 						winner = ref
 					}
 				}
@@ -87,13 +91,16 @@ func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]mo
 	}
 	for _, at := range own {
 		if _, ok := taken[at]; !ok {
-			taken[at] = rule.Ref
+			taken[at] = &rule.Ref
 		}
 	}
 }
 
 // matchKey is equal for matches that match the same requests with the same precedence.
 func matchKey(m model.Match) string {
+	if m.Method == "" && len(m.Headers) == 0 && len(m.Query) == 0 {
+		return string(m.Path.Type) + "\x01" + m.Path.Value // as most are
+	}
 	values := func(all []model.ValueMatch) []string {
 		var out []string
 		for _, v := range all {

@@ -160,7 +160,7 @@ func (t *translator) readGateway(g *gateway) {
 
 // newListener reads the listener at a place in spec.listeners.
 func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gatewayv1.Listener) *listener {
-	l := &listener{gateway: g, set: set, spec: spec, field: fmt.Sprintf("spec.listeners[%d]", i), claims: map[string][]claim{}}
+	l := &listener{gateway: g, set: set, spec: spec, field: model.FieldAt("spec.listeners", i), claims: map[string][]claim{}}
 	l.hostname = strings.ToLower(string(value(spec.Hostname, "")))
 	t.readListener(l)
 	for _, p := range l.unresolved {
@@ -179,7 +179,7 @@ func (t *translator) readAddresses(g *gateway) {
 	}
 	ip := gatewayv1.IPAddressType
 	for i, a := range g.obj.Spec.Addresses {
-		field := fmt.Sprintf("spec.addresses[%d]", i)
+		field := model.FieldAt("spec.addresses", i)
 		if kind := value(a.Type, ip); kind != ip {
 			g.rejected = cmp.Or(g.rejected, &problem{codeAddressType, "UnsupportedAddress", field + ".type",
 				fmt.Sprintf("an address of type %s cannot be bound", kind), "use type IPAddress, or remove the address"})

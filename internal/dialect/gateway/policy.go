@@ -114,7 +114,7 @@ func (t *translator) readValidation(p *policy) {
 		p.invalid = cmp.Or(p.invalid, &problem{code, reason, field + at, message, fix})
 	}
 	for i, ref := range v.CACertificateRefs {
-		at := fmt.Sprintf("%s.caCertificateRefs[%d]", field, i)
+		at := model.FieldAt(field+".caCertificateRefs", i)
 		if ref.Group != "" || ref.Kind != "ConfigMap" {
 			p.unresolved = append(p.unresolved, problem{codePolicyCA, "InvalidKind", at,
 				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"})

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -143,7 +142,7 @@ func (t *translator) addRule(r *route, i int, parts ruleParts) {
 	problems = append(problems, prefixProblems(parts.field+".filters", ruleFilters.Filters, out.Matches)...)
 	out.Filters = ruleFilters.Filters
 	for i, ref := range parts.backends {
-		b, more := t.backendRef(r, fmt.Sprintf("%s.backendRefs[%d]", parts.field, i), ref, out.Matches)
+		b, more := t.backendRef(r, model.FieldAt(parts.field+".backendRefs", i), ref, out.Matches)
 		out.Backends = append(out.Backends, b)
 		problems = append(problems, more...)
 	}

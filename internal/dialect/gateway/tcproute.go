@@ -12,7 +12,7 @@ import (
 func (t *translator) tcpRules(r *route) {
 	r.ruleCount = len(r.tcp.Spec.Rules)
 	for i := range r.tcp.Spec.Rules {
-		field := fmt.Sprintf("spec.rules[%d]", i)
+		field := model.FieldAt("spec.rules", i)
 		if i > 0 {
 			r.brokenRules++
 			r.broken = append(r.broken, problem{codeValue, "UnsupportedValue", field,
@@ -29,7 +29,7 @@ func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRul
 	out := model.Rule{Ref: r.ref, Name: string(value(rule.Name, ""))}
 	out.Ref.Field = field
 	for i, ref := range rule.BackendRefs {
-		b, _ := t.backendRef(r, fmt.Sprintf("%s.backendRefs[%d]", field, i), gatewayv1.HTTPBackendRef{BackendRef: ref}, nil)
+		b, _ := t.backendRef(r, model.FieldAt(field+".backendRefs", i), gatewayv1.HTTPBackendRef{BackendRef: ref}, nil)
 		out.Backends = append(out.Backends, b)
 	}
 	t.emptyRule(r, &out, false)

@@ -139,10 +139,14 @@ func (r *run) withoutStatus(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// change makes changes and waits until the proxy serves each of them. One returns the condition to be met, which it has
-// made the API server's.
-func (r *run) change(ctx context.Context, into *Changes, one func(context.Context, int) (func(context.Context) error, error)) error {
+// change makes changes and waits until the proxy serves each of them. One makes a change and returns how to see that it is
+// served. Kinds is how many kinds of changes, this one included, have to share the time that is left.
+func (r *run) change(ctx context.Context, into *Changes, one func(context.Context, int) (func(context.Context) error, error), kinds int) error {
 	into.Load = loadAverage()
+	var end time.Time
+	if r.Limit > 0 {
+		end = time.Now().Add((r.Limit - time.Since(r.began)) / time.Duration(kinds))
+	}
 	began, err := r.readCost(ctx)
 	if err != nil {
 		return err
@@ -158,9 +162,13 @@ func (r *run) change(ctx context.Context, into *Changes, one func(context.Contex
 			return fmt.Errorf("change %d: %w", i, err)
 		}
 		into.All = append(into.All, c)
+		if !end.IsZero() && time.Now().After(end) {
+			r.say("time is up after %d of %d changes", len(into.All), r.Changes)
+			break
+		}
 	}
-	end, err := r.readCost(ctx)
-	into.Cost = end.since(began, r.Changes)
+	ended, err := r.readCost(ctx)
+	into.Cost = ended.since(began, len(into.All))
 	return err
 }
 

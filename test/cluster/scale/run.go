@@ -39,6 +39,7 @@ const (
 type run struct {
 	Options
 	dir    string
+	began  time.Time
 	result *Result
 
 	server     *apiserver.Server
@@ -73,8 +74,8 @@ func (r *run) all(ctx context.Context) error {
 		{"waiting for the statuses", r.awaitStatuses},
 		{"starting the proxy", r.startProxy},
 		{"asking for every route", r.askAll},
-		{"changing routes", func(ctx context.Context) error { return r.change(ctx, &r.result.RouteChanges, r.changeRoute) }},
-		{"changing endpoints", func(ctx context.Context) error { return r.change(ctx, &r.result.EndpointChanges, r.changeEndpoint) }},
+		{"changing routes", func(ctx context.Context) error { return r.change(ctx, &r.result.RouteChanges, r.changeRoute, 2) }},
+		{"changing endpoints", func(ctx context.Context) error { return r.change(ctx, &r.result.EndpointChanges, r.changeEndpoint, 1) }},
 		{"looking at memory", r.memory},
 	} {
 		r.say("%s", step.what)

@@ -25,6 +25,8 @@ type Options struct {
 	// Changes is how many routes, and then how many endpoints, are changed one after the other, with Pause between them.
 	Changes int
 	Pause   time.Duration
+	// Limit bounds the run: fewer changes are made when they would take longer. None if zero.
+	Limit time.Duration
 	// Weir is the program to measure, Source the folder of its sources.
 	Weir, Source string
 	// Cache has the API server.
@@ -105,7 +107,7 @@ func inside(ctx context.Context, text string) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	r := &run{Options: o, dir: dir, result: &Result{Routes: o.Routes, Services: o.Services, Endpoints: o.Services * EndpointsOf}}
+	r := &run{Options: o, dir: dir, began: time.Now(), result: &Result{Routes: o.Routes, Services: o.Services, Endpoints: o.Services * EndpointsOf}}
 	defer r.stop()
 	if err := r.all(ctx); err != nil {
 		return nil, err
