@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,10 +16,6 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the time between two attempts to connect, which doubles; of each, a random part of at
-	// least a half is waited. They are for attempts to apply again, too.
-	firstDelay = 200 * time.Millisecond
-	lastDelay  = 10 * time.Second
 	// saveEvery is the least time between two writes of the state file.
 	saveEvery = time.Second
 	// maxConfig bounds what a proxy keeps of a configuration's encoding, in bytes.
@@ -87,7 +82,7 @@ func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error
 	}
 	r := &receiver{client: c, log: l, apply: apply}
 	r.restore()
-	delay := firstDelay
+	var pauses pauses
 	for ctx.Err() == nil {
 		err := r.stream(ctx)
 		c.setStatus(func(s *Status) { s.Connected = false })
@@ -95,16 +90,15 @@ func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error
 			break
 		}
 		if r.heard {
-			delay = firstDelay
+			pauses.reset()
 		}
-		pause := delay/2 + rand.N(delay/2)
+		pause := pauses.next(err)
 		if errors.Is(err, io.EOF) {
 			l.Info("control plane ended the stream; connecting again", "address", c.Address)
 		} else {
 			r.failures.log(l, slog.LevelWarn, "no configuration from the control plane; connecting again", "address", c.Address, "error", err, "in", pause)
 		}
 		r.idle(ctx, pause)
-		delay = min(2*delay, lastDelay)
 	}
 	r.save()
 	return nil

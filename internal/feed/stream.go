@@ -21,7 +21,8 @@ import (
 )
 
 // dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
-// control plane behind the same address.
+// control plane behind the same address, and so that nothing of a failed attempt delays the next: how long to wait is
+// the Client's to say.
 func (c *Client) dial() (*grpc.ClientConn, error) {
 	pem, err := os.ReadFile(c.CAFile)
 	if err != nil {
@@ -39,6 +40,7 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: name}
 	return grpc.NewClient("passthrough:///"+c.Address,
+		grpc.WithContextDialer(connect),
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithPerRPCCredentials(tokenFile(c.TokenFile)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
