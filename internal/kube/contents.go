@@ -22,6 +22,9 @@ const (
 	readers     = 8
 	// retryMost is the longest time between two tries to read one.
 	retryMost = 30 * time.Second
+	// triesAnswered and triesUnanswered are how often one that was never read is tried before a Set is made without it: 3 s
+	// where the API server says why it cannot be read, 91 s where it does not answer.
+	triesAnswered, triesUnanswered = 3, 8
 )
 
 // contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
@@ -38,6 +41,8 @@ type content struct {
 	// stale says that there may be another; told counts how often that was said.
 	stale bool
 	told  int
+	// known says that it was read, or that there was none.
+	known bool
 	// err is why it could not be read; the last one stays. It is tried again at next.
 	err   error
 	tries int
@@ -91,6 +96,21 @@ func (c *contents) due(now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// awaited returns one that was never read and may be soon: to go on without it would look as if it had been deleted. After
+// a while it is no longer waited for, so that one that cannot be read keeps nothing else from being served.
+func (c *contents) awaited() (resource.Key, bool) {
+	for k, w := range c.wanted {
+		tries := triesAnswered
+		if apierrors.ReasonForError(w.err) == metav1.StatusReasonUnknown {
+			tries = triesUnanswered
+		}
+		if !w.known && w.err != nil && w.tries < tries && !apierrors.IsForbidden(w.err) {
+			return k, true
+		}
+	}
+	return resource.Key{}, false
 }
 
 func (c *contents) findings() (all []resource.Finding) {
@@ -162,7 +182,7 @@ func (c *contents) take(r reading, into *resource.Collection) {
 		c.log.Error("an object that is referred to cannot be read", "object", r.key.String(), "error", r.err)
 		return
 	}
-	w.stale, w.err, w.tries, w.next = w.told != r.told, nil, 0, time.Time{}
+	w.known, w.stale, w.err, w.tries, w.next = true, w.told != r.told, nil, 0, time.Time{}
 	if r.object == nil {
 		w.version = ""
 		into.Remove(r.key)

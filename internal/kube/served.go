@@ -59,7 +59,7 @@ func (c *Client) kinds(ctx context.Context, before map[schema.GroupKind]served) 
 			if had {
 				v = last
 			}
-			there, err := c.there(ctx, v)
+			there, err := c.there(ctx, v, had)
 			if err != nil {
 				return nil, err
 			}
@@ -109,13 +109,16 @@ func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]
 	return served{}, false, nil
 }
 
-// there asks for the kind's objects themselves. Without the permission to read them it counts as missing.
-func (c *Client) there(ctx context.Context, v served) (bool, error) {
+// there asks for the kind's objects themselves. Without the permission to read them it counts as missing, unless it was
+// there before: a permission that was taken away deletes nothing.
+func (c *Client) there(ctx context.Context, v served, before bool) (bool, error) {
 	err := c.probe(ctx, v)
 	switch {
 	case err == nil:
 		return true, nil
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err):
+		return before, nil
+	case apierrors.IsNotFound(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("%s: %w", v, err)

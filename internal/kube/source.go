@@ -109,6 +109,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	wait.Go(func() { s.follow(ctx) })
 
 	first := true
+	var told resource.Key // what the log says is waited for
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -129,11 +130,20 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 		if !s.ready() {
 			continue
 		}
+		set, awaited := s.set(ctx)
+		if set == nil {
+			if awaited != told {
+				s.Logger.Warn("nothing changes until an object that is referred to can be read", "object", awaited.String())
+				told = awaited
+			}
+			continue
+		}
+		told = resource.Key{}
 		if first {
 			s.Logger.Info("the objects of the cluster are known", "after", time.Since(began).Round(time.Millisecond))
 			first = false
 		}
-		emit(s.set(ctx))
+		emit(set)
 	}
 }
 
@@ -172,8 +182,8 @@ func (s *Source) drain() {
 	}
 }
 
-// ready says whether all that can be read has been. Without Gateways and their classes nothing can be said: it would look
-// as if they had been deleted.
+// ready says whether all that can be read has been. Without what is essential nothing can be said: it would look as if
+// that had been deleted.
 func (s *Source) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,11 +199,12 @@ func (s *Source) ready() bool {
 	return true
 }
 
-// set reads the Secrets and ConfigMaps that are referred to and not yet known, and makes a Set.
-func (s *Source) set(ctx context.Context) *resource.Set {
+// set reads the Secrets and ConfigMaps that are referred to and not yet known, and makes a Set. It is nil, with the object
+// that is waited for, where that may be read soon.
+func (s *Source) set(ctx context.Context) (set *resource.Set, awaited resource.Key) {
 	set, missing := s.assemble()
 	if len(missing) == 0 {
-		return set
+		return s.held(set)
 	}
 	read := s.contents.read(ctx, missing)
 	s.mu.Lock()
@@ -205,7 +216,17 @@ func (s *Source) set(ctx context.Context) *resource.Set {
 	}
 	s.mu.Unlock()
 	set, _ = s.assemble()
-	return set
+	return s.held(set)
+}
+
+// held returns the Set, or nil and the object that it waits for.
+func (s *Source) held(set *resource.Set) (*resource.Set, resource.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k, wait := s.contents.awaited(); wait {
+		return nil, k
+	}
+	return set, resource.Key{}
 }
 
 // assemble makes a Set of what is known. It returns what it refers to and has to be read first.
@@ -410,13 +431,16 @@ func (s *Source) put(v served, before, o any) {
 // remove implements receiver.
 func (s *Source) remove(v served, k resource.Key) {
 	s.mu.Lock()
+	cared := true
 	if onReference(v.Kind) {
-		s.contents.stale(k, "")
+		cared = s.contents.stale(k, "")
 	} else {
 		s.drop(k)
 	}
 	s.mu.Unlock()
-	s.touch()
+	if cared {
+		s.touch()
+	}
 	if v.Custom {
 		s.changed(k)
 	}

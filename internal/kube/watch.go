@@ -182,8 +182,11 @@ func (w *watch) failed(err error) bool {
 	return false
 }
 
-// essential says that without the kind no other means anything.
+// essential says that without the kind no other means anything: Gateways and their classes, and what all routes lead to.
 func (w *watch) essential() bool {
+	if !w.Custom {
+		return !onReference(w.Kind)
+	}
 	return w.Group == gatewayv1.GroupName && (w.Name == "Gateway" || w.Name == "GatewayClass")
 }
 
