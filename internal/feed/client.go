@@ -32,7 +32,7 @@ type Client struct {
 	// proxy is. Both are read again for each connection.
 	CAFile, TokenFile string
 	// Gateway, "namespace/name", is what the state is kept for: that of another Gateway is not used. It does not decide
-	// what the control plane sends.
+	// what the control plane sends: one that takes the token for another Gateway's sends nothing.
 	Gateway string
 	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
 	// memory. Empty is nowhere.

@@ -309,6 +309,17 @@ func TestGatewayComesFromTheToken(t *testing.T) {
 	}
 	c := w.client("a", address) // says default/gw
 	c.TokenFile = w.write("mine.token", "good:default/mine:a")
+	var log lockedBuffer
+	c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	p := w.run(c)
+	until(t, "it is sent nothing", func() bool {
+		return strings.Contains(log.String(), "the token is of a proxy of Gateway default/mine, not of "+gateway)
+	})
+	p.stop()
+	if len(p.configs) != 0 || len(s.Running(gateway))+len(s.Running("default/mine")) != 0 {
+		t.Error("a proxy of one Gateway has to do with another")
+	}
+	c.Gateway = "default/mine"
 	w.run(c).serves(mine)
 	if len(s.Running(gateway)) != 0 {
 		t.Error("it is taken for a proxy of another Gateway")

@@ -88,10 +88,11 @@ func (s *Server) forget(session *session, r *record) {
 	}
 }
 
-// drop lets go of a Gateway of which nothing is known. s.mu is held.
+// drop lets go of a Gateway of which nothing is known, or that is published no more, once its proxies are gone. s.mu is
+// held.
 func (s *Server) drop(gateway string) {
 	f := s.feeds[gateway]
-	if f != nil && f.current.Load() == nil && len(f.sessions)+len(f.proxies) == 0 {
+	if f != nil && (f.current.Load() == nil || f.retired) && len(f.sessions)+len(f.proxies) == 0 {
 		delete(s.feeds, gateway)
 	}
 }

@@ -76,6 +76,7 @@ var ErrUnavailable = errors.New("the token cannot be checked now")
 // feed is what is known of one Gateway.
 type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
+	retired  bool                     // published no more; guarded by Server.mu
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
 }
@@ -134,12 +135,18 @@ func (s *Server) Publish(configs map[string]*model.Config) error {
 }
 
 func (s *Server) publish(gateway string, c *model.Config) error {
+	retired := c == nil
 	s.mu.Lock()
 	f := s.feed(gateway)
-	s.mu.Unlock()
+	f.retired = retired
 	before := f.current.Load()
-	if c == nil {
-		if before == nil {
+	if retired {
+		s.drop(gateway)
+	}
+	gone := s.feeds[gateway] == nil
+	s.mu.Unlock()
+	if retired {
+		if before == nil || gone {
 			return nil
 		}
 		c = &model.Config{}
@@ -148,8 +155,10 @@ func (s *Server) publish(gateway string, c *model.Config) error {
 	if err != nil || before != nil && before.version == next.version {
 		return err
 	}
-	f.current.Store(next)
 	s.mu.Lock()
+	f = s.feed(gateway) // it may have been let go of in the meantime
+	f.current.Store(next)
+	f.retired = retired
 	sessions := slices.Collect(maps.Values(f.sessions))
 	s.mu.Unlock()
 	for _, session := range sessions {

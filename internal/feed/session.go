@@ -155,6 +155,8 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	version := s.version
 	s.mu.Unlock()
 	switch {
+	case first && r.Node.GetId() != "" && r.Node.GetId() != s.gateway:
+		return status.Errorf(codes.InvalidArgument, "the token is of a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))
 	case first:
 		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")
 	case r.ResponseNonce == "":

@@ -65,6 +65,11 @@ func TestUnpublishedGatewayWaitsAndMissingOneIsEmptied(t *testing.T) {
 	}
 	publish(t, s, c)
 	knows(t, s, "a", c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feeds["default/other"] != nil {
+		t.Error("a Gateway that is published no more and has no proxies is kept for ever")
+	}
 }
 
 func TestProxyIsForgottenAfterAWhile(t *testing.T) {
