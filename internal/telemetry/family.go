@@ -12,6 +12,8 @@ type family[K comparable, S any] struct {
 	life     func(*S) *life
 	byKey    map[K]*S
 	overflow *S
+	// next is when the next series may expire; zero is never.
+	next time.Time
 }
 
 func newFamily[K comparable, S any](o Options, newSeries func(K) *S, lifeOf func(*S) *life, overflow K) family[K, S] {
@@ -45,16 +47,33 @@ func (f *family[K, S]) keep(used []*S, now time.Time) {
 			l.dropped = time.Time{}
 		} else if l.dropped.IsZero() {
 			l.dropped = now
+			f.due(now)
 		}
 	}
 	f.expire(now)
 }
 
-// expire removes what was dropped longer ago than the grace time.
+// due takes note that a series was dropped.
+func (f *family[K, S]) due(dropped time.Time) {
+	if at := dropped.Add(f.options.Grace); f.next.IsZero() || at.Before(f.next) {
+		f.next = at
+	}
+}
+
+// expire removes what was dropped longer ago than the grace time. It looks at the series only when there may be such, as
+// it is called for each one that is over the bound.
 func (f *family[K, S]) expire(now time.Time) {
+	if f.next.IsZero() || now.Before(f.next) {
+		return
+	}
+	f.next = time.Time{}
 	for key, s := range f.byKey {
-		if d := f.life(s).dropped; !d.IsZero() && now.Sub(d) >= f.options.Grace {
+		switch d := f.life(s).dropped; {
+		case d.IsZero():
+		case now.Sub(d) >= f.options.Grace:
 			delete(f.byKey, key)
+		default:
+			f.due(d)
 		}
 	}
 }
