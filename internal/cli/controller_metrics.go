@@ -66,9 +66,6 @@ func (m *controllerMetrics) handler() http.Handler {
 // report takes note of how the loop stands.
 func (m *controllerMetrics) report(r control.Report) {
 	m.translate.Observe(r.TranslateTime.Seconds())
-	if r.Changed {
-		m.publish.Observe(r.PublishTime.Seconds())
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latest = r

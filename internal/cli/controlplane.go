@@ -46,7 +46,8 @@ type controlPlane struct {
 
 	latest    atomic.Pointer[control.Report]
 	accounts  atomic.Pointer[map[string]string] // Gateways by the ServiceAccount of their proxies
-	published map[string]*model.Config          // of the Loop's goroutine
+	parts     map[string]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
+	published map[string]*model.Config          // what proxies were given
 	synced    chan struct{}                     // closed when the first set has been published
 	lead      atomic.Pointer[leader]            // nil: another replica leads
 	leads     atomic.Pointer[string]            // who leads
@@ -151,27 +152,22 @@ func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
 	return c.feeds.Serve(ctx, l)
 }
 
-// publish gives each Gateway's proxies their part. What one of them cannot be sent is told and keeps no other from its own.
+// publish takes each Gateway's part. report sends it, as it knows the Gateways without listeners too.
 func (c *controlPlane) publish(cfg *model.Config) error {
-	c.published = cfg.Split()
-	return nil // report sends it, as it knows the Gateways without listeners too
+	c.parts = cfg.Split()
+	return nil
 }
 
 // report is called after each set.
 func (c *controlPlane) report(r control.Report) {
 	gateways, accounts := ours(r.Set)
 	c.accounts.Store(&accounts)
-	again := r.Changed
-	for _, g := range gateways {
-		if c.published != nil && c.published[g] == nil {
-			c.published[g] = &model.Config{} // what is served of it from before is to end
-			again = true
-		}
-	}
-	if again {
+	if next := partsFor(gateways, c.parts, c.published, r.Invalid); c.parts != nil && (r.Changed || !maps.Equal(next, c.published)) {
 		began := time.Now()
+		c.published = next
 		c.send()
 		r.PublishTime += time.Since(began)
+		c.metrics.publish.Observe(r.PublishTime.Seconds())
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
@@ -182,8 +178,30 @@ func (c *controlPlane) report(r control.Report) {
 	c.wakeLeader()
 }
 
+// nothing is what a Gateway's proxies get that has no listeners: what they served of it before is to end.
+var nothing = &model.Config{}
+
+// partsFor is what each Gateway's proxies are to have: its part of the configuration; what they had if that is invalid; nothing
+// if there is none.
+func partsFor(gateways []string, parts, before map[string]*model.Config, invalid map[string]error) map[string]*model.Config {
+	next := make(map[string]*model.Config, len(gateways))
+	maps.Copy(next, parts)
+	for _, g := range gateways {
+		switch {
+		case next[g] != nil:
+		case invalid[g] == nil:
+			next[g] = nothing
+		case before[g] != nil:
+			next[g] = before[g]
+		}
+	}
+	return next
+}
+
+// send gives the proxies what they are to have. What those of one Gateway cannot be sent is told and keeps no other from its own.
 func (c *controlPlane) send() {
 	if err := c.feeds.Publish(c.published); err != nil {
+		c.metrics.failed.Inc()
 		c.log.Error("proxies keep the configuration before, as the new one cannot be sent", "error", err)
 	}
 }

@@ -117,7 +117,13 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,
 			LogLevel: l.proxyLog.level, LogFormat: l.proxyLog.format,
 		}
-		l.applier.Set(options.Plans(r.Set, dialect.ControllerName, r.Config, r.Statuses))
+		plans := options.Plans(r.Set, dialect.ControllerName, r.Config, r.Statuses)
+		for i := range plans {
+			if r.Invalid[plans[i].Gateway] != nil { // what its proxies serve is better than nothing
+				plans[i].Keep, plans[i].Objects = true, nil
+			}
+		}
+		l.applier.Set(plans)
 	}
 	var unknown error
 	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway string) infra.State {
@@ -143,6 +149,9 @@ func (l *leader) state(ctx context.Context, gateway string) (infra.State, error)
 		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)
 	}
 	s := infra.State{Found: found, Version: l.feeds.Version(gateway)}
+	if err := l.feeds.Unsent(gateway); err != nil {
+		s.Unsent = err.Error()
+	}
 	for _, p := range replica.Newest(l.feeds.Running(gateway), l.board.Others(gateway)) {
 		s.Proxies = append(s.Proxies, infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err})
 	}

@@ -22,6 +22,8 @@ type Report struct {
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
+	// Invalid is Result.Invalid of the newest set.
+	Invalid map[string]error
 	// Err says why the newest set is not being served; nil when it is.
 	Err error
 	// Changed says that this report's configuration was published just now.
@@ -169,6 +171,7 @@ func (s *state) translate(set *resource.Set) {
 	result, err := s.loop.Options.Translate(set)
 	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
 	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
+	s.report.Invalid = result.Invalid
 	s.wanted, s.report.Err = result.Config, err
 	if err != nil {
 		s.wanted = nil

@@ -19,6 +19,9 @@ type Result struct {
 	Events []resource.Event
 	// Findings are the set's own and those of the dialects.
 	Findings []resource.Finding
+	// Invalid are the Gateways ("namespace/name") that Config leaves out because what was made of them is not valid, and why:
+	// their proxies are to keep what they have. There are some only with Options.Separate.
+	Invalid map[string]error
 }
 
 // Options say what a set does not. The zero value is what the command line does without flags.
@@ -34,6 +37,7 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 
 // Translate runs every dialect over the set and merges what they say. It is pure. The error means that a dialect
 // produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
+// With Separate only the Gateways are left out whose own part of the model is invalid, and that is no error.
 func (o Options) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
 	routes, statuses, routeFindings := gateway.Translate(set, gateway.Options{Separate: o.Separate})
@@ -48,7 +52,7 @@ func (o Options) Translate(set *resource.Set) (Result, error) {
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	if err := config.Validate(); err != nil {
+	if err := config.Validate(); err != nil && !(o.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
@@ -56,5 +60,5 @@ func (o Options) Translate(set *resource.Set) (Result, error) {
 
 // Codes returns the documentation of every code a finding can have, in order.
 func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), smi.Codes())
+	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), smi.Codes(), codes)
 }

@@ -242,8 +242,25 @@ func TestBadPartsAreRefused(t *testing.T) {
 			t.Errorf("the error shows a key: %v", err)
 		}
 	}
-	if err := new(Server).Publish(map[string]*model.Config{gateway: {Certificates: []model.Certificate{{Name: "x", Chain: strings.Repeat("x", maxPart)}}}}); err == nil {
-		t.Error("a part that is too large is published")
+}
+
+func TestWhatIsTooLargeKeepsNoOtherGatewayBack(t *testing.T) {
+	s := new(Server)
+	publish(t, s, config(2, 2))
+	large := &model.Config{Certificates: []model.Certificate{{Name: "x", Chain: strings.Repeat("x", maxPart)}}}
+	other := "default/other"
+	if err := s.Publish(map[string]*model.Config{gateway: large, other: config(3, 3)}); err == nil || !strings.Contains(err.Error(), gateway) {
+		t.Errorf("a part that is too large is published: %v", err)
+	}
+	if err := s.Unsent(gateway); err == nil || !strings.Contains(err.Error(), "certificate/x") || s.Version(gateway) != Version(config(2, 2)) {
+		t.Errorf("%v; want the part named, and the configuration before kept", err)
+	}
+	if s.Unsent(other) != nil || s.Version(other) != Version(config(3, 3)) {
+		t.Error("another Gateway is kept back")
+	}
+	publish(t, s, config(2, 2))
+	if err := s.Unsent(gateway); err != nil {
+		t.Errorf("it is sent again, and said not to be: %v", err)
 	}
 }
 

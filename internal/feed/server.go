@@ -79,6 +79,7 @@ type feed struct {
 	retired  bool                     // published no more; guarded by Server.mu
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
+	unsent   error                    // why the newest configuration is not current; guarded by Server.mu
 }
 
 // init gives zero fields their defaults.
@@ -113,7 +114,8 @@ func (s *Server) feed(gateway string) *feed {
 // longer served. Proxies of a Gateway that this server has not yet published keep what they have and wait: the server
 // may just know less than another did. To revoke what an earlier process published, publish an empty configuration.
 //
-// An error names the Gateways whose configurations cannot be sent; their proxies keep the one before.
+// An error names the Gateways whose configurations cannot be sent; their proxies keep the one before, and Unsent tells of
+// each. Others are not affected.
 func (s *Server) Publish(configs map[string]*model.Config) error {
 	s.init()
 	s.publishing.Lock()
@@ -152,6 +154,9 @@ func (s *Server) publish(gateway string, c *model.Config) error {
 		c = &model.Config{}
 	}
 	next, err := newSnapshot(c, before)
+	s.mu.Lock()
+	f.unsent = err
+	s.mu.Unlock()
 	if err != nil || before != nil && before.version == next.version {
 		return err
 	}
@@ -177,6 +182,17 @@ func (s *Server) Version(gateway string) string {
 		}
 	}
 	return ""
+}
+
+// Unsent is why what was last given to Publish for a Gateway cannot be sent, so that Version is of an earlier one; nil if it
+// can.
+func (s *Server) Unsent(gateway string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.feeds[gateway]; f != nil {
+		return f.unsent
+	}
+	return nil
 }
 
 // Serve serves proxies on a listener until ctx ends, which is no error, and closes the listener. When it ends, streams

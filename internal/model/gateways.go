@@ -21,8 +21,18 @@ func (c *Config) Gateways() []string {
 // configuration. c must be in the form that Merge gives it; the result then is too, is valid if c is, and shares memory
 // with it. For several gateways Split is quicker.
 func (c *Config) Of(gateway string) *Config {
-	parts := c.split(func(l *Listener) bool { return l.Gateway == gateway })
-	if part := parts[gateway]; part != nil {
+	return c.only(func(l *Listener) bool { return l.Gateway == gateway })
+}
+
+// Without returns c without the listeners of some gateways, the attachments to them, and whatever no listener that is left
+// needs. What is said of Of holds for it, too.
+func (c *Config) Without(left func(gateway string) bool) *Config {
+	return c.only(func(l *Listener) bool { return !left(l.Gateway) })
+}
+
+// only is what some listeners need.
+func (c *Config) only(wanted func(*Listener) bool) *Config {
+	if part := c.split(wanted, func(*Listener) string { return "" })[""]; part != nil {
 		return part
 	}
 	return &Config{}
@@ -31,27 +41,29 @@ func (c *Config) Of(gateway string) *Config {
 // Split returns Of for each of Gateways. Its time grows with what it returns, not with the number of gateways.
 // Listeners without a gateway, and what only they need, are in none of the parts.
 func (c *Config) Split() map[string]*Config {
-	return c.split(func(l *Listener) bool { return l.Gateway != "" })
+	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) string { return l.Gateway })
 }
 
-func (c *Config) split(wanted func(*Listener) bool) map[string]*Config {
+// split makes a part of the wanted listeners of each key.
+func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) string) map[string]*Config {
 	parts := map[string]*Config{}
-	gatewayOf := map[string]string{} // by the name of a wanted listener
+	keyOf := map[string]string{} // by the name of a wanted listener
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		if !wanted(l) {
 			continue
 		}
-		gatewayOf[l.Name] = l.Gateway
-		part := parts[l.Gateway]
+		k := key(l)
+		keyOf[l.Name] = k
+		part := parts[k]
 		if part == nil {
 			part = &Config{}
-			parts[l.Gateway] = part
+			parts[k] = part
 		}
 		part.Listeners = append(part.Listeners, *l)
 	}
 	for i := range c.Routes {
-		splitRoute(&c.Routes[i], gatewayOf, parts)
+		splitRoute(&c.Routes[i], keyOf, parts)
 	}
 	x := newSplitIndex(c)
 	for _, part := range parts {
@@ -60,21 +72,21 @@ func (c *Config) split(wanted func(*Listener) bool) map[string]*Config {
 	return parts
 }
 
-// splitRoute gives each gateway that a route is attached to the route with the attachments there.
-func splitRoute(r *Route, gatewayOf map[string]string, parts map[string]*Config) {
-	var done []string // gateways; few
+// splitRoute gives each part whose listeners a route is attached to the route with the attachments there.
+func splitRoute(r *Route, keyOf map[string]string, parts map[string]*Config) {
+	var done []string // keys; few
 	for _, a := range r.Attachments {
-		gateway, ok := gatewayOf[a.Listener]
-		if !ok || slices.Contains(done, gateway) {
+		key, ok := keyOf[a.Listener]
+		if !ok || slices.Contains(done, key) {
 			continue
 		}
-		done = append(done, gateway)
-		elsewhere := func(a Attachment) bool { g, ok := gatewayOf[a.Listener]; return !ok || g != gateway }
+		done = append(done, key)
+		elsewhere := func(a Attachment) bool { k, ok := keyOf[a.Listener]; return !ok || k != key }
 		cut := *r
 		if slices.ContainsFunc(r.Attachments, elsewhere) {
 			cut.Attachments = slices.DeleteFunc(slices.Clone(r.Attachments), elsewhere)
 		}
-		parts[gateway].Routes = append(parts[gateway].Routes, cut)
+		parts[key].Routes = append(parts[key].Routes, cut)
 	}
 }
 

@@ -87,6 +87,12 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 			if err := parts[name].Validate(); err != nil {
 				t.Fatal(err)
 			}
+			others := c
+			others.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Gateway == name })
+			want = text(t, model.Merge(others))
+			if got := text(t, *c.Without(func(g string) bool { return g == name })); got != want {
+				t.Fatalf("Without(%s):\n%s\nwant\n%s", name, got, want)
+			}
 		}
 		if after := text(t, c); after != before {
 			t.Fatalf("the whole was changed:\n%s\nfrom\n%s", after, before)

@@ -39,6 +39,8 @@ type State struct {
 	Found
 	// Version of the configuration that its proxies are to serve.
 	Version string
+	// Unsent is why they cannot be sent a newer one; empty if they can.
+	Unsent  string
 	Proxies []Proxy
 }
 
@@ -278,6 +280,8 @@ func (j *judgement) served() resource.Condition {
 	}
 	connected := len(j.state.Proxies)
 	switch {
+	case j.state.Unsent != "":
+		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the one before: "+j.state.Unsent)
 	case len(refusing) > 0:
 		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
 	case available(j.state.Deployment) == 0:

@@ -1,0 +1,83 @@
+package control
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const codeModel = "WR801"
+
+var codes = []resource.Code{
+	{ID: codeModel, Severity: resource.Error, Title: "configuration not valid",
+		Meaning: "What the translation made of a Gateway and its routes is not valid, which nothing that can be written may bring about: a fault of Weir. " +
+			"The Gateway's proxies keep the last good configuration, Programmed says so, and other Gateways are not affected.",
+		Fix: "Please report it with the message and the objects it names. Until then, undo the last change to these."},
+}
+
+// maxReason bounds what a condition or finding says of a configuration that is not valid, in bytes.
+const maxReason = 1 << 10
+
+// leaveOut takes from a result whose configuration is not valid the Gateways that make it so. It fails, and does nothing, if
+// the rest is not valid either.
+func (r *Result) leaveOut() bool {
+	invalid := map[string]error{}
+	for gateway, part := range r.Config.Split() {
+		if err := part.Validate(); err != nil {
+			invalid[gateway] = err
+		}
+	}
+	rest := r.Config.Without(func(gateway string) bool { return invalid[gateway] != nil })
+	if rest.Validate() != nil {
+		return false
+	}
+	r.Config, r.Invalid = rest, invalid
+	for _, gateway := range slices.Sorted(maps.Keys(invalid)) {
+		namespace, name, _ := strings.Cut(gateway, "/")
+		r.Findings = append(r.Findings, resource.Finding{
+			Code: codeModel, Severity: resource.Error, Ref: model.Ref{Kind: "Gateway", Namespace: namespace, Name: name},
+			Message: "its configuration is not valid, and its proxies keep the last good one: " + brief(invalid[gateway]),
+			Fix:     "please report this; until then, undo the last change to the objects that are named",
+		})
+	}
+	resource.SortFindings(r.Findings)
+	r.Statuses = slices.Clone(r.Statuses)
+	for i := range r.Statuses {
+		s := &r.Statuses[i]
+		if err := invalid[s.Ref.Namespace+"/"+s.Ref.Name]; s.Ref.Kind == "Gateway" && err != nil {
+			*s = notProgrammed(*s, brief(err))
+		}
+	}
+	return true
+}
+
+// notProgrammed is the status of a Gateway whose configuration is not valid.
+func notProgrammed(s resource.Status, reason string) resource.Status {
+	change := func(conditions []resource.Condition, message string) []resource.Condition {
+		out := slices.Clone(conditions)
+		for i := range out {
+			if c := &out[i]; c.Type == "Programmed" && c.Status == "True" {
+				c.Status, c.Reason, c.Message = "False", "Invalid", message
+			}
+		}
+		return out
+	}
+	s.Conditions = change(s.Conditions, "the configuration made of it is not valid (please report this), and its proxies keep the last good one: "+reason)
+	s.Listeners = slices.Clone(s.Listeners)
+	for i := range s.Listeners {
+		s.Listeners[i].Conditions = change(s.Listeners[i].Conditions, "the Gateway is not programmed; see its condition")
+	}
+	return s
+}
+
+// brief is an error in one line that is not too long.
+func brief(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
+	}
+	return text
+}
