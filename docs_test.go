@@ -12,8 +12,9 @@ import (
 )
 
 var (
-	fqName      = regexp.MustCompile(`fqName: "([^"]+)"`)
-	reasonConst = regexp.MustCompile(`(?m)^\t[A-Z]\w+ +Reason = "(\w+)"`)
+	fqName           = regexp.MustCompile(`fqName: "([^"]+)"`)
+	controllerMetric = regexp.MustCompile(`"(weir_controller_\w+)"`)
+	reasonConst      = regexp.MustCompile(`(?m)^\t[A-Z]\w+ +Reason = "(\w+)"`)
 )
 
 // TestMetricsPageNamesEverything holds docs/metrics.md to the metrics, outcomes and reasons there are.
@@ -42,6 +43,17 @@ func TestMetricsPageNamesEverything(t *testing.T) {
 		t.Fatalf("%d reasons found in reason.go", len(reasons))
 	}
 	for _, m := range reasons {
+		names = append(names, m[1])
+	}
+	source, err = os.ReadFile("internal/cli/controller_metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := controllerMetric.FindAllStringSubmatch(string(source), -1)
+	if len(controller) < 15 {
+		t.Fatalf("%d metrics found in controller_metrics.go", len(controller))
+	}
+	for _, m := range controller {
 		names = append(names, m[1])
 	}
 	for _, n := range names {

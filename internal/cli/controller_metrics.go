@@ -36,6 +36,7 @@ var (
 	metricBytes       = prometheus.NewDesc("weir_controller_feed_sent_bytes_total", "Bytes of responses sent to proxies, before encryption.", nil, nil)
 	metricParts       = prometheus.NewDesc("weir_controller_feed_sent_parts_total", "Parts of configurations, such as a route or a service, sent to proxies.", nil, nil)
 	metricStatuses    = prometheus.NewDesc("weir_controller_status_writes_total", "Statuses written to objects of the cluster.", nil, nil)
+	metricUnwritten   = prometheus.NewDesc("weir_controller_status_errors_total", "Statuses that could not be written and are tried again.", nil, nil)
 	metricRefusals    = prometheus.NewDesc("weir_controller_feed_refusals_total", "Responses that proxies did not apply.", nil, nil)
 	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
 )
@@ -100,6 +101,7 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricRefusals, s.Refusals)
 	count(metricRefused, s.Unauthenticated)
 	count(metricStatuses, c.plane.statusWriter.Written())
+	count(metricUnwritten, c.plane.statusWriter.Failed())
 
 	c.metrics.mu.Lock()
 	r := c.metrics.latest

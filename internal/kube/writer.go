@@ -44,6 +44,7 @@ type StatusWriter struct {
 	log        *slog.Logger
 	now        func() time.Time
 	written    atomic.Uint64
+	failed     atomic.Uint64
 
 	mu      sync.Mutex
 	desired map[resource.Key]resource.Status
@@ -70,6 +71,10 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 
 // Written is how many statuses were written so far.
 func (w *StatusWriter) Written() uint64 { return w.written.Load() }
+
+// Failed is how many attempts to bring a status to what it should be failed so far. Each is made again; a write that another
+// writer was faster than is none of them unless several in a row were.
+func (w *StatusWriter) Failed() uint64 { return w.failed.Load() }
 
 // Set says what all statuses should be now. It returns at once; Run writes them. Objects it does not name are not ours:
 // what was written to them is taken back.
@@ -220,6 +225,7 @@ func (w *StatusWriter) work(ctx context.Context, queue workqueue.TypedRateLimiti
 		case err == nil:
 			queue.Forget(k)
 		case ctx.Err() == nil:
+			w.failed.Add(1)
 			w.log.Warn("a status could not be written; trying again", "object", k.String(), "error", err, "failures", queue.NumRequeues(k)+1)
 			queue.AddRateLimited(k)
 		}
