@@ -65,7 +65,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log),
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: &teller{log: log, quiet: true},
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -171,7 +171,9 @@ func (c *controlPlane) report(r control.Report) {
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
-	c.tell.tell(r.Findings, nil)
+	if c.lead.Load() == nil { // the leader tells for all
+		c.tell.tell(r.Findings, nil)
+	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
 	}

@@ -20,6 +20,8 @@ type leader struct {
 	applier *infra.Applier
 	fleet   infra.Fleet
 
+	tell  *teller
+	told  *control.Report // the report whose findings were told last
 	woken chan struct{}
 	// statuses are those that were written last, for people to see.
 	statuses atomic.Pointer[[]resource.Status]
@@ -33,7 +35,7 @@ const leaderRetry = 200 * time.Millisecond
 
 // leading is what a replica does while it leads.
 func (c *controlPlane) leading(ctx context.Context) {
-	l := &leader{controlPlane: c, woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
+	l := &leader{controlPlane: c, tell: newTeller(c.log), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
 	for {
 		err := l.run(ctx)
 		if err == nil {
@@ -112,6 +114,10 @@ func (l *leader) failed(what string, err error) {
 }
 
 func (l *leader) step(ctx context.Context, r *control.Report) error {
+	if r != l.told {
+		l.tell.tell(r.Findings, nil)
+		l.told = r
+	}
 	if ca := l.authority.Bundle(); ca != "" && r.Config != nil {
 		options := infra.Options{
 			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,

@@ -47,7 +47,16 @@ func newLogger(w io.Writer, format, level string) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: l}
 	if format == "json" {
+		options.ReplaceAttr = readable
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// readable gives durations in JSON the form they have in text, "1.5s", in place of a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

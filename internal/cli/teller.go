@@ -9,7 +9,9 @@ import (
 
 // teller logs findings and events, each once as long as it stays.
 type teller struct {
-	log      *slog.Logger
+	log *slog.Logger
+	// quiet is for what another process tells people: it is logged for debugging only.
+	quiet    bool
 	findings map[resource.Finding]bool
 	events   map[resource.Event]bool
 }
@@ -47,6 +49,9 @@ func (t *teller) tellFindings(findings []resource.Finding) {
 			level = slog.LevelWarn
 		case resource.Info:
 			level = slog.LevelInfo
+		}
+		if t.quiet {
+			level = slog.LevelDebug
 		}
 		attributes := []slog.Attr{slog.String("code", f.Code)}
 		for _, a := range []slog.Attr{

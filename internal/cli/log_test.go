@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+func TestDurationsReadAlikeInTextAndJSON(t *testing.T) {
+	for format, want := range map[string]string{"text": "in=1.5s", "json": `"in":"1.5s"`} {
+		var b bytes.Buffer
+		newLogger(&b, format, "info").Info("trying again", "in", 1500*time.Millisecond, slog.Group("more", "in", 1500*time.Millisecond))
+		if n := strings.Count(b.String(), "1.5s"); n != 2 || !strings.Contains(b.String(), want) {
+			t.Errorf("%s: %s: want %s, in the group too", format, b.String(), want)
+		}
+	}
+}
+
+func TestFindingsThatAnotherTellsAreForDebugging(t *testing.T) {
+	findings := []resource.Finding{{Code: "WR999", Severity: resource.Error, Message: "wrong"}}
+	for _, quiet := range []bool{false, true} {
+		var b bytes.Buffer
+		l := &teller{log: newLogger(&b, "text", "debug"), quiet: quiet}
+		l.tell(findings, nil)
+		l.tell(findings, nil)
+		want := "level=ERROR"
+		if quiet {
+			want = "level=DEBUG"
+		}
+		if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
+			t.Errorf("quiet %v: %s: want one line, %s", quiet, got, want)
+		}
+	}
+}
