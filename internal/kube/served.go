@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,8 +31,16 @@ func (v served) id() schema.GroupKind { return v.gvk.GroupKind() }
 // in is the kind in one of its versions, with the resource that Kubernetes would call it.
 func in(k resource.Kind, version string) served {
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	return served{k, gvk, plural.Resource}
+	return served{k, gvk, plural(k.Name)}
+}
+
+// plural is the resource of a kind, as its definition has it.
+func plural(kind string) string {
+	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	if strings.HasSuffix(guess.Resource, "aies") { // a Gateway is no "gatewaies"
+		return strings.TrimSuffix(guess.Resource, "ies") + "ys"
+	}
+	return guess.Resource
 }
 
 // kinds asks which kinds of a Set the API server has, and in which version each is to be read. What it had before and
