@@ -141,3 +141,33 @@ func (c *Client) probe(ctx context.Context, v served) error {
 	}
 	return c.discovery.RESTClient().Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()
 }
+
+// Installed is a kind of a Set that has a custom resource definition, as an API server has it.
+type Installed struct {
+	resource.Kind
+	// Definition is the name of the custom resource definition, "httproutes.gateway.networking.k8s.io".
+	Definition string
+	// Version is the one that is read; empty if the API server serves none that could be.
+	Version string
+}
+
+// Installed asks which kinds with a definition the API server has, in the order of resource.Kinds.
+func (c *Client) Installed(ctx context.Context) ([]Installed, error) {
+	there, err := c.kinds(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []Installed
+	for _, k := range resource.Kinds() {
+		if !k.Custom {
+			continue
+		}
+		v := in(k, k.Versions[0])
+		i := Installed{Kind: k, Definition: v.String()}
+		if found, ok := there[v.id()]; ok {
+			i.Definition, i.Version = found.String(), found.gvk.Version
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}

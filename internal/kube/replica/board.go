@@ -265,3 +265,22 @@ func Newest(all ...[]feed.Proxy) []feed.Proxy {
 	}
 	return slices.SortedFunc(maps.Values(by), func(a, b feed.Proxy) int { return cmp.Compare(a.Name, b.Name) })
 }
+
+// ReadBoard returns what proxies run by what all replicas of the controller in a namespace have written, by Gateway.
+func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[string][]feed.Proxy, error) {
+	var list corev1.ConfigMapList
+	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{BoardLabel: BoardValue}); err != nil {
+		return nil, err
+	}
+	out := map[string][]feed.Proxy{}
+	for _, c := range list.Items {
+		said, err := unpack(c.BinaryData[boardKey])
+		if err != nil {
+			return nil, fmt.Errorf("ConfigMap %s/%s: %w", c.Namespace, c.Name, err)
+		}
+		for gateway, proxies := range said {
+			out[gateway] = Newest(out[gateway], proxies)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,117 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/access"
+)
+
+// askers is how many questions are asked at a time.
+const askers = 8
+
+// question is whether the controller may do something in a namespace, or in all.
+type question struct {
+	access.Verb
+	namespace string
+}
+
+// access asks what the controller's ServiceAccount may not do that it has to: as the ServiceAccount if the user may act as
+// it, else about it.
+func (r *reader) access(ctx context.Context) error {
+	c := r.out.Controller
+	var questions []question
+	for _, v := range access.Cluster() {
+		questions = append(questions, question{v, ""})
+	}
+	for _, v := range access.Own() {
+		questions = append(questions, question{v, c.Namespace})
+	}
+	ask, done, err := r.asker(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	allowed := make([]bool, len(questions))
+	errs := make([]error, len(questions))
+	next := make(chan int, len(questions))
+	for i := range questions {
+		next <- i
+	}
+	close(next)
+	var wait sync.WaitGroup
+	for range askers {
+		wait.Go(func() {
+			for i := range next {
+				allowed[i], errs[i] = ask(ctx, questions[i].attributes())
+			}
+		})
+	}
+	wait.Wait()
+	for i, q := range questions {
+		switch {
+		case r.refused("what the controller may do", errs[i]):
+			r.out.Missing = nil
+			return nil
+		case errs[i] != nil:
+			return fmt.Errorf("what the controller may do: %w", errs[i])
+		case !allowed[i]:
+			r.out.Missing = append(r.out.Missing, q.Verb)
+		}
+	}
+	return nil
+}
+
+func (q question) attributes() *authorizationv1.ResourceAttributes {
+	a := &authorizationv1.ResourceAttributes{Namespace: q.namespace, Verb: q.Verb.Verb, Group: q.Group, Resource: q.Resource, Name: q.Name}
+	if i := slices.Index([]byte(q.Resource), '/'); i >= 0 {
+		a.Resource, a.Subresource = q.Resource[:i], q.Resource[i+1:]
+	}
+	return a
+}
+
+type askFunc func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
+
+// asker returns how to ask; done is to be called when all was asked.
+func (r *reader) asker(ctx context.Context, c *Controller) (ask askFunc, done func(), err error) {
+	may, err := self(r.client)(ctx, &authorizationv1.ResourceAttributes{
+		Verb: "impersonate", Resource: "serviceaccounts", Namespace: c.Namespace, Name: c.ServiceAccount,
+	})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, nil, fmt.Errorf("what you may do: %w", err)
+	}
+	user := "system:serviceaccount:" + c.Namespace + ":" + c.ServiceAccount
+	if may {
+		config := rest.CopyConfig(r.client.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		as, err := kube.NewClient(config)
+		if err != nil {
+			return nil, nil, err
+		}
+		return self(as), as.Close, nil
+	}
+	return func(ctx context.Context, a *authorizationv1.ResourceAttributes) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + c.Namespace, "system:authenticated"}, ResourceAttributes: a,
+		}}
+		err := r.client.Create(ctx, review)
+		return review.Status.Allowed, err
+	}, func() {}, nil
+}
+
+// self asks what the client itself may do.
+func self(c client.Client) askFunc {
+	return func(ctx context.Context, a *authorizationv1.ResourceAttributes) (bool, error) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}
+		err := c.Create(ctx, review)
+		return review.Status.Allowed, err
+	}
+}

@@ -1,0 +1,325 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/gateway-api/pkg/consts"
+
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/access"
+	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// DefaultNamespace and DefaultLease are where the controller is and what its lease is called, unless it was told otherwise.
+const (
+	DefaultNamespace = "weir-system"
+	DefaultLease     = "weir-controller"
+)
+
+// Release of the Gateway API that Weir is built for.
+const Release = consts.BundleVersion
+
+// Options say what to look at.
+type Options struct {
+	// ControllerName is that of the GatewayClasses that are ours.
+	ControllerName string
+	// Namespace of the controller; empty looks for it.
+	Namespace string
+	// Access asks what the controller may do, which takes a hundred small requests.
+	Access bool
+}
+
+// Input is what was read of a cluster, and what it means.
+type Input struct {
+	Set      *resource.Set
+	Config   *model.Config
+	Statuses []resource.Status
+	// Complete says that everything could be read that the controller reads. Otherwise what proxies should run is not known.
+	Complete bool
+}
+
+// Cluster is what there is of Weir.
+type Cluster struct {
+	Definitions []Definition
+	// Controller is nil if there is none.
+	Controller *Controller
+	// Missing is what the controller's ServiceAccount may not do.
+	Missing []access.Verb
+	// Gateways that are ours, by "namespace/name".
+	Gateways map[string]*Gateway
+	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
+	Seen bool
+	// NotSeen is what may not be looked at, with the reason.
+	NotSeen []NotSeen
+}
+
+// Definition is a kind of Gateway API or SMI.
+type Definition struct {
+	kube.Installed
+	// There says that the definition exists, in whatever versions.
+	There bool
+	// Release and Channel are what the definition says of itself; empty if it does not, or may not be read.
+	Release, Channel string
+}
+
+// Controller is the Deployment of the control plane.
+type Controller struct {
+	Namespace, Name, ServiceAccount, Image string
+	Replicas, Ready                        int32
+	// Elects says that a leader is elected by the lease Lease, which Leader holds; it is empty if nobody does.
+	Elects        bool
+	Lease, Leader string
+}
+
+// Gateway is what there is of one.
+type Gateway struct {
+	infra.Found
+	// Missing are the objects that should be there, as "Kind name".
+	Missing []string
+	// Version is that of the configuration which its proxies should run; empty if it is not known.
+	Version string
+	// Proxies that are connected to the controller.
+	Proxies []feed.Proxy
+}
+
+// NotSeen is something that may not be looked at.
+type NotSeen struct {
+	What, Reason string
+}
+
+// Read looks at the cluster. The error is for an API server that does not answer; what may not be read is left out.
+func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, error) {
+	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[string]*Gateway{}, Seen: true}}
+	if err := r.definitions(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.controller(ctx); err != nil {
+		return nil, err
+	}
+	if r.out.Controller != nil && o.Access {
+		if err := r.access(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.gateways(ctx, in); err != nil {
+		return nil, err
+	}
+	return r.out, nil
+}
+
+type reader struct {
+	client *kube.Client
+	Options
+	out *Cluster
+}
+
+// refused notes what may not be read, and reports whether it was that.
+func (r *reader) refused(what string, err error) bool {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		return false
+	}
+	r.out.NotSeen = append(r.out.NotSeen, NotSeen{what, err.Error()})
+	return true
+}
+
+func (r *reader) definitions(ctx context.Context) error {
+	installed, err := r.client.Installed(ctx)
+	if err != nil {
+		return err
+	}
+	blind := false
+	for _, i := range installed {
+		d := Definition{Installed: i, There: i.Version != ""}
+		if !blind {
+			var m metav1.PartialObjectMetadata
+			m.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+			err := r.client.Get(ctx, client.ObjectKey{Name: i.Definition}, &m)
+			switch {
+			case err == nil:
+				d.There = true
+				d.Release, d.Channel = m.Annotations[consts.BundleVersionAnnotation], m.Annotations[consts.ChannelAnnotation]
+			case r.refused("custom resource definitions, which say of which release they are", err):
+				blind = true
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("custom resource definition %s: %w", i.Definition, err)
+			}
+		}
+		r.out.Definitions = append(r.out.Definitions, d)
+	}
+	return nil
+}
+
+// controllerLabels are those of the controller's Deployment.
+var controllerLabels = client.MatchingLabels{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
+
+func (r *reader) controller(ctx context.Context) error {
+	var list appsv1.DeploymentList
+	err := r.client.List(ctx, &list, client.InNamespace(r.Namespace), controllerLabels)
+	if apierrors.IsForbidden(err) && r.Namespace == "" {
+		err = r.client.List(ctx, &list, client.InNamespace(DefaultNamespace), controllerLabels)
+	}
+	if r.refused("the controller's Deployment", err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("the controller's Deployment: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	d := &list.Items[0]
+	c := &Controller{
+		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease,
+		ServiceAccount: d.Spec.Template.Spec.ServiceAccountName,
+	}
+	if d.Spec.Replicas != nil {
+		c.Replicas = *d.Spec.Replicas
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if !slices.Contains(container.Args, "controller") {
+			continue
+		}
+		c.Image = container.Image
+		for _, arg := range container.Args {
+			if name, ok := strings.CutPrefix(arg, "--lease="); ok {
+				c.Lease = name
+			}
+			c.Elects = c.Elects && arg != "--leader-elect=false"
+		}
+	}
+	r.out.Controller = c
+	return r.lease(ctx, c)
+}
+
+func (r *reader) lease(ctx context.Context, c *Controller) error {
+	if !c.Elects {
+		return nil
+	}
+	var lease coordinationv1.Lease
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Lease}, &lease)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case r.refused("the controller's lease", err):
+		c.Elects = false // nothing can be said
+		return nil
+	case err != nil:
+		return fmt.Errorf("the controller's lease: %w", err)
+	}
+	if s := lease.Spec; s.HolderIdentity != nil && s.RenewTime != nil && s.LeaseDurationSeconds != nil &&
+		time.Since(s.RenewTime.Time) <= time.Duration(*s.LeaseDurationSeconds)*time.Second {
+		c.Leader = *s.HolderIdentity
+	}
+	return nil
+}
+
+// gateways reads what Gateways have, a list for each kind.
+func (r *reader) gateways(ctx context.Context, in Input) error {
+	versions := in.Config.Split()
+	plans := infra.Options{Controller: "controller:1", Image: "image", CA: "none"}.Plans(in.Set, r.ControllerName, in.Config, in.Statuses)
+	made, err := r.made(ctx)
+	if err != nil {
+		return err
+	}
+	running := map[string][]feed.Proxy{}
+	if c := r.out.Controller; c != nil {
+		running, err = replica.ReadBoard(ctx, r.client, c.Namespace)
+		if r.refused("what proxies run (ConfigMaps of namespace "+c.Namespace+")", err) {
+			r.out.Seen = false
+		} else if err != nil {
+			return fmt.Errorf("what proxies run: %w", err)
+		}
+	}
+	for _, p := range plans {
+		if !ours(in.Set, r.ControllerName, p.Gateway) {
+			continue
+		}
+		g := &Gateway{Proxies: running[p.Gateway], Found: infra.Found{Services: map[string]*corev1.Service{}}}
+		r.out.Gateways[p.Gateway] = g
+		if cfg := versions[p.Gateway]; in.Complete && cfg != nil {
+			g.Version = feed.Version(cfg)
+		} else if in.Complete {
+			g.Version = feed.Version(&model.Config{})
+		}
+		namespace, _, _ := strings.Cut(p.Gateway, "/")
+		for _, o := range p.Objects {
+			found, there := made[object{o.GetKind(), namespace, o.GetName()}]
+			switch f := found.(type) {
+			case *appsv1.Deployment:
+				g.Deployment = f
+			case *corev1.Service:
+				g.Services[f.Name] = f
+			}
+			if !there && r.out.Seen && !p.Keep {
+				g.Missing = append(g.Missing, o.GetKind()+" "+o.GetName())
+			}
+		}
+	}
+	return nil
+}
+
+type object struct{ kind, namespace, name string }
+
+// made are the objects that infra made, of all Gateways; those of which more than the name counts are typed.
+func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
+	out := map[object]client.Object{}
+	labels := client.MatchingLabels{"app.kubernetes.io/managed-by": infra.ManagedBy}
+	var deployments appsv1.DeploymentList
+	var services corev1.ServiceList
+	for what, list := range map[string]client.ObjectList{"Deployments": &deployments, "Services": &services} {
+		if err := r.client.List(ctx, list, labels); r.refused(what+" of Gateways", err) {
+			r.out.Seen = false
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		out[object{"Deployment", d.Namespace, d.Name}] = d
+	}
+	for i := range services.Items {
+		s := &services.Items[i]
+		out[object{"Service", s.Namespace, s.Name}] = s
+	}
+	for _, gvk := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ServiceAccount"}, {Version: "v1", Kind: "ConfigMap"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	} {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := r.client.List(ctx, &list, labels); r.refused(gvk.Kind+"s of Gateways", err) {
+			r.out.Seen = false
+		} else if err != nil {
+			return nil, fmt.Errorf("%ss: %w", gvk.Kind, err)
+		}
+		for i := range list.Items {
+			m := &list.Items[i]
+			out[object{gvk.Kind, m.Namespace, m.Name}] = m
+		}
+	}
+	return out, nil
+}
+
+// ours says whether a Gateway, "namespace/name", is of a class of ours.
+func ours(set *resource.Set, controllerName, gateway string) bool {
+	namespace, name, _ := strings.Cut(gateway, "/")
+	g := set.Gateway(namespace, name)
+	if g == nil {
+		return false
+	}
+	class := set.GatewayClass(string(g.Spec.GatewayClassName))
+	return class != nil && string(class.Spec.ControllerName) == controllerName
+}

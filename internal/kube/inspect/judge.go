@@ -1,0 +1,240 @@
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const install = "install the chart or the manifests of Weir's release anew"
+
+// Findings judges what was read. They are about the cluster; what the objects mean by themselves is the translation's to
+// find.
+func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
+	j := &judge{Cluster: c}
+	j.definitions()
+	j.release()
+	j.controller()
+	if !slices.ContainsFunc(in.Set.GatewayClasses, func(g *gatewayv1.GatewayClass) bool { return string(g.Spec.ControllerName) == controllerName }) && !j.lacks("GatewayClass") {
+		j.add(CodeClass, model.Ref{Kind: "GatewayClass"}, "", "none has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
+			"create one, or let the chart do it (gatewayClass.create)")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
+		j.gateway(name, c.Gateways[name])
+	}
+	j.statuses(in, controllerName)
+	for _, n := range c.NotSeen {
+		j.add(CodeNotSeen, model.Ref{}, "", n.What+" could not be looked at: "+n.Reason, "ask for the right to read them")
+	}
+	if !in.Complete {
+		j.add(CodeNotSeen, model.Ref{}, "", "what proxies should run is not known and was not compared, as not everything that they are told of could be read",
+			"see the other findings")
+	}
+	resource.SortFindings(j.found)
+	return j.found
+}
+
+type judge struct {
+	*Cluster
+	found []resource.Finding
+}
+
+func (j *judge) add(code string, ref model.Ref, field, message, fix string) *resource.Finding {
+	j.found = append(j.found, finding(code, ref, field, message, fix))
+	return &j.found[len(j.found)-1]
+}
+
+func (j *judge) lacks(kind string) bool {
+	return slices.ContainsFunc(j.Definitions, func(d Definition) bool {
+		return d.Name == kind && d.Group == gatewayv1.GroupName && d.Version == ""
+	})
+}
+
+// without is what does not work when a kind is missing.
+var without = map[string]string{
+	"GatewayClass":     "no Gateway can be Weir's, and nothing is served",
+	"Gateway":          "nothing is served",
+	"HTTPRoute":        "HTTP cannot be routed",
+	"GRPCRoute":        "gRPC can be routed by HTTPRoutes only",
+	"TCPRoute":         "listeners of protocol TCP have no routes",
+	"ListenerSet":      "listeners can be in Gateways only",
+	"ReferenceGrant":   "nothing can refer to another namespace",
+	"BackendTLSPolicy": "backends cannot be reached by TLS",
+}
+
+func (j *judge) definitions() {
+	for _, d := range j.Definitions {
+		if d.Version != "" {
+			continue
+		}
+		own := d.Group == gatewayv1.GroupName
+		what := "there are no " + d.Name + "s of SMI"
+		fix := "install the definitions of Weir's chart, if you want SMI"
+		if own {
+			what, fix = without[d.Name], "install Gateway API "+Release+", experimental channel"
+		}
+		message := "the kind is not installed: " + what
+		field := ""
+		if d.There {
+			field = "spec.versions"
+			message = fmt.Sprintf("none of the versions %s is served: %s", strings.Join(d.Versions, ", "), what)
+		}
+		f := j.add(CodeMissing, model.Ref{Kind: "CustomResourceDefinition", Name: d.Definition}, field, message, fix)
+		switch {
+		case !own:
+			f.Severity = resource.Info
+		case d.Name != "GatewayClass" && d.Name != "Gateway" && d.Name != "HTTPRoute":
+			f.Severity = resource.Warning
+		}
+	}
+}
+
+// release tells of definitions of Gateway API that are of another release or channel, once for each.
+func (j *judge) release() {
+	type origin struct{ release, channel string }
+	var first []Definition
+	kinds := map[origin][]string{}
+	for _, d := range j.Definitions {
+		if d.Group != gatewayv1.GroupName || d.Version == "" || d.Release == "" {
+			continue
+		}
+		o := origin{d.Release, d.Channel}
+		if kinds[o] == nil {
+			first = append(first, d)
+		}
+		kinds[o] = append(kinds[o], d.Name)
+	}
+	want := version.MustParseSemantic(Release)
+	for _, d := range first {
+		ref := model.Ref{Kind: "CustomResourceDefinition", Name: d.Definition}
+		names := strings.Join(kinds[origin{d.Release, d.Channel}], ", ")
+		fix := "install Gateway API " + Release + ", experimental channel"
+		have, err := version.ParseSemantic(d.Release)
+		switch {
+		case err != nil || have.Major() == want.Major() && have.Minor() < want.Minor() || have.Major() < want.Major():
+			j.add(CodeRelease, ref, "metadata.annotations", fmt.Sprintf("the definitions of %s are of Gateway API %s, Weir is built for %s: "+
+				"the API server drops fields that came later", names, d.Release, Release), fix)
+		case have.Major() != want.Major() || have.Minor() > want.Minor():
+			f := j.add(CodeRelease, ref, "metadata.annotations", fmt.Sprintf("the definitions of %s are of Gateway API %s, Weir is built for %s: "+
+				"fields that came later do nothing", names, d.Release, Release), "a newer release of Weir may know them")
+			f.Severity = resource.Info
+		case d.Channel == "standard":
+			f := j.add(CodeRelease, ref, "metadata.annotations", fmt.Sprintf("the definitions of %s are of the standard channel: "+
+				"the API server drops fields of the experimental one, such as sessions and retries", names), fix+", if you want them")
+			f.Severity = resource.Info
+		}
+	}
+}
+
+func (j *judge) controller() {
+	c := j.Controller
+	if c == nil {
+		if !slices.ContainsFunc(j.NotSeen, func(n NotSeen) bool { return strings.HasPrefix(n.What, "the controller's Deployment") }) {
+			j.add(CodeController, model.Ref{Kind: "Deployment"}, "", "there is no controller: no Deployment is labelled app.kubernetes.io/name=weir and app.kubernetes.io/component=controller",
+				"helm install weir deploy/chart --namespace weir-system --create-namespace")
+		}
+		return
+	}
+	ref := model.Ref{Kind: "Deployment", Namespace: c.Namespace, Name: c.Name}
+	look := fmt.Sprintf("kubectl -n %s describe pods -l app.kubernetes.io/component=controller", c.Namespace)
+	switch {
+	case c.Replicas == 0:
+		j.add(CodeController, ref, "spec.replicas", "the controller is scaled to nothing", fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=2", c.Namespace, c.Name))
+	case c.Ready == 0:
+		j.add(CodeController, ref, "status.readyReplicas", fmt.Sprintf("none of %d replicas of the controller is ready", c.Replicas), look)
+	case c.Ready < c.Replicas:
+		f := j.add(CodeController, ref, "status.readyReplicas", fmt.Sprintf("%d of %d replicas of the controller are ready", c.Ready, c.Replicas), look)
+		f.Severity = resource.Warning
+	}
+	if c.Elects && c.Leader == "" && c.Ready > 0 {
+		j.add(CodeLease, model.Ref{Kind: "Lease", Namespace: c.Namespace, Name: c.Lease}, "spec.holderIdentity",
+			"no replica of the controller leads: no statuses are written, and new Gateways get no proxies",
+			fmt.Sprintf("wait for some seconds after a start, else see: kubectl -n %s logs deployment/%s --all-pods", c.Namespace, c.Name))
+	}
+	account := model.Ref{Kind: "ServiceAccount", Namespace: c.Namespace, Name: c.ServiceAccount}
+	for _, v := range j.Missing {
+		j.add(CodePermission, account, "", "may not "+v.String(), install)
+	}
+}
+
+func (j *judge) gateway(name string, g *Gateway) {
+	namespace, short, _ := strings.Cut(name, "/")
+	ref := model.Ref{Kind: "Gateway", Namespace: namespace, Name: short}
+	pods := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", namespace, gatewayv1.GatewayNameLabelKey, short)
+	if len(g.Missing) > 0 {
+		fix := "the controller makes it when it can; see its log, and the Gateway's conditions"
+		j.add(CodeObject, ref, "", "missing: "+strings.Join(g.Missing, ", "), fix)
+	}
+	if d := g.Deployment; d != nil {
+		of := model.Ref{Kind: "Deployment", Namespace: d.Namespace, Name: d.Name}
+		switch want, ready := replicas(d), d.Status.ReadyReplicas; {
+		case want == 0:
+			f := j.add(CodeProxies, of, "spec.replicas", fmt.Sprintf("the proxies of Gateway %s are scaled to nothing", name), "scale it up")
+			f.Severity = resource.Warning
+		case ready == 0:
+			j.add(CodeProxies, of, "status.readyReplicas", fmt.Sprintf("none of %d proxies of Gateway %s is ready", want, name), pods)
+		case ready < want:
+			f := j.add(CodeProxies, of, "status.readyReplicas", fmt.Sprintf("%d of %d proxies of Gateway %s are ready", ready, want, name), pods)
+			f.Severity = resource.Warning
+		case j.Seen && int(ready) > len(g.Proxies):
+			f := j.add(CodeProxies, of, "", fmt.Sprintf("%d of %d proxies of Gateway %s are connected to the controller; the others serve what they last had",
+				len(g.Proxies), ready, name), "see their logs: "+strings.Replace(pods, "describe pods", "logs", 1))
+			f.Severity = resource.Warning
+		}
+	}
+	for _, p := range g.Proxies {
+		pod := model.Ref{Kind: "Pod"}
+		pod.Namespace, pod.Name, _ = strings.Cut(p.Name, "/")
+		switch {
+		case p.Err != "":
+			f := j.add(CodeBehind, pod, "", fmt.Sprintf("refuses the newest configuration of Gateway %s and serves an earlier one: %s", name, p.Err), "please report this")
+			f.Severity = resource.Error
+		case g.Version != "" && p.Version != g.Version:
+			j.add(CodeBehind, pod, "", fmt.Sprintf("runs configuration %s of Gateway %s, the newest is %s", short8(p.Version), name, short8(g.Version)),
+				"look again; if it stays, see the logs of the controller and of the pod")
+		}
+	}
+}
+
+// short8 is the beginning of a version.
+func short8(v string) string {
+	if v == "" {
+		return "none"
+	}
+	return v[:min(8, len(v))]
+}
+
+// statuses tells what the cluster keeps from being served, and which statuses are not as they should be.
+func (j *judge) statuses(in Input, controllerName string) {
+	if j.Controller == nil || j.Controller.Ready == 0 {
+		return // nobody is there to write them
+	}
+	for i, s := range j.Expected(in, controllerName) {
+		for _, of := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
+			is, alone := condition(s.Conditions, string(of)), condition(in.Statuses[i].Conditions, string(of))
+			if is != nil && alone != nil && is.Status == "False" && alone.Status == "True" {
+				j.add(CodeNotProgrammed, s.Ref, "", fmt.Sprintf("%s is False (%s): %s", is.Type, is.Reason, is.Message), "see what the message says")
+			}
+		}
+		if !in.Complete {
+			continue
+		}
+		if field, message := stale(in.Set, controllerName, &s, j.Seen); message != "" {
+			j.add(CodeStatus, s.Ref, field, message, "look again; if it stays, see that a controller leads, and its log")
+		}
+	}
+}
+
+func condition(all []resource.Condition, kind string) *resource.Condition {
+	if i := slices.IndexFunc(all, func(c resource.Condition) bool { return c.Type == kind }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
