@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -11,9 +11,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
+
+// load reads the paths once and translates what they hold.
+func load(paths []string, stdin io.Reader, options control.Options) (*resource.Set, control.Result, error) {
+	set, err := resource.Load(paths, stdin)
+	if err != nil {
+		return nil, control.Result{}, &exitError{exitUsage, err}
+	}
+	result, err := options.Translate(set)
+	return set, result, err
+}
 
 // translation adds the flags that say how the files are to be understood.
 func translation(cmd *cobra.Command) *control.Options {
@@ -26,17 +37,22 @@ func translation(cmd *cobra.Command) *control.Options {
 
 func newCheck(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check [PATH]...",
-		Short: "Validate and lint files or a cluster, without serving them",
+		Use:   "check [PATH...]",
+		Short: "Validate and lint files, or a cluster with all of Weir in it",
 		Long: `Check reads files and folders as "weir run" would and says what is wrong with
 them: file and line, object, field, reason and fix. The schemas and CEL rules
-of the API server run here too, without an API server. Without a PATH it reads
-the cluster that kubectl would talk to, as the controller does. Every finding
-has a stable code; "weir check --list-codes" and docs/codes.md explain them.`,
+of the API server run here too, without an API server. Every finding has a
+stable code; "weir check --list-codes" and docs/codes.md explain them.
+
+Without PATHs it reads a Kubernetes cluster, with your own rights: all objects
+as above, and what there is of Weir: the kinds installed and their release, the
+controller, its lease and what it may do, what each Gateway is to have, proxies
+and what they run, and whether statuses are up to date. It changes nothing.`,
 		Example: `  weir check routes/
-  weir check                                  the cluster
   kustomize build . | weir check -
-  weir check -o json --fail-on warning routes/`,
+  weir check -o json --fail-on warning routes/
+  weir check                                   the cluster of your kubeconfig
+  weir check --context prod -n shop            what concerns one namespace`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list, err := cmd.Flags().GetBool("list-codes"); err == nil && list {
 				return noArgs(cmd, args)
@@ -45,7 +61,9 @@ has a stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json")
-	in := inputFlags(cmd)
+	in := newInput(cmd)
+	in.forController(cmd.Flags())
+	namespace := cmd.Flags().StringP("namespace", "n", "", "tell only of objects in the `namespace`, and of those in none")
 	failOn := newChoice("error", "warning", "never")
 	cmd.Flags().Var(&failOn, "fail-on", "the severity from which on the exit code is 1")
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
@@ -53,11 +71,15 @@ has a stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 		if *list {
 			return listCodes(s.out, output.value)
 		}
-		what, err := in.load(cmd.Context(), args, s.in)
+		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
 			return err
 		}
-		r := newCheckReport(what.set, what.result)
+		defer l.close()
+		r, err := l.check(cmd.Context(), in, *namespace)
+		if err != nil {
+			return err
+		}
 		if output.value == "json" {
 			err = writeJSON(s.out, r)
 		} else {
@@ -76,6 +98,8 @@ has a stable code; "weir check --list-codes" and docs/codes.md explain them.`,
 
 // checkReport is what check found; its JSON form is documented in docs/codes.md.
 type checkReport struct {
+	// Cluster is left out for files.
+	Cluster  *clusterSummary    `json:"cluster,omitempty"`
 	Objects  int                `json:"objects"`
 	Errors   int                `json:"errors"`
 	Warnings int                `json:"warnings"`
@@ -83,8 +107,27 @@ type checkReport struct {
 	Findings []resource.Finding `json:"findings"`
 }
 
-func newCheckReport(set *resource.Set, result control.Result) checkReport {
-	r := checkReport{Objects: objects(set), Findings: result.Findings}
+// check reports on what was read; in a cluster on what runs, too.
+func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
+	if l.client == nil {
+		return newCheckReport(l.set, within(l.Findings, namespace)), nil
+	}
+	c, findings, err := l.inspect(ctx, in, true)
+	if err != nil {
+		return checkReport{}, err
+	}
+	findings = slices.Concat(findings, l.Findings)
+	resource.SortFindings(findings)
+	r := newCheckReport(l.set, within(findings, namespace))
+	r.Cluster = summarise(c)
+	return r, nil
+}
+
+func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport {
+	r := checkReport{Objects: len(set.Origins), Findings: findings}
+	if set.Origins == nil {
+		r.Objects = size(set)
+	}
 	if r.Findings == nil {
 		r.Findings = []resource.Finding{}
 	}
@@ -101,19 +144,15 @@ func newCheckReport(set *resource.Set, result control.Result) checkReport {
 	return r
 }
 
-// objects is how many were read. Those of a cluster have no origins.
-func objects(s *resource.Set) int {
-	return cmp.Or(len(s.Origins), len(s.GatewayClasses)+len(s.Gateways)+len(s.ListenerSets)+len(s.HTTPRoutes)+len(s.GRPCRoutes)+len(s.TCPRoutes)+
-		len(s.ReferenceGrants)+len(s.BackendTLSPolicies)+len(s.TrafficSplits)+len(s.HTTPRouteGroups)+len(s.TCPPorts)+len(s.UDPPorts)+
-		len(s.Services)+len(s.EndpointSlices)+len(s.Secrets)+len(s.ConfigMaps)+len(s.Namespaces))
-}
-
 // print groups the findings by object.
 func (r checkReport) print(w io.Writer) error {
 	var b strings.Builder
+	if r.Cluster != nil {
+		b.WriteString(r.Cluster.String() + "\n")
+	}
 	var last string
 	for _, f := range r.Findings {
-		if head := findingHead(f); head != last {
+		if head := r.head(f); head != last {
 			if last != "" {
 				b.WriteByte('\n')
 			}
@@ -148,6 +187,17 @@ func (r checkReport) summary() string {
 	return count(r.Objects, "object") + ": " + join(parts, ", ")
 }
 
+// head is what a finding is about.
+func (r checkReport) head(f resource.Finding) string {
+	if head := findingHead(f); head != "" {
+		return head
+	}
+	if r.Cluster != nil {
+		return "(cluster)"
+	}
+	return "(input)"
+}
+
 func findingHead(f resource.Finding) string {
 	head := f.Origin.String()
 	if name := objectName(f.Ref); name != "" && head != "" {
@@ -155,7 +205,7 @@ func findingHead(f resource.Finding) string {
 	} else if name != "" {
 		return name
 	}
-	return cmpOr(head, "(input)")
+	return head
 }
 
 // objectName is "Kind namespace/name", empty when there is no object.
@@ -200,8 +250,11 @@ func wrap(text string, indent, width int) string {
 	return b.String()
 }
 
+// codes are those of all findings.
+func codes() []resource.Code { return slices.Concat(control.Codes(), inspect.Codes()) }
+
 func listCodes(w io.Writer, format string) error {
-	codes := control.Codes()
+	codes := codes()
 	if format == "json" {
 		type code struct {
 			Code     string            `json:"code"`

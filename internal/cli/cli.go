@@ -22,10 +22,10 @@ var exitCodes = []struct {
 	code    int
 	meaning string
 }{
-	{exitOK, "everything went well; for check: nothing was found at or above --fail-on"},
+	{exitOK, "everything went well; for check, of files or a cluster: nothing was found at or above --fail-on"},
 	{exitFailed, "the command failed; for check: something was found; for demo: a request failed"},
-	{exitUsage, "the command line is wrong, or a path cannot be read"},
-	{exitNoMatch, "explain: no listener or no rule takes the request"},
+	{exitUsage, "the command line is wrong, or a path or kubeconfig cannot be read"},
+	{exitNoMatch, "explain: no Gateway, no listener or no rule takes the request"},
 }
 
 // exitError ends the process with a code; a nil err prints nothing.

@@ -8,31 +8,36 @@ import (
 
 func newDump(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dump [PATH]...",
-		Short: "Print the routing model that files or a cluster compile to",
+		Use:   "dump [PATH...]",
+		Short: "Print the routing model the files compile to",
 		Long: `Dump prints as JSON what the proxy would be given: listeners, routes, services
 and certificates with everything resolved, in a fixed order. Private keys are
-redacted. Without a PATH it reads the cluster that kubectl would talk to; each
-listener then names the Gateway whose proxies have it. How many findings there
-are goes to stderr; "weir check" shows them.`,
+redacted. How many findings there are goes to stderr; "weir check" shows them.
+Without PATHs it reads a Kubernetes cluster, as the controller would; listeners
+name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 		Example: `  weir dump routes/
-  weir dump routes/ | jq '.services[].endpoints'`,
+  weir dump routes/ | jq '.services[].endpoints'
+  weir dump --gateway shop/edge                what its proxies get, in a cluster`,
 	}
-	in := inputFlags(cmd)
+	in := newInput(cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		what, err := in.load(cmd.Context(), args, s.in)
+		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
 			return err
 		}
-		cfg := what.result.Config
+		defer l.close()
+		if r := newCheckReport(l.set, l.Findings); r.Errors+r.Warnings > 0 {
+			fmt.Fprintf(s.err, "weir: %s; \"weir check\" shows them\n", r.summary())
+		}
+		cfg := l.Config
 		if *gateway != "" {
-			if cfg, err = what.of(*gateway); err != nil {
+			if l.client == nil {
+				return usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
+			}
+			if cfg, err = part(cfg, l.set, *gateway); err != nil {
 				return err
 			}
-		}
-		if r := newCheckReport(what.set, what.result); r.Errors+r.Warnings > 0 {
-			fmt.Fprintf(s.err, "weir: %s; \"weir check\" shows them\n", r.summary())
 		}
 		return writeJSON(s.out, cfg)
 	}

@@ -19,22 +19,27 @@ import (
 
 func newExplain(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [PATH]... -- [METHOD] URL [-H 'NAME: VALUE']...",
+		Use:   "explain [PATH...] -- [METHOD] URL [-H 'NAME: VALUE']...",
 		Short: "Say what would happen to a request, and why",
 		Long: `Explain compiles the files as the proxy would and asks the proxy's own matching
 what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
-which mirrors get a copy, and what is forwarded. Nothing is sent. Without a PATH
-it reads the cluster that kubectl would talk to; if several Gateways there take
-the request, --gateway says which one to ask. What follows -- reads like a curl command; a URL without a port means 80 or 443, or the only
-port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.`,
+which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
+-- reads like a curl command; a URL without a port means 80 or 443, or the only
+port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.
+
+Without PATHs it reads a Kubernetes cluster, with your own rights and without
+asking Weir's controller. The Gateway is the one of --gateway, or the one whose
+address is the URL's host (with -H 'Host: ...'), or the only one that listens
+for the request.`,
 		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
-  weir explain -- http://shop.example/cart            by the cluster
-  weir explain -o json routes/ -- POST http://shop.example/order`,
+  weir explain -o json routes/ -- POST http://shop.example/order
+  weir explain -- http://shop.example/cart                              in a cluster
+  weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'`,
 	}
 	output := outputFlag(cmd, "text", "json")
-	in := inputFlags(cmd)
+	in := newInput(cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
@@ -48,18 +53,19 @@ port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.`,
 		if err != nil {
 			return err
 		}
-		what, err := in.load(cmd.Context(), args[:dash], s.in)
+		l, err := in.load(cmd.Context(), args[:dash], s.in)
 		if err != nil {
 			return err
 		}
-		e, err := what.explain(*gateway, request)
+		defer l.close()
+		e, err := l.explain(request, *gateway)
 		if err != nil {
 			return err
 		}
 		if output.value == "json" {
 			err = writeJSON(s.out, e)
 		} else {
-			err = e.print(s.out, func(ref model.Ref) string { return what.set.Origin(ref).String() })
+			err = e.print(s.out, func(ref model.Ref) string { return l.set.Origin(ref).String() })
 		}
 		if err == nil && !e.matched() {
 			return &exitError{code: exitNoMatch}
@@ -77,6 +83,7 @@ type clientRequest struct {
 	Headers []string `json:"headers,omitempty"`
 
 	scheme, host string // host is lower-case, without a port
+	address      string // the URL's host, whatever the field Host says
 	port         int32  // 0: not given
 	path, query  string // as received
 	hasQuery     bool
@@ -164,6 +171,7 @@ func (r *clientRequest) parseURL() error {
 		}
 		r.port = int32(n)
 	}
+	r.address = u.Hostname()
 	if host, ok := r.fields["host"]; ok { // as curl -H 'Host: ...'
 		authority = host
 	}
@@ -180,6 +188,9 @@ func (r *clientRequest) preflight() bool {
 // explanation is what explain prints.
 type explanation struct {
 	Request *clientRequest `json:"request"`
+	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
+	Gateway   string `json:"gateway,omitempty"`
+	GatewayBy string `json:"gatewayBy,omitempty"`
 	// Listener that takes the request; nil when none does, and Reason says why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`

@@ -52,6 +52,13 @@ func (p *explainPrinter) explanation(e *explanation) {
 	for _, h := range e.Request.Headers {
 		p.line("", "%s", h)
 	}
+	if e.Gateway != "" {
+		why := ""
+		if e.GatewayBy != "" {
+			why = "  (" + e.GatewayBy + ")"
+		}
+		p.line("gateway", "%s%s", e.Gateway, why)
+	}
 	if e.Listener == nil {
 		p.line("answer", "%s", e.Reason)
 		return

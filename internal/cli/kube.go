@@ -1,10 +1,25 @@
 package cli
 
 import (
-	"github.com/spf13/pflag"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weirmesh/weir/internal/control"
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/inspect"
+	"github.com/weirmesh/weir/internal/resource"
 )
+
+// lookTimeout bounds the reading of a cluster.
+const lookTimeout = 2 * time.Minute
 
 // kubeFlags say which cluster.
 type kubeFlags struct{ file, context string }
@@ -20,4 +35,124 @@ func (k *kubeFlags) client() (*kube.Client, error) {
 		return nil, err
 	}
 	return kube.NewClient(config)
+}
+
+// clusterTranslation is how the objects of a cluster are understood: each Gateway has proxies of its own, and nothing else is
+// served.
+var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}}
+
+// input is what a command that looks at configuration reads: files, or without paths a cluster.
+type input struct {
+	kube    kubeFlags
+	options *control.Options
+	// controller is the controller's namespace, for commands that look at it.
+	controller string
+}
+
+func newInput(cmd *cobra.Command) *input {
+	i := &input{options: translation(cmd)}
+	i.kube.flags(cmd.Flags())
+	return i
+}
+
+// forController adds the flag for commands that look at the controller, too.
+func (i *input) forController(f *pflag.FlagSet) {
+	f.StringVar(&i.controller, "controller-namespace", "", "`namespace` of the controller (default: where there is one)")
+}
+
+// asked says that a flag names a cluster.
+func (i *input) asked() bool { return i.kube != kubeFlags{} || i.controller != "" }
+
+// look is what was read, and what it means.
+type look struct {
+	set *resource.Set
+	control.Result
+	// client is of the cluster that was read; nil for files.
+	client *kube.Client
+}
+
+func (l *look) close() {
+	if l.client != nil {
+		l.client.Close()
+	}
+}
+
+// load reads the paths, or the cluster when there are none.
+func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*look, error) {
+	if len(paths) > 0 {
+		if i.asked() {
+			return nil, usageError("give either PATHs or a cluster (--kubeconfig, --context), not both")
+		}
+		set, result, err := load(paths, stdin, *i.options)
+		return &look{set: set, Result: result}, err
+	}
+	config, err := kube.Config(i.kube.file, i.kube.context)
+	switch {
+	case err != nil && (i.asked() || !clientcmd.IsEmptyConfig(errors.Unwrap(err))):
+		return nil, &exitError{exitUsage, err}
+	case err != nil:
+		return nil, usageError("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
+	}
+	kube.SetLogger(slog.New(slog.DiscardHandler)) // what matters is an error or a finding
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	l := &look{client: client}
+	if err := l.again(ctx, i); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// again reads the cluster once more.
+func (l *look) again(ctx context.Context, i *input) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName); err != nil {
+		return err
+	}
+	options := clusterTranslation
+	if len(i.options.Serve) > 0 {
+		options.Serve = i.options.Serve
+	}
+	l.Result, err = options.Translate(l.set)
+	return err
+}
+
+// inspect looks at what runs in the cluster. If something is on its way it looks again after a moment, once, and what was
+// read then is in l.
+func (l *look) inspect(ctx context.Context, i *input, rights bool) (*inspect.Cluster, []resource.Finding, error) {
+	for last := false; ; last = true {
+		c, err := inspect.Read(ctx, l.client, l.input(), inspect.Options{ControllerName: dialect.ControllerName, Namespace: i.controller, Access: rights})
+		if err != nil {
+			return nil, nil, err
+		}
+		findings := c.Findings(l.input(), dialect.ControllerName)
+		if last || !inspect.Passing(findings) {
+			return c, findings, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-time.After(settleTime):
+		}
+		if err := l.again(ctx, i); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// settleTime is how long the controller may take to bring all in line with a change.
+const settleTime = 2 * time.Second
+
+func (l *look) input() inspect.Input {
+	in := inspect.Input{Set: l.set, Config: l.Config, Statuses: l.Statuses, Complete: true}
+	for _, f := range l.set.Findings {
+		if f.Code == resource.CodeRefused || f.Code == resource.CodeUnread {
+			in.Complete = false
+		}
+	}
+	return in
 }

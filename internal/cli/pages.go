@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -118,7 +117,7 @@ is. A *warning* is served, but hardly as meant. ` + "`weir check -o json`" + ` p
 | code | severity | what it is |
 |---|---|---|
 `)
-	codes := control.Codes()
+	codes := codes()
 	for _, c := range codes {
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", c.ID, strings.ToLower(c.ID), c.Severity, cell(c.Title))
 	}

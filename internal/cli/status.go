@@ -1,227 +1,427 @@
 package cli
 
 import (
-	"fmt"
-	"io"
+	"cmp"
+	"context"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
 
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
 func newStatus(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status [PATH]...",
-		Short: "Show Gateways and routes: addresses, what is attached and programmed, what is wrong",
-		Long: `Status shows the GatewayClasses, Gateways, routes and policies that are Weir's, in
-the cluster that kubectl would talk to, by what is written on them; or, with a
-PATH, what "weir run" would say of those in files. What is wrong stands behind
-each. The exit code is 1 if anything is.`,
+		Use:   "status [PATH...]",
+		Short: "Show Gateways and routes, and what is wrong with each",
+		Long: `Status lists Gateways, with addresses, listeners, attached routes and, in a
+cluster, their proxies; ListenerSets; routes, with hostnames and parents; and
+policies. Under each is what is wrong with it, with reason and fix. Without
+PATHs it reads a Kubernetes cluster, with your own rights, and shows the
+statuses that are written there; of files it shows those that would be.
+"weir check" finds more and has an exit code.`,
 		Example: `  weir status
-  weir status -o json | jq '.statuses[] | select(.ref.kind == "Gateway")'
+  weir status -n shop -o wide
+  weir status -o json | jq '.objects[] | select(.programmed == "False")'
   weir status routes/`,
 	}
-	output := outputFlag(cmd, "text", "json")
-	in := inputFlags(cmd)
+	output := outputFlag(cmd, "text", "wide", "json", "yaml")
+	in := newInput(cmd)
+	in.forController(cmd.Flags())
+	namespace := cmd.Flags().StringP("namespace", "n", "", "show only what is in the `namespace`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		what, err := in.load(cmd.Context(), args, s.in)
+		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
 			return err
 		}
-		statuses := what.result.Statuses
-		if what.cluster != nil {
-			statuses = liveStatuses(what.set, statuses)
+		defer l.close()
+		r, err := l.status(cmd.Context(), in, *namespace)
+		if err != nil {
+			return err
 		}
-		r := newStatusReport(statuses)
-		if output.value == "json" {
-			err = writeJSON(s.out, r)
-		} else {
-			err = r.print(s.out)
+		switch output.value {
+		case "json":
+			return writeJSON(s.out, r)
+		case "yaml":
+			text, err := yaml.Marshal(r)
+			if err == nil {
+				_, err = s.out.Write(text)
+			}
+			return err
 		}
-		if err == nil && r.Wrong > 0 {
-			return &exitError{code: exitFailed}
-		}
-		return err
+		return r.print(s.out, output.value == "wide", colourful(s.out))
 	}
 	return cmd
 }
 
-// statusReport is the JSON form of what status shows.
+// statusReport is what status shows.
 type statusReport struct {
-	// Wrong is how many objects something is wrong with.
-	Wrong    int               `json:"wrong"`
-	Statuses []resource.Status `json:"statuses"`
+	// Cluster is left out for files.
+	Cluster *clusterSummary `json:"cluster,omitempty"`
+	// Objects are by kind, in the order of statusKinds, then by namespace and name.
+	Objects []*objectStatus `json:"objects"`
+	// Problems are those of no object above.
+	Problems []resource.Finding `json:"problems,omitempty"`
 }
 
-func newStatusReport(statuses []resource.Status) statusReport {
-	r := statusReport{Statuses: append([]resource.Status{}, statuses...)}
-	for _, s := range statuses {
-		if len(complaints(s)) > 0 {
-			r.Wrong++
+// objectStatus is one object that has a status. What its kind does not have is left out.
+type objectStatus struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Origin is where it was read, for files.
+	Origin string `json:"origin,omitempty"`
+	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'; empty if nothing
+	// is said.
+	Accepted   string           `json:"accepted,omitempty"`
+	Programmed string           `json:"programmed,omitempty"`
+	Resolved   string           `json:"resolved,omitempty"`
+	Class      string           `json:"class,omitempty"`
+	Addresses  []string         `json:"addresses,omitempty"`
+	Listeners  []listenerRow    `json:"listeners,omitempty"`
+	Routes     *int             `json:"routes,omitempty"`
+	Hostnames  []string         `json:"hostnames,omitempty"`
+	Parents    []string         `json:"parents,omitempty"`
+	Proxies    *proxiesStatus   `json:"proxies,omitempty"`
+	Problems   []objectProblem  `json:"problems,omitempty"`
+	conditions []namedCondition // those that are bad
+}
+
+type listenerRow struct {
+	Name     string `json:"name"`
+	Port     int32  `json:"port"`
+	Protocol string `json:"protocol"`
+	Hostname string `json:"hostname,omitempty"`
+	Routes   int32  `json:"routes"`
+}
+
+// proxiesStatus is how far a Gateway's proxies are.
+type proxiesStatus struct {
+	Wanted int32 `json:"wanted"`
+	Ready  int32 `json:"ready"`
+	// Current run the newest configuration, Version; nil if that is not known.
+	Current *int   `json:"current,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// objectProblem is a condition or a finding.
+type objectProblem struct {
+	Severity resource.Severity `json:"severity"`
+	// Code of a finding, or Condition and Reason, "Accepted: NotAllowedByListeners".
+	Code      string `json:"code,omitempty"`
+	Condition string `json:"condition,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Field     string `json:"field,omitempty"`
+	Message   string `json:"message"`
+	Fix       string `json:"fix,omitempty"`
+}
+
+type namedCondition struct {
+	where string // a listener or a parent
+	resource.Condition
+}
+
+// statusKinds is the order in which kinds are shown.
+var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TCPRoute", "BackendTLSPolicy"}
+
+// status reports on what was read: in a cluster by what is written there.
+func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
+	r := &statusReport{Objects: []*objectStatus{}}
+	statuses, findings := l.Statuses, l.Findings
+	var gateways map[string]*inspect.Gateway // nil if nothing is known of them
+	if l.client != nil {
+		c, more, err := l.inspect(ctx, in, false)
+		if err != nil {
+			return nil, err
+		}
+		r.Cluster = summarise(c)
+		if c.Seen {
+			gateways = c.Gateways
+		}
+		findings = slices.Concat(more, l.Findings)
+		statuses = shown(l.Statuses, inspect.Written(l.set, dialect.ControllerName, l.Statuses))
+	}
+	b := statusBuilder{set: l.set, gateways: gateways, by: map[resource.Key]*objectStatus{}}
+	for i := range statuses {
+		if s := &statuses[i]; slices.Contains(statusKinds, s.Ref.Kind) {
+			b.add(s)
 		}
 	}
-	return r
+	b.count()
+	b.problems(findings)
+	for _, o := range b.all {
+		if namespace == "" || o.Namespace == namespace {
+			r.Objects = append(r.Objects, o)
+		}
+	}
+	slices.SortStableFunc(r.Objects, func(x, y *objectStatus) int {
+		return cmp.Or(cmp.Compare(slices.Index(statusKinds, x.Kind), slices.Index(statusKinds, y.Kind)),
+			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	r.Problems = within(b.others, namespace)
+	return r, nil
 }
 
-// good are the conditions that ought to be true, bad those that ought not.
-var (
-	good = []string{"Accepted", "Programmed", "ResolvedRefs"}
-	bad  = []string{"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"}
-)
-
-// complaints are what is wrong with an object, in its own words.
-func complaints(s resource.Status) []string {
-	var out []string
-	add := func(where string, conditions []resource.Condition) {
-		for _, c := range conditions {
-			wrong := slices.Contains(good, c.Type) && c.Status != metav1.ConditionTrue || slices.Contains(bad, c.Type) && c.Status == metav1.ConditionTrue
-			if text := where + c.Type + "=" + string(c.Status) + " " + c.Reason + ": " + c.Message; wrong && !slices.Contains(out, text) {
-				out = append(out, text)
+// shown are the statuses that are written, and where none is an empty one.
+func shown(all, written []resource.Status) []resource.Status {
+	out := make([]resource.Status, 0, len(all))
+	for _, s := range all {
+		show := resource.Status{Ref: s.Ref}
+		for _, w := range written {
+			if w.Ref == s.Ref {
+				show = w
 			}
 		}
-	}
-	add("", s.Conditions)
-	for _, l := range s.Listeners {
-		add("listener "+l.Name+": ", l.Conditions)
-	}
-	for _, p := range s.Parents {
-		add("at "+parentName(s, string(p.ParentRef.Name), (*string)(p.ParentRef.Namespace), (*string)(p.ParentRef.SectionName))+": ", p.Conditions)
-	}
-	for _, a := range s.Ancestors {
-		add("at "+parentName(s, string(a.AncestorRef.Name), (*string)(a.AncestorRef.Namespace), (*string)(a.AncestorRef.SectionName))+": ", a.Conditions)
-	}
-	if (s.Ref.Kind == "Gateway" || s.Ref.Kind == "GatewayClass") && len(s.Conditions) == 0 {
-		out = append(out, notLookedAt)
-	}
-	if reportsParents(s.Ref.Kind) && len(s.Parents) == 0 {
-		out = append(out, notLookedAt)
+		out = append(out, show)
 	}
 	return out
 }
 
-const notLookedAt = "no controller has said anything yet; is one running?"
-
-func reportsParents(kind string) bool {
-	return kind == "HTTPRoute" || kind == "GRPCRoute" || kind == "TCPRoute"
+// statusBuilder turns statuses and findings into what is shown.
+type statusBuilder struct {
+	set      *resource.Set
+	gateways map[string]*inspect.Gateway
+	all      []*objectStatus
+	by       map[resource.Key]*objectStatus
+	others   []resource.Finding
 }
 
-func parentName(s resource.Status, name string, namespace, section *string) string {
-	if namespace != nil && *namespace != s.Ref.Namespace {
-		name = *namespace + "/" + name
+func (b *statusBuilder) add(s *resource.Status) {
+	o := &objectStatus{Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name, Origin: b.set.Origin(s.Ref).String()}
+	b.all = append(b.all, o)
+	b.by[key(o.Kind, o.Namespace, o.Name)] = o
+	o.take("", s.Conditions)
+	for _, a := range s.Addresses {
+		o.Addresses = append(o.Addresses, a.Value)
 	}
-	if section != nil {
-		name += " " + *section
+	for _, p := range s.Parents {
+		o.parent(p.ParentRef, p.Conditions)
+	}
+	for _, a := range s.Ancestors {
+		o.parent(a.AncestorRef, a.Conditions)
+	}
+	attached := map[string]int32{}
+	for _, l := range s.Listeners {
+		attached[l.Name] = l.AttachedRoutes
+		o.listener(l)
+	}
+	b.spec(o, attached)
+}
+
+func key(kind, namespace, name string) resource.Key {
+	return resource.Key{Kind: kind, Namespace: namespace, Name: name}
+}
+
+// take notes conditions; those of a listener or parent are told of only if they are bad.
+func (o *objectStatus) take(where string, conditions []resource.Condition) {
+	for _, c := range conditions {
+		status := string(c.Status)
+		switch c.Type {
+		case "Accepted":
+			o.Accepted = worse(o.Accepted, status)
+		case "Programmed":
+			o.Programmed = worse(o.Programmed, status)
+		case "ResolvedRefs":
+			o.Resolved = worse(o.Resolved, status)
+		case "PartiallyInvalid", "OverlappingTLSConfig":
+			if status == "True" {
+				o.conditions = append(o.conditions, namedCondition{where, c})
+			}
+			continue
+		default:
+			continue
+		}
+		if status == "False" {
+			o.conditions = append(o.conditions, namedCondition{where, c})
+		}
+	}
+}
+
+// listener notes what is bad about one; its Gateway's columns stay the Gateway's own.
+func (o *objectStatus) listener(l resource.ListenerStatus) {
+	var inner objectStatus
+	inner.take("listener "+l.Name, l.Conditions)
+	o.conditions = append(o.conditions, inner.conditions...)
+}
+
+func (o *objectStatus) parent(ref gatewayv1.ParentReference, conditions []resource.Condition) {
+	name := parentName(ref, o.Namespace)
+	o.Parents = append(o.Parents, name)
+	o.take("parent "+name, conditions)
+}
+
+// parentName is "namespace/name", with the kind if that is not Gateway, and the section if there is one.
+func parentName(ref gatewayv1.ParentReference, namespace string) string {
+	if ref.Namespace != nil {
+		namespace = string(*ref.Namespace)
+	}
+	name := namespace + "/" + string(ref.Name)
+	if ref.Kind != nil && *ref.Kind != "Gateway" {
+		name = string(*ref.Kind) + " " + name
+	}
+	if ref.SectionName != nil {
+		name += "/" + string(*ref.SectionName)
 	}
 	return name
 }
 
-// print shows a table for each sort of object.
-func (r statusReport) print(w io.Writer) error {
-	var b strings.Builder
-	r.table(&b, "GATEWAYCLASS\tACCEPTED", func(s resource.Status) (string, bool) {
-		return fmt.Sprintf("%s\t%s", s.Ref.Name, yes(s.Conditions, "Accepted")), s.Ref.Kind == "GatewayClass"
-	})
-	r.table(&b, "GATEWAY\tADDRESSES\tLISTENERS\tROUTES\tPROGRAMMED", func(s resource.Status) (string, bool) {
-		var addresses []string
-		for _, a := range s.Addresses {
-			addresses = append(addresses, a.Value)
+// worse of two statuses of a condition; empty is none.
+func worse(a, b string) string {
+	for _, s := range []string{"False", "Unknown", "True"} {
+		if a == s || b == s {
+			return s
 		}
-		return fmt.Sprintf("%s/%s\t%s\t%s\t%d\t%s", s.Ref.Namespace, s.Ref.Name, cmpOr(strings.Join(addresses, ","), "-"), listenersReady(s), routesOf(s),
-			yes(s.Conditions, "Programmed")), s.Ref.Kind == "Gateway"
-	})
-	r.table(&b, "LISTENERSET\tLISTENERS\tROUTES\tPROGRAMMED", func(s resource.Status) (string, bool) {
-		return fmt.Sprintf("%s/%s\t%s\t%d\t%s", s.Ref.Namespace, s.Ref.Name, listenersReady(s), routesOf(s), yes(s.Conditions, "Programmed")),
-			s.Ref.Kind == "ListenerSet"
-	})
-	r.table(&b, "ROUTE\tATTACHED", func(s resource.Status) (string, bool) {
-		attached := 0
-		for _, p := range s.Parents {
-			if yes(p.Conditions, "Accepted") == "yes" {
-				attached++
-			}
-		}
-		return fmt.Sprintf("%s %s/%s\t%d/%d", s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, attached, len(s.Parents)), reportsParents(s.Ref.Kind)
-	})
-	r.table(&b, "POLICY\tIN FORCE", func(s resource.Status) (string, bool) {
-		force := 0
-		for _, a := range s.Ancestors {
-			if yes(a.Conditions, "Accepted") == "yes" {
-				force++
-			}
-		}
-		return fmt.Sprintf("%s %s/%s\t%d/%d", s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, force, len(s.Ancestors)), len(s.Ancestors) > 0
-	})
-	if len(r.Statuses) == 0 {
-		b.WriteString("nothing here is Weir's: there is no GatewayClass of its controller, and so no Gateway and no route\n")
-	} else if r.Wrong > 0 {
-		fmt.Fprintf(&b, "%s with something wrong\n", count(r.Wrong, "object"))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return cmp.Or(a, b)
 }
 
-// table adds a table of those for which row says that they belong into it, each followed by what is wrong with it.
-func (r statusReport) table(b *strings.Builder, head string, row func(resource.Status) (string, bool)) {
-	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	var wrong []string
-	first := true
-	for _, s := range r.Statuses {
-		text, ok := row(s)
-		if !ok {
-			continue
+// spec adds what the object itself says.
+func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
+	switch o.Kind {
+	case "Gateway":
+		g := b.set.Gateway(o.Namespace, o.Name)
+		if g == nil {
+			return
 		}
-		if first {
-			fmt.Fprintln(tw, head)
-			first = false
+		o.Class = string(g.Spec.GatewayClassName)
+		for _, l := range g.Spec.Listeners {
+			o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
 		}
-		fmt.Fprintln(tw, text)
-		for _, c := range complaints(s) {
-			wrong = append(wrong, objectName(s.Ref)+": "+c)
+		b.proxies(o)
+	case "ListenerSet":
+		for _, s := range b.set.ListenerSets {
+			if s.Namespace != o.Namespace || s.Name != o.Name {
+				continue
+			}
+			parent := s.Namespace
+			if n := s.Spec.ParentRef.Namespace; n != nil {
+				parent = string(*n)
+			}
+			o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
+			for _, l := range s.Spec.Listeners {
+				o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
+			}
+		}
+	case "HTTPRoute":
+		for _, r := range b.set.HTTPRoutes {
+			o.hostnames(r.Namespace, r.Name, r.Spec.Hostnames)
+		}
+	case "GRPCRoute":
+		for _, r := range b.set.GRPCRoutes {
+			o.hostnames(r.Namespace, r.Name, r.Spec.Hostnames)
 		}
 	}
-	if first {
+}
+
+func row(name string, port int32, protocol gatewayv1.ProtocolType, host *gatewayv1.Hostname, attached map[string]int32) listenerRow {
+	r := listenerRow{Name: name, Port: port, Protocol: string(protocol), Routes: attached[name]}
+	if host != nil {
+		r.Hostname = string(*host)
+	}
+	return r
+}
+
+func (o *objectStatus) hostnames(namespace, name string, hosts []gatewayv1.Hostname) {
+	if namespace != o.Namespace || name != o.Name {
 		return
 	}
-	tw.Flush()
-	for _, line := range wrong {
-		b.WriteString(wrap("! "+line, 2, 110))
+	for _, h := range hosts {
+		o.Hostnames = append(o.Hostnames, string(h))
 	}
-	b.WriteByte('\n')
 }
 
-// yes is "yes", "no" or "unknown".
-func yes(conditions []resource.Condition, kind string) string {
-	for _, c := range conditions {
+func (b *statusBuilder) proxies(o *objectStatus) {
+	g := b.gateways[o.Namespace+"/"+o.Name]
+	if g == nil {
+		return
+	}
+	p := &proxiesStatus{Version: g.Version}
+	if d := g.Deployment; d != nil {
+		p.Wanted, p.Ready = 1, d.Status.ReadyReplicas
+		if d.Spec.Replicas != nil {
+			p.Wanted = *d.Spec.Replicas
+		}
+	}
+	if g.Version != "" {
+		current := 0
+		for _, proxy := range g.Proxies {
+			if proxy.Version == g.Version && proxy.Err == "" {
+				current++
+			}
+		}
+		p.Current = &current
+	}
+	o.Proxies = p
+}
+
+// count says how many routes each Gateway has, also by its ListenerSets.
+func (b *statusBuilder) count() {
+	gateway := map[string]string{}
+	for _, o := range b.all {
 		switch {
-		case c.Type != kind:
-		case c.Status == metav1.ConditionTrue:
-			return "yes"
-		case c.Status == metav1.ConditionFalse:
-			return "no"
+		case o.Kind == "Gateway":
+			o.Routes = new(int)
+			gateway[o.Namespace+"/"+o.Name] = o.Namespace + "/" + o.Name
+		case o.Kind == "ListenerSet" && len(o.Parents) > 0:
+			gateway["ListenerSet "+o.Namespace+"/"+o.Name] = o.Parents[0]
 		}
 	}
-	return "unknown"
-}
-
-// listenersReady is how many of the listeners are programmed.
-func listenersReady(s resource.Status) string {
-	ready := 0
-	for _, l := range s.Listeners {
-		if yes(l.Conditions, "Programmed") == "yes" {
-			ready++
+	for _, o := range b.all {
+		if !strings.HasSuffix(o.Kind, "Route") {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, p := range o.Parents {
+			if parts := strings.SplitN(p, "/", 3); len(parts) == 3 {
+				p = parts[0] + "/" + parts[1]
+			}
+			refused := slices.ContainsFunc(o.conditions, func(c namedCondition) bool {
+				return c.Type == "Accepted" && (c.where == "parent "+p || strings.HasPrefix(c.where, "parent "+p+"/"))
+			})
+			name := gateway[p]
+			namespace, short, _ := strings.Cut(name, "/")
+			if g := b.by[key("Gateway", namespace, short)]; g != nil && !refused && !seen[name] {
+				seen[name] = true
+				*g.Routes++
+			}
 		}
 	}
-	return strconv.Itoa(ready) + "/" + strconv.Itoa(len(s.Listeners))
 }
 
-func routesOf(s resource.Status) (n int32) {
-	for _, l := range s.Listeners {
-		n += l.AttachedRoutes
+// problems puts findings and bad conditions under their objects. A condition that a finding explains is not told twice.
+func (b *statusBuilder) problems(findings []resource.Finding) {
+	for _, f := range findings {
+		o := b.by[key(f.Ref.Kind, f.Ref.Namespace, f.Ref.Name)]
+		if o == nil {
+			b.others = append(b.others, f)
+			continue
+		}
+		o.Problems = append(o.Problems, objectProblem{
+			Severity: f.Severity, Code: f.Code, Field: f.Ref.Field, Message: f.Message, Fix: f.Fix,
+		})
 	}
-	return n
+	for _, o := range b.all {
+		for _, c := range o.conditions {
+			told := slices.ContainsFunc(o.Problems, func(p objectProblem) bool {
+				return c.Message != "" && (strings.Contains(p.Message, c.Message) || strings.Contains(c.Message, p.Message))
+			})
+			if told || len(o.Problems) > 0 && follows(c) {
+				continue
+			}
+			o.Problems = append(o.Problems, objectProblem{
+				Severity: resource.Error, Condition: c.Type, Reason: c.Reason, Field: c.where, Message: cmpOr(c.Message, c.Type+" is "+string(c.Status)),
+			})
+		}
+	}
+}
+
+// follows says that a condition only repeats what another says, or a finding: a Gateway's that of its listeners, theirs its
+// own, PartiallyInvalid what is invalid.
+func follows(c namedCondition) bool {
+	return c.Type == "PartiallyInvalid" || strings.HasPrefix(c.Reason, "ListenersNot") || c.Type == "Programmed" && strings.HasPrefix(c.where, "listener ")
 }

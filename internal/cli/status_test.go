@@ -1,27 +1,48 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
-func TestStatusShowsWhatIsAttachedAndWhatIsWrong(t *testing.T) {
-	weir("", "status", examples+"canary").want(t, 0, "default/edge", "1/1", "HTTPRoute default/shop", "yes", "!!")
-	lonely := strings.ReplaceAll(wrongRoute, "percent: 142", "percent: 42")
-	lonely = strings.ReplaceAll(lonely, "name: shop, port: 80}]", "name: gone, port: 80}]")
-	weir(gateway+lonely, "status", "-").want(t, 1, "HTTPRoute default/shop: at edge: ResolvedRefs=False BackendNotFound", "1 object with something wrong")
-	weir(gateway+lonely, "status", "-o", "json", "-").want(t, 1, `"wrong": 1`, `"reason": "BackendNotFound"`)
-	weir("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "status", "-").want(t, 0, "nothing here is Weir's")
+func TestStatusShowsFilesAndWhatIsWrongWithThem(t *testing.T) {
+	weir("", "status", examples+"canary").want(t, 0, "default/edge", "HTTP:8080", "default/shop", "shop.example", "1 Gateway, 1 route: nothing is wrong", "!PROXIES", "!\x1b")
+	weir(gateway+wrongRoute, "status", "-").want(t, 0, "default/shop", "WR301", "spec.rules[0].filters[0].requestMirror.percent", "fix: ", "1 error")
+	weir(gateway+wrongRoute, "status", "-o", "wide", "-").want(t, 0, "http HTTP:8080 (1)", "from -:")
+	weir(gateway+wrongRoute, "status", "-o", "yaml", "-").want(t, 0, "kind: HTTPRoute", "code: WR301")
+	weir(gateway+wrongRoute, "status", "-n", "elsewhere", "-").want(t, 0, "0 Gateways, 0 routes: nothing is wrong")
 }
 
-func TestCommandsWithoutPathSayThatThereIsNoCluster(t *testing.T) {
+func TestStatusAsJSON(t *testing.T) {
+	r := weir(gateway+wrongRoute, "status", "-o", "json", "-")
+	r.want(t, 0)
+	var report struct {
+		Objects []struct {
+			Kind, Name, Accepted, Programmed string
+			Routes                           int
+			Problems                         []struct{ Severity, Code string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Objects) != 2 || report.Objects[0].Kind != "Gateway" || report.Objects[0].Routes != 1 || report.Objects[1].Problems[0].Code != "WR301" {
+		t.Errorf("report = %+v", report)
+	}
+}
+
+// TestWithoutPathsAndClusterTheErrorNamesBoth runs where there is no kubeconfig.
+func TestWithoutPathsAndClusterTheErrorNamesBoth(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
-	for _, args := range [][]string{{"check"}, {"status"}, {"dump"}, {"explain", "--", "http://a.example/"}} {
-		weir("", args...).want(t, 2, "stderr:no way to a Kubernetes API server", "stderr:PATH")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, args := range [][]string{{"check"}, {"status"}, {"dump"}, {"explain", "--", "http://a/"}} {
+		weir("", args...).want(t, 2, "stderr:PATH", "stderr:--kubeconfig")
 	}
-	weir("", "dump", "--gateway", "a/b", examples+"canary").want(t, 2, "stderr:--gateway is for clusters")
+	weir("", "check", "--kubeconfig", "/nowhere").want(t, 2, "stderr:/nowhere")
+	weir("", "check", "--context", "prod", "x.yaml").want(t, 2, "stderr:not both")
+	weir("", "dump", "--gateway", "a/b", examples+"canary").want(t, 2, "stderr:--gateway")
 }
 
 func TestProxyAndControllerCheckTheirFlags(t *testing.T) {

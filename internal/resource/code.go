@@ -14,6 +14,7 @@ import (
 //	WR4xx  Service, EndpointSlice, Secret, ConfigMap, Namespace
 //	WR5xx  what Gateway API objects mean together (dialect/gateway)
 //	WR6xx  what SMI objects mean together (dialect/smi)
+//	WR7xx  what there is of Weir in a cluster (kube/inspect)
 type Code struct {
 	ID       string
 	Severity Severity

@@ -25,9 +25,10 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// DefaultNamespace and DefaultLease are where the controller is and what its lease is called, unless it was told otherwise.
+// DefaultNamespace is where the controller is, DefaultName what it is called and DefaultLease its lease, unless told otherwise.
 const (
 	DefaultNamespace = "weir-system"
+	DefaultName      = "weir-controller"
 	DefaultLease     = "weir-controller"
 )
 
@@ -153,7 +154,7 @@ func (r *reader) definitions(ctx context.Context) error {
 			case err == nil:
 				d.There = true
 				d.Release, d.Channel = m.Annotations[consts.BundleVersionAnnotation], m.Annotations[consts.ChannelAnnotation]
-			case r.refused("custom resource definitions, which say of which release they are", err):
+			case r.refused("custom resource definitions (of which release they are)", err):
 				blind = true
 			case !apierrors.IsNotFound(err):
 				return fmt.Errorf("custom resource definition %s: %w", i.Definition, err)
@@ -280,11 +281,14 @@ func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
 	labels := client.MatchingLabels{"app.kubernetes.io/managed-by": infra.ManagedBy}
 	var deployments appsv1.DeploymentList
 	var services corev1.ServiceList
-	for what, list := range map[string]client.ObjectList{"Deployments": &deployments, "Services": &services} {
-		if err := r.client.List(ctx, list, labels); r.refused(what+" of Gateways", err) {
+	for _, list := range []struct {
+		of    string
+		items client.ObjectList
+	}{{"Deployments", &deployments}, {"Services", &services}} {
+		if err := r.client.List(ctx, list.items, labels); r.refused(list.of+" of Gateways", err) {
 			r.out.Seen = false
 		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, fmt.Errorf("%s: %w", list.of, err)
 		}
 	}
 	for i := range deployments.Items {

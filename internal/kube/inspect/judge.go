@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -23,15 +24,19 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.release()
 	j.controller()
 	if !slices.ContainsFunc(in.Set.GatewayClasses, func(g *gatewayv1.GatewayClass) bool { return string(g.Spec.ControllerName) == controllerName }) && !j.lacks("GatewayClass") {
-		j.add(CodeClass, model.Ref{Kind: "GatewayClass"}, "", "none has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
+		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
 			"create one, or let the chart do it (gatewayClass.create)")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])
 	}
 	j.statuses(in, controllerName)
-	for _, n := range c.NotSeen {
-		j.add(CodeNotSeen, model.Ref{}, "", n.What+" could not be looked at: "+n.Reason, "ask for the right to read them")
+	if len(c.NotSeen) > 0 {
+		var what []string
+		for _, n := range c.NotSeen {
+			what = append(what, n.What)
+		}
+		j.add(CodeNotSeen, model.Ref{}, "", "you may not look at "+strings.Join(what, "; ")+". "+c.NotSeen[0].Reason, "ask for the right to read them, if you want them checked")
 	}
 	if !in.Complete {
 		j.add(CodeNotSeen, model.Ref{}, "", "what proxies should run is not known and was not compared, as not everything that they are told of could be read",
@@ -137,7 +142,7 @@ func (j *judge) controller() {
 	c := j.Controller
 	if c == nil {
 		if !slices.ContainsFunc(j.NotSeen, func(n NotSeen) bool { return strings.HasPrefix(n.What, "the controller's Deployment") }) {
-			j.add(CodeController, model.Ref{Kind: "Deployment"}, "", "there is no controller: no Deployment is labelled app.kubernetes.io/name=weir and app.kubernetes.io/component=controller",
+			j.add(CodeController, model.Ref{Kind: "Deployment", Namespace: DefaultNamespace, Name: DefaultName}, "", "there is no controller: no Deployment is labelled app.kubernetes.io/name=weir and app.kubernetes.io/component=controller",
 				"helm install weir deploy/chart --namespace weir-system --create-namespace")
 		}
 		return
@@ -159,8 +164,15 @@ func (j *judge) controller() {
 			fmt.Sprintf("wait for some seconds after a start, else see: kubectl -n %s logs deployment/%s --all-pods", c.Namespace, c.Name))
 	}
 	account := model.Ref{Kind: "ServiceAccount", Namespace: c.Namespace, Name: c.ServiceAccount}
+	of := map[access.Verb][]string{} // verbs, by all else
 	for _, v := range j.Missing {
-		j.add(CodePermission, account, "", "may not "+v.String(), install)
+		what := v
+		what.Verb = ""
+		of[what] = append(of[what], v.Verb)
+	}
+	for _, what := range slices.SortedFunc(maps.Keys(of), access.Verb.Compare) {
+		verbs := strings.Join(of[what], ", ")
+		j.add(CodePermission, account, "", "may not "+verbs+strings.TrimPrefix(what.String(), what.Verb), install)
 	}
 }
 
@@ -220,7 +232,7 @@ func (j *judge) statuses(in Input, controllerName string) {
 		for _, of := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
 			is, alone := condition(s.Conditions, string(of)), condition(in.Statuses[i].Conditions, string(of))
 			if is != nil && alone != nil && is.Status == "False" && alone.Status == "True" {
-				j.add(CodeNotProgrammed, s.Ref, "", fmt.Sprintf("%s is False (%s): %s", is.Type, is.Reason, is.Message), "see what the message says")
+				j.add(CodeNotProgrammed, s.Ref, "", fmt.Sprintf("%s is False (%s): %s", is.Type, is.Reason, is.Message), mend(s.Ref, is.Reason))
 			}
 		}
 		if !in.Complete {
@@ -232,9 +244,30 @@ func (j *judge) statuses(in Input, controllerName string) {
 	}
 }
 
+// mend says what to do about a condition that is False for the reason.
+func mend(ref model.Ref, reason string) string {
+	made := fmt.Sprintf("-l %s=%s", gatewayv1.GatewayNameLabelKey, ref.Name)
+	switch reason {
+	case string(gatewayv1.GatewayReasonPending):
+		return fmt.Sprintf("if it stays, see: kubectl -n %s describe deployments,pods %s", ref.Namespace, made)
+	case string(gatewayv1.GatewayReasonAddressNotAssigned):
+		return fmt.Sprintf("see: kubectl -n %s describe services %s; where nobody gives load balancers addresses, set service.type in the parameters", ref.Namespace, made)
+	case string(gatewayv1.GatewayReasonInvalidParameters):
+		return "correct the ConfigMap that parametersRef names"
+	}
+	return "do what the message says"
+}
+
 func condition(all []resource.Condition, kind string) *resource.Condition {
 	if i := slices.IndexFunc(all, func(c resource.Condition) bool { return c.Type == kind }); i >= 0 {
 		return &all[i]
 	}
 	return nil
+}
+
+// Passing says that some finding may be of a change that is on its way, so that another look is worth while.
+func Passing(findings []resource.Finding) bool {
+	return slices.ContainsFunc(findings, func(f resource.Finding) bool {
+		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject
+	})
 }

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// gatewayFlag names one of a cluster's Gateways.
+func gatewayFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("gateway", "", "`namespace/name` of the Gateway, in a cluster")
+}
+
+// explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
+func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
+	switch {
+	case l.client == nil && gateway != "":
+		return nil, usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
+	case l.client == nil:
+		return explain(l.Config, r)
+	case gateway == "":
+		return explainIn(l.Config, l.set, r)
+	}
+	if _, err := part(l.Config, l.set, gateway); err != nil {
+		return nil, err
+	}
+	return explainAt(l.Config, gateway, "", r)
+}
+
+// part returns the configuration of the Gateway "namespace/name", of those that each have their own.
+func part(cfg *model.Config, set *resource.Set, gateway string) (*model.Config, error) {
+	if !slices.Contains(cfg.Gateways(), gateway) {
+		return nil, usageError("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
+	}
+	return cfg.Of(gateway), nil
+}
+
+// explainIn explains a request in a cluster, where each Gateway has addresses and proxies of its own: it finds the Gateway
+// that the request goes to, first.
+func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explanation, error) {
+	all := cfg.Gateways()
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
+	}
+	names := slices.DeleteFunc(slices.Clone(all), func(g string) bool { return !hasAddress(set, g, r.address) })
+	why := "it has the address " + r.address
+	if len(names) == 0 {
+		names, why = all, ""
+	}
+	if len(names) == 1 {
+		return explainAt(cfg, names[0], why, r)
+	}
+	var listening, matching []*explanation
+	for _, g := range names {
+		e, err := explainAt(cfg, g, "", r)
+		if err != nil {
+			return nil, err
+		}
+		if e.Listener != nil {
+			listening = append(listening, e)
+		}
+		if e.matched() {
+			matching = append(matching, e)
+		}
+	}
+	switch {
+	case len(matching) == 1:
+		e := matching[0]
+		e.GatewayBy = "of those that listen, it alone has a rule that matches"
+		if len(listening) == 1 {
+			e.GatewayBy = "it alone listens for this"
+		}
+		return e, nil
+	case len(matching) == 0 && len(listening) == 1:
+		e := listening[0]
+		e.GatewayBy = "it alone listens for this"
+		return e, nil
+	case len(listening) == 0:
+		return nil, &exitError{exitNoMatch, fmt.Errorf("no Gateway listens for this; there is:\n%s", candidates(cfg, set, names))}
+	}
+	fit := listening
+	if len(matching) > 0 {
+		fit = matching
+	}
+	names = nil
+	for _, e := range fit {
+		names = append(names, e.Gateway)
+	}
+	return nil, usageError("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s",
+		candidates(cfg, set, names))
+}
+
+func explainAt(cfg *model.Config, gateway, why string, r *clientRequest) (*explanation, error) {
+	e, err := explain(cfg.Of(gateway), r)
+	if err == nil {
+		e.Gateway, e.GatewayBy = gateway, why
+	}
+	return e, err
+}
+
+func gatewayOf(set *resource.Set, name string) *gatewayv1.Gateway {
+	namespace, name, _ := strings.Cut(name, "/")
+	return set.Gateway(namespace, name)
+}
+
+func hasAddress(set *resource.Set, gateway, address string) bool {
+	g := gatewayOf(set, gateway)
+	return g != nil && slices.ContainsFunc(g.Status.Addresses, func(a gatewayv1.GatewayStatusAddress) bool { return strings.EqualFold(a.Value, address) })
+}
+
+// candidates lists Gateways with their addresses and listeners.
+func candidates(cfg *model.Config, set *resource.Set, names []string) string {
+	var lines []string
+	for _, name := range names {
+		line := "  " + name
+		if g := gatewayOf(set, name); g != nil && len(g.Status.Addresses) > 0 {
+			var addresses []string
+			for _, a := range g.Status.Addresses {
+				addresses = append(addresses, a.Value)
+			}
+			line += " at " + join(addresses, ", ")
+		}
+		var listeners []string
+		for i := range cfg.Listeners {
+			if l := &cfg.Listeners[i]; l.Gateway == name {
+				listeners = append(listeners, strings.TrimSpace(fmt.Sprintf("%d %s", l.Port, l.Hostname)))
+			}
+		}
+		slices.Sort(listeners)
+		lines = append(lines, line+": "+join(slices.Compact(listeners), ", "))
+	}
+	return join(lines, "\n")
+}
