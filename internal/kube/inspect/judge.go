@@ -248,7 +248,7 @@ func (j *judge) statuses(in Input, controllerName string) {
 func mend(ref model.Ref, reason string) string {
 	made := fmt.Sprintf("-l %s=%s", gatewayv1.GatewayNameLabelKey, ref.Name)
 	switch reason {
-	case string(gatewayv1.GatewayReasonPending):
+	case string(gatewayv1.GatewayReasonPending), string(gatewayv1.GatewayReasonNoResources):
 		return fmt.Sprintf("if it stays, see: kubectl -n %s describe deployments,pods %s", ref.Namespace, made)
 	case string(gatewayv1.GatewayReasonAddressNotAssigned):
 		return fmt.Sprintf("see: kubectl -n %s describe services %s; where nobody gives load balancers addresses, set service.type in the parameters", ref.Namespace, made)
