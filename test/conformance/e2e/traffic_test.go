@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTrafficIsSplitAndMirrored(t *testing.T) {
@@ -87,8 +88,10 @@ spec:
 	w.apply(fmt.Sprintf(shop, "v1, namespace: "+other.namespace))
 	w.answers(url, http.StatusOK, "v1")
 
-	other.kubectl("", "delete", "referencegrant", "routes")
+	revoked := time.Now()
+	other.kubectl("", "delete", "--wait=false", "referencegrant", "routes")
 	w.answers(url, http.StatusInternalServerError, "")
+	t.Logf("traffic had stopped %v after the grant began to be deleted, kubectl's own time included", time.Since(revoked).Round(time.Millisecond))
 	w.condition("httproute/shop", ".status.parents[*]", "ResolvedRefs", "False")
 	other.apply(grant)
 	w.answers(url, http.StatusOK, "v1")
