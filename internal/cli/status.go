@@ -12,6 +12,7 @@ import (
 
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube/inspect"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -169,13 +170,15 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 
 // shown are the statuses that are written, and where none is an empty one.
 func shown(all, written []resource.Status) []resource.Status {
+	of := make(map[model.Ref]resource.Status, len(written))
+	for _, w := range written {
+		of[w.Ref] = w
+	}
 	out := make([]resource.Status, 0, len(all))
 	for _, s := range all {
-		show := resource.Status{Ref: s.Ref}
-		for _, w := range written {
-			if w.Ref == s.Ref {
-				show = w
-			}
+		show, ok := of[s.Ref]
+		if !ok {
+			show = resource.Status{Ref: s.Ref}
 		}
 		out = append(out, show)
 	}

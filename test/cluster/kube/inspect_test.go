@@ -1,0 +1,211 @@
+package kube
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/cli"
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/inspect"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// weir runs a command line with a kubeconfig and returns what it says and its exit code.
+func weir(t *testing.T, kubeconfig string, args ...string) (string, int) {
+	t.Helper()
+	var out, err bytes.Buffer
+	at := len(args)
+	for i, a := range args {
+		if a == "--" {
+			at = i
+			break
+		}
+	}
+	line := append(append(append([]string(nil), args[:at]...), "--kubeconfig", kubeconfig), args[at:]...)
+	code := cli.Main(line, strings.NewReader(""), &out, &err)
+	return out.String() + err.String(), code
+}
+
+func holds(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		wanted := true
+		if rest, ok := strings.CutPrefix(p, "!"); ok {
+			wanted, p = false, rest
+		}
+		if strings.Contains(text, p) != wanted {
+			t.Errorf("%q is there: %v, want %v, in:\n%s", p, !wanted, wanted, text)
+		}
+	}
+}
+
+// shop makes a Gateway with an address, a route to a Service with an endpoint, and a controller's Deployment, which nobody
+// acts on.
+func shop(t *testing.T) (ns string, of *gatewayv1.GatewayClass) {
+	t.Helper()
+	ns, of = namespace(t), class(t)
+	g := gatewayOf(of, ns, "edge")
+	route := routeTo(ns, "shop", "edge")
+	port := gatewayv1.PortNumber(80)
+	route.Spec.Hostnames = []gatewayv1.Hostname{"shop.example"}
+	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+		BackendObjectReference: gatewayv1.BackendObjectReference{Name: "shop", Port: &port},
+	}}}}}
+	labels := map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
+	create(t, g, route,
+		&corev1.Service{ObjectMeta: named(ns, "shop"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "weir-controller", Labels: labels},
+			Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{ServiceAccountName: "weir-controller", Containers: []corev1.Container{{Name: "controller", Image: "weir:1", Args: []string{"controller"}}}},
+			}},
+		})
+	g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "10.0.0.7"}}
+	if err := objects.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	return ns, of
+}
+
+// TestCommandsReadACluster runs those that look against an API server on which nobody acts.
+func TestCommandsReadACluster(t *testing.T) {
+	ns, _ := shop(t)
+	said, code := weir(t, server.Kubeconfig, "check", "-n", ns)
+	if code != 1 {
+		t.Errorf("check: exit code %d, want 1", code)
+	}
+	holds(t, said, "8 of 8 kinds", "controller   "+ns+"/weir-controller, 0 of 1 ready", "WR703",
+		"Gateway "+ns+"/edge", "WR708", "missing:", "Deployment edge-", "WR705", "may not ", "secrets", "!WR712")
+
+	said, code = weir(t, server.Kubeconfig, "status", "-n", ns)
+	if code != 0 {
+		t.Errorf("status: exit code %d, want 0", code)
+	}
+	holds(t, said, ns+"/edge", "10.0.0.7", "0/0 ready", ns+"/shop", "shop.example")
+
+	said, code = weir(t, server.Kubeconfig, "explain", "--", "http://10.0.0.7/cart", "-H", "Host: shop.example")
+	if code != 0 {
+		t.Errorf("explain: exit code %d, want 0", code)
+	}
+	holds(t, said, "gateway     "+ns+"/edge  (it has the address 10.0.0.7)", "HTTPRoute "+ns+"/shop")
+
+	said, code = weir(t, server.Kubeconfig, "dump", "--gateway", ns+"/edge")
+	if code != 0 {
+		t.Errorf("dump: exit code %d, want 0", code)
+	}
+	holds(t, said, `"gateway": "`+ns+`/edge"`, `"shop.example"`)
+	said, code = weir(t, server.Kubeconfig, "dump", "--gateway", ns+"/none")
+	if code != 2 {
+		t.Errorf("dump of what is not there: exit code %d, want 2", code)
+	}
+	holds(t, said, ns+"/edge at 10.0.0.7: 80")
+}
+
+// TestCommandsWorkWithFewRights reads as one who may read Gateway API alone.
+func TestCommandsWorkWithFewRights(t *testing.T) {
+	ns, _ := shop(t)
+	read := []string{"get", "list"}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "looker-"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{gatewayv1.GroupName, "split.smi-spec.io", "specs.smi-spec.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"services", "namespaces"}, Verbs: read},
+	}}
+	create(t, role)
+	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "looker-"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "looker-" + ns}},
+	})
+	config, err := clientcmd.LoadFromFile(server.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "looker-" + ns
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	err = within(t.Context(), func() error { // rights come a moment later
+		_, err := load(t, "looker-"+ns)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, _ := weir(t, file, "check", "-n", ns)
+	holds(t, said, "WR712", "you may not look at", "Deployments of Gateways", "proxies not seen", "!WR703", "!WR708", "!WR711")
+	said, code := weir(t, file, "explain", "--gateway", ns+"/edge", "--", "http://shop.example/")
+	if code != 0 {
+		t.Errorf("explain: exit code %d, want 0", code)
+	}
+	holds(t, said, "HTTPRoute "+ns+"/shop")
+}
+
+func load(t *testing.T, user string) (*resource.Set, error) {
+	t.Helper()
+	config := rest.CopyConfig(admin.Config)
+	config.Impersonate.UserName = user
+	c, err := kube.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var review authorizationv1.SelfSubjectAccessReview
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Group: gatewayv1.GroupName, Resource: "gateways", Verb: "list"}
+	if err := within(t.Context(), func() error { return c.Create(t.Context(), review.DeepCopy()) }); err != nil {
+		return nil, err
+	}
+	return kube.Load(t.Context(), c, controller)
+}
+
+// TestRightsOfTheControllerAreAskedAboutIt grants the roles' verbs one by one to nobody, and all to a controller.
+func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
+	ns, _ := shop(t)
+	look := func() *inspect.Cluster {
+		t.Helper()
+		set, err := kube.Load(t.Context(), admin, controller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := control.Options{Separate: true}.Translate(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := inspect.Read(t.Context(), admin, inspect.Input{Set: set, Config: result.Config, Statuses: result.Statuses, Complete: true},
+			inspect.Options{ControllerName: controller, Namespace: ns, Access: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if c := look(); len(c.Missing) < 50 {
+		t.Errorf("%d rights are missing, want all: %v", len(c.Missing), c.Missing)
+	}
+	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "controller-"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "weir-controller"}},
+	})
+	err := within(t.Context(), func() error {
+		if c := look(); len(c.Missing) > 0 {
+			return fmt.Errorf("missing: %v", c.Missing)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
