@@ -14,6 +14,7 @@ import (
 
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
@@ -70,7 +71,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
-	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Logger: log}
+	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Changed: c.wakeLeader, Logger: log}
 	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
@@ -208,9 +209,12 @@ func (c *controlPlane) send() {
 	}
 }
 
-// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to.
+// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
+// whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
+// one's, for which infra made it.
 func ours(set *resource.Set) (gateways []string, accounts map[string]string) {
 	accounts = map[string]string{}
+	holders := map[string]*gatewayv1.Gateway{}
 	for _, g := range set.Gateways {
 		class := set.GatewayClass(string(g.Spec.GatewayClassName))
 		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
@@ -218,7 +222,10 @@ func ours(set *resource.Set) (gateways []string, accounts map[string]string) {
 		}
 		name := g.Namespace + "/" + g.Name
 		gateways = append(gateways, name)
-		accounts[g.Namespace+"/"+infra.Name(g.Name, class.Name)] = name
+		account := g.Namespace + "/" + infra.Name(g.Name, class.Name)
+		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
+			holders[account], accounts[account] = g, name
+		}
 	}
 	return gateways, accounts
 }
