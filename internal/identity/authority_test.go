@@ -207,6 +207,10 @@ func TestServerRenewsAtTwoThirds(t *testing.T) {
 	if second == first {
 		t.Error("not renewed")
 	}
+	now = now.Add(-time.Hour)
+	if third := get(); third == second || now.Before(third.Leaf.NotBefore) {
+		t.Error("the clock was put back, and the certificate begins in the future")
+	}
 	b := made(t, now)
 	s.Use(b)
 	if err := verify(b.Bundle(), get(), "weir.test", now); err != nil {

@@ -42,7 +42,7 @@ func (s *Server) Certificate() (*tls.Certificate, error) {
 	if s.Now != nil {
 		now = s.Now()
 	}
-	if s.current != nil && now.Before(s.renewal) {
+	if s.current != nil && now.Before(s.renewal) && !now.Before(s.current.Leaf.NotBefore) { // the clock may have been put back
 		return s.current, nil
 	}
 	cert, err := s.authority.Server(s.Subject, now)

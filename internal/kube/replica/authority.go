@@ -21,7 +21,8 @@ import (
 const AuthorityName = "weir-authority"
 
 const (
-	// authorityLook is how often a replica looks at what another has made of the authority, authorityRetry how soon again after a failure.
+	// authorityLook is how often a replica looks at what another has made of the authority, authorityRetry how soon again after a failure; that
+	// doubles with each further one, up to authorityLook.
 	authorityLook, authorityRetry = time.Minute, time.Second
 	authorityTimeout              = 10 * time.Second
 )
@@ -75,11 +76,14 @@ func (a *Authority) Bundle() string {
 // Run keeps the authority until ctx ends, which is no error.
 func (a *Authority) Run(ctx context.Context) error {
 	a.init()
+	retry := authorityRetry
 	for {
 		wait := authorityLook
-		if err := a.look(ctx); err != nil && ctx.Err() == nil {
+		if err := a.look(ctx); err == nil {
+			retry = authorityRetry
+		} else if ctx.Err() == nil {
 			a.Logger.Error("certificate authority cannot be kept; trying again", "secret", a.Namespace+"/"+AuthorityName, "error", err)
-			wait = authorityRetry
+			wait, retry = retry, min(2*retry, authorityLook)
 		}
 		t := time.NewTimer(wait)
 		select {
