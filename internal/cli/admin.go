@@ -70,8 +70,10 @@ func localOnly(next http.Handler) http.Handler {
 	})
 }
 
-// insideOnly answers those alone who ask from the machine itself or, in a pod, by port-forwarding.
+// insideOnly answers those alone who ask from the machine itself or, in a pod, by port-forwarding, and not for a web page
+// there either.
 func insideOnly(next http.Handler) http.Handler {
+	next = localOnly(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
 			text(w, http.StatusForbidden, "this is for those inside; in a cluster, use kubectl port-forward\n")

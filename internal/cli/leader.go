@@ -23,6 +23,9 @@ type leader struct {
 	tell  *teller
 	told  *control.Report // the report whose findings were told last
 	woken chan struct{}
+	// planned and plannedCA are what the applier's plans were made of: what proxies say changes none of them.
+	planned   *control.Report
+	plannedCA string
 	// statuses are those that were written last, for people to see.
 	statuses atomic.Pointer[[]resource.Status]
 }
@@ -61,6 +64,7 @@ func (l *leader) wake() {
 func (l *leader) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	l.planned = nil
 	if l.applier, err = infra.NewApplier(l.client.Config, l.log, func(string) { l.wake() }); err != nil {
 		return err
 	}
@@ -118,7 +122,7 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 		l.tell.tell(r.Findings, nil)
 		l.told = r
 	}
-	if ca := l.authority.Bundle(); ca != "" && r.Config != nil {
+	if ca := l.authority.Bundle(); ca != "" && r.Config != nil && (r != l.planned || ca != l.plannedCA) {
 		options := infra.Options{
 			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,
 			LogLevel: l.proxyLog.level, LogFormat: l.proxyLog.format,
@@ -130,6 +134,7 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 			}
 		}
 		l.applier.Set(plans)
+		l.planned, l.plannedCA = r, ca
 	}
 	var unknown error
 	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway string) infra.State {
