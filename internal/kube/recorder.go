@@ -39,6 +39,8 @@ type Recorder struct {
 	mu sync.Mutex
 	// current are the events of the newest report: one that stays is not told again.
 	current map[resource.Event]bool
+	// dropped is how many of them found no room the last time.
+	dropped int
 	waiting chan resource.Event
 }
 
@@ -55,6 +57,7 @@ func (r *Recorder) Set(events []resource.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	current := make(map[resource.Event]bool, len(events))
+	dropped := 0
 	for _, e := range events {
 		if current[e] {
 			continue
@@ -67,10 +70,13 @@ func (r *Recorder) Set(events []resource.Event) {
 		case r.waiting <- e:
 		default:
 			delete(current, e) // the next report brings it again
-			r.log.Warn("too many events wait to be written", "object", e.Ref.String(), "reason", e.Reason)
+			dropped++
 		}
 	}
-	r.current = current
+	if dropped > 0 && r.dropped == 0 {
+		r.log.Warn("too many events wait to be written; those that stay are written later", "left", dropped)
+	}
+	r.current, r.dropped = current, dropped
 }
 
 // Run writes events until ctx ends. It may be run again.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -233,13 +232,14 @@ func (a *Applier) apply(ctx context.Context, gateway string) bool {
 	if p == nil || p.Keep {
 		return true
 	}
+	ended := ctx.Err
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	r := &run{Applier: a, plan: p.Plan, left: map[identity]string{}}
 	r.namespace, r.name, _ = strings.Cut(gateway, "/")
 	err := r.run(ctx)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return true // it ends
+	if ended() != nil {
+		return true // what failed for that is no problem of the Gateway's
 	}
 	if err != nil {
 		a.log.Error("infrastructure of a Gateway is not as it is to be", "gateway", gateway, "error", err)
