@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -62,9 +62,14 @@ func decodeState(data []byte, gateway string, limit int) (*assembly, error) {
 	return a, nil
 }
 
-// writeState replaces the file at once, so that a reader sees the old state or the new one.
+// writeState replaces the file at once, so that a reader sees the old state or the new one. What a process left that was
+// killed meanwhile is replaced too, as it takes of the same memory.
 func writeState(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".state-*") // with mode 0600
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
