@@ -15,7 +15,8 @@ func TestParametersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "## Parameters")
+	_, table, _ := strings.Cut(string(text), "\n## Parameters\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	want := fields("", reflect.TypeFor[infra.Parameters]())
 	for _, f := range want {
 		if !strings.Contains(table, "\n| `"+f+"` |") {
