@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,8 @@ type leader struct {
 	// planned and plannedCA are what the applier's plans were made of: what proxies say changes none of them.
 	planned   *control.Report
 	plannedCA string
+	// written is the report whose statuses were given to the writer last.
+	written *control.Report
 	// statuses are those that were written last, for people to see.
 	statuses atomic.Pointer[[]resource.Status]
 }
@@ -64,7 +68,7 @@ func (l *leader) wake() {
 func (l *leader) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l.planned = nil
+	l.planned, l.written = nil, nil
 	if l.applier, err = infra.NewApplier(l.client.Config, l.log, func(string) { l.wake() }); err != nil {
 		return err
 	}
@@ -147,10 +151,25 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 	if unknown != nil {
 		return unknown
 	}
+	if before := l.statuses.Load(); r == l.written && sameOverlay(*before, statuses) {
+		return nil
+	}
 	l.statuses.Store(&statuses)
 	l.statusWriter.Set(statuses)
 	l.recorder.Set(r.Events)
+	l.written = r
 	return nil
+}
+
+// sameOverlay compares the statuses of one report after two looks at the fleet, which corrects those of these kinds alone.
+func sameOverlay(a, b []resource.Status) bool {
+	return slices.EqualFunc(a, b, func(a, b resource.Status) bool {
+		switch a.Ref.Kind {
+		case "GatewayClass", "Gateway", "ListenerSet":
+			return reflect.DeepEqual(a, b)
+		}
+		return true
+	})
 }
 
 // state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
