@@ -53,12 +53,14 @@ func newContents(c *Client, log *slog.Logger) *contents {
 	return &contents{client: c, log: log, wanted: make(map[resource.Key]*content)}
 }
 
-// want makes what is wanted these keys, and returns those to be read now. What is no longer wanted leaves the collection.
-func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, now time.Time) (read []reading) {
+// want makes what is wanted these keys, and returns those to be read now. What is no longer wanted leaves the collection; left
+// says whether something did.
+func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, now time.Time) (read []reading, left bool) {
 	for k := range c.wanted {
 		if !keys[k] {
 			delete(c.wanted, k)
 			from.Remove(k)
+			left = true
 		}
 	}
 	for k := range keys {
@@ -71,7 +73,7 @@ func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, n
 			read = append(read, reading{key: k, told: w.told})
 		}
 	}
-	return read
+	return read, left
 }
 
 // stale takes note that an object has the version, or is gone if that is empty. It reports whether anyone cares.

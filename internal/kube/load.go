@@ -44,7 +44,7 @@ func Load(ctx context.Context, c *Client, controller string) (*resource.Set, err
 		}
 	}
 	contents := newContents(c, slog.New(slog.DiscardHandler))
-	wanted := contents.want(references(collection.Set(), controller), collection, time.Now())
+	wanted, _ := contents.want(references(collection.Set(), controller), collection, time.Now())
 	for _, r := range contents.read(ctx, wanted) {
 		contents.take(r, collection)
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -239,8 +240,11 @@ func (s *Source) assemble() (set *resource.Set, missing []reading) {
 			findings = append(findings, refusal(w.served, refused))
 		}
 	}
-	set = s.collection.Set(append(findings, s.contents.findings()...)...)
-	missing = s.contents.want(references(set, s.Controller), s.collection, time.Now())
+	set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
+	missing, left := s.contents.want(references(set, s.Controller), s.collection, time.Now())
+	if left {
+		set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
+	}
 	return set, missing
 }
 
