@@ -68,6 +68,20 @@ func (c *cluster) restart(ctx context.Context) error {
 	return n.RestartAPIServer(ctx)
 }
 
+// kill the processes of containers.
+func (c *cluster) kill(ctx context.Context, containers []string) error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	for _, id := range containers {
+		if err := n.KillContainer(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *cluster) exec(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)

@@ -31,6 +31,7 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster down [-name NAME]                            remove it
   cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
   cluster restart [-name NAME]                         stop its API server and start it again
+  cluster kill [-name NAME] CONTAINER...               kill the processes of containers, named by the ids of their runtime
   cluster import [-name NAME] IMAGE...                 import images
 
 An IMAGE is a file, "weir" (weir:dev, of this tree), or "conformance" (what the Gateway API's conformance suite runs).
@@ -95,6 +96,8 @@ func run(ctx context.Context, args []string) error {
 		return c.exec(ctx, flags.Args())
 	case "restart":
 		return c.restart(ctx)
+	case "kill":
+		return c.kill(ctx, flags.Args())
 	case "import":
 		return c.importImages(ctx, flags.Args())
 	}

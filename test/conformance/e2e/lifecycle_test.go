@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirmesh/weir/test/conformance/install"
@@ -51,23 +51,77 @@ func TestTheControllersRestartFailsNoRequest(t *testing.T) {
 	w.answers(url, http.StatusOK, "v1")
 	l := startLoad(t, url)
 	l.more(50)
-	controller := []string{"--namespace", install.Namespace}
-	replicas := w.kubectl("", append(controller, "get", "deployment", "weir-controller", "--output=jsonpath={.spec.replicas}")...)
-	w.kubectl("", append(controller, "scale", "deployment", "weir-controller", "--replicas=0")...)
-	w.kubectl("", append(controller, "wait", "--for=delete", "pods", "--all", fmt.Sprintf("--timeout=%s", patience))...)
+	back := w.withoutController()
 	// Changed while nobody looks.
 	w.apply(fmt.Sprintf(shop, "v2"))
 	l.more(50)
 	if a, err := get(t.Context(), url); err != nil || a.Service != "v1" {
 		t.Errorf("without the controller: %+v, %v; want v1", a, err)
 	}
-	w.kubectl("", append(controller, "scale", "deployment", "weir-controller", "--replicas="+replicas)...)
+	back()
 	w.answers(url, http.StatusOK, "v2")
 	l.more(50)
-	w.kubectl("", append(controller, "delete", "pods", "--all", "--force", "--grace-period=0")...)
+	w.kubectl("", "--namespace", install.Namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
 	w.apply(fmt.Sprintf(shop, "v1"))
 	w.answers(url, http.StatusOK, "v1")
 	l.end(t)
+}
+
+// withoutController ends all replicas of the controller, until what it returns is called or the test has ended.
+func (w *world) withoutController() (back func()) {
+	w.Helper()
+	scale := func(replicas string) {
+		w.Helper()
+		// The test's own context has ended when it is cleaned up.
+		_, err := install.Kubectl(context.WithoutCancel(w.Context()), "", "--namespace", install.Namespace,
+			"scale", "deployment", "weir-controller", "--replicas="+replicas)
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	replicas := w.kubectl("", "--namespace", install.Namespace, "get", "deployment", "weir-controller", "--output=jsonpath={.spec.replicas}")
+	scale("0")
+	back = sync.OnceFunc(func() { scale(replicas) })
+	w.Cleanup(back)
+	w.kubectl("", "--namespace", install.Namespace, "wait", "--for=delete", "pods", "--all", fmt.Sprintf("--timeout=%s", patience))
+	return back
+}
+
+func TestARestartedProxyServesItsLastConfigurationWithoutController(t *testing.T) {
+	w := newWorld(t)
+	w.toys("v1", "v2")
+	url := w.gateway("edge")
+	w.apply(fmt.Sprintf(shop, "v1"))
+	w.answers(url, http.StatusOK, "v1")
+	back := w.withoutController()
+	// Changed while nobody looks.
+	w.apply(fmt.Sprintf(shop, "v2"))
+
+	status := func(field string) string {
+		return w.kubectl("", "get", "pods", "--selector=gateway.networking.k8s.io/gateway-name=edge",
+			"--output=jsonpath={.items[*].status.containerStatuses[*]."+field+"}")
+	}
+	// Killed, it can keep nothing that it had not kept already. The pod stays what it is: only its container is another.
+	pod := w.kubectl("", "get", "pods", "--selector=gateway.networking.k8s.io/gateway-name=edge", "--output=name")
+	for restart := range 2 {
+		_, container, _ := strings.Cut(status("containerID"), "://")
+		w.cluster("kill", container)
+		w.eventually(func() error {
+			if count, ready := status("restartCount"), status("ready"); count != fmt.Sprint(restart+1) || ready != "true" {
+				return fmt.Errorf("the proxy was started again %s times, ready: %s; want %d, true", count, ready, restart+1)
+			}
+			return nil
+		})
+		w.answers(url, http.StatusOK, "v1")
+	}
+	if now := w.kubectl("", "get", "pods", "--selector=gateway.networking.k8s.io/gateway-name=edge", "--output=name"); now != pod {
+		t.Errorf("the pods are %q, were %q", now, pod)
+	}
+	if left := w.kubectl("", "--namespace", install.Namespace, "get", "pods", "--output=name"); left != "" {
+		t.Errorf("a controller was there: %s", left)
+	}
+	back()
+	w.answers(url, http.StatusOK, "v2")
 }
 
 func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
@@ -78,10 +132,7 @@ func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
 	w.answers(url, http.StatusOK, "v1")
 	l := startLoad(t, url)
 	l.more(50)
-	cmd := exec.CommandContext(t.Context(), os.Getenv("WEIR_CLUSTER_PROGRAM"), "restart", "-name", os.Getenv("WEIR_CLUSTER_NAME"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("restart of the API server: %v: %s", err, out)
-	}
+	w.cluster("restart")
 	w.apply(fmt.Sprintf(shop, "v2"))
 	w.answers(url, http.StatusOK, "v2")
 	w.condition("httproute/shop", ".status.parents[*]", "Accepted", "True")

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,6 +83,15 @@ func (w *world) kubectl(input string, args ...string) string {
 		w.Fatal(err)
 	}
 	return text
+}
+
+// cluster runs a command of the program that the cluster was started by.
+func (w *world) cluster(command string, args ...string) {
+	w.Helper()
+	args = append([]string{command, "-name", os.Getenv("WEIR_CLUSTER_NAME")}, args...)
+	if out, err := exec.CommandContext(w.Context(), os.Getenv("WEIR_CLUSTER_PROGRAM"), args...).CombinedOutput(); err != nil {
+		w.Fatalf("cluster %s: %v: %s", strings.Join(args, " "), err, out)
+	}
 }
 
 func (w *world) apply(manifests ...string) {
