@@ -19,13 +19,14 @@ import (
 func newStatus(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PATH...]",
-		Short: "Show Gateways and routes, and what is wrong with each",
+		Short: "Show Gateways, routes and splits, and what is wrong with each",
 		Long: `Status lists Gateways, with addresses, listeners, attached routes and, in a
-cluster, their proxies; ListenerSets; routes, with hostnames and parents; and
-policies. Under each is what is wrong with it, with reason and fix. Without
-PATHs it reads a Kubernetes cluster, with your own rights, and shows the
-statuses that are written there; of files it shows those that would be.
-"weir check" finds more and has an exit code.`,
+cluster, their proxies; ListenerSets; routes, with hostnames and parents;
+TrafficSplits, with the weight and share of each leaf; and policies. Under each
+is what is wrong with it, with reason and fix. Without PATHs it reads a
+Kubernetes cluster, with your own rights, and shows the statuses that are
+written there (none are of TrafficSplits); of files it shows those that would
+be. "weir check" finds more and has an exit code.`,
 		Example: `  weir status
   weir status -n shop -o wide
   weir status -o json | jq '.objects[] | select(.programmed == "False")'
@@ -88,6 +89,7 @@ type objectStatus struct {
 	Routes     *int             `json:"routes,omitempty"`
 	Hostnames  []string         `json:"hostnames,omitempty"`
 	Parents    []string         `json:"parents,omitempty"`
+	Split      *splitRow        `json:"split,omitempty"`
 	Proxies    *proxiesStatus   `json:"proxies,omitempty"`
 	Problems   []objectProblem  `json:"problems,omitempty"`
 	conditions []namedCondition // those that are bad
@@ -128,7 +130,7 @@ type namedCondition struct {
 }
 
 // statusKinds is the order in which kinds are shown.
-var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TCPRoute", "BackendTLSPolicy"}
+var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TCPRoute", splitKind, "BackendTLSPolicy"}
 
 // status reports on what was read: in a cluster by what is written there.
 func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
@@ -168,7 +170,8 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 	return r, nil
 }
 
-// shown are the statuses that are written, and where none is an empty one.
+// shown are the statuses that are written, and where none is an empty one. Those of kinds that none is ever written of
+// stay as they are.
 func shown(all, written []resource.Status) []resource.Status {
 	of := make(map[model.Ref]resource.Status, len(written))
 	for _, w := range written {
@@ -177,7 +180,10 @@ func shown(all, written []resource.Status) []resource.Status {
 	out := make([]resource.Status, 0, len(all))
 	for _, s := range all {
 		show, ok := of[s.Ref]
-		if !ok {
+		switch {
+		case s.Ref.Kind == splitKind:
+			show = s
+		case !ok:
 			show = resource.Status{Ref: s.Ref}
 		}
 		out = append(out, show)
@@ -308,6 +314,12 @@ func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 			o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
 			for _, l := range s.Spec.Listeners {
 				o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
+			}
+		}
+	case splitKind:
+		for _, t := range b.set.TrafficSplits {
+			if t.Namespace == o.Namespace && t.Name == o.Name {
+				o.Split = newSplitRow(t.Spec)
 			}
 		}
 	case "HTTPRoute":

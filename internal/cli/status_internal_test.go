@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -38,6 +39,17 @@ func clusterReport() *statusReport {
 				Problems: []objectProblem{{Code: "WR530", Field: "spec.rules[0].backendRefs[0].name", Message: "Service shop/none does not exist", Fix: "create it or correct the name"}},
 			},
 			{Kind: "TCPRoute", Namespace: "shop", Name: "mail"},
+			{
+				Kind: splitKind, Namespace: "shop", Name: "canary", Accepted: "True", Resolved: "True",
+				Split: newSplitRow(split.Spec{Service: "web", Backends: []split.Backend{{Service: "web-v1", Weight: 2000}, {Service: "web-v2", Weight: 1000}, {Service: "web-v3"}, {Service: "web-v4"}}}),
+			},
+			{
+				Kind: splitKind, Namespace: "shop", Name: "testers", Accepted: "False", Resolved: "False",
+				Split: newSplitRow(split.Spec{
+					Service: "web", Backends: []split.Backend{{Service: "web-v3", Weight: 500}}, Matches: []split.Match{{Kind: "HTTPRouteGroup", Name: "testers"}},
+				}),
+				Problems: []objectProblem{{Code: "WR611", Field: "spec.matches[0]", Message: "HTTPRouteGroup shop/testers does not exist", Fix: "create it or correct the name"}},
+			},
 			{Kind: "BackendTLSPolicy", Namespace: "shop", Name: "backend", Parents: []string{"shop/edge"}, Accepted: "True", Resolved: "True"},
 		},
 		Problems: []resource.Finding{

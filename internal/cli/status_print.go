@@ -71,6 +71,13 @@ func (r *statusReport) print(w io.Writer, wide, colour bool) error {
 		}
 		return []string{o.name(), o.Kind, hosts, p.list(o.Parents), yes(o.Accepted), yes(o.Resolved)}
 	})
+	p.table([]string{"TRAFFICSPLIT", "ROOT", "LEAVES", "MATCHES", "ACCEPTED", "RESOLVED"}, of(splitKind), func(o *objectStatus) []string {
+		matches := "any"
+		if len(o.Split.Matches) > 0 {
+			matches = p.list(o.Split.Matches)
+		}
+		return []string{o.name(), o.Split.Root, p.list(o.Split.shares()), matches, yes(o.Accepted), yes(o.Resolved)}
+	})
 	p.table([]string{"BACKENDTLSPOLICY", "FOR", "ACCEPTED", "RESOLVED"}, of("BackendTLSPolicy"), func(o *objectStatus) []string {
 		return []string{o.name(), p.list(o.Parents), yes(o.Accepted), yes(o.Resolved)}
 	})
@@ -106,19 +113,24 @@ func (r *statusReport) summary() string {
 	for _, f := range r.Problems {
 		n[f.Severity]++
 	}
-	gateways, routes := 0, 0
+	gateways, routes, splits := 0, 0, 0
 	for _, o := range r.Objects {
 		switch {
 		case o.Kind == "Gateway":
 			gateways++
 		case strings.HasSuffix(o.Kind, "Route"):
 			routes++
+		case o.Kind == splitKind:
+			splits++
 		}
 		for _, p := range o.Problems {
 			n[p.Severity]++
 		}
 	}
 	objects := count(gateways, "Gateway") + ", " + count(routes, "route")
+	if splits > 0 {
+		objects += ", " + count(splits, "split")
+	}
 	if len(n) == 0 {
 		return objects + ": nothing is wrong"
 	}

@@ -32,6 +32,54 @@ func TestStatusAsJSON(t *testing.T) {
 	}
 }
 
+func TestStatusShowsSplitsOfFiles(t *testing.T) {
+	weir("", "status", examples+"split-canary").want(t, 0, "TRAFFICSPLIT", "website-v1 90 (90 %), website-v2 10 (10 %)", "1 split: nothing is wrong")
+	weir("", "status", examples+"split-ab-test").want(t, 0, "website-v1 0 (0 %), website-v2 100 (100 %)", "ab-test")
+	const broken = `
+apiVersion: split.smi-spec.io/v1alpha4
+kind: TrafficSplit
+metadata: {name: s}
+spec: {service: web, backends: [{service: a, weight: 2}, {service: b, weight: 1}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: a}
+spec: {ports: [{port: 80}]}
+`
+	weir(broken, "status", "-").want(t, 0, "default/s", "a 2 (66.67 %), b 1 (33.33 %)", "WR604", "fix: create it", "1 error")
+	weir(broken, "status", "-n", "elsewhere", "-").want(t, 0, "!TRAFFICSPLIT", "!split")
+	r := weir(broken, "status", "-o", "json", "-")
+	r.want(t, 0)
+	var report struct {
+		Objects []struct {
+			Kind, Name, Accepted, Resolved string
+			Split                          struct {
+				Root   string
+				Leaves []struct {
+					Service       string
+					Weight, Share float64
+				}
+			}
+			Problems []struct{ Code string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Objects) != 1 {
+		t.Fatalf("report = %+v", report)
+	}
+	o := report.Objects[0]
+	if s := o.Split; o.Kind != "TrafficSplit" || o.Accepted != "True" || o.Resolved != "False" || s.Root != "web" || s.Leaves[0].Weight != 2 || s.Leaves[0].Share != 2./3 || o.Problems[0].Code != "WR604" {
+		t.Errorf("object = %+v", o)
+	}
+}
+
 // TestWithoutPathsAndClusterTheErrorNamesBoth runs where there is no kubeconfig.
 func TestWithoutPathsAndClusterTheErrorNamesBoth(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

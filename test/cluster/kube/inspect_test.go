@@ -115,6 +115,25 @@ func TestCommandsReadACluster(t *testing.T) {
 	holds(t, said, ns+"/edge at 10.0.0.7: 80")
 }
 
+// TestStatusShowsSplitsOfACluster has splits that no status is written of.
+func TestStatusShowsSplitsOfACluster(t *testing.T) {
+	ns := namespace(t)
+	defineSplits(t, nil)
+	create(t, splitOf(ns, "canary", []any{
+		map[string]any{"service": "web-v1", "weight": int64(3)}, map[string]any{"service": "web-v2", "weight": int64(1)},
+	}))
+	for _, name := range []string{"web", "web-v1"} {
+		create(t, &corev1.Service{ObjectMeta: named(ns, name), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	}
+	said, code := weir(t, server.Kubeconfig, "status", "-n", ns)
+	if code != 0 {
+		t.Errorf("status: exit code %d, want 0", code)
+	}
+	holds(t, said, "TRAFFICSPLIT", ns+"/canary  web", "web-v1 3 (75 %), web-v2 1 (25 %)  any      yes       no", "WR604", "Service "+ns+"/web-v2 does not exist", "1 split:")
+	said, _ = weir(t, server.Kubeconfig, "status", "-n", ns, "-o", "json")
+	holds(t, said, `"kind": "TrafficSplit"`, `"accepted": "True"`, `"resolved": "False"`, `"root": "web"`, `"share": 0.75`)
+}
+
 // TestCommandsWorkWithFewRights reads as one who may read Gateway API alone.
 func TestCommandsWorkWithFewRights(t *testing.T) {
 	ns, _ := shop(t)

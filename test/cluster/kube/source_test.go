@@ -2,12 +2,14 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -119,10 +121,39 @@ func TestAStatusAloneMakesNoSet(t *testing.T) {
 	}
 }
 
+// defineSplits installs the definition of TrafficSplits, changed by edit if that is not nil, until the test ends or deletes it.
+func defineSplits(t *testing.T, edit func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "trafficsplits.split.smi-spec.io"}}
+	t.Cleanup(func() {
+		_ = admin.Delete(context.Background(), definition)
+		if err := within(context.Background(), func() error {
+			err := admin.Get(context.Background(), client.ObjectKeyFromObject(definition), definition)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("the definition of TrafficSplits is still there: %v", err)
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := install(t.Context(), root+"/deploy/crds/split.smi-spec.io_trafficsplits.yaml", edit); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+// splitOf is a TrafficSplit of the Service web.
+func splitOf(ns, name string, backends any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "split.smi-spec.io/v1alpha2", "kind": "TrafficSplit", "metadata": map[string]any{"namespace": ns, "name": name},
+		"spec": map[string]any{"service": "web", "backends": backends},
+	}}
+}
+
 func TestKindsComeAndGo(t *testing.T) {
 	ns := namespace(t)
 	s := watch(t, admin)
-	file := root + "/deploy/crds/split.smi-spec.io_trafficsplits.yaml"
 	// Its own versions would keep what is broken out.
 	loose := func(crd *apiextensionsv1.CustomResourceDefinition) {
 		yes := true
@@ -131,19 +162,9 @@ func TestKindsComeAndGo(t *testing.T) {
 			crd.Spec.Versions[i].AdditionalPrinterColumns = nil
 		}
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "trafficsplits.split.smi-spec.io"}}
-	t.Cleanup(func() { _ = admin.Delete(context.Background(), definition) }) // the test deletes it, too
-	if err := install(t.Context(), file, loose); err != nil {
-		t.Fatal(err)
-	}
-	split := func(name string, backends any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "split.smi-spec.io/v1alpha2", "kind": "TrafficSplit", "metadata": map[string]any{"namespace": ns, "name": name},
-			"spec": map[string]any{"service": "web", "backends": backends},
-		}}
-	}
+	definition := defineSplits(t, loose)
 	good := []any{map[string]any{"service": "v1", "weight": int64(1)}}
-	create(t, split("broken", "none"), split("good", good))
+	create(t, splitOf(ns, "broken", "none"), splitOf(ns, "good", good))
 	set := s.until("the good split and a finding", func(set *resource.Set) bool { return len(set.TrafficSplits) == 1 && len(set.Findings) > 0 })
 	if got := set.TrafficSplits[0]; got.Name != "good" || got.Spec.Backends[0].Service != "v1" {
 		t.Errorf("split %+v", got)
@@ -151,7 +172,7 @@ func TestKindsComeAndGo(t *testing.T) {
 	if f := set.Findings[0]; f.Ref.Name != "broken" || f.Ref.Kind != "TrafficSplit" || f.Ref.Field == "" {
 		t.Errorf("finding %s", f)
 	}
-	now := split("good", "none")
+	now := splitOf(ns, "good", "none")
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
 		t.Fatal(err)
 	}
