@@ -77,6 +77,12 @@ func start(t *testing.T, settle time.Duration) *harness {
 	return h
 }
 
+// change sends a set with a listener on that port, and waits until it has been dealt with.
+func (h *harness) change(port int32) {
+	h.source.sets <- setOn(port)
+	synctest.Wait()
+}
+
 func (h *harness) publish(c *model.Config) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,8 +130,7 @@ func (h *harness) stop(t *testing.T) {
 func TestSetIsTranslatedPublishedAndReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, 0)
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
+		h.change(8080)
 		published, _ := h.state()
 		if len(published) != 1 || len(published[0].Listeners) != 1 || published[0].Listeners[0].Port != 8080 {
 			t.Fatalf("published %+v, want one configuration with a listener on 8080", published)
@@ -144,10 +149,8 @@ func TestSetIsTranslatedPublishedAndReported(t *testing.T) {
 func TestSetThatMeansTheSameIsNotPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, 0)
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
+		h.change(8080)
+		h.change(8080)
 		if published, reports := h.state(); len(published) != 1 || len(reports) != 2 {
 			t.Fatalf("%d published, %d reported, want 1 and 2", len(published), len(reports))
 		}
@@ -161,12 +164,10 @@ func TestSetThatMeansTheSameIsNotPublishedAgain(t *testing.T) {
 func TestLastGoodConfigurationStaysWhenPublishingFailsAndIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, 0)
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
+		h.change(8080)
 		inUse := errors.New("port in use")
 		h.fail(inUse)
-		h.source.sets <- setOn(8081)
-		synctest.Wait()
+		h.change(8081)
 		if r := h.last(); r.Generation != 1 || r.Config.Listeners[0].Port != 8080 || !errors.Is(r.Err, inUse) {
 			t.Fatalf("report = %+v, want generation 1 and the failure", r)
 		}
@@ -189,14 +190,11 @@ func TestLastGoodConfigurationStaysWhenPublishingFailsAndIsTriedAgain(t *testing
 func TestReturningToTheServedConfigurationEndsTheRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, 0)
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
+		h.change(8080)
 		inUse := errors.New("port in use")
 		h.fail(inUse)
-		h.source.sets <- setOn(8081)
-		synctest.Wait()
-		h.source.sets <- setOn(8080)
-		synctest.Wait()
+		h.change(8081)
+		h.change(8080)
 		if r := h.last(); r.Err != nil || r.Generation != 1 {
 			t.Fatalf("report = %+v, want generation 1 without a failure", r)
 		}

@@ -23,12 +23,9 @@ import (
 func TestProxyThatRestartsAloneServesItsState(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, stop := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	c := config(20, 10)
 	c.Certificates = []model.Certificate{{Name: "default/cert", Chain: "chain", Key: "the key"}}
-	publish(t, s, c)
-	knows(t, s, "a", c)
+	p, address, stop := w.begin(s, c)
 	p.stop()
 	stop()
 
@@ -49,11 +46,8 @@ func TestProxyThatRestartsAloneServesItsState(t *testing.T) {
 func TestStateIsOfTheLastGoodConfiguration(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, stop := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	good := config(5, 5)
-	publish(t, s, good)
-	knows(t, s, "a", good)
+	p, address, stop := w.begin(s, good)
 	good = moved(good, 0, "10.7.7.7:1")
 	publish(t, s, good) // within the second in which the file is not written again
 	knows(t, s, "a", good)
@@ -189,11 +183,8 @@ func TestProxyMovesBetweenReplicasAndIsSentNothingTwice(t *testing.T) {
 func TestProxyFollowsAServerThatRestarts(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, stop := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	c := config(2000, 500)
-	publish(t, s, c)
-	knows(t, s, "a", c)
+	p, address, stop := w.begin(s, c)
 	stop()
 
 	s = w.server() // knows nothing yet

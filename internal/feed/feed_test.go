@@ -97,6 +97,17 @@ func (w *world) serve(s *Server, address string) (addr string, stop func()) {
 	return l.Addr().String(), stop
 }
 
+// begin serves a configuration to the proxy "a", and returns when that runs it and the server knows.
+func (w *world) begin(s *Server, c *model.Config) (p *proxy, address string, stop func()) {
+	w.t.Helper()
+	address, stop = w.serve(s, "")
+	p = w.run(w.client("a", address))
+	publish(w.t, s, c)
+	p.serves(c)
+	knows(w.t, s, "a", c)
+	return p, address, stop
+}
+
 // client is a proxy's, whose name makes its files.
 func (w *world) client(name, address string) *Client {
 	return &Client{
@@ -258,11 +269,8 @@ func moved(c *model.Config, service int, address string) *model.Config {
 func TestProxyServesAndServerKnows(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, _ := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	c := config(10, 5)
-	publish(t, s, c)
-	p.serves(c)
+	w.begin(s, c)
 	if r := knows(t, s, "a", c); r.Err != "" || r.Since.IsZero() {
 		t.Errorf("running: %+v", r)
 	}
@@ -274,11 +282,8 @@ func TestProxyServesAndServerKnows(t *testing.T) {
 func TestOneEndpointIsOneResource(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, _ := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	c := config(100, 2000)
-	publish(t, s, c)
-	knows(t, s, "a", c)
+	p, _, _ := w.begin(s, c)
 	before := s.Stats()
 	c = moved(c, 1234, "10.200.0.1:8080")
 	publish(t, s, c)
@@ -298,11 +303,8 @@ func TestOneEndpointIsOneResource(t *testing.T) {
 func TestRefusedConfigurationKeepsTheLastGood(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, _ := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	good := config(10, 5)
-	publish(t, s, good)
-	knows(t, s, "a", good)
+	p, _, _ := w.begin(s, good)
 
 	bad := moved(good, 0, "not an address")
 	publish(t, s, bad)

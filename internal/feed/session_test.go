@@ -17,12 +17,8 @@ import (
 func TestLargeConfigurationIsOneStep(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	address, _ := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	large := config(10_000, 2_000)
-	publish(t, s, large)
-	p.serves(large)
-	knows(t, s, "a", large)
+	p, _, _ := w.begin(s, large)
 	st := s.Stats()
 	if st.Responses < 2 || st.Bytes < chunk {
 		t.Errorf("%d bytes in %d responses: not large", st.Bytes, st.Responses)
@@ -86,11 +82,8 @@ func TestProxyIsForgottenAfterAWhile(t *testing.T) {
 		}
 	}
 	count := func() int { mu.Lock(); defer mu.Unlock(); return changes }
-	address, _ := w.serve(s, "")
-	p := w.run(w.client("a", address))
 	c := config(2, 2)
-	publish(t, s, c)
-	knows(t, s, "a", c)
+	p, _, _ := w.begin(s, c)
 	until(t, "its coming is told", func() bool { return count() >= 1 })
 	before := count()
 	p.stop()

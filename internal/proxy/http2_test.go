@@ -188,6 +188,24 @@ func newH2Frames(t testing.TB, addr string) *h2Frames {
 	return &h2Frames{f, c}
 }
 
+// answered reads up to the head of an answer, which is to have that status.
+func (f *h2Frames) answered(t *testing.T, status string) {
+	t.Helper()
+	f.ReadMetaHeaders = decoder()
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, ok := frame.(*http2.MetaHeadersFrame); ok {
+			if got := h.PseudoValue("status"); got != status {
+				t.Errorf("status %s, want %s", got, status)
+			}
+			return
+		}
+	}
+}
+
 func TestNothingIsInjectedFromHTTP2IntoHTTP1(t *testing.T) {
 	addr, heads := wire(t, okResponse)
 	s := serve(t, plain(addr))

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -182,20 +181,7 @@ func TestClosingGivesUpCopiesOverHTTP2(t *testing.T) {
 }
 
 func TestGRPCIsMirroredOverTLS(t *testing.T) {
-	a := newAuthority(t)
-	chain, key := a.issue(t, "mirror.example")
-	cert, err := tls.X509KeyPair([]byte(chain), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler, got := arrivals(1)
-	s := httptest.NewUnstartedServer(handler)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	to := toMirror(s.Listener.Addr().String())
-	to.TLS = &model.ServiceTLS{Hostname: "mirror.example", CAs: a.pem}
+	to, got := toMirrorOverTLS(t, true)
 	f := newMirrorFixture(t, MirrorOptions{}, to)
 	f.copy(mirrorPost("/x/Y", chunkedBody, http1.Field{Name: "content-type", Value: "application/grpc"}), nil, "body")
 	f.wait(t, 1)

@@ -381,7 +381,9 @@ func TestClosingGivesCopiesUpInTheEnd(t *testing.T) {
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedDraining: 2})
 }
 
-func TestMirrorOverTLS(t *testing.T) {
+// toMirrorOverTLS is a service at mirror.example, and what arrives there.
+func toMirrorOverTLS(t *testing.T, http2 bool) (model.Service, <-chan arrival) {
+	t.Helper()
 	a := newAuthority(t)
 	chain, key := a.issue(t, "mirror.example")
 	cert, err := tls.X509KeyPair([]byte(chain), []byte(key))
@@ -391,18 +393,24 @@ func TestMirrorOverTLS(t *testing.T) {
 	handler, got := arrivals(1)
 	s := httptest.NewUnstartedServer(handler)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.EnableHTTP2 = http2
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	to := toMirror(s.Listener.Addr().String())
 	to.TLS = &model.ServiceTLS{Hostname: "mirror.example", CAs: a.pem}
+	return to, got
+}
+
+func TestMirrorOverTLS(t *testing.T) {
+	to, got := toMirrorOverTLS(t, false)
 	f := newMirrorFixture(t, MirrorOptions{}, to)
 	f.copy(mirrorPost("/x", lengthBody(4)), nil, "body")
 	f.wait(t, 1)
 	if r := <-got; r.body != "body" || r.req.TLS == nil || r.req.TLS.ServerName != "mirror.example" {
 		t.Errorf("got %q, %+v", r.body, r.req.TLS)
 	}
-	to.TLS = &model.ServiceTLS{Hostname: "other.example", CAs: a.pem}
+	to.TLS = &model.ServiceTLS{Hostname: "other.example", CAs: to.TLS.CAs}
 	f.configure(to)
 	f.copy(mirrorGet("/"), nil)
 	f.wait(t, 1)

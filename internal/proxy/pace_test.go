@@ -12,11 +12,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // paced has a rule that stalls break at once, while a byte makes up for a day.
 func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 150*time.Millisecond }
+
+// serveTalk serves a configuration and opens a connection to it, as shop.example if it is over TLS.
+func serveTalk(t *testing.T, cfg *model.Config, overTLS bool, edit func(*Options)) (*testServer, *talk) {
+	t.Helper()
+	if !overTLS {
+		s := serve(t, cfg, edit)
+		return s, newTalk(t, s.addr())
+	}
+	pool := secure(t, cfg, "shop.example")
+	s := serve(t, cfg, edit)
+	return s, newTLSTalk(t, s.addr(), pool, "shop.example")
+}
 
 func TestSlowBodyIsTheClientsFault(t *testing.T) {
 	for name, request := range map[string]string{
@@ -30,16 +43,7 @@ func TestSlowBodyIsTheClientsFault(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, TLS %v", name, overTLS), func(t *testing.T) {
 				addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 				cfg := plain(addr)
-				var k *talk
-				var s *testServer
-				if overTLS {
-					pool := secure(t, cfg, "shop.example")
-					s = serve(t, cfg, paced)
-					k = newTLSTalk(t, s.addr(), pool, "shop.example")
-				} else {
-					s = serve(t, cfg, paced)
-					k = newTalk(t, s.addr())
-				}
+				s, k := serveTalk(t, cfg, overTLS, paced)
 				k.send(strings.Replace(request, "Host: a", "Host: shop.example", 1))
 				resp, text := k.answer("POST")
 				if resp.StatusCode != 408 || !strings.HasPrefix(text, "client_timeout: ") || !resp.Close {
@@ -187,16 +191,7 @@ func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 					ended <- err
 				})
 				cfg := plain(addr)
-				var k *talk
-				var s *testServer
-				if overTLS {
-					pool := secure(t, cfg, "shop.example")
-					s = serve(t, cfg, paced)
-					k = newTLSTalk(t, s.addr(), pool, "shop.example")
-				} else {
-					s = serve(t, cfg, paced)
-					k = newTalk(t, s.addr())
-				}
+				s, k := serveTalk(t, cfg, overTLS, paced)
 				k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 				if err := <-ended; err == nil {
 					t.Error("the backend sent all of it")

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"runtime"
 	"testing"
 	"time"
 )
@@ -41,17 +40,13 @@ func (s *testServer) withGoroutine() int {
 	return n
 }
 
-func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has a poller for idle connections")
-	}
-	s := serve(t, plain(cannedBackend(t, cannedResponse(1024))))
-	const n = 100
-	all := requesters(t, s.addr(), n)
+// parkAndServe waits until connections that have served a request have no goroutines, has them serve others, and waits again.
+func parkAndServe(t *testing.T, s *testServer, all []*requester) {
+	t.Helper()
 	parked := func() bool { return s.withGoroutine() == 0 }
 	until(t, "idle connections keep their goroutines", parked)
-	if got := s.connections.Load(); got != n {
-		t.Fatalf("%d connections, want %d", got, n)
+	if got := s.connections.Load(); got != int64(len(all)) {
+		t.Fatalf("%d connections, want %d", got, len(all))
 	}
 	for round := range 3 { // from the second on they may stay for a while
 		for _, r := range all {
@@ -61,6 +56,13 @@ func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
 		}
 	}
 	until(t, "connections that were busy keep their goroutines", parked)
+}
+
+func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
+	needsParking(t)
+	s := serve(t, plain(cannedBackend(t, cannedResponse(1024))))
+	all := requesters(t, s.addr(), 100)
+	parkAndServe(t, s, all)
 	for _, r := range all {
 		r.c.Close()
 	}
@@ -68,9 +70,7 @@ func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
 }
 
 func TestSilentConnectionsNeedNoGoroutine(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has a poller for idle connections")
-	}
+	needsParking(t)
 	s := serve(t, plain(cannedBackend(t, cannedResponse(10))))
 	k := newTalk(t, s.addr())
 	until(t, "the connection is not there", func() bool { return s.connections.Load() == 1 })

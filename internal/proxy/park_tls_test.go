@@ -99,21 +99,8 @@ func TestIdleTLSConnectionsNeedNoGoroutine(t *testing.T) {
 	needsParking(t)
 	cfg, roots := securePlain(t, 300_000) // so much would be spliced in cleartext
 	s := serve(t, cfg)
-	const n = 50
-	all, _ := tlsRequesters(t, s.addr(), roots, n)
-	parked := func() bool { return s.withGoroutine() == 0 }
-	until(t, "idle connections keep their goroutines", parked)
-	if got := s.connections.Load(); got != n {
-		t.Fatalf("%d connections, want %d", got, n)
-	}
-	for round := range 3 { // from the second on they may stay for a while
-		for _, r := range all {
-			if err := r.do(); err != nil {
-				t.Fatalf("round %d: %v", round, err)
-			}
-		}
-	}
-	until(t, "connections that were busy keep their goroutines", parked)
+	all, _ := tlsRequesters(t, s.addr(), roots, 50)
+	parkAndServe(t, s, all)
 	for i, r := range all {
 		if r.c.Close(); i%2 == 0 { // with and without a word
 			r.c.(*tls.Conn).NetConn().(*tapped).Conn.Close()

@@ -40,8 +40,15 @@ func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 // written is the status that an object of a Set has in the cluster, by our controller; false if it has none of ours.
 func written(set *resource.Set, controllerName string, ref resource.Key) (resource.Status, int64, bool) {
 	s := resource.Status{Ref: ref.Ref()}
-	parents := func(of []gatewayv1.RouteParentStatus) {
-		for _, p := range of {
+	listener := func(l gatewayv1.ListenerStatus) {
+		s.Listeners = append(s.Listeners, resource.ListenerStatus{
+			Name: string(l.Name), SupportedKinds: l.SupportedKinds, AttachedRoutes: l.AttachedRoutes, Conditions: values(l.Conditions),
+		})
+	}
+	var generation int64
+	route := func(of int64, parents []gatewayv1.RouteParentStatus) {
+		generation = of
+		for _, p := range parents {
 			if string(p.ControllerName) == controllerName {
 				s.Parents = append(s.Parents, resource.ParentStatus{
 					ParentRef: p.ParentRef, ControllerName: controllerName, Conditions: values(p.Conditions),
@@ -49,7 +56,6 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 			}
 		}
 	}
-	var generation int64
 	switch ref.Kind {
 	case "GatewayClass":
 		o := set.GatewayClass(ref.Name)
@@ -68,9 +74,7 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 			s.Addresses = append(s.Addresses, gatewayv1.GatewayStatusAddress{Type: a.Type, Value: a.Value})
 		}
 		for _, l := range o.Status.Listeners {
-			s.Listeners = append(s.Listeners, resource.ListenerStatus{
-				Name: string(l.Name), SupportedKinds: l.SupportedKinds, AttachedRoutes: l.AttachedRoutes, Conditions: values(l.Conditions),
-			})
+			listener(l)
 		}
 	case "ListenerSet":
 		o := find(set.ListenerSets, ref)
@@ -79,24 +83,19 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 		}
 		generation, s.Conditions = o.Generation, values(o.Status.Conditions)
 		for _, l := range o.Status.Listeners {
-			s.Listeners = append(s.Listeners, resource.ListenerStatus{
-				Name: string(l.Name), SupportedKinds: l.SupportedKinds, AttachedRoutes: l.AttachedRoutes, Conditions: values(l.Conditions),
-			})
+			listener(gatewayv1.ListenerStatus(l))
 		}
 	case "HTTPRoute":
 		if o := find(set.HTTPRoutes, ref); o != nil {
-			generation = o.Generation
-			parents(o.Status.Parents)
+			route(o.Generation, o.Status.Parents)
 		}
 	case "GRPCRoute":
 		if o := find(set.GRPCRoutes, ref); o != nil {
-			generation = o.Generation
-			parents(o.Status.Parents)
+			route(o.Generation, o.Status.Parents)
 		}
 	case "TCPRoute":
 		if o := find(set.TCPRoutes, ref); o != nil {
-			generation = o.Generation
-			parents(o.Status.Parents)
+			route(o.Generation, o.Status.Parents)
 		}
 	case "BackendTLSPolicy":
 		if o := find(set.BackendTLSPolicies, ref); o != nil {
@@ -157,36 +156,19 @@ func stale(set *resource.Set, controllerName string, want *resource.Status, prog
 	}
 	d := difference{generation: generation, programmed: programmed}
 	d.conditions("status.conditions", have.Conditions, want.Conditions)
-	for i, l := range want.Listeners {
-		at := slices.IndexFunc(have.Listeners, func(h resource.ListenerStatus) bool { return h.Name == l.Name })
-		field := fmt.Sprintf("status.listeners[%d]", i)
-		if at < 0 {
-			d.note(field, fmt.Sprintf("listener %s is missing", l.Name))
-			continue
+	compare(&d, "listener", have.Listeners, want.Listeners, func(l resource.ListenerStatus) part {
+		return part{key: l.Name, name: l.Name, conditions: l.Conditions}
+	}, func(field string, h, w resource.ListenerStatus) {
+		if h.AttachedRoutes != w.AttachedRoutes {
+			d.note(field+".attachedRoutes", fmt.Sprintf("is %d, and should be %d", h.AttachedRoutes, w.AttachedRoutes))
 		}
-		if h := have.Listeners[at]; h.AttachedRoutes != l.AttachedRoutes {
-			d.note(field+".attachedRoutes", fmt.Sprintf("is %d, and should be %d", h.AttachedRoutes, l.AttachedRoutes))
-		}
-		d.conditions(field+".conditions", have.Listeners[at].Conditions, l.Conditions)
-	}
-	for i, p := range want.Parents {
-		at := slices.IndexFunc(have.Parents, func(h resource.ParentStatus) bool { return reflect.DeepEqual(h.ParentRef, p.ParentRef) })
-		field := fmt.Sprintf("status.parents[%d]", i)
-		if at < 0 {
-			d.note(field, fmt.Sprintf("parent %s is missing", p.ParentRef.Name))
-			continue
-		}
-		d.conditions(field+".conditions", have.Parents[at].Conditions, p.Conditions)
-	}
-	for i, a := range want.Ancestors {
-		at := slices.IndexFunc(have.Ancestors, func(h resource.AncestorStatus) bool { return reflect.DeepEqual(h.AncestorRef, a.AncestorRef) })
-		field := fmt.Sprintf("status.ancestors[%d]", i)
-		if at < 0 {
-			d.note(field, fmt.Sprintf("ancestor %s is missing", a.AncestorRef.Name))
-			continue
-		}
-		d.conditions(field+".conditions", have.Ancestors[at].Conditions, a.Conditions)
-	}
+	})
+	compare(&d, "parent", have.Parents, want.Parents, func(p resource.ParentStatus) part {
+		return part{key: p.ParentRef, name: string(p.ParentRef.Name), conditions: p.Conditions}
+	}, nil)
+	compare(&d, "ancestor", have.Ancestors, want.Ancestors, func(a resource.AncestorStatus) part {
+		return part{key: a.AncestorRef, name: string(a.AncestorRef.Name), conditions: a.Conditions}
+	}, nil)
 	if programmed && want.Ref.Kind == "Gateway" && !sameAddresses(have.Addresses, want.Addresses) {
 		d.note("status.addresses", fmt.Sprintf("has %d addresses, and should have %d, or others", len(have.Addresses), len(want.Addresses)))
 	}
@@ -207,6 +189,31 @@ type difference struct {
 func (d *difference) note(field, message string) {
 	if d.field == "" {
 		d.field, d.message = field, message
+	}
+}
+
+// part is what statuses of listeners, parents and ancestors have in common. Those of one object with equal keys are about one.
+type part struct {
+	key        any
+	name       string
+	conditions []resource.Condition
+}
+
+// compare looks for each of the wanted entries of a list, of which each is a what, among those there are, and compares their
+// conditions; more, if not nil, compares what else they have.
+func compare[T any](d *difference, what string, have, want []T, of func(T) part, more func(field string, have, want T)) {
+	for i, w := range want {
+		wanted := of(w)
+		field := fmt.Sprintf("status.%ss[%d]", what, i)
+		at := slices.IndexFunc(have, func(h T) bool { return reflect.DeepEqual(of(h).key, wanted.key) })
+		if at < 0 {
+			d.note(field, fmt.Sprintf("%s %s is missing", what, wanted.name))
+			continue
+		}
+		if more != nil {
+			more(field, have[at], w)
+		}
+		d.conditions(field+".conditions", of(have[at]).conditions, wanted.conditions)
 	}
 }
 

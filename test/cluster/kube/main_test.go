@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/process"
 )
 
 const (
@@ -140,19 +141,5 @@ func install(ctx context.Context, file string, edit func(*apiextensionsv1.Custom
 
 // within tries until it succeeds, and fails with the last error when it has long been enough.
 func within(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, enough)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+	return process.Within(ctx, enough, try)
 }

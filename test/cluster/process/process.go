@@ -1,4 +1,5 @@
-// Package process runs programs that must not outlive the one that started them. Linux only.
+// Package process runs programs that must not outlive the one that started them, keeps ports for them and waits for what they do.
+// Linux only.
 package process
 
 import (

@@ -248,19 +248,8 @@ func ready(ctx context.Context, c *http.Client, url string) error {
 
 // await tries until it succeeds, and fails with the last error when patience is over.
 func (r *run) await(ctx context.Context, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, err)
-		case <-tick.C:
-		}
+	if err := process.Within(ctx, patience, try); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }
