@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"runtime"
 	"sync"
-	"syscall"
 
 	"golang.org/x/net/http2"
 
@@ -169,18 +168,9 @@ func (c *Conn) push(p []byte) error {
 
 // writeStep is called by the poller until all is written.
 func (c *Conn) writeStep(fd uintptr) bool {
-	for len(c.pushed) > 0 {
-		n, err := socket.Write(fd, c.pushed)
-		if err == syscall.EAGAIN {
-			return false
-		}
-		if err != nil {
-			c.pushErr = err
-			return true
-		}
-		c.pushed = c.pushed[n:]
-	}
-	return true
+	done, err := socket.WriteAll(fd, &c.pushed)
+	c.pushErr = err
+	return done
 }
 
 // drainOutput writes what is left before the end, as far as the write deadline lets it; mu is held.

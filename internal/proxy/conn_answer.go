@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -184,18 +183,9 @@ func (c *conn) moreTime(err error) bool {
 
 // writable is called by the poller until all is written.
 func (c *conn) writable(fd uintptr) bool {
-	for len(c.pushed) > 0 {
-		n, err := socket.Write(fd, c.pushed)
-		if err == syscall.EAGAIN {
-			return false
-		}
-		if err != nil {
-			c.pushErr = err
-			return true
-		}
-		c.pushed = c.pushed[n:]
-	}
-	return true
+	done, err := socket.WriteAll(fd, &c.pushed)
+	c.pushErr = err
+	return done
 }
 
 // end implements client.

@@ -42,7 +42,7 @@ func (l lateListener) Accept() (net.Conn, error) {
 
 func TestConnectionsThatWereNotPolled(t *testing.T) {
 	listen = lateListen
-	defer func() { listen = net.Listen }()
+	defer func() { listen = Listen }()
 	for name, test := range map[string]func(*testing.T){
 		"fragments":           TestFragmentedAndPipelinedRequestsAreAllAnswered,
 		"end with request":    TestEndThatComesWithALaterRequestIsNoticed,

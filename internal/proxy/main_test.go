@@ -30,7 +30,7 @@ type testServer struct {
 }
 
 // listen opens the servers' sockets.
-var listen = net.Listen
+var listen = Listen
 
 // serve runs a server with cfg; ports are the system's choice, whatever the listeners say.
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {

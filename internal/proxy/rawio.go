@@ -53,16 +53,9 @@ func (r *rawIO) read(p []byte) (int, error) {
 }
 
 func (r *rawIO) pushStep(fd uintptr) bool {
-	for len(r.out) > 0 {
-		n, err := socket.Write(fd, r.out)
-		if err != nil {
-			r.writeErr = err
-			return err != syscall.EAGAIN
-		}
-		r.out = r.out[n:]
-	}
-	r.writeErr = nil
-	return true
+	done, err := socket.WriteAll(fd, &r.out)
+	r.writeErr = err
+	return done
 }
 
 func (r *rawIO) write(p []byte) (int, error) {

@@ -3,6 +3,7 @@
 package socket
 
 import (
+	"bytes"
 	"syscall"
 	"testing"
 )
@@ -52,4 +53,53 @@ func TestSocketsAreReadAndWrittenWithoutWaiting(t *testing.T) {
 	}
 	n, err = Write(a, buf)
 	expect("nobody reads", n, err, 0, syscall.EPIPE)
+}
+
+func TestAllIsWrittenInAsManyStepsAsItTakes(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := uintptr(fds[0]), uintptr(fds[1])
+	defer syscall.Close(fds[0])
+	for _, fd := range fds {
+		if err := syscall.SetNonblock(fd, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := make([]byte, 4<<20)
+	for i := range sent {
+		sent[i] = byte(i >> 8)
+	}
+	rest := sent
+	var got []byte
+	buf := make([]byte, 64<<10)
+	steps := 0
+	for done := false; !done; steps++ {
+		before := len(rest)
+		if done, err = WriteAll(a, &rest); err != nil || !done && len(rest) == before {
+			t.Fatalf("step %d: %d of %d bytes are left, %v", steps, len(rest), before, err)
+		}
+		for {
+			n, err := Read(b, buf)
+			if err == syscall.EAGAIN {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, buf[:n]...)
+		}
+	}
+	if len(rest) > 0 || steps < 2 || !bytes.Equal(got, sent) {
+		t.Errorf("after %d steps %d bytes are left; %d came", steps, len(rest), len(got))
+	}
+	if done, err := WriteAll(a, &rest); !done || err != nil {
+		t.Errorf("nothing to write: %v, %v", done, err)
+	}
+	syscall.Close(fds[1])
+	rest = sent
+	if done, err := WriteAll(a, &rest); !done || err != syscall.EPIPE || len(rest) != len(sent) {
+		t.Errorf("nobody reads: %v, %v, %d bytes are left", done, err, len(rest))
+	}
 }
