@@ -100,18 +100,9 @@ func SortFindings(findings []Finding) {
 		return cmp.Or(
 			cmp.Compare(a.Origin.File, b.Origin.File),
 			cmp.Compare(a.Origin.Line, b.Origin.Line),
-			compareRefs(a.Ref, b.Ref),
+			a.Ref.Compare(b.Ref),
 			cmp.Compare(a.Code, b.Code),
 			cmp.Compare(a.Message, b.Message),
 		)
 	})
-}
-
-func compareRefs(a, b model.Ref) int {
-	return cmp.Or(
-		cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Name, b.Name),
-		cmp.Compare(a.Field, b.Field),
-	)
 }

@@ -77,5 +77,8 @@ type Event struct {
 // SortStatuses orders by kind, namespace and name. What is inside a status keeps its order, which is that of the
 // object's own fields.
 func SortStatuses(statuses []Status) {
-	slices.SortStableFunc(statuses, func(a, b Status) int { return compareRefs(a.Ref, b.Ref) })
+	compare := func(a, b Status) int { return a.Ref.Compare(b.Ref) }
+	if !slices.IsSortedFunc(statuses, compare) { // most are: moving them costs more than a look
+		slices.SortStableFunc(statuses, compare)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // parent is one parentRef of a route that names a Gateway of ours or one of its ListenerSets.
@@ -44,25 +45,73 @@ type claim struct {
 	hostnames []string
 }
 
+// outcome is what becomes of a route among the others.
+type outcome struct {
+	status resource.Status
+	said   []resource.Finding
+	// claims are what the route has of listeners.
+	claims []held
+	// places are those of each rule.
+	places [][]place
+	// emitted are the model's routes; not kept where they present a client certificate.
+	emitted []model.Route
+}
+
+// held is what a route has of a listener.
+type held struct {
+	listener *listener
+	claim
+}
+
 // attachRoutes decides which routes attach to which listeners, the oldest route first.
 func (t *translator) attachRoutes() {
 	for _, r := range t.routes {
-		t.readParents(r)
-		counted := map[*listener]bool{}
-		for _, p := range r.parents {
-			if t.attach(r, p); p.rejected != nil {
-				continue
-			}
-			for l := range p.attached {
-				if !counted[l] {
-					counted[l] = true
-					l.attached++
-					l.claims[r.ref.Kind] = append(l.claims[r.ref.Kind], claim{r, p.attached[l]})
-				}
+		lost := t.yield(r)
+		if r.outcome == nil || len(lost) > 0 {
+			r.contested = len(lost) > 0 || !r.served()
+			t.conclude(r, lost)
+		}
+		t.findings = append(t.findings, r.outcome.said...)
+		for _, h := range r.outcome.claims {
+			u := t.on(h.listener)
+			u.routes++
+			u.claims[r.ref.Kind] = append(u.claims[r.ref.Kind], h.claim)
+		}
+	}
+}
+
+// conclude says what becomes of a route, which has what listeners it gets.
+func (t *translator) conclude(r *route, lost []problem) {
+	before := t.findings
+	t.findings = nil
+	for _, p := range lost {
+		t.report(r.ref, p)
+	}
+	out := &outcome{}
+	counted := map[*listener]bool{}
+	for _, p := range r.parents {
+		if p.rejected == nil && !r.served() {
+			// The findings are those of the rules. Rules that answer an error, so as not to pass a filter by, do so although
+			// the route is not accepted.
+			p.rejected = &problem{"", r.broken[0].reason, "spec.rules", "no rule is valid", texts(r.broken)}
+		}
+		if p.rejected != nil {
+			continue
+		}
+		for l, hostnames := range p.attached {
+			if !counted[l] {
+				counted[l] = true
+				out.claims = append(out.claims, held{l, claim{r, hostnames}})
 			}
 		}
-		t.ignoredHostnames(r)
 	}
+	t.ignoredHostnames(r)
+	for i := range r.rules {
+		out.places = append(out.places, r.places(&r.rules[i]))
+	}
+	out.status = r.status()
+	out.said, t.findings = t.findings, before
+	r.outcome = out
 }
 
 // readParents finds the parents of a route that are ours.
@@ -121,8 +170,8 @@ func (t *translator) defaultParents(r *route) {
 	}
 }
 
-// attach finds the listeners of a parent that take the route; if none does, the reason is that of the last test any
-// of them reached (RouteConditionAccepted).
+// attach finds the listeners of a parent that would take the route if it were alone; if none does, the reason is that of
+// the last test any of them reached (RouteConditionAccepted).
 func (t *translator) attach(r *route, p *parent) {
 	p.attached = map[*listener][]string{}
 	reject := func(code, reason, field, message, fix string) {
@@ -162,49 +211,59 @@ func (t *translator) attach(r *route, p *parent) {
 	case len(named) == 0:
 		reject(codeNoHostname, "NoMatchingListenerHostname", "spec.hostnames",
 			fmt.Sprintf("none of the hostnames meets one of the listeners of %s", p), "correct the hostnames of route or listener")
-	default:
-		t.yield(r, p)
 	}
 	if p.rejected != nil {
 		t.report(r.ref, *p.rejected)
-	} else if !r.served() {
-		// The findings are those of the rules. Rules that answer an error, so as not to pass a filter by, do so although
-		// the route is not accepted.
-		p.rejected = &problem{"", r.broken[0].reason, "spec.rules", "no rule is valid", texts(r.broken)}
 	}
 }
 
-// yield takes the route off listeners where an older route of the other kind has one of its hostnames
+// loss is a listener that a route does not get, and why.
+type loss struct {
+	listener *listener
+	why      problem
+}
+
+// yield takes the route off the listeners that older routes have, and returns why.
+func (t *translator) yield(r *route) (lost []problem) {
+	for _, p := range r.parents {
+		if p.rejected != nil {
+			continue
+		}
+		taken := t.taken(r, p)
+		for _, x := range taken {
+			delete(p.attached, x.listener)
+			lost = append(lost, x.why)
+		}
+		if len(p.attached) == 0 && len(taken) > 0 {
+			p.rejected = &taken[0].why
+		}
+	}
+	return lost
+}
+
+// taken are the listeners of a parent's where an older route of the other kind has a hostname of the route
 // (GRPCRouteSpec.hostnames).
-func (t *translator) yield(r *route, p *parent) {
+func (t *translator) taken(r *route, p *parent) (taken []loss) {
 	if r.tcp != nil {
-		t.yieldListeners(r, p)
-		return
+		return t.takenListeners(r, p)
 	}
 	other := "GRPCRoute"
 	if r.grpc != nil {
 		other = "HTTPRoute"
 	}
-	var taken []problem
 	for _, l := range p.listeners() {
 		hostnames, ok := p.attached[l]
 		if !ok {
 			continue
 		}
-		if i := slices.IndexFunc(l.claims[other], func(c claim) bool { return meet(c.hostnames, hostnames) }); i >= 0 {
-			delete(p.attached, l)
-			taken = append(taken, problem{codeHostnameTaken, "HostnameConflict", p.field,
+		claims := t.on(l).claims[other]
+		if i := slices.IndexFunc(claims, func(c claim) bool { return meet(c.hostnames, hostnames) }); i >= 0 {
+			taken = append(taken, loss{l, problem{codeHostnameTaken, "HostnameConflict", p.field,
 				fmt.Sprintf("on listener %s, %s %s has a hostname of this route and goes first", l,
-					other, l.claims[other][i].route), "give the two routes different hostnames or listeners"})
+					other, claims[i].route), "give the two routes different hostnames or listeners"}})
 		}
 	}
-	if len(p.attached) == 0 && len(taken) > 0 {
-		p.rejected = &taken[0]
-		return
-	}
-	for _, x := range taken {
-		t.report(r.ref, x)
-	}
+	return taken
 }
 
 func meet(a, b []string) bool {
@@ -297,20 +356,26 @@ func (t *translator) emit() {
 			}
 		}
 	}
-	for _, r := range t.routes {
-		t.emitRoute(r)
+	for _, r := range t.listed {
+		t.reach(r)
+		all := r.outcome.emitted
+		if all == nil {
+			var own bool
+			if all, own = t.emitRoute(r); own {
+				r.outcome.emitted = all
+			}
+		}
+		t.cfg.Routes = append(t.cfg.Routes, all...)
 	}
 }
 
-// emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends.
-func (t *translator) emitRoute(r *route) {
+// emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends. If
+// there is none, the result is the route's own.
+func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 	attachments := map[string]map[string][]string{} // by certificate, by listener
 	for _, p := range r.parents {
 		certificate := p.gateway.clientCertificate
 		for l, hostnames := range p.attached {
-			if p.rejected == nil {
-				t.reach(r, p.gateway)
-			}
 			if !l.programmed() {
 				continue
 			}
@@ -323,8 +388,9 @@ func (t *translator) emitRoute(r *route) {
 		}
 	}
 	if len(r.rules) == 0 {
-		return
+		return nil, true
 	}
+	own = true
 	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
 		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, TCP: r.tcp != nil, Rules: r.rules}
 		for name, hostnames := range attachments[certificate] {
@@ -332,10 +398,11 @@ func (t *translator) emitRoute(r *route) {
 		}
 		slices.SortFunc(out.Attachments, func(a, b model.Attachment) int { return strings.Compare(a.Listener, b.Listener) })
 		if certificate != "" {
-			out.Rules = t.presentingRules(r.rules, certificate)
+			out.Rules, own = t.presentingRules(r.rules, certificate), false
 		}
-		t.cfg.Routes = append(t.cfg.Routes, out)
+		all = append(all, out)
 	}
+	return all, own
 }
 
 // presentingRules copies rules, leading to services that present a client certificate.
@@ -359,12 +426,17 @@ func (t *translator) presentingRules(rules []model.Rule, certificate string) []m
 	return rules
 }
 
-// reach notes for the policies' statuses that a Gateway leads to the Services of a route.
-func (t *translator) reach(r *route, g *gateway) {
-	for _, u := range r.uses {
-		for _, p := range t.aimedAt[u.service] {
-			if p.aims(u) {
-				p.gateways[g.key] = true
+// reach notes for the policies' statuses which Gateways lead to the Services of a route.
+func (t *translator) reach(r *route) {
+	if len(t.aimedAt) == 0 {
+		return
+	}
+	for _, h := range r.outcome.claims {
+		for _, u := range r.uses {
+			for _, p := range t.aimedAt[u.service] {
+				if p.aims(u) {
+					t.reached[reach{p, h.listener.gateway}] = true
+				}
 			}
 		}
 	}

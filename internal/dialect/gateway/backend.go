@@ -64,7 +64,7 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 			port.Port, to, *port.AppProtocol), "add a BackendTLSPolicy for the Service")
 	}
 	r.uses = append(r.uses, use{to, port})
-	for _, leaf := range t.leaves(to) {
+	for _, leaf := range t.leaves[to] {
 		r.uses = append(r.uses, t.usesOfLeaf(leaf, port.Port)...)
 	}
 	if policy != nil && policy.tls == nil {
@@ -74,18 +74,14 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 	return name, nil
 }
 
-// leaves are the Services that a route to the given one may lead to by TrafficSplits; dialect/smi says which do.
-func (t *translator) leaves(root key) []key {
-	if t.splits == nil {
-		t.splits = map[key][]key{}
-		for _, s := range t.set.TrafficSplits {
-			at := key{s.Namespace, shortName(s.Spec.Service)}
-			for _, b := range s.Spec.Backends {
-				t.splits[at] = append(t.splits[at], key{s.Namespace, shortName(b.Service)})
-			}
+// readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi says which do.
+func (t *translator) readSplits() {
+	for _, s := range t.set.TrafficSplits {
+		at := key{s.Namespace, shortName(s.Spec.Service)}
+		for _, b := range s.Spec.Backends {
+			t.leaves[at] = append(t.leaves[at], key{s.Namespace, shortName(b.Service)})
 		}
 	}
-	return t.splits[root]
 }
 
 // shortName is the name of a Service that may be written in full.
@@ -152,11 +148,11 @@ func (t *translator) presenting(name, certificate string) string {
 		return name
 	}
 	variant := name + "#" + certificate
-	if _, ok := t.secured[variant]; !ok {
+	if !t.variants[variant] {
 		settings := *s.TLS
 		settings.ClientCertificate = certificate
 		s.Name, s.TLS = variant, &settings
-		t.secured[variant] = s
+		t.variants[variant] = true
 		t.cfg.Services = append(t.cfg.Services, s)
 	}
 	return variant

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -39,62 +38,8 @@ type Options struct {
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
 // The order of the objects in the set has no influence.
 func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Finding) {
-	t := &translator{
-		Options:      options,
-		set:          set,
-		grants:       map[string][]*gatewayv1.ReferenceGrant{},
-		certificates: map[string]bool{},
-		gateways:     map[key]*gateway{},
-		sets:         map[key]*listenerSet{},
-		policies:     map[target]*policy{},
-		aimedAt:      map[key][]*policy{},
-		secured:      map[string]model.Service{},
-	}
-	for _, g := range set.ReferenceGrants {
-		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
-	}
-	t.readClasses()
-	t.readGateways()
-	t.readPolicies()
-	t.secure()
-	t.readRoutes()
-	t.attachRoutes()
-	t.emit()
-	t.lint()
-
-	t.gatewayStatuses()
-	t.listenerSetStatuses()
-	t.routeStatuses()
-	t.policyStatuses()
-
-	t.cfg.Sort()
-	resource.SortStatuses(t.statuses)
-	resource.SortFindings(t.findings)
-	return t.cfg, t.statuses, t.findings
-}
-
-// translator holds one translation. Its steps run in the order of Translate; each reads what the earlier ones left.
-type translator struct {
-	Options
-	set      *resource.Set
-	cfg      model.Config
-	statuses []resource.Status
-	findings []resource.Finding
-
-	grants       map[string][]*gatewayv1.ReferenceGrant // by namespace
-	certificates map[string]bool                        // in cfg, by name
-	rejected     map[string]bool                        // classes of ours that are not accepted
-	gateways     map[key]*gateway
-	order        []*gateway           // oldest first
-	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
-	policies     map[target]*policy
-	allPolicies  []*policy         // oldest first
-	aimedAt      map[key][]*policy // by Service, in force or not
-	routes       []*route          // oldest first
-	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
-	wildService bool
-	secured     map[string]model.Service // services in cfg, by name
-	splits      map[key][]key            // see leaves
+	t := Translator{Options: options}
+	return t.Translate(set)
 }
 
 type key struct{ namespace, name string }
@@ -127,7 +72,6 @@ func created(m *metav1.ObjectMeta) time.Time {
 
 // readClasses judges the GatewayClasses that are ours (GatewayClass.spec).
 func (t *translator) readClasses() {
-	t.rejected = map[string]bool{}
 	for _, c := range t.set.GatewayClasses {
 		if c.Spec.ControllerName != ControllerName {
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// lint reports what is valid and served, but hardly as meant.
+// lint reports what is valid and served, but hardly as meant, as other rules go first.
 func (t *translator) lint() {
 	rules := 0
 	for _, r := range t.routes {
@@ -17,13 +17,12 @@ func (t *translator) lint() {
 	taken := make(map[place]*model.Ref, rules)
 	for _, r := range t.routes {
 		for i := range r.rules {
-			t.lintMirrors(r, &r.rules[i])
-			t.lintShadowed(r, &r.rules[i], taken)
-			t.lintSession(r, i)
+			t.lintShadowed(r, &r.rules[i], r.outcome.places[i], taken)
 		}
 	}
 }
 
+// lintMirrors reports copies that go where the request goes.
 func (t *translator) lintMirrors(r *route, rule *model.Rule) {
 	check := func(m model.Mirror, b model.Backend) bool {
 		if m.Service == "" || m.Service != b.Service || b.Weight == 0 || m.Numerator == 0 {
@@ -53,12 +52,8 @@ type place struct {
 	hostname, match string
 }
 
-// lintShadowed reports a rule all of whose matches are taken, wherever it is attached, by equal ones of earlier rules.
-// Rules come in the order that decides between equal matches.
-func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]*model.Ref) {
-	var own []place
-	var winner *model.Ref
-	shadowed := true
+// places are where a rule looks for requests.
+func (r *route) places(rule *model.Rule) (all []place) {
 	for _, m := range rule.Matches {
 		text := matchKey(m)
 		for _, p := range r.parents {
@@ -67,15 +62,24 @@ func (t *translator) lintShadowed(r *route, rule *model.Rule, taken map[place]*m
 			}
 			for l, hostnames := range p.attached {
 				for _, h := range hostnames {
-					at := place{l, h, text}
-					own = append(own, at)
-					if ref, ok := taken[at]; !ok {
-						shadowed = false
-					} else if winner == nil || ref.Compare(*winner) < 0 {
-						winner = ref
-					}
+					all = append(all, place{l, h, text})
 				}
 			}
+		}
+	}
+	return all
+}
+
+// lintShadowed reports a rule all of whose places are taken by earlier rules. Rules come in the order that decides between
+// equal matches.
+func (t *translator) lintShadowed(r *route, rule *model.Rule, own []place, taken map[place]*model.Ref) {
+	var winner *model.Ref
+	shadowed := true
+	for _, at := range own {
+		if ref, ok := taken[at]; !ok {
+			shadowed = false
+		} else if winner == nil || ref.Compare(*winner) < 0 {
+			winner = ref
 		}
 	}
 	if len(own) == 0 {

@@ -55,9 +55,6 @@ type listener struct {
 	// unusable: it has no certificate, so it cannot be served although it is accepted.
 	unusable bool
 	overlaps []string
-	attached int32
-	// claims are the hostnames that accepted routes of each kind have here.
-	claims map[string][]claim
 }
 
 // holder is the object that the listener is written in.
@@ -160,7 +157,7 @@ func (t *translator) readGateway(g *gateway) {
 
 // newListener reads the listener at a place in spec.listeners.
 func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gatewayv1.Listener) *listener {
-	l := &listener{gateway: g, set: set, spec: spec, field: model.FieldAt("spec.listeners", i), claims: map[string][]claim{}}
+	l := &listener{gateway: g, set: set, spec: spec, field: model.FieldAt("spec.listeners", i)}
 	l.hostname = strings.ToLower(string(value(spec.Hostname, "")))
 	t.readListener(l)
 	for _, p := range l.unresolved {

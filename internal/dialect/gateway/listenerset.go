@@ -115,7 +115,7 @@ func (t *translator) listenerSetStatuses() {
 		for _, s := range g.sets {
 			status := resource.Status{Ref: s.ref, Generation: s.obj.Generation, Conditions: s.conditions()}
 			for _, l := range s.listeners {
-				status.Listeners = append(status.Listeners, l.status())
+				status.Listeners = append(status.Listeners, t.listenerStatus(l))
 			}
 			t.statuses = append(t.statuses, status)
 		}

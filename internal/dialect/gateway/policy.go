@@ -32,17 +32,14 @@ type policy struct {
 	lost, missing []problem
 	// portless are Services that exist without the port the policy names.
 	portless []key
-	// gateways are those through which requests reach the targets.
-	gateways map[key]bool
 }
 
 // readPolicies reads the BackendTLSPolicies, oldest first, and gives every target to the first that has it.
 func (t *translator) readPolicies() {
 	for _, obj := range t.set.BackendTLSPolicies {
 		t.allPolicies = append(t.allPolicies, &policy{
-			obj:      obj,
-			ref:      model.Ref{Kind: "BackendTLSPolicy", Namespace: obj.Namespace, Name: obj.Name},
-			gateways: map[key]bool{},
+			obj: obj,
+			ref: model.Ref{Kind: "BackendTLSPolicy", Namespace: obj.Namespace, Name: obj.Name},
 		})
 	}
 	slices.SortFunc(t.allPolicies, func(a, b *policy) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
@@ -194,7 +191,7 @@ func (t *translator) policyStatuses() {
 		status := resource.Status{Ref: p.ref, Generation: p.obj.Generation}
 		for _, g := range t.order {
 			// 16 ancestors is the API's limit.
-			if !p.gateways[g.key] || len(status.Ancestors) == 16 {
+			if !t.reached[reach{p, g}] || len(status.Ancestors) == 16 {
 				continue
 			}
 			namespace := gatewayv1.Namespace(g.namespace)

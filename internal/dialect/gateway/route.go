@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // route is an HTTPRoute, a GRPCRoute or a TCPRoute.
@@ -31,6 +32,24 @@ type route struct {
 	// unresolved are references that lead nowhere.
 	unresolved []problem
 	uses       []use
+	// said are the findings about the route by itself.
+	said []resource.Finding
+
+	// outcome is what became of the route among the others, nil until that is known. contested says that this changed its
+	// parents, so that the route has to be read anew the next time.
+	outcome   *outcome
+	contested bool
+}
+
+// object is the route as the set has it.
+func (r *route) object() any {
+	switch {
+	case r.http != nil:
+		return r.http
+	case r.grpc != nil:
+		return r.grpc
+	}
+	return r.tcp
 }
 
 // faultStatus is what a route answers for what it cannot serve: a GRPCRoute says UNAVAILABLE, which as a status code
@@ -49,47 +68,103 @@ func (r *route) fault(p problem) *model.Fault {
 // served says whether any rule works as written; if none does the route is not accepted.
 func (r *route) served() bool { return r.brokenRules < r.ruleCount || r.ruleCount == 0 }
 
-func (t *translator) readRoutes() {
-	for _, o := range t.set.HTTPRoutes {
-		t.routes = append(t.routes, newRoute("HTTPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames))
-		t.routes[len(t.routes)-1].http = o
+// readRoutes reads the routes, but for those of an earlier translation on the same basis, oldest first, that are the same
+// objects and got what they asked for.
+func (t *translator) readRoutes(earlier []*route) {
+	known := make(map[any]*route, len(earlier))
+	for _, r := range earlier {
+		if !r.contested {
+			known[r.object()] = r
+		}
+	}
+	var fresh []*route
+	kept := make(map[*route]bool, len(known))
+	list := func(o any, read func() *route) {
+		r := known[o]
+		if r == nil {
+			r = read()
+			t.readRoute(r)
+			fresh = append(fresh, r)
+		} else {
+			kept[r] = true
+		}
+		t.listed = append(t.listed, r)
+		t.findings = append(t.findings, r.said...)
 	}
 	for _, o := range t.set.GRPCRoutes {
-		t.routes = append(t.routes, newRoute("GRPCRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames))
-		t.routes[len(t.routes)-1].grpc = o
-		t.wildService = t.wildService || wildService(o)
+		list(o, func() *route {
+			r := newRoute("GRPCRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames)
+			r.grpc = o
+			return r
+		})
+	}
+	for _, o := range t.set.HTTPRoutes {
+		list(o, func() *route {
+			r := newRoute("HTTPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames)
+			r.http = o
+			return r
+		})
 	}
 	for _, o := range t.set.TCPRoutes {
-		t.routes = append(t.routes, newRoute("TCPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, nil))
-		t.routes[len(t.routes)-1].tcp = o
+		list(o, func() *route {
+			r := newRoute("TCPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, nil)
+			r.tcp = o
+			return r
+		})
 	}
-	slices.SortFunc(t.routes, func(a, b *route) int {
-		if c := older(a.meta, b.meta); c != 0 {
-			return c
+	slices.SortFunc(fresh, olderRoute)
+	t.routes = make([]*route, 0, len(t.listed))
+	for _, r := range earlier {
+		if !kept[r] {
+			continue
 		}
-		return strings.Compare(a.ref.Kind, b.ref.Kind)
-	})
-	for _, r := range t.routes {
-		switch {
-		case r.tcp != nil:
-			t.tcpRules(r)
-		case r.http != nil:
-			r.ruleCount = len(r.http.Spec.Rules)
-			for i := range r.http.Spec.Rules {
-				t.httpRule(r, i, &r.http.Spec.Rules[i])
-			}
-		default:
-			r.ruleCount = len(r.grpc.Spec.Rules)
-			for i := range r.grpc.Spec.Rules {
-				t.grpcRule(r, i, &r.grpc.Spec.Rules[i])
-			}
+		for len(fresh) > 0 && olderRoute(fresh[0], r) < 0 {
+			t.routes, fresh = append(t.routes, fresh[0]), fresh[1:]
 		}
-		for _, all := range [][]problem{r.broken, r.unresolved} {
-			for _, p := range all {
-				t.report(r.ref, p)
-			}
+		t.routes = append(t.routes, r)
+	}
+	t.routes = append(t.routes, fresh...)
+}
+
+func olderRoute(a, b *route) int {
+	if c := older(a.meta, b.meta); c != 0 {
+		return c
+	}
+	return strings.Compare(a.ref.Kind, b.ref.Kind)
+}
+
+// readRoute reads what a route says and where it may attach, whatever other routes there are.
+func (t *translator) readRoute(r *route) {
+	before := t.findings
+	t.findings = nil
+	switch {
+	case r.tcp != nil:
+		t.tcpRules(r)
+	case r.http != nil:
+		r.ruleCount = len(r.http.Spec.Rules)
+		for i := range r.http.Spec.Rules {
+			t.httpRule(r, i, &r.http.Spec.Rules[i])
+		}
+	default:
+		r.ruleCount = len(r.grpc.Spec.Rules)
+		for i := range r.grpc.Spec.Rules {
+			t.grpcRule(r, i, &r.grpc.Spec.Rules[i])
 		}
 	}
+	for _, all := range [][]problem{r.broken, r.unresolved} {
+		for _, p := range all {
+			t.report(r.ref, p)
+		}
+	}
+	for i := range r.rules {
+		t.lintMirrors(r, &r.rules[i])
+		t.lintSession(r, i)
+	}
+	t.readParents(r)
+	for _, p := range r.parents {
+		t.attach(r, p)
+	}
+	r.said, t.findings = t.findings, before
 }
 
 func newRoute(kind string, meta *metav1.ObjectMeta, spec *gatewayv1.CommonRouteSpec, hostnames []gatewayv1.Hostname) *route {

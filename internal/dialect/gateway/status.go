@@ -24,7 +24,7 @@ func (t *translator) gatewayStatuses() {
 			continue
 		}
 		for _, l := range g.own {
-			status.Listeners = append(status.Listeners, l.status())
+			status.Listeners = append(status.Listeners, t.listenerStatus(l))
 		}
 		if len(g.sets) > 0 {
 			status.AttachedListenerSets = g.attachedSets()
@@ -95,7 +95,7 @@ func (g *gateway) conditions() []resource.Condition {
 	return out
 }
 
-func (l *listener) status() resource.ListenerStatus {
+func (t *translator) listenerStatus(l *listener) resource.ListenerStatus {
 	accepted := isTrue("Accepted", "Accepted", "")
 	conflicted := isFalse("Conflicted", "NoConflicts", "")
 	programmed := isTrue("Programmed", "Programmed", "")
@@ -122,29 +122,36 @@ func (l *listener) status() resource.ListenerStatus {
 			l.field+".hostname: overlaps with listener "+strings.Join(l.overlaps, ", ")))
 	}
 	return resource.ListenerStatus{
-		Name: string(l.spec.Name), SupportedKinds: l.kinds, AttachedRoutes: l.attached, Conditions: conditions,
+		Name: string(l.spec.Name), SupportedKinds: l.kinds, AttachedRoutes: t.on(l).routes, Conditions: conditions,
 	}
 }
 
-// routeStatuses reports each route to each of its parents that is ours (RouteConditionType).
-func (t *translator) routeStatuses() {
-	for _, r := range t.routes {
-		status := resource.Status{Ref: r.ref, Generation: r.meta.Generation}
-		resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
-		if len(r.unresolved) > 0 {
-			resolved = isFalse("ResolvedRefs", r.unresolved[0].reason, texts(r.unresolved))
+// routeStatuses reports the routes of a kind.
+func (t *translator) routeStatuses(kind string) {
+	for _, r := range t.listed {
+		if r.ref.Kind == kind {
+			t.statuses = append(t.statuses, r.outcome.status)
 		}
-		for _, p := range r.parents {
-			conditions := []resource.Condition{isTrue("Accepted", "Accepted", ""), resolved}
-			if p.rejected != nil {
-				conditions[0] = isFalse("Accepted", p.rejected.reason, p.rejected.String())
-			} else if invalid := slices.Concat(r.broken, r.partial); len(invalid) > 0 {
-				conditions = append(conditions, isTrue("PartiallyInvalid", invalid[0].reason, "Dropped Rule or part of it: "+texts(invalid)))
-			}
-			status.Parents = append(status.Parents, resource.ParentStatus{
-				ParentRef: p.ref, ControllerName: ControllerName, Conditions: conditions,
-			})
-		}
-		t.statuses = append(t.statuses, status)
 	}
+}
+
+// status reports a route to each of its parents that is ours (RouteConditionType).
+func (r *route) status() resource.Status {
+	status := resource.Status{Ref: r.ref, Generation: r.meta.Generation}
+	resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+	if len(r.unresolved) > 0 {
+		resolved = isFalse("ResolvedRefs", r.unresolved[0].reason, texts(r.unresolved))
+	}
+	for _, p := range r.parents {
+		conditions := []resource.Condition{isTrue("Accepted", "Accepted", ""), resolved}
+		if p.rejected != nil {
+			conditions[0] = isFalse("Accepted", p.rejected.reason, p.rejected.String())
+		} else if invalid := slices.Concat(r.broken, r.partial); len(invalid) > 0 {
+			conditions = append(conditions, isTrue("PartiallyInvalid", invalid[0].reason, "Dropped Rule or part of it: "+texts(invalid)))
+		}
+		status.Parents = append(status.Parents, resource.ParentStatus{
+			ParentRef: p.ref, ControllerName: ControllerName, Conditions: conditions,
+		})
+	}
+	return status
 }

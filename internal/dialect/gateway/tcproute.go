@@ -36,24 +36,16 @@ func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRul
 	r.rules = append(r.rules, out)
 }
 
-// yieldListeners takes a TCPRoute off listeners that an older one has (Listener.allowedRoutes).
-func (t *translator) yieldListeners(r *route, p *parent) {
-	var taken []problem
+// takenListeners are those of a parent's that an older TCPRoute has (Listener.allowedRoutes).
+func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 	for _, l := range p.listeners() {
-		claims := l.claims[r.ref.Kind]
-		if _, ok := p.attached[l]; !ok || len(claims) == 0 || claims[0].route == r {
+		claims := t.on(l).claims[r.ref.Kind]
+		if _, ok := p.attached[l]; !ok || len(claims) == 0 {
 			continue
 		}
-		delete(p.attached, l)
-		taken = append(taken, problem{codeListenerTaken, "ListenerTaken", p.field,
+		taken = append(taken, loss{l, problem{codeListenerTaken, "ListenerTaken", p.field,
 			fmt.Sprintf("on listener %s, TCPRoute %s is older and has all connections", l, claims[0].route),
-			"merge the two routes, or give each a listener of its own"})
+			"merge the two routes, or give each a listener of its own"}})
 	}
-	if len(p.attached) == 0 && len(taken) > 0 {
-		p.rejected = &taken[0]
-		return
-	}
-	for _, x := range taken {
-		t.report(r.ref, x)
-	}
+	return taken
 }

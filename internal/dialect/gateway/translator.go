@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Translator translates one set after another, each as Translate would. What it made of the set before it makes again only
+// where something changed: if only routes came, went or are others, these routes; if nothing that it reads changed,
+// nothing. What did not change shares memory with the result before. It is for one goroutine at a time.
+type Translator struct {
+	Options Options
+
+	last *translator
+}
+
+// Translate is as the function of that name. What it returns may share memory with what it will return.
+func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
+	if last := x.last; last != nil && last.basis.serves(last.set, set) {
+		if sameRoutes(last.set, set) {
+			last.set = set // let the older one go
+			return last.cfg, last.statuses, last.findings
+		}
+		t.begin(last.basis)
+		t.readRoutes(last.routes)
+	} else {
+		t.begin(t.readBasis())
+		t.readRoutes(nil)
+	}
+	t.attachRoutes()
+	t.emit()
+	t.lint()
+	t.finish()
+	x.last = t
+	return t.cfg, t.statuses, t.findings
+}
+
+// begin takes over what is known before any route is.
+func (t *translator) begin(b *basis) {
+	t.basis = b
+	t.cfg = model.Config{Certificates: slices.Clip(b.found.Certificates), Services: slices.Clip(b.found.Services)}
+	t.statuses, t.findings = nil, slices.Clip(b.said)
+}
+
+// finish adds the statuses and puts everything in order, in which most of it is already.
+func (t *translator) finish() {
+	t.policyStatuses()
+	t.routeStatuses("GRPCRoute")
+	t.gatewayStatuses()
+	t.statuses = append(t.statuses, t.classes...)
+	t.routeStatuses("HTTPRoute")
+	t.listenerSetStatuses()
+	t.routeStatuses("TCPRoute")
+	t.cfg.Sort()
+	resource.SortStatuses(t.statuses)
+	resource.SortFindings(t.findings)
+}
+
+// translator holds one translation. Its steps run in the order of Translator.Translate; each reads what the earlier ones left.
+type translator struct {
+	Options
+	set *resource.Set
+	*basis
+	routes []*route // oldest first
+	listed []*route // as in the set, kind by kind
+
+	cfg      model.Config
+	statuses []resource.Status
+	findings []resource.Finding
+
+	used     map[*listener]*usage
+	reached  map[reach]bool
+	variants map[string]bool // services in cfg that present a client certificate, by name
+}
+
+// basis is what routes are judged by. It does not change once it was read.
+type basis struct {
+	grants       map[string][]*gatewayv1.ReferenceGrant // by namespace
+	certificates map[string]bool                        // in found, by name
+	rejected     map[string]bool                        // classes of ours that are not accepted
+	gateways     map[key]*gateway
+	order        []*gateway           // oldest first
+	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
+	policies     map[target]*policy
+	allPolicies  []*policy         // oldest first
+	aimedAt      map[key][]*policy // by Service, in force or not
+	leaves       map[key][]key     // by root, see readSplits
+	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
+	wildService bool
+	secured     map[string]model.Service // services in found, by name
+
+	// found, classes and said are what is known of the configuration, statuses and findings when no route has been read.
+	found   model.Config
+	classes []resource.Status
+	said    []resource.Finding
+}
+
+// readBasis reads everything but routes.
+func (t *translator) readBasis() *basis {
+	t.basis = &basis{
+		grants:       map[string][]*gatewayv1.ReferenceGrant{},
+		certificates: map[string]bool{},
+		rejected:     map[string]bool{},
+		gateways:     map[key]*gateway{},
+		sets:         map[key]*listenerSet{},
+		policies:     map[target]*policy{},
+		aimedAt:      map[key][]*policy{},
+		leaves:       map[key][]key{},
+		secured:      map[string]model.Service{},
+		wildService:  slices.ContainsFunc(t.set.GRPCRoutes, wildService),
+	}
+	for _, g := range t.set.ReferenceGrants {
+		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
+	}
+	t.readSplits()
+	t.readClasses()
+	t.readGateways()
+	t.readPolicies()
+	t.secure()
+	t.found, t.classes, t.said = t.cfg, t.statuses, t.findings
+	return t.basis
+}
+
+// serves says whether the basis, read from one set, is that of another.
+func (b *basis) serves(read, set *resource.Set) bool {
+	return slices.Equal(read.GatewayClasses, set.GatewayClasses) && slices.Equal(read.Gateways, set.Gateways) &&
+		slices.Equal(read.ListenerSets, set.ListenerSets) && slices.Equal(read.ReferenceGrants, set.ReferenceGrants) &&
+		slices.Equal(read.BackendTLSPolicies, set.BackendTLSPolicies) && slices.Equal(read.TrafficSplits, set.TrafficSplits) &&
+		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&
+		slices.Equal(read.ConfigMaps, set.ConfigMaps) && slices.Equal(read.Namespaces, set.Namespaces) &&
+		maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) &&
+		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService)
+}
+
+func sameRoutes(a, b *resource.Set) bool {
+	return slices.Equal(a.HTTPRoutes, b.HTTPRoutes) && slices.Equal(a.GRPCRoutes, b.GRPCRoutes) && slices.Equal(a.TCPRoutes, b.TCPRoutes)
+}
+
+// reach says that requests reach a policy's targets through a Gateway.
+type reach struct {
+	policy  *policy
+	gateway *gateway
+}
+
+// usage is what routes have of a listener.
+type usage struct {
+	routes int32
+	// claims are the hostnames that accepted routes of each kind have here.
+	claims map[string][]claim
+}
+
+func (t *translator) on(l *listener) *usage {
+	u := t.used[l]
+	if u == nil {
+		u = &usage{claims: map[string][]claim{}}
+		t.used[l] = u
+	}
+	return u
+}
