@@ -84,7 +84,7 @@ func replace(sets chan *resource.Set, s *resource.Set) {
 }
 
 func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-chan error) (err error, sourceEnded bool) {
-	state := state{loop: l}
+	state := state{loop: l, translator: NewTranslator(l.Options)}
 	source := ended
 	retry := time.NewTimer(0)
 	retry.Stop()
@@ -160,15 +160,16 @@ func (l *Loop) logger() *slog.Logger {
 
 // state is what the loop knows between two sets.
 type state struct {
-	loop   *Loop
-	report Report
+	loop       *Loop
+	translator *Translator
+	report     Report
 	// wanted is the newest translation, nil when it is not valid.
 	wanted *model.Config
 }
 
 func (s *state) translate(set *resource.Set) {
 	begun := time.Now()
-	result, err := s.loop.Options.Translate(set)
+	result, err := s.translator.Translate(set)
 	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
 	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
 	s.report.Invalid = result.Invalid

@@ -1,7 +1,9 @@
 package control_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// BenchmarkTranslate10000Routes is what each change of a large cluster costs the control plane before it is published:
+// BenchmarkTranslate10000Routes is what a change of a large cluster costs the control plane before it is published:
 // 10,000 HTTPRoutes, 2,000 Services, 20,000 endpoints.
 func BenchmarkTranslate10000Routes(b *testing.B) {
 	const routes, services, teams = 10_000, 2_000, 20
@@ -59,12 +61,45 @@ func BenchmarkTranslate10000Routes(b *testing.B) {
 		}
 		s.HTTPRoutes = append(s.HTTPRoutes, r)
 	}
+	slices.SortFunc(s.HTTPRoutes, func(a, b *gatewayv1.HTTPRoute) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	o := control.Options{Separate: true, Serve: []string{"none"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		result, err := o.Translate(s)
-		if err != nil || len(result.Config.Routes) != routes || len(result.Config.Services) != services {
-			b.Fatal(err, len(result.Config.Routes), len(result.Config.Services))
-		}
+	for _, change := range []struct {
+		of   string
+		make func(*resource.Set, int)
+	}{
+		{"everything", nil},
+		{"route", func(s *resource.Set, i int) {
+			r := s.HTTPRoutes[i%routes].DeepCopy()
+			r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("changed%d.example.com", i))}
+			s.HTTPRoutes = slices.Clone(s.HTTPRoutes)
+			s.HTTPRoutes[i%routes] = r
+		}},
+		{"endpoint", func(s *resource.Set, i int) {
+			e := s.EndpointSlices[i%services].DeepCopy()
+			e.Endpoints = e.Endpoints[1:]
+			s.EndpointSlices = slices.Clone(s.EndpointSlices)
+			s.EndpointSlices[i%services] = e
+		}},
+	} {
+		b.Run(change.of, func(b *testing.B) {
+			translator := control.NewTranslator(o)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				next := &resource.Set{
+					GatewayClasses: s.GatewayClasses, Gateways: s.Gateways, HTTPRoutes: s.HTTPRoutes, Services: s.Services, EndpointSlices: s.EndpointSlices,
+				}
+				if change.make == nil {
+					translator = control.NewTranslator(o)
+				} else {
+					change.make(next, i)
+				}
+				result, err := translator.Translate(next)
+				if err != nil || len(result.Config.Routes) != routes || len(result.Config.Services) != services {
+					b.Fatal(err, len(result.Config.Routes), len(result.Config.Services))
+				}
+			}
+		})
 	}
 }

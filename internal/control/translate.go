@@ -38,10 +38,25 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 // Translate runs every dialect over the set and merges what they say. It is pure. The error means that a dialect
 // produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
 // With Separate only the Gateways are left out whose own part of the model is invalid, and that is no error.
-func (o Options) Translate(set *resource.Set) (Result, error) {
+func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
+
+// Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
+// for: see gateway.Translator. It is for one goroutine at a time.
+type Translator struct {
+	options Options
+	gateway gateway.Translator
+}
+
+// NewTranslator returns one that has not translated anything yet.
+func NewTranslator(o Options) *Translator {
+	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}}}
+}
+
+// Translate is as Options.Translate.
+func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
-	routes, statuses, routeFindings := gateway.Translate(set, gateway.Options{Separate: o.Separate})
-	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: o.Serve})
+	routes, statuses, routeFindings := t.gateway.Translate(set)
+	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: t.options.Serve})
 	config := model.Merge(services, routes, splits)
 
 	r := Result{
@@ -52,7 +67,7 @@ func (o Options) Translate(set *resource.Set) (Result, error) {
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	if err := config.Validate(); err != nil && !(o.Separate && r.leaveOut()) {
+	if err := config.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil

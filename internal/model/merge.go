@@ -33,6 +33,11 @@ func Merge(configs ...Config) Config {
 			}
 		}
 	}
+	n := 0
+	for _, c := range configs {
+		n += len(c.Routes)
+	}
+	out.Routes = make([]Route, 0, n)
 	for _, c := range configs {
 		for _, r := range c.Routes {
 			if r.Attachments = listeners.keep(r.Attachments); len(r.Attachments) > 0 {

@@ -72,7 +72,7 @@ func (v *validator) splits(all []Split) {
 		}
 		seen[key{s.Ref, s.Root}] = true
 		for i, m := range s.Matches {
-			v.splitMatch(s.Ref, FieldAt("matches", i), m)
+			v.splitMatch(s.Ref, v.at("matches", i), m)
 		}
 		v.leaves(s)
 	}
@@ -81,12 +81,12 @@ func (v *validator) splits(all []Split) {
 func (v *validator) splitMatch(where Ref, field string, m SplitMatch) {
 	for i, method := range m.Methods {
 		if method == "" {
-			v.fail(where, FieldAt(field+".methods", i), "is empty")
+			v.fail(where, v.at(field+".methods", i), "is empty")
 		}
 	}
 	v.regex(where, field+".path", m.Path)
 	for i, h := range m.Headers {
-		v.value(where, FieldAt(field+".headers", i), h)
+		v.value(where, v.at(field+".headers", i), h)
 	}
 }
 
@@ -96,7 +96,7 @@ func (v *validator) leaves(s *Split) {
 	}
 	var sum uint64
 	for i, l := range s.Leaves {
-		field := FieldAt("leaves", i)
+		field := v.at("leaves", i)
 		switch {
 		case l.Service == "" && l.Fault == nil:
 			v.fail(s.Ref, field, "has neither a service nor a fault")

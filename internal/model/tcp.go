@@ -12,7 +12,7 @@ const UnsupportedProtocol = "UnsupportedProtocol"
 func (v *validator) carries(r *Route) {
 	for i, a := range r.Attachments {
 		if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
-			v.fail(r.Ref, FieldAt("attachments", i)+".listener", "listener %q and the route differ in whether they carry TCP", a.Listener)
+			v.fail(r.Ref, v.at("attachments", i)+".listener", "listener %q and the route differ in whether they carry TCP", a.Listener)
 		}
 	}
 	if !r.TCP {
@@ -22,7 +22,7 @@ func (v *validator) carries(r *Route) {
 		v.fail(r.Ref, "rules", "a route for TCP has one rule and is no other")
 	}
 	for i, rule := range r.Rules {
-		field := FieldAt("rules", i)
+		field := v.at("rules", i)
 		if len(rule.Matches) > 0 || !rule.Filters.empty() || rule.Timeouts != (Timeouts{}) || rule.Retry != nil || rule.Session != nil {
 			v.fail(r.Ref, field, "a rule for TCP has something that only requests have")
 		}

@@ -15,29 +15,55 @@ import (
 // came from and the field. A translator never produces such a configuration, whatever the user wrote; one that came
 // over the wire or was written by hand may be.
 func (c *Config) Validate() error {
-	v := validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}, tcp: map[string]bool{}}
+	quick := newValidator()
+	if quick.config(c); !quick.failed {
+		return nil
+	}
+	v := newValidator()
+	v.telling = true
+	v.config(c)
+	return errors.Join(v.errs...)
+}
+
+func newValidator() *validator {
+	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}, tcp: map[string]bool{}}
+}
+
+func (v *validator) config(c *Config) {
 	for _, x := range c.Certificates {
 		v.certificate(x)
 	}
-	for _, s := range c.Services {
-		v.service(s)
+	for i := range c.Services {
+		v.service(&c.Services[i])
 	}
 	v.allListeners(c.Listeners)
 	for i := range c.Routes {
 		v.route(&c.Routes[i])
 	}
 	v.splits(c.Splits)
-	return errors.Join(v.errs...)
 }
 
+// validator looks for what is wrong, and puts it into words only if it is telling: that costs more than all else.
 type validator struct {
+	telling, failed                   bool
 	errs                              []error
 	services, certificates, listeners map[string]bool
 	tcp                               map[string]bool // listeners of connections
 }
 
 func (v *validator) fail(where Ref, field, format string, args ...any) {
-	v.errs = append(v.errs, fmt.Errorf("%s: %s: %w", where, field, fmt.Errorf(format, args...)))
+	v.failed = true
+	if v.telling {
+		v.errs = append(v.errs, fmt.Errorf("%s: %s: %w", where, field, fmt.Errorf(format, args...)))
+	}
+}
+
+// at is FieldAt, empty if nobody will read it.
+func (v *validator) at(list string, i int) string {
+	if !v.telling {
+		return ""
+	}
+	return FieldAt(list, i)
 }
 
 func (v *validator) certificate(x Certificate) {
@@ -55,7 +81,7 @@ func (v *validator) certificate(x Certificate) {
 	v.certificates[x.Name] = true
 }
 
-func (v *validator) service(s Service) {
+func (v *validator) service(s *Service) {
 	where := s.Ref
 	if s.Name == "" {
 		v.fail(where, "name", "is empty")
@@ -72,7 +98,7 @@ func (v *validator) service(s Service) {
 	for i, e := range s.Endpoints {
 		host, port, err := net.SplitHostPort(e.Address)
 		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
-			v.fail(where, FieldAt("endpoints", i)+".address", "%q is not host:port", e.Address)
+			v.fail(where, v.at("endpoints", i)+".address", "%q is not host:port", e.Address)
 		}
 	}
 	if t := s.TLS; t != nil {
@@ -84,7 +110,7 @@ func (v *validator) service(s Service) {
 		}
 	}
 	v.fault(where, "fault", s.Fault)
-	v.resilience(where, &s)
+	v.resilience(where, s)
 }
 
 func (v *validator) allListeners(all []Listener) {
@@ -122,7 +148,7 @@ func (v *validator) allListeners(all []Listener) {
 		if l.TLS != nil {
 			for i, name := range l.TLS.Certificates {
 				if !v.certificates[name] {
-					v.fail(where, FieldAt("tls.certificates", i), "certificate %q does not exist", name)
+					v.fail(where, v.at("tls.certificates", i), "certificate %q does not exist", name)
 				}
 			}
 		}
@@ -134,7 +160,7 @@ func (v *validator) route(r *Route) {
 		v.fail(r.Ref, "ref", "has no name")
 	}
 	for i, a := range r.Attachments {
-		field := FieldAt("attachments", i)
+		field := v.at("attachments", i)
 		if !v.listeners[a.Listener] {
 			v.fail(r.Ref, field+".listener", "listener %q does not exist", a.Listener)
 		}
@@ -149,23 +175,23 @@ func (v *validator) route(r *Route) {
 	}
 	v.carries(r)
 	for i := range r.Rules {
-		v.rule(r.Ref, FieldAt("rules", i), &r.Rules[i])
+		v.rule(r.Ref, v.at("rules", i), &r.Rules[i])
 		if !r.TCP && len(r.Rules[i].Matches) == 0 {
-			v.fail(r.Ref, FieldAt("rules", i)+".matches", "is empty")
+			v.fail(r.Ref, v.at("rules", i)+".matches", "is empty")
 		}
 	}
 }
 
 func (v *validator) rule(where Ref, field string, r *Rule) {
 	for i, m := range r.Matches {
-		v.match(where, FieldAt(field+".matches", i), m)
+		v.match(where, v.at(field+".matches", i), m)
 	}
 	v.filters(where, field+".filters", r.Filters)
 	v.session(where, field+".session", r.Session)
 	v.fault(where, field+".fault", r.Fault)
 	var sum uint64
 	for i, b := range r.Backends {
-		f := FieldAt(field+".backends", i)
+		f := v.at(field+".backends", i)
 		sum += uint64(b.Weight)
 		switch {
 		case b.Service == "" && b.Fault == nil:
@@ -208,10 +234,10 @@ func (v *validator) match(where Ref, field string, m Match) {
 		v.fail(where, field+".path.type", "%q is unknown", m.Path.Type)
 	}
 	for i, h := range m.Headers {
-		v.value(where, FieldAt(field+".headers", i), h)
+		v.value(where, v.at(field+".headers", i), h)
 	}
 	for i, q := range m.Query {
-		v.value(where, FieldAt(field+".query", i), q)
+		v.value(where, v.at(field+".query", i), q)
 	}
 }
 
@@ -244,7 +270,7 @@ func (v *validator) filters(where Ref, field string, f Filters) {
 		}
 	}
 	for i, m := range f.Mirrors {
-		at := FieldAt(field+".mirrors", i)
+		at := v.at(field+".mirrors", i)
 		if !v.services[m.Service] {
 			v.fail(where, at+".service", "service %q does not exist", m.Service)
 		}

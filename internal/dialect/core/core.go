@@ -25,13 +25,13 @@ import (
 // that a proxy would write.
 func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := translator{set: set}
-	t.used, t.requested = usedPorts(set)
+	t.cfg.Services = make([]model.Service, 0, len(set.Services))
 	for _, s := range set.Services {
 		own := t.annotated(s)
 		for i := range s.Spec.Ports {
 			t.service(s, i, own)
 		}
-		if len(s.Spec.Ports) == 0 && t.used[port{s.Namespace, s.Name, 0}] {
+		if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
 			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
 				"the Service has no ports, so no route can lead to it", "add the port that the routes name")
 		}
@@ -43,7 +43,8 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 
 type translator struct {
 	set *resource.Set
-	// used are the ports that routes and splits lead to, requested those that get requests rather than connections.
+	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
+	// until somebody asks.
 	used, requested map[port]bool
 	cfg             model.Config
 	findings        []resource.Finding
@@ -72,7 +73,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience) {
 	case !known:
 		out.Fault = &model.Fault{Status: 500, Reason: model.UnsupportedProtocol,
 			Message: fmt.Sprintf("appProtocol %q is not one that HTTP requests can be sent by", *p.AppProtocol)}
-		if t.requested[at] {
+		if t.isRequested(at) {
 			ref := out.Ref
 			ref.Field += ".appProtocol"
 			t.report(codeAppProtocol, ref, fmt.Sprintf("%q is not known here, so the port answers 500", *p.AppProtocol),
@@ -86,7 +87,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience) {
 		out.Protocol = app.Protocol
 	}
 	out.Endpoints = t.endpoints(s, p)
-	if len(out.Endpoints) == 0 && t.used[at] {
+	if len(out.Endpoints) == 0 && t.isUsed(at) {
 		t.noEndpoints(s, p, out.Ref)
 	}
 	t.cfg.Services = append(t.cfg.Services, out)
@@ -131,9 +132,13 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort) []model.
 		ready = draining
 	}
 	slices.Sort(ready)
-	var out []model.Endpoint
-	for _, a := range slices.Compact(ready) {
-		out = append(out, model.Endpoint{Address: a})
+	if len(ready) == 0 {
+		return nil
+	}
+	ready = slices.Compact(ready)
+	out := make([]model.Endpoint, len(ready))
+	for i, a := range ready {
+		out[i].Address = a
 	}
 	return out
 }
@@ -165,7 +170,7 @@ func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, b
 func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref model.Ref) {
 	const fix = "add an EndpointSlice with the label kubernetes.io/service-name and a ready endpoint"
 	answer := ", so its connections are reset"
-	if t.requested[port{s.Namespace, s.Name, p.Port}] {
+	if t.isRequested(port{s.Namespace, s.Name, p.Port}) {
 		answer = ", so its requests are answered 503"
 	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -205,6 +210,22 @@ func isTrue(b *bool, missing bool) bool {
 		return missing
 	}
 	return *b
+}
+
+func (t *translator) isUsed(p port) bool {
+	t.readUses()
+	return t.used[p]
+}
+
+func (t *translator) isRequested(p port) bool {
+	t.readUses()
+	return t.requested[p]
+}
+
+func (t *translator) readUses() {
+	if t.used == nil {
+		t.used, t.requested = usedPorts(t.set)
+	}
 }
 
 // usedPorts is what the routes and splits of the set point to, and what of it is for requests, so that only what matters

@@ -356,6 +356,7 @@ func (t *translator) emit() {
 			}
 		}
 	}
+	t.cfg.Routes = make([]model.Route, 0, len(t.listed))
 	for _, r := range t.listed {
 		t.reach(r)
 		all := r.outcome.emitted

@@ -45,11 +45,12 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 func (t *translator) begin(b *basis) {
 	t.basis = b
 	t.cfg = model.Config{Certificates: slices.Clip(b.found.Certificates), Services: slices.Clip(b.found.Services)}
-	t.statuses, t.findings = nil, slices.Clip(b.said)
+	t.findings = slices.Clip(b.said)
 }
 
 // finish adds the statuses and puts everything in order, in which most of it is already.
 func (t *translator) finish() {
+	t.statuses = make([]resource.Status, 0, len(t.allPolicies)+len(t.order)+len(t.classes)+len(t.sets)+len(t.listed))
 	t.policyStatuses()
 	t.routeStatuses("GRPCRoute")
 	t.gatewayStatuses()
@@ -124,6 +125,7 @@ func (t *translator) readBasis() *basis {
 	t.readPolicies()
 	t.secure()
 	t.found, t.classes, t.said = t.cfg, t.statuses, t.findings
+	t.cfg, t.statuses, t.findings = model.Config{}, nil, nil
 	return t.basis
 }
 

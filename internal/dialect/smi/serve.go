@@ -138,6 +138,9 @@ func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
 
 // unused reports the roots that nothing leads to.
 func (t *translator) unused() {
+	if len(t.splits) == 0 {
+		return
+	}
 	routed := map[key]bool{}
 	add := func(from string, ref gatewayv1.BackendObjectReference) {
 		if ref.Kind == nil || *ref.Kind == "Service" {
