@@ -308,6 +308,18 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Compare(r.Field, o.Field)
 }
 
+// CompareNames compares the texts "namespace/name", as Gateway API orders objects of one age: "a-b/x" comes before "a/x".
+func CompareNames(namespaceA, nameA, namespaceB, nameB string) int {
+	if namespaceA == namespaceB {
+		return cmp.Compare(nameA, nameB)
+	}
+	n := min(len(namespaceA), len(namespaceB))
+	if c := cmp.Compare(namespaceA[:n], namespaceB[:n]); c != 0 {
+		return c
+	}
+	return cmp.Compare(namespaceA[n:]+"/"+nameA, namespaceB[n:]+"/"+nameB)
+}
+
 // String is "Kind namespace/name field".
 func (r Ref) String() string {
 	var b strings.Builder

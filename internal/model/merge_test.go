@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,5 +251,20 @@ func TestSecretsDoNotShow(t *testing.T) {
 	}
 	if c.Key.Reveal() != "key a" {
 		t.Errorf("Reveal gives %q", c.Key.Reveal())
+	}
+}
+
+func TestCompareNamesComparesTheWholeText(t *testing.T) {
+	names := []string{"a", "a-b", "a.b", "ab", "b", "a-", "x"}
+	for _, na := range names {
+		for _, a := range names {
+			for _, nb := range names {
+				for _, b := range names {
+					if got, want := model.CompareNames(na, a, nb, b), strings.Compare(na+"/"+a, nb+"/"+b); got != want {
+						t.Errorf("%s/%s and %s/%s: %d, want %d", na, a, nb, b, got, want)
+					}
+				}
+			}
+		}
 	}
 }

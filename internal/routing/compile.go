@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -31,7 +32,7 @@ func (e *Error) Error() string {
 func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 	c := &compiler{
 		table: &Table{
-			samplers: make(map[samplerKey][]*sampler), expressions: make(map[string]expression), starts: make(map[string]*regexp.Regexp),
+			expressions: make(map[string]expression), starts: make(map[string]*regexp.Regexp),
 		},
 		prev:      prev,
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
@@ -39,6 +40,9 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 	if prev == nil {
 		c.prev = &Table{}
 	}
+	// Mostly there is as much as before.
+	c.table.samplers = make(map[samplerKey][]*sampler, len(c.prev.samplers))
+	c.table.rules, c.table.backends = make([]*Rule, 0, len(c.prev.rules)), make([]*Backend, 0, len(c.prev.backends))
 	for i := range cfg.Listeners {
 		if err := c.listener(&cfg.Listeners[i]); err != nil {
 			return nil, err
@@ -86,8 +90,7 @@ func ages(routes []model.Route) []int {
 		a, b := &routes[i], &routes[j]
 		return cmp.Or(
 			a.Created.Compare(b.Created),
-			// Gateway API compares the text "namespace/name", so that "a-b/x" comes before "a/x".
-			cmp.Compare(a.Ref.Namespace+"/"+a.Ref.Name, b.Ref.Namespace+"/"+b.Ref.Name),
+			model.CompareNames(a.Ref.Namespace, a.Ref.Name, b.Ref.Namespace, b.Ref.Name),
 			cmp.Compare(i, j),
 		)
 	})
@@ -156,20 +159,20 @@ func (c *compiler) route(m *model.Route, age int) error {
 	}
 	for i := range m.Attachments {
 		a := &m.Attachments[i]
-		field := fmt.Sprintf("attachments[%d]", i)
+		field := func() string { return model.FieldAt("attachments", i) }
 		l := c.listeners[a.Listener]
 		if l == nil {
-			return invalid(m.Ref, field+".listener", "there is no listener %q", a.Listener)
+			return invalid(m.Ref, field()+".listener", "there is no listener %q", a.Listener)
 		}
 		if l.Listener.Protocol == model.TCP {
-			return invalid(m.Ref, field+".listener", "listener %q is for TCP, the route is not", a.Listener)
+			return invalid(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)
 		}
 		if len(a.Hostnames) == 0 {
-			return invalid(m.Ref, field+".hostnames", "is empty; \"*\" stands for any host")
+			return invalid(m.Ref, field()+".hostnames", "is empty; \"*\" stands for any host")
 		}
 		for j, hostname := range a.Hostnames {
 			if hostname == "" {
-				return invalid(m.Ref, fmt.Sprintf("%s.hostnames[%d]", field, j), "is empty; \"*\" stands for any host")
+				return invalid(m.Ref, model.FieldAt(field()+".hostnames", j), "is empty; \"*\" stands for any host")
 			}
 			l.attach(strings.ToLower(hostname), age, candidates)
 		}
@@ -209,7 +212,7 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 	r := &Rule{ID: len(c.table.rules), Route: route, Rule: m, Index: index}
 	c.table.rules = append(c.table.rules, r)
 	var err error
-	if r.Mirrors, err = c.mirrors(ref, m.Filters.Mirrors); err != nil {
+	if r.Mirrors, err = c.mirrors(func() model.Ref { return ref }, m.Filters.Mirrors); err != nil {
 		return nil, err
 	}
 	weights := make([]uint64, len(m.Backends))
@@ -223,7 +226,8 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 		})
 		r.Backends[i] = b
 		weights[i] = uint64(b.Backend.Weight)
-		if b.Mirrors, err = c.mirrors(within(ref, fmt.Sprintf("backends[%d]", i)), b.Backend.Filters.Mirrors); err != nil {
+		at := func() model.Ref { return within(ref, model.FieldAt("backends", i)) }
+		if b.Mirrors, err = c.mirrors(at, b.Backend.Filters.Mirrors); err != nil {
 			return nil, err
 		}
 	}
@@ -236,7 +240,7 @@ func (c *compiler) split(key samplerKey, weights []uint64) split {
 	reduced, sum, sole := reduce(weights)
 	s := split{sole: sole}
 	if sum > 0 {
-		key.what = fmt.Sprint(reduced)
+		key.what = weightsText(reduced)
 		s.sampler = c.sampler(key, sum)
 		s.ends = reduced
 		for i := 1; i < len(reduced); i++ {
@@ -246,13 +250,22 @@ func (c *compiler) split(key samplerKey, weights []uint64) split {
 	return s
 }
 
-func (c *compiler) mirrors(ref model.Ref, list []model.Mirror) ([]*Mirror, error) {
+func weightsText(weights []uint64) string {
+	var text []byte
+	for _, w := range weights {
+		text = append(strconv.AppendUint(text, w, 10), ' ')
+	}
+	return string(text)
+}
+
+// mirrors compiles those of a rule or a backend, to which ref refers.
+func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) ([]*Mirror, error) {
 	var mirrors []*Mirror
 	for i := range list {
 		m := &list[i]
 		own := m.Ref
 		if own.Field == "" {
-			own = within(ref, fmt.Sprintf("filters.mirrors[%d]", i))
+			own = within(ref(), model.FieldAt("filters.mirrors", i))
 		}
 		if m.Denominator == 0 {
 			return nil, invalid(own, "fraction.denominator", "is 0; it must be at least 1")
@@ -289,40 +302,40 @@ type samplerKey struct {
 // sampler returns the previous table's sampler for the key, or a new one. Parts that share a key (a model without
 // provenance has such) are told apart by their order, so that no two share a sampler.
 func (c *compiler) sampler(key samplerKey, size uint64) *sampler {
-	var s *sampler
-	if n := len(c.table.samplers[key]); n < len(c.prev.samplers[key]) {
-		s = c.prev.samplers[key][n]
-	} else {
-		s = newSampler(size)
+	before, now := c.prev.samplers[key], c.table.samplers[key]
+	if n := len(now); n < len(before) {
+		c.table.samplers[key] = before[: n+1 : n+1]
+		return before[n]
 	}
-	c.table.samplers[key] = append(c.table.samplers[key], s)
+	s := newSampler(size)
+	c.table.samplers[key] = append(now, s)
 	return s
 }
 
 func (c *compiler) candidate(rule *Rule, index int) (*candidate, error) {
 	m := &rule.Rule.Matches[index]
-	ref := within(ruleRef(rule.Route, rule.Index), fmt.Sprintf("matches[%d]", index))
+	ref := func() model.Ref { return within(ruleRef(rule.Route, rule.Index), model.FieldAt("matches", index)) }
 	candidate := &candidate{rule: rule, match: m, index: index}
 	var err error
 	switch m.Path.Type {
 	case model.Regex:
 		e, err := c.expression(m.Path.Value)
 		if err != nil {
-			return nil, invalid(ref, "path.value", "%v", err)
+			return nil, invalid(ref(), "path.value", "%v", err)
 		}
 		candidate.expression, candidate.path = e.Regexp, e.prefix
 	case model.Exact, model.Prefix:
 		if !strings.HasPrefix(m.Path.Value, "/") {
-			return nil, invalid(ref, "path.value", "%q does not begin with a slash", m.Path.Value)
+			return nil, invalid(ref(), "path.value", "%q does not begin with a slash", m.Path.Value)
 		}
 		if candidate.path, err = NormalizePath(m.Path.Value); err != nil {
-			return nil, invalid(ref, "path.value", "%q: %v", m.Path.Value, err)
+			return nil, invalid(ref(), "path.value", "%q: %v", m.Path.Value, err)
 		}
 		if m.Path.Type == model.Prefix {
 			candidate.path = strings.TrimSuffix(candidate.path, "/")
 		}
 	default:
-		return nil, invalid(ref, "path.type", "%q is none of %q, %q and %q", m.Path.Type, model.Exact, model.Prefix, model.Regex)
+		return nil, invalid(ref(), "path.type", "%q is none of %q, %q and %q", m.Path.Type, model.Exact, model.Prefix, model.Regex)
 	}
 	if candidate.headers, err = c.conditions(ref, "headers", m.Headers, strings.ToLower); err != nil {
 		return nil, err
@@ -333,25 +346,25 @@ func (c *compiler) candidate(rule *Rule, index int) (*candidate, error) {
 
 // conditions compiles the conditions on header fields or query parameters. Of several with one name only the first
 // counts (Gateway API, HTTPHeaderMatch.name and HTTPQueryParamMatch.name).
-func (c *compiler) conditions(ref model.Ref, field string, list []model.ValueMatch, fold func(string) string) ([]condition, error) {
+func (c *compiler) conditions(ref func() model.Ref, field string, list []model.ValueMatch, fold func(string) string) ([]condition, error) {
 	var conditions []condition
 	for i := range list {
 		m := &list[i]
-		at := within(ref, fmt.Sprintf("%s[%d]", field, i))
+		at := func() model.Ref { return within(ref(), model.FieldAt(field, i)) }
 		next := condition{name: fold(m.Name), value: m.Value}
 		if next.name == "" {
-			return nil, invalid(at, "name", "is empty")
+			return nil, invalid(at(), "name", "is empty")
 		}
 		switch m.Type {
 		case model.Exact:
 		case model.Regex:
 			e, err := c.expression(m.Value)
 			if err != nil {
-				return nil, invalid(at, "value", "%v", err)
+				return nil, invalid(at(), "value", "%v", err)
 			}
 			next.expression = e.Regexp
 		default:
-			return nil, invalid(at, "type", "%q is none of %q and %q", m.Type, model.Exact, model.Regex)
+			return nil, invalid(at(), "type", "%q is none of %q and %q", m.Type, model.Exact, model.Regex)
 		}
 		if !slices.ContainsFunc(conditions, func(c condition) bool { return c.name == next.name }) {
 			conditions = append(conditions, next)
@@ -392,7 +405,7 @@ func ruleRef(route *model.Route, index int) model.Ref {
 	if ref := route.Rules[index].Ref; ref.Field != "" {
 		return ref
 	}
-	return within(route.Ref, fmt.Sprintf("rules[%d]", index))
+	return within(route.Ref, model.FieldAt("rules", index))
 }
 
 // within returns the reference to a field inside ref.

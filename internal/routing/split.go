@@ -158,7 +158,7 @@ func (c *compiler) roots(cfg *model.Config) error {
 		}
 		s := rootSplit{split: m}
 		for j := range m.Matches {
-			match, err := c.splitMatch(within(m.Ref, fmt.Sprintf("matches[%d]", j)), &m.Matches[j])
+			match, err := c.splitMatch(within(m.Ref, model.FieldAt("matches", j)), &m.Matches[j])
 			if err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func (c *compiler) roots(cfg *model.Config) error {
 		for j, l := range m.Leaves {
 			weights[j] = l.Weight
 			if (l.Service == "") == (l.Fault == nil) {
-				return invalid(m.Ref, fmt.Sprintf("leaves[%d]", j), "must have either a service or a fault")
+				return invalid(m.Ref, model.FieldAt("leaves", j), "must have either a service or a fault")
 			}
 		}
 		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root}, weights)
@@ -189,7 +189,7 @@ func (c *compiler) splitMatch(ref model.Ref, m *model.SplitMatch) (splitMatch, e
 	}
 	for i := range m.Headers {
 		// One by one: of several on one field all must hold.
-		one, err := c.conditions(ref, "headers", m.Headers[i:i+1], strings.ToLower)
+		one, err := c.conditions(func() model.Ref { return ref }, "headers", m.Headers[i:i+1], strings.ToLower)
 		if err != nil {
 			return out, err
 		}

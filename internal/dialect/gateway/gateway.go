@@ -10,7 +10,6 @@
 package gateway
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -52,15 +51,7 @@ func older(a, b *metav1.ObjectMeta) int {
 	if c := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); c != 0 {
 		return c
 	}
-	return compareNames(a, b)
-}
-
-// compareNames compares "namespace/name", without making them where it can be helped.
-func compareNames(a, b *metav1.ObjectMeta) int {
-	if a.Namespace == b.Namespace {
-		return cmp.Compare(a.Name, b.Name)
-	}
-	return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	return model.CompareNames(a.Namespace, a.Name, b.Namespace, b.Name)
 }
 
 func created(m *metav1.ObjectMeta) time.Time {
