@@ -138,14 +138,20 @@ func startReader(ctx context.Context, name string, args ...string) (address stri
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), stop, nil
 }
 
+// stops are what ends things that were started, one after the other.
+type stops []func()
+
+// all ends them, the last first.
+func (s *stops) all() {
+	for _, stop := range slices.Backward(*s) {
+		stop()
+	}
+}
+
 // startReaders starts the parsers that are not in this process.
 func startReaders(ctx context.Context, dir string) (all []*reader, stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, s := range slices.Backward(stops) {
-			s()
-		}
-	}
+	var stops stops
+	stop = stops.all
 	defer func() {
 		if err != nil {
 			stop()

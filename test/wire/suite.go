@@ -139,12 +139,8 @@ endpoints: [{addresses: [127.0.0.1]}]
 
 // startWeir runs weir with the lanes.
 func (s *suite) startWeir(ctx context.Context, dir string) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, f := range slices.Backward(stops) {
-			f()
-		}
-	}
+	var stops stops
+	stop = stops.all
 	defer func() {
 		if err != nil {
 			stop()
