@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// mirrorLegState is a copy and what the access log says of it. leg is nil if it was dropped at once.
+type mirrorLegState struct {
+	target  *mirrorTarget
+	leg     *mirrorLeg
+	outcome telemetry.MirrorOutcome
+}
+
+// sample decides which mirrors get a copy.
+func (ex *exchange) sample(mirrors []*routing.Mirror) {
+	if len(mirrors) == 0 || ex.req.upgrade != "" || ex.req.method == http.MethodConnect {
+		return
+	}
+	for _, m := range mirrors {
+		t := ex.snap.mirrors[m.ID]
+		chosen := m.Sample()
+		t.metric.Consider(ex.shard, chosen)
+		if !chosen {
+			continue
+		}
+		if l := m.Leaf(&ex.match); l != nil {
+			t = ex.snap.mirrorLeaves[l.ID]
+		}
+		ex.picked = append(ex.picked, t)
+	}
+}
+
+// beginCopies begins the copies, once, with what is known of the body.
+func (ex *exchange) beginCopies() {
+	if ex.copied || len(ex.picked) == 0 {
+		return
+	}
+	ex.copied = true
+	ex.copyHead()
+	ex.copyBody(ex.body)
+	if ex.whole {
+		ex.copyEnd(true, nil)
+	}
+}
+
+func (ex *exchange) copyHead() {
+	r := &ex.req
+	head := mirrorHead{
+		method: r.method, target: r.target, authority: ex.asked(), fields: r.fields, namedHops: r.namedHops, body: r.body,
+		clientIP: ex.conn.ip, scheme: ex.conn.scheme,
+	}
+	if r.form == http1.FormAbsolute {
+		head.target = ex.join(r.path, r.query, r.hasQuery)
+	}
+	for _, t := range ex.picked {
+		leg, outcome := ex.srv.mirrors.begin(t, &head, ex.shard)
+		ex.legs = append(ex.legs, mirrorLegState{target: t, leg: leg, outcome: outcome})
+	}
+}
+
+func (ex *exchange) copyBody(p []byte) {
+	for i := range ex.legs {
+		if l := ex.legs[i].leg; l != nil {
+			l.write(p)
+		}
+	}
+}
+
+// copyEnd ends the copies: with the body whole, or broken off.
+func (ex *exchange) copyEnd(whole bool, trailers []http1.Field) {
+	if ex.settled {
+		return
+	}
+	ex.settled = true
+	for i := range ex.legs {
+		if l := ex.legs[i].leg; l == nil {
+			continue
+		} else if whole {
+			l.end(trailers)
+		} else {
+			l.abort()
+		}
+	}
+}

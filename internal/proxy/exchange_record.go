@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// finish counts and logs what became of the exchange.
+func (ex *exchange) finish() {
+	if len(ex.picked) > 0 {
+		if !ex.copied {
+			// No attempt was made. What is in memory of the request may still be all of it.
+			ex.takeBody()
+			ex.beginCopies()
+		}
+		ex.copyEnd(false, nil)
+	}
+	ex.finished = time.Now()
+	d := ex.finished.Sub(ex.start)
+	m := ex.metrics()
+	m.Observe(ex.shard, ex.status, d, ex.in, ex.out)
+	if ex.reason != "" {
+		m.Fail(ex.shard, ex.reason)
+	}
+	if ex.srv.opt.AccessLog != nil || len(ex.legs) > 0 {
+		ex.log(d)
+	}
+}
+
+// metrics is the series that the exchange belongs to.
+func (ex *exchange) metrics() *telemetry.Exchange {
+	switch {
+	case ex.backend != nil:
+		return ex.backend.metrics
+	case ex.rule != nil:
+		return ex.rule.metrics
+	}
+	return ex.srv.opt.Metrics.Unrouted()
+}
+
+// log ends the copies' part in the exchange and writes the access log.
+func (ex *exchange) log(d time.Duration) {
+	var results []telemetry.MirrorResult
+	for i := range ex.legs {
+		l := &ex.legs[i]
+		if l.leg != nil {
+			l.outcome = l.leg.outcome()
+			l.leg = nil
+		}
+		if ex.srv.opt.AccessLog != nil {
+			results = append(results, telemetry.MirrorResult{Mirror: l.target.name, Outcome: l.outcome})
+		}
+	}
+	if ex.srv.opt.AccessLog == nil {
+		return
+	}
+	r := &ex.req
+	rec := telemetry.Record{
+		Time: ex.start, Client: ex.conn.remote(), Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Protocol: r.proto,
+		Status: ex.status, Reason: ex.reason, Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
+	}
+	if ex.rule != nil {
+		rec.Listener = ex.decision.Listener.Listener.Name
+		rec.Route, rec.Rule = ex.rule.route, ex.rule.name
+	}
+	if ex.backend != nil {
+		rec.Backend = ex.backend.name
+	}
+	if ex.endpoint != nil {
+		rec.Endpoint = ex.endpoint.Address
+		rec.BackendDuration = ex.attempt.duration(ex.finished)
+	}
+	for i := range r.fields {
+		switch f := &r.fields[i]; f.ID {
+		case http1.FieldUserAgent:
+			rec.UserAgent = f.Value
+		case http1.FieldXRequestID:
+			rec.RequestID = f.Value
+		case http1.FieldOther:
+			switch {
+			case len(f.Name) == len("referer") && http1.EqualFold(f.Name, "referer"):
+				rec.Referer = f.Value
+			case len(f.Name) == len("traceparent") && http1.EqualFold(f.Name, "traceparent"):
+				rec.TraceParent = f.Value
+			}
+		}
+	}
+	ex.srv.opt.AccessLog.Log(&rec)
+}
