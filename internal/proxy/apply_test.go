@@ -376,7 +376,10 @@ func TestRemovedPortIsClosedWhenTheServerEnds(t *testing.T) {
 
 func TestConnectionsOfARemovedPortAreServedByItsLastConfiguration(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })
-	s := serve(t, plain(addr), func(o *Options) { o.DrainGrace = time.Minute })
+	s := serve(t, plain(addr), func(o *Options) { o.DrainGrace, o.DrainTimeout = time.Minute, time.Minute })
+	s.mu.Lock()
+	b := s.binds[0]
+	s.mu.Unlock()
 	one, two := newTalk(t, s.addr()), newTalk(t, s.addr())
 	for _, k := range []*talk{one, two} {
 		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -387,6 +390,7 @@ func TestConnectionsOfARemovedPortAreServedByItsLastConfiguration(t *testing.T) 
 			t.Fatal(err)
 		}
 	}
+	until(t, "the port is not drained", func() bool { return b.phase.Load() == phaseDrain })
 	for _, k := range []*talk{one, two} {
 		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "ok" || !resp.Close {

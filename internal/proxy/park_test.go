@@ -83,16 +83,6 @@ func TestSilentConnectionsNeedNoGoroutine(t *testing.T) {
 	}
 }
 
-func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
-	s := serve(t, plain(cannedBackend(t, cannedResponse(10))), func(o *Options) { o.IdleTimeout = 20 * time.Millisecond })
-	for _, r := range requesters(t, s.addr(), 10) {
-		if n, err := r.c.Read(r.buf); n > 0 || isTimeout(err) {
-			t.Errorf("read %d bytes, %v, want the end", n, err)
-		}
-	}
-	until(t, "connections that ended are counted", func() bool { return s.connections.Load() == 0 })
-}
-
 func TestParkedConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 	s := serve(t, plain(cannedBackend(t, cannedResponse(10))), func(o *Options) { o.DrainGrace = 20 * time.Second })
 	all := requesters(t, s.addr(), 10)

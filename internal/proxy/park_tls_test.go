@@ -189,20 +189,6 @@ func TestRequestsInPartsOfRecordsAreServed(t *testing.T) {
 	until(t, "the connection keeps its goroutine", parked)
 }
 
-func TestPartsOfRecordsDoNotKeepConnections(t *testing.T) {
-	cfg, roots := securePlain(t, 10)
-	s := serve(t, cfg, func(o *Options) { o.IdleTimeout = 200 * time.Millisecond })
-	r, w := tlsRequester(t, s.addr(), roots, tls.VersionTLS13)
-	w.hold = true
-	r.c.Write(make([]byte, 16<<10)) // takes longer than the test may, byte by byte
-	until(t, "the connection does not end", func() bool {
-		w.Conn.Write(w.kept[:1])
-		w.kept = w.kept[1:]
-		time.Sleep(4 * time.Millisecond)
-		return s.connections.Load() == 0
-	})
-}
-
 // ends expects connections to end, each with an alert.
 func ends(t *testing.T, all []*requester, wires []*tapped) {
 	t.Helper()
@@ -214,15 +200,6 @@ func ends(t *testing.T, all []*requester, wires []*tapped) {
 			t.Error("the connection ended without an alert")
 		}
 	}
-}
-
-func TestParkedTLSConnectionsEndWithTheirTime(t *testing.T) {
-	cfg, roots := securePlain(t, 10)
-	s := serve(t, cfg, func(o *Options) { o.IdleTimeout = 500 * time.Millisecond })
-	const n = 140 // more than are closed at once
-	all, wires := tlsRequesters(t, s.addr(), roots, n)
-	ends(t, all, wires)
-	until(t, "connections that ended are counted", func() bool { return s.connections.Load() == 0 })
 }
 
 func TestParkedTLSConnectionsEndWithTheServer(t *testing.T) {
@@ -245,19 +222,6 @@ func TestParkedTLSConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 		all = append(all, r)
 	}
 	servedWhileDraining(t, s, all)
-}
-
-func TestParkedTLSConnectionsAreShed(t *testing.T) {
-	needsParking(t)
-	cfg, roots := securePlain(t, 10)
-	s := serve(t, cfg)
-	all, wires := tlsRequesters(t, s.addr(), roots, 3)
-	until(t, "idle connections keep their goroutines", func() bool { return s.withGoroutine() == 0 })
-	time.Sleep(shedAfter * shortageLook)
-	s.shedIdle(2)
-	until(t, "the wrong number ends", func() bool { return s.connections.Load() == 1 })
-	s.shedIdle(2)
-	ends(t, all, wires)
 }
 
 func TestClosingWordDoesNotWait(t *testing.T) {
