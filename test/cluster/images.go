@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/image"
@@ -58,6 +59,9 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 		return nil, err
 	}
 	defer unlock()
+	if err := b.tidy(time.Now()); err != nil {
+		fmt.Fprintln(os.Stderr, "images that nobody uses are still there:", err)
+	}
 	programs, err := b.programs(ctx, slices.Contains(named, conformanceImage), node)
 	if err != nil {
 		return nil, err
