@@ -36,6 +36,7 @@ type controlPlane struct {
 	source       *kube.Source
 	statusWriter *kube.StatusWriter
 	recorder     *kube.Recorder
+	classes      *kube.Classes
 	feeds        *feed.Server
 	tokens       *replica.Tokens
 	authority    *replica.Authority
@@ -71,6 +72,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
+	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
 	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Changed: c.wakeLeader, Logger: log}
 	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
 	c.feeds = &feed.Server{

@@ -16,7 +16,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// leader does what one replica alone may do, for as long as it leads: it makes what Gateways need in the cluster, and writes statuses and events.
+// leader does what one replica alone may do, for as long as it leads: it makes what Gateways need in the cluster, writes statuses and events,
+// and keeps GatewayClasses that are in use.
 type leader struct {
 	*controlPlane
 	applier *infra.Applier
@@ -105,6 +106,7 @@ func (l *leader) follow(ctx context.Context) {
 				writing = true
 				writers.Go(func() { l.failed("statuses are not written", l.statusWriter.Run(ctx)) })
 				writers.Go(func() { l.failed("events are not written", l.recorder.Run(ctx)) })
+				writers.Go(func() { l.failed("GatewayClasses are not kept", l.classes.Run(ctx)) })
 			}
 		}
 		select {
@@ -157,6 +159,9 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 	l.statuses.Store(&statuses)
 	l.statusWriter.Set(statuses)
 	l.recorder.Set(r.Events)
+	if r != l.written {
+		l.classes.Set(r.Set)
+	}
 	l.written = r
 	return nil
 }

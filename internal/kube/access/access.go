@@ -60,6 +60,7 @@ func Cluster() []Verb {
 		add("gateway.networking.k8s.io", name, "get")
 		add("gateway.networking.k8s.io", name+"/status", "update")
 	}
+	add("gateway.networking.k8s.io", "gatewayclasses", "patch") // the finalizer of those in use
 	for _, name := range fetched {
 		add("", name, "get")
 	}

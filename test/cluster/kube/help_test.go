@@ -26,6 +26,7 @@ type watched struct {
 	mu   sync.Mutex
 	last *resource.Set
 	sets []*resource.Set
+	told func(*resource.Set) // of each set, if it is not nil
 }
 
 // watch runs a source with a client's permissions; before is done with it first.
@@ -43,6 +44,9 @@ func watch(t *testing.T, c *kube.Client, before ...func(*kube.Source)) *watched 
 			defer s.mu.Unlock()
 			s.last = set
 			s.sets = append(s.sets, set)
+			if s.told != nil {
+				s.told(set)
+			}
 		})
 	}()
 	t.Cleanup(func() {

@@ -49,7 +49,6 @@ func apply(t *testing.T, namespace string) *applied {
 	if a.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	a.allow()
 	a.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	a.gateway = &gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"},
@@ -58,9 +57,7 @@ func apply(t *testing.T, namespace string) *applied {
 	}
 	a.create(a.gateway)
 
-	limited := rest.CopyConfig(config)
-	limited.Impersonate = rest.ImpersonationConfig{UserName: infraUser}
-	if a.Applier, err = infra.NewApplier(limited, slog.New(slog.NewTextHandler(t.Output(), nil)), nil); err != nil {
+	if a.Applier, err = infra.NewApplier(controllerUser(t), slog.New(slog.NewTextHandler(t.Output(), nil)), nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,9 +72,9 @@ func apply(t *testing.T, namespace string) *applied {
 	return a
 }
 
-// allow gives a user what the controller has in every namespace.
-func (a *applied) allow() {
-	a.t.Helper()
+// controllerUser lets infraUser do what the controller may in every namespace, and returns the configuration of one who is that user.
+func controllerUser(t *testing.T) *rest.Config {
+	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: infraUser}}
 	for _, v := range access.Cluster() {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{v.Group}, Resources: []string{v.Resource}, Verbs: []string{v.Verb}})
@@ -87,10 +84,16 @@ func (a *applied) allow() {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: infraUser}},
 	}
 	for _, o := range []client.Object{role, binding} {
-		if err := a.Create(a.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
-			a.t.Fatal(err)
+		if err := objects.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
 		}
 	}
+	config, err := adminConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: infraUser}
+	return config
 }
 
 func (a *applied) create(o client.Object) {

@@ -43,6 +43,40 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 	w.answers(w.gateway("edge"), http.StatusOK, "v1")
 }
 
+func TestADeletedClassGoesWithItsLastGateway(t *testing.T) {
+	w := newWorld(t)
+	w.toys("v1", "v2")
+	w.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: e2e-passing}
+spec: {controllerName: %s}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec:
+  gatewayClassName: e2e-passing
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+---%s`, w.kubectl("", "get", "gatewayclass", install.Class, "--output=jsonpath={.spec.controllerName}"), fmt.Sprintf(shop, "v1")))
+	url := w.programmed("edge")
+	w.answers(url, http.StatusOK, "v1")
+	l := startLoad(t, url)
+	l.more(50)
+	w.kubectl("", "delete", "gatewayclass", "e2e-passing", "--wait=false")
+	// It is being deleted, and its Gateway is served as before, changes included.
+	w.apply(fmt.Sprintf(shop, "v2"))
+	w.answers(url, http.StatusOK, "v2")
+	l.more(50)
+	l.end(t)
+	if left := w.kubectl("", "get", "gatewayclass", "e2e-passing", "--output=jsonpath={.metadata.deletionTimestamp}"); left == "" {
+		t.Error("the class is not being deleted")
+	}
+	w.kubectl("", "delete", "gateway", "edge")
+	w.kubectl("", "wait", "--for=delete", "gatewayclass/e2e-passing", fmt.Sprintf("--timeout=%s", patience))
+}
+
 func TestTheControllersRestartFailsNoRequest(t *testing.T) {
 	w := newWorld(t)
 	w.toys("v1", "v2")

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	// inUse is the finalizer that Gateway API has for classes that Gateways use.
+	inUse = gatewayv1.GatewayClassFinalizerGatewaysExist
+	// classesLook is how often classes are looked at without anything having happened: others may have taken the finalizer away.
+	classesLook = time.Minute
+)
+
+// Classes keeps the GatewayClasses of ours that Gateways use from being deleted: without its class nobody would know whose a Gateway is.
+// One that is deleted nevertheless goes when the last Gateway has.
+type Classes struct {
+	client     *Client
+	source     *Source
+	controller string
+	log        *slog.Logger
+	woken      chan struct{}
+
+	mu sync.Mutex
+	// used says of each class of ours whether a Gateway uses it; nil is not known yet.
+	used map[string]bool
+}
+
+// NewClasses returns one for the classes of a source that name the controller. A nil logger discards.
+func NewClasses(c *Client, source *Source, controller string, logger *slog.Logger) *Classes {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Classes{client: c, source: source, controller: controller, log: logger, woken: make(chan struct{}, 1)}
+}
+
+// Set says what there is now. It returns at once; Run writes.
+func (c *Classes) Set(set *resource.Set) {
+	used := make(map[string]bool)
+	for _, class := range set.GatewayClasses {
+		if string(class.Spec.ControllerName) == c.controller {
+			used[class.Name] = false
+		}
+	}
+	for _, g := range set.Gateways {
+		if name := string(g.Spec.GatewayClassName); !used[name] {
+			if _, ours := used[name]; ours {
+				used[name] = true
+			}
+		}
+	}
+	c.mu.Lock()
+	c.used = used
+	c.mu.Unlock()
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run sets and takes away the finalizer until ctx ends. It may be run again, as leadership comes and goes.
+func (c *Classes) Run(ctx context.Context) error {
+	for pause := retryLeast; ; {
+		wait := classesLook
+		if c.keepAll(ctx) {
+			pause = retryLeast
+		} else {
+			wait, pause = pause, min(2*pause, retryLongest)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-c.woken:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// keepAll brings all classes to what they should be; false if one has to be tried again.
+func (c *Classes) keepAll(ctx context.Context) bool {
+	c.mu.Lock()
+	used := c.used
+	c.mu.Unlock()
+	all := true
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		err := c.keep(ctx, name, used[name])
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		all = false
+		if !apierrors.IsConflict(err) { // else it has changed, and what it has become comes soon
+			c.log.Warn("the finalizer of a GatewayClass could not be changed; trying again", "class", name, "used", used[name], "error", err)
+		}
+	}
+	return all
+}
+
+// keep gives one class the finalizer, or takes it away.
+func (c *Classes) keep(ctx context.Context, name string, used bool) error {
+	k := resource.Key{Group: gatewayv1.GroupName, Kind: "GatewayClass", Name: name}
+	o := c.source.Object(k)
+	version := c.source.Version(k.Group, k.Kind)
+	if o == nil || version == "" {
+		return nil // it is gone
+	}
+	class := o.GetObjectMeta()
+	finalizers := slices.Clone(class.GetFinalizers())
+	switch has := slices.Contains(finalizers, inUse); {
+	case has == used:
+		return nil
+	case has:
+		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == inUse })
+	case class.GetDeletionTimestamp() != nil:
+		return nil // the API server takes no finalizer any more
+	default:
+		finalizers = append(finalizers, inUse)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	// Of this version alone: others may have finalizers, too.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": class.GetUID(), "resourceVersion": class.GetResourceVersion(), "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	into := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	into.SetGroupVersionKind(schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind})
+	err = gone(c.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch)))
+	if err == nil {
+		c.log.Debug("finalizer of a GatewayClass changed", "class", name, "used", used)
+	}
+	return err
+}
