@@ -21,6 +21,7 @@ const (
 	CodeBehind        = "WR710"
 	CodeStatus        = "WR711"
 	CodeNotSeen       = "WR712"
+	CodeClassEnds     = "WR713"
 )
 
 // Codes documents them, in order.
@@ -65,6 +66,9 @@ var codes = []resource.Code{
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not looked at",
 		Meaning: "Something could not be looked at, as you may not read it. The rest was.",
 		Fix:     "Ask for the right to read it."},
+	{ID: CodeClassEnds, Severity: resource.Warning, Title: "GatewayClass being deleted",
+		Meaning: "A GatewayClass of Weir's was deleted, but Gateways use it. They are served as before, and it goes with the last of them.",
+		Fix:     "Delete the Gateways, or give them another class; then one of that name can be created anew."},
 }
 
 // finding makes one with the usual severity of its code.

@@ -23,10 +23,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.definitions()
 	j.release()
 	j.controller()
-	if !slices.ContainsFunc(in.Set.GatewayClasses, func(g *gatewayv1.GatewayClass) bool { return string(g.Spec.ControllerName) == controllerName }) && !j.lacks("GatewayClass") {
-		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
-			"create one, or let the chart do it (gatewayClass.create)")
-	}
+	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])
 	}
@@ -44,6 +41,38 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	}
 	resource.SortFindings(j.found)
 	return j.found
+}
+
+// classes tells of there being none that is Weir's, and of those that are deleted and in use.
+func (j *judge) classes(set *resource.Set, controllerName string) {
+	ours := false
+	for _, c := range set.GatewayClasses {
+		if string(c.Spec.ControllerName) != controllerName {
+			continue
+		}
+		ours = true
+		if c.DeletionTimestamp == nil {
+			continue
+		}
+		var users []string
+		for _, g := range set.Gateways {
+			if string(g.Spec.GatewayClassName) == c.Name {
+				users = append(users, g.Namespace+"/"+g.Name)
+			}
+		}
+		if n := len(users); n > 0 {
+			slices.Sort(users)
+			if n > 3 {
+				users = append(users[:3], fmt.Sprintf("and %d more", n-3))
+			}
+			j.add(CodeClassEnds, model.Ref{Kind: "GatewayClass", Name: c.Name}, "metadata.deletionTimestamp",
+				"it was deleted, and stays as long as Gateways use it: "+strings.Join(users, ", "), "delete them or give them another class, if it is to go")
+		}
+	}
+	if !ours && !j.lacks("GatewayClass") {
+		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
+			"create one, or let the chart do it (gatewayClass.create)")
+	}
 }
 
 type judge struct {

@@ -129,7 +129,10 @@ func TestFindings(t *testing.T) {
 			c.Missing = []access.Verb{{Resource: "secrets", Verb: "get"}, {Resource: "secrets", Verb: "list"}, {Resource: "secrets", Verb: "update", Name: "weir-authority"}}
 		},
 		"no class": func(_ *Cluster, in *Input) { in.Set.GatewayClasses, in.Statuses = nil, in.Statuses[:1] },
-		"objects":  gateway(func(g *Gateway) { g.Missing = []string{"PodDisruptionBudget edge-weir"} }),
+		"class ends": func(_ *Cluster, in *Input) {
+			in.Set.GatewayClasses[0].DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+		},
+		"objects": gateway(func(g *Gateway) { g.Missing = []string{"PodDisruptionBudget edge-weir"} }),
 		"no proxies": gateway(func(g *Gateway) {
 			g.Deployment.Status = appsv1.DeploymentStatus{}
 			g.Proxies = nil

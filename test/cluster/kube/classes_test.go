@@ -87,6 +87,8 @@ func TestAClassThatGatewaysUseStays(t *testing.T) {
 	}
 	finalizers(t, shared, others) // and so the other changes are known
 	finalizers(t, used, ours)
+	said, _ := weir(t, server.Kubeconfig, "check")
+	holds(t, said, "WR713", "GatewayClass "+used.Name, ns+"/late")
 	if err := objects.Delete(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
