@@ -114,6 +114,7 @@ func (o *controllerOptions) run(ctx context.Context, s streams) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	collectWithin(groupMemory())
 	c, err := newControlPlane(o, log, processLog)
 	if err != nil {
 		return err

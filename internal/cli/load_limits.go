@@ -113,14 +113,29 @@ func thisMachine() machine {
 	if total, ok := memoryTotal("/proc/meminfo"); ok {
 		m.memory = min(m.memory, total)
 	}
+	m.memory = min(m.memory, groupMemory())
+	return m
+}
+
+// groupMemory is how much memory the control group may use, in bytes; math.MaxInt64 if there is no bound.
+func groupMemory() int64 {
+	least := int64(math.MaxInt64)
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		if data, err := os.ReadFile(file); err == nil {
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n > 0 {
-				m.memory = min(m.memory, n)
+				least = min(least, n)
 			}
 		}
 	}
-	return m
+	return least
+}
+
+// collectWithin has the collector work harder before the control group's memory is used up, as the process would be killed
+// then. A GOMEMLIMIT goes first.
+func collectWithin(group int64) {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 && group < math.MaxInt64 {
+		debug.SetMemoryLimit(group / 10 * 9) // the rest is for what is not on the heap
+	}
 }
 
 // memoryTotal reads MemTotal, in kB, of a file like /proc/meminfo.

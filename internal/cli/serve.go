@@ -51,7 +51,9 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	if err := o.client.apply(&options); err != nil {
 		return nil, nil, err
 	}
-	if err := o.load.apply(&options, thisMachine(), log); err != nil {
+	machine := thisMachine()
+	collectWithin(groupMemory())
+	if err := o.load.apply(&options, machine, log); err != nil {
 		return nil, nil, err
 	}
 	accessLog, closeLog, err := o.openAccessLog(s, log)
