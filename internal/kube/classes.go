@@ -75,18 +75,18 @@ func (c *Classes) Set(set *resource.Set) {
 // Run sets and takes away the finalizer until ctx ends. It may be run again, as leadership comes and goes.
 func (c *Classes) Run(ctx context.Context) error {
 	for pause := retryLeast; ; {
-		wait := classesLook
+		wait, woken := classesLook, c.woken
 		if c.keepAll(ctx) {
 			pause = retryLeast
-		} else {
-			wait, pause = pause, min(2*pause, retryLongest)
+		} else { // whatever happens meanwhile: it may be that nothing can be written at all
+			wait, woken, pause = pause, nil, min(2*pause, retryLongest)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-c.woken:
+		case <-woken:
 			timer.Stop()
 		case <-timer.C:
 		}

@@ -3,9 +3,12 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -24,6 +27,11 @@ func keepClasses(t *testing.T) {
 	t.Cleanup(limited.Close)
 	var classes *kube.Classes
 	watch(t, limited, func(s *kube.Source) { classes = kube.NewClasses(limited, s, controller, logger(t)) }).each(classes.Set)
+	runClasses(t, classes)
+}
+
+// runClasses runs it until the test ends.
+func runClasses(t *testing.T, classes *kube.Classes) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- classes.Run(ctx) }()
@@ -100,6 +108,36 @@ func TestAClassThatGatewaysUseStays(t *testing.T) {
 	for _, class := range []*gatewayv1.GatewayClass{shared, unused} {
 		change(t, class, func() { class.Finalizers = nil })
 	}
+}
+
+// TestClassesAreKeptOnceThatMayBe has the rights of an older release at first.
+func TestClassesAreKeptOnceThatMayBe(t *testing.T) {
+	ns, used := namespace(t), class(t)
+	gateway := gatewayOf(used, ns, "a")
+	create(t, gateway)
+	reader, role := user(t, "weir-classes-"+ns, rbacv1.PolicyRule{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"gatewayclasses"}, Verbs: []string{"get"}})
+	log := &lines{}
+	var classes *kube.Classes
+	watch(t, admin, func(s *kube.Source) {
+		classes = kube.NewClasses(reader, s, controller, slog.New(slog.NewTextHandler(log, nil)))
+	}).each(classes.Set)
+	runClasses(t, classes)
+	if err := within(t.Context(), func() error {
+		if !strings.Contains(log.String(), "forbidden") {
+			return fmt.Errorf("the log does not tell: %s", log)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	change(t, role, func() { role.Rules[0].Verbs = append(role.Rules[0].Verbs, "patch") })
+	finalizers(t, used, gatewayv1.GatewayClassFinalizerGatewaysExist)
+	for _, o := range []client.Object{used, gateway} {
+		if err := objects.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(t, used)
 }
 
 // change updates an object as it is now.
