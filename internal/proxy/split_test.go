@@ -16,26 +16,11 @@ import (
 // get returns the status and the body.
 func get(t testing.TB, c *http.Client, url string, header ...string) string {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
+	f := fetch(t, c, url, header...)
+	if f.status != http.StatusOK {
+		return fmt.Sprint(f.status)
 	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Sprint(resp.StatusCode)
-	}
-	return string(body)
+	return f.by
 }
 
 // divided leads two rules to default/app:80, whose own endpoint says root; the leaves say their names.

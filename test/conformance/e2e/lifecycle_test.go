@@ -15,11 +15,7 @@ import (
 const kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,serviceaccounts,poddisruptionbudgets"
 
 func TestADeletedGatewayLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.toys("v1")
-	url := w.gateway("edge")
-	w.apply(fmt.Sprintf(shop, "v1"))
-	w.answers(url, http.StatusOK, "v1")
+	w, _ := newShop(t, "v1")
 	list := func() []string {
 		return strings.Fields(w.kubectl("", "get", kinds, "--output=name", "--selector=gateway.networking.k8s.io/gateway-name=edge"))
 	}
@@ -78,11 +74,7 @@ spec:
 }
 
 func TestTheControllersRestartFailsNoRequest(t *testing.T) {
-	w := newWorld(t)
-	w.toys("v1", "v2")
-	url := w.gateway("edge")
-	w.apply(fmt.Sprintf(shop, "v1"))
-	w.answers(url, http.StatusOK, "v1")
+	w, url := newShop(t, "v1", "v2")
 	l := startLoad(t, url)
 	l.more(50)
 	back := w.withoutController()
@@ -122,11 +114,7 @@ func (w *world) withoutController() (back func()) {
 }
 
 func TestARestartedProxyServesItsLastConfigurationWithoutController(t *testing.T) {
-	w := newWorld(t)
-	w.toys("v1", "v2")
-	url := w.gateway("edge")
-	w.apply(fmt.Sprintf(shop, "v1"))
-	w.answers(url, http.StatusOK, "v1")
+	w, url := newShop(t, "v1", "v2")
 	back := w.withoutController()
 	// Changed while nobody looks.
 	w.apply(fmt.Sprintf(shop, "v2"))
@@ -159,11 +147,7 @@ func TestARestartedProxyServesItsLastConfigurationWithoutController(t *testing.T
 }
 
 func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
-	w := newWorld(t)
-	w.toys("v1", "v2")
-	url := w.gateway("edge")
-	w.apply(fmt.Sprintf(shop, "v1"))
-	w.answers(url, http.StatusOK, "v1")
+	w, url := newShop(t, "v1", "v2")
 	l := startLoad(t, url)
 	l.more(50)
 	w.cluster("restart")
@@ -175,11 +159,7 @@ func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
 }
 
 func TestARollingUpdateOfTheProxiesFailsNoRequest(t *testing.T) {
-	w := newWorld(t)
-	w.toys("v1")
-	url := w.gateway("edge")
-	w.apply(fmt.Sprintf(shop, "v1"))
-	w.answers(url, http.StatusOK, "v1")
+	w, url := newShop(t, "v1")
 	pods := func() string {
 		return w.kubectl("", "get", "pods", "--output=name", "--selector=gateway.networking.k8s.io/gateway-name=edge")
 	}

@@ -75,6 +75,17 @@ func newWorldNamed(t *testing.T, namespace string) *world {
 	return w
 }
 
+// newShop is a world with toys, of which v1 is served by the Gateway "edge" at the URL.
+func newShop(t *testing.T, toys ...string) (w *world, url string) {
+	t.Helper()
+	w = newWorld(t)
+	w.toys(toys...)
+	url = w.gateway("edge")
+	w.apply(fmt.Sprintf(shop, "v1"))
+	w.answers(url, http.StatusOK, "v1")
+	return w, url
+}
+
 // kubectl returns what kubectl says about the namespace, and fails the test when kubectl does.
 func (w *world) kubectl(input string, args ...string) string {
 	w.Helper()
