@@ -156,24 +156,30 @@ func (e *encoder) length(dst []byte, n int64) []byte {
 	return dst
 }
 
+// Kinds of literals (RFC 7541 §6.2.2, §6.2.3).
+const (
+	notIndexed   = 0
+	neverIndexed = 0x10
+)
+
 // rarely says that a field's value hardly comes again on the connection, or is not to be kept in a table that may leak it by its size (RFC 7541
-// §7.1.3): it is never put there.
-func rarely(name string) bool {
+// §7.1.3): it is never put there, nor looked for. index is the name's in the static table, 0 for none.
+func rarely(name string) (is bool, index uint32, kind byte) {
 	switch len(name) {
 	case 3:
-		return name == "age"
+		return name == "age", 21, notIndexed
 	case 4:
-		return name == "etag"
+		return name == "etag", 34, notIndexed
 	case 6:
-		return name == "cookie"
+		return name == "cookie", 32, neverIndexed
 	case 10:
-		return name == "set-cookie"
+		return name == "set-cookie", 55, neverIndexed
 	case 12:
-		return name == "x-request-id"
+		return name == "x-request-id", 0, notIndexed
 	case 13:
-		return name == "authorization"
+		return name == "authorization", 23, neverIndexed
 	}
-	return false
+	return false, 0, 0
 }
 
 // field appends a field, whose name may be in any case.
@@ -218,6 +224,9 @@ func (e *encoder) again(at foundAt, name, value string) uint32 {
 
 // lower appends a field whose name is in lower case, and tells where it was found.
 func (e *encoder) lower(dst []byte, name, value string) ([]byte, foundAt) {
+	if is, index, kind := rarely(name); is {
+		return appendLiteral(dst, kind, index, name, value), 0
+	}
 	nameHash := uint32(maphash.String(e.seed, name))
 	fieldHash := nameHash*0x9e3779b1 ^ uint32(maphash.String(e.seed, value))
 	for _, n := range places(&e.fields, fieldHash) {
@@ -227,7 +236,6 @@ func (e *encoder) lower(dst []byte, name, value string) ([]byte, foundAt) {
 			}
 		}
 	}
-	keep := !rarely(name)
 	index := staticNames[name]
 	for _, n := range places(&e.names, nameHash) {
 		if e.lives(*n) && e.entries[(*n-1)&(encoderRing-1)].name == name {
@@ -241,7 +249,7 @@ func (e *encoder) lower(dst []byte, name, value string) ([]byte, foundAt) {
 		}
 	}
 	size := len(name) + len(value) + 32
-	if keep && size <= e.limit/4 {
+	if size <= e.limit/4 {
 		seen := places(&e.seen, fieldHash)
 		s := seen[0]
 		if *s != fieldHash && *s != 0 {
@@ -259,15 +267,16 @@ func (e *encoder) lower(dst []byte, name, value string) ([]byte, foundAt) {
 		}
 		*s = fieldHash
 	}
-	kind := byte(0)
-	if name == "authorization" || name == "cookie" || name == "set-cookie" {
-		kind = 0x10 // never indexed
-	}
+	return appendLiteral(dst, notIndexed, index, name, value), 0
+}
+
+// appendLiteral appends a field that is not to enter the table, with its name if index is 0.
+func appendLiteral(dst []byte, kind byte, index uint32, name, value string) []byte {
 	dst = appendInt(dst, kind, 4, uint64(index))
 	if index == 0 {
 		dst = appendString(dst, name)
 	}
-	return appendString(dst, value), 0
+	return appendString(dst, value)
 }
 
 // lives says whether the entry of that number, counted from 1, is in the table.

@@ -68,3 +68,24 @@ func TestEncoderStopsAllocating(t *testing.T) {
 		t.Errorf("a block that came before has %d bytes: %x", len(buf), buf)
 	}
 }
+
+func TestFieldsThatAreNeverKeptHaveTheirStaticNames(t *testing.T) {
+	for _, name := range []string{"age", "etag", "cookie", "set-cookie", "x-request-id", "authorization"} {
+		is, index, kind := rarely(name)
+		if !is || index != staticNames[name] {
+			t.Errorf("%s: %v, index %d, want %d", name, is, index, staticNames[name])
+		}
+		var e encoder
+		e.init()
+		for range 3 {
+			got, err := hpack.NewDecoder(encoderTable, nil).DecodeFull(e.trailers(nil, []http1.Field{{Name: name, Value: "v"}}))
+			want := hpack.HeaderField{Name: name, Value: "v", Sensitive: kind == neverIndexed}
+			if err != nil || len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %v, %v, want %v", name, got, err, want)
+			}
+		}
+		if e.count != 0 {
+			t.Errorf("%s is in the table", name)
+		}
+	}
+}
