@@ -17,8 +17,8 @@ func (ex *exchange) finish() {
 		}
 		ex.copyEnd(false, nil)
 	}
-	ex.finished = time.Now()
-	d := ex.finished.Sub(ex.start)
+	d := time.Since(ex.start)
+	ex.finished = ex.start.Add(d)
 	m := ex.metrics()
 	m.Observe(ex.shard, ex.status, d, ex.in, ex.out)
 	if ex.reason != "" {
