@@ -20,7 +20,7 @@ func (c *Conn) onBlock(block []byte) error {
 	if err != nil {
 		return err
 	}
-	c.head = Head{Fields: c.head.Fields[:0]}
+	c.head = c.head.empty()
 	fields := c.head.Fields
 	if kind == blockTrailers {
 		fields = c.tail[:0]

@@ -29,7 +29,8 @@ const (
 	pseudoStatus
 )
 
-// decoder reads header blocks into fields. The strings are never written to again, and those of tables are shared.
+// decoder reads header blocks into fields. The strings are never written to again, and those of tables are shared; those of a request that are in no table
+// are written to Head.text, and end with the head.
 //
 // The library's decoder knows only names and values: each field of its tables would have to be checked again with every block.
 type decoder struct {
@@ -49,6 +50,7 @@ type decoder struct {
 	length   int64  // of Content-Length, -1 for none
 	cookie   int    // place of the first Cookie field, -1 for none
 	crumbs   int    // Cookie fields
+	text     []byte // a string being decoded
 }
 
 func (d *decoder) init(cfg *Config) {

@@ -17,4 +17,19 @@ type Head struct {
 	Body http1.Body
 	// TooLarge: the decoded fields are over a bound and were left out.
 	TooLarge bool
+
+	text []byte // what strings of a request's head are made of
 }
+
+// empty is a head for another message, with the memory of h.
+func (h *Head) empty() Head {
+	clear(h.Fields)
+	next := Head{Fields: h.Fields[:0]}
+	if cap(h.text) <= keepText {
+		next.text = h.text[:0]
+	}
+	return next
+}
+
+// keepText is the largest memory for strings that a head takes along.
+const keepText = 8 << 10

@@ -85,11 +85,10 @@ func (c *Conn) newStream(id uint32) *Stream {
 
 // recycle makes s the pool's.
 func (s *Stream) recycle() {
-	fields, trailers := s.head.Fields, s.trailers
-	clear(fields)
+	trailers := s.trailers
 	clear(trailers)
 	next := Stream{reading: wait{cond: s.reading.cond}, sending: wait{cond: s.sending.cond}}
-	next.head.Fields, next.trailers = fields[:0], trailers[:0]
+	next.head, next.trailers = s.head.empty(), trailers[:0]
 	if cap(s.fill) <= keepBody {
 		next.fill = s.fill[:0]
 	}

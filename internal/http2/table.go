@@ -2,6 +2,7 @@ package http2
 
 import (
 	"errors"
+	"unsafe"
 
 	"golang.org/x/net/http2/hpack"
 
@@ -162,12 +163,12 @@ func (d *decoder) literal(b []byte, keep bool) ([]byte, error) {
 		f.Name, f.ID, f.name = named.Name, named.ID, named.name
 	} else {
 		var name string
-		if name, b, err = d.readString(b, wanted); err != nil {
+		if name, b, err = d.readString(b, wanted, keep); err != nil {
 			return nil, err
 		}
 		f.setName(name)
 	}
-	value, b, err := d.readString(b, wanted)
+	value, b, err := d.readString(b, wanted, keep)
 	if err != nil || !wanted {
 		return b, err
 	}
@@ -200,8 +201,8 @@ func readInt(b []byte, bits uint) (n uint64, rest []byte, err error) {
 	return 0, nil, errTruncated
 }
 
-// readString is RFC 7541 §5.2. A string that is not wanted is only gone past.
-func (d *decoder) readString(b []byte, wanted bool) (s string, rest []byte, err error) {
+// readString is RFC 7541 §5.2. A string that is not wanted is only gone past; one that is not kept in the table is the head's, if that is a request's.
+func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte, err error) {
 	if len(b) == 0 {
 		return "", nil, errTruncated
 	}
@@ -216,15 +217,33 @@ func (d *decoder) readString(b []byte, wanted bool) (s string, rest []byte, err 
 		return "", nil, errTruncated
 	}
 	coded, rest := b[:n], b[n:]
-	switch {
-	case !wanted:
+	if !wanted {
 		return "", rest, nil
-	case !huffman:
-		return string(coded), rest, nil
 	}
-	s, err = hpack.HuffmanDecodeToString(coded)
-	if err == nil && len(s) > d.max {
+	text := &d.text
+	own := d.kind == blockRequest && !keep
+	if own {
+		text = &d.head.text
+	} else {
+		d.text = d.text[:0]
+	}
+	mark := len(*text)
+	if huffman {
+		var ok bool
+		if *text, ok = appendHuffmanDecoded(*text, coded); !ok {
+			return "", nil, hpack.ErrInvalidHuffman
+		}
+	} else {
+		*text = append(*text, coded...)
+	}
+	decoded := (*text)[mark:]
+	switch {
+	case len(decoded) > d.max:
 		err = hpack.ErrStringLength
+	case own:
+		s = unsafe.String(unsafe.SliceData(decoded), len(decoded))
+	default:
+		s = string(decoded)
 	}
 	return s, rest, err
 }
