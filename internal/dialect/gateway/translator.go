@@ -45,7 +45,7 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 func (t *translator) begin(b *basis) {
 	t.basis = b
 	t.cfg = model.Config{Certificates: slices.Clip(b.found.Certificates), Services: slices.Clip(b.found.Services)}
-	t.findings = slices.Clip(b.said)
+	t.findings = slices.Clone(b.said) // they will be sorted
 }
 
 // finish adds the statuses and puts everything in order, in which most of it is already.
