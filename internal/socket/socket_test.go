@@ -8,18 +8,24 @@ import (
 	"testing"
 )
 
-func TestSocketsAreReadAndWrittenWithoutWaiting(t *testing.T) {
+// pair is two connected sockets, non-blocking, of which the second is the test's to close.
+func pair(t *testing.T) (a, b uintptr) {
+	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := uintptr(fds[0]), uintptr(fds[1])
-	defer syscall.Close(fds[0])
+	t.Cleanup(func() { syscall.Close(fds[0]) })
 	for _, fd := range fds {
 		if err := syscall.SetNonblock(fd, true); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return uintptr(fds[0]), uintptr(fds[1])
+}
+
+func TestSocketsAreReadAndWrittenWithoutWaiting(t *testing.T) {
+	a, b := pair(t)
 	buf := make([]byte, 64<<10)
 	expect := func(what string, n int, err error, wantN int, want error) {
 		t.Helper()
@@ -44,7 +50,7 @@ func TestSocketsAreReadAndWrittenWithoutWaiting(t *testing.T) {
 		sent += n
 	}
 	expect("no room", 0, err, 0, syscall.EAGAIN)
-	syscall.Close(fds[1])
+	syscall.Close(int(b))
 	for got := 0; ; got += n {
 		if n, err = Read(a, buf); n == 0 {
 			expect("the end", got, err, sent, nil)
@@ -56,17 +62,7 @@ func TestSocketsAreReadAndWrittenWithoutWaiting(t *testing.T) {
 }
 
 func TestAllIsWrittenInAsManyStepsAsItTakes(t *testing.T) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := uintptr(fds[0]), uintptr(fds[1])
-	defer syscall.Close(fds[0])
-	for _, fd := range fds {
-		if err := syscall.SetNonblock(fd, true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	a, b := pair(t)
 	sent := make([]byte, 4<<20)
 	for i := range sent {
 		sent[i] = byte(i >> 8)
@@ -77,6 +73,7 @@ func TestAllIsWrittenInAsManyStepsAsItTakes(t *testing.T) {
 	steps := 0
 	for done := false; !done; steps++ {
 		before := len(rest)
+		var err error
 		if done, err = WriteAll(a, &rest); err != nil || !done && len(rest) == before {
 			t.Fatalf("step %d: %d of %d bytes are left, %v", steps, len(rest), before, err)
 		}
@@ -97,7 +94,7 @@ func TestAllIsWrittenInAsManyStepsAsItTakes(t *testing.T) {
 	if done, err := WriteAll(a, &rest); !done || err != nil {
 		t.Errorf("nothing to write: %v, %v", done, err)
 	}
-	syscall.Close(fds[1])
+	syscall.Close(int(b))
 	rest = sent
 	if done, err := WriteAll(a, &rest); !done || err != syscall.EPIPE || len(rest) != len(sent) {
 		t.Errorf("nobody reads: %v, %v, %d bytes are left", done, err, len(rest))
