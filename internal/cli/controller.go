@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -91,6 +92,10 @@ func (o *controllerOptions) validate() error {
 	return nil
 }
 
+// collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and little of what it does is collecting. With
+// the 100 of Go itself it takes a fifth more memory for 10,000 routes, and is no quicker (make bench-control).
+const collectorPercent = 70
+
 // feedHosts are the names by which proxies reach the feed.
 func (o *controllerOptions) feedHosts() []string {
 	return []string{
@@ -113,6 +118,9 @@ func (o *controllerOptions) run(ctx context.Context, s streams) error {
 	ignoreBrokenPipes()
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectorPercent)
 	}
 	collectWithin(groupMemory())
 	c, err := newControlPlane(o, log, processLog)
