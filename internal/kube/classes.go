@@ -57,10 +57,8 @@ func (c *Classes) Set(set *resource.Set) {
 		}
 	}
 	for _, g := range set.Gateways {
-		if name := string(g.Spec.GatewayClassName); !used[name] {
-			if _, ours := used[name]; ours {
-				used[name] = true
-			}
+		if _, ours := used[string(g.Spec.GatewayClassName)]; ours {
+			used[string(g.Spec.GatewayClassName)] = true
 		}
 	}
 	c.mu.Lock()

@@ -14,6 +14,8 @@ import (
 // route is an HTTPRoute, a GRPCRoute or a TCPRoute.
 type route struct {
 	key
+	// object is the route as the set has it, of which one of http, grpc and tcp is the same.
+	object    any
 	http      *gatewayv1.HTTPRoute
 	grpc      *gatewayv1.GRPCRoute
 	tcp       *gatewayv1.TCPRoute
@@ -41,17 +43,6 @@ type route struct {
 	contested bool
 }
 
-// object is the route as the set has it.
-func (r *route) object() any {
-	switch {
-	case r.http != nil:
-		return r.http
-	case r.grpc != nil:
-		return r.grpc
-	}
-	return r.tcp
-}
-
 // faultStatus is what a route answers for what it cannot serve: a GRPCRoute says UNAVAILABLE, which as a status code
 // is 503 (GRPCRouteRule.backendRefs), an HTTPRoute 500 (HTTPRouteRule.backendRefs).
 func (r *route) faultStatus() int {
@@ -74,15 +65,15 @@ func (t *translator) readRoutes(earlier []*route) {
 	known := make(map[any]*route, len(earlier))
 	for _, r := range earlier {
 		if !r.contested {
-			known[r.object()] = r
+			known[r.object] = r
 		}
 	}
 	var fresh []*route
 	kept := make(map[*route]bool, len(known))
-	list := func(o any, read func() *route) {
+	list := func(o any) {
 		r := known[o]
 		if r == nil {
-			r = read()
+			r = newRoute(o)
 			t.readRoute(r)
 			fresh = append(fresh, r)
 		} else {
@@ -92,25 +83,13 @@ func (t *translator) readRoutes(earlier []*route) {
 		t.findings = append(t.findings, r.said...)
 	}
 	for _, o := range t.set.GRPCRoutes {
-		list(o, func() *route {
-			r := newRoute("GRPCRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames)
-			r.grpc = o
-			return r
-		})
+		list(o)
 	}
 	for _, o := range t.set.HTTPRoutes {
-		list(o, func() *route {
-			r := newRoute("HTTPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, o.Spec.Hostnames)
-			r.http = o
-			return r
-		})
+		list(o)
 	}
 	for _, o := range t.set.TCPRoutes {
-		list(o, func() *route {
-			r := newRoute("TCPRoute", &o.ObjectMeta, &o.Spec.CommonRouteSpec, nil)
-			r.tcp = o
-			return r
-		})
+		list(o)
 	}
 	slices.SortFunc(fresh, olderRoute)
 	t.routes = make([]*route, 0, len(t.listed))
@@ -167,13 +146,20 @@ func (t *translator) readRoute(r *route) {
 	r.said, t.findings = t.findings, before
 }
 
-func newRoute(kind string, meta *metav1.ObjectMeta, spec *gatewayv1.CommonRouteSpec, hostnames []gatewayv1.Hostname) *route {
-	r := &route{
-		key:  key{meta.Namespace, meta.Name},
-		meta: meta,
-		spec: spec,
-		ref:  model.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
+// newRoute begins the route of an object: a *HTTPRoute, a *GRPCRoute or a *TCPRoute.
+func newRoute(object any) *route {
+	r := &route{object: object}
+	var hostnames []gatewayv1.Hostname
+	switch o := object.(type) {
+	case *gatewayv1.HTTPRoute:
+		r.http, r.meta, r.spec, r.ref.Kind, hostnames = o, &o.ObjectMeta, &o.Spec.CommonRouteSpec, "HTTPRoute", o.Spec.Hostnames
+	case *gatewayv1.GRPCRoute:
+		r.grpc, r.meta, r.spec, r.ref.Kind, hostnames = o, &o.ObjectMeta, &o.Spec.CommonRouteSpec, "GRPCRoute", o.Spec.Hostnames
+	case *gatewayv1.TCPRoute:
+		r.tcp, r.meta, r.spec, r.ref.Kind = o, &o.ObjectMeta, &o.Spec.CommonRouteSpec, "TCPRoute"
 	}
+	r.key = key{r.meta.Namespace, r.meta.Name}
+	r.ref.Namespace, r.ref.Name = r.key.namespace, r.key.name
 	for _, h := range hostnames {
 		r.hostnames = append(r.hostnames, strings.ToLower(string(h)))
 	}
