@@ -41,22 +41,28 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
 // Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
-// for: see gateway.Translator. It is for one goroutine at a time.
+// for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
+// for one goroutine at a time.
 type Translator struct {
 	options Options
 	gateway gateway.Translator
+	splits  smi.Translator
 }
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
-	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}}}
+	return &Translator{
+		options: o,
+		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}},
+		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve}},
+	}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
-	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: t.options.Serve})
+	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	config := model.Merge(services, routes, splits)
 
 	r := Result{

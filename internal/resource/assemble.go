@@ -20,6 +20,8 @@ type assembly struct {
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
 	over   map[passedOver]*overlooked
+	// rejected is the Set's.
+	rejected map[Key]Finding
 	// now is when certificates are judged, next when something else is to be said of them.
 	now, next time.Time
 }
@@ -36,7 +38,8 @@ func (r *reader) set(l *listing) *Set {
 	a := &assembly{
 		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
-		now: r.now().Round(0), // the clock on the wall
+		rejected: make(map[Key]Finding),
+		now:      r.now().Round(0), // the clock on the wall
 	}
 	documents := make(map[string]int) // by root
 	for _, path := range slices.Sorted(maps.Keys(r.files)) {
@@ -101,8 +104,14 @@ func (a *assembly) entry(e entry, path string, line int) {
 	a.seen[e.key] = at
 	for _, f := range e.findings {
 		a.report(f, Origin{path, line + f.Origin.Line})
+		if _, rejected := a.rejected[e.key]; e.object == nil && !rejected && f.Severity == Error {
+			a.rejected[e.key] = a.findings[len(a.findings)-1]
+		}
 	}
 	a.judge(e, at)
+	if _, served := a.good[e.key]; served {
+		delete(a.rejected, e.key)
+	}
 }
 
 // judge decides whether an object takes the place of the last good one.
@@ -179,7 +188,7 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding)}
+	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
 		s.Origins[k] = g.origin

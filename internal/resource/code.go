@@ -49,6 +49,7 @@ const (
 	CodeNoGroup        = "WR111"
 	CodeRefused        = "WR112"
 	CodeUnread         = "WR113"
+	CodeMatchesEarly   = "WR114"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -119,6 +120,9 @@ var codes = []Code{
 	{CodeUnread, Error, "reference not readable",
 		"A Secret or ConfigMap that an object refers to could not be read. It stays as it was last read, or is missing; it is tried again.",
 		"Look at the reason in the message: the API server may refuse it or be away."},
+	{CodeMatchesEarly, Warning, "matches in an early version",
+		"A TrafficSplit of v1alpha2 has matches, which the specification added in v1alpha3. Weir applies them; other readers of v1alpha2 ignore them and split all requests.",
+		"Write apiVersion: split.smi-spec.io/v1alpha4."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value is outside of what the API's schema allows: a range, a pattern, a length. " + leftOut,

@@ -71,6 +71,9 @@ type Set struct {
 	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
 	// object that holds them, for whoever uses it to report.
 	Expiries map[Key]Finding
+	// Rejected has the objects that were read but are not valid, and of which no earlier version is served: for each the first
+	// finding that says why. Whoever misses such an object can say that it must be mended rather than created.
+	Rejected map[Key]Finding
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 
@@ -83,4 +86,18 @@ type Source interface {
 	// Run blocks until ctx ends, which is no error, or the source cannot go on. It calls emit from one goroutine at a
 	// time, first with what is there at the start.
 	Run(ctx context.Context, emit func(*Set)) error
+}
+
+// Missing says why an object that others refer to is not served, and what to do about it, as the end of a sentence that begins
+// with the object: it does not exist, or it is left out because of an error that is to be mended.
+func (s *Set) Missing(k Key) (why, fix string) {
+	f, ok := s.Rejected[k]
+	if !ok {
+		return "does not exist", "create it or correct the name"
+	}
+	at := ""
+	if o := f.Origin.String(); o != "" {
+		at = " at " + o
+	}
+	return "is left out, because it is not valid (" + f.Code + at + ")", "mend " + f.Code + at
 }

@@ -30,6 +30,10 @@ func versioned[T any](convert func(version string, u map[string]any) (*T, field.
 		if len(errs) > 0 {
 			return nil, findings
 		}
+		if spec, _ := u["spec"].(map[string]any); k.name == "TrafficSplit" && version == "v1alpha2" && spec["matches"] != nil {
+			findings = append(findings, finding(CodeMatchesEarly, "spec.matches",
+				"v1alpha2 has no matches: they are applied here, but other readers of that version split all requests"))
+		}
 		return object, findings
 	}
 }

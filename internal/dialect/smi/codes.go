@@ -30,22 +30,23 @@ const (
 	codePortTaken     = "WR621"
 	codeShortName     = "WR622"
 	codeNotConverted  = "WR623"
+	codeServedOn      = "WR624"
 )
 
 const notInForce = "The split is not in force: the root's own endpoints serve."
 
 var codes = []resource.Code{
 	{ID: codeRootNotFound, Severity: resource.Warning, Title: "split root not found",
-		Meaning: "The Service that a TrafficSplit divides does not exist. The split has no effect.",
-		Fix:     "Create the Service or correct spec.service."},
+		Meaning: "The Service that a TrafficSplit divides does not exist, or is left out because it is not valid. The split has no effect.",
+		Fix:     "Create or mend the Service, or correct spec.service."},
 	{ID: codeRootName, Severity: resource.Error, Title: "split root in another namespace",
 		Meaning: "spec.service is neither the name nor the full name of a Service in the split's own namespace. The split has no effect.",
 		Fix:     "Name a Service of the split's own namespace."},
 	{ID: codeConflict, Severity: resource.Error, Title: "splits in conflict",
-		Meaning: "An older TrafficSplit without matches has the same root. This one has no effect.",
+		Meaning: "Another TrafficSplit without matches has the same root, and is older or, of the same age, comes first by name. This one has no effect.",
 		Fix:     "Keep one of them, or limit this one by matches."},
 	{ID: codeBackendNotFound, Severity: resource.Error, Title: "split backend not found",
-		Meaning: "A backend with a weight names a Service that does not exist. Its share is answered 500. With the weight 0 nothing is said.",
+		Meaning: "A backend with a weight names a Service that does not exist, or is left out because it is not valid. Its share is answered 500, except on ports that no backend has: those are not split. With the weight 0 nothing is said.",
 		Fix:     "Create the Service, or give it the weight 0 until it exists."},
 	{ID: codeBackendName, Severity: resource.Error, Title: "split backend in another namespace",
 		Meaning: "A backend is neither the name nor the full name of a Service in the split's own namespace. Its share is answered 500.",
@@ -66,8 +67,8 @@ var codes = []resource.Code{
 		Meaning: "A backend is the root of another TrafficSplit. Splits do not nest: its share goes to its own endpoints.",
 		Fix:     "Name the Services that the other split leads to."},
 	{ID: codeGroupNotFound, Severity: resource.Error, Title: "HTTPRouteGroup not found",
-		Meaning: "A match names an HTTPRouteGroup that does not exist. " + notInForce,
-		Fix:     "Create the HTTPRouteGroup or correct the name."},
+		Meaning: "A match names an HTTPRouteGroup that does not exist, or is left out because it is not valid. " + notInForce,
+		Fix:     "Create or mend the HTTPRouteGroup, or correct the name."},
 	{ID: codeMatchKind, Severity: resource.Error, Title: "match of another kind",
 		Meaning: "A match names something other than an HTTPRouteGroup. " + notInForce,
 		Fix:     "Name an HTTPRouteGroup of specs.smi-spec.io."},
@@ -103,6 +104,9 @@ var codes = []resource.Code{
 	{ID: codeNotConverted, Severity: resource.Error, Title: "split not converted",
 		Meaning: "weir convert cannot write the TrafficSplit as a route of the Gateway API, for the reason given.",
 		Fix:     "Write the route by hand, or keep the split."},
+	{ID: codeServedOn, Severity: resource.Info, Title: "served without its split",
+		Meaning: "A Service was served because it was the root of a TrafficSplit, and no split has it as its root any more. It is still served by its host names, by its own endpoints. A restart of Weir ends that.",
+		Fix:     "To keep it after a restart, use --serve; to end it, delete the Service or restart Weir."},
 }
 
 // Codes documents the codes of this package's findings.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // resolveMatches merges the groups that the split names. A split whose groups are not all there is not in force: without
@@ -26,9 +27,9 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 				fmt.Sprintf("kind %s of %q: %s, so the split is not in force", m.Kind, m.APIGroup, why), "name an HTTPRouteGroup of " + specs.Group})
 			inert = true
 		case group == nil:
+			why, fix := t.set.Missing(resource.Key{Group: specs.Group, Kind: "HTTPRouteGroup", Namespace: s.ref.Namespace, Name: m.Name})
 			p := problem{codeGroupNotFound, "GroupNotFound", field + ".name",
-				fmt.Sprintf("HTTPRouteGroup %s/%s does not exist, so the split is not in force: the root's own endpoints serve", s.ref.Namespace, m.Name),
-				"create it or correct the name"}
+				fmt.Sprintf("HTTPRouteGroup %s/%s %s, so the split is not in force: the root's own endpoints serve", s.ref.Namespace, m.Name, why), fix}
 			t.reject(s, p)
 			s.unresolved = append(s.unresolved, p)
 			inert = true

@@ -50,6 +50,9 @@ func (t *translator) serve() {
 	}
 }
 
+// byDefault says that nobody chose the services to serve: the roots of the splits are.
+func (t *translator) byDefault() bool { return len(t.options.Serve) == 0 && len(t.set.Gateways) == 0 }
+
 // toServe lists the services to serve, sorted.
 func (t *translator) toServe() []key {
 	var all []key
@@ -64,9 +67,17 @@ func (t *translator) toServe() []key {
 			}
 			all = append(all, key{namespace, name})
 		}
-	case len(t.set.Gateways) == 0:
+	case t.byDefault():
 		for at := range t.roots {
 			all = append(all, at)
+		}
+		for at := range t.before {
+			if s := t.set.Service(at.namespace, at.name); s != nil && len(t.roots[at]) == 0 {
+				all = append(all, at)
+				t.report(serviceRef(s, ""), problem{codeServedOn, "ServedOn", "",
+					fmt.Sprintf("no TrafficSplit has Service %s as its root any more: it is still served, by its own endpoints", at),
+					fmt.Sprintf("to keep it after a restart, start weir with --serve %s; to end it, delete the Service or restart weir", at)})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b key) int { return strings.Compare(a.String(), b.String()) })

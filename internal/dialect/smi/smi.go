@@ -34,7 +34,27 @@ type Options struct {
 // status of every TrafficSplit, the events about it and the findings. The order of the objects in the set has no
 // influence.
 func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Event, []resource.Finding) {
-	t := &translator{set: set, options: options, roots: map[key][]*trafficSplit{}}
+	return (&Translator{Options: options}).Translate(set)
+}
+
+// Translator translates one set after another. Each is as Translate would have it, with one exception: a Service that is
+// served because it was the root of a split goes on being served when the split is deleted, by its own endpoints. Deleting
+// the split is the last step of the specification's workflow (Traffic Split, "Workflow"), and clients must not notice it.
+// It is for one goroutine at a time.
+type Translator struct {
+	Options Options
+	served  map[key]bool // by the last translation, as roots of splits or because they once were
+}
+
+// Translate is as the function of that name.
+func (m *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Event, []resource.Finding) {
+	t := &translator{set: set, options: m.Options, before: m.served, roots: map[key][]*trafficSplit{}}
+	defer func() {
+		m.served = nil
+		if t.byDefault() {
+			m.served = t.served
+		}
+	}()
 	for _, o := range set.TrafficSplits {
 		t.read(o)
 	}
@@ -85,11 +105,16 @@ type translator struct {
 	splits []*trafficSplit         // oldest first
 	roots  map[key][]*trafficSplit // by root, if it exists; oldest first
 	served map[key]bool            // by host name
+	before map[key]bool            // roots served by the translation before
 }
 
 type key struct{ namespace, name string }
 
 func (k key) String() string { return k.namespace + "/" + k.name }
+
+func serviceKey(k key) resource.Key {
+	return resource.Key{Kind: "Service", Namespace: k.namespace, Name: k.name}
+}
 
 // trafficSplit is a TrafficSplit in translation.
 type trafficSplit struct {
@@ -119,8 +144,9 @@ func (t *translator) read(o *split.TrafficSplit) {
 	}
 	s.root, s.domain = key{o.Namespace, name}, domain
 	if s.service = t.set.Service(o.Namespace, name); s.service == nil {
+		why, fix := t.set.Missing(serviceKey(s.root))
 		t.reject(s, problem{codeRootNotFound, "RootNotFound", "spec.service",
-			fmt.Sprintf("Service %s does not exist, so there is nothing to split", s.root), "create it or correct the name"})
+			fmt.Sprintf("Service %s %s, so there is nothing to split", s.root, why), fix})
 	}
 }
 
@@ -138,12 +164,13 @@ func (t *translator) resolve(s *trafficSplit) {
 		switch {
 		case why != "":
 			t.add(s, &s.unresolved, problem{codeBackendName, "InvalidBackend", field,
-				why + "; its share is answered 500", "name a Service of the split's own namespace"})
+				why + ": " + t.missingShare(s), "name a Service of the split's own namespace"})
 		case t.set.Service(at.namespace, at.name) == nil:
 			// The workflow names a Service before it exists; as long as it has no weight that is nothing to say.
 			if b.Weight > 0 {
+				why, fix := t.set.Missing(serviceKey(at))
 				t.add(s, &s.unresolved, problem{codeBackendNotFound, "BackendNotFound", field,
-					fmt.Sprintf("Service %s does not exist, so its share is answered 500", at), "create it, or give it the weight 0 until it exists"})
+					fmt.Sprintf("Service %s %s: %s", at, why, t.missingShare(s)), fix + ", or give it the weight 0 until then"})
 			}
 		case at == s.root:
 			t.add(s, &s.warnings, problem{codeSelf, "SelfReference", field,
@@ -175,9 +202,36 @@ func (t *translator) conflicts() {
 		}
 		s.conflicted = true
 		t.reject(s, problem{codeConflict, "Conflicted", "spec.service",
-			fmt.Sprintf("TrafficSplit %s, which is older, splits all requests for Service %s already", first.ref.Name, s.root),
+			fmt.Sprintf("TrafficSplit %s, %s, splits all requests for Service %s already", first.ref.Name, before(first, s), s.root),
 			"keep one of them, or limit this one by matches"})
 	}
+}
+
+// before says why the first of two splits of one root counts.
+func before(first, s *trafficSplit) string {
+	if first.object.CreationTimestamp.Equal(&s.object.CreationTimestamp) {
+		return "whose name comes first"
+	}
+	return "which is older"
+}
+
+// missingShare says what becomes of the share of a backend that is not there: it is answered 500, but not on ports that no backend
+// has, which are not split.
+func (t *translator) missingShare(s *trafficSplit) string {
+	known, split := 0, false
+	for _, b := range s.object.Spec.Backends {
+		name, _, why := localName(b.Service, s.ref.Namespace)
+		service := t.set.Service(s.ref.Namespace, name)
+		if why != "" || service == nil {
+			continue
+		}
+		known++
+		split = split || s.service != nil && slices.ContainsFunc(s.service.Spec.Ports, func(p corev1.ServicePort) bool { return hasPort(service, p.Port) })
+	}
+	if known > 0 && !split {
+		return "nothing is split, as no backend that exists has a port of the root"
+	}
+	return "its share is answered 500"
 }
 
 // reject keeps the split out of force.

@@ -108,7 +108,7 @@ func TestServicesAreServedByHostNameAsAsked(t *testing.T) {
 }
 
 func TestEveryCodeIsDocumentedOnceAndSeen(t *testing.T) {
-	seen := map[string]bool{"WR620": true, "WR621": true, "WR623": true} // by flags and by Convert
+	seen := map[string]bool{"WR620": true, "WR621": true, "WR623": true, "WR624": true} // by flags, by Convert and by histories
 	for _, g := range goldentest.All(t, leastGoldens) {
 		for _, f := range translate(goldentest.Load(t, g)).Findings {
 			seen[f.Code] = true
@@ -149,4 +149,99 @@ func FuzzTranslate(f *testing.F) {
 			t.Errorf("the order of the objects has an influence:\n%s", goldentest.Diff(a, b))
 		}
 	})
+}
+
+// The last step of the specification's workflow deletes the split. Whoever calls the root must not notice.
+func TestARootIsServedOnWhenItsSplitIsDeleted(t *testing.T) {
+	_, rest, _ := strings.Cut(web, "---\n")
+	translator := &smi.Translator{}
+	step := func(name, text string, wantRoutes, wantCodes []string) {
+		t.Helper()
+		cfg, _, _, findings := translator.Translate(set(t, text))
+		if got := routes(cfg); !slices.Equal(got, wantRoutes) {
+			t.Errorf("%s: routes %q, want %q", name, got, wantRoutes)
+		}
+		if got := codes(findings); !slices.Equal(got, wantCodes) {
+			t.Errorf("%s: codes %q, want %q", name, got, wantCodes)
+		}
+	}
+	served := []string{"web:80 on services/80 for web"}
+	step("never split", rest, nil, nil)
+	step("split", web, served, nil)
+	step("deleted", rest, served, []string{"WR624"})
+	step("still deleted", rest, served, []string{"WR624"})
+	step("split again", web, served, nil)
+	step("with a Gateway", rest+fmt.Sprintf(gatewayOn, 8080, "HTTP", "null"), nil, nil)
+	step("the Gateway deleted", rest, nil, nil)
+	step("split once more", web, served, nil)
+	step("the Service deleted", strings.Replace(rest, "{name: web}", "{name: web-v2}", 1), nil, nil)
+	step("the Service back", rest, nil, nil)
+
+	translator.Options.Serve = []string{"none"}
+	step("none", web, nil, []string{"WR617"})
+	step("none, deleted", rest, nil, nil)
+}
+
+func TestMessagesSayWhatIsTheCase(t *testing.T) {
+	const root = `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: other}
+spec: {ports: [{port: 81}]}
+---
+`
+	const of = `
+apiVersion: split.smi-spec.io/%s
+kind: TrafficSplit
+metadata: {name: %s%s}
+spec: {service: web, backends: [%s], matches: %s}
+---
+`
+	for name, c := range map[string]struct{ text, code, message, fix string }{
+		"the root serves a port that no backend has": {
+			fmt.Sprintf(of, "v1alpha4", "s", "", "{service: gone, weight: 1}, {service: other, weight: 1}", "[]"),
+			"WR604", "does not exist: nothing is split, as no backend that exists has a port of the root", "create it"},
+		"a share is answered 500": {
+			fmt.Sprintf(of, "v1alpha4", "s", "", "{service: gone, weight: 1}", "[]"),
+			"WR604", "Service default/gone does not exist: its share is answered 500", "create it"},
+		"the name decides": {
+			fmt.Sprintf(of, "v1alpha4", "a", "", "{service: other, weight: 1}", "[]") + fmt.Sprintf(of, "v1alpha4", "b", "", "{service: other, weight: 1}", "[]"),
+			"WR603", "TrafficSplit a, whose name comes first,", "keep one"},
+		"age decides": {
+			fmt.Sprintf(of, "v1alpha4", "a", `, creationTimestamp: "2026-01-02T00:00:00Z"`, "{service: other, weight: 1}", "[]") +
+				fmt.Sprintf(of, "v1alpha4", "b", `, creationTimestamp: "2026-01-01T00:00:00Z"`, "{service: other, weight: 1}", "[]"),
+			"WR603", "TrafficSplit b, which is older,", "keep one"},
+		"a group that does not exist": {
+			fmt.Sprintf(of, "v1alpha4", "s", "", "{service: other, weight: 1}", "[{kind: HTTPRouteGroup, name: g}]"),
+			"WR611", "does not exist", "create it"},
+		"a group that is not valid": {
+			fmt.Sprintf(of, "v1alpha4", "s", "", "{service: other, weight: 1}", "[{kind: HTTPRouteGroup, name: g}]") +
+				"apiVersion: specs.smi-spec.io/v1alpha4\nkind: HTTPRouteGroup\nmetadata: {name: g}\nspec: {matches: [{name: m, methods: GET}]}\n",
+			"WR611", "is left out, because it is not valid (WR204 at -:", "mend WR204 at -:"},
+		"matches in v1alpha2": {
+			fmt.Sprintf(of, "v1alpha2", "s", "", "{service: other, weight: 1}", "[{kind: HTTPRouteGroup, name: g}]"),
+			"WR114", "v1alpha2 has no matches", "v1alpha4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, root+c.text)
+			all := append(translate(s).Findings, s.Findings...)
+			i := slices.IndexFunc(all, func(f resource.Finding) bool { return f.Code == c.code })
+			if i < 0 {
+				t.Fatalf("no %s among %v", c.code, all)
+			}
+			fix := all[i].Fix
+			if fix == "" {
+				code, _ := resource.LookupCode(c.code)
+				fix = code.Fix
+			}
+			if f := all[i]; !strings.Contains(f.Message, c.message) || !strings.Contains(fix, c.fix) {
+				t.Errorf("%s: %s; %s\nwant %s; %s", f.Code, f.Message, fix, c.message, c.fix)
+			}
+		})
+	}
 }
