@@ -138,7 +138,7 @@ test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to 
 	@scripts/conformance.sh e2e -test.short
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
-	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(CURDIR)/$(REPORT))
+	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))
 
 conformance-short: setup-cluster ## Run a selection of it, with all tests of mirrors and weights.
 	@scripts/conformance.sh -test.short

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/cluster/process"
 )
 
 const (
@@ -77,6 +78,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	defer log.Close()
+	process.KeepDescriptors()
 	cmd := exec.Command("/proc/self/exe", initCommand, o.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{

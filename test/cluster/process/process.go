@@ -30,6 +30,7 @@ func Start(log, program string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	defer output.Close()
+	KeepDescriptors()
 	p := &Process{name: filepath.Base(program), log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = output, output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -156,3 +156,27 @@ func TestAReservedPortIsOnlyForThoseWhoShareIt(t *testing.T) {
 		c.Close()
 	}
 }
+
+func TestAProgramHoldsNoDescriptorOfTheCaller(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil { // without O_CLOEXEC, as what a caller leaves open
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	p, err := Start(logFile(t), "sleep", "600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop(0)
+	if err := unix.Close(pipe[1]); err != nil {
+		t.Fatal(err)
+	}
+	// The other end is closed as soon as the program has replaced this one's image.
+	if err := unix.SetNonblock(pipe[0], true); err != nil {
+		t.Fatal(err)
+	}
+	poll := []unix.PollFd{{Fd: int32(pipe[0]), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 10_000); n != 1 || err != nil || poll[0].Revents&unix.POLLHUP == 0 {
+		t.Errorf("the pipe is still held open: %d %v %#x", n, err, poll[0].Revents)
+	}
+}
