@@ -6,7 +6,7 @@ import (
 
 // profiles that Weir claims, whole.
 func profiles() []suite.ConformanceProfile {
-	return []suite.ConformanceProfile{suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile}
+	return []suite.ConformanceProfile{suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTCPConformanceProfile}
 }
 
 // everything is each feature of the profiles, extended ones too: what is tested does not depend on what Weir says it supports.

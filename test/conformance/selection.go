@@ -28,4 +28,6 @@ var short = []string{
 	"HTTPRouteTimeoutRequest",
 	"HTTPRouteWeight",
 	"ListenerSetHTTPRouting",
+	"TCPRouteMultipleRoutesAttachment",
+	"TCPRouteWeightedRouting",
 }

@@ -21,6 +21,7 @@ type parent struct {
 	// set is nil if the Gateway itself is the parent.
 	set      *listenerSet
 	attached map[*listener][]string // effective hostnames
+	idle     map[*listener]problem  // those attached whose traffic another route has, and why; of TCPRoutes only
 	rejected *problem
 }
 
@@ -223,13 +224,22 @@ type loss struct {
 	why      problem
 }
 
-// yield takes the route off the listeners that older routes have, and returns why.
+// yield takes the route off the listeners that older routes have, and returns why. A TCPRoute stays attached there and is
+// accepted, but gets no connection (TCPRoute, "Conflicts"; the conformance test TCPRouteMultipleRoutesAttachment).
 func (t *translator) yield(r *route) (lost []problem) {
 	for _, p := range r.parents {
 		if p.rejected != nil {
 			continue
 		}
 		taken := t.taken(r, p)
+		if r.tcp != nil {
+			p.idle = make(map[*listener]problem, len(taken))
+			for _, x := range taken {
+				p.idle[x.listener] = x.why
+				lost = append(lost, x.why)
+			}
+			continue
+		}
 		for _, x := range taken {
 			delete(p.attached, x.listener)
 			lost = append(lost, x.why)
@@ -377,7 +387,7 @@ func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 	for _, p := range r.parents {
 		certificate := p.gateway.clientCertificate
 		for l, hostnames := range p.attached {
-			if !l.programmed() {
+			if _, idle := p.idle[l]; idle || !l.programmed() {
 				continue
 			}
 			if attachments[certificate] == nil {

@@ -133,7 +133,7 @@ var codes = []resource.Code{
 		Meaning: "A hostname of the route meets none of the listeners it is attached to. Requests for it are answered 404.",
 		Fix:     "Remove it, or add a listener for it."},
 	{ID: codeListenerTaken, Severity: resource.Error, Title: "listener taken by another TCPRoute",
-		Meaning: "Nothing tells the connections of a TCP listener apart, so one TCPRoute has them all: the oldest. The route is not attached there.",
+		Meaning: "Nothing tells the connections of a TCP listener apart, so one TCPRoute has them all: the oldest. This route is accepted and attached there, but gets no connection.",
 		Fix:     "Merge the routes, or give each a listener of its own."},
 
 	{ID: codeBackendNotFound, Severity: resource.Error, Title: "backend not found",

@@ -143,7 +143,7 @@ func (r *route) status() resource.Status {
 		resolved = isFalse("ResolvedRefs", r.unresolved[0].reason, texts(r.unresolved))
 	}
 	for _, p := range r.parents {
-		conditions := []resource.Condition{isTrue("Accepted", "Accepted", ""), resolved}
+		conditions := []resource.Condition{isTrue("Accepted", "Accepted", texts(p.idleProblems())), resolved}
 		if p.rejected != nil {
 			conditions[0] = isFalse("Accepted", p.rejected.reason, p.rejected.String())
 		} else if invalid := slices.Concat(r.broken, r.partial); len(invalid) > 0 {

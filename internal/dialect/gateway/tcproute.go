@@ -49,3 +49,13 @@ func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 	}
 	return taken
 }
+
+// idleProblems are why the route gets nothing of some listeners, in their order.
+func (p *parent) idleProblems() (all []problem) {
+	for _, l := range p.listeners() {
+		if why, idle := p.idle[l]; idle {
+			all = append(all, why)
+		}
+	}
+	return all
+}
