@@ -51,6 +51,8 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		Example: `  weir check routes/
   kustomize build . | weir check -
   weir check -o json --fail-on warning routes/
+  weir check -o github routes/                 annotations of a pull request on GitHub
+  weir check -o sarif routes/ > weir.sarif     for code scanning
   weir check                                   the cluster of your kubeconfig
   weir check --context prod -n shop            what concerns one namespace`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +62,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 			return nil
 		},
 	}
-	output := outputFlag(cmd, "text", "json")
+	output := outputFlag(cmd, "text", "json", "github", "sarif")
 	in := newInput(cmd)
 	in.forController(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "", "tell only of objects in the `namespace`, and of those in none")
@@ -80,9 +82,14 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
+		switch output.value {
+		case "json":
 			err = writeJSON(s.out, r)
-		} else {
+		case "sarif":
+			err = writeJSON(s.out, r.sarif())
+		case "github":
+			err = r.github(s.out)
+		default:
 			err = r.print(s.out)
 		}
 		if err != nil {

@@ -114,6 +114,9 @@ is. A *warning* is served, but hardly as meant. ` + "`weir check -o json`" + ` p
   "origin": {"file": "shop.yaml", "line": 12}, "message": "...", "fix": "..."}]}
 ` + "```" + `
 
+` + "`weir check -o github`" + ` prints workflow commands, which GitHub shows beside the lines of a pull request;
+` + "`weir check -o sarif`" + ` a log of SARIF 2.1.0 for code scanning and editors.
+
 | code | severity | what it is |
 |---|---|---|
 `)
