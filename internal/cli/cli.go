@@ -99,7 +99,7 @@ traffic by it.`,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.DisableFlagsInUseLine = true
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageFunc(usage)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -168,30 +168,29 @@ func outputFlag(cmd *cobra.Command, formats ...string) *choice {
 	return &c
 }
 
-// usageTemplate is cobra's, shorter, with the exit codes under the root's.
-var usageTemplate = `Usage:
-  {{.UseLine}}
-{{- if .HasExample}}
-
-Examples:
-{{.Example}}
-{{- end}}
-{{- if .HasAvailableSubCommands}}
-
-Commands:
-{{- range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-
-Exit codes:
-` + exitCodeLines() + `
-"weir COMMAND --help" says more about a command.
-{{- end}}
-{{- if and .HasParent .HasAvailableLocalFlags}}
-
-Flags:
-{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}
-{{- end}}
-`
+// usage prints how a command is used, and under the root's commands the exit codes. It is a function, not a template of cobra's:
+// text/template looks methods up by name, so with it the linker has to keep all exported ones of the whole program.
+func usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n  " + cmd.UseLine() + "\n")
+	if cmd.HasExample() {
+		b.WriteString("\nExamples:\n" + cmd.Example + "\n")
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s %s\n", c.NamePadding(), c.Name(), c.Short)
+			}
+		}
+		b.WriteString("\nExit codes:\n" + exitCodeLines() + "\n\"weir COMMAND --help\" says more about a command.\n")
+	}
+	if cmd.HasParent() && cmd.HasAvailableLocalFlags() {
+		b.WriteString("\nFlags:\n" + strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(100), " \n") + "\n")
+	}
+	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
+	return err
+}
 
 func exitCodeLines() string {
 	var b strings.Builder

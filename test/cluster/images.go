@@ -152,7 +152,7 @@ func (b *builder) weir(ctx context.Context) (string, error) {
 	top := filepath.Join(b.source, "../..")
 	binary, packed, file := filepath.Join(b.dir, "weir"), filepath.Join(b.dir, "weir-image.tar"), filepath.Join(b.dir, "weir.tar")
 	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
-	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-o", binary, "./cmd/weir"); err != nil {
+	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-tags", "grpcnotrace", "-o", binary, "./cmd/weir"); err != nil {
 		return "", err
 	}
 	if _, err := output(ctx, filepath.Join(top, "deploy/release"), nil, "go", "run", ".", "image", "-o", packed, binary); err != nil {
