@@ -37,6 +37,7 @@ var importTable = map[string][]string{
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
 	},
+	"internal/diff":         {"internal/routing", "internal/model"},
 	"internal/feed":         {"internal/model"},
 	"internal/identity":     {},
 	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},

@@ -105,7 +105,7 @@ traffic by it.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newExplain(s), newDemo(s), newEcho(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newDemo(s), newEcho(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirmesh/weir/internal/diff"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+func newDiff(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Say which requests two versions of files would answer differently",
+		Long: `Diff translates two files or folders, asks both the same requests, and shows
+those that would be answered differently: by which backends, in which shares,
+with which copies, filters, timeouts and retries, with examples. Nothing is
+sent. The requests are made from the matches of both versions; what only moves
+or changes its name is no difference.
+
+The exit code is 0 if there is no difference, 1 if there are some, 2 if one of
+the two could not be read.`,
+		Example: `  weir diff old/ new/
+  git worktree add /tmp/base origin/main && weir diff /tmp/base/routes routes/
+  weir diff -o markdown old/ new/ >> "$GITHUB_STEP_SUMMARY"
+  weir diff -o json old/ new/`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError("give two paths: weir diff OLD NEW")
+			}
+			return nil
+		},
+	}
+	output := outputFlag(cmd, "text", "json", "markdown")
+	options := translation(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		var sides [2]diffSide
+		for i, path := range args {
+			set, result, err := load([]string{path}, s.in, *options)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			sides[i] = diffSide{path, set, result.Config}
+			if r := newCheckReport(set, result.Findings); r.Errors > 0 {
+				fmt.Fprintf(s.err, "weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it\n", path, r.summary(), path)
+			}
+		}
+		report, err := diff.Compare(sides[0].config, sides[1].config)
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		p := &diffPrinter{sides: sides, report: report}
+		switch output.value {
+		case "json":
+			err = writeJSON(s.out, report)
+		case "markdown":
+			_, err = io.WriteString(s.out, p.markdown())
+		default:
+			_, err = io.WriteString(s.out, p.text())
+		}
+		if err == nil && !report.Same() {
+			return &exitError{code: exitFailed}
+		}
+		return err
+	}
+	return cmd
+}
+
+type diffSide struct {
+	path   string
+	set    *resource.Set
+	config *model.Config
+}
+
+type diffPrinter struct {
+	strings.Builder
+	sides  [2]diffSide
+	report *diff.Report
+}
+
+func (p *diffPrinter) summary() string {
+	r := p.report
+	if r.Same() {
+		return fmt.Sprintf("no difference in %s asked%s\n", count(r.Asked, "request"), p.thinned())
+	}
+	text := fmt.Sprintf("%s in %s asked%s", count(len(r.Changes), "difference"), count(r.Asked, "request"), p.thinned())
+	if n := len(r.Services); n > 0 {
+		text += fmt.Sprintf(", %s changed", count(n, "service"))
+	}
+	if n := len(r.Listeners); n > 0 {
+		text += fmt.Sprintf(", %s changed", count(n, "listener"))
+	}
+	return text + "\n"
+}
+
+func (p *diffPrinter) thinned() string {
+	if p.report.Thinned {
+		return " (too many combinations to ask all)"
+	}
+	return ""
+}
+
+// text is the report for a terminal.
+func (p *diffPrinter) text() string {
+	for i := range p.report.Changes {
+		c := &p.report.Changes[i]
+		for j, e := range c.Examples {
+			line := requestLine(&e)
+			if more := c.Requests - len(c.Examples); j == len(c.Examples)-1 && more > 0 {
+				line += fmt.Sprintf("   and %d more of those asked", more)
+			}
+			p.WriteString(line + "\n")
+		}
+		p.lines("before", outcomeLines(&c.Before, p.sides[0].set, c.Differ))
+		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
+		p.WriteString("  differ  " + strings.Join(c.Differ, ", ") + "\n\n")
+	}
+	for _, part := range p.report.Services {
+		fmt.Fprintf(p, "service   %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+	}
+	for _, part := range p.report.Listeners {
+		fmt.Fprintf(p, "listener  %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+	}
+	if len(p.report.Services)+len(p.report.Listeners) > 0 {
+		p.WriteString("\n")
+	}
+	p.WriteString(p.summary())
+	return p.String()
+}
+
+func (p *diffPrinter) lines(label string, lines []string) {
+	for _, l := range lines {
+		fmt.Fprintf(p, "  %-7s %s\n", label, l)
+		label = ""
+	}
+}
+
+// markdown is the report for a pull request.
+func (p *diffPrinter) markdown() string {
+	p.WriteString("### What requests would meet: " + p.summary() + "\n")
+	if len(p.report.Changes) > 0 {
+		p.WriteString("| requests | before | after |\n|---|---|---|\n")
+	}
+	for i := range p.report.Changes {
+		c := &p.report.Changes[i]
+		var examples []string
+		for _, e := range c.Examples {
+			examples = append(examples, codeCell(requestLine(&e)))
+		}
+		if more := c.Requests - len(c.Examples); more > 0 {
+			examples = append(examples, fmt.Sprintf("and %d more", more))
+		}
+		cells := func(o *diff.Outcome, set *resource.Set) string {
+			var out []string
+			for _, l := range outcomeLines(o, set, c.Differ) {
+				out = append(out, codeCell(l))
+			}
+			return strings.Join(out, "<br>")
+		}
+		fmt.Fprintf(p, "| %s | %s | %s |\n", strings.Join(examples, "<br>"), cells(&c.Before, p.sides[0].set), cells(&c.After, p.sides[1].set))
+	}
+	for _, part := range p.report.Services {
+		fmt.Fprintf(p, "\nService %s: %s\n", codeCell(part.Name), strings.Join(part.Differ, ", "))
+	}
+	for _, part := range p.report.Listeners {
+		fmt.Fprintf(p, "\nListener %s: %s\n", codeCell(part.Name), strings.Join(part.Differ, ", "))
+	}
+	return p.String()
+}
+
+// codeCell is text as code in a cell of a table, whatever it holds.
+func codeCell(text string) string {
+	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "\n", " ", "`", "&#96;").Replace(text)
+	return "<code>" + text + "</code>"
+}
+
+// requestLine is a request as "weir explain" takes it.
+func requestLine(r *diff.Request) string {
+	host := r.Host
+	if host == "" {
+		host = cmpOr(r.Address, "localhost")
+	}
+	if r.Scheme == "tcp" {
+		return fmt.Sprintf("tcp://%s:%d", host, r.Port)
+	}
+	line := fmt.Sprintf("%s %s://%s", r.Method, r.Scheme, host)
+	if standard := map[string]int32{"http": 80, "https": 443}[r.Scheme]; standard != r.Port {
+		line += fmt.Sprintf(":%d", r.Port)
+	}
+	line += r.Path
+	if r.Query != "" {
+		line += "?" + r.Query
+	}
+	for _, h := range r.Headers {
+		line += fmt.Sprintf(" -H '%s: %s'", h.Name, h.Value)
+	}
+	return line
+}
+
+// outcomeLines tells who answers, and of the rest what differs.
+func outcomeLines(o *diff.Outcome, set *resource.Set, differ []string) (lines []string) {
+	if o.Answer != "" {
+		lines = append(lines, o.Answer)
+	}
+	for _, s := range o.Backends {
+		lines = append(lines, fmt.Sprintf("%s  %s", percent(s.Of), cmpOr(s.Service, s.Answer)))
+	}
+	for _, s := range o.Mirrors {
+		lines = append(lines, fmt.Sprintf("%s  copied to %s", percent(s.Of), cmpOr(s.Service, s.Answer)))
+	}
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{"filters", o.Filters}, {"timeouts", o.Timeouts}, {"retry", o.Retry}, {"session", o.Session}} {
+		if slices.Contains(differ, part.name) {
+			// Plain data: it always marshals.
+			text, _ := json.Marshal(part.value)
+			lines = append(lines, part.name+" "+string(text))
+		}
+	}
+	if o.Rule != nil {
+		where := ""
+		if at := set.Origin(*o.Rule).String(); at != "" {
+			where = "  (" + at + ")"
+		}
+		lines = append(lines, "by "+o.Rule.String()+where)
+	}
+	return lines
+}
