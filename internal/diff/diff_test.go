@@ -11,7 +11,9 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-func ref(name string) model.Ref { return model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: name} }
+func ref(name string) model.Ref {
+	return model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: name}
+}
 
 // config is a listener on port 80 with one route of the rules, for the hosts.
 func config(hosts []string, rules ...model.Rule) *model.Config {

@@ -38,7 +38,9 @@ func (r *Request) Field(name string) (string, bool) {
 func (r *Request) compare(o *Request) int {
 	return cmp.Or(cmp.Compare(r.Port, o.Port), cmp.Compare(r.Address, o.Address), cmp.Compare(r.Scheme, o.Scheme), cmp.Compare(r.Host, o.Host),
 		cmp.Compare(r.Path, o.Path), cmp.Compare(r.Query, o.Query), cmp.Compare(r.Method, o.Method),
-		slices.CompareFunc(r.Headers, o.Headers, func(a, b model.HeaderValue) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value)) }))
+		slices.CompareFunc(r.Headers, o.Headers, func(a, b model.HeaderValue) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value))
+		}))
 }
 
 // condition is what a match wants besides the host and the path.

@@ -50,6 +50,8 @@ const (
 	CodeRefused        = "WR112"
 	CodeUnread         = "WR113"
 	CodeMatchesEarly   = "WR114"
+	CodeMisspelt       = "WR115"
+	CodeMisspeltField  = "WR116"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -123,6 +125,12 @@ var codes = []Code{
 	{CodeMatchesEarly, Warning, "matches in an early version",
 		"A TrafficSplit of v1alpha2 has matches, which the specification added in v1alpha3. Weir applies them; other readers of v1alpha2 ignore them and split all requests.",
 		"Write apiVersion: split.smi-spec.io/v1alpha4."},
+	{CodeMisspelt, Error, "kind or group misspelt",
+		"A document has a kind or a group that Weir does not read and that is almost one it does. It is left out.",
+		"Write the kind and the apiVersion that the message names."},
+	{CodeMisspeltField, Error, "field misspelt",
+		"An object has a field that its API does not know and that is almost one it does. The field has no effect, as if it were not there; kubectl refuses the object.",
+		"Write the field that the message names."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value is outside of what the API's schema allows: a range, a pattern, a length. " + leftOut,

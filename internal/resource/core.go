@@ -64,7 +64,7 @@ func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P)
 	}
 	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.cluster, nameRule(k), field.NewPath("metadata"))
 	for _, err := range errs {
-		findings = append(findings, finding(CodeMetadata, err.Field, err.ErrorBody()))
+		findings = append(findings, fieldFinding(CodeMetadata, err, u))
 	}
 	for _, err := range check(object) {
 		errs = append(errs, err)

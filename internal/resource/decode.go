@@ -61,17 +61,17 @@ func decodeDocument(p part) *document {
 func (d *document) add(value any, l *locator) {
 	u, ok := value.(map[string]any)
 	if !ok {
-		d.reject(l, "", fmt.Sprintf("the document is %s, not an object", describe(value)))
+		d.reject(l, "", fmt.Sprintf("the document is %s, not an object", describe(value)), "")
 		return
 	}
 	apiVersion, _ := u["apiVersion"].(string)
 	kindName, _ := u["kind"].(string)
 	switch {
 	case kindName == "" && apiVersion == "":
-		d.reject(l, "", "the document has no apiVersion and no kind")
+		d.reject(l, "", "the document has no apiVersion and no kind", "")
 		return
 	case kindName == "":
-		d.reject(l, "kind", "kind is missing or no text")
+		d.reject(l, "kind", "kind is missing or not text", "")
 		return
 	}
 	fullVersion, fullKind, note, completed := completeSMI(apiVersion, kindName, u)
@@ -79,7 +79,11 @@ func (d *document) add(value any, l *locator) {
 		apiVersion, kindName = fullVersion, fullKind
 	}
 	if apiVersion == "" {
-		d.reject(l, "apiVersion", "apiVersion is missing or no text")
+		message, fix := "apiVersion is missing or not text", ""
+		if k := kindNamed(kindName); k != nil {
+			fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		}
+		d.reject(l, "apiVersion", message, fix)
 		return
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
@@ -91,6 +95,10 @@ func (d *document) add(value any, l *locator) {
 		return
 	}
 	k := findKind(group, kindName)
+	if like := misspelt(group, kindName); k == nil && like != nil {
+		d.misspell(l, group, version, kindName, like)
+		return
+	}
 	if k == nil {
 		d.entries = append(d.entries, entry{line: l.line(""), passedOver: &passedOver{apiVersion, kindName}})
 		return
@@ -125,7 +133,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 	objectName, _ := meta["name"].(string)
 	namespace, hasNamespace := meta["namespace"].(string)
 	if objectName == "" {
-		d.reject(l, "metadata.name", k.name+" has no metadata.name")
+		d.reject(l, "metadata.name", k.name+" has no metadata.name", "")
 		return
 	}
 	switch {
@@ -159,9 +167,28 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 	d.entries = append(d.entries, e)
 }
 
-// reject reports something that is no object at all.
-func (d *document) reject(l *locator, field, message string) {
+// misspell reports a kind or group that is almost one that is read. It is left out, as it would be in a cluster.
+func (d *document) misspell(l *locator, group, version, kindName string, like *kind) {
+	at, written, meant := "kind", kindName, like.name
+	if kindName == like.name {
+		at, written, meant = "apiVersion", group+"/"+version, like.apiVersion(like.versions[0])
+		if slices.Contains(like.versions, version) {
+			meant = like.apiVersion(version)
+		}
+	}
+	f := finding(CodeMisspelt, at, fmt.Sprintf("%q is not known, so the document is left out", written))
+	f.Fix = fmt.Sprintf("did you mean %q?", meant)
+	f.Origin.Line = l.line(at)
+	d.findings = append(d.findings, f)
+	d.broken = true
+}
+
+// reject reports something that is no object at all. An empty fix is the usual one.
+func (d *document) reject(l *locator, field, message, fix string) {
 	f := finding(CodeNoObject, field, message)
+	if fix != "" {
+		f.Fix = fix
+	}
 	f.Origin.Line = l.line(field)
 	d.findings = append(d.findings, f)
 	d.broken = true

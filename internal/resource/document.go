@@ -129,7 +129,7 @@ func (p part) parse() (value any, findings []Finding, ok bool) {
 			}
 		}
 		if err != nil {
-			return nil, []Finding{syntaxFinding(err)}, false
+			return nil, []Finding{syntaxFinding(err, p.text)}, false
 		}
 		text = converted
 	}
@@ -151,7 +151,13 @@ func (p part) parse() (value any, findings []Finding, ok bool) {
 	return value, findings, true
 }
 
-func syntaxFinding(err error) Finding {
+var (
+	template = regexp.MustCompile(`\{\{-?\s*[.$a-zA-Z/"(]`)
+	tabbed   = regexp.MustCompile(`(?m)^ *\t`)
+)
+
+// syntaxFinding says why a text is not YAML, and the usual causes by name: a template that was not rendered, tabs.
+func syntaxFinding(err error, text []byte) Finding {
 	msg := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	line := 0
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
@@ -160,6 +166,16 @@ func syntaxFinding(err error) Finding {
 	}
 	f := finding(CodeSyntax, "", "not YAML: "+strings.TrimPrefix(msg, "yaml: "))
 	f.Origin.Line = line
+	lineOf := func(m []int) int { return bytes.Count(text[:m[1]], []byte("\n")) }
+	if m := template.FindIndex(text); m != nil {
+		f.Message = "the document is a template ({{...}}), not YAML"
+		f.Fix = `render it first, for instance with "helm template", and check what comes out`
+		f.Origin.Line = lineOf(m)
+	} else if m := tabbed.FindIndex(text); m != nil {
+		f.Message = "a line is indented by a tab, which YAML does not allow"
+		f.Fix = "indent by spaces"
+		f.Origin.Line = lineOf(m)
+	}
 	return f
 }
 

@@ -72,6 +72,8 @@ type Finding struct {
 	// Message is the reason, Fix what to do about it.
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
+	// Server has the words in which an API server says the same, a line of "field: message" each; empty for what only Weir says.
+	Server string `json:"-"`
 }
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".

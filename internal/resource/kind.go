@@ -64,6 +64,44 @@ func findKind(group, name string) *kind {
 	return nil
 }
 
+// kindNamed returns the first kind of a name, whatever its group, or nil.
+func kindNamed(name string) *kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// known are kinds that Weir does not read and that are near to some that it does.
+var known = map[string]bool{
+	"TLSRoute": true, "UDPRoute": true, "HTTPRouteGroup": true, "ServiceEntry": true, "ServiceImport": true, "ServiceAccount": true,
+}
+
+// misspelt returns the kind that an unknown one was most likely meant to be, or nil: one of the same group whose name is almost the same,
+// or one of the same name whose group is almost the same.
+func misspelt(group, name string) *kind {
+	var names []string
+	for _, k := range kinds {
+		switch {
+		case k.group == group:
+			names = append(names, k.name)
+		case k.name == name && k.group != "" && distance(group, k.group) <= 3:
+			return k
+		}
+	}
+	if known[name] || len(names) == 0 {
+		return nil
+	}
+	for _, n := range names {
+		if distance(strings.ToLower(name), strings.ToLower(n)) <= min(2, len(n)/4) {
+			return findKind(group, n)
+		}
+	}
+	return nil
+}
+
 // apiVersion joins the kind's group with a version.
 func (k *kind) apiVersion(version string) string {
 	if k.group == "" {

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,17 +14,12 @@ import (
 func versioned[T any](convert func(version string, u map[string]any) (*T, field.ErrorList)) func(*kind, string, map[string]any, admission) (any, []Finding) {
 	return func(k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
 		findings, ok := admit(k, version, u)
-		for i := range findings {
-			if f := &findings[i]; f.Code == CodeType && strings.HasSuffix(f.Ref.Field, ".weight") {
-				f.Fix = "write a whole number; only the proportion counts, so 1 and 500m can be 2 and 1"
-			}
-		}
 		if !ok {
 			return nil, findings
 		}
 		object, errs := convert(version, u)
 		for _, err := range errs {
-			findings = append(findings, schemaFinding(err))
+			findings = append(findings, schemaFinding(err, u))
 		}
 		if len(errs) > 0 {
 			return nil, findings

@@ -140,7 +140,7 @@ func nearest(name string, candidates []string) string {
 			continue
 		}
 		d := distance(strings.ToLower(name), strings.ToLower(c))
-		if d >= least && min(len(name), len(c)) > 3 && (containsFold(name, c) || containsFold(c, name)) {
+		if d >= least && 2*min(len(name), len(c)) > max(len(name), len(c)) && (containsFold(name, c) || containsFold(c, name)) {
 			d = least - 1
 		}
 		if d < least {

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -78,20 +79,21 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 
 	var findings []Finding
 	for _, err := range metaErrs {
-		findings = append(findings, finding(CodeMetadata, err.Field, err.ErrorBody()))
+		findings = append(findings, fieldFinding(CodeMetadata, err, u))
 	}
 	for _, err := range schemaErrs {
-		findings = append(findings, schemaFinding(err))
+		findings = append(findings, schemaFinding(err, u))
 	}
 	for _, err := range listErrs {
-		findings = append(findings, finding(CodeListType, err.Field, err.ErrorBody()))
+		findings = append(findings, fieldFinding(CodeListType, err, u))
 	}
+	findings = once(findings)
 	if s.rules == nil {
 		return findings
 	}
 	if blocksRules(metaErrs) || blocksRules(schemaErrs) || blocksRules(listErrs) {
 		return append(findings, finding(CodeUnchecked, "",
-			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+			"the rules of the API that compare fields were not checked, as other errors come first"))
 	}
 	budget := int64(celconfig.RuntimeCELCostBudget)
 	if s.rules.hold(u, &budget) {
@@ -99,7 +101,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	}
 	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
 	for _, err := range ruleErrs {
-		findings = append(findings, finding(CodeRule, err.Field, err.ErrorBody()))
+		findings = append(findings, fieldFinding(CodeRule, err, u))
 	}
 	return findings
 }
@@ -117,31 +119,6 @@ func blocksRules(errs field.ErrorList) bool {
 
 // formatPath finds the field in the message of a format error, whose path the API server leaves out.
 var formatPath = regexp.MustCompile(`^Checked value must be .* in (\S+)$`)
-
-func schemaFinding(err *field.Error) Finding {
-	f := finding(schemaCode(err.Type), err.Field, err.ErrorBody())
-	if m := formatPath.FindStringSubmatch(err.Detail); m != nil {
-		f.Ref.Field = m[1]
-	}
-	switch {
-	case strings.Contains(err.Detail, " in body should match ") && lowerMatches(err):
-		f.Fix = "write it in lower case"
-	case err.Type == field.ErrorTypeNotSupported:
-		written, _ := err.BadValue.(string)
-		var supported []string
-		for _, m := range quoted.FindAllStringSubmatch(err.Detail, -1) {
-			supported = append(supported, m[1])
-		}
-		if near := nearest(written, supported); near != "" {
-			f.Fix = `did you mean "` + near + `"?`
-		}
-	case strings.HasSuffix(err.Detail, `must be of type string: "boolean"`):
-		f.Fix = "put it in quotes: YAML takes true, false, yes, no, on, off, y and n for booleans"
-	case strings.Contains(err.Detail, "must be of type string: "):
-		f.Fix = "put it in quotes"
-	}
-	return f
-}
 
 // lowerMatches says whether the value would meet its pattern in lower case.
 func lowerMatches(err *field.Error) bool {
@@ -168,11 +145,30 @@ func schemaCode(t field.ErrorType) string {
 }
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
-// level below as "parent.child".
+// level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
 func unknownField(path string, candidates []string) Finding {
-	f := finding(CodeUnknownField, path, `unknown field "`+path+`": it has no effect`)
-	if near := nearest(lastName(path), candidates); near != "" {
-		f.Fix = `did you mean "` + near + `"?`
+	near := nearest(lastName(path), candidates)
+	if near == "" {
+		return finding(CodeUnknownField, path, "the field is not known and has no effect")
 	}
+	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(path, near))
+	f.Fix = fmt.Sprintf("did you mean %q?", near)
 	return f
+}
+
+// effect says what the lack of the field that was meant comes to, where it is not what one would think.
+func effect(path, meant string) string {
+	switch {
+	case strings.HasSuffix(path, "requestMirror."+lastName(path)) && (meant == "fraction" || meant == "percent"):
+		return ": without " + meant + " the mirror copies 100 % of the requests"
+	case meant == "backendRefs":
+		return ": without backendRefs the rule answers every request 500"
+	case meant == "matches":
+		return ": without matches the rule takes every request"
+	case meant == "weight":
+		return ": without weight the backend has the weight 1"
+	case meant == "hostnames":
+		return ": without hostnames the route takes every host of its listeners"
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package agreement
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -156,7 +157,7 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 	for _, f := range set.Findings {
 		v.told += "\n  " + strings.TrimPrefix(f.String(), file)
 		switch f.Code {
-		case resource.CodeUnknownField:
+		case resource.CodeUnknownField, resource.CodeMisspeltField:
 			v.unknown = append(v.unknown, f.Ref.Field)
 		case resource.CodeDuplicateField:
 			v.duplicates = true
@@ -171,7 +172,7 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 				own = true
 				continue
 			}
-			v.errors = append(v.errors, f.Ref.Field+": "+f.Message)
+			v.errors = append(v.errors, strings.Split(cmp.Or(f.Server, f.Ref.Field+": "+f.Message), "\n")...)
 		}
 	}
 	v.accepted = v.accepted || own && len(v.errors) == 0

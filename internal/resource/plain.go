@@ -1,0 +1,345 @@
+package resource
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What an API server says of a value is exact and hard to read: it names internal types, prints expressions, and says some things twice.
+// The functions here say it in plain words, with what to write instead. Finding.Server keeps the server's own words.
+
+// fieldFinding is a finding of the rules of an API server about the object u.
+func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
+	f := finding(code, err.Field, err.ErrorBody())
+	if m := formatPath.FindStringSubmatch(err.Detail); m != nil {
+		f.Ref.Field = m[1]
+	}
+	f.Server = f.Ref.Field + ": " + f.Message
+	switch {
+	case err.Type == field.ErrorTypeRequired:
+		f.Message = "is missing"
+		if err.Detail != "" {
+			f.Message += ": " + err.Detail
+		}
+	case err.Type == field.ErrorTypeTypeInvalid:
+		plainType(&f, err, valueAt(u, f.Ref.Field))
+	case err.Type == field.ErrorTypeNotSupported:
+		plainEnum(&f, err)
+	case err.Type == field.ErrorTypeDuplicate:
+		f.Message = "occurs twice: " + short(err.BadValue)
+	case code == CodeMetadata:
+		plainMetadata(&f, err)
+	case code == CodeRule:
+		f.Message = strings.TrimSuffix(err.Detail, ".")
+	case err.Type == field.ErrorTypeInvalid:
+		plainInvalid(&f, err)
+	}
+	return f
+}
+
+// schemaFinding is a finding of a schema.
+func schemaFinding(err *field.Error, u map[string]any) Finding {
+	return fieldFinding(schemaCode(err.Type), err, u)
+}
+
+// once drops what is said of a value twice: that it has the wrong type, and as a consequence the wrong format.
+func once(findings []Finding) (out []Finding) {
+	typed := make(map[string]int)
+	for i, f := range findings {
+		if f.Code == CodeType {
+			typed[f.Ref.Field] = i
+		}
+	}
+	for _, f := range findings {
+		if i, ok := typed[f.Ref.Field]; ok && f.Code == CodeInvalid {
+			findings[i].Server += "\n" + f.Server
+		}
+	}
+	for _, f := range findings {
+		if _, ok := typed[f.Ref.Field]; !ok || f.Code != CodeInvalid {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// wrongType finds the types in the message of a schema.
+var wrongType = regexp.MustCompile(`must be of type (\w+): "(\w+)"`)
+
+// typeNames are the types of JSON in plain words.
+var typeNames = map[string]string{
+	"string": "text", "boolean": "true or false", "integer": "a whole number", "int32": "a whole number", "int64": "a whole number",
+	"number": "a number", "float64": "a number", "array": "a list", "object": "a mapping", "null": "nothing",
+}
+
+func plainType(f *Finding, err *field.Error, value any) {
+	m := wrongType.FindStringSubmatch(err.Detail)
+	if m == nil {
+		message, fix, _ := strings.Cut(cmp.Or(err.Detail, f.Message), "; ")
+		f.Message, f.Fix = message, cmp.Or(fix, f.Fix)
+		return
+	}
+	wanted := typeNames[m[1]]
+	name := lastName(f.Ref.Field)
+	f.Fix = "write " + wanted
+	switch v := value.(type) {
+	case nil:
+		f.Message = fmt.Sprintf("is empty, but must be %s", wanted)
+		f.Fix += ", or remove the field"
+		return
+	case string:
+		f.Message = fmt.Sprintf("%s is text, but must be %s", short(v), wanted)
+		switch {
+		case wanted == "a whole number":
+			f.Fix = wholeNumber(v)
+		case wanted == "true or false" && (v == "true" || v == "false"):
+			f.Fix = "remove the quotes: " + v
+		case wanted == "a mapping" && name == "path" && strings.HasPrefix(v, "/"):
+			f.Fix = "write a mapping: {type: PathPrefix, value: " + v + "}"
+		case wanted == "a mapping":
+			f.Fix = "write the fields of the mapping, one a line, or {field: value}"
+		case wanted == "a list":
+			f.Fix = "write a list: [" + v + "]"
+		}
+	case bool:
+		f.Message = fmt.Sprintf("%v is a boolean, but must be %s", v, wanted)
+		if wanted == "text" {
+			f.Fix = "put it in quotes: YAML takes true, false, yes, no, on, off, y and n for booleans"
+		}
+	case int64:
+		f.Message = fmt.Sprintf("%d is a number, but must be %s", v, wanted)
+		if wanted == "text" {
+			f.Fix = fmt.Sprintf("put it in quotes: %q", strconv.FormatInt(v, 10))
+			if durations[name] {
+				f.Fix = fmt.Sprintf("write a duration with its unit: %ds", v)
+			}
+		}
+	case float64:
+		text := strconv.FormatFloat(v, 'f', -1, 64)
+		f.Message = fmt.Sprintf("%s is a number, but must be %s", text, wanted)
+		switch {
+		case wanted == "text":
+			f.Fix = fmt.Sprintf("put it in quotes: %q", text)
+		case wanted == "a whole number" && name == "percent":
+			f.Message, f.Fix = text+" must be a whole number", fraction(text)
+		case wanted == "a whole number" && name == "weight":
+			f.Message = text + " must be a whole number"
+			f.Fix = "write a whole number; only the proportion counts, so 1 and 500m can be 2 and 1"
+		case wanted == "a whole number":
+			f.Message = text + " must be a whole number"
+		}
+	case []any:
+		f.Message = fmt.Sprintf("is a list, but must be %s", wanted)
+		if wanted == "a mapping" {
+			f.Fix = `write one mapping: take "- " away`
+		}
+	case map[string]any:
+		f.Message = fmt.Sprintf("is a mapping, but must be %s", wanted)
+		if wanted == "a list" {
+			f.Fix = `write a list: put "- " before the first line of the mapping, and indent the others by two spaces`
+		}
+	}
+}
+
+// durations are fields of routes that hold one.
+var durations = map[string]bool{"request": true, "backendRequest": true, "backoff": true, "absoluteTimeout": true, "idleTimeout": true}
+
+// wholeNumber says what to write in place of text.
+func wholeNumber(text string) string {
+	text = strings.TrimSpace(text)
+	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return "remove the quotes: " + text
+	}
+	bare := strings.TrimSpace(strings.TrimSuffix(text, "%"))
+	if _, err := strconv.ParseInt(bare, 10, 64); err == nil && bare != text {
+		return "write it without the percent sign: " + bare
+	}
+	if _, err := strconv.ParseFloat(bare, 64); err == nil && bare != text {
+		return fraction(bare)
+	}
+	return "write a whole number"
+}
+
+// fraction is how a mirror's percent that is no whole number is written.
+func fraction(percent string) string {
+	whole, part, _ := strings.Cut(percent, ".")
+	n, err := strconv.ParseInt(whole+part, 10, 32)
+	denominator := 100 * math.Pow10(len(part))
+	if err != nil || n < 0 || denominator > math.MaxInt32 {
+		return "write a whole number"
+	}
+	return fmt.Sprintf("write fraction: {numerator: %d, denominator: %.0f} instead", n, denominator)
+}
+
+func plainEnum(f *Finding, err *field.Error) {
+	var supported []string
+	for _, m := range quoted.FindAllStringSubmatch(err.Detail, -1) {
+		supported = append(supported, m[1])
+	}
+	if supported == nil {
+		return
+	}
+	f.Message = fmt.Sprintf("%s is not one of %s", short(err.BadValue), strings.Join(supported, ", "))
+	f.Fix = "write one of them"
+	written, _ := err.BadValue.(string)
+	if near := nearest(written, supported); near != "" {
+		f.Fix = `did you mean "` + near + `"?`
+	}
+}
+
+var (
+	mustMatch = regexp.MustCompile(` in body should match '(.*)'$`)
+	mustLess  = regexp.MustCompile(` in body should be less than( or equal to)? (\S+)$`)
+	mustMore  = regexp.MustCompile(` in body should be greater than( or equal to)? (\S+)$`)
+	mustLong  = regexp.MustCompile(` in body should be at least (\d+) chars long$`)
+	mustItems = regexp.MustCompile(` in body should have at least (\d+) items$`)
+	mustForm  = regexp.MustCompile(`^Checked value must be of type (\w+) with format (\w+) in `)
+)
+
+// forms are what the expressions of the definitions ask for, each with an example.
+var forms = map[string]string{
+	`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`:                                                                           `a kind, such as Service: letters, digits and "-"`,
+	`^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                            `an API group, such as gateway.networking.k8s.io: lower-case letters, digits, "-" and "."`,
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`:                                                                                 `a name such as shop-1: lower-case letters, digits and "-"`,
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                               `a DNS name, such as shop.example: lower-case letters, digits, "-" and "."`,
+	"^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$":                                                                             "the name of a header field or a query parameter",
+	`^[!-~]+([\t ]?[!-~]+)*$`:                                                                                         "the value of a header field: visible ASCII characters, with single spaces between them",
+	`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                        "a host name, such as shop.example or *.example",
+	`^([0-9]{1,5}(h|m|s|ms)){1,4}$`:                                                                                   "a duration, such as 500ms, 10s or 1h30m",
+	`^(\*|[A-Z][A-Z0-9_-]*)$`:                                                                                         `a method in upper case, or "*"`,
+	`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$`:                                                          "a path, in which other characters are escaped as %20",
+	`(^\*$)|(^(http(s)?):\/\/(((\*\.)?([a-zA-Z0-9\-]+\.)*[a-zA-Z0-9-]+|\*)(:([0-9]{1,5}))?)$)`:                        `an origin, such as https://shop.example or https://*.example:8443, or "*"`,
+	`^(([^:/?#]+):)(//([^/?#]*))([^?#]*)(\?([^#]*))?(#(.*))?`:                                                         "a URI, such as spiffe://example/service",
+	`^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$`:                             "a quantity, such as 1, 500m or 1e3",
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$`:             "a domain and a path, such as example.com/name",
+	`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`: "a key, such as example.com/name",
+}
+
+func plainInvalid(f *Finding, err *field.Error) {
+	value := short(err.BadValue)
+	switch d := err.Detail; {
+	case mustMatch.MatchString(d):
+		form, ok := forms[mustMatch.FindStringSubmatch(d)[1]]
+		if !ok {
+			f.Message = value + " does not have the form that the field asks for"
+		} else {
+			f.Message = fmt.Sprintf("%s is not %s", value, form)
+			f.Fix = "write it in that form"
+		}
+		if lowerMatches(err) {
+			written, _ := err.BadValue.(string)
+			f.Fix = "write it in lower case: " + strings.ToLower(written)
+		} else if v, text := err.BadValue.(string); text && v == "*" && lastName(strings.TrimRight(f.Ref.Field, "[]0123456789")) == "hostnames" {
+			f.Fix = "leave hostnames out: the route is then for any host"
+		}
+	case mustLess.MatchString(d):
+		m := mustLess.FindStringSubmatch(d)
+		f.Message, f.Fix = fmt.Sprintf("%s is too large", value), "write "+atMost(m[1])+m[2]
+	case mustMore.MatchString(d):
+		m := mustMore.FindStringSubmatch(d)
+		f.Message, f.Fix = fmt.Sprintf("%s is too small", value), "write "+atLeast(m[1])+m[2]
+	case mustLong.MatchString(d):
+		f.Message, f.Fix = "is empty or too short", "write at least "+mustLong.FindStringSubmatch(d)[1]+" characters"
+		if err.BadValue == "" {
+			f.Message = "is empty"
+		}
+	case mustItems.MatchString(d):
+		f.Message, f.Fix = "has too few entries", "write at least "+mustItems.FindStringSubmatch(d)[1]
+	case mustForm.MatchString(d):
+		m := mustForm.FindStringSubmatch(d)
+		f.Message, f.Fix = fmt.Sprintf("the value is outside of what the format %s holds", m[2]), "write a smaller number"
+	}
+}
+
+func atMost(orEqual string) string {
+	if orEqual == "" {
+		return "less than "
+	}
+	return "at most "
+}
+
+func atLeast(orEqual string) string {
+	if orEqual == "" {
+		return "more than "
+	}
+	return "at least "
+}
+
+// usedForValidation ends the messages of apimachinery.
+var usedForValidation = regexp.MustCompile(`,? ?\((e\.g\.|regex).*$`)
+
+func plainMetadata(f *Finding, err *field.Error) {
+	detail := usedForValidation.ReplaceAllString(err.Detail, "")
+	detail = strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "lower case alphanumeric", "lower-case alphanumeric").Replace(detail)
+	if err.Type != field.ErrorTypeInvalid || detail == "" {
+		return
+	}
+	f.Message = fmt.Sprintf("%s is not valid: %s", short(err.BadValue), detail)
+	if name, ok := err.BadValue.(string); ok && err.Field == "metadata.name" {
+		if better := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-."); better != "" && better != name {
+			f.Fix = "write, for instance, " + better
+		}
+	}
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// short prints a value, cut where it is long.
+func short(value any) string {
+	text := fmt.Sprintf("%v", value)
+	switch v := value.(type) {
+	case string:
+		text = strconv.Quote(v)
+	case map[string]any:
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, fmt.Sprintf("%s %v", k, v[k]))
+		}
+		text = strings.Join(parts, ", ")
+	}
+	if len(text) > 100 {
+		return strings.ToValidUTF8(text[:100], "") + "..."
+	}
+	return text
+}
+
+// valueAt follows a field path as the API server writes it; nil where it leads nowhere.
+func valueAt(u map[string]any, path string) any {
+	var at any = u
+	for path != "" {
+		path = strings.TrimPrefix(path, ".")
+		switch v := at.(type) {
+		case []any:
+			index, rest, ok := cutIndex(path)
+			i, err := strconv.Atoi(index)
+			if !ok || err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			at, path = v[i], rest
+		case map[string]any:
+			longest := -1
+			var next any
+			rest := ""
+			for k, value := range v {
+				if len(k) > longest && strings.HasPrefix(path, k) && (len(path) == len(k) || path[len(k)] == '.' || path[len(k)] == '[') {
+					longest, next, rest = len(k), value, path[len(k):]
+				}
+			}
+			if longest < 0 {
+				return nil
+			}
+			at, path = next, rest
+		default:
+			return nil
+		}
+	}
+	return at
+}
