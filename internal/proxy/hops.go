@@ -99,23 +99,11 @@ func (h *hops) judge(fields []http1.Field) error {
 	return nil
 }
 
-// nextHop takes the first member off a Via: by is the name it gives, or all of it if it has no version.
+// nextHop takes the first member off a Via: by is the name it gives, or all of it if it has no version. Comments are not looked at: one that a client
+// did not end would swallow what others join to it.
 func nextHop(list string) (by, rest string) {
-	end, depth := len(list), 0
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; {
-		case c == '\\' && depth > 0:
-			i++
-		case c == '(':
-			depth++
-		case c == ')' && depth > 0:
-			depth--
-		case c == ',' && depth == 0:
-			end, rest = i, list[i+1:]
-			i = len(list)
-		}
-	}
-	by = strings.Trim(list[:end], " \t")
+	by, rest, _ = strings.Cut(list, ",")
+	by = strings.Trim(by, " \t")
 	if i := strings.IndexAny(by, " \t"); i >= 0 {
 		by = strings.TrimLeft(by[i:], " \t")
 		if i = strings.IndexAny(by, " \t("); i > 0 {
@@ -167,7 +155,7 @@ func (ex *exchange) limitForwards() (done bool, err error) {
 		}
 		n, err := strconv.ParseUint(f.Value, 10, 64)
 		if err != nil && strings.Trim(f.Value, "0123456789") == "" && f.Value != "" {
-			n, err = maxForwardsKept, nil // more than fits
+			n, err = maxForwardsKept+1, nil // more than fits
 		}
 		if err != nil || ex.forwards >= 0 {
 			return true, failForwards
