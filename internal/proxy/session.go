@@ -117,7 +117,7 @@ func compileSession(m *model.Session, r *routing.Rule, snap *snapshot, keys *ses
 			}
 			for _, e := range state.service.Endpoints() {
 				t := &sessionTarget{backend: b, leaf: leaf, state: state, endpoint: e}
-				t.idle = b.Backend.Weight <= 0 || leaf != nil && (leaf.Leaf == nil || leaf.Leaf.Weight == 0)
+				t.idle = idleTarget(b, leaf)
 				t.key = digest("weir session 1", rule, b.Backend.Service, nth, service, e.Address)
 				t.secret = digest("weir session secret", string(key[:]), string(t.key[:]))
 				s.byID[targetID(t.key[:idSize])] = append(s.byID[targetID(t.key[:idSize])], t)
@@ -130,6 +130,11 @@ func compileSession(m *model.Session, r *routing.Rule, snap *snapshot, keys *ses
 		}
 	}
 	return s
+}
+
+// idleTarget reports whether no session begins at a backend, or at its leaf if there is one.
+func idleTarget(b *routing.Backend, leaf *routing.Leaf) bool {
+	return b.Backend.Weight == 0 || leaf != nil && (leaf.Leaf == nil || leaf.Leaf.Weight == 0)
 }
 
 // sessionRule identifies a rule, from one configuration to the next and whatever it matches: by its name, else its place.
