@@ -118,11 +118,13 @@ type explainedBackend struct {
 	Leaves []explainedBackend       `json:"leaves,omitempty"`
 }
 
-// forwarded is the request line and host that a backend sees.
+// forwarded is the request line and host that a backend sees, or a mirror.
 type forwarded struct {
 	Method string `json:"method"`
 	Target string `json:"target"`
 	Host   string `json:"host"`
+	// Mark is the field by which a mirror knows copies, unless the proxy was told otherwise.
+	Mark string `json:"mark,omitempty"`
 }
 
 type explainedMirror struct {
@@ -131,6 +133,8 @@ type explainedMirror struct {
 	Numerator   uint32   `json:"numerator,omitempty"`
 	Denominator uint32   `json:"denominator,omitempty"`
 	Endpoints   []string `json:"endpoints,omitempty"`
+	// Copies are what it gets: the request as the backend gets it that answers, and so more than one if backends get different ones.
+	Copies []forwarded `json:"copies,omitempty"`
 	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
 	Leaves []explainedMirror        `json:"leaves,omitempty"`
@@ -246,7 +250,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 		e.Answer = faultAnswer(rule.Fault)
 		return
 	}
-	e.Mirrors = o.mirrors(d.Rule.Mirrors)
+	e.Mirrors = o.mirrors(d.Rule.Mirrors, d.Rule.Backends)
 	var sum uint64
 	for _, b := range rule.Backends {
 		sum += uint64(b.Weight)
@@ -317,7 +321,7 @@ func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *
 	if out.Answer = o.filtered(&b.Filters); out.Answer != nil {
 		return out
 	}
-	out.Mirrors = o.mirrors(backend.Mirrors)
+	out.Mirrors = o.mirrors(backend.Mirrors, []*routing.Backend{backend})
 	if out.Endpoints = endpoints(service); len(out.Endpoints) == 0 {
 		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
 		return out
@@ -335,11 +339,13 @@ func faultAnswer(f *model.Fault) *answer {
 	return &answer{Status: f.Status, Reason: reason}
 }
 
-func (o *outcome) mirrors(mirrors []*routing.Mirror) []explainedMirror {
+// mirrors says what mirrors of one rule or backend do; backends are those of which they copy requests.
+func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend) []explainedMirror {
 	var out []explainedMirror
+	copies := o.copies(backends)
 	for _, mirror := range mirrors {
 		m := mirror.Mirror
-		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator}
+		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator, Copies: copies}
 		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
 		x.Splits = mirror.ExplainLeaf(&o.preview.Match)
 		if n := len(x.Splits); n == 0 || !x.Splits[n-1].Takes {
@@ -352,6 +358,26 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror) []explainedMirror {
 			}
 		}
 		out = append(out, x)
+	}
+	return out
+}
+
+// copies are what mirrors get: what the backend gets that answers, in each of the ways that differ.
+func (o *outcome) copies(backends []*routing.Backend) []forwarded {
+	var out []forwarded
+	add := func(b *model.Backend) {
+		f := forwarded{Method: o.preview.Method, Mark: proxy.DefaultMirrorHeader + ": 1"}
+		if f.Target, f.Host = o.preview.Forward(b); !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	for _, b := range backends {
+		if b.Backend.Weight > 0 {
+			add(b.Backend)
+		}
+	}
+	if out == nil {
+		add(nil)
 	}
 	return out
 }

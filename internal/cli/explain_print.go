@@ -326,6 +326,13 @@ func mirrorLines(mirrors []explainedMirror) []string {
 			line += "; it has no endpoint: copies are dropped"
 		}
 		lines = append(lines, line)
+		for i, c := range m.Copies {
+			or := ""
+			if i > 0 {
+				or = "or "
+			}
+			lines = append(lines, fmt.Sprintf("        %sgets %s %s, host %s, marked %s", or, c.Method, c.Target, c.Host, c.Mark))
+		}
 		for _, l := range mirrorLines(m.Leaves) {
 			lines = append(lines, "  "+l)
 		}

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -45,12 +48,30 @@ func newLogger(w io.Writer, format, level string) *slog.Logger {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
 	}
-	options := &slog.HandlerOptions{Level: l}
+	options := &slog.HandlerOptions{Level: l, ReplaceAttr: bounded}
 	if format == "json" {
-		options.ReplaceAttr = readable
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return bounded(groups, readable(groups, a)) }
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// maxAttr bounds what a line of the log says of one thing, in bytes. Much of it is written by others: clients, backends, whoever writes objects.
+const maxAttr = 4 << 10
+
+// bounded cuts what is too long, and says how much is left out.
+func bounded(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		text = fmt.Sprint(a.Value.Any())
+	}
+	if len(text) > maxAttr && a.Key != "stack" { // which is our own
+		a.Value = slog.StringValue(strings.ToValidUTF8(text[:maxAttr], "") + "...+" + strconv.Itoa(len(text)-maxAttr))
+	}
+	return a
 }
 
 // readable gives durations in JSON the form they have in text, "1.5s", in place of a number of nanoseconds.

@@ -15,7 +15,6 @@ import (
 // mirrorFlags are the bounds of mirrors; see docs/mirroring.md.
 type mirrorFlags struct {
 	header                  string
-	forwarded               bool
 	inFlight                int
 	bytes, copyBytes        byteSize
 	timeout, connectTimeout time.Duration
@@ -24,7 +23,8 @@ type mirrorFlags struct {
 func (m *mirrorFlags) flags(f *pflag.FlagSet) {
 	m.bytes, m.copyBytes = 16<<20, 256<<10
 	f.StringVar(&m.header, "mirror-header", proxy.DefaultMirrorHeader, "`name` of the header field that marks mirrored requests, or off")
-	f.BoolVar(&m.forwarded, "mirror-forwarded", false, "add X-Forwarded-For, -Proto and -Host to mirrored requests too")
+	f.Bool("mirror-forwarded", false, "has no effect any more: mirrored requests have X-Forwarded-* as the primary's")
+	_ = f.MarkDeprecated("mirror-forwarded", "mirrored requests always have X-Forwarded-* as the primary's")
 	f.IntVar(&m.inFlight, "mirror-max-in-flight", 512, "largest `number` of copies under way to one service")
 	f.Var(&m.bytes, "mirror-max-bytes", "most memory for copies to one service")
 	f.Var(&m.copyBytes, "mirror-max-copy-bytes", "most memory for one copy; one that falls further behind is dropped")
@@ -34,7 +34,6 @@ func (m *mirrorFlags) flags(f *pflag.FlagSet) {
 
 func (m *mirrorFlags) options() (proxy.MirrorOptions, error) {
 	o := proxy.MirrorOptions{
-		Forwarded:      m.forwarded,
 		MaxInFlight:    m.inFlight,
 		MaxBytes:       int64(m.bytes),
 		MaxCopyBytes:   int(m.copyBytes),

@@ -20,13 +20,15 @@ type serveFlags struct {
 	log               logFlags
 	accessLog         string
 	accessLogFormat   choice
+	accessLogMaxField byteSize
+	fields            fieldFlags
 	client            clientFlags
 	load              loadFlags
 	mirror            mirrorFlags
 }
 
 func newServeFlags() serveFlags {
-	return serveFlags{log: newLogFlags(), accessLogFormat: newChoice("json", "text")}
+	return serveFlags{log: newLogFlags(), accessLogFormat: newChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
 }
 
 func (o *serveFlags) flags(f *pflag.FlagSet, admin string) {
@@ -36,6 +38,8 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string) {
 	o.log.flags(f)
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
+	f.Var(&o.accessLogMaxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
+	o.fields.flags(f)
 	o.client.flags(f)
 	o.load.flags(f)
 	o.mirror.flags(f)
@@ -49,6 +53,9 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	}
 	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
 	if err := o.client.apply(&options); err != nil {
+		return nil, nil, err
+	}
+	if err := o.fields.apply(&options); err != nil {
 		return nil, nil, err
 	}
 	machine := thisMachine()
@@ -93,7 +100,11 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger) (*telemetry.Acce
 		format = telemetry.Text
 	}
 	stop := onRotate(renamed)
-	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, Logger: log})
+	most := int(o.accessLogMaxField)
+	if most == 0 {
+		most = -1
+	}
+	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, Logger: log, MaxField: most})
 	return l, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

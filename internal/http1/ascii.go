@@ -11,6 +11,7 @@ const (
 	classText      // HTAB, SP, VCHAR, obs-text
 	classUnescaped // visible, but allowed in a path or query as an escape only
 	classMethod    // upper-case letters, "-", "_"
+	classIrregular // allowed in a field name, but neither a letter nor a digit nor "-"
 )
 
 var class = func() (t [256]uint8) {
@@ -35,7 +36,9 @@ var class = func() (t [256]uint8) {
 		}
 	}
 	for _, c := range "!#$%&'*+-.^_`|~" {
-		t[c] |= classToken
+		if t[c] |= classToken; c != '-' {
+			t[c] |= classIrregular
+		}
 	}
 	for _, c := range "\"<>[\\]^`{|}" {
 		t[c] = t[c]&^classTarget | classUnescaped

@@ -284,9 +284,18 @@ func AnnouncesForbidden(list string) bool {
 }
 
 // ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. That is RFC 9110 §6.5.1: framing, routing,
-// request modifiers, authentication, control data of the response, and what is needed to process the content; and the fields by which a
-// proxy tells where a request came from.
+// request modifiers, authentication, control data of the response, and what is needed to process the content; the fields by which a
+// proxy tells where a request came from; and what a backend that makes variables of names may take for one of these.
 func ForbiddenInTrailer(f *Field) bool {
+	if f.ID == FieldIrregular {
+		// What it may be taken for.
+		var buf [longestKnown]byte
+		name := regular(f.Name, &buf)
+		f = &Field{Name: name, ID: identify(name)}
+	}
+	if Vouched(f) {
+		return true
+	}
 	const known = hopByHop | notRemovable | 1<<FieldContentType | 1<<FieldDate | 1<<FieldExpect | 1<<FieldLocation |
 		1<<FieldTrailer | 1<<FieldVary
 	if known&(1<<f.ID) != 0 {

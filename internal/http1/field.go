@@ -36,11 +36,17 @@ const (
 	FieldUserAgent
 	FieldVary
 	FieldVia
+	FieldWeirMirrored
+	FieldWeirVia
 	FieldXForwardedFor
 	FieldXForwardedHost
 	FieldXForwardedProto
 	FieldXRequestID
 	fieldIDs // how many there are
+
+	// FieldIrregular is a field whose name has other characters than letters, digits and hyphens, such as "X_User". Backends that make variables
+	// of names may take it for another one: see SameVariable.
+	FieldIrregular FieldID = 63
 )
 
 var fieldNames = [fieldIDs]string{
@@ -68,6 +74,8 @@ var fieldNames = [fieldIDs]string{
 	FieldUserAgent:                   "user-agent",
 	FieldVary:                        "vary",
 	FieldVia:                         "via",
+	FieldWeirMirrored:                "weir-mirrored",
+	FieldWeirVia:                     "weir-via",
 	FieldXForwardedFor:               "x-forwarded-for",
 	FieldXForwardedHost:              "x-forwarded-host",
 	FieldXForwardedProto:             "x-forwarded-proto",
@@ -119,6 +127,16 @@ func load32(s string, i int) uint32 {
 
 // Identify gives the FieldID of a valid field name, in any case.
 func Identify(name string) FieldID {
+	for i := 0; i < len(name); i++ {
+		if class[name[i]]&classIrregular != 0 {
+			return FieldIrregular
+		}
+	}
+	return identify(name)
+}
+
+// identify is Identify for a name without irregular characters.
+func identify(name string) FieldID {
 	if len(name) > longestKnown {
 		return FieldOther
 	}
@@ -144,8 +162,80 @@ const (
 		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade
 	// notRemovable cannot be removed by naming them in Connection, or a client could blind the endpoint.
 	notRemovable uint64 = 1<<FieldContentLength | 1<<FieldForwarded | 1<<FieldHost | 1<<FieldVia | 1<<FieldXForwardedFor |
-		1<<FieldXForwardedHost | 1<<FieldXForwardedProto
+		1<<FieldXForwardedHost | 1<<FieldXForwardedProto | 1<<FieldWeirVia
 )
+
+// SameVariable reports whether two field names become the same variable where names are turned into variables as CGI has it (RFC 3875 §4.1.18):
+// without regard to case, and with everything but letters and digits alike. CGI itself maps only "-" to "_"; Apache httpd and lighttpd map
+// every such character, PHP maps ".".
+func SameVariable(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := 0; i < len(a); i++ {
+		if variableByte[a[i]] != variableByte[b[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+var variableByte = func() (t [256]byte) {
+	for c := range t {
+		switch b := byte(c); {
+		case 'A' <= b && b <= 'Z':
+			t[c] = b
+		case 'a' <= b && b <= 'z':
+			t[c] = b - 'a' + 'A'
+		case '0' <= b && b <= '9':
+			t[c] = b
+		default:
+			t[c] = '_'
+		}
+	}
+	return t
+}()
+
+// regular is an irregular name with hyphens for what is irregular in it, if it is not longer than any name of interest; else "".
+func regular(name string, buf *[longestKnown]byte) string {
+	if len(name) > len(buf) {
+		return ""
+	}
+	for i := range name {
+		if buf[i] = name[i]; class[name[i]]&classIrregular != 0 {
+			buf[i] = '-'
+		}
+	}
+	return str(buf[:], 0, len(name))
+}
+
+// Vouched reports whether a field, whose ID is set, is one by which a proxy tells where a request came from or what became of it, or may be taken
+// for one by a backend that makes variables of names: Forwarded, Via, X-Real-IP, X-Forwarded-*, Weir-*.
+func Vouched(f *Field) bool {
+	const known = 1<<FieldForwarded | 1<<FieldVia | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
+		1<<FieldWeirMirrored | 1<<FieldWeirVia
+	const prefix = "x-forwarded-"
+	switch {
+	case f.ID == FieldOther || f.ID == FieldIrregular:
+		return len(f.Name) > len(prefix) && SameVariable(f.Name[:len(prefix)], prefix) || SameVariable(f.Name, "x-real-ip") ||
+			f.ID == FieldIrregular && (SameVariable(f.Name, "weir-via") || SameVariable(f.Name, "weir-mirrored"))
+	}
+	return known&(1<<f.ID) != 0
+}
+
+// Impersonates reports whether an irregular field may be taken by a backend that makes variables of names for one that frames messages, belongs to
+// the connection, or is vouched for by proxies: such as Content_Length, Transfer.Encoding, X_Forwarded_For.
+func Impersonates(f *Field) bool {
+	if f.ID != FieldIrregular {
+		return false
+	}
+	if Vouched(f) {
+		return true
+	}
+	var buf [longestKnown]byte
+	id := identify(regular(f.Name, &buf))
+	return (hopByHop|notRemovable|1<<FieldTrailer|1<<FieldExpect)&(1<<id) != 0
+}
 
 // HopByHop reports whether the field is meant for one connection only and is never forwarded as received: Connection,
 // HTTP2-Settings, Keep-Alive, Proxy-Authenticate, Proxy-Authorization, Proxy-Connection, TE, Transfer-Encoding, Upgrade

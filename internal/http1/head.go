@@ -62,7 +62,9 @@ func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Fiel
 		}
 
 		start := i
+		seen := uint8(0)
 		for i < len(b) && class[b[i]]&classToken != 0 {
+			seen |= class[b[i]]
 			i++
 		}
 		if i == len(b) {
@@ -72,6 +74,10 @@ func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Fiel
 			return fields, 0, nameFault(b, start, i)
 		}
 		name := str(b, start, i)
+		id := FieldIrregular
+		if seen&classIrregular == 0 {
+			id = identify(name)
+		}
 
 		i++
 		for i < len(b) && (b[i] == ' ' || b[i] == '\t') {
@@ -100,7 +106,7 @@ func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Fiel
 			fields = append(fields, Field{})
 		}
 		field := &fields[len(fields)-1]
-		field.Name, field.Value, field.ID = name, str(b, start, end), Identify(name)
+		field.Name, field.Value, field.ID = name, str(b, start, end), id
 		if m != nil && field.ID != FieldOther {
 			keep, f := m.note(field)
 			if f != faultNone {

@@ -16,6 +16,8 @@ type Session struct {
 	AbsoluteTimeout Duration `json:"absoluteTimeout,omitzero"`
 	// Permanent has the client keep the cookie for AbsoluteTimeout, which must be set, rather than until it ends.
 	Permanent bool `json:"permanent,omitempty"`
+	// Salt is a text that clients cannot guess, the same wherever the rule is served: tokens are proved with it. Empty is none.
+	Salt string `json:"salt,omitempty"`
 }
 
 // SessionType is what carries a session's token.

@@ -125,6 +125,8 @@ func grpcStatus(f *failure) string {
 		switch f.status {
 		case 404, 405, 421:
 			return "12" // UNIMPLEMENTED
+		case 508:
+			return "9" // FAILED_PRECONDITION: it is not worth another try
 		}
 		return "14" // UNAVAILABLE
 	}

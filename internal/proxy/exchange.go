@@ -100,6 +100,8 @@ type exchange struct {
 	target    string
 	path      string // of target
 	fields    []http1.Field
+	composed  bool   // these were made
+	forwards  int64  // what Max-Forwards is to be, -1 for none
 	body      []byte // known part of a body of known length
 	whole     bool   // that is all of it
 	bodyTaken bool   // body was filled in
@@ -124,6 +126,8 @@ type exchange struct {
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
 	local   []http1.Field
+	// Trailers that are sent on, where not all are.
+	trailers, answerTrail []http1.Field
 
 	start    time.Time
 	since    time.Time // the end of the exchange before on an HTTP/1.1 connection; zero: there was none
@@ -143,6 +147,7 @@ func (ex *exchange) reset() {
 	ex.decision = routing.Decision{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
 	ex.resumed = nil
+	ex.composed, ex.forwards = false, -1
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
@@ -173,6 +178,15 @@ func (ex *exchange) run() error {
 		return ex.answerOptions()
 	}
 	if err := ex.route(); err != nil {
+		return err
+	}
+	if err := ex.srv.hops.judge(ex.req.fields); err != nil {
+		return err
+	}
+	if err := ex.judgeIrregular(); err != nil {
+		return err
+	}
+	if done, err := ex.limitForwards(); done || err != nil {
 		return err
 	}
 	if done, err := ex.filter(&ex.rule.filters); done || err != nil {

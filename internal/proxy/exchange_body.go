@@ -20,7 +20,7 @@ func (ex *exchange) next() ([]byte, error) {
 	}
 	if err == io.EOF {
 		ex.ended = true
-		ex.copyEnd(true, ex.client.trailers())
+		ex.copyEnd(true, ex.requestTrailers())
 	}
 	return p, err
 }

@@ -40,6 +40,7 @@ func (ex *exchange) beginCopies() {
 		return
 	}
 	ex.copied = true
+	ex.compose()
 	ex.copyHead()
 	ex.copyBody(ex.body)
 	if ex.whole {
@@ -49,12 +50,9 @@ func (ex *exchange) beginCopies() {
 
 func (ex *exchange) copyHead() {
 	r := &ex.req
-	head := mirrorHead{
-		method: r.method, target: r.target, authority: ex.asked(), fields: r.fields, namedHops: r.namedHops, body: r.body,
-		clientIP: ex.conn.ip, scheme: ex.conn.scheme,
-	}
-	if r.form == http1.FormAbsolute {
-		head.target = ex.join(r.path, r.query, r.hasQuery)
+	head := mirrorHead{method: r.method, target: ex.target, authority: ex.authority, fields: ex.fields, body: r.body, grpc: r.grpc}
+	if te, _ := http1.GetID(r.fields, http1.FieldTE); r.grpc || http1.HasToken(te, "trailers") {
+		head.trailers = true
 	}
 	for _, t := range ex.picked {
 		leg, outcome := ex.srv.mirrors.begin(t, &head, ex.shard)

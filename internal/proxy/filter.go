@@ -19,7 +19,7 @@ type filters struct {
 
 func compileFilters(f *model.Filters) filters {
 	return filters{
-		request:  compileEdit(f.RequestHeaders),
+		request:  compileRequestEdit(f.RequestHeaders),
 		response: compileEdit(f.ResponseHeaders),
 		redirect: f.Redirect,
 		rewrite:  f.Rewrite,
@@ -31,6 +31,10 @@ func compileFilters(f *model.Filters) filters {
 type headerEdit struct {
 	drop []string // those removed and those set
 	add  []http1.Field
+	// request: irregular fields that a backend may take for those of drop are dropped too, and hops are kept.
+	request bool
+	// likened are the irregular ones of drop that are set: a regular field may be taken for one of them as well.
+	likened []string
 	// host is the value set for Host, which is no ordinary field.
 	host string
 }
@@ -39,6 +43,27 @@ type headerEdit struct {
 var framing = []http1.FieldID{
 	http1.FieldConnection, http1.FieldContentLength, http1.FieldHost, http1.FieldHTTP2Settings, http1.FieldKeepAlive,
 	http1.FieldProxyConnection, http1.FieldTE, http1.FieldTrailer, http1.FieldTransferEncoding, http1.FieldUpgrade,
+}
+
+// compileRequestEdit is compileEdit for requests. What tells of the hops that a request has made is not for filters: loops are found by it.
+func compileRequestEdit(e *model.HeaderEdit) *headerEdit {
+	c := compileEdit(e)
+	if c == nil {
+		return nil
+	}
+	c.request = true
+	hop := func(name string) bool {
+		id := http1.Identify(name)
+		return id == http1.FieldVia || id == http1.FieldWeirVia
+	}
+	c.drop = slices.DeleteFunc(c.drop, hop)
+	c.add = slices.DeleteFunc(c.add, func(f http1.Field) bool { return hop(f.Name) })
+	for _, h := range e.Set {
+		if http1.Identify(h.Name) == http1.FieldIrregular {
+			c.likened = append(c.likened, h.Name)
+		}
+	}
+	return c
 }
 
 // compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add. What could not be sent as a field is left out.
@@ -52,7 +77,11 @@ func compileEdit(e *model.HeaderEdit) *headerEdit {
 	}
 	field := func(h model.HeaderValue) {
 		if v := strings.Trim(h.Value, " \t"); !own(h.Name) && http1.ValidFieldValue(v) {
-			c.add = append(c.add, http1.Field{Name: h.Name, Value: v, ID: http1.Identify(h.Name)})
+			id := http1.Identify(h.Name)
+			if id == http1.FieldIrregular {
+				id = http1.FieldOther // it is meant
+			}
+			c.add = append(c.add, http1.Field{Name: h.Name, Value: v, ID: id})
 		}
 	}
 	for _, name := range e.Remove {
@@ -83,7 +112,7 @@ func (e *headerEdit) apply(fields []http1.Field) []http1.Field {
 	if len(e.drop) > 0 {
 		n := 0
 		for i := range fields {
-			if !e.drops(fields[i].Name) {
+			if !e.drops(&fields[i]) {
 				fields[n] = fields[i]
 				n++
 			}
@@ -93,9 +122,30 @@ func (e *headerEdit) apply(fields []http1.Field) []http1.Field {
 	return append(fields, e.add...)
 }
 
-func (e *headerEdit) drops(name string) bool {
+func (e *headerEdit) drops(f *http1.Field) bool {
 	for _, d := range e.drop {
-		if len(d) == len(name) && http1.EqualFold(d, name) {
+		if len(d) == len(f.Name) && (http1.EqualFold(d, f.Name) || f.ID == http1.FieldIrregular && e.request && http1.SameVariable(d, f.Name)) {
+			return true
+		}
+	}
+	for _, d := range e.likened {
+		if http1.SameVariable(d, f.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// touches reports whether the edit is about fields of f's name: a trailer of that name would pass it by. A nil edit is about none.
+func (e *headerEdit) touches(f *http1.Field) bool {
+	if e == nil {
+		return false
+	}
+	if e.drops(f) {
+		return true
+	}
+	for i := range e.add {
+		if name := e.add[i].Name; len(name) == len(f.Name) && (http1.EqualFold(name, f.Name) || e.request && http1.SameVariable(name, f.Name)) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -20,10 +21,102 @@ type cors struct {
 	maxAge      string
 }
 
-// origin is an allowed one: the value must begin with head and end with tail.
+// origin is a serialised origin in its parts, or a pattern of some (RFC 6454 §6.2, Fetch standard "serializing an origin").
 type origin struct {
-	head, tail string
+	scheme string
+	host   string // as written
+	port   string // as written, without the scheme's own; "" for that
+	// A pattern's host begins with head and ends with tail; in between is at least one byte of labels.
 	wildcard   bool
+	head, tail string
+}
+
+// parseOrigin takes a serialised origin apart: scheme://host[:port] and nothing else. There is no user, path, query or fragment in one, its host is
+// a name or an IP address, and "null" is none. Upper case, which no browser sends, stays as it is.
+func parseOrigin(s string) (o origin, ok bool) {
+	scheme, rest, found := strings.Cut(s, "://")
+	if !found || !validScheme(scheme) {
+		return o, false
+	}
+	o.scheme, o.host = scheme, rest
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && strings.IndexByte(rest[i:], ']') < 0 {
+		o.host, o.port = rest[:i], rest[i+1:]
+		if n, err := strconv.ParseUint(o.port, 10, 16); err != nil || n == 0 || o.port[0] == '0' {
+			return o, false
+		}
+		if http1.EqualFold(scheme, "http") && o.port == "80" || http1.EqualFold(scheme, "https") && o.port == "443" {
+			o.port = ""
+		}
+	}
+	return o, validOriginHost(o.host)
+}
+
+func validScheme(s string) bool {
+	for i := range len(s) {
+		c := s[i] | 0x20
+		if letter := 'a' <= c && c <= 'z'; !letter && (i == 0 || !('0' <= s[i] && s[i] <= '9' || s[i] == '+' || s[i] == '-' || s[i] == '.')) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func validOriginHost(s string) bool {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		a, err := netip.ParseAddr(inner)
+		return ok && err == nil && a.Is6() && a.Zone() == ""
+	}
+	return hostLabels(s) && s != "" && s[0] != '.' && s[len(s)-1] != '.'
+}
+
+// hostLabels is true for bytes of labels of a host name with single dots between them.
+func hostLabels(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		case c == '.' && (i == 0 || s[i-1] != '.'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// parseOriginPattern is parseOrigin for what a user wrote, in whose host a "*" stands for any labels, or alone for any host.
+func parseOriginPattern(s string) (origin, bool) {
+	before, after, wildcard := strings.Cut(s, "*")
+	if !wildcard {
+		return parseOrigin(s)
+	}
+	// With a letter in its place it is an origin, and the letter is in its host.
+	o, ok := parseOrigin(before + "x" + after)
+	_, head, found := strings.Cut(before, "://")
+	if !ok || !found || strings.Contains(after, "*") {
+		return o, false
+	}
+	o.wildcard, o.head = true, head
+	if len(o.head) >= len(o.host) || o.host[0] == '[' {
+		return o, false // it stands for a port
+	}
+	o.tail = o.host[len(o.head)+1:]
+	return o, true
+}
+
+// covers reports whether v, an origin, is the one of o, or of its pattern.
+func (o *origin) covers(v *origin) bool {
+	if !http1.EqualFold(o.scheme, v.scheme) || o.port != v.port {
+		return false
+	}
+	if !o.wildcard {
+		return http1.EqualFold(o.host, v.host)
+	}
+	if o.head == "" && o.tail == "" {
+		return true
+	}
+	n := len(v.host) - len(o.tail)
+	return n > len(o.head) && http1.EqualFold(v.host[:len(o.head)], o.head) && http1.EqualFold(v.host[n:], o.tail) &&
+		hostLabels(v.host[len(o.head):n])
 }
 
 func compileCORS(m *model.CORS) *cors {
@@ -45,13 +138,9 @@ func compileCORS(m *model.CORS) *cors {
 			c.any = true
 			continue
 		}
-		head, tail, wildcard := strings.Cut(strings.ToLower(o), "*")
-		if full := withoutDefaultPort(head + tail); len(full) >= len(head) {
-			tail = full[len(head):]
-		} else if !wildcard {
-			head = full
+		if parsed, ok := parseOriginPattern(o); ok {
+			c.origins = append(c.origins, parsed)
 		}
-		c.origins = append(c.origins, origin{head, tail, wildcard})
 	}
 	return c
 }
@@ -76,38 +165,20 @@ func join(list, value string) string {
 	return list + ", " + value
 }
 
-// withoutDefaultPort spells origins as browsers do.
-func withoutDefaultPort(o string) string {
-	if s, ok := strings.CutSuffix(o, ":80"); ok && strings.HasPrefix(o, "http://") {
-		return s
-	}
-	if s, ok := strings.CutSuffix(o, ":443"); ok && strings.HasPrefix(o, "https://") {
-		return s
-	}
-	return o
-}
-
+// allows judges the Origin of a request.
 func (c *cors) allows(value string) bool {
-	if value == "" {
+	if c.any && (!c.credentials || value == "null") {
+		return value != ""
+	}
+	v, ok := parseOrigin(value)
+	if !ok {
 		return false
 	}
 	if c.any {
 		return true
 	}
-	value = withoutDefaultPort(strings.ToLower(value))
-	for _, o := range c.origins {
-		if !o.wildcard {
-			if value == o.head {
-				return true
-			}
-			continue
-		}
-		// "*" stands for any labels, at least one byte, and not for a port.
-		rest, ok := strings.CutPrefix(value, o.head)
-		if ok {
-			rest, ok = strings.CutSuffix(rest, o.tail)
-		}
-		if ok && rest != "" && (rest[0] == '[' || strings.IndexByte(rest, ':') < 0) {
+	for i := range c.origins {
+		if c.origins[i].covers(&v) {
 			return true
 		}
 	}

@@ -52,8 +52,7 @@ func (ex *exchange) forward() error {
 
 // exchangeWith sends the request to an endpoint of the service, again if the rule and the request allow, and passes the answer on.
 func (ex *exchange) exchangeWith(service *upstream.Service) error {
-	ex.rewrite()
-	ex.requestFields()
+	ex.compose()
 	retry := ex.rule.retry
 	left := 0
 	if retry != nil && ex.req.upgrade == "" {
@@ -219,6 +218,16 @@ func (ex *exchange) keepBody() error {
 	return nil
 }
 
+// compose makes the request as the backend gets it, and whoever gets copies; once for an exchange.
+func (ex *exchange) compose() {
+	if ex.composed {
+		return
+	}
+	ex.composed = true
+	ex.rewrite()
+	ex.requestFields()
+}
+
 // rewrite makes authority and target towards the backend. A backend's own rewrite wins over the rule's.
 func (ex *exchange) rewrite() {
 	r := &ex.req
@@ -227,7 +236,7 @@ func (ex *exchange) rewrite() {
 		ex.target = r.target
 		return
 	}
-	w := ex.backend.filters.rewrite
+	w := ex.backendFilters().rewrite
 	if w == nil {
 		w = ex.rule.filters.rewrite
 	}
@@ -246,23 +255,25 @@ func (ex *exchange) rewrite() {
 	ex.target = ex.join(ex.path, r.query, r.hasQuery)
 }
 
-// own are the fields that the proxy writes anew or leaves out; the others pass.
+// own are the fields that the proxy writes anew, leaves out or looks at; the others pass.
 var own = func() (set [256]bool) {
 	for id := range set {
 		set[id] = id < 64 && http1.FieldID(id).HopByHop()
 	}
 	for _, id := range []http1.FieldID{http1.FieldContentLength, http1.FieldExpect, http1.FieldHost, http1.FieldXForwardedFor,
-		http1.FieldXForwardedHost, http1.FieldXForwardedProto} {
+		http1.FieldXForwardedHost, http1.FieldXForwardedProto, http1.FieldWeirMirrored, http1.FieldTrailer, http1.FieldIrregular} {
 		set[id] = true
 	}
 	return set
 }()
 
-// requestFields makes the fields towards the backend: the client's end-to-end ones, X-Forwarded-*, and what filters change.
+// requestFields makes the fields towards the backend: the client's end-to-end ones, X-Forwarded-*, what filters change, and Via. A client's word
+// that the request is a copy is not passed on.
 func (ex *exchange) requestFields() {
 	r := &ex.req
 	out := ex.fields[:0]
 	chain := -1 // where in scratch X-Forwarded-For begins
+	mark := ex.srv.mirrorMark
 	for i := range r.fields {
 		f := &r.fields[i]
 		if own[f.ID] {
@@ -273,6 +284,10 @@ func (ex *exchange) requestFields() {
 				ex.scratch = append(ex.scratch, f.Value...)
 				ex.scratch = append(ex.scratch, ", "...)
 			}
+			out = ex.addOwn(out, f)
+			continue
+		}
+		if mark != "" && len(f.Name) == len(mark) && http1.EqualFold(f.Name, mark) {
 			continue
 		}
 		if r.namedHops && http1.HopByHop(f, r.fields) {
@@ -291,7 +306,7 @@ func (ex *exchange) requestFields() {
 	if r.authority != "" {
 		out = append(out, http1.Field{Name: "X-Forwarded-Host", Value: r.authority, ID: http1.FieldXForwardedHost})
 	}
-	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backend.filters.request} {
+	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backendFilters().request} {
 		if e != nil {
 			out = e.apply(out)
 			if e.host != "" {
@@ -299,7 +314,10 @@ func (ex *exchange) requestFields() {
 			}
 		}
 	}
-	ex.fields = out
+	if ex.forwards >= 0 {
+		ex.putForwards(out)
+	}
+	ex.fields = append(out, ex.srv.hops.mark(r)) // behind what filters do
 }
 
 // answerFields makes the fields towards the client, in place: the backend's end-to-end ones and what filters change.
@@ -313,6 +331,9 @@ func (ex *exchange) answerFields() {
 			if f.ID == http1.FieldContentLength && !bodyless || f.ID.HopByHop() {
 				continue
 			}
+			if f.ID == http1.FieldTrailer && ex.announcesDropped(f.Value, ex.dropsAnswerTrailer) {
+				continue
+			}
 		}
 		if ex.resp.NamedHops && http1.HopByHop(f, all) {
 			continue
@@ -323,6 +344,9 @@ func (ex *exchange) answerFields() {
 		n++
 	}
 	fields := all[:n]
+	if ex.srv.hops.tell {
+		fields = append(fields, ex.markAnswer())
+	}
 	fields = ex.backend.filters.response.apply(fields)
 	fields = ex.rule.filters.response.apply(fields)
 	if c := ex.backend.filters.cors; c != nil {

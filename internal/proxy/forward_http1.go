@@ -127,12 +127,12 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 			buf = http1.AppendChunk(buf, ex.body)
 		}
 		if complete {
-			buf = http1.AppendLastChunk(buf, ex.client.trailers())
+			buf = http1.AppendLastChunk(buf, ex.requestTrailers())
 		}
 		for !complete && len(buf) < joinBody && ex.client.ready() {
 			p, err := ex.next()
 			if err == io.EOF {
-				buf = http1.AppendLastChunk(buf, ex.client.trailers())
+				buf = http1.AppendLastChunk(buf, ex.requestTrailers())
 				complete = true
 				break
 			}

@@ -238,7 +238,7 @@ func (ex *exchange) relayHTTP2() error {
 		ex.closeStream()
 		return cerr
 	}
-	err = ex.client.end(s.Trailers())
+	err = ex.client.end(ex.sentTrailers(s.Trailers()))
 	if ex.pollUpload(); ex.upload.running {
 		ex.endUpload()
 	}

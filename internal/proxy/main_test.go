@@ -37,6 +37,7 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 	t.Helper()
 	opt := Options{
 		Metrics:      telemetry.New(),
+		Pseudonym:    "weir",
 		DrainGrace:   -1,
 		DrainTimeout: 5 * time.Second,
 		Listen:       func(network, _ string) (net.Listener, error) { return listen(network, "127.0.0.1:0") },

@@ -17,14 +17,11 @@ import (
 // MirrorOptions bound what mirrors may take. All bounds are for one service that copies go to, whichever filters name it. The zero value is
 // usable.
 type MirrorOptions struct {
-	// Header is the field that marks a copy, with the value "1"; a field of that name from the client is left out of the copy. Empty means
-	// "Weir-Mirrored".
+	// Header is the field that marks a copy, with the value "1"; a field of that name from the client reaches nobody, whether or not copies are
+	// marked. Empty means "Weir-Mirrored".
 	Header string
 	// Unmarked sends copies without that field.
 	Unmarked bool
-	// Forwarded adds X-Forwarded-For, -Proto and -Host to copies as the primary gets them. Without it copies have the client's own fields only, and
-	// the service must not take their word.
-	Forwarded bool
 
 	// MaxInFlight bounds the copies that have begun and not ended; 0 means 512. It bounds connections and goroutines too.
 	MaxInFlight int
@@ -230,17 +227,15 @@ func (m *mirrors) retireIdle() {
 	}
 }
 
-// mirrorHead is the request as the client sent it. Its strings are valid only during begin.
+// mirrorHead is the request as the primary's backend gets it. Its strings are valid only during begin.
 type mirrorHead struct {
 	method    string
-	target    string // path and query as received
+	target    string // path and query
 	authority string
-	fields    []http1.Field // all, hop-by-hop ones included
-	namedHops bool
-	body      http1.Body // BodyChunked if the length is not known
-	// clientIP and scheme are for X-Forwarded-For and X-Forwarded-Proto.
-	clientIP string
-	scheme   string
+	fields    []http1.Field // without those that frame the message or belong to the connection
+	body      http1.Body    // BodyChunked if the length is not known
+	grpc      bool          // it can be sent over HTTP/2 alone
+	trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
 }
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.

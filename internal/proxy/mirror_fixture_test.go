@@ -88,9 +88,15 @@ func (f *mirrorFixture) copy(head *mirrorHead, trailers []http1.Field, pieces ..
 }
 
 func mirrorGet(target string, fields ...http1.Field) *mirrorHead {
-	h := &mirrorHead{method: "GET", target: target, authority: "shop.example", clientIP: "192.0.2.7", scheme: "https"}
-	for _, f := range fields {
-		f.ID = http1.Identify(f.Name)
+	h := &mirrorHead{method: "GET", target: target, authority: "shop.example"}
+	for _, f := range fields { // as an exchange does
+		switch f.ID = http1.Identify(f.Name); f.ID {
+		case http1.FieldHost, http1.FieldContentLength, http1.FieldConnection, http1.FieldTransferEncoding, http1.FieldTE:
+			continue
+		case http1.FieldContentType:
+			h.grpc = isGRPC(f.Value)
+			h.trailers = h.grpc
+		}
 		h.fields = append(h.fields, f)
 	}
 	return h

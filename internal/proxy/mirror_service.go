@@ -136,54 +136,22 @@ func (s *mirrorService) close() {
 	s.idle = nil
 }
 
-// copyHead writes the head as it is sent to the service: what the client sent end to end, and the mark.
+// copyHead writes the head as it is sent to the service: what the primary's backend gets, and the mark.
 func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
 	b := http1.AppendRequestLine(l.queue, h.method, h.target)
 	b = http1.AppendField(b, "Host", h.authority)
-	trailers := false
 	for i := range h.fields {
 		f := &h.fields[i]
-		switch f.ID {
-		case http1.FieldOther:
-			if len(f.Name) == len(opt.Header) && http1.EqualFold(f.Name, opt.Header) {
-				continue
-			}
-		case http1.FieldHost, http1.FieldContentLength, http1.FieldExpect:
-			continue
-		case http1.FieldContentType:
-			http2 = http2 || isGRPC(f.Value)
-		case http1.FieldXForwardedFor, http1.FieldXForwardedProto, http1.FieldXForwardedHost:
-			if opt.Forwarded {
-				continue
-			}
-		case http1.FieldTE:
-			trailers = trailers || http1.HasToken(f.Value, "trailers")
-			continue
-		default:
-			if f.ID.HopByHop() {
-				continue
-			}
-		}
-		if h.namedHops && http1.HopByHop(f, h.fields) {
-			continue
+		if len(f.Name) == len(opt.Header) && http1.EqualFold(f.Name, opt.Header) {
+			continue // a filter's
 		}
 		b = http1.AppendField(b, f.Name, f.Value)
-	}
-	if opt.Forwarded {
-		b = append(b, "X-Forwarded-For: "...)
-		for i := range h.fields {
-			if f := &h.fields[i]; f.ID == http1.FieldXForwardedFor && f.Value != "" {
-				b = append(append(b, f.Value...), ", "...)
-			}
-		}
-		b = append(append(b, h.clientIP...), "\r\n"...)
-		b = http1.AppendField(b, "X-Forwarded-Proto", h.scheme)
-		b = http1.AppendField(b, "X-Forwarded-Host", h.authority)
 	}
 	if !opt.Unmarked {
 		b = http1.AppendField(b, opt.Header, "1")
 	}
-	if http2 && trailers {
+	http2 = http2 || h.grpc
+	if http2 && h.trailers {
 		b = append(b, "TE: trailers\r\n"...) // gRPC wants to see it
 	}
 	b = http1.AppendBody(b, h.body)

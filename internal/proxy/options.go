@@ -21,6 +21,21 @@ type Options struct {
 	// Upstream are the limits of the connections to endpoints. Its Logger is replaced by the server's if nil.
 	Upstream upstream.Options
 	Mirror   MirrorOptions
+
+	// Via says which messages have Via.
+	Via Via
+	// Pseudonym names the proxy in Via, and loops are found by it (RFC 9110 §7.6.3): a token. Processes that serve the same Gateway should share one;
+	// others must not, or requests that come through one and then the other are taken for loops. Empty is a random one.
+	Pseudonym string
+	// MaxPasses is how often a request may come through proxies of the pseudonym; beyond it it is answered 508. 0 means 1.
+	MaxPasses int
+	// MaxHops is through how many proxies of any kind a request may have come, by its Via; beyond it it is answered 508. 0 means 10.
+	MaxHops int
+	// Underscores says what becomes of fields whose names backends may confuse with others.
+	Underscores Underscores
+	// SessionKey proves that proxies issued the tokens of sessions (see model.Session): a secret that all proxies share which serve the same routes.
+	// Empty is one of the process's own, for rules that bring no Salt.
+	SessionKey []byte
 	// Limits bound the heads of requests and answers.
 	Limits http1.Limits
 

@@ -20,10 +20,15 @@ type Preview struct {
 	Decision routing.Decision
 }
 
+// previewed has what exchanges ask of their server while nothing is sent.
+var previewed = &Server{hops: newHops(&Options{}), mirrors: &mirrors{opt: MirrorOptions{}.withDefaults()}}
+
 func (p *Preview) exchange(backend *model.Backend) *exchange {
 	ex := &exchange{
-		conn: &conn{scheme: p.Scheme},
-		rule: &ruleState{filters: compileFilters(&p.Decision.Rule.Rule.Filters)},
+		srv:      previewed,
+		forwards: -1,
+		conn:     &conn{scheme: p.Scheme},
+		rule:     &ruleState{filters: compileFilters(&p.Decision.Rule.Rule.Filters)},
 		req: request{
 			method: p.Method, path: p.Path, query: p.Query, hasQuery: p.HasQuery, target: p.Path,
 			authority: p.Authority, host: p.Match.Host, form: http1.FormOrigin,
@@ -47,8 +52,7 @@ func (p *Preview) exchange(backend *model.Backend) *exchange {
 // Forward returns the request target and the host that the backend gets.
 func (p *Preview) Forward(backend *model.Backend) (target, authority string) {
 	ex := p.exchange(backend)
-	ex.rewrite()
-	ex.requestFields()
+	ex.compose()
 	return strings.Clone(ex.target), strings.Clone(ex.authority)
 }
 

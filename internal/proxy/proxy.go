@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/pace"
@@ -33,6 +34,11 @@ type Server struct {
 	log      *slog.Logger
 	upstream *upstream.Set
 	mirrors  *mirrors
+	hops     *hops
+
+	sessionKeys *sessionKeys
+	// mirrorMark is the name of the field that marks copies, if it has another than the usual one.
+	mirrorMark string
 
 	state       atomic.Pointer[snapshot]
 	connections atomic.Int64   // clients' connections
@@ -64,6 +70,11 @@ func New(opt Options) *Server {
 	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
 	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
+	s.hops = newHops(&opt)
+	s.sessionKeys = newSessionKeys(opt.SessionKey)
+	if s.mirrorMark = s.mirrors.opt.Header; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {
+		s.mirrorMark = ""
+	}
 	s.tickets.keys = &tls.Config{Time: opt.now}
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)

@@ -58,7 +58,7 @@ func (ex *exchange) answerTrailers() []http1.Field {
 	if ex.resp.Body.Kind != http1.BodyChunked {
 		return nil
 	}
-	return ex.chunks.Trailers()
+	return ex.sentTrailers(ex.chunks.Trailers())
 }
 
 // release gives the connection back, if it can serve another exchange.

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
 	"regexp"
@@ -18,11 +20,16 @@ import (
 
 // session is a rule's session persistence. Nothing is remembered of clients: a token says where it belongs, by a digest that
 // every proxy with the same rule and endpoints works out alike, so that it outlives reloads, restarts and the proxy that issued it.
+//
+// A digest can be guessed by whoever knows what it is made of, so a token has a proof too that a proxy issued it. Proxies that share a key ask for
+// the proof always. A proxy whose key is its own alone could not know the tokens of others: it asks only where a client without a session could not
+// have been sent, at weight 0.
 type session struct {
 	name      string
 	header    bool // else a cookie
 	permanent bool
 	absolute  time.Duration
+	shared    bool // the key is that of all who serve the rule
 
 	// byID has all that an ID stands for: more than one if a service is a leaf of several splits of a root.
 	byID   map[targetID][]*sessionTarget
@@ -40,19 +47,23 @@ type sessionSpot struct {
 // sessionTarget is an endpoint of a backend, or of a leaf.
 type sessionTarget struct {
 	key      [sha256.Size]byte
+	secret   [sha256.Size]byte // of key and what only proxies know
+	idle     bool              // of weight 0: no session begins there
 	backend  *routing.Backend
 	leaf     *routing.Leaf // nil for the backend's service itself
 	state    *backendState
 	endpoint *upstream.Endpoint
 }
 
-// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and time. The rest
-// of the key stays unknown to clients, who therefore cannot change the time.
+// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and time, then a proof over the
+// same and a secret.
 const (
 	idSize    = 10
 	timeSize  = 6
 	tagSize   = 8
-	tokenSize = idSize + timeSize + tagSize
+	proofSize = 9
+	proofAt   = idSize + timeSize + tagSize
+	tokenSize = proofAt + proofSize
 	tokenText = tokenSize / 3 * 4
 )
 
@@ -61,13 +72,34 @@ type targetID [idSize]byte
 // maxSkew is how far another proxy's clock may be ahead.
 const maxSkew = 5 * time.Minute
 
+// sessionKeys are what proofs are made with.
+type sessionKeys struct {
+	shared []byte // by all proxies that serve the same rules, nil if there is none
+	own    [32]byte
+}
+
+func newSessionKeys(shared []byte) *sessionKeys {
+	k := &sessionKeys{shared: shared}
+	_, _ = rand.Read(k.own[:]) // never fails
+	return k
+}
+
+// of is the key for a rule's sessions, and whether others have it too.
+func (k *sessionKeys) of(m *model.Session) (key [sha256.Size]byte, shared bool) {
+	if len(k.shared) == 0 && m.Salt == "" {
+		return k.own, false
+	}
+	return digest("weir session key", string(k.shared), m.Salt), true
+}
+
 // compileSession prepares a rule's session persistence. The rule's backends and leaves must have their services.
-func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session {
+func compileSession(m *model.Session, r *routing.Rule, snap *snapshot, keys *sessionKeys) *session {
 	if m == nil {
 		return nil
 	}
+	key, shared := keys.of(m)
 	s := &session{
-		name: m.Name, header: m.Type == model.Header, permanent: m.Permanent,
+		name: m.Name, header: m.Type == model.Header, permanent: m.Permanent, shared: shared,
 		absolute: time.Duration(m.AbsoluteTimeout),
 		byID:     map[targetID][]*sessionTarget{}, bySpot: map[sessionSpot]*sessionTarget{},
 	}
@@ -85,7 +117,9 @@ func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session 
 			}
 			for _, e := range state.service.Endpoints() {
 				t := &sessionTarget{backend: b, leaf: leaf, state: state, endpoint: e}
+				t.idle = idleTarget(b, leaf)
 				t.key = digest("weir session 1", rule, b.Backend.Service, nth, service, e.Address)
+				t.secret = digest("weir session secret", string(key[:]), string(t.key[:]))
 				s.byID[targetID(t.key[:idSize])] = append(s.byID[targetID(t.key[:idSize])], t)
 				s.bySpot[sessionSpot{state, e}] = t
 			}
@@ -96,6 +130,11 @@ func compileSession(m *model.Session, r *routing.Rule, snap *snapshot) *session 
 		}
 	}
 	return s
+}
+
+// idleTarget reports whether no session begins at a backend, or at its leaf if there is one.
+func idleTarget(b *routing.Backend, leaf *routing.Leaf) bool {
+	return b.Backend.Weight == 0 || leaf != nil && (leaf.Leaf == nil || leaf.Leaf.Weight == 0)
 }
 
 // sessionRule identifies a rule, from one configuration to the next and whatever it matches: by its name, else its place.
@@ -187,7 +226,11 @@ func (ex *exchange) accept(s *session, text string) bool {
 		return false
 	}
 	for _, t := range s.byID[targetID(token[:idSize])] {
-		if t.tag(token[idSize:idSize+timeSize]) != [tagSize]byte(token[tokenSize-tagSize:]) {
+		issuedAt := token[idSize : idSize+timeSize]
+		if t.tag(issuedAt) != [tagSize]byte(token[idSize+timeSize:proofAt]) {
+			continue
+		}
+		if proof := t.proof(issuedAt); (s.shared || t.idle) && subtle.ConstantTimeCompare(proof[:], token[proofAt:]) == 0 {
 			continue
 		}
 		issued := tokenTime(token[idSize:])
@@ -214,6 +257,15 @@ func (t *sessionTarget) tag(time []byte) [tagSize]byte {
 	copy(b[sha256.Size:], time)
 	sum := sha256.Sum256(b[:])
 	return [tagSize]byte(sum[:tagSize])
+}
+
+// proof shows that a proxy issued a token at that time. What is hashed has one length, so nothing can be appended to it.
+func (t *sessionTarget) proof(time []byte) [proofSize]byte {
+	var b [sha256.Size + timeSize]byte
+	copy(b[:], t.secret[:])
+	copy(b[sha256.Size:], time)
+	sum := sha256.Sum256(b[:])
+	return [proofSize]byte(sum[:proofSize])
 }
 
 func tokenTime(b []byte) int64 {
@@ -248,7 +300,9 @@ func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field 
 	copy(token[:], t.key[:idSize])
 	putTokenTime(token[idSize:], ex.sessionTime())
 	tag := t.tag(token[idSize : idSize+timeSize])
-	copy(token[tokenSize-tagSize:], tag[:])
+	copy(token[idSize+timeSize:], tag[:])
+	proof := t.proof(token[idSize : idSize+timeSize])
+	copy(token[proofAt:], proof[:])
 
 	mark := len(ex.scratch)
 	if s.header {

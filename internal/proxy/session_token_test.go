@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
 )
 
 func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
@@ -39,7 +40,7 @@ func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
 		"not base64": "s=" + strings.Repeat("*", tokenText), "zero": "s=" + strings.Repeat("A", tokenText), "another name": "S=" + token,
 		"in a value": "x=s=" + token, "address": "s=127.0.0.1:80", "other cookies": "a=b; s; =;;; s==; \"",
 	}
-	for at := range raw {
+	for at := range proofAt { // a proof is asked for where others have the key, see TestTokensAreProved
 		bad[fmt.Sprint("byte ", at)] = forged(at)
 	}
 	for name, cookies := range bad {
@@ -55,6 +56,111 @@ func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
 	}
 	if got := fetch(t, c, target, "Cookie", "a=b", "Cookie", foreign, "Cookie", cookie); got.cookie != nil {
 		t.Error("the third line is not looked at")
+	}
+}
+
+// handMade is the token that somebody can make who knows what digests are made of, for each endpoint, with any proof.
+func handMade(rule string, targets map[string]string, now time.Time) []string {
+	var all []string
+	for address, serviceName := range targets {
+		target := &sessionTarget{key: digest("weir session 1", rule, serviceName, "0", serviceName, address)}
+		var b [tokenSize]byte
+		copy(b[:], target.key[:idSize])
+		putTokenTime(b[idSize:], now.UnixMilli())
+		tag := target.tag(b[idSize : idSize+timeSize])
+		copy(b[idSize+timeSize:], tag[:])
+		all = append(all, "s="+base64.RawURLEncoding.EncodeToString(b[:]))
+		target.secret = digest("weir session secret", string(make([]byte, 32)), string(target.key[:]))
+		proof := target.proof(b[idSize : idSize+timeSize])
+		copy(b[proofAt:], proof[:])
+		all = append(all, "s="+base64.RawURLEncoding.EncodeToString(b[:]), "s="+base64.RawURLEncoding.EncodeToString(b[:proofAt]))
+	}
+	return all
+}
+
+func TestAHandMadeTokenReachesNobodyWhoTakesNoTraffic(t *testing.T) {
+	for name, key := range map[string]struct {
+		option, salt string
+		others       bool // tokens of another proxy are good
+	}{
+		"no key": {"", "", false}, "a key": {"0123456789abcdef", "", true}, "a salt": {"", "of the route", true}, "both": {"0123456789abcdef", "of the route", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, Salt: key.salt})
+			option := func(o *Options) { o.SessionKey = []byte(key.option) }
+			s, other := serve(t, cfg, option), serve(t, cfg, option)
+			c := newClient(t)
+			target, elsewhere := "http://"+s.addr()+"/", "http://"+other.addr()+"/"
+			byB, real := beginAt(t, c, target, "b")
+			byA, busy := beginAt(t, c, elsewhere, "a")
+			drained := *cfg
+			drained.Routes = slices.Clone(cfg.Routes)
+			r := cfg.Routes[0].Rules[0]
+			r.Backends = slices.Clone(r.Backends)
+			r.Backends[1].Weight = 0
+			drained.Routes[0].Rules = []model.Rule{r}
+			for _, s := range []*testServer{s, other} {
+				if err := s.Apply(&drained); err != nil {
+					t.Fatal(err)
+				}
+			}
+			targets := map[string]string{}
+			for _, e := range cfg.Services[1].Endpoints {
+				targets[e.Address] = "default/b:80"
+			}
+			ref := cfg.Routes[0].Ref
+			for _, token := range handMade(ref.Kind+" "+ref.Namespace+"/"+ref.Name+" index 0", targets, time.Now()) {
+				if got := fetch(t, c, target, "Cookie", token); got.by[:1] != "a" || got.cookie == nil {
+					t.Errorf("%q is served by %s, whose weight is 0; cookie %v", token, got.by, got.cookie)
+				}
+			}
+			if got := fetch(t, c, target, "Cookie", real); got.by != byB || got.cookie != nil {
+				t.Errorf("the session of %s goes on at %s", byB, got.by)
+			}
+			if got := fetch(t, c, elsewhere, "Cookie", real); (got.by == byB) != key.others {
+				t.Errorf("at another proxy the session of %s goes on at %s", byB, got.by)
+			}
+			// What takes traffic is open to everyone, so without a key tokens of others are good.
+			if got := fetch(t, c, target, "Cookie", busy); got.by != byA || got.cookie != nil {
+				t.Errorf("the session of %s, which another proxy began, goes on at %s", byA, got.by)
+			}
+		})
+	}
+}
+
+// A leaf of a split that gets nothing is as closed as a backend.
+func TestAHandMadeTokenReachesNoIdleLeaf(t *testing.T) {
+	b, leaf, idle := &routing.Backend{Backend: &model.Backend{Weight: 1}}, &routing.Leaf{Leaf: &model.Leaf{Weight: 1}}, &routing.Leaf{Leaf: &model.Leaf{}}
+	for _, test := range []struct {
+		b    *routing.Backend
+		l    *routing.Leaf
+		want bool
+	}{{b, nil, false}, {b, leaf, false}, {b, idle, true}, {b, &routing.Leaf{}, true}, {&routing.Backend{Backend: &model.Backend{}}, leaf, true}} {
+		if got := idleTarget(test.b, test.l); got != test.want {
+			t.Errorf("weight %d, leaf %v: %v", test.b.Backend.Weight, test.l, got)
+		}
+	}
+}
+
+func TestTokensAreProved(t *testing.T) {
+	cfg := sticky(t, model.Session{Name: "s", Type: model.Cookie, Salt: "of the route"})
+	s := serve(t, cfg)
+	c := newClient(t)
+	target := "http://" + s.addr() + "/"
+	_, cookie := begin(t, c, target)
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(cookie, "s="))
+	if err != nil || len(raw) != tokenSize {
+		t.Fatal(len(raw), err)
+	}
+	for at := range raw {
+		b := slices.Clone(raw)
+		b[at] ^= 0x80
+		if got := fetch(t, c, target, "Cookie", "s="+base64.RawURLEncoding.EncodeToString(b)); got.status != 200 || got.cookie == nil {
+			t.Errorf("byte %d: %d by %s, cookie %v", at, got.status, got.by, got.cookie)
+		}
+	}
+	if got := fetch(t, c, target, "Cookie", cookie); got.cookie != nil {
+		t.Error("the token itself is not accepted")
 	}
 }
 

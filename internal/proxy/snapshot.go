@@ -147,7 +147,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		ls.lead(services, l.Service, l.Fault)
 	}
 	for i, r := range snap.table.Rules() {
-		snap.rules[i].session = compileSession(r.Rule.Session, r, snap)
+		snap.rules[i].session = compileSession(r.Rule.Session, r, snap, s.sessionKeys)
 	}
 	for _, l := range snap.table.MirrorLeaves() {
 		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.

@@ -46,7 +46,7 @@ func TestUpgradeIsTunnelledWithHalfClose(t *testing.T) {
 			}
 			k.send(upgradeRequest + "early ")
 			head, err := rawHead(k.r)
-			if want := "HTTP/1.1 101 Switching Protocols\r\nX-Out: 1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"; head != want || err != nil {
+			if want := "HTTP/1.1 101 Switching Protocols\r\nX-Out: 1\r\nVia: 1.1 weir\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"; head != want || err != nil {
 				t.Fatalf("head %q, %v", head, err)
 			}
 			if h := <-heads; !strings.HasSuffix(h, "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n") || !strings.Contains(h, "Sec-WebSocket-Key: x\r\n") {
@@ -126,7 +126,7 @@ func TestCONNECTNeedsAMatchOfItsMethod(t *testing.T) {
 	}
 	k = newTalk(t, s.addr())
 	k.send("CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n")
-	if head, err := rawHead(k.r); head != "HTTP/1.1 200 Connected\r\n\r\n" || err != nil {
+	if head, err := rawHead(k.r); head != "HTTP/1.1 200 Connected\r\nVia: 1.1 weir\r\n\r\n" || err != nil {
 		t.Fatalf("%q, %v", head, err)
 	}
 	if h := <-heads; !strings.HasPrefix(h, "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n") {

@@ -63,7 +63,7 @@ func (ex *exchange) runUpload(c *upstream.Conn) error {
 		p, err := ex.next()
 		if err == io.EOF {
 			if chunked {
-				buf = http1.AppendLastChunk(buf[:0], ex.client.trailers())
+				buf = http1.AppendLastChunk(buf[:0], ex.requestTrailers())
 				if _, err := c.Write(buf); err != nil {
 					return errWrite
 				}
@@ -128,14 +128,6 @@ func (ex *exchange) runUploadHTTP2(s *http2.Stream) error {
 			return errWrite
 		}
 	}
-}
-
-// requestTrailers are those behind a body that was read to its end.
-func (ex *exchange) requestTrailers() []http1.Field {
-	if ex.req.body.Kind != http1.BodyChunked {
-		return nil
-	}
-	return ex.client.trailers()
 }
 
 func sendFailure(err error) error {

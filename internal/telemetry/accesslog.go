@@ -13,9 +13,15 @@ type AccessLogOptions struct {
 	Format Format
 	// QueueBytes bounds the lines that wait for the writer; what comes beyond is dropped and counted. Default 4 MiB.
 	QueueBytes int
+	// MaxField bounds each field of a line, in bytes as they are written; what is cut off is counted in its place, "...+123". Default 1 KiB, less
+	// than 0 no bound.
+	MaxField int
 	// Logger hears of lines that are lost. It must not block. Default: discarded.
 	Logger *slog.Logger
 }
+
+// DefaultMaxField bounds the fields of a line unless AccessLogOptions say otherwise.
+const DefaultMaxField = 1 << 10
 
 // gather is how long lines are collected before a write.
 const gather = 10 * time.Millisecond
@@ -25,6 +31,7 @@ const gather = 10 * time.Millisecond
 type AccessLog struct {
 	lines  *Lines
 	format Format
+	most   int       // bytes of a field, 0 for no bound
 	pool   sync.Pool // *line
 }
 
@@ -32,9 +39,13 @@ type line struct{ b []byte }
 
 // NewAccessLog starts a log to w. Close ends it.
 func NewAccessLog(w io.Writer, options AccessLogOptions) *AccessLog {
+	if options.MaxField == 0 {
+		options.MaxField = DefaultMaxField
+	}
 	return &AccessLog{
 		lines:  NewLines(w, LinesOptions{Name: "access log", QueueBytes: options.QueueBytes, Gather: gather, Logger: options.Logger}),
 		format: options.Format,
+		most:   max(options.MaxField, 0),
 		pool:   sync.Pool{New: func() any { return &line{b: make([]byte, 0, 1024)} }},
 	}
 }
@@ -46,9 +57,9 @@ func (l *AccessLog) Log(r *Record) {
 	}
 	ln := l.pool.Get().(*line)
 	if l.format == Text {
-		ln.b = appendText(ln.b[:0], r)
+		ln.b = appendText(ln.b[:0], r, l.most)
 	} else {
-		ln.b = appendJSON(ln.b[:0], r)
+		ln.b = appendJSON(ln.b[:0], r, l.most)
 	}
 	l.lines.Write(ln.b)
 	if cap(ln.b) <= batch {

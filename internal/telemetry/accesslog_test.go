@@ -41,14 +41,14 @@ func TestJSONLineHasEveryField(t *testing.T) {
 		`"attempts":1,"bytes_in":5,"bytes_out":1024,"mirrors":[{"mirror":"default/v2:80","outcome":"pending"},` +
 		`{"mirror":"default/v3:80","outcome":"dropped_in_flight"}],"request_id":"abc",` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","user_agent":"Moz\"illa"}` + "\n"
-	if got := string(appendJSON(nil, record())); got != want {
+	if got := string(appendJSON(nil, record(), 0)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
 func TestJSONLineLeavesOutWhatIsEmpty(t *testing.T) {
 	const want = `{"time":"0001-01-01T00:00:00.000000Z","status":0,"reason":"client_closed","duration_ms":0.000,"bytes_in":0,"bytes_out":0}` + "\n"
-	if got := string(appendJSON(nil, &Record{Reason: ClientClosed})); got != want {
+	if got := string(appendJSON(nil, &Record{Reason: ClientClosed}, 0)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
@@ -60,7 +60,7 @@ func TestTextLineIsTheCombinedFormatWithPairs(t *testing.T) {
 		`duration_ms=1.234 route=default/shop rule=0 backend=default/v1:80 endpoint=10.0.0.1:8080 attempts=2 reason=backend_reset ` +
 		`mirror=default/v2:80,pending mirror=default/v3:80,dropped_in_flight request_id=abc ` +
 		`traceparent=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01` + "\n"
-	if got := string(appendText(nil, r)); got != want {
+	if got := string(appendText(nil, r, 0)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
@@ -82,12 +82,78 @@ func FuzzJSONStringIsThatOfTheLibrary(f *testing.F) {
 	})
 }
 
+func TestFieldsOfALineAreBounded(t *testing.T) {
+	long := map[string]string{
+		"plain": strings.Repeat("a", 60_000), "quotes": strings.Repeat(`"\\`, 30_000), "controls": strings.Repeat("\x01", 60_000),
+		"bytes": strings.Repeat("\xff", 60_000), "runes": strings.Repeat("é\u2028😀", 9000), "spaces": strings.Repeat(" ", 60_000),
+	}
+	for name, text := range long {
+		for _, format := range []Format{JSON, Text} {
+			r := record()
+			r.Method, r.Host, r.Path, r.Query, r.UserAgent, r.Referer, r.RequestID, r.TraceParent = text, text, text, text, text, text, text, text
+			var out bytes.Buffer
+			l := NewAccessLog(&out, AccessLogOptions{Format: format})
+			l.Log(r)
+			closeLog(t, l)
+			if n := out.Len(); n > 8*(DefaultMaxField+20)+1000 || n < 8*(DefaultMaxField-10) {
+				t.Errorf("%s, format %d: the line has %d bytes", name, format, n)
+			}
+			if n := bytes.Count(out.Bytes(), []byte("...+")); n != 8 {
+				t.Errorf("%s, format %d: %d fields are cut", name, format, n)
+			}
+			if format == JSON && !json.Valid(out.Bytes()) {
+				t.Errorf("%s: not JSON: %s", name, out.Bytes())
+			}
+		}
+	}
+	r := record()
+	r.Query = strings.Repeat("b", 2000)
+	for most, want := range map[int]string{
+		0: `"query":"` + strings.Repeat("b", DefaultMaxField) + `...+976",`, 100: `"query":"` + strings.Repeat("b", 100) + `...+1900",`,
+		2000: `"query":"` + r.Query + `",`, -1: `"query":"` + r.Query + `",`,
+	} {
+		var out bytes.Buffer
+		l := NewAccessLog(&out, AccessLogOptions{MaxField: most})
+		l.Log(r)
+		closeLog(t, l)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("bound %d: %s", most, out.String())
+		}
+	}
+}
+
+// A field that is cut is the beginning of the one that is not, in whole characters, and within the bound.
+func FuzzFieldsAreCutWhereCharactersEnd(f *testing.F) {
+	f.Add("aé\xff\u2028\x00\"", 7)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		if most <= 0 || s == "" {
+			t.Skip()
+		}
+		for _, encode := range []func(most int) string{
+			func(most int) string { return strings.Trim(string(appendMember(nil, "", s, most)), `"`) },
+			func(most int) string { return string(appendWord(nil, s, most)) },
+		} {
+			whole, cut := encode(0), encode(most)
+			if cut == whole {
+				if len(whole) > max(most, longestEscape*len(s)) {
+					t.Errorf("%q is not cut to %d", s, most)
+				}
+				continue
+			}
+			kept := cut[:strings.LastIndex(cut, "...+")]
+			if len(kept) > most || !strings.HasPrefix(whole, kept) {
+				t.Errorf("%q cut to %d is %q", whole, most, cut)
+			}
+		}
+	})
+}
+
 func FuzzLinesStayOneLine(f *testing.F) {
 	f.Add("GET", "/a b\n", "x\"", "\\")
 	f.Fuzz(func(t *testing.T, method, path, host, agent string) {
 		r := &Record{Method: method, Path: path, Query: path, Host: host, UserAgent: agent, Referer: agent, Client: host, RequestID: agent,
 			Mirrors: []MirrorResult{{Mirror: host}}}
-		line := appendJSON(nil, r)
+		line := appendJSON(nil, r, 0)
 		var v struct{ Path, Host string }
 		if err := json.Unmarshal(line, &v); err != nil {
 			t.Errorf("%q: %v", line, err)
@@ -95,12 +161,12 @@ func FuzzLinesStayOneLine(f *testing.F) {
 		if want := string([]rune(path)); v.Path != want { // a U+FFFD for each bad byte
 			t.Errorf("path %q became %q", path, v.Path)
 		}
-		for _, line := range [][]byte{line, appendText(nil, r)} {
+		for _, line := range [][]byte{line, appendText(nil, r, 0)} {
 			if i := bytes.IndexFunc(line, func(c rune) bool { return c < 0x20 }); i != len(line)-1 {
 				t.Errorf("control byte at %d of %q", i, line)
 			}
 		}
-		if text := appendText(nil, r); bytes.Count(text, []byte{'"'}) != 6 {
+		if text := appendText(nil, r, 0); bytes.Count(text, []byte{'"'}) != 6 {
 			t.Errorf("quotes in %q", text)
 		}
 	})
@@ -175,7 +241,7 @@ func (g *gate) Write(p []byte) (int, error) {
 
 func TestAFullQueueDropsAndCountsAndNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		size := len(appendJSON(nil, record()))
+		size := len(appendJSON(nil, record(), 0))
 		g := &gate{open: make(chan struct{})}
 		l := NewAccessLog(g, AccessLogOptions{QueueBytes: 10*size + size/2})
 		l.Log(record())
@@ -218,7 +284,7 @@ func (d *disk) Write(p []byte) (int, error) {
 
 func TestAFullDiskIsCountedLoggedOnceAndSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		size := len(appendJSON(nil, record()))
+		size := len(appendJSON(nil, record(), 0))
 		d := &disk{room: size + size/2}
 		var complaints bytes.Buffer
 		l := NewAccessLog(d, AccessLogOptions{Logger: slog.New(slog.NewTextHandler(&complaints, nil))})

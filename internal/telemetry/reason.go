@@ -56,6 +56,8 @@ const (
 	RefNotPermitted Reason = "ref_not_permitted"
 	// InvalidKind: the reference names a kind that cannot be a backend.
 	InvalidKind Reason = "invalid_kind"
+	// LoopDetected: the request has come through this proxy before, or through too many (508).
+	LoopDetected Reason = "loop_detected"
 	// InvalidConfig: another fault of the configuration, named in the status of the object.
 	InvalidConfig Reason = "invalid_config"
 )
@@ -117,6 +119,7 @@ var reasons = [...]struct {
 	{RefNotPermitted, PartyRouting},
 	{InvalidKind, PartyRouting},
 	{InvalidConfig, PartyRouting},
+	{LoopDetected, PartyRouting},
 	{NoEndpoint, PartyBackend},
 	{ConnectFailed, PartyBackend},
 	{ConnectTimeout, PartyBackend},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -131,9 +132,19 @@ func judge(k *kase, e *expectation, statuses []int, records []*record) (problems
 	return problems
 }
 
+// pseudonym is the proxy's name in Via.
+const pseudonym = "wire"
+
 // own are fields that the proxy writes itself or keeps back.
 var own = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-	"te", "transfer-encoding", "upgrade", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
+	"te", "transfer-encoding", "upgrade", "weir-mirrored", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
+
+// alike finds names with other characters than letters, digits and hyphens, likened those that a backend may read as one of the proxy's: of own, or
+// one that is answered for.
+var (
+	alike   = regexp.MustCompile(`[^A-Za-z0-9-]`)
+	likened = regexp.MustCompile(`^(x-forwarded-.*|x-real-ip|weir-via|trailer|via|forwarded)$`)
+)
 
 // kept are the fields of a request that should arrive, canonical.
 func kept(fields []field) string {
@@ -141,6 +152,12 @@ func kept(fields []field) string {
 	var all []field
 	for _, f := range fields {
 		name := strings.ToLower(f.Name)
+		if as := alike.ReplaceAllString(name, "-"); as != name && (slices.Contains(own, as) || likened.MatchString(as)) {
+			continue
+		}
+		if name == "via" && strings.HasSuffix(f.Value, " "+pseudonym) {
+			continue
+		}
 		if !slices.Contains(own, name) && (!slices.Contains(named, name) || name == "forwarded" || name == "via") {
 			all = append(all, f)
 		}

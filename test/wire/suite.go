@@ -178,7 +178,7 @@ func (s *suite) startWeir(ctx context.Context, dir string) (stop func(), err err
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, s.opt.weir, "run", "--address", "127.0.0.1", "--admin", "127.0.0.1:0", "--drain-timeout", "1s",
-		"--header-timeout", "2s", "--max-body", strconv.Itoa(limitBody), file)
+		"--header-timeout", "2s", "--max-body", strconv.Itoa(limitBody), "--via-name", pseudonym, file)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err

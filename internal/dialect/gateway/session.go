@@ -20,6 +20,11 @@ func (p *ruleParts) session(r *route, i int) *model.Session {
 		return nil
 	}
 	out := &model.Session{Type: model.Cookie, AbsoluteTimeout: p.duration(".sessionPersistence.absoluteTimeout", written.AbsoluteTimeout)}
+	if uid := r.meta.UID; uid != "" {
+		// Random and known to nobody who may not read the route; all proxies get the same.
+		sum := sha256.Sum256([]byte("weir session salt " + string(uid)))
+		out.Salt = hex.EncodeToString(sum[:])
+	}
 	fail := func(field, message, fix string) {
 		p.problems = append(p.problems, problem{codeValue, "UnsupportedValue", p.field + ".sessionPersistence" + field, message, fix})
 	}

@@ -2,6 +2,8 @@ package infra
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"time"
@@ -131,6 +133,13 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 
 func (r *renderer) env() []corev1.EnvVar {
 	var env []corev1.EnvVar
+	const viaName = "WEIR_VIA_NAME"
+	if _, own := r.p.Env[viaName]; !own && r.gateway.UID != "" {
+		// One name for all pods of the Gateway and, as clusters may have Gateways of one name, for no others: a loop ends at whichever pod comes next.
+		// A variable and no argument: another image may not know it.
+		sum := sha256.Sum256([]byte("weir via " + string(r.gateway.UID)))
+		env = append(env, corev1.EnvVar{Name: viaName, Value: "weir-" + hex.EncodeToString(sum[:6])})
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.p.Env)) {
 		env = append(env, corev1.EnvVar{Name: name, Value: r.p.Env[name]})
 	}
