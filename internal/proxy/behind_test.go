@@ -36,7 +36,7 @@ func (h *holder) Write(p []byte) (int, error) {
 type segmented struct {
 	t   testing.TB
 	tls *backendTLS // nil for cleartext
-	// answer says what is sent in answer to a request.
+	// answer says what is sent in answer to a request, one call at a time.
 	answer func(*http.Request) segments
 
 	mu    sync.Mutex
@@ -77,7 +77,10 @@ func (b *segmented) address() string {
 			if _, err := io.Copy(io.Discard, req.Body); err != nil {
 				return
 			}
-			b.send(h, out, b.answer(req))
+			b.mu.Lock()
+			answer := b.answer(req)
+			b.mu.Unlock()
+			b.send(h, out, answer)
 		}
 	})
 }
@@ -291,10 +294,7 @@ func TestAnswersAreTheirOwnRequests(t *testing.T) {
 	}
 	eachTransport(t, func(t *testing.T, side *backendTLS) {
 		r := rand.New(rand.NewPCG(1, uint64(answers)))
-		var mu sync.Mutex
 		b := &segmented{t: t, tls: side, answer: func(req *http.Request) segments {
-			mu.Lock()
-			defer mu.Unlock()
 			return randomSegments(r, req.Method, req.Header.Get("X-Nonce"))
 		}}
 		s := serve(t, side.overTLS(plain(b.address())))
