@@ -142,11 +142,15 @@ func (r *records) readNow(p []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (r *records) Write(p []byte) (n int, err error) {
+func (r *records) Write(p []byte) (int, error) {
 	if r.mode == recordsWait {
 		return r.Conn.Write(p)
 	}
-	// What TLS has to say in answer to what it reads, such as to KeyUpdate.
+	return r.writeNow(p)
+}
+
+// writeNow sends what TLS has to say in answer to what it reads, such as to KeyUpdate, as far as that needs no waiting.
+func (r *records) writeNow(p []byte) (n int, err error) {
 	if r.raw == nil {
 		return 0, errNothing
 	}
