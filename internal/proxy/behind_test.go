@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -395,4 +396,44 @@ func pieces(r *rand.Rand, text string) (all []string) {
 		all, text = append(all, text[:n]), text[n:]
 	}
 	return append(all, text)
+}
+
+func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
+	eachTransport(t, func(t *testing.T, side *backendTLS) {
+		for _, test := range []struct {
+			name, method string
+			segments     segments
+			connections  int
+		}{
+			{"nothing behind HEAD", "HEAD", segments{records: []string{"HTTP/1.1 503 Not Now\r\nContent-Length: 64\r\n\r\n"}, now: -1}, 1},
+			{"nothing behind a body", "GET", segments{records: []string{"HTTP/1.1 503 Not Now\r\nContent-Length: 2\r\n\r\nno"}, now: -1}, 1},
+			{"a body behind HEAD", "HEAD", segments{records: []string{"HTTP/1.1 503 Not Now\r\nContent-Length: 64\r\n\r\n" + poison[:20], poison[20:]},
+				from: 1, then: 1 << 20}, 2},
+			{"part of a body behind HEAD", "HEAD", segments{records: []string{"HTTP/1.1 503 Not Now\r\nContent-Length: 64\r\n\r\n" + poison[:20]}, now: -1}, 2},
+			{"beyond Content-Length", "GET", segments{records: []string{"HTTP/1.1 503 Not Now\r\nContent-Length: 2\r\n\r\nno" + poison[:20]}, now: -1}, 2},
+		} {
+			first := true
+			b := &segmented{t: t, tls: side, answer: func(*http.Request) segments {
+				if first {
+					first = false
+					return test.segments
+				}
+				return segments{records: []string{"HTTP/1.1 204 No Content\r\nX-Nonce: own\r\n\r\n"}, now: -1}
+			}}
+			cfg := side.overTLS(plain(b.address()))
+			cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{503}}
+			s := serve(t, cfg)
+			k := newTalk(t, s.addr())
+			k.send(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if resp, _ := k.answer(test.method); resp.StatusCode != 204 || resp.Header.Get("X-Nonce") != "own" {
+				t.Errorf("%s: answered %d", test.name, resp.StatusCode)
+			}
+			if n := b.accepted(); n != test.connections {
+				t.Errorf("%s: %d connections, want %d", test.name, n, test.connections)
+			}
+			k.Close()
+			s.stop()
+			<-s.ended
+		}
+	})
 }

@@ -366,12 +366,12 @@ func (ex *exchange) dropAnswer() {
 	c := ex.attempt.conn
 	ex.attempt.conn = nil
 	ex.endpoint.Answered(ex.resp.Status)
-	if b := ex.resp.Body; ex.attempt.unwatch() && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
-		c.Discard(len(c.Buffered()))
-		ex.endpoint.Put(c)
-		return
+	if b := ex.resp.Body; b.Kind == http1.BodyLength && b.Length <= int64(len(c.Buffered())) {
+		c.Discard(int(b.Length))
+	} else if b.Kind != http1.BodyNone {
+		ex.resp.KeepAlive = false // not worth reading
 	}
-	c.Close()
+	ex.giveBack(c)
 }
 
 // endpointFault is true for failures that tell of an endpoint in bad health. Slowness does not: it may lie in the request.
