@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
@@ -434,6 +436,46 @@ func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
 			k.Close()
 			s.stop()
 			<-s.ended
+		}
+	})
+}
+
+// A request that was not sent whole leaves a connection on which the next one would be taken for the rest of its body.
+func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
+	eachTransport(t, func(t *testing.T, side *backendTLS) {
+		const size = 16 << 20
+		var conns atomic.Int32
+		release := make(chan struct{})
+		addr := rawMirror(t, func(_ int, c net.Conn) {
+			c.(*net.TCPConn).SetReadBuffer(4 << 10)
+			first := conns.Add(1) == 1
+			side.serve(func(c net.Conn) {
+				for r := bufio.NewReader(c); ; {
+					if _, err := rawHead(r); err != nil {
+						return
+					}
+					io.WriteString(c, okResponse) // early
+					if first {
+						<-release
+						io.CopyN(io.Discard, r, size)
+					}
+				}
+			})(c)
+		})
+		cfg := side.overTLS(plain(addr))
+		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // has the body in memory
+		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, 200*time.Millisecond })
+		k := newTalk(t, s.addr())
+		k.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
+		k.send(strings.Repeat("x", size))
+		if resp, _ := k.answer("PUT"); resp.StatusCode != 200 {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		close(release)
+		k = newTalk(t, s.addr())
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != 200 || conns.Load() != 2 {
+			t.Errorf("status %d over %d connections, want 2", resp.StatusCode, conns.Load())
 		}
 	})
 }

@@ -51,6 +51,9 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		if err == nil || !a.unsent && ex.upload.failed == nil {
 			// A backend may have answered before it closed the connection.
 			if herr := ex.awaitHead(c); herr == nil {
+				if err != nil {
+					ex.upload.stopped = true // what follows on the connection would be the rest of this request
+				}
 				return nil
 			} else if err == nil {
 				err = herr
