@@ -120,7 +120,13 @@ type exchange struct {
 	settled bool // the legs have ended
 
 	limited io.LimitedReader
-	wire    []byte // the request in bytes
+	// wire is the request in bytes: the head and what was in memory of the body, but for rest. complete: nothing follows. composed: an endpoint
+	// has taken nothing of it yet.
+	wire     []byte
+	rest     []byte
+	complete bool
+	composed bool
+
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
 	local   []http1.Field
@@ -144,6 +150,7 @@ func (ex *exchange) reset() {
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
 	ex.resumed = nil
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0
+	ex.rest, ex.complete, ex.composed = nil, false, false
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
 	ex.scratch = ex.scratch[:0]

@@ -24,8 +24,6 @@ type attempt struct {
 	stream upstream.Stream
 	// watched is the client whose leaving aborts conn or stream; nil if it is not of HTTP/2.
 	watched *http2.Stream
-	// unsent: the endpoint cannot have seen a byte of the request.
-	unsent bool
 	// informed: interim answers were passed on.
 	informed bool
 }
@@ -147,11 +145,16 @@ func (ex *exchange) beginAttempt() {
 	}
 }
 
-// replayable is true if the body can be sent again from its beginning. No upload may run.
-func (ex *exchange) replayable() bool { return ex.whole || !ex.touched }
+// replayable is true if the body can be sent again from its beginning: because nothing of it was sent, or since all that was read of it is in
+// memory. No upload may run.
+func (ex *exchange) replayable() bool { return ex.composed || ex.whole || !ex.touched }
 
 // rewind goes back to the beginning of a body that is replayable.
 func (ex *exchange) rewind() {
+	if ex.composed {
+		ex.client.resume()
+		return
+	}
 	if ex.whole {
 		return
 	}
@@ -408,7 +411,7 @@ func (ex *exchange) shrink() {
 	clear(ex.legs[:cap(ex.legs)])
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
-	ex.resumed = nil
+	ex.resumed, ex.rest = nil, nil
 }
 
 // brokenAnswer is what ends an exchange whose answer broke off.

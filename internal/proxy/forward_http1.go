@@ -23,21 +23,17 @@ const (
 
 // tryHTTP1 sends the request over a connection to e and reads the answer's head into ex.resp. With a nil error ex.attempt.conn is the
 // connection, with the answer's body next in it. A reused connection that died before a byte of the answer came is replaced by a new one, once,
-// if the request may be repeated or cannot have arrived.
+// if nothing of the request was sent, or if it may be repeated.
 func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 	a := &ex.attempt
-	repeat := ex.replayable() && idempotent(ex.req.method)
 	for dial := false; ; dial = true {
 		var c *upstream.Conn
 		var reused bool
 		var err error
-		switch {
-		case dial:
+		if dial {
 			c, err = e.Dial(a.deadline)
-		case repeat:
+		} else {
 			c, reused, err = e.Get(a.deadline)
-		default:
-			c, reused, err = e.GetAlive(a.deadline)
 		}
 		if err != nil {
 			if ex.late() {
@@ -45,10 +41,10 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			}
 			return connectFailure(err)
 		}
-		a.conn, a.unsent = c, false
+		a.conn = c
 		ex.abortWithClient(c)
 		err = ex.sendHTTP1(c)
-		if err == nil || !a.unsent && ex.upload.failed == nil {
+		if err == nil || !ex.composed && ex.upload.failed == nil {
 			// A backend may have answered before it closed the connection.
 			if herr := ex.awaitHead(c); herr == nil {
 				if err != nil {
@@ -73,7 +69,7 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			return failClientClosed
 		}
 		if f.reason == telemetry.BackendReset && silent && reused {
-			if ex.replayable() && (repeat || a.unsent) {
+			if ex.composed || ex.replayable() && idempotent(ex.req.method) {
 				ex.rewind()
 				continue
 			}
@@ -108,56 +104,32 @@ func (ex *exchange) late() bool {
 	return !ex.attempt.deadline.IsZero() && !time.Now().Before(ex.attempt.deadline)
 }
 
-// sendHTTP1 writes the request: the head and what is in memory of the body at once; the rest is left to an upload.
+// sendHTTP1 writes the request: the head and what is in memory of the body at once; the rest is left to an upload. ex.composed afterwards
+// means that c has taken nothing of it.
 func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	a := &ex.attempt
+	ex.upload.stopped = false
+	if !ex.composed {
+		if err := ex.compose(); err != nil {
+			ex.upload.failed = err
+			return err
+		}
+	}
 	limit := ex.srv.opt.StreamTimeout
 	c.WriteBy(a.start.Add(limit), limit/4)
 	ex.waitUntil(c, a.start)
-	buf := ex.appendRequest(ex.wire[:0])
-	complete := ex.whole
-	var rest []byte
-	switch ex.req.body.Kind {
-	case http1.BodyLength:
-		if len(ex.body) <= joinBody {
-			buf = append(buf, ex.body...)
-		} else {
-			rest = ex.body
-		}
-	case http1.BodyChunked:
-		ex.beginCopies()
-		if len(ex.body) > 0 {
-			buf = http1.AppendChunk(buf, ex.body)
-		}
-		if complete {
-			buf = http1.AppendLastChunk(buf, ex.client.trailers())
-		}
-		for !complete && len(buf) < joinBody && ex.client.ready() {
-			p, err := ex.next()
-			if err == io.EOF {
-				buf = http1.AppendLastChunk(buf, ex.client.trailers())
-				complete = true
-				break
-			}
-			if err != nil {
-				ex.upload.failed = err
-				return err
-			}
-			buf = http1.AppendChunk(buf, p)
-		}
-	}
-	ex.wire = buf
-	if complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
+	buf, rest := ex.wire, ex.rest
+	if ex.complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
 		// Nothing is left to do until the answer comes. Why reading failed is found out again by the next read.
 		n, err := c.Ask(buf)
-		a.unsent = n == 0 && err != nil
+		ex.composed = n == 0 && err != nil
 		if n < len(buf) {
 			return err
 		}
 		return nil
 	}
 	n, err := c.Write(buf)
-	a.unsent = n == 0 && err != nil
+	ex.composed = n == 0 && err != nil
 	if err == nil && rest != nil {
 		_, err = c.Write(rest)
 	}
@@ -165,10 +137,46 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	if err != nil {
 		return err
 	}
-	if !complete {
+	if !ex.complete {
 		ex.upload.conn = c
 		ex.startUpload()
 	}
+	return nil
+}
+
+// compose makes ex.wire of the head and what is in memory of the body. Until a connection has taken some of it, it can be sent over any.
+func (ex *exchange) compose() error {
+	buf := ex.appendRequest(ex.wire[:0])
+	ex.complete, ex.rest = ex.whole, nil
+	switch ex.req.body.Kind {
+	case http1.BodyLength:
+		if len(ex.body) <= joinBody {
+			buf = append(buf, ex.body...)
+		} else {
+			ex.rest = ex.body
+		}
+	case http1.BodyChunked:
+		ex.beginCopies()
+		if len(ex.body) > 0 {
+			buf = http1.AppendChunk(buf, ex.body)
+		}
+		if ex.complete {
+			buf = http1.AppendLastChunk(buf, ex.client.trailers())
+		}
+		for !ex.complete && len(buf) < joinBody && ex.client.ready() {
+			p, err := ex.next()
+			if err == io.EOF {
+				buf = http1.AppendLastChunk(buf, ex.client.trailers())
+				ex.complete = true
+				break
+			}
+			if err != nil {
+				return err
+			}
+			buf = http1.AppendChunk(buf, p)
+		}
+	}
+	ex.wire, ex.composed = buf, true
 	return nil
 }
 
