@@ -49,6 +49,7 @@ var (
 	failClientClosed = &failure{reason: telemetry.ClientClosed, detail: "the client left"}
 	failMalformed    = &failure{status: 400, reason: telemetry.BadRequest, detail: "the request is malformed"}
 	failForeign      = &failure{reason: telemetry.BadRequest, detail: "the connection is not of HTTP"}
+	failExpectation  = &failure{status: 417, reason: telemetry.Unsupported, detail: "something else than 100-continue is expected"}
 	failHeadSize     = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too large"}
 	failLineSize     = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's target is too long"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
