@@ -276,8 +276,8 @@ func (ex *exchange) awaitHead(c *upstream.Conn) error {
 			if n > 0 {
 				c.Discard(n)
 				s := ex.resp.Status
-				if s >= 200 || s == http.StatusSwitchingProtocols && ex.req.upgrade != "" && ex.resp.Upgrade != "" {
-					return nil
+				if s >= 200 || s == http.StatusSwitchingProtocols && http1.Within(ex.resp.Upgrade, ex.req.upgrade) {
+					return nil // to nothing but what the client offered (RFC 9110 §7.8)
 				}
 				if interim++; s == http.StatusSwitchingProtocols || interim > maxInterim {
 					return errUnasked
