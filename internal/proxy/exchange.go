@@ -120,8 +120,8 @@ type exchange struct {
 	settled bool // the legs have ended
 
 	limited io.LimitedReader
-	// wire is the request in bytes: the head and what was in memory of the body, but for rest. complete: nothing follows. composed: an endpoint
-	// has taken nothing of it yet.
+	// wire is the request in bytes: the head and what was in memory of the body, but for rest. complete: nothing follows. composed: it
+	// is to be sent as it is, since no endpoint has taken any of it, or since it may be repeated and is complete.
 	wire     []byte
 	rest     []byte
 	complete bool

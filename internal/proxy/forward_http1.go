@@ -31,9 +31,9 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		var reused bool
 		var err error
 		if dial {
-			c, err = e.Dial(a.deadline)
+			c, err = e.Dial(a.connectDeadline())
 		} else {
-			c, reused, err = e.Get(a.deadline)
+			c, reused, err = e.Get(a.connectDeadline())
 		}
 		if err != nil {
 			if ex.late() {
@@ -69,6 +69,9 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			return failClientClosed
 		}
 		if f.reason == telemetry.BackendReset && silent && reused {
+			if idempotent(ex.req.method) && ex.complete {
+				ex.composed = true // all of it is in wire still
+			}
 			if ex.composed || ex.replayable() && idempotent(ex.req.method) {
 				ex.rewind()
 				continue

@@ -114,6 +114,9 @@ func (e *Endpoint) Put(c *Conn) {
 	e.inFlight.Add(-1)
 }
 
+// ConnectTimeout is that of Options.
+func (e *Endpoint) ConnectTimeout() time.Duration { return e.set.opt.ConnectTimeout }
+
 // InFlight is the number of exchanges and connects under way.
 func (e *Endpoint) InFlight() int { return int(e.inFlight.Load()) }
 
