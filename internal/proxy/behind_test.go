@@ -464,7 +464,7 @@ func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 		})
 		cfg := side.overTLS(plain(addr))
 		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // has the body in memory
-		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, 200*time.Millisecond })
+		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, time.Second })
 		k := newTalk(t, s.addr())
 		k.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
 		k.send(strings.Repeat("x", size))
@@ -474,8 +474,8 @@ func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 		close(release)
 		k = newTalk(t, s.addr())
 		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if resp, _ := k.answer("GET"); resp.StatusCode != 200 || conns.Load() != 2 {
-			t.Errorf("status %d over %d connections, want 2", resp.StatusCode, conns.Load())
+		if resp, _ := k.answer("GET"); resp.StatusCode != 200 || conns.Load() < 2 {
+			t.Errorf("status %d over %d connections, want another", resp.StatusCode, conns.Load())
 		}
 	})
 }
