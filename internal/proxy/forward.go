@@ -66,9 +66,10 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 	if ex.takeBody(); ex.tooLarge() {
 		return failBodySize
 	}
-	if left > 0 || ex.overHTTP2(service) || idempotent(ex.req.method) {
-		// An endpoint may say of a stream that it did not look at it, or end an idle connection in this moment.
-		ex.retain = ex.srv.opt.MaxRetryBody
+	if left > 0 || ex.overHTTP2(service) {
+		ex.retain = ex.srv.opt.MaxRetryBody // an endpoint may say of a stream that it did not look at it
+	} else if idempotent(ex.req.method) {
+		ex.retain = min(ex.srv.opt.MaxRetryBody, joinBody) // an endpoint may end an idle connection in this moment
 	}
 	var avoid *upstream.Endpoint
 	var moved moves

@@ -156,3 +156,40 @@ func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
 		}
 	}
 }
+
+// What was sent, and may be repeated, is sent again where an idle connection ends before a byte of the answer, as long as the body is in memory.
+func TestABodyInMemoryIsRepeatedOverANewConnection(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, body string
+		status       int
+	}{
+		"PUT, chunked":            {"PUT", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200},
+		"PUT, chunked, long":      {"PUT", "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("3e8\r\n"+strings.Repeat("x", 1000)+"\r\n", 20) + "0\r\n\r\n", 200},
+		"PUT, chunked, very long": {"PUT", "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("3e8\r\n"+strings.Repeat("x", 1000)+"\r\n", 500) + "0\r\n\r\n", 502},
+		"PUT":                     {"PUT", "Content-Length: 5\r\n\r\nhello", 200},
+		"POST, chunked":           {"POST", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 502},
+		"POST":                    {"POST", "Content-Length: 5\r\n\r\nhello", 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, plain(rawMirror(t, func(n int, c net.Conn) {
+				for r := bufio.NewReader(c); ; {
+					req, err := http.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					if _, err := io.Copy(io.Discard, req.Body); err != nil || n == 0 && req.Method != "GET" {
+						return // without an answer
+					}
+					io.WriteString(c, okResponse)
+				}
+			})))
+			k := newTalk(t, s.addr())
+			k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			k.answer("GET")
+			k.send(test.method + " / HTTP/1.1\r\nHost: a\r\n" + test.body)
+			if resp, _ := k.answer(test.method); resp.StatusCode != test.status {
+				t.Errorf("status %d, want %d", resp.StatusCode, test.status)
+			}
+		})
+	}
+}
