@@ -101,6 +101,21 @@ func HasToken(value, token string) bool {
 	return false
 }
 
+// Within reports whether list, comma-separated (RFC 9110 §5.6.1), has a member, and none that is not one of those, without regard to case.
+func Within(list, those string) bool {
+	some := false
+	for more := true; more; {
+		var member string
+		if member, list, more = nextMember(list); member == "" {
+			continue
+		}
+		if some = true; !HasToken(those, member) {
+			return false
+		}
+	}
+	return some
+}
+
 func all(s string, bits uint8) bool {
 	for i := 0; i < len(s); i++ {
 		if class[s[i]]&bits == 0 {

@@ -233,17 +233,25 @@ func (m *meta) noteOptions(list string) {
 }
 
 func (m *meta) noteExpectations(list string) {
+	proceed, other := Expectations(list)
+	m.expect100 = m.expect100 || proceed
+	m.expectOther = m.expectOther || other
+}
+
+// Expectations reads the value of an Expect field: whether it has 100-continue, and whether it has anything else (RFC 9110 §10.1.1).
+func Expectations(list string) (proceed, other bool) {
 	for more := true; more; {
 		var expectation string
 		expectation, list, more = nextMember(list)
 		switch {
 		case expectation == "":
 		case EqualFold(expectation, "100-continue"):
-			m.expect100 = true
+			proceed = true
 		default:
-			m.expectOther = true
+			other = true
 		}
 	}
+	return proceed, other
 }
 
 func (m *meta) noteCodings(list string) {

@@ -52,6 +52,9 @@ type Body struct {
 	Length int64
 }
 
+// Content is true if the message has content, or may have some.
+func (b Body) Content() bool { return b.Kind > BodyLength || b.Length > 0 }
+
 // head is what reading the heads of requests and responses has in common.
 type head struct {
 	scan scanner

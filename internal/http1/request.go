@@ -44,7 +44,8 @@ type Request struct {
 	// KeepAlive: the client lets the connection serve another request after this one. Never behind CONNECT: what follows a refused one
 	// may have been meant for the tunnel.
 	KeepAlive bool
-	// Expect100: the client waits for 100 (Continue) before it sends the body.
+	// Expect100: the client waits for 100 (Continue) before it sends the body. Without content there is nothing to wait for, whatever Expect says
+	// (RFC 9110 §10.1.1).
 	Expect100 bool
 	// NamedHops: the Connection field names fields other than those known by FieldID.HopByHop; see HopByHop.
 	NamedHops bool
@@ -271,7 +272,7 @@ func (r *Request) finish() fault {
 	}
 	r.Body = body
 	r.KeepAlive = m.keepAlive(r.Minor) && r.Form != FormAuthority
-	r.Expect100 = m.expect100 && r.Minor == 1
+	r.Expect100 = m.expect100 && r.Minor == 1 && body.Content()
 	r.NamedHops = m.options&optionOther != 0
 	r.Upgrade = ""
 	if m.options&optionUpgrade != 0 && m.upgrades == 1 && r.Minor == 1 {

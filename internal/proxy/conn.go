@@ -364,9 +364,6 @@ func (c *conn) prepare() {
 	if q.upgrade != "" && (q.body.Kind != http1.BodyNone || http1.HasToken(q.upgrade, "h2c")) {
 		q.upgrade = "" // a server may ignore it (RFC 9110 §7.8)
 	}
-	if q.body.Kind == http1.BodyLength && q.body.Length == 0 {
-		q.expect100 = false
-	}
 	q.grpc = false
 	q.http2 = false
 	if q.body.Kind != http1.BodyNone {

@@ -122,7 +122,13 @@ type exchange struct {
 	settled bool // the legs have ended
 
 	limited io.LimitedReader
-	wire    []byte // the request in bytes
+	// wire is the request in bytes: the head and what was in memory of the body, but for rest. complete: nothing follows. serialized: it
+	// is to be sent as it is, since no endpoint has taken any of it, or since it may be repeated and is complete.
+	wire       []byte
+	rest       []byte
+	complete   bool
+	serialized bool
+
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
 	local   []http1.Field
@@ -149,6 +155,7 @@ func (ex *exchange) reset() {
 	ex.resumed = nil
 	ex.composed, ex.forwards = false, -1
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0
+	ex.rest, ex.complete, ex.serialized = nil, false, false
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
 	ex.scratch = ex.scratch[:0]

@@ -24,6 +24,8 @@ type failure struct {
 	err error
 	// retry says that another attempt may do better.
 	retry bool
+	// unreached: no connection came about, so nothing was sent. free: nor did trying cost the endpoint anything.
+	unreached, free bool
 	// later tells the client when to come back.
 	later bool
 }
@@ -49,6 +51,7 @@ var (
 	failClientClosed = &failure{reason: telemetry.ClientClosed, detail: "the client left"}
 	failMalformed    = &failure{status: 400, reason: telemetry.BadRequest, detail: "the request is malformed"}
 	failForeign      = &failure{reason: telemetry.BadRequest, detail: "the connection is not of HTTP"}
+	failExpectation  = &failure{status: 417, reason: telemetry.Unsupported, detail: "something else than 100-continue is expected"}
 	failHeadSize     = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too large"}
 	failLineSize     = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's target is too long"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
@@ -106,7 +109,7 @@ func writeFailure(err error) *failure {
 func connectFailure(err error) *failure {
 	var te *upstream.TLSError
 	if errors.As(err, &te) {
-		return &failure{status: 502, reason: telemetry.BackendTLS, detail: "no TLS connection to the backend", err: err, retry: true}
+		return &failure{status: 502, reason: telemetry.BackendTLS, detail: "no TLS connection to the backend", err: err, retry: true, unreached: true}
 	}
 	var ce *upstream.ConnectError
 	if errors.As(err, &ce) {
@@ -120,12 +123,17 @@ func connectFailure(err error) *failure {
 		}
 	}
 	if ce != nil && ce.Timeout {
-		return &failure{status: 504, reason: telemetry.ConnectTimeout, detail: "the backend did not accept a connection in time", err: err, retry: true}
+		return &failure{status: 504, reason: telemetry.ConnectTimeout, detail: "the backend did not accept a connection in time", err: err, retry: true,
+			unreached: true}
 	}
-	if ce != nil && ce.Reason == upstream.ConnectLocal {
-		return &failure{status: 503, reason: telemetry.Overload, detail: "nothing is left to connect to the backend with", err: err}
+	f := &failure{status: 502, reason: telemetry.ConnectFailed, detail: "the backend could not be reached", err: err, retry: true}
+	if ce != nil {
+		switch ce.Reason {
+		case upstream.ConnectRefused, upstream.ConnectUnreachable, upstream.ConnectUnresolved:
+			f.unreached, f.free = true, true
+		}
 	}
-	return &failure{status: 502, reason: telemetry.ConnectFailed, detail: "the backend could not be reached", err: err, retry: true}
+	return f
 }
 
 // streamFailure is why an endpoint's connection failed after the request was sent, or while it was.

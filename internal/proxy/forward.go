@@ -18,14 +18,14 @@ type attempt struct {
 	// deadline is the attempt's end, late what passing it means.
 	deadline time.Time
 	late     *failure
+	// connectBy, if not zero, is when connecting has to end, however far away deadline is.
+	connectBy time.Time
 	// conn is the HTTP/1.1 connection while it is the exchange's.
 	conn *upstream.Conn
 	// stream is that of an attempt over HTTP/2.
 	stream upstream.Stream
 	// watched is the client whose leaving aborts conn or stream; nil if it is not of HTTP/2.
 	watched *http2.Stream
-	// unsent: the endpoint cannot have seen a byte of the request.
-	unsent bool
 	// informed: interim answers were passed on.
 	informed bool
 }
@@ -67,12 +67,16 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 	}
 	if left > 0 || ex.overHTTP2(service) {
 		ex.retain = ex.srv.opt.MaxRetryBody // an endpoint may say of a stream that it did not look at it
+	} else if idempotent(ex.req.method) {
+		ex.retain = min(ex.srv.opt.MaxRetryBody, joinBody) // an endpoint may end an idle connection in this moment
 	}
 	var avoid *upstream.Endpoint
-	moves := busyMoves
+	var moved moves
+	busy := busyMoves
 	for {
-		var e *upstream.Endpoint
-		if t := ex.resumed; t != nil && avoid == nil {
+		e := moved.to
+		if t := ex.resumed; e != nil {
+		} else if t != nil && avoid == nil {
 			e = t.endpoint
 		} else if e = service.Pick(avoid); e == nil {
 			return nowhere(service)
@@ -80,6 +84,7 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		ex.endpoint = e
 		ex.attempts++
 		ex.beginAttempt()
+		ex.attempt.connectBy = moved.until
 		var err error
 		if ex.overHTTP2(service) {
 			err = ex.tryHTTP2(e)
@@ -88,8 +93,8 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		}
 		if err == failConnecting {
 			// Another endpoint may do; nothing has been sent.
-			if avoid = e; moves > 0 && len(service.Endpoints()) > 1 {
-				moves--
+			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
+				busy--
 				ex.attempts--
 				continue
 			}
@@ -99,6 +104,11 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		if err == failBackendTime {
 			e.TimedOut()
 		}
+		if ex.move(&moved, service, err) {
+			ex.backend.metrics.Retry(ex.shard)
+			continue
+		}
+		moved.to = nil
 		if left == 0 || !ex.worthRetry(err) || !service.Retry() {
 			if err != nil {
 				return err
@@ -120,6 +130,48 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 
 // busyMoves is how many other endpoints are tried instead of those to which too many connections are being opened.
 const busyMoves = 2
+
+// maxEndpoints is how many endpoints are tried, whatever the rule says of retries, for a request of which nothing could be sent.
+const maxEndpoints = 3
+
+// moves is where a request went that could not be brought to its endpoint.
+type moves struct {
+	tried [maxEndpoints]*upstream.Endpoint
+	n     int
+	until time.Time // no other is tried then, and connecting ends; zero before the first move
+	to    *upstream.Endpoint
+}
+
+// move says whether a request whose attempt ended with err goes to another endpoint, m.to, at once: nothing of it was sent, so nothing is lost
+// and nothing can happen twice. All endpoints together are given the time to connect that one has. Where trying cost the endpoint something (a
+// connection that it accepted and ended, a handshake, or being too slow to accept) the move is of the retry budget.
+func (ex *exchange) move(m *moves, service *upstream.Service, err error) bool {
+	f, ok := err.(*failure)
+	if !ok || !f.unreached && !(ex.serialized && f.reason == telemetry.BackendReset) {
+		return false
+	}
+	if m.tried[m.n] = ex.endpoint; m.n+1 == len(m.tried) {
+		return false
+	}
+	m.n++
+	if now := time.Now(); m.until.IsZero() {
+		m.until = ex.attempt.start.Add(ex.endpoint.ConnectTimeout())
+		if !now.Before(m.until) {
+			return false
+		}
+	} else if !now.Before(m.until) {
+		return false
+	}
+	if ex.client.gone() {
+		return false
+	}
+	// The configuration may have changed since the request began: endpoints go when others have come.
+	if s := ex.srv.state.Load().service(service.Name); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
+		service = s
+	}
+	m.to = service.PickOther(m.tried[:m.n])
+	return m.to != nil && (f.free || service.Retry())
+}
 
 // overHTTP2 says how the endpoint is spoken to: HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
 func (ex *exchange) overHTTP2(s *upstream.Service) bool {
@@ -146,11 +198,15 @@ func (ex *exchange) beginAttempt() {
 	}
 }
 
-// replayable is true if the body can be sent again from its beginning. No upload may run.
-func (ex *exchange) replayable() bool { return ex.whole || !ex.touched }
+// replayable is true if the body can be sent again from its beginning: the request is serialized, or all that was read of the body is in memory. No upload may run.
+func (ex *exchange) replayable() bool { return ex.serialized || ex.whole || !ex.touched }
 
 // rewind goes back to the beginning of a body that is replayable.
 func (ex *exchange) rewind() {
+	if ex.serialized {
+		ex.client.resume()
+		return
+	}
 	if ex.whole {
 		return
 	}
@@ -390,12 +446,12 @@ func (ex *exchange) dropAnswer() {
 	c := ex.attempt.conn
 	ex.attempt.conn = nil
 	ex.endpoint.Answered(ex.resp.Status)
-	if b := ex.resp.Body; ex.attempt.unwatch() && ex.resp.KeepAlive && (b.Kind == http1.BodyNone || b.Kind == http1.BodyLength && b.Length == int64(len(c.Buffered()))) {
-		c.Discard(len(c.Buffered()))
-		ex.endpoint.Put(c)
-		return
+	if b := ex.resp.Body; b.Kind == http1.BodyLength && b.Length <= int64(len(c.Buffered())) {
+		c.Discard(int(b.Length))
+	} else if b.Kind != http1.BodyNone {
+		ex.resp.KeepAlive = false // not worth reading
 	}
-	c.Close()
+	ex.giveBack(c)
 }
 
 // endpointFault is true for failures that tell of an endpoint in bad health. Slowness does not: it may lie in the request.
@@ -432,7 +488,15 @@ func (ex *exchange) shrink() {
 	clear(ex.legs[:cap(ex.legs)])
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
-	ex.resumed = nil
+	ex.resumed, ex.rest = nil, nil
+}
+
+// connectDeadline is when connecting has to end; zero is no time of the exchange's own.
+func (a *attempt) connectDeadline() time.Time {
+	if !a.connectBy.IsZero() && (a.deadline.IsZero() || a.connectBy.Before(a.deadline)) {
+		return a.connectBy
+	}
+	return a.deadline
 }
 
 // brokenAnswer is what ends an exchange whose answer broke off.

@@ -23,21 +23,17 @@ const (
 
 // tryHTTP1 sends the request over a connection to e and reads the answer's head into ex.resp. With a nil error ex.attempt.conn is the
 // connection, with the answer's body next in it. A reused connection that died before a byte of the answer came is replaced by a new one, once,
-// if the request may be repeated or cannot have arrived.
+// if nothing of the request was sent, or if it may be repeated.
 func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 	a := &ex.attempt
-	repeat := ex.replayable() && idempotent(ex.req.method)
 	for dial := false; ; dial = true {
 		var c *upstream.Conn
 		var reused bool
 		var err error
-		switch {
-		case dial:
-			c, err = e.Dial(a.deadline)
-		case repeat:
-			c, reused, err = e.Get(a.deadline)
-		default:
-			c, reused, err = e.GetAlive(a.deadline)
+		if dial {
+			c, err = e.Dial(a.connectDeadline())
+		} else {
+			c, reused, err = e.Get(a.connectDeadline())
 		}
 		if err != nil {
 			if ex.late() {
@@ -45,12 +41,15 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			}
 			return connectFailure(err)
 		}
-		a.conn, a.unsent = c, false
+		a.conn = c
 		ex.abortWithClient(c)
 		err = ex.sendHTTP1(c)
-		if err == nil || !a.unsent && ex.upload.failed == nil {
+		if err == nil || !ex.serialized && ex.upload.failed == nil {
 			// A backend may have answered before it closed the connection.
 			if herr := ex.awaitHead(c); herr == nil {
+				if err != nil {
+					ex.upload.stopped = true // what follows on the connection would be the rest of this request
+				}
 				return nil
 			} else if err == nil {
 				err = herr
@@ -70,7 +69,10 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			return failClientClosed
 		}
 		if f.reason == telemetry.BackendReset && silent && reused {
-			if ex.replayable() && (repeat || a.unsent) {
+			if idempotent(ex.req.method) && ex.complete {
+				ex.serialized = true // all of it is in wire still
+			}
+			if ex.serialized || ex.replayable() && idempotent(ex.req.method) {
 				ex.rewind()
 				continue
 			}
@@ -105,56 +107,32 @@ func (ex *exchange) late() bool {
 	return !ex.attempt.deadline.IsZero() && !time.Now().Before(ex.attempt.deadline)
 }
 
-// sendHTTP1 writes the request: the head and what is in memory of the body at once; the rest is left to an upload.
+// sendHTTP1 writes the request: the head and what is in memory of the body at once; the rest is left to an upload. ex.serialized afterwards
+// means that c has taken nothing of it.
 func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	a := &ex.attempt
+	ex.upload.stopped = false
+	if !ex.serialized {
+		if err := ex.serialize(); err != nil {
+			ex.upload.failed = err
+			return err
+		}
+	}
 	limit := ex.srv.opt.StreamTimeout
 	c.WriteBy(a.start.Add(limit), limit/4)
 	ex.waitUntil(c, a.start)
-	buf := ex.appendRequest(ex.wire[:0])
-	complete := ex.whole
-	var rest []byte
-	switch ex.req.body.Kind {
-	case http1.BodyLength:
-		if len(ex.body) <= joinBody {
-			buf = append(buf, ex.body...)
-		} else {
-			rest = ex.body
-		}
-	case http1.BodyChunked:
-		ex.beginCopies()
-		if len(ex.body) > 0 {
-			buf = http1.AppendChunk(buf, ex.body)
-		}
-		if complete {
-			buf = http1.AppendLastChunk(buf, ex.requestTrailers())
-		}
-		for !complete && len(buf) < joinBody && ex.client.ready() {
-			p, err := ex.next()
-			if err == io.EOF {
-				buf = http1.AppendLastChunk(buf, ex.requestTrailers())
-				complete = true
-				break
-			}
-			if err != nil {
-				ex.upload.failed = err
-				return err
-			}
-			buf = http1.AppendChunk(buf, p)
-		}
-	}
-	ex.wire = buf
-	if complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
+	buf, rest := ex.wire, ex.rest
+	if ex.complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
 		// Nothing is left to do until the answer comes. Why reading failed is found out again by the next read.
 		n, err := c.Ask(buf)
-		a.unsent = n == 0 && err != nil
+		ex.serialized = n == 0 && err != nil
 		if n < len(buf) {
 			return err
 		}
 		return nil
 	}
 	n, err := c.Write(buf)
-	a.unsent = n == 0 && err != nil
+	ex.serialized = n == 0 && err != nil
 	if err == nil && rest != nil {
 		_, err = c.Write(rest)
 	}
@@ -162,10 +140,46 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	if err != nil {
 		return err
 	}
-	if !complete {
+	if !ex.complete {
 		ex.upload.conn = c
 		ex.startUpload()
 	}
+	return nil
+}
+
+// serialize makes ex.wire of the head and what is in memory of the body. Until a connection has taken some of it, it can be sent over any.
+func (ex *exchange) serialize() error {
+	buf := ex.appendRequest(ex.wire[:0])
+	ex.complete, ex.rest = ex.whole, nil
+	switch ex.req.body.Kind {
+	case http1.BodyLength:
+		if len(ex.body) <= joinBody {
+			buf = append(buf, ex.body...)
+		} else {
+			ex.rest = ex.body
+		}
+	case http1.BodyChunked:
+		ex.beginCopies()
+		if len(ex.body) > 0 {
+			buf = http1.AppendChunk(buf, ex.body)
+		}
+		if ex.complete {
+			buf = http1.AppendLastChunk(buf, ex.requestTrailers())
+		}
+		for !ex.complete && len(buf) < joinBody && ex.client.ready() {
+			p, err := ex.next()
+			if err == io.EOF {
+				buf = http1.AppendLastChunk(buf, ex.requestTrailers())
+				ex.complete = true
+				break
+			}
+			if err != nil {
+				return err
+			}
+			buf = http1.AppendChunk(buf, p)
+		}
+	}
+	ex.wire, ex.serialized = buf, true
 	return nil
 }
 
@@ -265,8 +279,8 @@ func (ex *exchange) awaitHead(c *upstream.Conn) error {
 			if n > 0 {
 				c.Discard(n)
 				s := ex.resp.Status
-				if s >= 200 || s == http.StatusSwitchingProtocols && ex.req.upgrade != "" && ex.resp.Upgrade != "" {
-					return nil
+				if s >= 200 || s == http.StatusSwitchingProtocols && http1.Within(ex.resp.Upgrade, ex.req.upgrade) {
+					return nil // to nothing but what the client offered (RFC 9110 §7.8)
 				}
 				if interim++; s == http.StatusSwitchingProtocols || interim > maxInterim {
 					return errUnasked

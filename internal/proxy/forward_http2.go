@@ -106,7 +106,7 @@ func (ex *exchange) openStream(e *upstream.Endpoint) error {
 	if ex.whole {
 		trailers = ex.requestTrailers()
 	}
-	ex.waiting = upstream.Waiting{Until: a.deadline, Wanted: ex}
+	ex.waiting = upstream.Waiting{Until: a.connectDeadline(), Wanted: ex}
 	s, sent, err := e.Open(ex.streamHead(), ex.body, ex.whole && len(trailers) == 0, &ex.waiting)
 	if err != nil {
 		switch {

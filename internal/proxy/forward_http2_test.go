@@ -578,3 +578,62 @@ func TestAStalledEndpointDoesNotOutlastADeadline(t *testing.T) {
 		t.Errorf("%v, %v", resp, err)
 	}
 }
+
+// What an endpoint sends where no body can be, or behind an end, reaches no other stream.
+func TestFramesBehindAnAnswerReachNobody(t *testing.T) {
+	poison := []byte("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+	for name, test := range map[string]struct {
+		method string
+		answer func(c *frames, id uint32)
+		status int
+	}{
+		"DATA for HEAD": {"HEAD", func(c *frames, id uint32) { c.head(id, false, ":status", "200"); c.WriteData(id, true, poison) }, 200},
+		"announced DATA for HEAD": {"HEAD", func(c *frames, id uint32) {
+			c.head(id, false, ":status", "200", "content-length", "48")
+			c.WriteData(id, true, poison)
+		}, 200},
+		"DATA with 204":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "204"); c.WriteData(id, true, poison) }, 0},
+		"DATA with 304":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "304"); c.WriteData(id, true, poison) }, 0},
+		"DATA behind the end":   {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id, true, poison) }, 200},
+		"a head behind the end": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, true, ":status", "201") }, 200},
+		"a head behind trailers": {"GET", func(c *frames, id uint32) {
+			c.head(id, false, ":status", "200")
+			c.head(id, true, "x", "y")
+			c.head(id, true, ":status", "201")
+		}, 200},
+		"103 behind the end":       {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, false, ":status", "103") }, 200},
+		"DATA of the next stream":  {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id+2, true, poison) }, 200},
+		"the next stream's answer": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id+2, true, ":status", "201") }, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n atomic.Int64
+			addr := framed(t, func(c *frames, f http2.Frame) bool {
+				id := ended(f)
+				if id == 0 {
+					return true
+				}
+				if n.Add(1) == 1 {
+					test.answer(c, id)
+					return true
+				}
+				c.head(id, false, ":status", "200", "x-nonce", "own")
+				c.WriteData(id, true, []byte("own"))
+				return true
+			})
+			s := serve(t, toFrames(addr))
+			k := newTalk(t, s.addr())
+			k.send(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if resp, body := k.answer(test.method); test.status != 0 && resp.StatusCode != test.status || strings.Contains(body, "poison") {
+				t.Errorf("status %d, %q", resp.StatusCode, body)
+			}
+			for range 3 {
+				k := newTalk(t, s.addr())
+				k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "own" || resp.Header.Get("X-Nonce") != "own" {
+					t.Errorf("the next was answered %d %q", resp.StatusCode, body)
+				}
+				k.Close()
+			}
+		})
+	}
+}

@@ -164,13 +164,14 @@ func (s *stream) serve(c *conn, hs *http2.Stream) {
 func (s *stream) message() *failure {
 	h, q := s.s.Head(), &s.ex.req
 	*q = request{proto: "HTTP/2.0", http2: true, minor: 1, method: h.Method, target: h.Path, authority: h.Authority, fields: h.Fields, body: h.Body}
-	expect, host := "", ""
+	expect, other, host := false, false, ""
 	for i := range q.fields {
 		switch f := &q.fields[i]; f.ID {
 		case http1.FieldContentType:
 			q.grpc = isGRPC(f.Value)
 		case http1.FieldExpect:
-			expect = f.Value
+			proceed, unknown := http1.Expectations(f.Value)
+			expect, other = expect || proceed, other || unknown
 		case http1.FieldHost:
 			if host != "" && !http1.EqualFold(f.Value, host) {
 				return failMalformed
@@ -191,9 +192,13 @@ func (s *stream) message() *failure {
 		return failLineSize
 	case host != "" && !http1.EqualFold(host, q.authority):
 		return failMalformed // RFC 9113 §8.3.1
+	case other:
+		return failExpectation
 	case q.method == http.MethodConnect:
 		q.form = http1.FormAuthority
 		return failConnect
+	case !http1.EqualFold(h.Scheme, "http") && !http1.EqualFold(h.Scheme, "https"):
+		return failMalformed // others are not served here; which of the two is for the connection to say
 	case !http1.ValidMethod(q.method) || !http1.ValidAuthority(q.authority):
 		return failMalformed
 	case q.target == "*" && q.method == http.MethodOptions:
@@ -207,7 +212,7 @@ func (s *stream) message() *failure {
 		s.ex.escapeTarget()
 	}
 	s.takeBody()
-	q.expect100 = s.whole == nil && q.body.Kind != http1.BodyNone && http1.EqualFold(expect, "100-continue")
+	q.expect100 = expect && s.whole == nil && q.body.Content()
 	s.continued.Store(!q.expect100)
 	if q.grpc {
 		s.s.Patient()

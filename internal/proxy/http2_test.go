@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -499,5 +500,117 @@ func TestHeaderBlocksOverTheLimitAreRefused(t *testing.T) {
 	}
 	if len(heads) != 0 {
 		t.Error("the request reached the backend")
+	}
+}
+
+// Pseudo-fields are judged by RFC 9113 §8.3.1, and for http and https by RFC 9110 §4.2.
+func TestPseudoFieldsAreJudgedStrictly(t *testing.T) {
+	addr, heads := wire(t, okResponse)
+	s := serve(t, plain(addr))
+	request := func(name, value string) [][2]string {
+		block := [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/"}}
+		for i := range block {
+			if block[i][0] == name {
+				block[i][1] = value
+			}
+		}
+		return block
+	}
+	for _, test := range []struct {
+		name   string
+		values []string
+		good   bool
+	}{
+		{":scheme", []string{"http", "https", "HTTP", "Https"}, true},
+		{":scheme", []string{"", "ftp", "ws", "wss", "httpx", "htt", "http:", "http://a", "https://", "http https", " http", "http\t", "1http", "h\xc3\xa9", "*"}, false},
+		{":authority", []string{"a", "a:80", "A.example", "[::1]:8080"}, true},
+		{":authority", []string{"", "a/b", "a?b", "a#b", "user@a", "a:b", "a:99999", "a,b", "a b", "[::1", "a..b", ":80", "http://a"}, false},
+		{":path", []string{"/", "/a?b=c", "//a", "/a%20b"}, true},
+		{":path", []string{"", "*", "a", "?a", "http://a/", "/a#b", "/a b", "/\x7f", "/%zz", "/../../x%2f..%2f"}, false},
+		{":method", []string{"GET", "M-SEARCH"}, true},
+		{":method", []string{"", "get", "GE T", "GET/", "G\x00T", "(GET)"}, false},
+	} {
+		for _, value := range test.values {
+			f := newH2Frames(t, s.addr())
+			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(request(test.name, value)), EndHeaders: true, EndStream: true}); err != nil {
+				t.Fatal(err)
+			}
+			f.ReadMetaHeaders = decoder()
+			answer := ""
+			for answer == "" {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatalf("%s %q: %v", test.name, value, err)
+				}
+				switch frame := frame.(type) {
+				case *http2.MetaHeadersFrame:
+					answer = frame.PseudoValue("status")
+				case *http2.RSTStreamFrame:
+					answer = frame.ErrCode.String()
+				}
+			}
+			if good := answer == "200"; good != test.good || !good && answer != "400" && answer != "PROTOCOL_ERROR" {
+				t.Errorf("%s %q: answered %s", test.name, value, answer)
+			}
+			if good := len(heads) > 0; good != test.good {
+				t.Errorf("%s %q: reached the backend %t", test.name, value, good)
+			}
+			for len(heads) > 0 {
+				if head := <-heads; !strings.Contains(head, "\r\nX-Forwarded-Proto: http\r\n") {
+					t.Errorf("%s %q: the backend got %q", test.name, value, head)
+				}
+			}
+			f.c.Close()
+		}
+	}
+}
+
+func TestExpectationsOverHTTP2(t *testing.T) {
+	for _, test := range []struct {
+		expect   []string
+		end      bool
+		length   string
+		status   string
+		expected bool // at the backend
+	}{
+		{[]string{"100-continue"}, true, "", "200", false},
+		{[]string{"100-continue"}, true, "0", "200", false},
+		{[]string{"100-continue"}, false, "", "200", true},
+		{[]string{"100-continue"}, false, "5", "200", true},
+		{[]string{"100-Continue, 100-continue", ""}, false, "5", "200", true},
+		{[]string{"tea"}, true, "", "417", false},
+		{[]string{"tea"}, false, "5", "417", false},
+		{[]string{"100-continue", "tea"}, false, "5", "417", false},
+	} {
+		heads := make(chan string, 1)
+		addr := rawMirror(t, func(_ int, c net.Conn) {
+			if h, err := rawHead(bufio.NewReader(c)); err == nil {
+				heads <- h
+				io.WriteString(c, okResponse)
+				io.Copy(io.Discard, c)
+			}
+		})
+		s := serve(t, plain(addr))
+		f := newH2Frames(t, s.addr())
+		block := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/"}}
+		for _, e := range test.expect {
+			block = append(block, [2]string{"expect", e})
+		}
+		if test.length != "" {
+			block = append(block, [2]string{"content-length", test.length})
+		}
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(block), EndHeaders: true, EndStream: test.end}); err != nil {
+			t.Fatal(err)
+		}
+		f.answered(t, test.status)
+		if test.status != "200" {
+			if len(heads) > 0 {
+				t.Errorf("%q: the backend got %q", test.expect, <-heads)
+			}
+			continue
+		}
+		if h := <-heads; strings.Contains(h, "Expect: 100-continue\r\n") != test.expected {
+			t.Errorf("%q, end %t: the backend got %q", test.expect, test.end, h)
+		}
 	}
 }

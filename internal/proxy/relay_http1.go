@@ -61,9 +61,14 @@ func (ex *exchange) answerTrailers() []http1.Field {
 	return ex.sentTrailers(ex.chunks.Trailers())
 }
 
-// release gives the connection back, if it can serve another exchange.
+// release ends the exchange's use of the connection.
 func (ex *exchange) release(c *upstream.Conn) {
 	ex.attempt.conn = nil
+	ex.giveBack(c)
+}
+
+// giveBack gives back a connection whose answer was read, if it can serve another exchange.
+func (ex *exchange) giveBack(c *upstream.Conn) {
 	if ex.attempt.unwatch() && ex.resp.KeepAlive && !ex.upload.running && !ex.upload.stopped {
 		ex.endpoint.Put(c)
 		return

@@ -29,6 +29,16 @@ type snapshot struct {
 	mirrorLeaves []*mirrorTarget
 }
 
+// service is the one of that name, nil if there is none.
+func (s *snapshot) service(name string) *upstream.Service {
+	for _, u := range s.upstream {
+		if u.Name == name {
+			return u
+		}
+	}
+	return nil
+}
+
 // listenerState is a listener's TLS side; nil config for cleartext.
 type listenerState struct {
 	config *tls.Config

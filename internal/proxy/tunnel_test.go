@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // switching runs a backend that changes to an echo protocol, which says goodbye when the client has ended its side.
@@ -136,5 +137,83 @@ func TestCONNECTNeedsAMatchOfItsMethod(t *testing.T) {
 	k.Conn.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(k.r); string(got) != "ping bye" || err != nil {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestOnlyProtocolsThatWereAskedForAreTunnelled(t *testing.T) {
+	const get = "GET / HTTP/1.1\r\nHost: a\r\n"
+	for _, test := range []struct {
+		name, asked, answer string
+		tunnel              bool
+	}{
+		{"the one", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: echo\r\n", true},
+		{"in another case", "Connection: upgrade\r\nUpgrade: WebSocket\r\n", "Connection: upgrade\r\nUpgrade: websocket\r\n", true},
+		{"one of several", "Connection: Upgrade\r\nUpgrade: foo, echo/2, bar\r\n", "Connection: Upgrade\r\nUpgrade: echo/2\r\n", true},
+		{"two of several", "Connection: Upgrade\r\nUpgrade: foo, echo, bar\r\n", "Connection: Upgrade\r\nUpgrade: bar , foo\r\n", true},
+		{"another", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: other\r\n", false},
+		{"one and another", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: echo, other\r\n", false},
+		{"another version", "Connection: Upgrade\r\nUpgrade: echo/1\r\n", "Connection: Upgrade\r\nUpgrade: echo/2\r\n", false},
+		{"a part of it", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: ech\r\n", false},
+		{"more than it", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: echoo\r\n", false},
+		{"none", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\n", false},
+		{"an empty one", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade:\r\n", false},
+		{"a list of nothing", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: ,,\r\n", false},
+		{"in two lines", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: echo\r\nUpgrade: other\r\n", false},
+		{"not listed in Connection", "Connection: Upgrade\r\nUpgrade: echo\r\n", "Upgrade: echo\r\n", false},
+		{"unasked", "", "Connection: Upgrade\r\nUpgrade: echo\r\n", false},
+		{"unasked and unnamed", "", "", false},
+		{"asked for without Connection", "Upgrade: echo\r\n", "Connection: Upgrade\r\nUpgrade: echo\r\n", false},
+		{"asked for in HTTP/2", "Connection: Upgrade\r\nUpgrade: h2c\r\n", "Connection: Upgrade\r\nUpgrade: h2c\r\n", false},
+		{"asked for with content", "Connection: Upgrade\r\nUpgrade: echo\r\nContent-Length: 0\r\n", "Connection: Upgrade\r\nUpgrade: echo\r\n", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ended := make(chan struct{}, 10)
+			s := serve(t, plain(rawMirror(t, func(_ int, c net.Conn) {
+				r := bufio.NewReader(c)
+				if _, err := rawHead(r); err == nil {
+					io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n"+test.answer+"\r\nsecret")
+					io.Copy(io.Discard, r)
+					ended <- struct{}{}
+				}
+			})))
+			k := newTalk(t, s.addr())
+			k.send(get + test.asked + "\r\n")
+			head, err := rawHead(k.r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "HTTP/1.1 502 "
+			if test.tunnel {
+				want = "HTTP/1.1 101 "
+			}
+			if !strings.HasPrefix(head, want) {
+				k.Close()
+				t.Fatalf("answered %q, want %s", head, want)
+			}
+			if test.tunnel {
+				k.Close()
+			}
+			<-ended // the backend's connection
+			if test.tunnel {
+				return
+			}
+			k.Close()
+			if s.failures(telemetry.MalformedResponse) != 1 {
+				t.Error("not counted")
+			}
+		})
+	}
+}
+
+func TestNothingIsTunnelledToHTTP2Clients(t *testing.T) {
+	addr, _ := wire(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	s := serve(t, plain(addr))
+	resp, err := h2cClient(t).Get("http://" + s.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 502 {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -23,11 +24,15 @@ type Conn struct {
 	endpoint *Endpoint
 	net      net.Conn // what is read and written: tls.Conn or wire
 	wire     net.Conn // the connection below TLS
+	records  *records // between the two; nil in cleartext
 	state    atomic.Int32
 	stamp    uint32 // epoch of the last Put
 
 	buf  *buffer // nil until needed
 	r, w int
+
+	given int64   // bytes that net gave, if records is set
+	one   [1]byte // read by drain
 
 	readBy, writeBy time.Time // what is set on net
 
@@ -49,6 +54,9 @@ type buffer struct{ b []byte }
 
 func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 	c := &Conn{endpoint: e, net: nc, wire: wire}
+	if tc, ok := nc.(*tls.Conn); ok {
+		c.records, _ = tc.NetConn().(*records)
+	}
 	if sc, ok := wire.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
@@ -91,6 +99,7 @@ func (c *Conn) Fill() (n int, err error) {
 	}
 	n, err = c.net.Read(b[c.w:])
 	c.w += n
+	c.given += int64(n)
 	if n > 0 {
 		return n, nil // an error comes again with the next read
 	}
@@ -146,6 +155,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		return n, nil
 	}
 	n, err = c.net.Read(p)
+	c.given += int64(n)
 	return n, c.refusal(err)
 }
 
@@ -203,17 +213,20 @@ func within(set, t time.Time, slack time.Duration) bool {
 	return d >= 0 && d <= slack
 }
 
-// Alive is false if the other side has closed the idle connection or sent something unasked. It looks without waiting (MSG_PEEK). True
-// is no promise: the close may be on its way.
+// Alive is false if the other side has closed the idle connection or sent something unasked. It looks without waiting (MSG_PEEK); what TLS
+// itself has to say is taken up. True is no promise: the close may be on its way.
 func (c *Conn) Alive() bool {
-	if c.r != c.w {
+	if c.r != c.w || !c.settled() {
 		return false
 	}
 	if c.raw == nil {
 		return true
 	}
 	c.alive = false
-	return c.raw.Control(c.peek) == nil && c.alive
+	if c.raw.Control(c.peek) != nil {
+		return false
+	}
+	return c.alive || c.records != nil && c.drain(recordsNow)
 }
 
 // TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS (or no TCP). Read what is Buffered

@@ -103,10 +103,20 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config) (nc, wire 
 	if config == nil {
 		return wire, wire, nil
 	}
-	tc := tls.Client(wire, config)
+	below := wire
+	var counted *records
+	if config == e.tls.http1 {
+		counted = newRecords(wire)
+		below = counted
+	}
+	tc := tls.Client(below, config)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		wire.Close()
 		return nil, nil, e.tls.failure(e.Address, tlsReason(err), err)
+	}
+	if counted != nil {
+		state := tc.ConnectionState()
+		counted.begin(&state)
 	}
 	return tc, wire, nil
 }

@@ -94,10 +94,10 @@ func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
 	return c, false, err
 }
 
-// Put gives back a connection whose exchange ended well, to be used again. It is closed instead if bytes remain in its buffer (the other
-// side sent more than it should), it was aborted, the endpoint is drained, or enough are idle. c must not be used afterwards.
+// Put gives back a connection whose exchange ended well, to be used again. It is closed instead if bytes remain in its buffer or in TLS (the
+// other side sent more than it should), it was aborted, the endpoint is drained, or enough are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
-	if c.r != c.w || c.state.Load() != connUsed {
+	if c.r != c.w || c.state.Load() != connUsed || !c.settled() {
 		c.Close()
 		return
 	}
@@ -113,6 +113,9 @@ func (e *Endpoint) Put(c *Conn) {
 	e.mu.Unlock()
 	e.inFlight.Add(-1)
 }
+
+// ConnectTimeout is that of Options.
+func (e *Endpoint) ConnectTimeout() time.Duration { return e.set.opt.ConnectTimeout }
 
 // InFlight is the number of exchanges and connects under way.
 func (e *Endpoint) InFlight() int { return int(e.inFlight.Load()) }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -118,6 +119,32 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 		return avoid
 	}
 	return bad
+}
+
+// PickOther is Pick for a request that could not be brought to the endpoints in tried: it chooses none of them; nil if no other is left.
+func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
+	var best, bad *Endpoint
+	for k, start := 0, rand.IntN(max(len(s.endpoints), 1)); k < len(s.endpoints); k++ {
+		e := s.endpoints[(start+k)%len(s.endpoints)]
+		if slices.Contains(tried, e) || !e.Room() {
+			continue
+		}
+		place := &bad
+		if ok, probe := e.admit(); probe {
+			return e
+		} else if ok {
+			place = &best
+		}
+		if *place == nil {
+			*place = e
+		} else {
+			*place = lighter(*place, e)
+		}
+	}
+	if best == nil {
+		return bad
+	}
+	return best
 }
 
 // lighter is the one with less in flight, a if they are equal.

@@ -188,6 +188,9 @@ func (s *suite) compare(raw []byte, m *message) (problems []string) {
 			if g.Method != m.Method || g.Target != m.Target || g.Body != latin([]byte(m.Body)) || kept(g.Fields) != kept(m.Fields) {
 				problems = append(problems, fmt.Sprintf("the backend is asked something else:\n%+v\nfor\n%+v", *g, *m))
 			}
+			if head, _, _ := bytes.Cut(raw, []byte("\r\n\r\n")); m.Body == "" && bytes.Contains(head, []byte("\r\nExpect:")) && !bytes.Contains(head, []byte("\r\nTransfer-Encoding:")) {
+				problems = append(problems, "the backend is to give leave to content that there is not (RFC 9110 §10.1.1)")
+			}
 			continue
 		}
 		if first == nil {

@@ -232,6 +232,7 @@ func fieldSeeds() (all []seed) {
 		{"9110 7.8", "Upgrade to h2c", 0, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"},
 		{"9110 7.8", "Upgrade to websocket", 0, "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"},
 		{"9110 10.1.1", "Expect without content", 0, "Expect: 100-continue\r\n"},
+		{"9110 10.1.1", "Expect with content of no length", 0, "Expect: 100-continue\r\nContent-Length: 0\r\n"},
 		{"9110 10.1.1", "unknown expectation", 417, "Expect: tea\r\n"},
 		{"9110 10.1.1", "unknown expectation behind a known one", 417, "Expect: 100-continue, tea\r\n"},
 		{"9110 10.1.1", "expectation with a value", 417, "Expect: 100-continue=yes\r\n"},

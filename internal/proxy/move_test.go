@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+func TestARefusedConnectionCostsNoRequest(t *testing.T) {
+	for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
+		for clientName, c := range map[string]*http.Client{"HTTP/1.1": newClient(t), "HTTP/2": h2cClient(t)} {
+			addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
+				n, _ := io.Copy(io.Discard, r.Body)
+				fmt.Fprint(w, n)
+			})
+			cfg := plain(refusing(t), addr, refusing(t))
+			cfg.Services[0].Protocol = protocol
+			s := serve(t, cfg, func(o *Options) { o.Upstream.EjectAfter = -1 })
+			for i := range 60 {
+				method := []string{"GET", "POST", "PUT", "PATCH"}[i%4]
+				size := []int{0, 5, 100_000}[i/4%3]
+				var b io.Reader = bytes.NewReader(body(size))
+				if i%5 == 0 {
+					b = io.MultiReader(b) // of unknown length
+				}
+				req, err := http.NewRequest(method, "http://"+s.addr()+"/", b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := c.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != 200 || string(got) != fmt.Sprint(size) {
+					t.Errorf("%s to %s: %s of %d bytes was answered %d %q", clientName, protocol, method, size, resp.StatusCode, got)
+				}
+			}
+			c.CloseIdleConnections()
+			s.stop()
+			<-s.ended
+			var retries uint64
+			for _, x := range s.metrics.Snapshot().Exchanges {
+				retries += x.Retries
+			}
+			if retries == 0 {
+				t.Error("no attempt beyond the first was counted")
+			}
+		}
+	}
+}
+
+func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
+	dropping := func() string { // ends connections in the handshake
+		return rawMirror(t, func(_ int, c net.Conn) {
+			c.Read(make([]byte, 1))
+		})
+	}
+	side := newBackendTLS(t, 0)
+	for name, test := range map[string]struct {
+		cfg   *model.Config
+		dials uint64
+	}{
+		"refused":                {plain(refusing(t), refusing(t), refusing(t), refusing(t), refusing(t)), 3},
+		"one endpoint":           {plain(refusing(t)), 1},
+		"two endpoints":          {plain(refusing(t), refusing(t)), 2},
+		"handshakes that fail":   {side.overTLS(plain(dropping(), dropping(), dropping(), dropping())), 3},
+		"nor beyond the budget":  {side.overTLS(plain(dropping(), dropping(), dropping(), dropping())), 1},
+		"but refusals cost none": {plain(refusing(t), refusing(t), refusing(t), refusing(t)), 3},
+	} {
+		if name[0] == 'n' || name[0] == 'b' {
+			test.cfg.Services[0].Limits = &model.Limits{RetryPercent: new(int)}
+		}
+		s := serve(t, test.cfg)
+		k := newTalk(t, s.addr())
+		k.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+		if resp, _ := k.answer("POST"); resp.StatusCode != 502 {
+			t.Errorf("%s: status %d", name, resp.StatusCode)
+		}
+		dials := uint64(0)
+		for _, e := range s.state.Load().service(serviceName).Endpoints() {
+			dials += e.Stats().Dials
+		}
+		if dials != test.dials {
+			t.Errorf("%s: %d connections attempted, want %d", name, dials, test.dials)
+		}
+	}
+}
+
+// replica is a backend that can be stopped as a pod is: what it has begun it ends, what is idle it closes, what is new it refuses.
+type replica struct {
+	http.Server
+	net.Listener
+}
+
+func newReplica(t testing.TB) *replica {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{Listener: ln}
+	r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	go r.Serve(ln)
+	return r
+}
+
+func (r *replica) stop(t testing.TB) {
+	if err := r.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// While endpoints are replaced, some known before they are ready, no request is lost, whatever its method.
+func TestRollingEndpointsCostsNoRequest(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			var all []*replica
+			addresses := func() (list []string) {
+				for _, r := range all {
+					list = append(list, r.Listener.Addr().String())
+				}
+				return list
+			}
+			for range replicas {
+				all = append(all, newReplica(t))
+			}
+			s := serve(t, plain(addresses()...))
+			const clients = 4
+			var sent [clients]atomic.Int64
+			var wg sync.WaitGroup
+			done := make(chan struct{})
+			for i := range clients {
+				wg.Go(func() {
+					c := newClient(t)
+					for n := 0; ; n++ {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						method := []string{"GET", "POST", "DELETE", "PATCH"}[(i+n)%4]
+						req, err := http.NewRequest(method, "http://"+s.addr()+"/", io.MultiReader(bytes.NewReader(body(n%3*1000))))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp, err := c.Do(req)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+						if resp.StatusCode != 200 {
+							t.Errorf("%s was answered %d", method, resp.StatusCode)
+						}
+						sent[i].Add(1)
+					}
+				})
+			}
+			// settle waits until all requests under way have ended, and some more.
+			settle := func() {
+				for i := range sent {
+					for n := sent[i].Load(); sent[i].Load() < n+3 && !t.Failed(); {
+						time.Sleep(100 * time.Microsecond)
+					}
+				}
+			}
+			for range 20 {
+				// The next one is known, and refuses still.
+				if err := s.Apply(plain(append(addresses(), refusing(t))...)); err != nil {
+					t.Fatal(err)
+				}
+				settle()
+				old := all[0]
+				all = append(all[1:], newReplica(t))
+				if err := s.Apply(plain(addresses()...)); err != nil {
+					t.Fatal(err)
+				}
+				settle()
+				old.stop(t)
+			}
+			close(done)
+			wg.Wait()
+			for _, r := range all {
+				r.stop(t)
+			}
+		})
+	}
+}
+
+func TestARequestGoesToEndpointsThatCameAfterIt(t *testing.T) {
+	gone := refusing(t)
+	addr, _ := wire(t, okResponse)
+	before := plain(gone)
+	before.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1} // has the body before it chooses an endpoint
+	s := serve(t, before)
+	k := newTalk(t, s.addr())
+	k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if head, err := rawHead(k.r); head != "HTTP/1.1 100 Continue\r\n\r\n" || err != nil {
+		t.Fatalf("%q, %v", head, err)
+	}
+	if err := s.Apply(plain(addr)); err != nil {
+		t.Fatal(err)
+	}
+	k.send("hello")
+	if resp, _ := k.answer("POST"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}

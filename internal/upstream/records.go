@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/weirmesh/weir/internal/socket"
+)
+
+// records is the connection below TLS of an HTTP/1.1 connection. It counts the records that the library reads, so that the bytes which the
+// library holds beyond what it has given out are known: it reads what it can get, and tells nobody.
+//
+// Nothing is held where what was given out is all that the records read so far can contain, and the last of them is complete. Where that is not
+// so (records that are padded, or of TLS itself, such as tickets) the library is asked, by a read that gets nothing from the socket or only what
+// is there: see Conn.drain.
+type records struct {
+	net.Conn
+	raw syscall.RawConn // nil if it is no TCP connection
+
+	head     [recordHead]byte
+	have     int   // bytes of head
+	left     int   // bytes to come of the record
+	overhead int   // bytes of a record of application data that are none of it, at least
+	most     int64 // bytes of application data in the records begun so far, at most
+
+	mode     recordsMode
+	in       []byte // of readNow
+	n        int
+	err      error
+	readStep func(fd uintptr)
+}
+
+// recordHead is the size of a record's header: type, version, length (RFC 8446 §5.1).
+const recordHead = 5
+
+// applicationData is the type of a record that may hold application data; in TLS 1.3 it hides the true one.
+const applicationData = 23
+
+type recordsMode uint8
+
+const (
+	recordsWait recordsMode = iota // Read waits, as usual
+	recordsNow                     // Read gives what is there, or errNothing; Write does not wait either
+	recordsHeld                    // Read gives errNothing
+)
+
+// errNothing is temporary, so that TLS can be read again after it.
+var errNothing net.Error = nothingError{}
+
+type nothingError struct{}
+
+func (nothingError) Error() string   { return "nothing to be read without waiting" }
+func (nothingError) Timeout() bool   { return true }
+func (nothingError) Temporary() bool { return true }
+
+func newRecords(nc net.Conn) *records {
+	r := &records{Conn: nc}
+	if sc, ok := nc.(syscall.Conn); ok && socket.CanPoll {
+		r.raw, _ = sc.SyscallConn()
+	}
+	return r
+}
+
+// begin takes notice of what the handshake came to.
+func (r *records) begin(cs *tls.ConnectionState) {
+	switch {
+	case cs.Version == tls.VersionTLS13:
+		r.overhead = 16 + 1 // tag, type (RFC 8446 §5.2)
+	case cs.CipherSuite == tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, cs.CipherSuite == tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256:
+		r.overhead = 16 // tag (RFC 7905 §2)
+	case cs.Version == tls.VersionTLS12:
+		r.overhead = 8 + 16 // explicit nonce, tag (RFC 5288 §3): CipherSuites has nothing else
+	}
+}
+
+// Read implements net.Conn.
+func (r *records) Read(p []byte) (n int, err error) {
+	switch r.mode {
+	case recordsHeld:
+		return 0, errNothing
+	case recordsNow:
+		n, err = r.readNow(p)
+	default:
+		n, err = r.Conn.Read(p)
+	}
+	r.count(p[:n])
+	return n, err
+}
+
+// count follows the records through p.
+func (r *records) count(p []byte) {
+	for len(p) > 0 {
+		if r.left > 0 {
+			n := min(r.left, len(p))
+			r.left -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(r.head[r.have:], p)
+		r.have += n
+		p = p[n:]
+		if r.have < recordHead {
+			return
+		}
+		r.have = 0
+		r.left = int(binary.BigEndian.Uint16(r.head[3:]))
+		r.most += int64(max(r.left-r.overhead, 1)) // a record without content is not the same as none
+		if r.head[0] != applicationData {
+			r.most++
+		}
+	}
+}
+
+// whole is true if no record has come in part.
+func (r *records) whole() bool { return r.have == 0 && r.left == 0 }
+
+// readNow reads what is there, if that can be done.
+func (r *records) readNow(p []byte) (int, error) {
+	if r.raw == nil || len(p) == 0 {
+		return 0, errNothing
+	}
+	if r.readStep == nil {
+		r.readStep = func(fd uintptr) { r.n, r.err = socket.Read(fd, r.in) }
+	}
+	r.in, r.n, r.err = p, 0, nil
+	err := r.raw.Control(r.readStep)
+	r.in = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case r.err == syscall.EAGAIN:
+		return 0, errNothing
+	case r.err != nil:
+		return 0, r.err
+	case r.n == 0:
+		return 0, io.EOF
+	}
+	return r.n, nil
+}
+
+// Write implements net.Conn.
+func (r *records) Write(p []byte) (int, error) {
+	if r.mode == recordsWait {
+		return r.Conn.Write(p)
+	}
+	return r.writeNow(p)
+}
+
+// writeNow sends what TLS has to say in answer to what it reads, such as to KeyUpdate, as far as that needs no waiting.
+func (r *records) writeNow(p []byte) (n int, err error) {
+	if r.raw == nil {
+		return 0, errNothing
+	}
+	if failed := r.raw.Control(func(fd uintptr) { n, err = socket.Write(fd, p) }); failed != nil {
+		return n, failed
+	}
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
+// settled is true if nothing that was read from the socket is held by TLS. A record that has come in part is so held; it may be anything.
+func (c *Conn) settled() bool {
+	r := c.records
+	return r == nil || r.whole() && (r.most == c.given || c.drain(recordsHeld))
+}
+
+// drain has TLS take up the records it holds, with recordsNow those in the socket too, and is true if that was nothing but its own business: what
+// servers send when they like, such as tickets and KeyUpdate (RFC 8446 §4.6), which the library bounds.
+func (c *Conn) drain(mode recordsMode) bool {
+	r := c.records
+	r.mode = mode
+	n, err := c.net.Read(c.one[:])
+	r.mode = recordsWait
+	if n > 0 || err != errNothing || !r.whole() {
+		return false
+	}
+	r.most = c.given
+	return true
+}
