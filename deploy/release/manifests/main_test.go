@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -87,6 +88,7 @@ controller:
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
+namespaces: [shop]
 commonLabels: {team: net}
 commonAnnotations: {owner: net}
 `
@@ -130,7 +132,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "proxies: {gateways: {allow: [command]}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
@@ -139,5 +141,37 @@ func TestValuesThatCannotBeAreRefused(t *testing.T) {
 		if _, err := render(load(t), values); err == nil {
 			t.Errorf("%s is taken", text)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestNamespacesMode writes down what is installed where the controller watches named namespaces alone. internal/kube/access holds the
+// roles in it to what is used.
+func TestNamespacesMode(t *testing.T) {
+	objects, err := render(load(t), map[string]any{"namespaces": []any{"shop", "blog"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	b.WriteString("# The chart with namespaces [shop, blog], of TestNamespacesMode.\n")
+	for _, o := range objects {
+		b.WriteString("---\n" + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(o.Content), "---")) + "\n")
+	}
+	const file = "testdata/namespaces.yaml"
+	if *update {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%s differs: run go test -update here", file)
+	}
+	if !strings.Contains(b.String(), "- --namespaces=shop,blog\n") {
+		t.Error("the controller is not told of its namespaces")
 	}
 }

@@ -40,6 +40,7 @@ const (
 type Applier struct {
 	client   client.Client
 	cache    cache.Cache
+	parted   bool // each namespace has a cache of its own, of which one may never be filled
 	log      *slog.Logger
 	onChange func(gateway string)
 	queue    workqueue.TypedRateLimitingInterface[string]
@@ -70,18 +71,26 @@ type ObjectProblem struct {
 
 func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p.Message }
 
-// NewApplier makes an Applier that reaches the API server by config. OnChange, which may be nil, is called with the
-// "namespace/name" of a Gateway whenever its Found may have changed; it must not block.
-func NewApplier(config *rest.Config, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
+// NewApplier makes an Applier that reaches the API server by config, for Gateways of the namespaces given, or of all if there are
+// none. OnChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may have changed; it must
+// not block.
+func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("infrastructure: %w", err)
 	}
-	own, err := cache.New(config, cache.Options{
+	options := cache.Options{
 		Scheme: clientgoscheme.Scheme, Mapper: c.RESTMapper(),
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{labelManagedBy: ManagedBy}),
 		DefaultTransform:     cache.TransformStripManagedFields(),
-	})
+	}
+	for _, n := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[n] = cache.Config{}
+	}
+	own, err := cache.New(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("infrastructure: %w", err)
 	}
@@ -89,7 +98,7 @@ func NewApplier(config *rest.Config, log *slog.Logger, onChange func(gateway str
 		onChange = func(string) {}
 	}
 	return &Applier{
-		client: c, cache: own, log: log, onChange: onChange, plans: map[string]*planned{},
+		client: c, cache: own, parted: len(namespaces) > 0, log: log, onChange: onChange, plans: map[string]*planned{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfter, retryMost)),
 	}, nil
@@ -148,7 +157,8 @@ func (a *Applier) Run(ctx context.Context) error {
 		if err := a.watch(ctx); err != nil {
 			return err
 		}
-		if !a.cache.WaitForCacheSync(ctx) {
+		// Where namespaces are named, one that does not exist keeps no other waiting: reading one waits for that alone.
+		if !a.parted && !a.cache.WaitForCacheSync(ctx) {
 			return nil // it ends
 		}
 		for range appliers {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,6 +135,10 @@ func readParameters(set *resource.Set, field, group, kind, namespace, name strin
 	}
 	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
 	object := set.ConfigMap(namespace, name)
+	if object == nil && !set.Watches(namespace) {
+		return nil, &Problem{at, "it does not exist, or its namespace is not watched by this controller, which watches " + strings.Join(set.Watched, ", ") + " and its own",
+			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"}
+	}
 	if object == nil {
 		return nil, &Problem{at, "there is no such object", "create it, or remove the reference"}
 	}
