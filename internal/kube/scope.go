@@ -65,6 +65,14 @@ func (p part) fields() fields.Selector {
 	return fields.OneTermEqualSelector("metadata.name", p.name)
 }
 
+// selector restricts a cache to the part. The library asks in the one namespace that a selector of fields names.
+func (p part) selector() fields.Selector {
+	if p.namespace != "" {
+		return fields.OneTermEqualSelector("metadata.namespace", p.namespace)
+	}
+	return p.fields()
+}
+
 // path is that of a part's list.
 func (v served) path(p part) string {
 	var b strings.Builder

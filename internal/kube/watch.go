@@ -83,22 +83,18 @@ func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, l
 // watchPart makes the cache of a part of a kind. What it returns runs it until ctx ends.
 func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (run func(), err error) {
 	v := w.served
-	options := cache.Options{
+	objects, err := cache.New(c.Config, cache.Options{
 		HTTPClient: c.http, Scheme: c.Scheme(), Mapper: mapper(v.gvk, v.resource, v.Cluster),
 		DefaultTransform:     transform,
 		DefaultLabelSelector: selector(v),
-		DefaultFieldSelector: p.fields(),
+		DefaultFieldSelector: p.selector(),
 		NewInformer:          newInformer,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			if w.failed(err) {
 				r.settled(w)
 			}
 		},
-	}
-	if p.namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{p.namespace: {}}
-	}
-	objects, err := cache.New(c.Config, options)
+	})
 	if err != nil {
 		return nil, err
 	}
