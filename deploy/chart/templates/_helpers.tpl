@@ -69,3 +69,54 @@ weir-controller-watch
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
+
+{{- /* The beginning of an admission policy about the controller: the chart and the last part of its name. */ -}}
+{{- define "weir.policy" -}}
+{{- $root := index . 0 }}
+metadata:
+  name: {{ include "weir.name" $root }}-{{ index . 1 }}
+  labels:
+    {{- include "weir.labels" $root | nindent 4 }}
+  {{- include "weir.annotations" $root }}
+spec:
+  failurePolicy: Fail
+  matchConditions:
+  - name: controller
+    expression: request.userInfo.username == "system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "weir.name" $root }}"
+{{- end -}}
+
+{{- define "weir.binding" -}}
+{{- $root := index . 0 -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "weir.name" $root }}-{{ index . 1 }}
+  labels:
+    {{- include "weir.labels" $root | nindent 4 }}
+  {{- include "weir.annotations" $root }}
+spec:
+  policyName: {{ include "weir.name" $root }}-{{ index . 1 }}
+  validationActions: [Deny]
+{{- end -}}
+
+{{- /* The images that the chart names, without tag and digest. */ -}}
+{{- define "weir.repositories" -}}
+{{- $all := list -}}
+{{- range list .Values.image.name (.Values.proxies.image | default .Values.image.name) -}}
+{{- $all = append $all (regexReplaceAll ":[^/]*$" (regexReplaceAll "@.*$" . "") "") -}}
+{{- end -}}
+{{- toJson (uniq $all) -}}
+{{- end -}}
+
+{{- /* The namespaces that are watched, and the pods of proxies, as selectors of a NetworkPolicy. A Gateway cannot set these labels. */ -}}
+{{- define "weir.namespaces" -}}
+{{- if .Values.namespaces -}}
+{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ toJson .Values.namespaces }}}]}
+{{- else -}}
+{}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.proxies" -}}
+{matchLabels: {app.kubernetes.io/managed-by: weir}, matchExpressions: [{key: gateway.networking.k8s.io/gateway-name, operator: Exists}, {key: gateway.networking.k8s.io/gateway-class-name, operator: Exists}]}
+{{- end -}}

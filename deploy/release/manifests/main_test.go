@@ -89,6 +89,8 @@ controller:
   env: {WEIR_SETTLE: 50ms}
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
 namespaces: [shop]
+networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}}
+admissionPolicy: {images: ["other/image:*"]}
 commonLabels: {team: net}
 commonAnnotations: {owner: net}
 `
@@ -119,6 +121,8 @@ func TestEveryValueArrives(t *testing.T) {
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--proxy-image=example/weir@sha256:0000",
+		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443",
+		`[\"example/weir\"]`, `[\"other/image:*\"]`,
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)

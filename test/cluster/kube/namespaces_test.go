@@ -188,7 +188,9 @@ func TestNamedNamespaceThatDoesNotExistHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	ensureNamespace(t, "later")
-	t.Cleanup(func() { _ = admin.Delete(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}) })
+	t.Cleanup(func() {
+		_ = admin.Delete(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+	})
 	r := &rbacv1.Role{ObjectMeta: named("later", "weir")}
 	for _, v := range access.Each() {
 		r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{v.Group}, Resources: []string{v.Resource}, Verbs: []string{v.Verb}})
