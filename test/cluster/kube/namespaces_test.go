@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -245,5 +246,34 @@ func TestNamedNamespacesGetProxies(t *testing.T) {
 		if err := admin.Delete(t.Context(), o); err != nil {
 			t.Errorf("%T: %v", o, err)
 		}
+	}
+}
+
+// TestCheckKnowsNamedNamespaces looks at a cluster whose controller watches two namespaces.
+func TestCheckKnowsNamedNamespaces(t *testing.T) {
+	namedNamespaces(t)
+	of := class(t)
+	labels := map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
+	create(t, gatewayOf(of, "shop", "edge"), gatewayOf(of, "elsewhere", "lost"), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "weir-controller", Labels: labels},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{ServiceAccountName: "weir-controller", Containers: []corev1.Container{
+				{Name: "controller", Image: "weir:1", Args: []string{"controller", "--namespaces=shop,blog"}}}},
+		}},
+	})
+	said, _ := weir(t, server.Kubeconfig, "check")
+	holds(t, said, "Gateway elsewhere/lost", "WR719", "does not watch namespace elsewhere", "Gateway shop/edge", "WR708", "!WR705")
+	if err := objects.Delete(t.Context(), &rbacv1.Role{ObjectMeta: named("blog", "weir-controller-watch")}); err != nil {
+		t.Fatal(err)
+	}
+	err := within(t.Context(), func() error {
+		if said, _ := weir(t, server.Kubeconfig, "check"); !strings.Contains(said, "may not get, list, watch secrets in namespace blog") {
+			return fmt.Errorf("it is not told of:\n%s", said)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
