@@ -331,7 +331,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 	if err := r.client.List(ctx, &list); r.refused("Gateways of namespaces that the controller does not watch", err) || meta.IsNoMatchError(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("Gateways of all namespaces: %w", err)
+		return fmt.Errorf("the Gateways of all namespaces: %w", err)
 	}
 	for i := range list.Items {
 		g := &list.Items[i]
