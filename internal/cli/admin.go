@@ -47,7 +47,7 @@ func (a *admin) url() string { return "http://" + a.listener.Addr().String() + "
 func (a *admin) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.server.Close() })
 	defer stop()
-	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := a.server.Serve(bounded(a.listener)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin endpoint: %w", err)
 	}
 	return nil

@@ -6,12 +6,16 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weirmesh/weir/internal/kube"
 )
 
 func newController(s streams) *cobra.Command {
@@ -26,6 +30,7 @@ statuses and events and makes the proxies' Deployments and Services. SIGTERM
 or SIGINT gives up the lead and closes the feed; proxies go to another replica,
 or serve on with what they have.`,
 		Example: `  weir controller --proxy-image weir:1.0
+  weir controller --proxy-image weir:1.0 --namespaces shop,blog   nothing else is read
   weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
 		Args: noArgs,
 	}
@@ -42,6 +47,7 @@ or serve on with what they have.`,
 type controllerOptions struct {
 	kube                 kubeFlags
 	namespace, name      string
+	namespaces           []string
 	service, feed        string
 	proxyImage           string
 	pullPolicy           choice
@@ -56,6 +62,7 @@ type controllerOptions struct {
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	o.kube.flags(f)
 	f.StringVar(&o.namespace, "namespace", "weir-system", "`namespace` of the controller's own objects")
+	f.StringSliceVar(&o.namespaces, "namespaces", nil, "watch these `namespaces` (by comma) alone, and make nothing elsewhere; default: all")
 	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
@@ -76,6 +83,13 @@ func (o *controllerOptions) validate() error {
 	if o.proxyImage == "" {
 		return usageError("which image do the proxies run? Give --proxy-image")
 	}
+	for _, n := range o.namespaces {
+		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
+			return usageError("--namespaces: %q is no namespace: %s", n, strings.Join(problems, "; "))
+		}
+	}
+	slices.Sort(o.namespaces)
+	o.namespaces = slices.Compact(o.namespaces)
 	if o.settle < 0 || o.settleAtMost < 0 {
 		return usageError("--settle and --max-settle must not be below zero")
 	}
@@ -90,6 +104,11 @@ func (o *controllerOptions) validate() error {
 		o.name = strings.ToLower(name)
 	}
 	return nil
+}
+
+// scope is what of the cluster is read.
+func (o *controllerOptions) scope() kube.Scope {
+	return kube.Scope{Namespaces: o.namespaces, Own: o.namespace}
 }
 
 // collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and little of what it does is collecting. With

@@ -39,6 +39,7 @@ var (
 	metricUnwritten   = prometheus.NewDesc("weir_controller_status_errors_total", "Statuses that could not be written and are tried again.", nil, nil)
 	metricRefusals    = prometheus.NewDesc("weir_controller_feed_refusals_total", "Responses that proxies did not apply.", nil, nil)
 	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
+	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
 func newControllerMetrics(c *controlPlane, processLog *telemetry.Lines) *controllerMetrics {
@@ -100,6 +101,7 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricBytes, s.Bytes)
 	count(metricRefusals, s.Refusals)
 	count(metricRefused, s.Unauthenticated)
+	count(metricTurned, s.TurnedAway)
 	count(metricStatuses, c.plane.statusWriter.Written())
 	count(metricUnwritten, c.plane.statusWriter.Failed())
 

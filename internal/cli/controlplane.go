@@ -68,7 +68,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 	}
 	c := &controlPlane{
 		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: &teller{log: log, quiet: true},
-		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Logger: log}),
+		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)

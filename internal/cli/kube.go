@@ -110,7 +110,11 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 func (l *look) again(ctx context.Context, i *input) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName); err != nil {
+	scope, err := inspect.Scope(ctx, l.client, i.controller)
+	if err != nil {
+		return err
+	}
+	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName, scope); err != nil {
 		return err
 	}
 	options := clusterTranslation

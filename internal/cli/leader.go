@@ -70,7 +70,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.planned, l.written = nil, nil
-	if l.applier, err = infra.NewApplier(l.client.Config, l.log, func(string) { l.wake() }); err != nil {
+	if l.applier, err = infra.NewApplier(l.client.Config, l.namespaces, l.log, func(string) { l.wake() }); err != nil {
 		return err
 	}
 	l.lead.Store(l)

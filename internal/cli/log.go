@@ -48,9 +48,9 @@ func newLogger(w io.Writer, format, level string) *slog.Logger {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo
 	}
-	options := &slog.HandlerOptions{Level: l, ReplaceAttr: bounded}
+	options := &slog.HandlerOptions{Level: l, ReplaceAttr: shortened}
 	if format == "json" {
-		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return bounded(groups, readable(groups, a)) }
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return shortened(groups, readable(groups, a)) }
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
@@ -59,8 +59,8 @@ func newLogger(w io.Writer, format, level string) *slog.Logger {
 // maxAttr bounds what a line of the log says of one thing, in bytes. Much of it is written by others: clients, backends, whoever writes objects.
 const maxAttr = 4 << 10
 
-// bounded cuts what is too long, and says how much is left out.
-func bounded(_ []string, a slog.Attr) slog.Attr {
+// shortened cuts what is too long, and says how much is left out.
+func shortened(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
 	case slog.KindString:

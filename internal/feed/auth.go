@@ -26,25 +26,41 @@ const (
 	bearer        = "Bearer "
 )
 
-// identify says who is at the other end of a stream. What it answers tells nothing of why a token is not good.
-func (s *Server) identify(ctx context.Context) (gateway, proxy string, err error) {
-	gateway, proxy, err = s.authenticate(ctx)
-	if err == nil {
-		return gateway, proxy, nil
-	}
-	s.counts.refused.Add(1)
+// identify says who is at the other end of a stream; ended is to be called when that is over. What it answers tells nothing of why
+// a token is not good.
+func (s *Server) identify(ctx context.Context) (gateway, proxy string, ended func(), err error) {
 	from := ""
+	var v *visitor
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
+		if c, ok := p.AuthInfo.(come); ok {
+			v = c.by
+			v.arrived()
+		}
 	}
+	gateway, proxy, err = s.authenticate(ctx, v)
+	if err == nil && v != nil {
+		if err = v.prove(); err != nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	switch {
+	case err == nil && v != nil:
+		return gateway, proxy, v.ended, nil
+	case err == nil:
+		return gateway, proxy, func() {}, nil
+	case v != nil:
+		v.refuse()
+	}
+	s.counts.refused.Add(1)
 	s.refused.log(s.Logger, slog.LevelWarn, "stream of a proxy is refused", "from", from, "error", printable(err.Error(), maxError))
 	if errors.Is(err, ErrUnavailable) {
-		return "", "", status.Error(codes.Unavailable, ErrUnavailable.Error())
+		return "", "", nil, status.Error(codes.Unavailable, ErrUnavailable.Error())
 	}
-	return "", "", status.Error(codes.Unauthenticated, "the token is missing, or is none of a proxy of this control plane")
+	return "", "", nil, status.Error(codes.Unauthenticated, "the token is missing, or is none of a proxy of this control plane")
 }
 
-func (s *Server) authenticate(ctx context.Context) (gateway, proxy string, err error) {
+func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway, proxy string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(authorization)
 	if len(values) != 1 {
@@ -56,12 +72,11 @@ func (s *Server) authenticate(ctx context.Context) (gateway, proxy string, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	select {
-	case s.checks <- struct{}{}:
-		defer func() { <-s.checks }()
-	case <-ctx.Done():
+	done, err := s.check(ctx, v)
+	if err != nil {
 		return "", "", fmt.Errorf("%w: too many are being checked", ErrUnavailable)
 	}
+	defer done()
 	gateway, proxy, err = s.Authenticate(ctx, token)
 	switch {
 	case err != nil:

@@ -18,10 +18,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -32,8 +30,8 @@ const (
 	// maxMessage bounds one gRPC message in either direction, in bytes: a part, or the names and versions of all parts,
 	// with which a proxy that comes back says what it has.
 	maxMessage = maxPart + 4<<20
-	// maxConnections bounds the connections that are served at once; others wait to be accepted.
-	maxConnections = 8192
+	// streamWindow and connectionWindow bound what is taken in from a peer before anybody reads it, in bytes.
+	streamWindow, connectionWindow = 64 << 10, 128 << 10
 	// stopTime is how long Serve waits for streams to end on their own when it is stopped.
 	stopTime = 2 * time.Second
 )
@@ -67,6 +65,7 @@ type Server struct {
 	once    sync.Once
 	checks  chan struct{} // one place for each token being looked at
 	refused quiet
+	door    *door
 	counts  counters
 }
 
@@ -85,7 +84,8 @@ type feed struct {
 // init gives zero fields their defaults.
 func (s *Server) init() {
 	s.once.Do(func() {
-		s.checks = make(chan struct{}, 16)
+		s.checks = make(chan struct{}, maxChecks)
+		s.door = newDoor()
 		if s.Logger == nil {
 			s.Logger = slog.New(slog.DiscardHandler)
 		}
@@ -211,7 +211,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer stop.Stop()
 		server.GracefulStop()
 	}()
-	err := server.Serve(netutil.LimitListener(l, maxConnections))
+	var turned quiet
+	err := server.Serve(&watched{Listener: l, door: s.door, told: func(from net.Addr) {
+		turned.log(s.Logger, slog.LevelWarn, "connection to the feed is turned away: its address has too many, or makes them too fast", "from", from.String())
+	}})
 	ended := ctx.Err() != nil
 	cancel()
 	<-stopped
@@ -228,12 +231,14 @@ func (s *Server) options() []grpc.ServerOption {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() },
 	}
 	return []grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(config)),
+		grpc.Creds(newDoorTLS(config)),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(4),
+		grpc.MaxConcurrentStreams(2),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxHeaderListSize(32 << 10),
-		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.ConnectionTimeout(strangerTime),
 		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -259,10 +264,11 @@ type service struct {
 // DeltaAggregatedResources implements the one method of the service that there is.
 func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	s := v.server
-	gateway, proxy, err := s.identify(stream.Context())
+	gateway, proxy, ended, err := s.identify(stream.Context())
 	if err != nil {
 		return err
 	}
+	defer ended()
 	age := s.MaxAge + rand.N(s.MaxAge/5+1)
 	ctx, cancel := context.WithTimeout(v.ctx, age)
 	defer cancel()

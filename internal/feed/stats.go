@@ -18,12 +18,17 @@ type Stats struct {
 	Refusals uint64
 	// Unauthenticated is how many streams were refused for their token.
 	Unauthenticated uint64
+	// TurnedAway is how many connections were closed before their handshake, as their address had too many or made them too
+	// fast, or to make room for those of others.
+	TurnedAway uint64
 }
 
 // Stats returns the counts.
 func (s *Server) Stats() Stats {
+	s.init()
 	c := &s.counts
-	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Parts: c.parts.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load()}
+	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Parts: c.parts.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load(),
+		TurnedAway: s.door.turned.Load()}
 }
 
 // counters is also the handler through which gRPC tells of the bytes it sends.

@@ -123,6 +123,8 @@ func (c *Classes) keep(ctx context.Context, name string, used bool) error {
 	switch has := slices.Contains(finalizers, inUse); {
 	case has == used:
 		return nil
+	case has && !c.source.Scope.All() && class.GetDeletionTimestamp() == nil:
+		return nil // Gateways of namespaces that are not read may use it, and another controller say so
 	case has:
 		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == inUse })
 	case class.GetDeletionTimestamp() != nil:

@@ -22,10 +22,10 @@ import (
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
-// Load reads once what a Source would watch. Kinds that are not installed are left out; what must not be read is a
+// Load reads once what a Source of that scope would watch. Kinds that are not installed are left out; what must not be read is a
 // finding of the Set. The error is for an API server that does not answer.
-func Load(ctx context.Context, c *Client, controller string) (*resource.Set, error) {
-	kinds, err := c.kinds(ctx, nil)
+func Load(ctx context.Context, c *Client, controller string, scope Scope) (*resource.Set, error) {
+	kinds, err := c.kinds(ctx, scope, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -35,25 +35,29 @@ func Load(ctx context.Context, c *Client, controller string) (*resource.Set, err
 		if onReference(v.Kind) {
 			continue
 		}
-		err := c.list(ctx, v, collection)
-		switch {
-		case apierrors.IsForbidden(err):
-			findings = append(findings, refusal(v, err))
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", v, err)
+		for _, p := range scope.parts(v.Kind) {
+			err := c.list(ctx, v, p, collection)
+			if apierrors.IsForbidden(err) {
+				findings = append(findings, refusal(v, err))
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("%s: %w", v, err)
+			}
 		}
 	}
 	contents := newContents(c, slog.New(slog.DiscardHandler))
-	wanted, _ := contents.want(references(collection.Set(), controller), collection, time.Now())
+	wanted, _ := contents.want(references(collection.Set(), controller, scope), collection, time.Now())
 	for _, r := range contents.read(ctx, wanted) {
 		contents.take(r, collection)
 	}
-	return collection.Set(append(findings, contents.findings()...)...), nil
+	set := collection.Set(append(findings, contents.findings()...)...)
+	set.Watched = scope.Namespaces
+	return set, nil
 }
 
-// list puts all objects of a kind into the collection.
-func (c *Client) list(ctx context.Context, v served, into *resource.Collection) error {
-	options := &client.ListOptions{Limit: pageSize, LabelSelector: selector(v)}
+// list puts the objects of a part of a kind into the collection.
+func (c *Client) list(ctx context.Context, v served, p part, into *resource.Collection) error {
+	options := &client.ListOptions{Limit: pageSize, LabelSelector: selector(v), Namespace: p.namespace, FieldSelector: p.fields()}
 	for {
 		list := listOf(v)
 		if err := c.List(ctx, list, options); err != nil {

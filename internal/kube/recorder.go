@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +98,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err := r.client.Create(ctx, r.event(e))
+	event := r.event(e)
+	if scope := r.source.Scope; !scope.All() && !slices.Contains(scope.Namespaces, event.GetNamespace()) {
+		return nil // it may not be written
+	}
+	err := r.client.Create(ctx, event)
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

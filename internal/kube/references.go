@@ -9,9 +9,9 @@ import (
 )
 
 // references are the Secrets and ConfigMaps that a Set's objects refer to: classes of the controller, their Gateways,
-// and policies.
-func references(set *resource.Set, controller string) map[resource.Key]bool {
-	r := referrer{set: set, controller: controller, keys: make(map[resource.Key]bool)}
+// and policies. What is not in scope is not read.
+func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
+	r := referrer{set: set, controller: controller, scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
 		if p := class.Spec.ParametersRef; p != nil && r.ours(class) && p.Namespace != nil {
 			r.add(string(p.Group), string(p.Kind), string(*p.Namespace), p.Name)
@@ -40,6 +40,7 @@ func references(set *resource.Set, controller string) map[resource.Key]bool {
 type referrer struct {
 	set        *resource.Set
 	controller string
+	scope      Scope
 	keys       map[resource.Key]bool
 }
 
@@ -115,8 +116,9 @@ func (r *referrer) secret(ref gatewayv1.SecretObjectReference, namespace string)
 
 // add keeps references to what is read on reference, and drops others: the dialect tells of them.
 func (r *referrer) add(group, kind, namespace, name string) {
-	if onReference(resource.Kind{Group: group, Name: kind}) && namespace != "" && name != "" {
-		r.keys[resource.Key{Kind: kind, Namespace: namespace, Name: name}] = true
+	k := resource.Key{Kind: kind, Namespace: namespace, Name: name}
+	if onReference(resource.Kind{Group: group, Name: kind}) && namespace != "" && name != "" && r.scope.reads(k) {
+		r.keys[k] = true
 	}
 }
 

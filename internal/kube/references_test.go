@@ -56,7 +56,7 @@ func TestEveryReferenceOfOursIsFound(t *testing.T) {
 		Validation: gatewayv1.BackendTLSPolicyValidation{CACertificateRefs: []gatewayv1.LocalObjectReference{{Kind: "ConfigMap", Name: "policy"}}},
 	}}}
 	var got []string
-	for _, k := range slices.SortedFunc(maps.Keys(references(set, ours)), compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(references(set, ours, Scope{})), compare) {
 		got = append(got, k.String())
 	}
 	want := []string{

@@ -46,7 +46,7 @@ func plural(kind string) string {
 // kinds asks which kinds of a Set the API server has, and in which version each is to be read. What it had before and
 // no longer tells of is only gone if it cannot be found either: for a moment after its start an API server may know less
 // than it has. before is nil at first.
-func (c *Client) kinds(ctx context.Context, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
+func (c *Client) kinds(ctx context.Context, scope Scope, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
 	now := make(map[schema.GroupKind]served)
 	groups := make(map[string][]string)
 	resources := make(map[schema.GroupVersion][]metav1.APIResource)
@@ -68,7 +68,7 @@ func (c *Client) kinds(ctx context.Context, before map[schema.GroupKind]served) 
 			if had {
 				v = last
 			}
-			there, err := c.there(ctx, v, had)
+			there, err := c.there(ctx, v, scope, had)
 			if err != nil {
 				return nil, err
 			}
@@ -120,8 +120,8 @@ func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]
 
 // there asks for the kind's objects themselves. Without the permission to read them it counts as missing, unless it was
 // there before: a permission that was taken away deletes nothing.
-func (c *Client) there(ctx context.Context, v served, before bool) (bool, error) {
-	err := c.probe(ctx, v)
+func (c *Client) there(ctx context.Context, v served, scope Scope, before bool) (bool, error) {
+	err := c.probe(ctx, v, scope)
 	switch {
 	case err == nil:
 		return true, nil
@@ -133,13 +133,18 @@ func (c *Client) there(ctx context.Context, v served, before bool) (bool, error)
 	return false, fmt.Errorf("%s: %w", v, err)
 }
 
-// probe lists at most one object.
-func (c *Client) probe(ctx context.Context, v served) error {
-	path := "/apis/" + v.gvk.GroupVersion().String() + "/" + v.resource
-	if v.gvk.Group == "" {
-		path = "/api/" + v.gvk.Version + "/" + v.resource
+// probe lists at most one object of each part.
+func (c *Client) probe(ctx context.Context, v served, scope Scope) error {
+	for _, p := range scope.parts(v.Kind) {
+		request := c.discovery.RESTClient().Get().AbsPath(v.path(p)).Param("limit", "1")
+		if f := p.fields(); f != nil {
+			request.Param("fieldSelector", f.String())
+		}
+		if err := request.Do(ctx).Error(); err != nil {
+			return err
+		}
 	}
-	return c.discovery.RESTClient().Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()
+	return nil
 }
 
 // Installed is a kind of a Set that has a custom resource definition, as an API server has it.
@@ -153,7 +158,7 @@ type Installed struct {
 
 // Installed asks which kinds with a definition the API server has, in the order of resource.Kinds.
 func (c *Client) Installed(ctx context.Context) ([]Installed, error) {
-	there, err := c.kinds(ctx, nil)
+	there, err := c.kinds(ctx, Scope{}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ import (
 type SourceOptions struct {
 	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
 	Controller string
+	// Scope is what is read. What it names is never read from elsewhere.
+	Scope Scope
 	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
 	Look time.Duration
 	// Logger is told of what could not be read. Discards if nil.
@@ -47,6 +50,8 @@ type Source struct {
 	fresh map[schema.GroupKind]map[resource.Key]bool
 	// looked says that the kinds there are are known.
 	looked bool
+	// absent are the namespaces of the scope that do not exist.
+	absent map[string]bool
 }
 
 var _ resource.Source = (*Source)(nil)
@@ -193,7 +198,7 @@ func (s *Source) ready() bool {
 	}
 	for _, w := range s.watches {
 		synced, refused := w.state()
-		if !synced && (refused == nil || w.essential()) {
+		if !synced && w.waits(s.absent) && (refused == nil || w.essential()) {
 			return false
 		}
 	}
@@ -236,15 +241,16 @@ func (s *Source) assemble() (set *resource.Set, missing []reading) {
 	defer s.mu.Unlock()
 	var findings []resource.Finding
 	for _, w := range s.watches {
-		if _, refused := w.state(); refused != nil {
+		if _, refused := w.state(); refused != nil && (len(s.absent) == 0 || w.waits(s.absent)) {
 			findings = append(findings, refusal(w.served, refused))
 		}
 	}
 	set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
-	missing, left := s.contents.want(references(set, s.Controller), s.collection, time.Now())
+	missing, left := s.contents.want(references(set, s.Controller, s.Scope), s.collection, time.Now())
 	if left {
 		set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
 	}
+	set.Watched = s.Scope.Namespaces
 	return set, missing
 }
 
@@ -279,7 +285,20 @@ func (s *Source) follow(ctx context.Context) {
 func (s *Source) look(ctx context.Context, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return s.client.kinds(ctx, before)
+	absent, err := s.client.absent(ctx, s.Scope)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if !maps.Equal(absent, s.absent) {
+		if len(absent) > 0 {
+			s.Logger.Warn("of the namespaces that are to be watched some do not exist", "namespaces", slices.Sorted(maps.Keys(absent)))
+		}
+		s.touch()
+	}
+	s.absent = absent
+	s.mu.Unlock()
+	return s.client.kinds(ctx, s.Scope, before)
 }
 
 func (s *Source) watching() []*watch {
@@ -337,7 +356,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 func (s *Source) permitted(ctx context.Context, v served) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return s.client.probe(ctx, v) == nil
+	return s.client.probe(ctx, v, s.Scope) == nil
 }
 
 // begin watches a kind. It reports whether that could be begun; if not, the next look tries again.
@@ -345,7 +364,7 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 	s.mu.Lock()
 	s.fresh[v.id()] = make(map[resource.Key]bool)
 	s.mu.Unlock()
-	w, err := s.client.start(ctx, v, s, s.Logger)
+	w, err := s.client.start(ctx, v, s.Scope, s, s.Logger)
 	if err != nil {
 		s.Logger.Error("a resource cannot be watched; trying again", "resource", v.String(), "error", err)
 		s.mu.Lock()

@@ -34,8 +34,8 @@ type watch struct {
 	ended  chan struct{}
 
 	mu sync.Mutex
-	// synced says that all objects there were at the start have been handed on.
-	synced bool
+	// behind are the parts of which not all objects there were at the start have been handed on yet.
+	behind map[part]bool
 	// refused is the API server's last word while it does not let us read the kind, nil when it does.
 	refused error
 	// refusals counts them since the first.
@@ -43,7 +43,7 @@ type watch struct {
 	firstRefused time.Time
 }
 
-// receiver is told what is there. Its methods are called from one goroutine for each kind.
+// receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
 type receiver interface {
 	put(v served, before, object any)
 	remove(v served, k resource.Key)
@@ -55,14 +55,39 @@ type receiver interface {
 // read all roles yet, and a kind that is left out is not served.
 const patience = 5 * time.Second
 
-// start watches a kind until ctx ends or stop is called.
-func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logger) (*watch, error) {
+// start watches a kind, as far as it is in scope, until ctx ends or stop is called.
+func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, log *slog.Logger) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{})}
+	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}}
+	var runs []func()
+	for _, p := range scope.parts(v.Kind) {
+		w.behind[p] = true
+		run, err := c.watchPart(ctx, w, p, r)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	go func() {
+		defer close(w.ended)
+		var wait sync.WaitGroup
+		for _, run := range runs {
+			wait.Go(run)
+		}
+		wait.Wait()
+	}()
+	return w, nil
+}
+
+// watchPart makes the cache of a part of a kind. What it returns runs it until ctx ends.
+func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (run func(), err error) {
+	v := w.served
 	objects, err := cache.New(c.Config, cache.Options{
 		HTTPClient: c.http, Scheme: c.Scheme(), Mapper: mapper(v.gvk, v.resource, v.Cluster),
 		DefaultTransform:     transform,
 		DefaultLabelSelector: selector(v),
+		DefaultFieldSelector: p.selector(),
 		NewInformer:          newInformer,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			if w.failed(err) {
@@ -71,12 +96,10 @@ func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logg
 		},
 	})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
 	informer, err := objects.GetInformer(ctx, exemplar(v), cache.BlockUntilSynced(false))
 	if err != nil {
-		cancel()
 		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
@@ -93,22 +116,19 @@ func (c *Client) start(ctx context.Context, v served, r receiver, log *slog.Logg
 		},
 	})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	go func() {
-		defer close(w.ended)
+	return func() {
 		var wait sync.WaitGroup
 		wait.Go(func() {
 			if toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-				w.sync()
+				w.sync(p)
 				r.settled(w)
 			}
 		})
 		_ = objects.Start(ctx) // it ends with ctx
 		wait.Wait()
-	}()
-	return w, nil
+	}, nil
 }
 
 // newInformer makes an informer whose watches end when they are stopped: those of metadata would wait for ever for
@@ -150,10 +170,25 @@ func (w *watch) stop() {
 	<-w.ended
 }
 
-func (w *watch) sync() {
+// sync takes note that a part is known.
+func (w *watch) sync(p part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.synced, w.refused, w.refusals = true, nil, 0
+	if delete(w.behind, p); len(w.behind) == 0 {
+		w.refused, w.refusals = nil, 0
+	}
+}
+
+// waits says whether a part is not known yet whose namespace is not among those that do not exist.
+func (w *watch) waits(absent map[string]bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.behind {
+		if !absent[p.of()] {
+			return true
+		}
+	}
+	return false
 }
 
 // failed takes note of an error of the watch, which goes on by itself. It reports whether the kind is now refused.
@@ -194,7 +229,7 @@ func (w *watch) essential() bool {
 func (w *watch) state() (synced bool, refused error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.synced, w.refused
+	return len(w.behind) == 0, w.refused
 }
 
 // allowed forgets the refusal.

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,9 @@ type Set struct {
 	ConfigMaps     []*corev1.ConfigMap
 	Namespaces     []*corev1.Namespace
 
+	// Watched are the only namespaces that were read, sorted; none is all. What is in others is not known to be missing.
+	Watched []string
+
 	// Origins says where each object was read.
 	Origins map[Key]Origin
 	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
@@ -79,6 +83,11 @@ type Set struct {
 
 	once  sync.Once
 	index index
+}
+
+// Watches says whether the objects of a namespace were read.
+func (s *Set) Watches(namespace string) bool {
+	return len(s.Watched) == 0 || slices.Contains(s.Watched, namespace)
 }
 
 // Source yields a Set at the start and another after each change.

@@ -24,3 +24,99 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
     {{- toYaml . | nindent 4 }}
 {{- end }}
 {{- end -}}
+
+{{- /* Of the roles in each namespace that is watched, its own among them. */ -}}
+{{- define "weir.watch" -}}
+weir-controller-watch
+{{- end -}}
+
+{{- /* What the controller may do in each namespace that it watches. */ -}}
+{{- define "weir.rules" }}
+# What is read. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, listenersets, httproutes, grpcroutes, tcproutes, backendtlspolicies]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [referencegrants]
+  verbs: [list, watch]
+- apiGroups: [split.smi-spec.io]
+  resources: [trafficsplits]
+  verbs: [list, watch]
+- apiGroups: [specs.smi-spec.io]
+  resources: [httproutegroups, tcproutes, udproutes]
+  verbs: [list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch]
+# What is said of it.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tcproutes/status, backendtlspolicies/status]
+  verbs: [update]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+# What each Gateway gets, and Services and ConfigMaps that are read.
+- apiGroups: [""]
+  resources: [services, configmaps, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+
+{{- /* The beginning of an admission policy about the controller: the chart and the last part of its name. */ -}}
+{{- define "weir.policy" -}}
+{{- $root := index . 0 }}
+metadata:
+  name: {{ include "weir.name" $root }}-{{ index . 1 }}
+  labels:
+    {{- include "weir.labels" $root | nindent 4 }}
+  {{- include "weir.annotations" $root }}
+spec:
+  failurePolicy: Fail
+  matchConditions:
+  - name: controller
+    expression: request.userInfo.username == "system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "weir.name" $root }}"
+{{- end -}}
+
+{{- define "weir.binding" -}}
+{{- $root := index . 0 -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "weir.name" $root }}-{{ index . 1 }}
+  labels:
+    {{- include "weir.labels" $root | nindent 4 }}
+  {{- include "weir.annotations" $root }}
+spec:
+  policyName: {{ include "weir.name" $root }}-{{ index . 1 }}
+  validationActions: [Deny]
+{{- end -}}
+
+{{- /* The images that the chart names, without tag and digest. */ -}}
+{{- define "weir.repositories" -}}
+{{- $all := list -}}
+{{- range list .Values.image.name (.Values.proxies.image | default .Values.image.name) -}}
+{{- $all = append $all (regexReplaceAll ":[^/]*$" (regexReplaceAll "@.*$" . "") "") -}}
+{{- end -}}
+{{- toJson (uniq $all) -}}
+{{- end -}}
+
+{{- /* The namespaces that are watched, and the pods of proxies, as selectors of a NetworkPolicy. A Gateway cannot set these labels. */ -}}
+{{- define "weir.namespaces" -}}
+{{- if .Values.namespaces -}}
+{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ toJson .Values.namespaces }}}]}
+{{- else -}}
+{}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.proxies" -}}
+{matchLabels: {app.kubernetes.io/managed-by: weir}, matchExpressions: [{key: gateway.networking.k8s.io/gateway-name, operator: Exists}, {key: gateway.networking.k8s.io/gateway-class-name, operator: Exists}]}
+{{- end -}}

@@ -99,7 +99,9 @@ func install(c *chart.Chart) ([]byte, error) {
 
 // render returns the objects of a release with values laid over the chart's own.
 func render(c *chart.Chart, values map[string]any) ([]releaseutil.Manifest, error) {
-	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, chartutil.DefaultCapabilities.Copy())
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(capabilities.APIVersions, "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") // as a cluster of today says
+	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
 	}

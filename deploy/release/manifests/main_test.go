@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -87,6 +88,9 @@ controller:
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
+namespaces: [shop]
+networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}}
+admissionPolicy: {images: ["other/image:*"]}
 commonLabels: {team: net}
 commonAnnotations: {owner: net}
 `
@@ -117,6 +121,8 @@ func TestEveryValueArrives(t *testing.T) {
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--proxy-image=example/weir@sha256:0000",
+		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443",
+		`[\"example/weir\"]`, `[\"other/image:*\"]`,
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)
@@ -130,7 +136,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "proxies: {gateways: {allow: [command]}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
@@ -139,5 +145,37 @@ func TestValuesThatCannotBeAreRefused(t *testing.T) {
 		if _, err := render(load(t), values); err == nil {
 			t.Errorf("%s is taken", text)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestNamespacesMode writes down what is installed where the controller watches named namespaces alone. internal/kube/access holds the
+// roles in it to what is used.
+func TestNamespacesMode(t *testing.T) {
+	objects, err := render(load(t), map[string]any{"namespaces": []any{"shop", "blog"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	b.WriteString("# The chart with namespaces [shop, blog], of TestNamespacesMode.\n")
+	for _, o := range objects {
+		b.WriteString("---\n" + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(o.Content), "---")) + "\n")
+	}
+	const file = "testdata/namespaces.yaml"
+	if *update {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%s differs: run go test -update here", file)
+	}
+	if !strings.Contains(b.String(), "- --namespaces=shop,blog\n") {
+		t.Error("the controller is not told of its namespaces")
 	}
 }

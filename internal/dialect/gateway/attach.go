@@ -142,6 +142,8 @@ func (t *translator) readParents(r *route) {
 			if !p.gateway.pending {
 				r.parents = append(r.parents, p)
 			}
+		} else if !exists && !t.set.Watches(at.namespace) {
+			t.report(r.ref, problem{codeParentUnwatched, "", field, fmt.Sprintf("%s %s: %s", kind, at, t.unwatched(at.namespace)), watchIt})
 		} else if !exists {
 			t.report(r.ref, problem{codeParentNotFound, "", field, fmt.Sprintf("%s %s does not exist", kind, at),
 				"create it or correct name and namespace"})

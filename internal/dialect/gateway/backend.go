@@ -22,7 +22,7 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 	}
 	to := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
 	if !t.permitted(r.ref.Kind, r.namespace, "", "Service", to.namespace, to.name) {
-		p := notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
+		p := t.notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
 		return "", &p
 	}
 	service := t.set.Service(to.namespace, to.name)

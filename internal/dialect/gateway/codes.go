@@ -23,6 +23,7 @@ const (
 	codeOverlap          = "WR514"
 	codeIgnored          = "WR515"
 	codeSetNotAllowed    = "WR516"
+	codeUnwatched        = "WR519"
 
 	codeParentNotFound  = "WR520"
 	codeParentKind      = "WR521"
@@ -33,6 +34,7 @@ const (
 	codeNoParent        = "WR526"
 	codeHostnameIgnored = "WR527"
 	codeListenerTaken   = "WR528"
+	codeParentUnwatched = "WR529"
 
 	codeBackendNotFound     = "WR530"
 	codeBackendKind         = "WR531"
@@ -92,6 +94,10 @@ var codes = []resource.Code{
 	{ID: codeNotPermitted, Severity: resource.Error, Title: "reference not permitted",
 		Meaning: "A reference crosses namespaces and no ReferenceGrant allows it. It is treated as if its target were missing.",
 		Fix:     "Add a ReferenceGrant to the namespace of the target."},
+	{ID: codeUnwatched, Severity: resource.Error, Title: "reference to a namespace that is not watched",
+		Meaning: "The controller reads named namespaces alone (--namespaces), and the reference leads to another one. It is treated as if its target were missing, " +
+			"whatever ReferenceGrants there are.",
+		Fix: "Add the namespace to the controller's --namespaces (the chart's namespaces), or refer to an object of a namespace that is watched."},
 	{ID: codeInsecureClient, Severity: resource.Warning, Title: "clients without valid certificate are accepted",
 		Meaning: "The mode AllowInsecureFallback lets every client in.",
 		Fix:     "Use AllowValidOnly unless the backends check clients themselves."},
@@ -111,6 +117,10 @@ var codes = []resource.Code{
 	{ID: codeParentNotFound, Severity: resource.Error, Title: "parent not found",
 		Meaning: "A route names a Gateway or ListenerSet, or a ListenerSet a Gateway, that does not exist. It is not attached there.",
 		Fix:     "Create it or correct the name and namespace."},
+	{ID: codeParentUnwatched, Severity: resource.Warning, Title: "parent in a namespace that is not watched",
+		Meaning: "The controller reads named namespaces alone (--namespaces), and the parent is in another one. Unless another controller serves that, the route or " +
+			"ListenerSet is not attached there.",
+		Fix: "Add the namespace of the parent to the controller's --namespaces (the chart's namespaces)."},
 	{ID: codeParentKind, Severity: resource.Warning, Title: "parent kind not supported",
 		Meaning: "A route names a parent that is neither a Gateway nor a ListenerSet, such as a Service, which is for a mesh. The parent is passed over.",
 		Fix:     "Name a Gateway or a ListenerSet."},

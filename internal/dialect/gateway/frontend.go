@@ -73,7 +73,7 @@ func (t *translator) readClientValidation(g *gateway, written *gatewayv1.Fronten
 			p = problem{codeClientCA, "InvalidCACertificateKind", at,
 				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"}
 		} else if !t.permitted("Gateway", g.namespace, "", "ConfigMap", namespace, name) {
-			p = notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
+			p = t.notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
 		} else if bundle, message, fix := t.caBundle(namespace, name); message != "" {
 			p = problem{codeClientCA, "InvalidCACertificateRef", at, message, fix}
 		} else {

@@ -65,6 +65,10 @@ func (t *translator) gatewayOf(s *listenerSet) *gateway {
 	}
 	at := key{string(value(ref.Namespace, gatewayv1.Namespace(s.namespace))), string(ref.Name)}
 	g := t.gateways[at]
+	if g == nil && !t.set.Watches(at.namespace) {
+		t.report(s.ref, problem{codeParentUnwatched, "", "spec.parentRef", fmt.Sprintf("Gateway %s: %s", at, t.unwatched(at.namespace)), watchIt})
+		return nil
+	}
 	if g == nil && t.set.Gateway(at.namespace, at.name) == nil {
 		t.report(s.ref, problem{codeParentNotFound, "", "spec.parentRef", fmt.Sprintf("Gateway %s does not exist", at),
 			"create it or correct name and namespace"})

@@ -37,12 +37,22 @@ func (t *translator) permitted(fromKind, from string, toGroup, toKind, to, name 
 	return false
 }
 
-// notPermitted is the problem of a reference that lacks a ReferenceGrant.
-func notPermitted(field, fromKind, from, toKind, to, name string) problem {
+// notPermitted is the problem of a reference that lacks a ReferenceGrant, or whose grants are not known.
+func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string) problem {
+	if !t.set.Watches(to) {
+		return problem{codeUnwatched, "RefNotPermitted", field, fmt.Sprintf("%s %s/%s: %s", toKind, to, name, t.unwatched(to)), watchIt}
+	}
 	return problem{codeNotPermitted, "RefNotPermitted", field,
 		fmt.Sprintf("%s %s/%s is in another namespace and no ReferenceGrant there allows it", toKind, to, name),
 		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
 }
+
+// unwatched says that a namespace is not read.
+func (t *translator) unwatched(namespace string) string {
+	return fmt.Sprintf("namespace %s is not watched by this controller, which watches %s alone", namespace, strings.Join(t.set.Watched, ", "))
+}
+
+const watchIt = "add the namespace to the controller's --namespaces (the chart's namespaces), or refer to an object of a namespace that is watched"
 
 // certificate resolves a reference of a Gateway or ListenerSet to a TLS certificate and takes it into the configuration.
 // It returns the certificate's name; or the problem, with the reason given for an invalid reference.
@@ -55,7 +65,7 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 	}
 	namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(from.Namespace))), string(ref.Name)
 	if !t.permitted(from.Kind, from.Namespace, "", "Secret", namespace, name) {
-		p := notPermitted(field, from.Kind, from.Namespace, "Secret", namespace, name)
+		p := t.notPermitted(field, from.Kind, from.Namespace, "Secret", namespace, name)
 		return "", &p
 	}
 	full := namespace + "/" + name

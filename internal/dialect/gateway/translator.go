@@ -136,7 +136,7 @@ func (b *basis) serves(read, set *resource.Set) bool {
 		slices.Equal(read.BackendTLSPolicies, set.BackendTLSPolicies) && slices.Equal(read.TrafficSplits, set.TrafficSplits) &&
 		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&
 		slices.Equal(read.ConfigMaps, set.ConfigMaps) && slices.Equal(read.Namespaces, set.Namespaces) &&
-		maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) &&
+		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) &&
 		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService)
 }
 

@@ -85,6 +85,44 @@ func Own() []Verb {
 	})
 }
 
+// Shared is what a controller of named namespaces may do that belongs to none, sorted: read GatewayClasses, say what became of them
+// and keep those in use, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
+func Shared(namespaces []string) []Verb {
+	var all []Verb
+	for _, v := range Cluster() {
+		switch {
+		case v.Group == "" && v.Resource == "namespaces":
+			for _, n := range namespaces {
+				v.Name = n
+				all = append(all, v, Verb{Resource: "namespaces", Verb: "get", Name: n}) // to know whether it exists
+			}
+		case shared(v):
+			all = append(all, v)
+		}
+	}
+	return sorted(all)
+}
+
+// Each is what a controller of named namespaces may do in each of them, sorted.
+func Each() []Verb {
+	return slices.DeleteFunc(Cluster(), func(v Verb) bool { return shared(v) || v.Group == "" && v.Resource == "namespaces" })
+}
+
+// shared are those of resources that belong to no namespace.
+func shared(v Verb) bool {
+	return v.Resource == "tokenreviews" || strings.HasPrefix(v.Resource, "gatewayclasses")
+}
+
+// Alone is what a controller of named namespaces may do in its own, sorted: what Own has, and what follows of it from Cluster where all
+// namespaces are watched; the parameters of classes are read there, too.
+func Alone() []Verb {
+	all := append(Own(), Verb{Resource: "secrets", Verb: "get", Name: "weir-authority"})
+	for _, verb := range []string{"get", "list", "watch", "create", "delete"} {
+		all = append(all, Verb{Resource: "configmaps", Verb: verb})
+	}
+	return sorted(all)
+}
+
 // plural is the resource of a kind, as paths have it.
 func plural(kind string) string {
 	name := strings.ToLower(kind)

@@ -12,30 +12,79 @@ import (
 	"github.com/weirmesh/weir/internal/kube/access"
 )
 
-// TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
-func TestTheRolesAreWhatIsUsed(t *testing.T) {
-	text, err := os.ReadFile("../../../deploy/manifests/install.yaml")
+// role is a Role or ClusterRole as it is installed.
+type role struct {
+	rbacv1.ClusterRole
+}
+
+// installed returns the roles of a file of manifests.
+func installed(t *testing.T, file string) (roles []role) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles := 0
 	for _, document := range strings.Split(string(text), "\n---\n") {
-		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+		var r role
+		if err := yaml.Unmarshal([]byte(document), &r.ClusterRole); err != nil {
 			t.Fatal(err)
 		}
-		switch role.Kind {
-		case "ClusterRole":
-			compare(t, role.Kind, role.Rules, access.Cluster())
-		case "Role":
-			compare(t, role.Kind, role.Rules, access.Own())
-		default:
-			continue
+		if r.Kind == "ClusterRole" || r.Kind == "Role" {
+			roles = append(roles, r)
 		}
-		roles++
 	}
-	if roles != 2 {
-		t.Errorf("%d roles, want 2", roles)
+	return roles
+}
+
+// TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
+func TestTheRolesAreWhatIsUsed(t *testing.T) {
+	roles := installed(t, "../../../deploy/manifests/install.yaml")
+	for _, r := range roles {
+		if r.Kind == "ClusterRole" {
+			compare(t, r.Kind, r.Rules, access.Cluster())
+		} else {
+			compare(t, r.Kind, r.Rules, access.Own())
+		}
+	}
+	if len(roles) != 2 {
+		t.Errorf("%d roles, want 2", len(roles))
+	}
+}
+
+// TestTheRolesOfNamedNamespacesAreWhatIsUsed does so where the controller watches two namespaces alone: cluster-wide it reads classes
+// and has tokens reviewed, and reads no Secret.
+func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
+	roles := installed(t, "../../../deploy/release/manifests/testdata/namespaces.yaml")
+	seen := map[string]bool{}
+	for _, r := range roles {
+		switch name := r.Kind + " " + r.Namespace; name {
+		case "ClusterRole ":
+			compare(t, name, r.Rules, access.Shared([]string{"shop", "blog"}))
+			seen[name] = true
+		case "Role weir-system":
+			compare(t, name, r.Rules, access.Alone())
+			seen[name] = true
+		case "Role shop", "Role blog":
+			compare(t, name, r.Rules, access.Each())
+			seen[name] = true
+		default:
+			t.Errorf("%s is not expected", name)
+		}
+	}
+	if len(seen) != 4 || len(roles) != 4 {
+		t.Errorf("roles %v", seen)
+	}
+	for _, v := range access.Shared([]string{"shop"}) {
+		if v.Resource == "secrets" || v.Resource == "namespaces" && v.Name == "" {
+			t.Errorf("cluster-wide: %s", v)
+		}
+	}
+	// Both modes come to the same in a namespace.
+	all := slices.Concat(access.Shared([]string{"shop"}), access.Each())
+	for _, v := range access.Cluster() {
+		if v.Resource != "namespaces" && !slices.Contains(all, v) {
+			t.Errorf("%s is missing", v)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -39,7 +40,7 @@ const (
 // a cluster (the leader's).
 type Applier struct {
 	client   client.Client
-	cache    cache.Cache
+	caches   map[string]cache.Cache // by namespace; that of all namespaces has no name
 	log      *slog.Logger
 	onChange func(gateway string)
 	queue    workqueue.TypedRateLimitingInterface[string]
@@ -70,26 +71,37 @@ type ObjectProblem struct {
 
 func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p.Message }
 
-// NewApplier makes an Applier that reaches the API server by config. OnChange, which may be nil, is called with the
-// "namespace/name" of a Gateway whenever its Found may have changed; it must not block.
-func NewApplier(config *rest.Config, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
+// NewApplier makes an Applier that reaches the API server by config, for Gateways of the namespaces given, or of all if there are
+// none. OnChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may have changed; it must
+// not block.
+func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("infrastructure: %w", err)
 	}
-	own, err := cache.New(config, cache.Options{
-		Scheme: clientgoscheme.Scheme, Mapper: c.RESTMapper(),
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{labelManagedBy: ManagedBy}),
-		DefaultTransform:     cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("infrastructure: %w", err)
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	caches := map[string]cache.Cache{}
+	for _, n := range namespaces {
+		options := cache.Options{
+			Scheme: clientgoscheme.Scheme, Mapper: c.RESTMapper(),
+			DefaultLabelSelector: labels.SelectorFromSet(labels.Set{labelManagedBy: ManagedBy}),
+			DefaultTransform:     cache.TransformStripManagedFields(),
+		}
+		if n != "" {
+			// The library asks in the one namespace that a selector of fields names.
+			options.DefaultFieldSelector = fields.OneTermEqualSelector("metadata.namespace", n)
+		}
+		if caches[n], err = cache.New(config, options); err != nil {
+			return nil, fmt.Errorf("infrastructure: %w", err)
+		}
 	}
 	if onChange == nil {
 		onChange = func(string) {}
 	}
 	return &Applier{
-		client: c, cache: own, log: log, onChange: onChange, plans: map[string]*planned{},
+		client: c, caches: caches, log: log, onChange: onChange, plans: map[string]*planned{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfter, retryMost)),
 	}, nil
@@ -138,17 +150,22 @@ func sumOf(p Plan) [sha256.Size]byte {
 // Run blocks until ctx ends, which is no error, or until own objects cannot be watched. It may be called once.
 func (a *Applier) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.cache.Start(ctx) })
+	for _, own := range a.caches {
+		group.Go(func() error { return own.Start(ctx) })
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		a.queue.ShutDown()
 		return nil
 	})
 	group.Go(func() error {
-		if err := a.watch(ctx); err != nil {
-			return err
+		for _, own := range a.caches {
+			if err := a.watch(ctx, own); err != nil {
+				return err
+			}
 		}
-		if !a.cache.WaitForCacheSync(ctx) {
+		// Where namespaces are named, one that does not exist keeps no other waiting: reading one waits for that alone.
+		if own := a.caches[""]; own != nil && !own.WaitForCacheSync(ctx) {
 			return nil // it ends
 		}
 		for range appliers {
@@ -160,9 +177,9 @@ func (a *Applier) Run(ctx context.Context) error {
 }
 
 // watch puts a Gateway into the queue when an object that was made for it is no longer as it was left.
-func (a *Applier) watch(ctx context.Context) error {
+func (a *Applier) watch(ctx context.Context, own cache.Cache) error {
 	for _, k := range kinds {
-		informer, err := a.cache.GetInformer(ctx, k.object(), cache.BlockUntilSynced(false))
+		informer, err := own.GetInformer(ctx, k.object(), cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("infrastructure: watching %s: %w", k.kind, err)
 		}

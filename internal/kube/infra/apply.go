@@ -192,8 +192,15 @@ func (r *run) prune(ctx context.Context) error {
 
 // madeFor returns what the cache has of a kind that was made for a Gateway of that name.
 func (a *Applier) madeFor(ctx context.Context, k kind, namespace, name string) ([]client.Object, error) {
+	own := a.caches[""]
+	if own == nil {
+		own = a.caches[namespace]
+	}
+	if own == nil {
+		return nil, fmt.Errorf("listing %s: namespace %s is not watched", k.kind, namespace)
+	}
 	list := k.list()
-	err := a.cache.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{gatewayv1.GatewayNameLabelKey: labelValue(name)})
+	err := own.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{gatewayv1.GatewayNameLabelKey: labelValue(name)})
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", k.kind, err)
 	}

@@ -1,14 +1,17 @@
 package infra
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/internal/resource"
@@ -46,6 +49,9 @@ type Parameters struct {
 	AccessLog string `json:"accessLog,omitempty"`
 	// Env are variables of the proxy's environment, which can set each flag of "weir proxy" (WEIR_...) that Weir does not.
 	Env map[string]string `json:"env,omitempty"`
+
+	// Gateways say which of all these the Gateways of a class may set themselves.
+	Gateways GatewayFields `json:"gateways,omitzero"`
 }
 
 // DisruptionBudget is that of the Gateway's pods.
@@ -129,6 +135,10 @@ func readParameters(set *resource.Set, field, group, kind, namespace, name strin
 	}
 	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
 	object := set.ConfigMap(namespace, name)
+	if object == nil && !set.Watches(namespace) {
+		return nil, &Problem{at, "it does not exist, or its namespace is not watched by this controller, which watches " + strings.Join(set.Watched, ", ") + " and its own",
+			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"}
+	}
 	if object == nil {
 		return nil, &Problem{at, "there is no such object", "create it, or remove the reference"}
 	}
@@ -137,23 +147,31 @@ func readParameters(set *resource.Set, field, group, kind, namespace, name strin
 		return nil, &Problem{at, fmt.Sprintf("it has no key %s", ParametersKey), "write the parameters under this key"}
 	}
 	at += fmt.Sprintf(" data[%q]", ParametersKey)
-	if _, err := decodeParameters([]byte(text)); err != nil {
+	_, document, err := decodeParameters([]byte(text))
+	if err != nil {
 		return nil, &Problem{at, err.Error(), "correct the parameters (docs/kubernetes.md lists them)"}
-	}
-	document := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-		return nil, &Problem{at, err.Error(), "write a mapping"}
 	}
 	return document, nil
 }
 
-// decodeParameters reads and checks one document. Unknown and repeated fields are errors.
-func decodeParameters(text []byte) (Parameters, error) {
-	var p Parameters
-	if err := yaml.UnmarshalStrict(text, &p); err != nil {
-		return Parameters{}, err
+// decodeParameters reads and checks one document, and returns it as a tree too. Unknown and repeated fields are errors, and so
+// are fields that differ from known ones in case: what a Gateway may set is judged by name, in the tree.
+func decodeParameters(text []byte) (p Parameters, document map[string]any, err error) {
+	j, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return Parameters{}, nil, err
 	}
-	return p, p.validate().ToAggregate()
+	strict, err := kjson.UnmarshalStrict(j, &p)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err == nil {
+		err = json.Unmarshal(j, &document)
+	}
+	if err != nil {
+		return Parameters{}, nil, err
+	}
+	return p, document, p.validate().ToAggregate()
 }
 
 // mergeParameters lays a Gateway's document over that of its class as a JSON merge patch (RFC 7396): a mapping is merged
@@ -163,7 +181,8 @@ func mergeParameters(class, gateway map[string]any) (Parameters, error) {
 	if err != nil {
 		return Parameters{}, err
 	}
-	return decodeParameters(merged)
+	p, _, err := decodeParameters(merged)
+	return p, err
 }
 
 func mergePatch(base, patch map[string]any) map[string]any {

@@ -2,6 +2,7 @@ package infra
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -69,6 +70,7 @@ func (o Options) Plans(set *resource.Set, controllerName string, config *model.C
 // class is a GatewayClass and what it refers to.
 type class struct {
 	ours       bool
+	object     *gatewayv1.GatewayClass
 	parameters map[string]any
 	problem    *Problem
 }
@@ -76,7 +78,7 @@ type class struct {
 func readClasses(set *resource.Set, controllerName string) map[string]*class {
 	out := map[string]*class{}
 	for _, c := range set.GatewayClasses {
-		read := &class{ours: string(c.Spec.ControllerName) == controllerName}
+		read := &class{ours: string(c.Spec.ControllerName) == controllerName, object: c}
 		if read.ours {
 			read.parameters, read.problem = classParameters(set, c)
 		}
@@ -96,12 +98,27 @@ func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *Proble
 	if problem != nil {
 		return Parameters{}, problem
 	}
+	if len(own) > 0 {
+		at := fmt.Sprintf("spec.infrastructure.parametersRef: ConfigMap %s/%s data[%q]", g.Namespace, g.Spec.Infrastructure.ParametersRef.Name, ParametersKey)
+		if problem := c.fields().check(own, at, c.object); problem != nil {
+			return Parameters{}, problem
+		}
+	}
 	merged, err := mergeParameters(c.parameters, own)
 	if err != nil {
 		return Parameters{}, &Problem{"spec.infrastructure.parametersRef",
 			"together with the parameters of GatewayClass " + string(g.Spec.GatewayClassName) + ": " + err.Error(), "correct one of them"}
 	}
 	return merged, nil
+}
+
+// fields are what the class says of the parameters that its Gateways may set.
+func (c *class) fields() GatewayFields {
+	own, err := mergeParameters(c.parameters, nil)
+	if err != nil {
+		return GatewayFields{} // it was read without one
+	}
+	return own.Gateways
 }
 
 // portsOf are the ports of a Gateway's Services: those that are served, and those of its own listeners that cannot be

@@ -58,6 +58,13 @@ func (p *Parameters) validate() field.ErrorList {
 			errs = append(errs, field.Forbidden(path, "Weir sets this itself"))
 		}
 	}
+	allow, deny := p.Gateways.unknown()
+	for _, name := range allow {
+		errs = append(errs, field.NotSupported(field.NewPath(classOnly, "allow"), name, guarded))
+	}
+	for _, name := range deny {
+		errs = append(errs, field.Invalid(field.NewPath(classOnly, "deny"), name, "is no parameter"))
+	}
 	return errs
 }
 

@@ -29,11 +29,20 @@ type question struct {
 func (r *reader) access(ctx context.Context) error {
 	c := r.out.Controller
 	var questions []question
-	for _, v := range access.Cluster() {
-		questions = append(questions, question{v, ""})
+	add := func(namespace string, verbs []access.Verb) {
+		for _, v := range verbs {
+			questions = append(questions, question{v, namespace})
+		}
 	}
-	for _, v := range access.Own() {
-		questions = append(questions, question{v, c.Namespace})
+	if len(c.Namespaces) == 0 {
+		add("", access.Cluster())
+		add(c.Namespace, access.Own())
+	} else {
+		add("", access.Shared(c.Namespaces))
+		for _, n := range c.Namespaces {
+			add(n, access.Each())
+		}
+		add(c.Namespace, access.Alone())
 	}
 	ask, done, err := r.asker(ctx, c)
 	if err != nil {
@@ -64,7 +73,7 @@ func (r *reader) access(ctx context.Context) error {
 		case errs[i] != nil:
 			return fmt.Errorf("what the controller may do: %w", errs[i])
 		case !allowed[i]:
-			r.out.Missing = append(r.out.Missing, q.Verb)
+			r.out.Missing = append(r.out.Missing, Missing{q.Verb, q.namespace})
 		}
 	}
 	return nil

@@ -11,9 +11,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/consts"
 
 	"github.com/weirmesh/weir/internal/feed"
@@ -60,13 +62,21 @@ type Cluster struct {
 	// Controller is nil if there is none.
 	Controller *Controller
 	// Missing is what the controller's ServiceAccount may not do.
-	Missing []access.Verb
+	Missing []Missing
+	// Unwatched are the Gateways of our classes, "namespace/name", in namespaces that the controller does not watch, sorted.
+	Unwatched []string
 	// Gateways that are ours, by "namespace/name".
 	Gateways map[string]*Gateway
 	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
 	Seen bool
 	// NotSeen is what may not be looked at, with the reason.
 	NotSeen []NotSeen
+}
+
+// Missing is something that the controller may not do in a namespace, or in all if that is empty.
+type Missing struct {
+	access.Verb
+	Namespace string
 }
 
 // Definition is a kind of Gateway API or SMI.
@@ -85,6 +95,8 @@ type Controller struct {
 	// Elects says that a leader is elected by the lease Lease, which Leader holds; it is empty if nobody does.
 	Elects        bool
 	Lease, Leader string
+	// Namespaces are those that it watches, sorted; none is all.
+	Namespaces []string
 }
 
 // Gateway is what there is of one.
@@ -118,6 +130,9 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 		}
 	}
 	if err := r.gateways(ctx, in); err != nil {
+		return nil, err
+	}
+	if err := r.unwatched(ctx, in); err != nil {
 		return nil, err
 	}
 	return r.out, nil
@@ -169,20 +184,16 @@ func (r *reader) definitions(ctx context.Context) error {
 var controllerLabels = client.MatchingLabels{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
 
 func (r *reader) controller(ctx context.Context) error {
-	var list appsv1.DeploymentList
-	err := r.client.List(ctx, &list, client.InNamespace(r.Namespace), controllerLabels)
-	if apierrors.IsForbidden(err) && r.Namespace == "" {
-		err = r.client.List(ctx, &list, client.InNamespace(DefaultNamespace), controllerLabels)
+	d, err := r.deployment(ctx)
+	if d == nil || err != nil {
+		return err
 	}
-	if r.refused("the controller's Deployment", err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("the controller's Deployment: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return nil
-	}
-	d := &list.Items[0]
+	r.out.Controller = describe(d)
+	return r.lease(ctx, r.out.Controller)
+}
+
+// describe says what a Deployment of the controller is.
+func describe(d *appsv1.Deployment) *Controller {
 	c := &Controller{
 		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease,
 		ServiceAccount: d.Spec.Template.Spec.ServiceAccountName,
@@ -200,10 +211,47 @@ func (r *reader) controller(ctx context.Context) error {
 				c.Lease = name
 			}
 			c.Elects = c.Elects && arg != "--leader-elect=false"
+			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
+				c.Namespaces = append(c.Namespaces, strings.Split(names, ",")...)
+			}
+		}
+		for _, e := range container.Env {
+			if e.Name == "WEIR_NAMESPACES" && e.Value != "" && len(c.Namespaces) == 0 {
+				c.Namespaces = strings.Split(e.Value, ",")
+			}
 		}
 	}
-	r.out.Controller = c
-	return r.lease(ctx, c)
+	slices.Sort(c.Namespaces)
+	c.Namespaces = slices.Compact(c.Namespaces)
+	return c
+}
+
+// Scope is what the controller of a cluster reads: all, if there is none or it may not be looked at.
+func Scope(ctx context.Context, c *kube.Client, namespace string) (kube.Scope, error) {
+	r := &reader{client: c, Options: Options{Namespace: namespace}, out: &Cluster{}}
+	d, err := r.deployment(ctx)
+	if d == nil || err != nil {
+		return kube.Scope{}, err
+	}
+	return kube.Scope{Namespaces: describe(d).Namespaces, Own: d.Namespace}, nil
+}
+
+// deployment is the controller's; nil if there is none, or it may not be read.
+func (r *reader) deployment(ctx context.Context) (*appsv1.Deployment, error) {
+	var list appsv1.DeploymentList
+	err := r.client.List(ctx, &list, client.InNamespace(r.Namespace), controllerLabels)
+	if apierrors.IsForbidden(err) && r.Namespace == "" {
+		err = r.client.List(ctx, &list, client.InNamespace(DefaultNamespace), controllerLabels)
+	}
+	switch {
+	case r.refused("the controller's Deployment", err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the controller's Deployment: %w", err)
+	case len(list.Items) == 0:
+		return nil, nil
+	}
+	return &list.Items[0], nil
 }
 
 func (r *reader) lease(ctx context.Context, c *Controller) error {
@@ -270,6 +318,29 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 			}
 		}
 	}
+	return nil
+}
+
+// unwatched looks for Gateways of our classes where the controller does not.
+func (r *reader) unwatched(ctx context.Context, in Input) error {
+	c := r.out.Controller
+	if c == nil || len(c.Namespaces) == 0 {
+		return nil
+	}
+	var list gatewayv1.GatewayList
+	if err := r.client.List(ctx, &list); r.refused("Gateways of namespaces that the controller does not watch", err) || meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("the Gateways of all namespaces: %w", err)
+	}
+	for i := range list.Items {
+		g := &list.Items[i]
+		class := in.Set.GatewayClass(string(g.Spec.GatewayClassName))
+		if class != nil && string(class.Spec.ControllerName) == r.ControllerName && !slices.Contains(c.Namespaces, g.Namespace) {
+			r.out.Unwatched = append(r.out.Unwatched, g.Namespace+"/"+g.Name)
+		}
+	}
+	slices.Sort(r.out.Unwatched)
 	return nil
 }
 

@@ -21,6 +21,7 @@ const (
 	CodeBehind        = "WR710"
 	CodeStatus        = "WR711"
 	CodeNotSeen       = "WR712"
+	CodeUnwatched     = "WR719"
 	CodeClassEnds     = "WR713"
 )
 
@@ -63,6 +64,9 @@ var codes = []resource.Code{
 	{ID: CodeStatus, Severity: resource.Warning, Title: "status out of date",
 		Meaning: "The status of an object is not what it should be by what is written and runs now.",
 		Fix:     "It passes within a second or two of a change; else see that a controller leads, and its log."},
+	{ID: CodeUnwatched, Severity: resource.Warning, Title: "Gateway in a namespace that is not watched",
+		Meaning: "A Gateway of one of Weir's classes is in a namespace that the controller does not read (--namespaces). It has no proxies of Weir's.",
+		Fix:     "Add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not looked at",
 		Meaning: "Something could not be looked at, as you may not read it. The rest was.",
 		Fix:     "Ask for the right to read it."},

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -73,6 +73,10 @@ func (j *judge) classes(set *resource.Set, controllerName string) {
 		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
 			"create one, or let the chart do it (gatewayClass.create)")
 	}
+}
+
+func (m Missing) compare(other Missing) int {
+	return cmp.Or(cmp.Compare(m.Namespace, other.Namespace), m.Verb.Compare(other.Verb))
 }
 
 type judge struct {
@@ -193,15 +197,24 @@ func (j *judge) controller() {
 			fmt.Sprintf("wait for some seconds after a start, else see: kubectl -n %s logs deployment/%s --all-pods", c.Namespace, c.Name))
 	}
 	account := model.Ref{Kind: "ServiceAccount", Namespace: c.Namespace, Name: c.ServiceAccount}
-	of := map[access.Verb][]string{} // verbs, by all else
+	of := map[Missing][]string{} // verbs, by all else
 	for _, v := range j.Missing {
 		what := v
-		what.Verb = ""
-		of[what] = append(of[what], v.Verb)
+		what.Verb.Verb = ""
+		of[what] = append(of[what], v.Verb.Verb)
 	}
-	for _, what := range slices.SortedFunc(maps.Keys(of), access.Verb.Compare) {
-		verbs := strings.Join(of[what], ", ")
-		j.add(CodePermission, account, "", "may not "+verbs+strings.TrimPrefix(what.String(), what.Verb), install)
+	for _, what := range slices.SortedFunc(maps.Keys(of), Missing.compare) {
+		text := "may not " + strings.Join(of[what], ", ") + what.Verb.String()
+		if what.Namespace != "" && len(c.Namespaces) > 0 {
+			text += " in namespace " + what.Namespace
+		}
+		j.add(CodePermission, account, "", text, install)
+	}
+	for _, name := range j.Unwatched {
+		namespace, short, _ := strings.Cut(name, "/")
+		j.add(CodeUnwatched, model.Ref{Kind: "Gateway", Namespace: namespace, Name: short}, "", fmt.Sprintf(
+			"the controller does not watch namespace %s, so that nothing serves it; it watches %s alone", namespace, strings.Join(c.Namespaces, ", ")),
+			"add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway")
 	}
 }
 

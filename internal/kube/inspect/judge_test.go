@@ -126,7 +126,16 @@ func TestFindings(t *testing.T) {
 		"controller":    func(c *Cluster, _ *Input) { c.Controller.Ready, c.Controller.Leader = 1, "" },
 		"crashed":       func(c *Cluster, _ *Input) { c.Controller.Ready = 0 },
 		"permissions": func(c *Cluster, _ *Input) {
-			c.Missing = []access.Verb{{Resource: "secrets", Verb: "get"}, {Resource: "secrets", Verb: "list"}, {Resource: "secrets", Verb: "update", Name: "weir-authority"}}
+			for _, v := range []access.Verb{{Resource: "secrets", Verb: "get"}, {Resource: "secrets", Verb: "list"}, {Resource: "secrets", Verb: "update", Name: "weir-authority"}} {
+				c.Missing = append(c.Missing, Missing{Verb: v})
+			}
+		},
+		"namespaces": func(c *Cluster, _ *Input) {
+			c.Controller.Namespaces, c.Unwatched = []string{"blog", "shop"}, []string{"other/edge"}
+			for _, v := range []access.Verb{{Resource: "secrets", Verb: "get"}, {Resource: "secrets", Verb: "list"}} {
+				c.Missing = append(c.Missing, Missing{v, "shop"})
+			}
+			c.Missing = append(c.Missing, Missing{access.Verb{Resource: "namespaces", Verb: "list", Name: "shop"}, ""})
 		},
 		"no class": func(_ *Cluster, in *Input) { in.Set.GatewayClasses, in.Statuses = nil, in.Statuses[:1] },
 		"class ends": func(_ *Cluster, in *Input) {

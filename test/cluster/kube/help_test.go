@@ -32,7 +32,13 @@ type watched struct {
 // watch runs a source with a client's permissions; before is done with it first.
 func watch(t *testing.T, c *kube.Client, before ...func(*kube.Source)) *watched {
 	t.Helper()
-	s := &watched{Source: kube.NewSource(c, kube.SourceOptions{Controller: controller, Look: 200 * time.Millisecond, Logger: logger(t)}), t: t}
+	return watchScope(t, c, kube.Scope{}, before...)
+}
+
+// watchScope runs a source of some namespaces.
+func watchScope(t *testing.T, c *kube.Client, scope kube.Scope, before ...func(*kube.Source)) *watched {
+	t.Helper()
+	s := &watched{Source: kube.NewSource(c, kube.SourceOptions{Controller: controller, Scope: scope, Look: 200 * time.Millisecond, Logger: logger(t)}), t: t}
 	for _, f := range before {
 		f(s.Source)
 	}

@@ -57,7 +57,7 @@ func apply(t *testing.T, namespace string) *applied {
 	}
 	a.create(a.gateway)
 
-	if a.Applier, err = infra.NewApplier(controllerUser(t), slog.New(slog.NewTextHandler(t.Output(), nil)), nil); err != nil {
+	if a.Applier, err = infra.NewApplier(controllerUser(t), nil, slog.New(slog.NewTextHandler(t.Output(), nil)), nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

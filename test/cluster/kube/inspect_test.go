@@ -188,7 +188,7 @@ func load(t *testing.T, user string) (*resource.Set, error) {
 	if err := within(t.Context(), func() error { return c.Create(t.Context(), review.DeepCopy()) }); err != nil {
 		return nil, err
 	}
-	return kube.Load(t.Context(), c, controller)
+	return kube.Load(t.Context(), c, controller, kube.Scope{})
 }
 
 // TestRightsOfTheControllerAreAskedAboutIt grants the roles' verbs one by one to nobody, and all to a controller.
@@ -196,7 +196,7 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 	ns, _ := shop(t)
 	look := func() *inspect.Cluster {
 		t.Helper()
-		set, err := kube.Load(t.Context(), admin, controller)
+		set, err := kube.Load(t.Context(), admin, controller, kube.Scope{})
 		if err != nil {
 			t.Fatal(err)
 		}

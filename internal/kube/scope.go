@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Scope is what of a cluster is read. The zero value is all of it.
+type Scope struct {
+	// Namespaces are those whose objects are read, sorted; none is all. GatewayClasses are read in either case.
+	Namespaces []string
+	// Own is the controller's namespace, whose ConfigMaps are read besides, for the parameters of classes.
+	Own string
+}
+
+// All says that every namespace is read.
+func (s Scope) All() bool { return len(s.Namespaces) == 0 }
+
+// part of a kind is what one request can list: the objects of a namespace, or the object of a name, or all of them.
+type part struct {
+	namespace, name string
+}
+
+// parts are those of a kind.
+func (s Scope) parts(k resource.Kind) (all []part) {
+	switch {
+	case s.All():
+		return []part{{}}
+	case k.Group == "" && k.Name == "Namespace":
+		for _, n := range s.Namespaces {
+			all = append(all, part{name: n})
+		}
+	case k.Cluster:
+		return []part{{}}
+	default:
+		for _, n := range s.Namespaces {
+			all = append(all, part{namespace: n})
+		}
+		if k.Group == "" && k.Name == "ConfigMap" && s.Own != "" && !slices.Contains(s.Namespaces, s.Own) {
+			all = append(all, part{namespace: s.Own})
+		}
+	}
+	return all
+}
+
+// reads says whether the object of a key is among what is read.
+func (s Scope) reads(k resource.Key) bool {
+	return s.All() || slices.Contains(s.Namespaces, k.Namespace) || k.Kind == "ConfigMap" && k.Group == "" && k.Namespace == s.Own
+}
+
+// of is the namespace that a part is about, empty for all.
+func (p part) of() string { return p.namespace + p.name }
+
+// fields selects the part, nil for all of its namespace.
+func (p part) fields() fields.Selector {
+	if p.name == "" {
+		return nil
+	}
+	return fields.OneTermEqualSelector("metadata.name", p.name)
+}
+
+// selector restricts a cache to the part. The library asks in the one namespace that a selector of fields names.
+func (p part) selector() fields.Selector {
+	if p.namespace != "" {
+		return fields.OneTermEqualSelector("metadata.namespace", p.namespace)
+	}
+	return p.fields()
+}
+
+// path is that of a part's list.
+func (v served) path(p part) string {
+	var b strings.Builder
+	if v.gvk.Group == "" {
+		b.WriteString("/api/" + v.gvk.Version)
+	} else {
+		b.WriteString("/apis/" + v.gvk.GroupVersion().String())
+	}
+	if p.namespace != "" {
+		b.WriteString("/namespaces/" + p.namespace)
+	}
+	return b.String() + "/" + v.resource
+}
+
+// absent returns which of the scope's namespaces do not exist.
+func (c *Client) absent(ctx context.Context, s Scope) (map[string]bool, error) {
+	var none map[string]bool
+	for _, n := range s.Namespaces {
+		err := c.discovery.RESTClient().Get().AbsPath("/api/v1/namespaces/" + n).Do(ctx).Error()
+		switch {
+		case apierrors.IsNotFound(err):
+			if none == nil {
+				none = map[string]bool{}
+			}
+			none[n] = true
+		case err != nil && !apierrors.IsForbidden(err):
+			return nil, err
+		}
+	}
+	return none, nil
+}
