@@ -31,6 +31,7 @@ func appendJSON(b []byte, r *Record) []byte {
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = appendMember(b, `,"reason":`, string(r.Reason))
+	b = appendMember(b, `,"path_reading":`, r.PathReading)
 	b = append(b, `,"duration_ms":`...)
 	b = appendMillis(b, r.Duration)
 	if r.BackendDuration != 0 {
@@ -181,6 +182,7 @@ func appendText(b []byte, r *Record) []byte {
 		b = strconv.AppendInt(b, int64(r.Attempts), 10)
 	}
 	b = appendPair(b, " reason=", string(r.Reason))
+	b = appendPair(b, " path_reading=", r.PathReading)
 	for i := range r.Mirrors {
 		b = append(b, " mirror="...)
 		b = appendWord(b, r.Mirrors[i].Mirror)
