@@ -36,7 +36,8 @@ func (l *Listener) PathPolicy(r *Rule) model.PathPolicy {
 //
 //   - Those of a strict rule whose path common servers read in several ways: Ambiguity.
 //   - Those of a strict rule whose path some server would give to another rule that goes before it.
-//   - Those of a rule as-written whose path some server would give to a strict rule that goes before it.
+//   - Those of a rule as-written whose path some server would give to a strict rule that goes before it, and those in which a ".." shows
+//     to some server and not to NormalizePath: where they lead depends on everything else.
 //
 // A server so gives the path to a rule if the rule's path matches when both are brought into one loose form, in which everything in
 // everyReading is passed over, the rest of its match holds, and its path is more specific than the one that matched. Of paths that are
@@ -57,7 +58,10 @@ func (l *Listener) Refuses(raw string, req *Request, d *Decision, scratch []byte
 	}
 	mark := len(scratch)
 	for _, how := range [...]readingSet{everyReading, ofTheRules} {
-		scratch = appendLoose(scratch[:mark], req.Path, how)
+		var up bool
+		if scratch, up = appendLoose(scratch[:mark], req.Path, how); up {
+			return Refusal{Reading: found.first()}, scratch[:mark]
+		}
 		loose := scratch[mark:]
 		if other := l.before(req, unsafe.String(unsafe.SliceData(loose), len(loose)), d, strict); other != nil {
 			return Refusal{Reading: other.reading(req.Path, found), Other: other.rule}, scratch[:mark]
@@ -193,7 +197,8 @@ func (c *compiler) loosen(l *Listener) {
 func (r *looseRules) add(c *candidate, how readingSet, shadow bool) {
 	loose := *c
 	loose.loose = &looseForm{path: c.path, shadow: shadow}
-	loose.path = string(appendLoose(nil, c.path, how))
+	key, _ := appendLoose(nil, c.path, how)
+	loose.path = string(key)
 	if c.match.Path.Type == model.Prefix {
 		loose.path = trimSlash(loose.path)
 	}
@@ -233,14 +238,16 @@ func (c *candidate) reading(path string, found readingSet) Reading {
 }
 
 func (c *candidate) matchesLoosely(path string, how readingSet) bool {
-	path = string(appendLoose(nil, path, how))
+	read, _ := appendLoose(nil, path, how)
+	path = string(read)
 	switch {
 	case c.loose == nil:
 		return true // "/"
 	case c.loose.expression != nil:
 		return c.loose.expression.MatchString(path)
 	}
-	own := string(appendLoose(nil, c.loose.path, how))
+	read, _ = appendLoose(nil, c.loose.path, how)
+	own := string(read)
 	if c.match.Path.Type == model.Exact {
 		return path == own
 	}
@@ -249,8 +256,9 @@ func (c *candidate) matchesLoosely(path string, how readingSet) bool {
 }
 
 // appendLoose appends the form of a path in which the given readings are passed over, so that paths are equal in it of which some server
-// that has these readings makes the same. The path is in normal form; the result is not. It begins with a slash.
-func appendLoose(out []byte, path string, how readingSet) []byte {
+// that has these readings makes the same. The path is in normal form; the result is not. It begins with a slash. Up says that it led up
+// by "..", which paths in normal form do not.
+func appendLoose(out []byte, path string, how readingSet) (loose []byte, up bool) {
 	mark := len(out)
 	out = appendDecoded(out, path, how)
 	// What was decoded is written over itself, piece by piece: each is written after one slash, read after one, and becomes no longer.
@@ -267,10 +275,10 @@ func appendLoose(out []byte, path string, how readingSet) []byte {
 			piece, _, _ = bytes.Cut(piece, []byte{';'})
 		}
 		piece = trimPiece(piece, how)
-		up := string(piece) == ".."
-		if slash = up || len(piece) == 0 || string(piece) == "."; slash {
-			if up {
-				out = out[:mark+max(bytes.LastIndexByte(out[mark:], '/'), 0)]
+		parent := string(piece) == ".."
+		if slash = parent || len(piece) == 0 || string(piece) == "."; slash {
+			if parent {
+				out, up = out[:mark+max(bytes.LastIndexByte(out[mark:], '/'), 0)], true
 			}
 			continue
 		}
@@ -284,7 +292,7 @@ func appendLoose(out []byte, path string, how readingSet) []byte {
 	if slash {
 		out = append(out, '/')
 	}
-	return out
+	return out, up
 }
 
 // appendDecoded appends a path in normal form with those escapes decoded that the readings decode, and without control characters and
@@ -303,9 +311,6 @@ func appendDecoded(out []byte, path string, how readingSet) []byte {
 				out = append(out, b)
 			}
 			wide = wide || b >= utf8.RuneSelf
-			if b != '%' {
-				break
-			}
 		}
 	}
 	if wide && how.has(InvalidUTF8) {
