@@ -226,15 +226,19 @@ func trimSlash(s string) string {
 func (c *candidate) reading(path string, found readingSet) Reading {
 	found |= ofTheRules // what the rule's own path has that is passed over
 	for r := OneReading + 1; r < SeveralReadings; r++ {
-		how := setOf(r)
-		if r == DoubleEscape { // of anything
-			how |= setOf(EscapedSlash, Backslash, EscapedCharacter)
-		}
-		if found.has(r) && c.matchesLoosely(path, how) {
+		if found.has(r) && c.matchesLoosely(path, alone(r)) {
 			return r
 		}
 	}
 	return SeveralReadings
+}
+
+// alone is a reading and what it brings with it: what is decoded twice can be anything.
+func alone(r Reading) readingSet {
+	if r == DoubleEscape {
+		return setOf(r, EscapedSlash, Backslash, EscapedCharacter)
+	}
+	return setOf(r)
 }
 
 func (c *candidate) matchesLoosely(path string, how readingSet) bool {
