@@ -38,6 +38,7 @@ var kinds = []struct{ what, target string }{
 	{"overlong slash", "/admin%C0%AFx"},
 	{"invalid UTF-8", "/admin%FF/x"},
 	{"trailing slash", "/admin/"},
+	{"suffix", "/admin.x"},
 	{"number sign", "/admin#x"},
 }
 
