@@ -1,4 +1,4 @@
-// Paths shows how common servers read paths, and that a path policy of weir closes the ways around a rule that this opens. Run, it starts
+// Paths ("go run ./test/paths") shows how common servers read paths, and that a path policy of weir closes the ways around a rule that this opens. Run, it starts
 // the servers that are installed, each with something of its own for /admin, asks them for paths of each kind and prints who
 // takes which for one of /admin: the measured part of the table in docs/paths.md. Its tests put some of them behind "weir run".
 package main
