@@ -39,12 +39,17 @@ func (l *Listener) ExplainPath(raw string, req *Request, d *Decision) *PathExpla
 			continue
 		}
 		x := ExplainedReading{Reading: r.String(), What: r.Words(), Servers: r.Servers()}
-		switch {
-		case !found.has(r) && refusal.Other != nil:
-			x.Path = strings.ToLower(req.Path)
+		if !found.has(r) && refusal.Other != nil {
 			ref := ruleRef(refusal.Other.Route, refusal.Other.Index)
 			x.Rule = &ref
-		case r == DotSegment || r == EmptySegment:
+		}
+		switch r {
+		case LetterCase:
+			x.Path = strings.ToLower(req.Path)
+		case SeveralReadings:
+			read, _ := appendLoose(nil, req.Path, everyReading&^setOf(LetterCase))
+			x.Path = strings.ToLower(string(read))
+		case DotSegment, EmptySegment:
 			x.Path = raw
 		default:
 			read, _ := appendLoose(nil, req.Path, alone(r))

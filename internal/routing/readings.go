@@ -1,6 +1,9 @@
 package routing
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Reading is a way in which some common servers read a path and others do not. docs/paths.md says which do.
 type Reading uint8
@@ -146,14 +149,10 @@ var marks = func() (m [256]mark) {
 // that are not in lower case, since rules seldom have others.
 func differences(raw string) (s readingSet) {
 	var has mark
-	previous, empty := byte(0), false
 	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		has |= marks[c]
-		empty = empty || c == '/' && previous == '/'
-		previous = c
+		has |= marks[raw[i]]
 	}
-	if empty {
+	if strings.Contains(raw, "//") {
 		s |= 1 << EmptySegment
 	}
 	if has == 0 {
