@@ -86,6 +86,10 @@ test-release: ## Test the SBOM and the image, which runc runs without privileges
 test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four other parsers: all of the corpus, in two minutes (docs/http1.md).
 	$(GO) run ./test/wire
 
+.PHONY: test-paths
+test-paths: ## Ask all common servers that are installed how they read paths, and go around rules for them behind weir (docs/paths.md).
+	PATHS=full $(GO) test -count 1 -timeout 20m -v ./test/paths
+
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
 

@@ -183,6 +183,22 @@ func TestRedirectsAndRewrites(t *testing.T) {
 	}
 }
 
+func TestPathPolicyKeepsClientsFromAroundARule(t *testing.T) {
+	s := example(t, "path-policy", "shop-v1:9001", "shop-v2:9002")
+	const host = "shop.example"
+	for _, target := range []string{"/admin;x", "/admin%2Fx", "//admin", "/ADMIN", "/a/../admin", "/admin%20", "/%2561dmin", "/Packages/x"} {
+		if a := s.get(host, target, "x-staff: yes"); a.StatusCode != 400 {
+			t.Errorf("%s: %d, want 400", target, a.StatusCode)
+		}
+	}
+	if a := s.get(host, "/admin/x"); a.StatusCode != 302 {
+		t.Errorf("/admin/x: %d, want 302", a.StatusCode)
+	}
+	s.served(s.get(host, "/admin/x", "x-staff: yes"), "shop-v1")
+	s.served(s.get(host, "/Cart/caf%C3%A9"), "shop-v1")
+	s.served(s.get(host, "/packages/@shop%2Fcart;1"), "shop-v2")
+}
+
 func TestHeadersAreModified(t *testing.T) {
 	s := example(t, "headers", "shop-v1:9001", "shop-v2:9002")
 	for range 10 {

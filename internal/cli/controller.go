@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 func newController(s streams) *cobra.Command {
@@ -57,6 +58,7 @@ type controllerOptions struct {
 	admin                string
 	settle, settleAtMost time.Duration
 	log                  logFlags
+	pathPolicy           model.PathPolicy
 }
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
@@ -75,6 +77,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
+	pathPolicyFlag(f, &o.pathPolicy)
 	o.log.flags(f)
 }
 

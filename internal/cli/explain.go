@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 func newExplain(s streams) *cobra.Command {
@@ -84,6 +86,9 @@ type explanation struct {
 	// Rule takes the connection, if it is one to a TCP port.
 	Rule *model.Ref `json:"rule,omitempty"`
 	*routing.Explanation
+	// PathPolicy is there if the policy is strict or common servers read the path in several ways.
+	PathPolicy *routing.PathExplanation `json:"pathPolicy,omitempty"`
+
 	Filters  *model.Filters `json:"filters,omitempty"`
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
 	Retry    *model.Retry   `json:"retry,omitempty"`
@@ -171,6 +176,10 @@ func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 	e.Explanation = &why
 	if why.Winner == nil {
 		e.Reason = "no rule of the listener matches, the answer is 404"
+		return e, nil
+	}
+	if e.PathPolicy = listener.ExplainPath(r.path, &match, &why.Decision); e.PathPolicy != nil && e.PathPolicy.Refused != "" {
+		e.Answer = &answer{Status: http.StatusBadRequest, Reason: string(telemetry.AmbiguousPath)}
 		return e, nil
 	}
 	e.outcome(cfg, why.Decision, match)

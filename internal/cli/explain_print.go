@@ -82,6 +82,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 	if e.Winner == nil {
 		return
 	}
+	p.list("path policy", pathPolicyLines(e.PathPolicy))
 	p.list("filters", filterLines(e.Filters))
 	p.list("limits", limitLines(e))
 	p.list("session", sessionLines(e.Session))
@@ -295,6 +296,30 @@ func limitLines(e *explanation) []string {
 			line += ", at least " + d.String() + " apart"
 		}
 		lines = append(lines, line)
+	}
+	return lines
+}
+
+func pathPolicyLines(e *routing.PathExplanation) []string {
+	if e == nil {
+		return nil
+	}
+	line := string(e.Policy)
+	switch {
+	case e.Refused != "" && e.Policy == model.PathAsWritten:
+		line += ", but a rule that is strict has it refused"
+	case e.Refused != "":
+		line += ": refused"
+	case len(e.Readings) > 0:
+		line += "; strict would refuse it"
+	}
+	lines := []string{line}
+	for _, r := range e.Readings {
+		to := "leads to no rule"
+		if r.Rule != nil {
+			to = "leads to " + objectName(*r.Rule) + " " + r.Rule.Field
+		}
+		lines = append(lines, "the path has "+r.What, "      "+r.Servers, fmt.Sprintf("      read so it is %s, which %s", r.Path, to))
 	}
 	return lines
 }

@@ -121,6 +121,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve
 	}
+	options.PathPolicy = i.options.PathPolicy
 	l.Result, err = options.Translate(l.set)
 	return err
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
+	// PathPolicy is that of requests for which nothing says another; empty is model.PathAsWritten.
+	PathPolicy model.PathPolicy
 }
 
 // Translate is Options.Translate without options.
@@ -64,6 +66,9 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	config := model.Merge(services, routes, splits)
+	if t.options.PathPolicy == model.PathStrict {
+		config.DefaultPathPolicy(t.options.PathPolicy)
+	}
 
 	r := Result{
 		Config:   &config,

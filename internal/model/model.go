@@ -56,6 +56,8 @@ type Listener struct {
 	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
 	Hostname string       `json:"hostname,omitempty"`
 	TLS      *ListenerTLS `json:"tls,omitempty"`
+	// PathPolicy is that of the routes that have none; empty is PathAsWritten. A TCP listener has none.
+	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
 }
 
 // ListenerTLS terminates TLS on a listener.
@@ -87,7 +89,9 @@ type Route struct {
 	GRPC bool `json:"grpc,omitempty"`
 	// TCP marks a route for connections. It is attached to TCP listeners, other routes to other listeners. It has one
 	// rule, which has nothing but backends, without filters, and perhaps a fault: a fault's connections are reset.
-	TCP         bool         `json:"tcp,omitempty"`
+	TCP bool `json:"tcp,omitempty"`
+	// PathPolicy is that of the route's requests; empty is the listener's. A route for TCP has none.
+	PathPolicy  PathPolicy   `json:"pathPolicy,omitempty"`
 	Attachments []Attachment `json:"attachments"`
 	Rules       []Rule       `json:"rules"`
 }

@@ -21,6 +21,9 @@ func (v *validator) carries(r *Route) {
 	if len(r.Rules) != 1 || r.GRPC {
 		v.fail(r.Ref, "rules", "a route for TCP has one rule and is no other")
 	}
+	if r.PathPolicy != "" {
+		v.fail(r.Ref, "pathPolicy", "is set on a route for TCP")
+	}
 	for i, rule := range r.Rules {
 		field := v.at("rules", i)
 		if len(rule.Matches) > 0 || !rule.Filters.empty() || rule.Timeouts != (Timeouts{}) || rule.Retry != nil || rule.Session != nil {

@@ -140,11 +140,12 @@ func (v *validator) allListeners(all []Listener) {
 			v.fail(where, "tls", "is set on a listener in cleartext")
 		case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
 			v.fail(where, "tls", "has no certificate")
-		case l.Protocol == TCP && (l.TLS != nil || l.Hostname != ""):
-			v.fail(where, "protocol", "%q goes neither with a hostname nor with tls", l.Protocol)
+		case l.Protocol == TCP && (l.TLS != nil || l.Hostname != "" || l.PathPolicy != ""):
+			v.fail(where, "protocol", "%q goes neither with a hostname nor with tls nor with a path policy", l.Protocol)
 		case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
 			v.fail(where, "protocol", "%q is none of %q, %q and %q", l.Protocol, HTTP, HTTPS, TCP)
 		}
+		v.pathPolicy(where, l.PathPolicy)
 		if l.TLS != nil {
 			for i, name := range l.TLS.Certificates {
 				if !v.certificates[name] {
@@ -174,6 +175,7 @@ func (v *validator) route(r *Route) {
 		}
 	}
 	v.carries(r)
+	v.pathPolicy(r.Ref, r.PathPolicy)
 	for i := range r.Rules {
 		v.rule(r.Ref, v.at("rules", i), &r.Rules[i])
 		if !r.TCP && len(r.Rules[i].Matches) == 0 {

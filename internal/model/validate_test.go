@@ -54,6 +54,8 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"listener port":        {func(c *model.Config) { c.Listeners[0].Port = 65536 }, []string{"port", "65536 is not a port"}},
 		"listener address":     {func(c *model.Config) { c.Listeners[0].Address = "localhost" }, []string{"address", `"localhost" is not an IP address`}},
 		"listener hostname":    {func(c *model.Config) { c.Listeners[0].Hostname = "*" }, []string{"hostname", `"*"`}},
+		"listener path policy": {func(c *model.Config) { c.Listeners[0].PathPolicy = "Strict" }, []string{"spec.listeners[0]", "pathPolicy", `"Strict" is neither`}},
+		"route path policy":    {func(c *model.Config) { c.Routes[0].PathPolicy = "x" }, []string{"pathPolicy", `"x" is neither`}},
 		"listener upper case":  {func(c *model.Config) { c.Listeners[0].Hostname = "A.example" }, []string{"hostname", `"A.example"`}},
 		"listener protocol":    {func(c *model.Config) { c.Listeners[0].Protocol = model.H2C }, []string{"protocol", `"h2c"`}},
 		"cleartext with TLS":   {func(c *model.Config) { c.Listeners[0].TLS = &model.ListenerTLS{} }, []string{"spec.listeners[0]", "tls", "cleartext"}},

@@ -135,16 +135,17 @@ type exchange struct {
 	// Trailers that are sent on, where not all are.
 	trailers, answerTrail []http1.Field
 
-	start    time.Time
-	since    time.Time // the end of the exchange before on an HTTP/1.1 connection; zero: there was none
-	finished time.Time
-	entered  bool      // it has a place of the gate's
-	crowded  bool      // few are left
-	deadline time.Time // of the whole exchange; zero for none
-	status   int
-	reason   telemetry.Reason
-	attempts int
-	in, out  int64
+	start       time.Time
+	since       time.Time // the end of the exchange before on an HTTP/1.1 connection; zero: there was none
+	finished    time.Time
+	entered     bool      // it has a place of the gate's
+	crowded     bool      // few are left
+	deadline    time.Time // of the whole exchange; zero for none
+	status      int
+	reason      telemetry.Reason
+	pathReading routing.Reading // what a path policy refused
+	attempts    int
+	in, out     int64
 }
 
 // reset makes the exchange ready for the next request, which is to be filled in.
@@ -162,7 +163,7 @@ func (ex *exchange) reset() {
 	ex.keep = ex.keep[:0]
 	ex.deadline = time.Time{}
 	ex.upload.running, ex.upload.stopped, ex.upload.failed = false, false, nil
-	ex.status, ex.reason, ex.attempts, ex.in, ex.out = 0, "", 0, 0, 0
+	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.entered, ex.crowded = false, false
 }
 

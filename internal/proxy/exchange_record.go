@@ -59,7 +59,7 @@ func (ex *exchange) log(d time.Duration) {
 	r := &ex.req
 	rec := telemetry.Record{
 		Time: ex.start, Client: ex.conn.remote(), Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Protocol: r.proto,
-		Status: ex.status, Reason: ex.reason, Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
+		Status: ex.status, Reason: ex.reason, PathReading: ex.pathReading.String(), Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
 	}
 	if ex.rule != nil {
 		rec.Listener = ex.decision.Listener.Listener.Name

@@ -49,7 +49,10 @@ func (ex *exchange) route() error {
 	if d := ex.rule.request; d > 0 {
 		ex.deadline = ex.start.Add(d)
 	}
-	return nil
+	if r.method == http.MethodConnect {
+		return nil
+	}
+	return ex.judgePath()
 }
 
 // Field implements routing.Fields.

@@ -21,6 +21,9 @@ type candidate struct {
 	expression *regexp.Regexp
 	headers    []condition
 	query      []condition
+
+	// loose is set in the copies of looseRules.
+	loose *looseForm
 }
 
 // condition compares a header field or a query parameter.

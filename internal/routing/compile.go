@@ -66,6 +66,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 			sortCandidates(h.expressions)
 			sortCandidates(h.catchAll)
 		}
+		c.loosen(l)
 	}
 	return c.table, nil
 }

@@ -16,6 +16,8 @@ type hostRules struct {
 	catchAll    []*candidate
 	// all holds every candidate, for Explain.
 	all []*candidate
+	// loose is what Refuses needs, if any rule of the listener is strict.
+	loose looseRules
 	// age is that of the route added last.
 	age int
 }

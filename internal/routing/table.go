@@ -84,6 +84,9 @@ type Listener struct {
 	hosts hosts[hostRules]
 	// all is what hosts holds, in order of first attachment.
 	all []*hostRules
+	// strict: the path policy of some rule is strict. plain: no rule matches paths that differ from a path in lower case without anything
+	// that is read in several ways, and are it in loose form. See Refuses.
+	strict, plain bool
 	// tcp is the rule of a TCP listener, of the oldest route; age is the route's.
 	tcp    *Rule
 	tcpAge int

@@ -53,6 +53,16 @@ func TestJSONLineLeavesOutWhatIsEmpty(t *testing.T) {
 	}
 }
 
+func TestLineSaysWhatOfAPathIsReadDifferently(t *testing.T) {
+	r := &Record{Status: 400, Reason: AmbiguousPath, PathReading: "escaped_slash"}
+	if got := string(appendJSON(nil, r, 1<<10)); !strings.Contains(got, `"reason":"ambiguous_path","path_reading":"escaped_slash",`) {
+		t.Error(got)
+	}
+	if got := string(appendText(nil, r, 1<<10)); !strings.Contains(got, " reason=ambiguous_path path_reading=escaped_slash") {
+		t.Error(got)
+	}
+}
+
 func TestTextLineIsTheCombinedFormatWithPairs(t *testing.T) {
 	r := record()
 	r.Reason, r.Attempts, r.UserAgent = BackendReset, 2, "a\"b\nc\xff"

@@ -31,6 +31,7 @@ func appendJSON(b []byte, r *Record, most int) []byte {
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = appendMember(b, `,"reason":`, string(r.Reason), most)
+	b = appendMember(b, `,"path_reading":`, r.PathReading, most)
 	b = append(b, `,"duration_ms":`...)
 	b = appendMillis(b, r.Duration)
 	if r.BackendDuration != 0 {
@@ -239,6 +240,7 @@ func appendText(b []byte, r *Record, most int) []byte {
 		b = strconv.AppendInt(b, int64(r.Attempts), 10)
 	}
 	b = appendPair(b, " reason=", string(r.Reason), most)
+	b = appendPair(b, " path_reading=", r.PathReading, most)
 	for i := range r.Mirrors {
 		b = append(b, " mirror="...)
 		b = appendWord(b, r.Mirrors[i].Mirror, most)

@@ -22,6 +22,8 @@ const (
 const (
 	// BadRequest: the request is malformed (400).
 	BadRequest Reason = "bad_request"
+	// AmbiguousPath: common servers read the request's path in several ways, and a path policy refuses such requests (400).
+	AmbiguousPath Reason = "ambiguous_path"
 	// HeadTooLarge: the request line or the header fields are over their limit (414, 431).
 	HeadTooLarge Reason = "head_too_large"
 	// BodyTooLarge: the request's body is over its limit (413).
@@ -111,6 +113,7 @@ var reasons = [...]struct {
 	{ClientClosed, PartyClient},
 	{ClientProtocol, PartyClient},
 	{ClientTLS, PartyClient},
+	{AmbiguousPath, PartyClient},
 	{NoListener, PartyRouting},
 	{Misdirected, PartyRouting},
 	{NoRoute, PartyRouting},

@@ -24,6 +24,8 @@ type Record struct {
 	// Status is what the client was answered with; 0 when there was no answer.
 	Status int
 	Reason Reason
+	// PathReading is what made the path ambiguous where Reason is AmbiguousPath, such as "escaped_slash".
+	PathReading string
 	// Duration is that of the exchange, BackendDuration from the last attempt's start to the end of its answer.
 	Duration        time.Duration
 	BackendDuration time.Duration

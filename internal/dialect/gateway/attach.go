@@ -363,7 +363,7 @@ func (t *translator) emit() {
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
 					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: protocol,
-					Hostname: l.hostname, TLS: l.tls,
+					Hostname: l.hostname, TLS: l.tls, PathPolicy: l.pathPolicy(),
 				})
 			}
 		}
@@ -405,7 +405,7 @@ func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 	}
 	own = true
 	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
-		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, TCP: r.tcp != nil, Rules: r.rules}
+		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, TCP: r.tcp != nil, PathPolicy: r.pathPolicy, Rules: r.rules}
 		for name, hostnames := range attachments[certificate] {
 			out.Attachments = append(out.Attachments, model.Attachment{Listener: name, Hostnames: hostnames})
 		}

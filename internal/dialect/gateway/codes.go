@@ -25,6 +25,9 @@ const (
 	codeSetNotAllowed    = "WR516"
 	codeUnwatched        = "WR519"
 
+	codePathPolicy        = "WR517"
+	codeUnknownAnnotation = "WR518"
+
 	codeParentNotFound  = "WR520"
 	codeParentKind      = "WR521"
 	codeNoListener      = "WR522"
@@ -113,6 +116,12 @@ var codes = []resource.Code{
 	{ID: codeSetNotAllowed, Severity: resource.Error, Title: "ListenerSet not allowed",
 		Meaning: "The Gateway that a ListenerSet names does not let ListenerSets of that namespace attach. None of its listeners is served.",
 		Fix:     "Extend spec.allowedListeners of the Gateway."},
+	{ID: codePathPolicy, Severity: resource.Error, Title: "path policy not known",
+		Meaning: "The annotation weirmesh.github.io/path-policy of a Gateway, a ListenerSet or a route has a value that Weir does not know. The policy strict holds.",
+		Fix:     "Write strict or as-written; docs/paths.md says what they mean."},
+	{ID: codeUnknownAnnotation, Severity: resource.Warning, Title: "annotation without effect",
+		Meaning: "A Gateway, a ListenerSet or a route has an annotation with Weir's prefix that Weir does not know there, perhaps because its name is misspelt.",
+		Fix:     "Use the name that docs/paths.md has, or remove it."},
 
 	{ID: codeParentNotFound, Severity: resource.Error, Title: "parent not found",
 		Meaning: "A route names a Gateway or ListenerSet, or a ListenerSet a Gateway, that does not exist. It is not attached there.",

@@ -33,6 +33,8 @@ type gateway struct {
 	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
 	clientCertificate string
 	clientProblem     *problem
+	// pathPolicy is that of its listeners, if the annotation is there.
+	pathPolicy model.PathPolicy
 	// insecure are the fields that let clients without a valid certificate in.
 	insecure []string
 }
@@ -70,6 +72,17 @@ func (l *listener) String() string { return fmt.Sprintf("%s of %s", l.spec.Name,
 
 // tcp says that the listener takes connections rather than requests.
 func (l *listener) tcp() bool { return l.spec.Protocol == gatewayv1.TCPProtocolType }
+
+// pathPolicy is that of the object it is written in, else the Gateway's.
+func (l *listener) pathPolicy() model.PathPolicy {
+	switch {
+	case l.tcp():
+		return ""
+	case l.set != nil && l.set.pathPolicy != "":
+		return l.set.pathPolicy
+	}
+	return l.gateway.pathPolicy
+}
 
 func (l *listener) accepted() bool {
 	return l.notAccepted == nil && l.conflict == nil && l.gateway.served()
@@ -136,6 +149,7 @@ func (t *translator) readGateway(g *gateway) {
 		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
 			"no kind of parameters is supported", "remove the field"}
 	}
+	g.pathPolicy = t.annotated(g.ref, &g.obj.ObjectMeta)
 	t.readAddresses(g)
 	if g.rejected != nil {
 		t.report(g.ref, *g.rejected)

@@ -22,6 +22,8 @@ type listenerSet struct {
 	// rejected says that the Gateway does not let it attach: it has no listeners then.
 	rejected  *problem
 	listeners []*listener
+	// pathPolicy is that of the listeners, if the annotation is there.
+	pathPolicy model.PathPolicy
 }
 
 // readListenerSets gives each Gateway that is ours the ListenerSets that name it, oldest first, and the listeners of
@@ -84,6 +86,7 @@ func (t *translator) readListenerSet(s *listenerSet, from namespaces) {
 		t.report(s.ref, *s.rejected)
 		return
 	}
+	s.pathPolicy = t.annotated(s.ref, &s.obj.ObjectMeta)
 	for i := range s.obj.Spec.Listeners {
 		spec := gatewayv1.Listener(s.obj.Spec.Listeners[i])
 		s.listeners = append(s.listeners, t.newListener(g, s, i, &spec))

@@ -25,7 +25,9 @@ type route struct {
 	ref       model.Ref
 	parents   []*parent
 
-	rules []model.Rule
+	// pathPolicy is the route's own, if the annotation is there.
+	pathPolicy model.PathPolicy
+	rules      []model.Rule
 	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
 	ruleCount, brokenRules int
 	broken                 []problem
@@ -116,6 +118,7 @@ func olderRoute(a, b *route) int {
 func (t *translator) readRoute(r *route) {
 	before := t.findings
 	t.findings = nil
+	r.pathPolicy = t.annotated(r.ref, r.meta)
 	switch {
 	case r.tcp != nil:
 		t.tcpRules(r)

@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Annotations of Gateways, ListenerSets and routes, for what no field of the API says.
+const (
+	annotations = "weirmesh.github.io/"
+
+	// pathPolicy is a model.PathPolicy.
+	pathPolicy = annotations + "path-policy"
+)
+
+// known are all of them.
+var known = []string{pathPolicy}
+
+// annotated reads the annotations of an object and reports those that say nothing Weir understands. A policy that is not known is taken
+// for the strict one: who wrote it cannot have meant that nothing is refused.
+func (t *translator) annotated(ref model.Ref, meta *metav1.ObjectMeta) (policy model.PathPolicy) {
+	for _, name := range slices.Sorted(maps.Keys(meta.Annotations)) {
+		if !strings.HasPrefix(name, annotations) {
+			continue
+		}
+		field := "metadata.annotations[" + name + "]"
+		switch {
+		case !slices.Contains(known, name):
+			t.report(ref, problem{codeUnknownAnnotation, "", field, "Weir knows no annotation of this name on a " + ref.Kind,
+				"use " + strings.Join(known, " or ") + ", or remove it"})
+		case ref.Kind == "TCPRoute":
+			t.report(ref, problem{codeUnknownAnnotation, "", field, "connections have no paths, so it does nothing", "remove it"})
+		default:
+			if policy = model.PathPolicy(strings.TrimSpace(meta.Annotations[name])); !policy.Valid() {
+				t.report(ref, problem{codePathPolicy, "", field,
+					fmt.Sprintf("%q is neither %s nor %s, so %[3]s holds", meta.Annotations[name], model.PathAsWritten, model.PathStrict),
+					fmt.Sprintf("write %s or %s", model.PathStrict, model.PathAsWritten)})
+				policy = model.PathStrict
+			}
+		}
+	}
+	return policy
+}

@@ -1,0 +1,31 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// ambiguous are the failures of paths that a path policy refuses, by what is read differently.
+var ambiguous = func() map[routing.Reading]*failure {
+	all := map[routing.Reading]*failure{}
+	for _, r := range routing.Readings() {
+		all[r] = &failure{
+			status: http.StatusBadRequest, reason: telemetry.AmbiguousPath,
+			detail: "servers read the path in different ways: it has " + r.Words(),
+		}
+	}
+	return all
+}()
+
+// judgePath refuses a request whose path, as it was received, the path policies do not let pass. The rule is decided on.
+func (ex *exchange) judgePath() error {
+	refusal, scratch := ex.decision.Listener.Refuses(ex.req.path, &ex.match, &ex.decision, ex.scratch)
+	ex.scratch = scratch
+	if refusal.Reading == routing.OneReading {
+		return nil
+	}
+	ex.pathReading = refusal.Reading
+	return ambiguous[refusal.Reading]
+}
