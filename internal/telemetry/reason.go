@@ -56,6 +56,8 @@ const (
 	RefNotPermitted Reason = "ref_not_permitted"
 	// InvalidKind: the reference names a kind that cannot be a backend.
 	InvalidKind Reason = "invalid_kind"
+	// AddressRefused: the endpoint's address is one that no backend may have, such as the proxy's own (500).
+	AddressRefused Reason = "address_refused"
 	// InvalidConfig: another fault of the configuration, named in the status of the object.
 	InvalidConfig Reason = "invalid_config"
 )
@@ -117,6 +119,7 @@ var reasons = [...]struct {
 	{RefNotPermitted, PartyRouting},
 	{InvalidKind, PartyRouting},
 	{InvalidConfig, PartyRouting},
+	{AddressRefused, PartyRouting},
 	{NoEndpoint, PartyBackend},
 	{ConnectFailed, PartyBackend},
 	{ConnectTimeout, PartyBackend},
