@@ -19,8 +19,8 @@ type planeAdmin struct {
 	services iter.Seq[telemetry.ServiceState]
 	// draining says that the process is about to end.
 	draining func() bool
-	// inside lets all but metrics and health be read from inside alone.
-	inside bool
+	// access is to all but metrics and health.
+	access adminAccess
 }
 
 const adminIndex = `weir admin
@@ -46,10 +46,7 @@ func (a *planeAdmin) handler() http.Handler {
 		"GET /status":       http.HandlerFunc(a.status),
 		"GET /debug/pprof/": profiles(),
 	} {
-		if a.inside {
-			handler = insideOnly(handler)
-		}
-		mux.Handle(pattern, handler)
+		mux.Handle(pattern, a.access.restrict(handler))
 	}
 	return mux
 }

@@ -49,6 +49,7 @@ type controllerOptions struct {
 	elect                bool
 	lease                string
 	admin                string
+	access               adminAccess
 	settle, settleAtMost time.Duration
 	log                  logFlags
 }
@@ -66,6 +67,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.elect, "leader-elect", true, "lead only while holding the lease, as it must be with several replicas")
 	f.StringVar(&o.lease, "lease", "weir-controller", "`name` of the lease in --namespace")
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
+	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	o.log.flags(f)
@@ -75,6 +77,9 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 func (o *controllerOptions) validate() error {
 	if o.proxyImage == "" {
 		return usageError("which image do the proxies run? Give --proxy-image")
+	}
+	if err := o.access.check(); err != nil {
+		return err
 	}
 	if o.settle < 0 || o.settleAtMost < 0 {
 		return usageError("--settle and --max-settle must not be below zero")

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -27,8 +28,10 @@ type dataPlane struct {
 	log     *slog.Logger
 	// adminAddress is "off" for none.
 	adminAddress string
-	// adminInside lets all but metrics and health be read from inside the machine or the pod alone.
-	adminInside bool
+	// access is to all of the admin endpoint but metrics and health.
+	access adminAccess
+	// guard judges where the server connects to.
+	guard *reach.Guard
 	// adjust, if set, returns the configuration to serve in place of one that is to be published.
 	adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
@@ -53,7 +56,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	defer stopAdmin()
 	if d.adminAddress != "off" {
 		p := planeAdmin{
-			metrics: d.metrics.Handler(), report: d.latest.Load, services: d.server.Services, inside: d.adminInside,
+			metrics: d.metrics.Handler(), report: d.latest.Load, services: d.server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
 		a, err := listenAdmin(d.handover.listen, d.adminAddress, p.handler())
@@ -61,6 +64,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 			return err
 		}
 		d.admin = a
+		d.guard.Protect(a.socket())
 		go func() { adminDone <- a.run(adminCtx); cancel() }()
 	} else {
 		adminDone <- nil

@@ -8,7 +8,6 @@ package reach
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -148,7 +147,7 @@ func (g *Guard) Refuse(to netip.AddrPort) (why string) {
 		case g.Cluster && g.isOwn(a):
 			why = "is the proxy's own"
 		case g.leadsToProtected(a, to.Port()):
-			why = fmt.Sprintf("with port %d is the proxy's own admin endpoint", to.Port())
+			why = "is the proxy's own admin endpoint"
 		}
 		return why == ""
 	})
