@@ -20,7 +20,7 @@ var importTable = map[string][]string{
 	"internal/model":              {},
 	"internal/resource":           {"internal/model", "api/split", "api/specs", "deploy/crds"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
-	"internal/dialect/gateway":    {"internal/resource", "internal/model", "internal/reach"},
+	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
 	"internal/routing":            {"internal/model"},
@@ -36,7 +36,7 @@ var importTable = map[string][]string{
 		"internal/model",
 	},
 	"internal/control": {
-		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model", "internal/reach",
+		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
 	},
 	"internal/feed":         {"internal/model"},
 	"internal/identity":     {},

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 func newController(s streams) *cobra.Command {
@@ -50,6 +53,7 @@ type controllerOptions struct {
 	lease                string
 	admin                string
 	access               adminAccess
+	names                resource.HostNames
 	settle, settleAtMost time.Duration
 	log                  logFlags
 }
@@ -67,6 +71,8 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.elect, "leader-elect", true, "lead only while holding the lease, as it must be with several replicas")
 	f.StringVar(&o.lease, "lease", "weir-controller", "`name` of the lease in --namespace")
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
+	f.StringSliceVar(&o.names.Suffixes, "external-names", nil, "`domains` under which backends may have host names (ExternalName Services, EndpointSlices of type FQDN); * is all but the cluster's own")
+	f.StringVar(&o.names.ClusterDomain, "cluster-domain", resource.DefaultClusterDomain, "`domain` of the cluster's own names, which backends never have")
 	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
@@ -142,4 +148,11 @@ func (o *controllerOptions) run(ctx context.Context, s streams) error {
 // imagePullPolicy of the proxies.
 func (o *controllerOptions) imagePullPolicy() corev1.PullPolicy {
 	return corev1.PullPolicy(o.pullPolicy.value)
+}
+
+// translation is how the controller understands the cluster's objects.
+func (o *controllerOptions) translation() control.Options {
+	options := clusterTranslation
+	options.Names = &o.names
+	return options
 }

@@ -123,7 +123,7 @@ func (c *controlPlane) run(asked context.Context) error {
 		part(a.run)
 	}
 	loop := control.Loop{
-		Source: c.source, Options: clusterTranslation, Publish: c.publish, Report: c.report, Logger: c.log,
+		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
 		Settle: c.settle, MaxSettle: c.settleAtMost,
 	}
 	part(loop.Run)

@@ -30,6 +30,8 @@ type Options struct {
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
+	// Names is core.Options.Names and gateway.Options.Names.
+	Names *resource.HostNames
 }
 
 // Translate is Options.Translate without options.
@@ -49,12 +51,12 @@ type Translator struct {
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
-	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}}}
+	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Names: o.Names}}}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Translate(set)
+	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: t.options.Serve})
 	config := model.Merge(services, routes, splits)

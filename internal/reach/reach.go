@@ -1,9 +1,9 @@
-// Package reach judges the addresses and host names that endpoints may have, so that what somebody wrote into a Service, an
-// EndpointSlice or a name server leads the proxy to nothing that is not theirs: to the proxy itself, to the machine it runs on,
-// to what clouds tell machines about themselves.
+// Package reach judges the addresses that endpoints may have, so that what somebody wrote into a Service, an EndpointSlice or a
+// name server leads the proxy to nothing that is not theirs: to the proxy itself, to the machine it runs on, to what clouds tell
+// machines about themselves.
 //
-// Judge is for addresses by themselves, Guard for those a process is about to dial, Names for host names before anybody looks
-// them up. It resolves nothing and connects to nothing.
+// Judge is for addresses by themselves, Guard for those that a process is about to dial. It resolves nothing and connects to
+// nothing; host names are judged by resource.HostNames.
 package reach
 
 import (

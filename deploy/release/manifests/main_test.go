@@ -87,6 +87,7 @@ controller:
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
+externalNames: {allow: [api.example.com, corp.example], clusterDomain: k8s.test}
 commonLabels: {team: net}
 commonAnnotations: {owner: net}
 `
@@ -116,7 +117,7 @@ func TestEveryValueArrives(t *testing.T) {
 	for _, want := range []string{
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--proxy-image=example/weir@sha256:0000",
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "--proxy-image=example/weir@sha256:0000",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)

@@ -1,17 +1,23 @@
-package reach
+package resource
 
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // DefaultClusterDomain is what most clusters' own names end with.
 const DefaultClusterDomain = "cluster.local"
 
-// Names says which host names endpoints may have: those of ExternalName Services and of EndpointSlices of type FQDN. A nil one
+// HostNames says which host names endpoints may have: those of ExternalName Services and of EndpointSlices of type FQDN. A nil one
 // allows all.
-type Names struct {
+type HostNames struct {
 	// Suffixes are the domains that are allowed, with all below them; "*" is all but the cluster's own.
 	Suffixes []string
 	// ClusterDomain is what the names of the cluster's Services and pods end with; empty is DefaultClusterDomain.
@@ -21,7 +27,7 @@ type Names struct {
 // Refuse says why an endpoint may not have a host name, and what to do; empty is that it may. Names of the cluster's own are
 // always refused: they lead to other namespaces without asking for a ReferenceGrant. So are IP addresses, and numbers, which some
 // resolvers take for one.
-func (n *Names) Refuse(host string) (why, fix string) {
+func (n *HostNames) Refuse(host string) (why, fix string) {
 	if n == nil {
 		return "", ""
 	}
@@ -72,4 +78,67 @@ func isNumber(host string) bool {
 	}
 	hex, ok := strings.CutPrefix(last, "0x")
 	return ok && strings.TrimLeft(hex, "0123456789abcdef") == ""
+}
+
+// RefusedName is a host name of a Service's endpoints that is not allowed.
+type RefusedName struct {
+	// Ref is the field that holds it.
+	Ref model.Ref
+	// Why it is refused, and what to do.
+	Why, Fix string
+}
+
+// RefusedNames returns the host names of a Service's endpoints that are not allowed, and whether they are all that it has.
+func (s *Set) RefusedNames(service *corev1.Service, allowed *HostNames) (refused []RefusedName, all bool) {
+	if allowed == nil {
+		return nil, false
+	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		if why, fix := allowed.Refuse(service.Spec.ExternalName); why != "" {
+			ref := model.Ref{Kind: "Service", Namespace: service.Namespace, Name: service.Name, Field: "spec.externalName"}
+			return []RefusedName{{ref, why, fix}}, true
+		}
+		return nil, false
+	}
+	all = true
+	for _, slice := range s.EndpointSlicesOf(service.Namespace, service.Name) {
+		if slice.AddressType != discoveryv1.AddressTypeFQDN {
+			all = all && len(slice.Endpoints) == 0
+			continue
+		}
+		for i, e := range slice.Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			why, fix := allowed.Refuse(e.Addresses[0])
+			if why == "" {
+				all = false
+				continue
+			}
+			ref := model.Ref{Kind: "EndpointSlice", Namespace: slice.Namespace, Name: slice.Name, Field: model.FieldAt("endpoints", i) + ".addresses[0]"}
+			refused = append(refused, RefusedName{ref, why, fix})
+		}
+	}
+	return refused, all && len(refused) > 0
+}
+
+// NamedSlices returns the EndpointSlices of Services that have any of type FQDN, in the order of the set.
+func (s *Set) NamedSlices() []*discoveryv1.EndpointSlice {
+	type service struct{ namespace, name string }
+	var named map[service]bool
+	of := func(slice *discoveryv1.EndpointSlice) service {
+		return service{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}
+	}
+	for _, slice := range s.EndpointSlices {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			if named == nil {
+				named = map[service]bool{}
+			}
+			named[of(slice)] = true
+		}
+	}
+	if named == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.EndpointSlices), func(slice *discoveryv1.EndpointSlice) bool { return !named[of(slice)] })
 }
