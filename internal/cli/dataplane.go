@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,13 @@ type dataPlane struct {
 	// handover may be nil: none.
 	handover *handover
 
-	latest atomic.Pointer[control.Report]
+	// told, if set, is called with each report, in turn, that says something else than the one before.
+	told func(control.Report)
+
+	mu     sync.Mutex     // for told and the next; taken before any of the server's
+	report control.Report // as it was noted
+	noted  bool
+	latest atomic.Pointer[control.Report] // report and what the server says of ports
 	admin  *admin
 	serves chan struct{} // closed when the first configuration is served
 }
@@ -56,7 +63,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	defer stopAdmin()
 	if d.adminAddress != "off" {
 		p := planeAdmin{
-			metrics: d.metrics.Handler(), report: d.latest.Load, services: d.server.Services, access: d.access,
+			metrics: d.metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.server.Unbound()) }, services: d.server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
 		a, err := listenAdmin(d.handover.listen, d.adminAddress, p.handler())
@@ -141,14 +148,65 @@ func (d *dataPlane) publish(cfg *model.Config) error {
 	}
 	err := d.server.Apply(cfg)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; ports below 1024 need a privilege: try --port-offset 8000", err)
+		return fmt.Errorf("%w; %s", err, privilegeFix)
 	}
 	return err
 }
 
+const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
+
+// unserved are the listeners whose ports cannot be bound.
+func (d *dataPlane) unserved() (out []control.Unserved) {
+	for _, e := range d.server.Unbound() {
+		fix := "free the port, or change the listener"
+		if errors.Is(e, fs.ErrPermission) {
+			fix = privilegeFix
+		}
+		for i, name := range e.Listeners {
+			out = append(out, control.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: cause(e.Err), Fix: fix})
+		}
+	}
+	return out
+}
+
+// cause is what the system says of a socket, without the address, which is named beside it.
+func cause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	return err.Error()
+}
+
+// portsChanged tells that other ports than before cannot be bound.
+func (d *dataPlane) portsChanged() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.noted {
+		d.report.Changed = false
+		d.tell()
+	}
+}
+
+// tell brings the report and the ports together. d.mu is held.
+func (d *dataPlane) tell() {
+	r := d.report.WithUnserved(d.unserved())
+	d.latest.Store(&r)
+	if d.told != nil {
+		d.told(r)
+	}
+}
+
 // note says at the admin endpoint and in the metrics how things stand after a publish.
 func (d *dataPlane) note(r control.Report) {
-	d.latest.Store(&r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.report, d.noted = r, true
+	d.tell()
 	switch {
 	case r.Err != nil:
 		d.metrics.ReloadFailed()

@@ -207,14 +207,13 @@ func (d *demo) serve(ctx context.Context) error {
 		return err
 	}
 	guard := &reach.Guard{}
-	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: &dataPlane{
-		metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard,
-		server: proxy.New(proxy.Options{
-			Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse},
-			// Tight, so that a broken mirror shows within a second.
-			Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
-		}),
-	}}
+	plane := &dataPlane{metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard}
+	plane.server = proxy.New(proxy.Options{
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.portsChanged,
+		// Tight, so that a broken mirror shows within a second.
+		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
+	})
+	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

@@ -76,10 +76,13 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
-	return &dataPlane{
-		server: proxy.New(options), metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
+	d := &dataPlane{
+		metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
 		drainDelay: o.drainDelay, handover: handover,
-	}, closeLog, nil
+	}
+	options.PortsChanged = d.portsChanged
+	d.server = proxy.New(options)
+	return d, closeLog, nil
 }
 
 // openAccessLog returns nil for "off".
