@@ -79,6 +79,13 @@ func (o *proxyOptions) run(ctx context.Context, s streams) error {
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
+	client.Unserved = func() (out []feed.Unserved) {
+		for _, u := range plane.unserved() {
+			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})
+		}
+		return out
+	}
+	plane.told = func(control.Report) { client.Tell() }
 	err = plane.run(ctx, func(ctx context.Context) error {
 		return client.Run(ctx, newApplied(plane).apply)
 	})
