@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"strings"
 	"time"
 )
 
@@ -41,6 +40,15 @@ func listenAdmin(listen func(network, address string) (net.Listener, error), add
 	}}, nil
 }
 
+// socket is where the endpoint listens.
+func (a *admin) socket() netip.AddrPort {
+	tcp, ok := a.listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	return tcp.AddrPort()
+}
+
 func (a *admin) url() string { return "http://" + a.listener.Addr().String() + "/" }
 
 // run serves until ctx ends.
@@ -53,30 +61,11 @@ func (a *admin) run(ctx context.Context) error {
 	return nil
 }
 
-// localOnly refuses hosts that are names: a web page that had its own name resolve to the loopback address could read
-// the endpoint otherwise.
+// localOnly refuses hosts that are names, see literalHost.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		host = strings.Trim(host, "[]")
-		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
+		if !literalHost(r.Host) {
 			text(w, http.StatusForbidden, "use an IP address or localhost as the host\n")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// insideOnly answers those alone who ask from the machine itself or, in a pod, by port-forwarding, and not for a web page
-// there either.
-func insideOnly(next http.Handler) http.Handler {
-	next = localOnly(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
-			text(w, http.StatusForbidden, "this is for those inside; in a cluster, use kubectl port-forward\n")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -15,19 +15,21 @@ import (
 type planeAdmin struct {
 	metrics http.Handler
 	// report is how it stands; nil before the first report.
-	report   func() *control.Report
+	report func() *control.Report
+	// unserved is how many ports cannot be bound.
+	unserved func() int
 	services iter.Seq[telemetry.ServiceState]
 	// draining says that the process is about to end.
 	draining func() bool
-	// inside lets all but metrics and health be read from inside alone.
-	inside bool
+	// access is to all but metrics and health.
+	access adminAccess
 }
 
 const adminIndex = `weir admin
 
 /metrics       Prometheus metrics
 /healthz       200 as long as the process runs
-/readyz        200 once a configuration is served, 503 before and while draining
+/readyz        200 once a configuration is served, 503 before and while draining; degraded if some ports are not
 /config        the routing model being served, private keys redacted
 /endpoints     the services being served, and the health of their endpoints
 /status        generation, findings, and the conditions of every resource
@@ -46,10 +48,7 @@ func (a *planeAdmin) handler() http.Handler {
 		"GET /status":       http.HandlerFunc(a.status),
 		"GET /debug/pprof/": profiles(),
 	} {
-		if a.inside {
-			handler = insideOnly(handler)
-		}
-		mux.Handle(pattern, handler)
+		mux.Handle(pattern, a.access.restrict(handler))
 	}
 	return mux
 }
@@ -65,7 +64,13 @@ func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
 	case r == nil || r.Generation == 0:
 		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	default:
-		text(w, http.StatusOK, fmt.Sprintf("ready, generation %d\n", r.Generation))
+		body := fmt.Sprintf("ready, generation %d\n", r.Generation)
+		if n := a.unserved(); n == 1 {
+			body += "degraded: 1 port cannot be bound, see /status\n"
+		} else if n > 1 {
+			body += fmt.Sprintf("degraded: %d ports cannot be bound, see /status\n", n)
+		}
+		text(w, http.StatusOK, body)
 	}
 }
 

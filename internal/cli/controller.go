@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 func newController(s streams) *cobra.Command {
@@ -56,6 +58,8 @@ type controllerOptions struct {
 	elect                bool
 	lease                string
 	admin                string
+	access               adminAccess
+	names                resource.HostNames
 	settle, settleAtMost time.Duration
 	log                  logFlags
 	pathPolicy           model.PathPolicy
@@ -75,6 +79,9 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.elect, "leader-elect", true, "lead only while holding the lease, as it must be with several replicas")
 	f.StringVar(&o.lease, "lease", "weir-controller", "`name` of the lease in --namespace")
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
+	f.StringSliceVar(&o.names.Suffixes, "external-names", nil, "`domains` under which backends may have host names (ExternalName Services, EndpointSlices of type FQDN); * is all but the cluster's own")
+	f.StringVar(&o.names.ClusterDomain, "cluster-domain", resource.DefaultClusterDomain, "`domain` of the cluster's own names, which backends never have")
+	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	pathPolicyFlag(f, &o.pathPolicy)
@@ -93,6 +100,9 @@ func (o *controllerOptions) validate() error {
 	}
 	slices.Sort(o.namespaces)
 	o.namespaces = slices.Compact(o.namespaces)
+	if err := o.access.check(); err != nil {
+		return err
+	}
 	if o.settle < 0 || o.settleAtMost < 0 {
 		return usageError("--settle and --max-settle must not be below zero")
 	}
@@ -159,4 +169,11 @@ func (o *controllerOptions) run(ctx context.Context, s streams) error {
 // imagePullPolicy of the proxies.
 func (o *controllerOptions) imagePullPolicy() corev1.PullPolicy {
 	return corev1.PullPolicy(o.pullPolicy.value)
+}
+
+// translation is how the controller understands the cluster's objects.
+func (o *controllerOptions) translation() control.Options {
+	options := clusterTranslation
+	options.Names, options.PathPolicy = &o.names, o.pathPolicy
+	return options
 }

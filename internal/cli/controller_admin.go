@@ -46,15 +46,15 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 			text(w, http.StatusOK, "ready\n")
 		}
 	})
-	mux.Handle("GET /config", insideOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /config", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if r := c.latest.Load(); r != nil && r.Config != nil {
 			reply(w, r.Config)
 			return
 		}
 		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	})))
-	mux.Handle("GET /status", insideOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, c.status()) })))
-	mux.Handle("GET /debug/pprof/", insideOnly(profiles()))
+	mux.Handle("GET /status", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, c.status()) })))
+	mux.Handle("GET /debug/pprof/", c.access.restrict(profiles()))
 	return mux
 }
 

@@ -122,10 +122,8 @@ func (c *controlPlane) run(asked context.Context) error {
 		}
 		part(a.run)
 	}
-	options := clusterTranslation
-	options.PathPolicy = c.pathPolicy
 	loop := control.Loop{
-		Source: c.source, Options: options, Publish: c.publish, Report: c.report, Logger: c.log,
+		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
 		Settle: c.settle, MaxSettle: c.settleAtMost,
 	}
 	part(loop.Run)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -27,8 +29,10 @@ type dataPlane struct {
 	log     *slog.Logger
 	// adminAddress is "off" for none.
 	adminAddress string
-	// adminInside lets all but metrics and health be read from inside the machine or the pod alone.
-	adminInside bool
+	// access is to all of the admin endpoint but metrics and health.
+	access adminAccess
+	// guard judges where the server connects to.
+	guard *reach.Guard
 	// adjust, if set, returns the configuration to serve in place of one that is to be published.
 	adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
@@ -36,7 +40,13 @@ type dataPlane struct {
 	// handover may be nil: none.
 	handover *handover
 
-	latest atomic.Pointer[control.Report]
+	// told, if set, is called with each report, in turn, that says something else than the one before.
+	told func(control.Report)
+
+	mu     sync.Mutex     // for told and the next; taken before any of the server's
+	report control.Report // as it was noted
+	noted  bool
+	latest atomic.Pointer[control.Report] // report and what the server says of ports
 	admin  *admin
 	serves chan struct{} // closed when the first configuration is served
 }
@@ -53,7 +63,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	defer stopAdmin()
 	if d.adminAddress != "off" {
 		p := planeAdmin{
-			metrics: d.metrics.Handler(), report: d.latest.Load, services: d.server.Services, inside: d.adminInside,
+			metrics: d.metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.server.Unbound()) }, services: d.server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
 		a, err := listenAdmin(d.handover.listen, d.adminAddress, p.handler())
@@ -61,6 +71,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 			return err
 		}
 		d.admin = a
+		d.guard.Protect(a.socket())
 		go func() { adminDone <- a.run(adminCtx); cancel() }()
 	} else {
 		adminDone <- nil
@@ -137,14 +148,65 @@ func (d *dataPlane) publish(cfg *model.Config) error {
 	}
 	err := d.server.Apply(cfg)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; ports below 1024 need a privilege: try --port-offset 8000", err)
+		return fmt.Errorf("%w; %s", err, privilegeFix)
 	}
 	return err
 }
 
+const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
+
+// unserved are the listeners whose ports cannot be bound.
+func (d *dataPlane) unserved() (out []control.Unserved) {
+	for _, e := range d.server.Unbound() {
+		fix := "free the port, or change the listener"
+		if errors.Is(e, fs.ErrPermission) {
+			fix = privilegeFix
+		}
+		for i, name := range e.Listeners {
+			out = append(out, control.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: cause(e.Err), Fix: fix})
+		}
+	}
+	return out
+}
+
+// cause is what the system says of a socket, without the address, which is named beside it.
+func cause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	return err.Error()
+}
+
+// portsChanged tells that other ports than before cannot be bound.
+func (d *dataPlane) portsChanged() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.noted {
+		d.report.Changed = false
+		d.tell()
+	}
+}
+
+// tell brings the report and the ports together. d.mu is held.
+func (d *dataPlane) tell() {
+	r := d.report.WithUnserved(d.unserved())
+	d.latest.Store(&r)
+	if d.told != nil {
+		d.told(r)
+	}
+}
+
 // note says at the admin endpoint and in the metrics how things stand after a publish.
 func (d *dataPlane) note(r control.Report) {
-	d.latest.Store(&r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.report, d.noted = r, true
+	d.tell()
 	switch {
 	case r.Err != nil:
 		d.metrics.ReloadFailed()

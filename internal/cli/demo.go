@@ -19,8 +19,10 @@ import (
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 func newDemo(s streams) *cobra.Command {
@@ -204,14 +206,14 @@ func (d *demo) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: &dataPlane{
-		metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0",
-		server: proxy.New(proxy.Options{
-			Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1,
-			// Tight, so that a broken mirror shows within a second.
-			Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
-		}),
-	}}
+	guard := &reach.Guard{}
+	plane := &dataPlane{metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard}
+	plane.server = proxy.New(proxy.Options{
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.portsChanged,
+		// Tight, so that a broken mirror shows within a second.
+		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
+	})
+	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

@@ -27,9 +27,9 @@ type gateway struct {
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
 	tell := newTeller(g.log)
+	g.told = func(r control.Report) { tell.tell(r.Findings, r.Events) }
 	report := func(r control.Report) {
 		g.note(r)
-		tell.tell(r.Findings, r.Events)
 		if r.Changed && r.Generation == 1 {
 			g.began("the files hold no Gateway that could be served, and no TrafficSplit")
 		}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,11 +31,14 @@ type handover struct {
 	path string
 	log  *slog.Logger
 
-	predecessor *net.UnixConn           // nil: there was none
-	inherited   map[string]net.Listener // that nobody has asked for yet
-	used        []string                // addresses of those that somebody has
-	listener    *net.UnixListener       // where the successor comes
-	given       []string                // the addresses that the successor uses
+	predecessor *net.UnixConn // nil: there was none
+
+	mu        sync.Mutex
+	inherited map[string]net.Listener // that nobody has asked for yet
+	used      []string                // addresses of those that somebody has
+
+	listener *net.UnixListener // where the successor comes
+	given    []string          // the addresses that the successor uses
 }
 
 // Bounds of a handover.
@@ -95,14 +99,25 @@ func (h *handover) fetch() error {
 
 // listen is proxy.Listen, but gives the inherited socket if there is one for the address.
 func (h *handover) listen(network, address string) (net.Listener, error) {
-	if h != nil {
-		if l := h.inherited[address]; l != nil {
-			delete(h.inherited, address)
-			h.used = append(h.used, address)
-			return l, nil
-		}
+	if l := h.inherit(address); l != nil {
+		return l, nil
 	}
 	return proxy.Listen(network, address)
+}
+
+// inherit returns the inherited socket for the address, if nobody has it yet.
+func (h *handover) inherit(address string) net.Listener {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.inherited[address]
+	if l != nil {
+		delete(h.inherited, address)
+		h.used = append(h.used, address)
+	}
+	return l
 }
 
 // close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
@@ -110,10 +125,12 @@ func (h *handover) close() {
 	if h == nil {
 		return
 	}
+	h.mu.Lock()
 	for _, l := range h.inherited {
 		l.Close()
 	}
 	clear(h.inherited)
+	h.mu.Unlock()
 	if h.predecessor != nil {
 		h.predecessor.Close()
 		h.predecessor = nil
@@ -128,7 +145,9 @@ func (h *handover) serving() error {
 	l, err := listenPrivately(h.path)
 	h.listener = l
 	if p := h.predecessor; p != nil {
+		h.mu.Lock()
 		line, _ := json.Marshal(h.used) // of strings
+		h.mu.Unlock()
 		p.SetDeadline(time.Now().Add(handoverStep))
 		if _, err := p.Write(append(line, '\n')); err != nil {
 			h.log.Warn("the process that was taken over from cannot be told to end", "reason", err)

@@ -39,7 +39,7 @@ func (k *kubeFlags) client() (*kube.Client, error) {
 
 // clusterTranslation is how the objects of a cluster are understood: each Gateway has proxies of its own, and nothing else is
 // served.
-var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}}
+var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}, Names: &resource.HostNames{}}
 
 // input is what a command that looks at configuration reads: files, or without paths a cluster.
 type input struct {
@@ -118,6 +118,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 		return err
 	}
 	options := clusterTranslation
+	options.Names = inspect.Names(ctx, l.client, i.controller)
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve
 	}

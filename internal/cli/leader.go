@@ -188,7 +188,11 @@ func (l *leader) state(ctx context.Context, gateway string) (infra.State, error)
 		s.Unsent = err.Error()
 	}
 	for _, p := range replica.Newest(l.feeds.Running(gateway), l.board.Others(gateway)) {
-		s.Proxies = append(s.Proxies, infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err})
+		proxy := infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err}
+		for _, u := range p.Unserved {
+			proxy.Unserved = append(proxy.Unserved, infra.Unserved{Listener: u.Listener, Reason: u.Reason})
+		}
+		s.Proxies = append(s.Proxies, proxy)
 	}
 	return s, nil
 }

@@ -29,7 +29,7 @@ SIGINT drains as "weir run" does.`,
 		Args:    noArgs,
 	}
 	f := cmd.Flags()
-	o.serve.flags(f, ":19080")
+	o.serve.flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
 	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the certificates that vouch for the controller, in PEM")
@@ -73,13 +73,19 @@ func (o *proxyOptions) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	plane.adminInside = true
 	client := &feed.Client{
 		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log,
 	}
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
+	client.Unserved = func() (out []feed.Unserved) {
+		for _, u := range plane.unserved() {
+			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})
+		}
+		return out
+	}
+	plane.told = func(control.Report) { client.Tell() }
 	err = plane.run(ctx, func(ctx context.Context) error {
 		return client.Run(ctx, newApplied(plane).apply)
 	})

@@ -28,7 +28,7 @@ lost in between.`,
 		Args: atLeastOnePath,
 	}
 	f := cmd.Flags()
-	o.serve.flags(f, "127.0.0.1:15000")
+	o.serve.flags(f, "127.0.0.1:15000", "any", "cluster")
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")

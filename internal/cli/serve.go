@@ -10,12 +10,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // serveFlags are those of every command that is a data plane.
 type serveFlags struct {
 	admin             string
+	access            adminAccess
+	reach             choice
 	drain, drainDelay time.Duration
 	log               logFlags
 	accessLog         string
@@ -31,8 +34,12 @@ func newServeFlags() serveFlags {
 	return serveFlags{log: newLogFlags(), accessLogFormat: newChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
 }
 
-func (o *serveFlags) flags(f *pflag.FlagSet, admin string) {
+// flags adds them; the first reach is the default.
+func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
+	o.reach = newChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
+	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the machine itself")
+	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster for none that is loopback, link-local, a cloud's metadata or this machine's own")
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
 	o.log.flags(f)
@@ -47,11 +54,16 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string) {
 
 // open makes the data plane, which logs to log. The last function is to be called when it has ended.
 func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lines, handover *handover) (*dataPlane, func() error, error) {
+	if err := o.access.check(); err != nil {
+		return nil, nil, err
+	}
 	mirror, err := o.mirror.options()
 	if err != nil {
 		return nil, nil, err
 	}
 	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
+	guard := &reach.Guard{Cluster: o.reach.value == "cluster"}
+	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {
 		return nil, nil, err
 	}
@@ -71,9 +83,13 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
-	return &dataPlane{
-		server: proxy.New(options), metrics: metrics, log: log, adminAddress: o.admin, drainDelay: o.drainDelay, handover: handover,
-	}, closeLog, nil
+	d := &dataPlane{
+		metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
+		drainDelay: o.drainDelay, handover: handover,
+	}
+	options.PortsChanged = d.portsChanged
+	d.server = proxy.New(options)
+	return d, closeLog, nil
 }
 
 // openAccessLog returns nil for "off".

@@ -16,6 +16,10 @@ var codes = []resource.Code{
 		Meaning: "What the translation made of a Gateway and its routes is not valid, which nothing that can be written may bring about: a fault of Weir. " +
 			"The Gateway's proxies keep the last good configuration, Programmed says so, and other Gateways are not affected.",
 		Fix: "Please report it with the message and the objects it names. Until then, undo the last change to these."},
+	{ID: codePort, Severity: resource.Error, Title: "port cannot be bound",
+		Meaning: "A listener's port is taken by another process, or needs a privilege that Weir does not have. The listener is not served, its Programmed condition is False (PortUnavailable), " +
+			"and /readyz says degraded. All other listeners are served, and changes apply. The port is tried again every second.",
+		Fix: "Free the port, use another, or give Weir the privilege (CAP_NET_BIND_SERVICE, or --port-offset)."},
 }
 
 // maxReason bounds what a condition or finding says of a configuration that is not valid, in bytes.

@@ -32,6 +32,8 @@ type Options struct {
 	Separate bool
 	// PathPolicy is that of requests for which nothing says another; empty is model.PathAsWritten.
 	PathPolicy model.PathPolicy
+	// Names is core.Options.Names and gateway.Options.Names.
+	Names *resource.HostNames
 }
 
 // Translate is Options.Translate without options.
@@ -55,14 +57,14 @@ type Translator struct {
 func NewTranslator(o Options) *Translator {
 	return &Translator{
 		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}},
+		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Names: o.Names}},
 		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve}},
 	}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Translate(set)
+	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	config := model.Merge(services, routes, splits)

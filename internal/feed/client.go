@@ -37,11 +37,15 @@ type Client struct {
 	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
 	// memory. Empty is nowhere.
 	StateFile string
+	// Unserved, if set, returns the listeners of the configuration that cannot be served, for their ports; see Tell.
+	Unserved func() []Unserved
 	// Logger, if set, is told of connections and of what cannot be applied.
 	Logger *slog.Logger
 
 	mu     sync.Mutex
 	status Status
+	told   sync.Once
+	tell   chan struct{}
 }
 
 // Status is where a Client stands.

@@ -14,6 +14,8 @@ type Proxy struct {
 	Version string `json:"version,omitempty"`
 	// Err is why it did not apply what it was sent last; "" if it did. It then serves an earlier configuration.
 	Err string `json:"err,omitempty"`
+	// Unserved are the listeners that it cannot serve for their ports, at most 64.
+	Unserved []Unserved `json:"unserved,omitempty"`
 	// Since is when the proxy said so.
 	Since time.Time `json:"since"`
 }

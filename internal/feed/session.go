@@ -154,6 +154,11 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	}
 	version := s.version
 	s.mu.Unlock()
+	defer func() {
+		if r.Node != nil { // else it is as it was
+			s.server.reportUnserved(s, unservedOf(r.Node))
+		}
+	}()
 	switch {
 	case first && r.Node.GetId() != "" && r.Node.GetId() != s.gateway:
 		return status.Errorf(codes.InvalidArgument, "the token is of a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))

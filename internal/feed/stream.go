@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpc "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
@@ -102,9 +100,8 @@ func receive(ctx context.Context, stream deltaStream, to chan<- *discovery.Delta
 
 // hello is the first request: it says what the proxy has and what it serves.
 func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
-	running := map[string]*structpb.Value{runningKey: structpb.NewStringValue(r.client.Status().Version)}
 	return &discovery.DeltaDiscoveryRequest{
-		Node:                    &core.Node{Id: r.client.Gateway, Metadata: &structpb.Struct{Fields: running}},
+		Node:                    r.node(r.unserved()),
 		TypeUrl:                 typeURL,
 		ResourceNamesSubscribe:  []string{"*"},
 		InitialResourceVersions: r.has.versions(),
@@ -114,9 +111,14 @@ func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
 // follow takes responses and acknowledges them.
 func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	nonce, refused := "", false
+	said := true // something is known to be unserved, or may be: what hello said
 	for {
 		var refusal error
 		select {
+		case <-r.client.tells():
+			if nonce == "" || refused {
+				continue // it is said with the next
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
@@ -143,6 +145,10 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 		}
 		refused = refusal != nil
 		ack := &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: nonce}
+		unserved := r.unserved()
+		if len(unserved) > 0 || said {
+			ack.Node, said = r.node(unserved), len(unserved) > 0
+		}
 		if refused {
 			r.log.Warn("configuration is not applied; the one before stays", "error", printable(refusal.Error(), maxError))
 			ack.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: printable(refusal.Error(), maxError)}

@@ -264,44 +264,6 @@ func TestPortsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestPortThatCannotBeBoundIsNamedAndTheOldConfigurationServes(t *testing.T) {
-	addr, _ := wire(t, okResponse)
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer busy.Close()
-	s := serve(t, plain(addr), func(o *Options) {
-		o.Listen = func(network, address string) (net.Listener, error) {
-			if strings.HasSuffix(address, ":81") {
-				address = busy.Addr().String()
-			} else {
-				address = "127.0.0.1:0"
-			}
-			return net.Listen(network, address)
-		}
-	})
-	k := newTalk(t, s.addr())
-	next := plain()
-	extra := next.Listeners[0]
-	for _, port := range []int32{79, 81} {
-		extra.Name, extra.Port = fmt.Sprintf("default/gw/extra%d", port), port
-		next.Listeners = append(next.Listeners, extra)
-	}
-	err = s.Apply(next)
-	var le *ListenError
-	if !errors.As(err, &le) || le.Port != 81 || !strings.Contains(err.Error(), "default/gw/extra81") || !strings.Contains(err.Error(), "port 81") {
-		t.Errorf("error %v", err)
-	}
-	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
-		t.Errorf("status %d", resp.StatusCode)
-	}
-	if len(s.Addrs()) != 1 {
-		t.Errorf("bound: %+v", s.Addrs())
-	}
-}
-
 func TestPortChangesBetweenHTTPAndHTTPS(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg := plain(addr)

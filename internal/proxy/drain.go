@@ -114,7 +114,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 
-	<-ctx.Done()
+	s.rebindLoop(ctx)
 
 	s.mu.Lock()
 	s.ended = true

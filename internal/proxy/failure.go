@@ -116,6 +116,8 @@ func connectFailure(err error) *failure {
 		switch ce.Reason {
 		case upstream.ConnectBusy:
 			return failConnecting
+		case upstream.ConnectForbidden:
+			return &failure{status: 500, reason: telemetry.AddressRefused, detail: "the backend's address is refused", err: err, retry: true}
 		case upstream.ConnectLocal:
 			f := *failShortage
 			f.err = err

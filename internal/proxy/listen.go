@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -20,9 +21,13 @@ import (
 type ListenError struct {
 	// Listeners are the names of the listeners that share the port.
 	Listeners []string
-	Address   string
-	Port      int32
-	Err       error
+	// Refs are where they were written.
+	Refs    []model.Ref
+	Address string
+	Port    int32
+	Err     error
+
+	port *routing.Port
 }
 
 func (e *ListenError) Error() string {
@@ -73,13 +78,13 @@ func portKey(address string, number int32) string {
 }
 
 // open binds a port.
-func (s *Server) open(p *routing.Port) (*bind, error) {
+func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
 	address := portKey(p.Address, p.Number)
 	ln, err := s.opt.Listen("tcp", address)
 	if err != nil {
-		e := &ListenError{Address: p.Address, Port: p.Number, Err: err}
+		e := &ListenError{Address: p.Address, Port: p.Number, Err: err, port: p}
 		for _, l := range p.Listeners {
-			e.Listeners = append(e.Listeners, l.Listener.Name)
+			e.Listeners, e.Refs = append(e.Listeners, l.Listener.Name), append(e.Refs, l.Listener.Ref)
 		}
 		return nil, e
 	}

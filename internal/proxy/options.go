@@ -77,6 +77,9 @@ type Options struct {
 
 	// Listen opens a listening socket; nil is Listen of this package. The network is always "tcp".
 	Listen func(network, address string) (net.Listener, error)
+	// PortsChanged is called when Server.Unbound is another than after the last Apply: a port was bound at last, or cannot be for another
+	// reason. nil is nobody's business.
+	PortsChanged func()
 
 	// now replaces the clock of sessions in tests.
 	now func() time.Time
@@ -94,6 +97,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Listen == nil {
 		o.Listen = Listen
+	}
+	if o.PortsChanged == nil {
+		o.PortsChanged = func() {}
 	}
 	for _, d := range []struct {
 		value *time.Duration

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,10 @@ type Server struct {
 	refusals    refusals
 	idle        *parking // nil if it cannot be had
 
-	mu      sync.Mutex // serialises Apply with itself and with Run's beginning and end
-	binds   []*bind    // of the current snapshot, by number, then address
+	mu      sync.Mutex     // serialises Apply with itself and with Run's beginning and end
+	binds   []*bind        // of the current snapshot, by number, then address
+	unbound []*ListenError // ports of the current snapshot that cannot be bound
+	missing chan struct{}  // there is something new in unbound
 	running bool
 	ended   bool
 	removed sync.WaitGroup // drains of removed ports
@@ -63,7 +66,7 @@ type Server struct {
 // New makes a server. Run must be called once, even after an Apply that failed: it ends what the server started.
 func New(opt Options) *Server {
 	opt.setDefaults()
-	s := &Server{opt: opt, log: opt.Logger, minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
+	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
@@ -86,8 +89,9 @@ func New(opt Options) *Server {
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
 // bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
 // each exchange ends with the configuration it began with. Exchanges of connections that a removed port still has go by the last configuration
-// that had it. On error the old configuration goes on serving; a port that
-// cannot be bound is a *ListenError. cfg must not be changed afterwards.
+// that had it. A port that cannot be bound is left out and tried again every second, the rest is applied: see Unbound. On error the old
+// configuration goes on serving; ErrNothingServed is one with listeners of which none can be bound, each a *ListenError. cfg must not be
+// changed afterwards.
 func (s *Server) Apply(cfg *model.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,9 +102,9 @@ func (s *Server) Apply(cfg *model.Config) error {
 	if err != nil {
 		return err
 	}
-	binds, opened, err := s.bindPorts(snap)
-	if err != nil {
-		return err
+	binds, opened, unbound := s.bindPorts(snap)
+	if len(binds) == 0 && len(unbound) > 0 && !s.inTheWay(unbound) {
+		return nothingServed(unbound)
 	}
 	services, err := s.upstream.Apply(cfg)
 	if err != nil {
@@ -116,6 +120,9 @@ func (s *Server) Apply(cfg *model.Config) error {
 	}
 	s.state.Store(snap)
 	s.binds = binds
+	if s.miss(unbound); len(unbound) > 0 {
+		s.tryAgain()
+	}
 	if s.running {
 		for _, b := range opened {
 			b.run()
@@ -130,8 +137,8 @@ func (s *Server) Apply(cfg *model.Config) error {
 	return nil
 }
 
-// bindPorts fills in the snapshot's ports: those bound already and, newly opened, the others. On error none stays open.
-func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, err error) {
+// bindPorts fills in the snapshot's ports: those bound already and, newly opened, the others that can be.
+func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*ListenError) {
 	current := make(map[string]*bind, len(s.binds))
 	for _, b := range s.binds {
 		current[portKey(b.address, b.number)] = b
@@ -139,16 +146,25 @@ func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, err error) {
 	for _, p := range snap.table.Ports() {
 		b := current[portKey(p.Address, p.Number)]
 		if b == nil {
+			var err *ListenError
 			if b, err = s.open(p); err != nil {
-				closeAll(opened)
-				return nil, nil, err
+				unbound = append(unbound, err)
+				continue
 			}
 			opened = append(opened, b)
 		}
 		binds = append(binds, b)
 		snap.ports[b] = p
 	}
-	return binds, opened, nil
+	return binds, opened, unbound
+}
+
+// inTheWay says whether it may be the server's own ports, about to be removed, that keep others from being bound: they have the same number at
+// another address.
+func (s *Server) inTheWay(unbound []*ListenError) bool {
+	return slices.ContainsFunc(s.binds, func(b *bind) bool {
+		return slices.ContainsFunc(unbound, func(e *ListenError) bool { return e.Port == b.number })
+	})
 }
 
 func closeAll(binds []*bind) {

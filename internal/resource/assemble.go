@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -24,6 +25,21 @@ type assembly struct {
 	rejected map[Key]Finding
 	// now is when certificates are judged, next when something else is to be said of them.
 	now, next time.Time
+	// held says that the document at hand is of a file that lost it, perhaps to another.
+	held bool
+}
+
+// order is that in which files count: by name, but those that are held last.
+func (r *reader) order() []string {
+	return slices.SortedFunc(maps.Keys(r.files), func(a, b string) int {
+		if aHeld, bHeld := r.holds[a] != nil, r.holds[b] != nil; aHeld != bHeld {
+			if aHeld {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a, b)
+	})
 }
 
 // overlooked counts the objects of a kind that is not read.
@@ -42,8 +58,9 @@ func (r *reader) set(l *listing) *Set {
 		now:      r.now().Round(0), // the clock on the wall
 	}
 	documents := make(map[string]int) // by root
-	for _, path := range slices.Sorted(maps.Keys(r.files)) {
+	for _, path := range r.order() {
 		f := r.files[path]
+		a.held = r.holds[path] != nil
 		if f.err != nil {
 			a.report(finding(CodeUnreadable, "", reason(f.err)), Origin{File: path})
 			a.broken[path] = true
@@ -95,7 +112,9 @@ func (a *assembly) entry(e entry, path string, line int) {
 		a.over[*e.passedOver].count++
 		return
 	}
-	if first, twice := a.seen[e.key]; twice {
+	if first, twice := a.seen[e.key]; twice && a.held {
+		return
+	} else if twice {
 		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: what %s says counts, this is left out", first))
 		f.Ref = e.key.Ref()
 		a.report(f, at)

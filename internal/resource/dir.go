@@ -14,7 +14,8 @@ import (
 )
 
 // Dir is a Source over files and folders on disk. It reads them at the start and after each change; what a new version
-// of a file breaks keeps its last good version. It emits a Set without a change, too, when a certificate comes near its
+// of a file breaks keeps its last good version, and one that became shorter in place, empty or is gone is believed only when it stays so for a
+// moment, since it may just be being saved. It emits a Set without a change, too, when a certificate comes near its
 // end or reaches it, at its next look.
 type Dir struct {
 	// Stdin is what the path "-" stands for: it is read once, at the start.
@@ -66,7 +67,9 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	defer poll.Stop()
 	var due <-chan time.Time // of the scan after changes
 	var latest time.Time
+	var confirmed <-chan time.Time // when a file is to be believed that lost something
 	for {
+		again := false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -87,11 +90,15 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 			continue
 		case <-due:
 		case <-d.Again:
+			again = true // whoever asks for it has saved all
 		case <-poll.C:
+		case <-confirmed:
 		}
 		due = nil
 		l = w.settle(list(d.paths), d.paths)
+		r.believe = again
 		changed := r.read(l)
+		confirmed = r.confirmed()
 		if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
 			emit(r.set(l))
 		}

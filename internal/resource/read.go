@@ -27,6 +27,10 @@ type reader struct {
 	// is not zero; they were judged at judged.
 	now          func() time.Time
 	judged, next time.Time
+	// holds are the files that lost something and are not believed yet, clock is what they are timed by.
+	holds   map[string]*hold
+	clock   func() time.Time
+	believe bool // what is read now is believed at once
 }
 
 type sum [sha256.Size]byte
@@ -37,6 +41,7 @@ type file struct {
 	readAt time.Time
 	err    error
 	parts  []filePart
+	size   int // of what was read, in bytes
 }
 
 type filePart struct {
@@ -60,7 +65,7 @@ func (r *reader) due() bool {
 }
 
 func newReader(paths []string) *reader {
-	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good), now: time.Now}
+	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good), now: time.Now, holds: make(map[string]*hold), clock: time.Now}
 }
 
 // readStdin reads the document stream that the path "-" stands for, once.
@@ -77,11 +82,16 @@ func (r *reader) readStdin(stdin io.Reader) error {
 // systems are coarse.
 const settled = 2 * time.Second
 
-// read brings files up to date with the listing. It reports whether anything may have changed.
+// read brings files up to date with the listing. It reports whether anything may have changed. A file that lost something is believed only
+// once that is confirmed, see hold.
 func (r *reader) read(l *listing) bool {
 	changed := false
 	for path := range r.files {
 		if _, ok := l.root[path]; !ok && path != stdinPath && !l.under(path) {
+			if r.hold(path, r.files[path], nil) {
+				continue
+			}
+			delete(r.holds, path)
 			delete(r.files, path)
 			changed = true
 		}
@@ -91,6 +101,7 @@ func (r *reader) read(l *listing) bool {
 		info, err := os.Stat(path)
 		if err == nil && old != nil && old.err == nil && old.info != nil && os.SameFile(old.info, info) && old.info.Size() == info.Size() &&
 			old.info.ModTime().Equal(info.ModTime()) && old.readAt.Sub(info.ModTime()) > settled {
+			delete(r.holds, path)
 			continue
 		}
 		readAt := time.Now()
@@ -105,6 +116,10 @@ func (r *reader) read(l *listing) bool {
 			f.parts = old.parts
 		}
 		f.info, f.readAt = info, readAt
+		if err == nil && r.hold(path, old, f) {
+			continue
+		}
+		delete(r.holds, path)
 		r.files[path] = f
 		changed = changed || old == nil || !sameError(f.err, old.err) || !slices.EqualFunc(f.parts, old.parts, func(a, b filePart) bool { return a.sum == b.sum && a.line == b.line })
 	}
@@ -116,7 +131,7 @@ func sameError(a, b error) bool {
 }
 
 func newFile(content []byte, isJSON bool) *file {
-	f := &file{}
+	f := &file{size: len(content)}
 	for _, p := range splitFile(content, isJSON) {
 		h := sha256.New()
 		if p.json {

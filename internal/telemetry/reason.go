@@ -60,6 +60,8 @@ const (
 	InvalidKind Reason = "invalid_kind"
 	// LoopDetected: the request has come through this proxy before, or through too many (508).
 	LoopDetected Reason = "loop_detected"
+	// AddressRefused: the endpoint's address is one that no backend may have, such as the proxy's own (500).
+	AddressRefused Reason = "address_refused"
 	// InvalidConfig: another fault of the configuration, named in the status of the object.
 	InvalidConfig Reason = "invalid_config"
 )
@@ -123,6 +125,7 @@ var reasons = [...]struct {
 	{InvalidKind, PartyRouting},
 	{InvalidConfig, PartyRouting},
 	{LoopDetected, PartyRouting},
+	{AddressRefused, PartyRouting},
 	{NoEndpoint, PartyBackend},
 	{ConnectFailed, PartyBackend},
 	{ConnectTimeout, PartyBackend},

@@ -81,6 +81,7 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 		return nc, wire, nil
 	}
 	e.dialFails.Add(1)
+	e.tellForbidden(err)
 	if e.set.ctx.Err() != nil {
 		return nil, nil, closedError(e.Address)
 	}
@@ -127,7 +128,10 @@ func connectFailure(address string, err error) error {
 	var ne net.Error
 	ce.Timeout = errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
 	var dns *net.DNSError
+	var forbidden *forbiddenError
 	switch {
+	case errors.As(err, &forbidden):
+		ce.Reason = ConnectForbidden
 	case errors.As(err, &dns):
 		ce.Reason = ConnectUnresolved
 	case ce.Timeout:

@@ -34,6 +34,7 @@ type Endpoint struct {
 
 	dials     atomic.Uint64
 	dialFails atomic.Uint64
+	forbidden atomic.Bool // has been told of
 
 	mu      sync.Mutex
 	idle    []*Conn // a stack; stamps never decrease from bottom to top

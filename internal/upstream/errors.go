@@ -32,6 +32,8 @@ const (
 	ConnectLocal ConnectReason = "local"
 	// ConnectClosed is a Set that was closed meanwhile; it does not count against the endpoint.
 	ConnectClosed ConnectReason = "closed"
+	// ConnectForbidden is an address that Options.Refuse refuses, or one of this machine's own with Options.Isolated.
+	ConnectForbidden ConnectReason = "forbidden"
 	// ConnectFailed is anything else.
 	ConnectFailed ConnectReason = "failed"
 )

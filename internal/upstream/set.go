@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,11 +43,21 @@ type Options struct {
 	// Strained is true while this process cannot keep up with its work: a connect that takes long says nothing about the endpoint then. nil is
 	// never. Checks that fail for want of time do not count then either.
 	Strained func() bool
+	// Refuse says why an address may not be dialled, in words that follow the address; empty is that it may. It is asked for the address
+	// that is about to be connected to, after names were resolved, for each attempt and whatever the connection is for; what it refuses fails
+	// with ConnectForbidden. nil refuses nothing.
+	Refuse func(netip.AddrPort) (why string)
+	// Isolated is for endpoints that people write who shall not reach what is close to this process: names are looked up as they are
+	// written, without the system's list of domains to search, and a connection that has the same address at both ends is this machine's
+	// own and fails with ConnectForbidden.
+	Isolated bool
 	// Logger is told of ejections, recoveries and unusable services; nil discards.
 	Logger *slog.Logger
 
 	// dial replaces the network in tests.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// resolver replaces the system's in tests.
+	resolver *net.Resolver
 }
 
 func (o Options) withDefaults() Options {
@@ -80,7 +91,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.dial == nil {
-		o.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+		o.dial = o.guarded(&net.Dialer{KeepAlive: 15 * time.Second, Resolver: o.resolver})
 	}
 	return o
 }

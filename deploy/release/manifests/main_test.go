@@ -91,6 +91,7 @@ proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1
 namespaces: [shop]
 networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}}
 admissionPolicy: {images: ["other/image:*"]}
+externalNames: {allow: [api.example.com, corp.example], clusterDomain: k8s.test}
 commonLabels: {team: net}
 commonAnnotations: {owner: net}
 `
@@ -120,9 +121,9 @@ func TestEveryValueArrives(t *testing.T) {
 	for _, want := range []string{
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--proxy-image=example/weir@sha256:0000",
 		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443",
 		`[\"example/weir\"]`, `[\"other/image:*\"]`,
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "--proxy-image=example/weir@sha256:0000",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)

@@ -14,6 +14,8 @@ const (
 
 	codeAnnotation        = "WR483"
 	codeUnknownAnnotation = "WR484"
+	codeRefusedName       = "WR485"
+	codeRefusedAddress    = "WR486"
 )
 
 var codes = []resource.Code{
@@ -32,6 +34,14 @@ var codes = []resource.Code{
 	{ID: codeUnknownAnnotation, Severity: resource.Warning, Title: "unknown annotation",
 		Meaning: "A Service has an annotation with Weir's prefix that Weir does not know, perhaps because its name is misspelt.",
 		Fix:     "Use one of the annotations in docs/resilience.md, or remove it."},
+	{ID: codeRefusedName, Severity: resource.Error, Title: "host name refused",
+		Meaning: "In a cluster, a Service of type ExternalName or an EndpointSlice of type FQDN has a host name that the controller does not allow: a name could lead anywhere, " +
+			"also to other namespaces and to the proxy itself. The endpoint is left out; a Service without others answers 500.",
+		Fix: "Write addresses into an EndpointSlice; or have the administrator allow the domain (externalNames.allow of the chart, --external-names of the controller)."},
+	{ID: codeRefusedAddress, Severity: resource.Error, Title: "endpoint address refused",
+		Meaning: "In a cluster, an EndpointSlice has an address that no backend has: loopback, link-local, multicast, a cloud's metadata service, or an IPv6 address that stands for one of these. " +
+			"The endpoint is left out; a Service without others answers 500.",
+		Fix: "Write the backend's own address."},
 }
 
 // Codes documents the codes of this package's findings.

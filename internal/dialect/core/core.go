@@ -21,15 +21,28 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
+// Options say what a set does not. The zero value is what files mean: whoever wrote them may lead requests anywhere.
+type Options struct {
+	// Names, if not nil, are the host names that endpoints may have, which are written by many people: what is refused of them is
+	// left out, and so are addresses that reach.Judge refuses. A Service that has nothing else answers 500.
+	Names *resource.HostNames
+}
+
+// Translate is Options.Translate without options.
+func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	return Options{}.Translate(set)
+}
+
 // Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
 // that a proxy would write.
-func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := translator{set: set}
+func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	t := translator{Options: o, set: set}
 	t.cfg.Services = make([]model.Service, 0, len(set.Services))
 	for _, s := range set.Services {
 		own := t.annotated(s)
+		refused := t.refusals(s)
 		for i := range s.Spec.Ports {
-			t.service(s, i, own)
+			t.service(s, i, own, refused)
 		}
 		if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
 			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
@@ -42,6 +55,7 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 }
 
 type translator struct {
+	Options
 	set *resource.Set
 	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
 	// until somebody asks.
@@ -56,7 +70,7 @@ type port struct {
 	number             int32
 }
 
-func (t *translator) service(s *corev1.Service, i int, own resilience) {
+func (t *translator) service(s *corev1.Service, i int, own resilience, refused *refusals) {
 	p := s.Spec.Ports[i]
 	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
 		return
@@ -86,8 +100,12 @@ func (t *translator) service(s *corev1.Service, i int, own resilience) {
 	default:
 		out.Protocol = app.Protocol
 	}
-	out.Endpoints = t.endpoints(s, p)
-	if len(out.Endpoints) == 0 && t.isUsed(at) {
+	out.Endpoints = t.endpoints(s, p, refused)
+	switch {
+	case len(out.Endpoints) > 0:
+	case refused != nil:
+		out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedValue", Message: "the Service's endpoints are refused: " + refused.first}
+	case t.isUsed(at):
 		t.noEndpoints(s, p, out.Ref)
 	}
 	t.cfg.Services = append(t.cfg.Services, out)
@@ -95,8 +113,11 @@ func (t *translator) service(s *corev1.Service, i int, own resilience) {
 
 // endpoints returns where the port's requests go. The proxy always speaks to endpoints, never to a cluster IP, so a
 // headless Service is no special case: its slices hold the target ports too.
-func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort) []model.Endpoint {
+func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused *refusals) []model.Endpoint {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		if refused != nil {
+			return nil
+		}
 		number := p.Port
 		if p.TargetPort.IntVal > 0 {
 			number = p.TargetPort.IntVal
@@ -113,7 +134,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort) []model.
 		if !ok {
 			continue
 		}
-		for _, e := range slice.Endpoints {
+		for i, e := range slice.Endpoints {
 			to := &ready
 			if !isTrue(e.Conditions.Ready, true) {
 				// KEP-1669: with no ready endpoint left, those that end but still serve are better than none.
@@ -123,7 +144,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort) []model.
 				to = &draining
 			}
 			// Every address of an endpoint is the same backend (EndpointSlice.endpoints[].addresses): the first is it.
-			if len(e.Addresses) > 0 {
+			if len(e.Addresses) > 0 && !refused.has(slice, i) {
 				*to = append(*to, join(e.Addresses[0], number))
 			}
 		}

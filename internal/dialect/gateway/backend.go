@@ -30,6 +30,10 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 		return "", &problem{codeBackendNotFound, "BackendNotFound", field + ".name",
 			fmt.Sprintf("Service %s does not exist", to), "create it or correct the name"}
 	}
+	if refused, all := t.set.RefusedNames(service, t.Names); all {
+		return "", &problem{codeBackendRefused, "UnsupportedValue", field + ".name",
+			fmt.Sprintf("Service %s is refused: %s", to, refused[0].Why), refused[0].Fix}
+	}
 	if ref.Port == nil {
 		return "", &problem{codeBackendPort, "BackendNotFound", field + ".port",
 			"a reference to a Service needs a port", "name a port of Service " + to.String()}
@@ -132,6 +136,9 @@ func (t *translator) secure() {
 			if p.tls == nil {
 				out.Fault = &model.Fault{Status: 500, Reason: "InvalidBackendTLSPolicy",
 					Message: fmt.Sprintf("BackendTLSPolicy %s/%s cannot be honoured", p.obj.Namespace, p.obj.Name)}
+			}
+			if refused, all := t.set.RefusedNames(s, t.Names); all {
+				out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedValue", Message: "the Service's endpoints are refused: " + refused[0].Why}
 			}
 			out.Extends = out.Name
 			t.secured[out.Name] = out

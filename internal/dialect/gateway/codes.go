@@ -55,6 +55,7 @@ const (
 	codeMirrorNothing       = "WR543"
 	codeRepeatedMatch       = "WR544"
 	codeBackendPolicy       = "WR545"
+	codeBackendRefused      = "WR546"
 	codePolicyTarget        = "WR550"
 	codePolicyConflict      = "WR551"
 	codePolicyCA            = "WR552"
@@ -203,6 +204,10 @@ var codes = []resource.Code{
 	{ID: codeBackendPolicy, Severity: resource.Error, Title: "backend's TLS policy not usable",
 		Meaning: "The BackendTLSPolicy of the Service cannot be honoured. A backend answers 500 for its share, a mirror is left out.",
 		Fix:     "Correct the policy."},
+	{ID: codeBackendRefused, Severity: resource.Error, Title: "backend refused for its host name",
+		Meaning: "In a cluster, a reference leads to a Service that stands for a host name (type ExternalName, or EndpointSlices of type FQDN) which the controller does not allow. " +
+			"The reference does not resolve; a backend answers 500 for its share, a mirror is left out.",
+		Fix: "Refer to a Service with addresses, in another namespace with a ReferenceGrant; or have the administrator allow the domain (externalNames.allow of the chart)."},
 
 	{ID: codePolicyTarget, Severity: resource.Error, Title: "policy target not found",
 		Meaning: "A BackendTLSPolicy targets something that is not a Service, or a Service or port name that does not exist. It has no effect there.",

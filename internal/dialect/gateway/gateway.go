@@ -32,6 +32,8 @@ type Options struct {
 	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
 	// where nothing stands against it here. Gateways' parameters are theirs to judge as well. A class that is not in the set is nobody's.
 	Separate bool
+	// Names, if not nil, are the host names that backends may have; see core.Options.
+	Names *resource.HostNames
 }
 
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.

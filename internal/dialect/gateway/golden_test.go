@@ -21,7 +21,7 @@ type output struct {
 func translate(set *resource.Set) output { return translateWith(set, gateway.Options{}) }
 
 func translateWith(set *resource.Set, options gateway.Options) output {
-	services, _, found := core.Translate(set)
+	services, _, found := core.Options{Names: options.Names}.Translate(set)
 	cfg, statuses, more := gateway.Translate(set, options)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
@@ -30,10 +30,15 @@ func translateWith(set *resource.Set, options gateway.Options) output {
 
 const leastGoldens = 60
 
-// TestTranslateGoldens translates the cases named separate-* for Gateways with proxies of their own.
+// TestTranslateGoldens translates the cases named separate-* for Gateways with proxies of their own, and those named names-* where host
+// names under example.com are allowed and no others.
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
-		out := translateWith(set, gateway.Options{Separate: strings.HasPrefix(name, "separate-")})
+		options := gateway.Options{Separate: strings.HasPrefix(name, "separate-")}
+		if strings.HasPrefix(name, "names-") {
+			options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
+		}
+		out := translateWith(set, options)
 		return goldentest.Output{Config: out.cfg, Statuses: out.statuses, Findings: out.findings}
 	})
 }

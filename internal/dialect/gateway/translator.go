@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -22,7 +23,7 @@ type Translator struct {
 // Translate is as the function of that name. What it returns may share memory with what it will return.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
-	if last := x.last; last != nil && last.basis.serves(last.set, set) {
+	if last := x.last; last != nil && last.basis.serves(last.set, set, x.Options) {
 		if sameRoutes(last.set, set) {
 			last.set = set // let the older one go
 			return last.cfg, last.statuses, last.findings
@@ -92,6 +93,8 @@ type basis struct {
 	allPolicies  []*policy         // oldest first
 	aimedAt      map[key][]*policy // by Service, in force or not
 	leaves       map[key][]key     // by root, see readSplits
+	// named are the EndpointSlices that say whether a backend is refused for its names; nil without Options.Names.
+	named []*discoveryv1.EndpointSlice
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
 	secured     map[string]model.Service // services in found, by name
@@ -116,6 +119,9 @@ func (t *translator) readBasis() *basis {
 		secured:      map[string]model.Service{},
 		wildService:  slices.ContainsFunc(t.set.GRPCRoutes, wildService),
 	}
+	if t.Names != nil {
+		t.named = t.set.NamedSlices()
+	}
 	for _, g := range t.set.ReferenceGrants {
 		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
 	}
@@ -130,8 +136,9 @@ func (t *translator) readBasis() *basis {
 }
 
 // serves says whether the basis, read from one set, is that of another.
-func (b *basis) serves(read, set *resource.Set) bool {
-	return slices.Equal(read.GatewayClasses, set.GatewayClasses) && slices.Equal(read.Gateways, set.Gateways) &&
+func (b *basis) serves(read, set *resource.Set, o Options) bool {
+	return (o.Names == nil || slices.Equal(read.EndpointSlices, set.EndpointSlices) || slices.Equal(b.named, set.NamedSlices())) &&
+		slices.Equal(read.GatewayClasses, set.GatewayClasses) && slices.Equal(read.Gateways, set.Gateways) &&
 		slices.Equal(read.ListenerSets, set.ListenerSets) && slices.Equal(read.ReferenceGrants, set.ReferenceGrants) &&
 		slices.Equal(read.BackendTLSPolicies, set.BackendTLSPolicies) && slices.Equal(read.TrafficSplits, set.TrafficSplits) &&
 		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&

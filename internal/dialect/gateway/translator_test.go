@@ -118,7 +118,11 @@ func TestTranslatorSaysWhatTranslateSays(t *testing.T) {
 	for _, g := range goldentest.All(t, leastGoldens) {
 		set := goldentest.Load(t, g)
 		for seed, separate := range []bool{false, true} {
-			follow(t, uint64(seed), gateway.Options{Separate: separate}, set, 40)
+			options := gateway.Options{Separate: separate}
+			if separate {
+				options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
+			}
+			follow(t, uint64(seed), options, set, 40)
 		}
 	}
 }

@@ -32,6 +32,15 @@ type Proxy struct {
 	Version string
 	// Err says why it refuses the newest configuration; empty if it does not.
 	Err string
+	// Unserved are the listeners that it cannot serve for their ports.
+	Unserved []Unserved
+}
+
+// Unserved is a listener that a proxy does not serve.
+type Unserved struct {
+	// Listener is its name in the model.
+	Listener string
+	Reason   string
 }
 
 // State is what there is of one Gateway.
@@ -63,6 +72,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 	classes := readClasses(set, f.ControllerName)
 	out := slices.Clone(statuses)
 	said := map[string]resource.Condition{}
+	unserved := map[string]string{} // why, by the listener's name in the model
 	for i := range out {
 		switch s := &out[i]; s.Ref.Kind {
 		case "GatewayClass":
@@ -80,6 +90,8 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 				_, j.parameters = c.of(set, g)
 			}
 			*s = j.correct(*s)
+			j.state.unserved(name, unserved)
+			unservedListeners(s, name, unserved)
 			if p := find(s.Conditions, programmed); p != nil {
 				c := *p
 				c.Generation = cmp.Or(c.Generation, s.Generation)
@@ -95,6 +107,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 		}
 		if c, ok := said[parents[s.Ref.Namespace+"/"+s.Ref.Name]]; ok {
 			*s = follow(*s, c)
+			unservedListeners(s, parents[s.Ref.Namespace+"/"+s.Ref.Name]+"/"+s.Ref.Namespace+"/"+s.Ref.Name, unserved)
 		}
 	}
 	f.said = said
@@ -403,4 +416,37 @@ func replace(conditions []resource.Condition, by resource.Condition) []resource.
 		*c = by
 	}
 	return out
+}
+
+// unserved adds why proxies do not serve some of the Gateway's listeners, by the listener's name in the model. Of other Gateways' they are not
+// heard.
+func (s *State) unserved(gateway string, out map[string]string) {
+	for _, p := range s.Proxies {
+		for _, u := range p.Unserved {
+			if !strings.HasPrefix(u.Listener, gateway+"/") {
+				continue
+			}
+			why := fmt.Sprintf("proxy %s cannot serve it: %s", p.Name, u.Reason)
+			if before := out[u.Listener]; before != "" {
+				why = before + ", " + why
+			}
+			out[u.Listener] = why
+		}
+	}
+}
+
+// unservedListeners says of listeners that could be served that some proxy does not. prefix is what their names in the model begin with.
+func unservedListeners(s *resource.Status, prefix string, unserved map[string]string) {
+	if len(unserved) == 0 {
+		return
+	}
+	s.Listeners = slices.Clone(s.Listeners)
+	for i := range s.Listeners {
+		l := &s.Listeners[i]
+		why := unserved[prefix+"/"+l.Name]
+		if c := find(l.Conditions, programmed); why == "" || c == nil || c.Status != metav1.ConditionTrue {
+			continue
+		}
+		l.Conditions = replace(l.Conditions, isFalse(programmed, string(gatewayv1.ListenerReasonPortUnavailable), why))
+	}
 }

@@ -223,3 +223,69 @@ func TestAdminPortIsTheOneThatNoListenerMayHave(t *testing.T) {
 		t.Errorf("%d and %d", infra.AdminPort, gateway.AdminPort)
 	}
 }
+
+// TestListenersThatProxiesDoNotServeAreNotProgrammed has proxies that cannot bind some ports, of Gateways and of ListenerSets.
+func TestListenersThatProxiesDoNotServeAreNotProgrammed(t *testing.T) {
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge"}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "weir"}}
+	l := &gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "more"}}
+	ns := gatewayv1.Namespace("shop")
+	l.Spec.ParentRef.Name, l.Spec.ParentRef.Namespace = "edge", &ns
+	set := &resource.Set{
+		GatewayClasses: []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "weir"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gateway.ControllerName}}},
+		Gateways:       []*gatewayv1.Gateway{g}, ListenerSets: []*gatewayv1.ListenerSet{l},
+	}
+	good := func() []resource.Condition {
+		return []resource.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted"}, {Type: "Programmed", Status: "True", Reason: "Programmed"}}
+	}
+	listeners := func() []resource.ListenerStatus {
+		return []resource.ListenerStatus{{Name: "http", Conditions: good()}, {Name: "admin", Conditions: good()}}
+	}
+	statuses := []resource.Status{
+		{Ref: model.Ref{Kind: "Gateway", Namespace: "shop", Name: "edge"}, Conditions: good(), Listeners: listeners()},
+		{Ref: model.Ref{Kind: "ListenerSet", Namespace: "team", Name: "more"}, Conditions: good(), Listeners: listeners()},
+	}
+	unserved := func(names ...string) (out []infra.Unserved) {
+		for _, n := range names {
+			out = append(out, infra.Unserved{Listener: n, Reason: "port 80: permission denied"})
+		}
+		return out
+	}
+	f := infra.Fleet{ControllerName: gateway.ControllerName}
+	for _, c := range []struct {
+		proxies []infra.Proxy
+		want    string
+	}{
+		{[]infra.Proxy{{Name: "a", Version: "1"}}, ""},
+		{[]infra.Proxy{{Name: "a", Version: "1", Unserved: unserved("shop/edge/admin")}}, "Gateway admin: proxy a cannot serve it: port 80: permission denied\n"},
+		{[]infra.Proxy{{Name: "a", Version: "1", Unserved: unserved("shop/edge/admin")}, {Name: "b", Version: "1", Unserved: unserved("shop/edge/admin")}},
+			"Gateway admin: proxy a cannot serve it: port 80: permission denied, proxy b cannot serve it: port 80: permission denied\n"},
+		{[]infra.Proxy{{Name: "a", Version: "1", Unserved: unserved("shop/edge/team/more/http")}}, "ListenerSet http: proxy a cannot serve it: port 80: permission denied\n"},
+		{[]infra.Proxy{{Name: "a", Version: "1", Unserved: unserved("other/edge/http", "shop/edge/nothing", "http")}}, ""}, // what is not its own
+		{[]infra.Proxy{{Name: "a", Version: "1"}}, ""}, // and back
+	} {
+		out := f.Overlay(set, statuses, func(string) infra.State {
+			return infra.State{Found: found(balanced("edge-weir", "192.0.2.1")), Version: "1", Proxies: c.proxies}
+		})
+		var got strings.Builder
+		for _, s := range out {
+			for _, l := range s.Listeners {
+				for _, c := range l.Conditions {
+					if c.Type == "Programmed" && c.Status != "True" {
+						if c.Reason != "PortUnavailable" {
+							t.Errorf("reason %s", c.Reason)
+						}
+						got.WriteString(s.Ref.Kind + " " + l.Name + ": " + c.Message + "\n")
+					}
+				}
+			}
+			for _, c := range s.Conditions {
+				if c.Status != "True" {
+					t.Errorf("%s %s=%s: %s", s.Ref.Kind, c.Type, c.Status, c.Message)
+				}
+			}
+		}
+		if got.String() != c.want {
+			t.Errorf("got:\n%swant:\n%s", got.String(), c.want)
+		}
+	}
+}

@@ -118,6 +118,7 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 		"--state-dir=" + stateFolder,
 		"--drain-delay=" + delay.String(),
 		"--drain-timeout=" + timeout.String(),
+		"--reach=cluster", // whatever the environment says
 	}
 	for _, flag := range []struct{ name, value string }{
 		{"log-level", cmp.Or(r.p.LogLevel, r.LogLevel)},

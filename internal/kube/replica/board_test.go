@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestReplicasReadWhatProxiesOfOthersRun(t *testing.T) {
 	theirs.Name = "other"
 	informer.Add(theirs)
 	wait(t, changed, "a change")
-	if got := one.Others("shop/edge"); len(got) != 1 || got[0] != runs["shop/edge"][0] {
+	if got := one.Others("shop/edge"); len(got) != 1 || !reflect.DeepEqual(got[0], runs["shop/edge"][0]) {
 		t.Errorf("another replica's proxies: %v, want %v", got, runs["shop/edge"])
 	}
 	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "broken"}}

@@ -204,7 +204,7 @@ func (r *run) startProxy(ctx context.Context) error {
 	r.proxy, err = process.Start(r.path("proxy.log"), r.Weir, "proxy",
 		"--gateway", system+"/"+gateway, "--controller", fmt.Sprintf("localhost:%d", feedPort),
 		"--ca-file", r.path("ca.crt"), "--token-file", r.path("token"), "--state-dir", state,
-		"--admin", proxyAdmin, "--log-format", "json")
+		"--admin", proxyAdmin, "--log-format", "json", "--reach", "any") // the endpoints are this machine's own
 	if err != nil {
 		return err
 	}

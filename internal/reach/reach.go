@@ -1,0 +1,202 @@
+// Package reach judges the addresses that endpoints may have, so that what somebody wrote into a Service, an EndpointSlice or a
+// name server leads the proxy to nothing that is not theirs: to the proxy itself, to the machine it runs on, to what clouds tell
+// machines about themselves.
+//
+// Judge is for addresses by themselves, Guard for those that a process is about to dial. It resolves nothing and connects to
+// nothing; host names are judged by resource.HostNames.
+package reach
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// metadata are the addresses of cloud services that tell a machine who it is, often with credentials, where these are not
+// link-local: Amazon, Google, Alibaba, Azure, Oracle.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+}
+
+var (
+	thisNetwork = netip.MustParsePrefix("0.0.0.0/8") // RFC 1122 §3.2.1.3
+	broadcast   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+	// Prefixes of IPv6 addresses that stand for an IPv4 address, see embedded.
+	compatible = netip.MustParsePrefix("::/96")           // RFC 4291 §2.5.5.1
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765 §2.1
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052 §2.1
+	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48")  // RFC 8215
+	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056 §2
+)
+
+// Judge says why an endpoint of a cluster may not have an address; empty is that nothing stands against it. No endpoint may be
+// unspecified, loopback, link-local (169.254.0.0/16 and fe80::/10), multicast, broadcast or a cloud's metadata service, nor an
+// IPv6 address that stands for such an IPv4 address: mapped, NAT64 (64:ff9b::/96), 6to4.
+func Judge(address netip.Addr) (why string) {
+	eachForm(address, func(a netip.Addr) bool {
+		why = judge(a)
+		return why == ""
+	})
+	return why
+}
+
+func judge(a netip.Addr) string {
+	switch {
+	case !a.IsValid():
+		return "is no IP address"
+	case a.IsUnspecified() || thisNetwork.Contains(a):
+		return "is unspecified"
+	case a.IsLoopback():
+		return "is loopback"
+	case a.IsLinkLocalUnicast():
+		return "is link-local"
+	case a.IsMulticast():
+		return "is multicast"
+	case a == broadcast:
+		return "is broadcast"
+	}
+	for _, m := range metadata {
+		if a == m {
+			return "is a cloud's metadata service"
+		}
+	}
+	return ""
+}
+
+// eachForm calls yield with the address, without zone and unmapped, and with the IPv4 addresses it may stand for, until yield
+// returns false.
+func eachForm(a netip.Addr, yield func(netip.Addr) bool) {
+	a = a.WithZone("").Unmap()
+	if !yield(a) || !a.Is6() {
+		return
+	}
+	b := a.As16()
+	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }
+	switch {
+	case compatible.Contains(a):
+		if binary.BigEndian.Uint32(b[12:]) > 1 { // else unspecified or loopback
+			yield(at(12))
+		}
+	case translated.Contains(a), nat64.Contains(a):
+		yield(at(12))
+	case nat64Local.Contains(a):
+		// RFC 6052 §2.2: which of the places it is depends on the length of the prefix. Zeros are what no place holds.
+		for _, form := range []netip.Addr{
+			netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), at(9), at(12),
+		} {
+			if !thisNetwork.Contains(form) && !yield(form) {
+				return
+			}
+		}
+	case sixToFour.Contains(a):
+		yield(at(2))
+	}
+}
+
+// Guard judges the addresses that a process dials. Its methods may be called at the same time; the zero value refuses nothing
+// before Protect.
+type Guard struct {
+	// Cluster refuses what Judge does, and every address of this machine's (the pod's) interfaces.
+	Cluster bool
+
+	protected atomic.Pointer[[]netip.AddrPort]
+	own       atomic.Pointer[ownAddresses]
+
+	// interfaces replaces the system's in tests.
+	interfaces func() ([]net.Addr, error)
+}
+
+// ownAddresses are those of the interfaces at a time.
+type ownAddresses struct {
+	known map[netip.Addr]bool
+	read  time.Time
+}
+
+// ownAge is how long what is known of the interfaces is good: they hardly ever change.
+const ownAge = time.Second
+
+// Protect refuses from now on what leads to a socket that this process listens at, such as its admin endpoint's. With an
+// unspecified address that is the port on every address of the machine.
+func (g *Guard) Protect(socket netip.AddrPort) {
+	for {
+		old := g.protected.Load()
+		next := []netip.AddrPort{netip.AddrPortFrom(socket.Addr().Unmap().WithZone(""), socket.Port())}
+		if old != nil {
+			next = append(next, *old...)
+		}
+		if g.protected.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// Refuse says why an address may not be dialled, in words that follow it; empty is that it may. To be of use it is asked for the
+// very address that is dialled, after names were resolved.
+func (g *Guard) Refuse(to netip.AddrPort) (why string) {
+	if g.Cluster {
+		if why := Judge(to.Addr()); why != "" {
+			return why
+		}
+	}
+	eachForm(to.Addr(), func(a netip.Addr) bool {
+		switch {
+		case g.Cluster && g.isOwn(a):
+			why = "is the proxy's own"
+		case g.leadsToProtected(a, to.Port()):
+			why = "is the proxy's own admin endpoint"
+		}
+		return why == ""
+	})
+	return why
+}
+
+func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
+	all := g.protected.Load()
+	if all == nil {
+		return false
+	}
+	for _, p := range *all {
+		if p.Port() != port {
+			continue
+		}
+		switch {
+		case p.Addr() == a:
+			return true
+		case p.Addr().IsUnspecified():
+			// It is bound on all addresses of this machine.
+			if a.IsLoopback() || a.IsUnspecified() || g.isOwn(a) {
+				return true
+			}
+		case a.IsUnspecified():
+			return true // connect(2) takes it for this machine
+		}
+	}
+	return false
+}
+
+// isOwn says whether an interface has the address. What cannot be read stays as it was.
+func (g *Guard) isOwn(a netip.Addr) bool {
+	own := g.own.Load()
+	if own == nil || time.Since(own.read) > ownAge {
+		read := g.interfaces
+		if read == nil {
+			read = net.InterfaceAddrs
+		}
+		if all, err := read(); err == nil {
+			own = &ownAddresses{known: make(map[netip.Addr]bool, len(all)), read: time.Now()}
+			for _, address := range all {
+				if n, ok := address.(*net.IPNet); ok {
+					if ip, ok := netip.AddrFromSlice(n.IP); ok {
+						own.known[ip.Unmap()] = true
+					}
+				}
+			}
+			g.own.Store(own)
+		}
+	}
+	return own != nil && own.known[a]
+}

@@ -1,0 +1,83 @@
+package resource
+
+import (
+	"os"
+	"time"
+)
+
+// How long a file that lost something has to stay as it is before it is believed: many programs empty a file and then write it, or take
+// it away and make it anew, and what is read in between is not what anybody means.
+const (
+	// holdShorter is for a file that became shorter in place.
+	holdShorter = time.Second
+	// holdEmpty is for one that holds no document any more, or is gone.
+	holdEmpty = 2 * time.Second
+	// holdMost is when a file is believed that keeps changing.
+	holdMost = 10 * time.Second
+)
+
+// hold is a file that is not believed yet. What was read of it before counts until then.
+type hold struct {
+	info   os.FileInfo // as it was seen last; nil if it is gone
+	since  time.Time   // when it was first seen to have lost something
+	seen   time.Time   // when it was first seen as it is
+	length time.Duration
+}
+
+func (h *hold) end() time.Time {
+	end := h.seen.Add(h.length)
+	if most := h.since.Add(holdMost); most.Before(end) {
+		return most
+	}
+	return end
+}
+
+// hold says whether what was read of a file before is to count on. now is what it is now, nil if it is gone. A file that took another's place
+// by being renamed is complete, however short; one that grew may be believed as soon as it is read.
+func (r *reader) hold(path string, before, now *file) bool {
+	if r.believe || before == nil || len(before.parts) == 0 {
+		return false
+	}
+	length := holdEmpty
+	if now != nil && len(now.parts) > 0 {
+		if before.info == nil || now.info == nil || !os.SameFile(before.info, now.info) || now.size >= before.size {
+			return false
+		}
+		length = holdShorter
+	}
+	at := r.clock()
+	h := r.holds[path]
+	if h == nil {
+		h = &hold{since: at, seen: at}
+		r.holds[path] = h
+	}
+	var info os.FileInfo
+	if now != nil {
+		info = now.info
+	}
+	if !sameState(h.info, info) {
+		h.info, h.seen = info, at
+	}
+	h.length = length
+	return at.Before(h.end())
+}
+
+// sameState says whether nothing was written between two looks, either of which may have found nothing.
+func sameState(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// confirmed returns a channel that tells when the next file is to be believed, nil if none is held.
+func (r *reader) confirmed() <-chan time.Time {
+	var next time.Time
+	for _, h := range r.holds {
+		next = earliest(next, h.end())
+	}
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(max(next.Sub(r.clock()), 0))
+}
