@@ -51,7 +51,7 @@ func (ex *exchange) copyHead() {
 	r := &ex.req
 	head := mirrorHead{
 		method: r.method, target: r.target, authority: ex.asked(), fields: r.fields, namedHops: r.namedHops, body: r.body,
-		clientIP: ex.conn.ip, scheme: ex.conn.scheme,
+		clientIP: ex.clientIP(), scheme: ex.shownScheme(), from: ex,
 	}
 	if r.form == http1.FormAbsolute {
 		head.target = ex.join(r.path, r.query, r.hasQuery)

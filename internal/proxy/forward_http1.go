@@ -32,6 +32,8 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		var reused bool
 		var err error
 		switch {
+		case e.Announces():
+			c, err = e.DialFor(a.deadline, ex.addresses())
 		case dial:
 			c, err = e.Dial(a.deadline)
 		case repeat:

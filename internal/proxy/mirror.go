@@ -241,6 +241,8 @@ type mirrorHead struct {
 	// clientIP and scheme are for X-Forwarded-For and X-Forwarded-Proto.
 	clientIP string
 	scheme   string
+	// from is the exchange whose client endpoints are told of in PROXY headers; nil: nobody.
+	from *exchange
 }
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
