@@ -343,21 +343,27 @@ func (c *conn) portText() string {
 	return ""
 }
 
-// announced is who connected and what to, by a PROXY header.
+// announced is what a PROXY header said of a connection, as long as that lasts.
 type announced struct {
-	clientaddr.Pair
-	port string // of the destination, as text
+	clientaddr.Header
+	ip   string // of the source, as text
+	port string // of the destination
 }
 
 // takeHeader makes what a PROXY header says the connection's.
 func (c *conn) takeHeader(h clientaddr.Header) {
-	if !h.Source.IsValid() {
+	if h.Source.IsValid() {
+		c.become(&announced{h, h.Source.Addr().String(), strconv.Itoa(int(h.Destination.Port()))})
+	}
+}
+
+// become makes the connection that of whom it was announced for; nil changes nothing.
+func (c *conn) become(a *announced) {
+	if a == nil {
 		return
 	}
-	c.from = &announced{h.Pair, strconv.Itoa(int(h.Destination.Port()))}
-	c.addr = h.Source.Addr()
-	c.ip = c.addr.String()
-	if h.TLS {
+	c.from, c.addr, c.ip = a, a.Source.Addr(), a.ip
+	if a.TLS {
 		c.scheme = "https"
 	}
 }

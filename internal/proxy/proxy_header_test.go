@@ -270,7 +270,7 @@ func announcedBackend(t *testing.T, config *tls.Config) (addr string, conns *ato
 	s.Config.Protocols.SetHTTP2(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	if config != nil {
-		s.TLS = config
+		s.TLS, s.EnableHTTP2 = config, true
 		s.StartTLS()
 	} else {
 		s.Start()
@@ -349,14 +349,13 @@ func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
 }
 
 func announcedTLS(t *testing.T) (authorities string, config *tls.Config) {
-	cfg := plain("127.0.0.1:1")
-	secure(t, cfg, "shop.example")
-	c := cfg.Certificates[0]
-	pair, err := tls.X509KeyPair([]byte(c.Chain), []byte(c.Key.Reveal()))
+	a := newAuthority(t)
+	chain, key := a.issue(t, "shop.example")
+	pair, err := tls.X509KeyPair([]byte(chain), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Chain, &tls.Config{Certificates: []tls.Certificate{pair}}
+	return a.pem, &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
 func TestRelayedConnectionsAnnounceTheirClient(t *testing.T) {
