@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/weirmesh/weir/internal/dialect/core"
@@ -30,6 +31,8 @@ type Options struct {
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
+	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
+	TrustedProxies []netip.Prefix
 }
 
 // Translate is Options.Translate without options.
@@ -49,7 +52,7 @@ type Translator struct {
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
-	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate}}}
+	return &Translator{options: o, gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, TrustedProxies: o.TrustedProxies}}}
 }
 
 // Translate is as Options.Translate.
@@ -57,6 +60,11 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := smi.Translate(set, smi.Options{Serve: t.options.Serve})
+	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
+		for i := range splits.Listeners {
+			splits.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
+		}
+	}
 	config := model.Merge(services, routes, splits)
 
 	r := Result{

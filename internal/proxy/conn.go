@@ -49,7 +49,7 @@ type conn struct {
 	addr   netip.Addr
 	ip     string
 	from   *announced // by a PROXY header; nil: by none
-	header bool   // a PROXY header is still to come
+	header bool       // a PROXY header is still to come
 
 	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
 	state             atomic.Int32

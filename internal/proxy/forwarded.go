@@ -46,7 +46,11 @@ type told struct {
 
 // listen takes in what proxies in front say, if the listener trusts the connection's other side.
 func (ex *exchange) listen(l *routing.Listener) {
-	f := ex.snap.listeners[l.ID].front
+	ex.believe(ex.snap.listeners[l.ID].front)
+}
+
+// believe takes in what proxies in front say, if the connection's other side is one of them.
+func (ex *exchange) believe(f *front) {
 	if f == nil || !f.trust.Contains(ex.conn.addr) {
 		return
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -18,6 +19,19 @@ type Preview struct {
 	// Match is the request as it was matched, Decision what came of it.
 	Match    routing.Request
 	Decision routing.Decision
+	// Peer is the other side of the connection, Fields are the request's; for Client.
+	Peer   netip.Addr
+	Fields []http1.Field
+}
+
+// Client returns who the request is taken to be from, and X-Forwarded-For as backends get it.
+func (p *Preview) Client(f *model.Front) (client, chain string) {
+	ex := &exchange{conn: &conn{scheme: p.Scheme, addr: p.Peer, ip: p.Peer.String()}, req: request{authority: p.Authority, fields: p.Fields}}
+	ex.believe(newFront(f))
+	if ex.told == nil {
+		return ex.conn.ip, ex.conn.ip
+	}
+	return strings.Clone(ex.told.text), strings.Clone(ex.told.chain)
 }
 
 func (p *Preview) exchange(backend *model.Backend) *exchange {

@@ -351,7 +351,7 @@ func (t *translator) emit() {
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
 					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: protocol,
-					Hostname: l.hostname, TLS: l.tls,
+					Hostname: l.hostname, TLS: l.tls, Front: l.front(),
 				})
 			}
 		}

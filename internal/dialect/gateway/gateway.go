@@ -10,6 +10,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -32,6 +33,8 @@ type Options struct {
 	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
 	// where nothing stands against it here. Gateways' parameters are theirs to judge as well. A class that is not in the set is nobody's.
 	Separate bool
+	// TrustedProxies are the networks of what is in front of Gateways that do not name any themselves.
+	TrustedProxies []netip.Prefix
 }
 
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
