@@ -33,7 +33,9 @@ func TestTrustedNetworksAreRead(t *testing.T) {
 func TestFrontsThatAreNotValidAreTold(t *testing.T) {
 	for want, change := range map[string]func(c *model.Config){
 		"front.trustedProxies[0]": func(c *model.Config) { c.Listeners[0].Front = &model.Front{TrustedProxies: []string{"10.0.0.1/8"}} },
-		"front.trustedProxies[1]": func(c *model.Config) { c.Listeners[0].Front = &model.Front{TrustedProxies: []string{"10.0.0.0/8", "192.0.2.1"}} },
+		"front.trustedProxies[1]": func(c *model.Config) {
+			c.Listeners[0].Front = &model.Front{TrustedProxies: []string{"10.0.0.0/8", "192.0.2.1"}}
+		},
 		"front.trustedProxies: has": func(c *model.Config) {
 			c.Listeners[0].Front = &model.Front{TrustedProxies: slices.Repeat([]string{"10.0.0.0/8"}, model.MaxTrustedProxies+1)}
 		},

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -45,9 +44,7 @@ type conn struct {
 	tls    *tlsSession // nil in cleartext
 	scheme string
 	shard  uint32
-	// addr is the other side's address, ip the same as text: the client's, or that of a proxy in front (see exchange.clientAddr).
-	addr   netip.Addr
-	ip     string
+	ip     string     // address, as text
 	from   *announced // by a PROXY header; nil: by none
 	header bool       // a PROXY header is still to come
 
@@ -126,8 +123,8 @@ var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readS
 
 func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, scheme: "http", first: true}
-	if c.addr = addrPort(nc.RemoteAddr()).Addr(); c.addr.IsValid() {
-		c.ip = c.addr.String()
+	if a := c.address(); a.IsValid() {
+		c.ip = a.String()
 	} else {
 		c.ip = c.remote()
 	}

@@ -51,7 +51,7 @@ func (ex *exchange) listen(l *routing.Listener) {
 
 // believe takes in what proxies in front say, if the connection's other side is one of them.
 func (ex *exchange) believe(f *front) {
-	if f == nil || !f.trust.Contains(ex.conn.addr) {
+	if f == nil || !f.trust.Contains(ex.conn.address()) {
 		return
 	}
 	t := &ex.heard
@@ -62,7 +62,7 @@ func (ex *exchange) believe(f *front) {
 	w.Begin(f.trust)
 	used := ex.walk(&w, f.field)
 	hops := w.Hops()
-	t.client, t.text = ex.conn.addr, ex.conn.ip
+	t.client, t.text = ex.conn.address(), ex.conn.ip
 	mark := len(ex.scratch)
 	for i := len(hops) - 1; i >= 0; i-- {
 		ex.scratch = append(hops[i].AppendTo(ex.scratch), ", "...)
@@ -195,7 +195,7 @@ func (ex *exchange) forwardedField(hops []netip.Addr) string {
 	t := ex.told
 	mark := len(ex.scratch)
 	for i := len(hops); i >= 0; i-- {
-		a := ex.conn.addr
+		a := ex.conn.address()
 		if i > 0 {
 			a = hops[i-1]
 		}
@@ -219,7 +219,7 @@ func (ex *exchange) clientAddr() netip.Addr {
 	if ex.told != nil {
 		return ex.told.client
 	}
-	return ex.conn.addr
+	return ex.conn.address()
 }
 
 // clientIP is clientAddr as text.
@@ -293,7 +293,7 @@ func (ex *exchange) forwardedFields(out []http1.Field) []http1.Field {
 // logged are the client as the access log tells it, and the other side of the connection where that is another.
 func (ex *exchange) logged() (client, peer string) {
 	switch {
-	case ex.told != nil && ex.told.client != ex.conn.addr:
+	case ex.told != nil && ex.told.client != ex.conn.address():
 		return ex.told.text, ex.conn.peer()
 	case ex.conn.from != nil:
 		return ex.conn.remote(), ex.conn.peer()
@@ -308,6 +308,17 @@ func (ex *exchange) addresses() clientaddr.Pair {
 		p.Source = netip.AddrPortFrom(a, 0)
 	}
 	return p
+}
+
+// address is the other side's: the client's, or that of a proxy in front (see exchange.clientAddr). It is not valid if it is not TCP's.
+func (c *conn) address() netip.Addr {
+	if c.from != nil {
+		return c.from.Source.Addr()
+	}
+	if c.sock == nil {
+		return netip.Addr{}
+	}
+	return addrPort(c.sock.RemoteAddr()).Addr()
 }
 
 // addresses of a connection: as a PROXY header has them, or the socket's.
@@ -366,7 +377,7 @@ func (c *conn) become(a *announced) {
 	if a == nil {
 		return
 	}
-	c.from, c.addr, c.ip = a, a.Source.Addr(), a.ip
+	c.from, c.ip = a, a.ip
 	if a.TLS {
 		c.scheme = "https"
 	}

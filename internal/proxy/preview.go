@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
@@ -26,7 +27,9 @@ type Preview struct {
 
 // Client returns who the request is taken to be from, and X-Forwarded-For as backends get it.
 func (p *Preview) Client(f *model.Front) (client, chain string) {
-	ex := &exchange{conn: &conn{scheme: p.Scheme, addr: p.Peer, ip: p.Peer.String()}, req: request{authority: p.Authority, fields: p.Fields}}
+	c := &conn{scheme: p.Scheme}
+	c.become(&announced{clientaddr.Header{Pair: clientaddr.Pair{Source: netip.AddrPortFrom(p.Peer, 0)}}, p.Peer.String(), ""})
+	ex := &exchange{conn: c, req: request{authority: p.Authority, fields: p.Fields}}
 	ex.believe(newFront(f))
 	if ex.told == nil {
 		return ex.conn.ip, ex.conn.ip

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"syscall"
@@ -100,7 +102,9 @@ func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 		s.log.Warn("connection closed: it has no valid PROXY header", "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err, "others", held)
 		return
 	}
-	s.log.Debug("connection closed: it has no valid PROXY header", "peer", nc.RemoteAddr().String(), "error", err)
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+		s.log.Debug("connection closed: it has no valid PROXY header", "peer", nc.RemoteAddr().String(), "error", err)
+	}
 }
 
 // awaitHeader reads the PROXY header of a new connection; false if it is to be closed. As long as it brings nothing it is idle.

@@ -254,7 +254,8 @@ func announcedBackend(t *testing.T, config *tls.Config) (addr string, conns *ato
 		t.Fatal(err)
 	}
 	addr = ln.Addr().String()
-	ln = &proxyproto.Listener{Listener: ln, ReadHeaderTimeout: 10 * time.Second, Policy: func(net.Addr) (proxyproto.Policy, error) { return proxyproto.REQUIRE, nil }}
+	ln = &proxyproto.Listener{Listener: ln, ReadHeaderTimeout: 10 * time.Second,
+		ConnPolicy: func(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) { return proxyproto.REQUIRE, nil }}
 	type number struct{}
 	s := &httptest.Server{Listener: ln, Config: &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
