@@ -29,10 +29,11 @@ var importTable = map[string][]string{
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
-	"internal/upstream":           {"internal/model", "internal/http1", "internal/http2", "internal/socket"},
+	"internal/clientaddr":         {},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket"},
 	"internal/telemetry":          {"internal/model"},
 	"internal/proxy": {
-		"internal/routing", "internal/upstream", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
+		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
 		"internal/model",
 	},
 	"internal/control": {
@@ -58,7 +59,7 @@ var importTable = map[string][]string{
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
-	"internal/telemetry", "internal/feed", "internal/identity",
+	"internal/telemetry", "internal/feed", "internal/identity", "internal/clientaddr",
 }
 
 type listedPackage struct {

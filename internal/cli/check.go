@@ -34,6 +34,8 @@ func translation(cmd *cobra.Command) *control.Options {
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
 	pathPolicyFlag(cmd.Flags(), &o.PathPolicy)
+	cmd.Flags().Var(networks{&o.TrustedProxies}, "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
+		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o
 }
 

@@ -5,9 +5,11 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
@@ -22,7 +24,8 @@ func newExplain(s streams) *cobra.Command {
 what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
 which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
--- reads like a curl command; a URL without a port means 80 or 443, or the only
+-- reads like a curl command, with --from ADDRESS for where the connection comes
+from; a URL without a port means 80 or 443, or the only
 port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.
 
 Without PATHs it reads a Kubernetes cluster, with your own rights and without
@@ -81,6 +84,10 @@ type explanation struct {
 	// Listener that takes the request; nil when none does, and Reason says why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
+	// Client is who the request is taken to be from, if it is known where the connection comes from; ForwardedFor is X-Forwarded-For as backends
+	// get it.
+	Client       string `json:"client,omitempty"`
+	ForwardedFor string `json:"forwardedFor,omitempty"`
 	// Note is worth knowing about how the listener was chosen.
 	Note string `json:"note,omitempty"`
 	// Rule takes the connection, if it is one to a TCP port.
@@ -110,14 +117,16 @@ type answer struct {
 type explainedBackend struct {
 	Service string `json:"service,omitempty"`
 	// Probability is 0..1; exactly Weight of every WeightSum requests.
-	Probability float64           `json:"probability"`
-	Weight      uint64            `json:"weight"`
-	WeightSum   uint64            `json:"weightSum"`
-	Endpoints   []string          `json:"endpoints,omitempty"`
-	Forwarded   *forwarded        `json:"forwarded,omitempty"`
-	Filters     *model.Filters    `json:"filters,omitempty"`
-	Answer      *answer           `json:"answer,omitempty"`
-	Mirrors     []explainedMirror `json:"mirrors,omitempty"`
+	Probability float64  `json:"probability"`
+	Weight      uint64   `json:"weight"`
+	WeightSum   uint64   `json:"weightSum"`
+	Endpoints   []string `json:"endpoints,omitempty"`
+	// ProxyProtocol is the version of the PROXY header that connections to them begin with.
+	ProxyProtocol int               `json:"proxyProtocol,omitempty"`
+	Forwarded     *forwarded        `json:"forwarded,omitempty"`
+	Filters       *model.Filters    `json:"filters,omitempty"`
+	Answer        *answer           `json:"answer,omitempty"`
+	Mirrors       []explainedMirror `json:"mirrors,omitempty"`
 	// Splits of the service that were asked; if the last takes the request, Leaves answer it in the service's stead.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
 	Leaves []explainedBackend       `json:"leaves,omitempty"`
@@ -171,6 +180,7 @@ func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 		return e, nil
 	}
 	e.Listener = listener.Listener
+	e.client()
 	match := routing.Request{Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields}
 	why := listener.Explain(&match)
 	e.Explanation = &why
@@ -184,6 +194,21 @@ func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 	}
 	e.outcome(cfg, why.Decision, match)
 	return e, nil
+}
+
+// client says who the request is from.
+func (e *explanation) client() {
+	r := e.Request
+	if !r.from.IsValid() {
+		return
+	}
+	p := proxy.Preview{Scheme: r.scheme, Authority: r.fields["host"], Peer: r.from}
+	for _, h := range r.Headers {
+		name, value, _ := strings.Cut(h, ":")
+		name = strings.TrimSpace(name)
+		p.Fields = append(p.Fields, http1.Field{Name: name, Value: strings.TrimSpace(value), ID: http1.Identify(name)})
+	}
+	e.Client, e.ForwardedFor = p.Client(e.Listener.Front)
 }
 
 // listener finds the listener for the request's scheme, port and host, or sets Reason.
@@ -335,6 +360,7 @@ func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *
 		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
 		return out
 	}
+	out.ProxyProtocol = service.ProxyProtocol
 	out.Forwarded = &forwarded{Method: o.preview.Method}
 	out.Forwarded.Target, out.Forwarded.Host = o.preview.Forward(b)
 	return out

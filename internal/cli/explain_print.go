@@ -68,6 +68,12 @@ func (p *explainPrinter) explanation(e *explanation) {
 	if e.Note != "" {
 		p.line("", "note: %s", e.Note)
 	}
+	for _, line := range frontLines(l.Front) {
+		p.line("", "%s", line)
+	}
+	if e.Client != "" {
+		p.line("client", "%s  (backends get X-Forwarded-For: %s)", e.Client, e.ForwardedFor)
+	}
 	if l.Protocol == model.TCP {
 		p.connection(e)
 		return
@@ -137,6 +143,29 @@ func (p *explainPrinter) backends(e *explanation) {
 	p.list("answered by", lines)
 }
 
+// frontLines say what a listener believes of whom.
+func frontLines(f *model.Front) (lines []string) {
+	if f == nil {
+		return nil
+	}
+	if f.ProxyProtocol {
+		lines = append(lines, "connections begin with a PROXY header, from trusted proxies only")
+	}
+	const most = 8
+	switch n := len(f.TrustedProxies); {
+	case n == 0:
+		lines = append(lines, "trusts no proxy")
+	case n > most:
+		lines = append(lines, fmt.Sprintf("trusts %s and %d more", strings.Join(f.TrustedProxies[:most], ", "), n-most))
+	default:
+		lines = append(lines, "trusts "+strings.Join(f.TrustedProxies, ", "))
+	}
+	if f.ClientAddress != "" {
+		lines = append(lines, "takes the client's address from "+string(f.ClientAddress)+" alone")
+	}
+	return lines
+}
+
 func backendLines(b *explainedBackend) []string {
 	share := fmt.Sprintf("%-7s", percent(b.Probability))
 	line := fmt.Sprintf("%s %s  at %s", share, b.Service, strings.Join(b.Endpoints, ", "))
@@ -144,6 +173,9 @@ func backendLines(b *explainedBackend) []string {
 		line = share + " " + cmpOr(b.Service, "(no service)") + ": " + answerWords(b.Answer)
 	}
 	lines := []string{line}
+	if b.ProxyProtocol != 0 {
+		lines = append(lines, fmt.Sprintf("        each connection begins with a PROXY header, version %d, and is one client's", b.ProxyProtocol))
+	}
 	if b.Forwarded != nil {
 		lines = append(lines, fmt.Sprintf("        gets %s %s, host %s", b.Forwarded.Method, b.Forwarded.Target, b.Forwarded.Host))
 	}

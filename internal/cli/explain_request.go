@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ type clientRequest struct {
 	URL    string `json:"url"`
 	// Headers are as given, "name: value".
 	Headers []string `json:"headers,omitempty"`
+	// From is the address that the connection comes from.
+	From string `json:"from,omitempty"`
 
 	scheme, host string // host is lower-case, without a port
 	address      string // the URL's host, whatever the field Host says
@@ -22,6 +25,7 @@ type clientRequest struct {
 	path, query  string // as received
 	hasQuery     bool
 	fields       fieldMap
+	from         netip.Addr // not valid: not given
 }
 
 // fieldMap is header fields by lower-case name.
@@ -39,8 +43,9 @@ func parseRequest(args []string) (*clientRequest, error) {
 	f.StringVarP(&r.Method, "request", "X", "", "")
 	f.StringArrayVarP(&r.Headers, "header", "H", nil, "")
 	data := f.StringP("data", "d", "", "")
+	f.StringVar(&r.From, "from", "", "")
 	if err := f.Parse(args); err != nil {
-		return nil, usageError("request: %w (known: -X METHOD, -H 'NAME: VALUE', -d DATA)", err)
+		return nil, usageError("request: %w (known: -X METHOD, -H 'NAME: VALUE', -d DATA, --from ADDRESS)", err)
 	}
 	words := f.Args()
 	if len(words) == 2 && r.Method == "" {
@@ -67,6 +72,13 @@ func parseRequest(args []string) (*clientRequest, error) {
 			value = before + ", " + value
 		}
 		r.fields[name] = value
+	}
+	if r.From != "" {
+		from, err := netip.ParseAddr(r.From)
+		if err != nil {
+			return nil, usageError("--from %q: want the IP address that the connection comes from", r.From)
+		}
+		r.from = from.Unmap().WithZone("")
 	}
 	return r, r.parseURL()
 }

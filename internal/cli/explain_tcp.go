@@ -75,6 +75,7 @@ func (b *explainedBackend) connect(services map[string]*model.Service, fault *mo
 		if b.Endpoints = endpoints(service); len(b.Endpoints) == 0 {
 			b.Answer = &answer{Reason: "the service has no endpoint"}
 		}
+		b.ProxyProtocol = service.ProxyProtocol
 	}
 }
 

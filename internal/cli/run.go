@@ -54,6 +54,11 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	log, processLog, closeProcessLog := o.serve.log.open(s.err)
 	defer closeProcessLog()
 	ignoreBrokenPipes()
+	for _, p := range o.translation.TrustedProxies {
+		if p.Bits() == 0 {
+			log.Warn("everybody is trusted to say who their client is", "trusted-proxies", p.String(), "fix", "name the addresses of what is in front")
+		}
+	}
 	adjust, err := relocate(o.address, o.portOffset)
 	if err != nil {
 		return err

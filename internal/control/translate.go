@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/weirmesh/weir/internal/dialect/core"
@@ -34,6 +35,8 @@ type Options struct {
 	PathPolicy model.PathPolicy
 	// Names is core.Options.Names and gateway.Options.Names.
 	Names *resource.HostNames
+	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
+	TrustedProxies []netip.Prefix
 }
 
 // Translate is Options.Translate without options.
@@ -57,7 +60,7 @@ type Translator struct {
 func NewTranslator(o Options) *Translator {
 	return &Translator{
 		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Names: o.Names}},
+		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Names: o.Names, TrustedProxies: o.TrustedProxies}},
 		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve}},
 	}
 }
@@ -67,6 +70,11 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
+	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
+		for i := range splits.Listeners {
+			splits.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
+		}
+	}
 	config := model.Merge(services, routes, splits)
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)

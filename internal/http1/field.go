@@ -40,7 +40,9 @@ const (
 	FieldWeirVia
 	FieldXForwardedFor
 	FieldXForwardedHost
+	FieldXForwardedPort
 	FieldXForwardedProto
+	FieldXRealIP
 	FieldXRequestID
 	fieldIDs // how many there are
 
@@ -78,7 +80,9 @@ var fieldNames = [fieldIDs]string{
 	FieldWeirVia:                     "weir-via",
 	FieldXForwardedFor:               "x-forwarded-for",
 	FieldXForwardedHost:              "x-forwarded-host",
+	FieldXForwardedPort:              "x-forwarded-port",
 	FieldXForwardedProto:             "x-forwarded-proto",
+	FieldXRealIP:                     "x-real-ip",
 	FieldXRequestID:                  "x-request-id",
 }
 
@@ -162,7 +166,7 @@ const (
 		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade
 	// notRemovable cannot be removed by naming them in Connection, or a client could blind the endpoint.
 	notRemovable uint64 = 1<<FieldContentLength | 1<<FieldForwarded | 1<<FieldHost | 1<<FieldVia | 1<<FieldXForwardedFor |
-		1<<FieldXForwardedHost | 1<<FieldXForwardedProto | 1<<FieldWeirVia
+		1<<FieldXForwardedHost | 1<<FieldXForwardedPort | 1<<FieldXForwardedProto | 1<<FieldXRealIP | 1<<FieldWeirVia
 )
 
 // SameVariable reports whether two field names become the same variable where names are turned into variables as CGI has it (RFC 3875 §4.1.18):
@@ -244,7 +248,7 @@ func Impersonates(f *Field) bool {
 func (id FieldID) HopByHop() bool { return hopByHop&(1<<id) != 0 }
 
 // HopByHop reports whether f, one of fields, must not be forwarded: by its ID, or because a Connection field among fields
-// names it. Host, Content-Length and the fields a proxy vouches for (X-Forwarded-*, Forwarded, Via) cannot be removed by naming
+// names it. Host, Content-Length and the fields a proxy vouches for (X-Forwarded-*, X-Real-IP, Forwarded, Via) cannot be removed by naming
 // them. Request.NamedHops and Response.NamedHops tell whether more than the ID has to be looked at.
 func HopByHop(f *Field, fields []Field) bool {
 	id := f.ID

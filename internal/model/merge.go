@@ -13,7 +13,7 @@ import (
 //
 // Of two listeners, services or certificates of one name the one in the earlier configuration stays (in one
 // configuration: the first). A listener that clashes with an earlier one of the same gateway, because it has the same
-// address, port and hostname or another protocol on the same address and port, is left out, and so are the attachments to it; routes
+// address, port and hostname or another protocol (with or without a PROXY header) on the same address and port, is left out, and so are the attachments to it; routes
 // left without attachments go too. Routes are never merged with each other: a request that several match is decided
 // by precedence. Nor are splits: those of an earlier configuration come first.
 func Merge(configs ...Config) Config {
@@ -102,21 +102,22 @@ type bind struct {
 
 // listenerSet holds the listeners accepted so far.
 type listenerSet struct {
-	names     map[string]bool
-	protocols map[bind]Protocol
-	hosts     map[bind]map[string]bool
+	names    map[string]bool
+	framings map[bind]string
+	hosts    map[bind]map[string]bool
 }
 
 func (s *listenerSet) add(l Listener) bool {
 	if s.names == nil {
-		s.names, s.protocols, s.hosts = map[string]bool{}, map[bind]Protocol{}, map[bind]map[string]bool{}
+		s.names, s.framings, s.hosts = map[string]bool{}, map[bind]string{}, map[bind]map[string]bool{}
 	}
 	b := bind{l.Gateway, l.Address, l.Port}
-	if p, ok := s.protocols[b]; s.names[l.Name] || ok && p != l.Protocol || s.hosts[b][l.Hostname] {
+	framing := l.framing()
+	if f, ok := s.framings[b]; s.names[l.Name] || ok && f != framing || s.hosts[b][l.Hostname] {
 		return false
 	}
 	s.names[l.Name] = true
-	s.protocols[b] = l.Protocol
+	s.framings[b] = framing
 	if s.hosts[b] == nil {
 		s.hosts[b] = map[string]bool{}
 	}

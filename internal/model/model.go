@@ -58,6 +58,8 @@ type Listener struct {
 	TLS      *ListenerTLS `json:"tls,omitempty"`
 	// PathPolicy is that of the routes that have none; empty is PathAsWritten. A TCP listener has none.
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
+	// Front says which proxies stand in front and are believed; nil is none.
+	Front *Front `json:"front,omitempty"`
 }
 
 // ListenerTLS terminates TLS on a listener.
@@ -279,6 +281,9 @@ type Service struct {
 	Limits      *Limits      `json:"limits,omitempty"`
 	Ejection    *Ejection    `json:"ejection,omitempty"`
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
+	// ProxyProtocol is the version, 1 or 2, of the PROXY protocol's header that each connection to an endpoint begins with, before TLS; 0 is
+	// none. A connection with one is one client's: it carries no other's requests.
+	ProxyProtocol int `json:"proxyProtocol,omitempty"`
 }
 
 // ServiceTLS is how a service's certificate is checked (Gateway API, BackendTLSPolicy).

@@ -52,6 +52,7 @@ var reservedFields = map[string]bool{
 	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Type": true, "Cookie": true, "Date": true, "Expect": true,
 	"Host": true, "Http2-Settings": true, "Keep-Alive": true, "Location": true, "Proxy-Connection": true, "Set-Cookie": true, "Te": true,
 	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"Forwarded": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
 }
 
 func (v *validator) session(where Ref, field string, s *Session) {

@@ -111,6 +111,9 @@ func (v *validator) service(s *Service) {
 	}
 	v.fault(where, "fault", s.Fault)
 	v.resilience(where, s)
+	if s.ProxyProtocol < 0 || s.ProxyProtocol > 2 {
+		v.fail(where, "proxyProtocol", "%d is no version of the PROXY protocol: 1 or 2, 0 for none", s.ProxyProtocol)
+	}
 }
 
 func (v *validator) allListeners(all []Listener) {
@@ -126,6 +129,7 @@ func (v *validator) allListeners(all []Listener) {
 		}
 		v.listeners[l.Name] = true
 		v.tcp[l.Name] = l.Protocol == TCP
+		v.front(where, l.Front)
 		if l.Port < 1 || l.Port > 65535 {
 			v.fail(where, "port", "%d is not a port", l.Port)
 		}

@@ -44,7 +44,9 @@ type conn struct {
 	tls    *tlsSession // nil in cleartext
 	scheme string
 	shard  uint32
-	ip     string
+	ip     string     // address, as text
+	from   *announced // by a PROXY header; nil: by none
+	header bool       // a PROXY header is still to come
 
 	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
 	state             atomic.Int32
@@ -121,8 +123,8 @@ var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readS
 
 func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, scheme: "http", first: true}
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		c.ip = a.AddrPort().Addr().Unmap().WithZone("").String()
+	if a := c.address(); a.IsValid() {
+		c.ip = a.String()
 	} else {
 		c.ip = c.remote()
 	}
@@ -149,12 +151,25 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	return c
 }
 
-// remote is the client's address as logs tell it.
-func (c *conn) remote() string { return c.sock.RemoteAddr().String() }
+// remote is the client's address as logs tell it: the socket's, or that of a PROXY header.
+func (c *conn) remote() string {
+	if c.from != nil {
+		return c.from.Source.String()
+	}
+	return c.peer()
+}
+
+// peer is the address of the socket's other side.
+func (c *conn) peer() string { return c.sock.RemoteAddr().String() }
 
 // serve runs the connection to its end.
 func (c *conn) serve() {
 	defer c.close()
+	if c.header {
+		if c.header = false; !c.awaitHeader() {
+			return
+		}
+	}
 	if c.tls != nil && c.tls.conn == nil {
 		if !c.handshake() {
 			return

@@ -86,6 +86,8 @@ type exchange struct {
 	client client
 	conn   *conn // the client's connection
 	shard  uint32
+	told   *told // heard, if there is a trusted proxy in front
+	heard  told
 
 	req      request
 	match    routing.Request
@@ -153,6 +155,7 @@ func (ex *exchange) reset() {
 	ex.match = routing.Request{}
 	ex.decision = routing.Decision{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
+	ex.told = nil
 	ex.resumed = nil
 	ex.composed, ex.forwards = false, -1
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0

@@ -50,7 +50,7 @@ func (ex *exchange) beginCopies() {
 
 func (ex *exchange) copyHead() {
 	r := &ex.req
-	head := mirrorHead{method: r.method, target: ex.target, authority: ex.authority, fields: ex.fields, body: r.body, grpc: r.grpc}
+	head := mirrorHead{method: r.method, target: ex.target, authority: ex.authority, fields: ex.fields, body: r.body, grpc: r.grpc, from: ex}
 	if te, _ := http1.GetID(r.fields, http1.FieldTE); r.grpc || http1.HasToken(te, "trailers") {
 		head.trailers = true
 	}

@@ -57,8 +57,9 @@ func (ex *exchange) log(d time.Duration) {
 		return
 	}
 	r := &ex.req
+	client, peer := ex.logged()
 	rec := telemetry.Record{
-		Time: ex.start, Client: ex.conn.remote(), Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Protocol: r.proto,
+		Time: ex.start, Client: client, Peer: peer, Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Protocol: r.proto,
 		Status: ex.status, Reason: ex.reason, PathReading: ex.pathReading.String(), Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
 	}
 	if ex.rule != nil {

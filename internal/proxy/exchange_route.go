@@ -26,6 +26,7 @@ func (ex *exchange) route() error {
 	if ex.conn.tls != nil && !ex.conn.mayReach(ex.snap, ex.port, l) {
 		return failMisdirected
 	}
+	ex.listen(l)
 	m := &ex.match
 	m.Host, m.Method, m.Query, m.Fields = r.host, r.method, r.query, ex
 	if r.method == http.MethodConnect {

@@ -102,7 +102,7 @@ func (ex *exchange) answerRedirect(r *model.Redirect) error {
 func (ex *exchange) location(r *model.Redirect) string {
 	scheme := r.Scheme
 	if scheme == "" {
-		scheme = ex.conn.scheme
+		scheme = ex.scheme()
 	}
 	host := r.Hostname
 	if !http1.ValidAuthority(host) {
@@ -116,6 +116,8 @@ func (ex *exchange) location(r *model.Redirect) string {
 			port = 80
 		case r.Scheme == "https":
 			port = 443
+		case ex.askedPort() != 0:
+			port = ex.askedPort()
 		default:
 			port = ex.decision.Listener.Listener.Port
 		}

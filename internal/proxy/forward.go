@@ -316,31 +316,27 @@ var own = func() (set [256]bool) {
 	for id := range set {
 		set[id] = id < 64 && http1.FieldID(id).HopByHop()
 	}
-	for _, id := range []http1.FieldID{http1.FieldContentLength, http1.FieldExpect, http1.FieldHost, http1.FieldXForwardedFor,
-		http1.FieldXForwardedHost, http1.FieldXForwardedProto, http1.FieldWeirMirrored, http1.FieldTrailer, http1.FieldIrregular} {
+	for _, id := range []http1.FieldID{http1.FieldContentLength, http1.FieldExpect, http1.FieldForwarded, http1.FieldHost, http1.FieldXForwardedFor,
+		http1.FieldXForwardedHost, http1.FieldXForwardedPort, http1.FieldXForwardedProto, http1.FieldXRealIP, http1.FieldWeirMirrored, http1.FieldTrailer,
+		http1.FieldIrregular} {
 		set[id] = true
 	}
 	return set
 }()
 
-// requestFields makes the fields towards the backend: the client's end-to-end ones, X-Forwarded-*, what filters change, and Via. A client's word
-// that the request is a copy is not passed on.
+// requestFields makes the fields towards the backend: the client's end-to-end ones, what is said of the client, what filters change, and Via. A
+// client's word that the request is a copy is not passed on.
 func (ex *exchange) requestFields() {
 	r := &ex.req
 	out := ex.fields[:0]
-	chain := -1 // where in scratch X-Forwarded-For begins
 	mark := ex.srv.mirrorMark
 	for i := range r.fields {
 		f := &r.fields[i]
 		if own[f.ID] {
-			if f.ID == http1.FieldXForwardedFor && f.Value != "" {
-				if chain < 0 {
-					chain = len(ex.scratch)
-				}
-				ex.scratch = append(ex.scratch, f.Value...)
-				ex.scratch = append(ex.scratch, ", "...)
-			}
 			out = ex.addOwn(out, f)
+			continue
+		}
+		if ex.untold(f) {
 			continue
 		}
 		if mark != "" && len(f.Name) == len(mark) && http1.EqualFold(f.Name, mark) {
@@ -351,17 +347,7 @@ func (ex *exchange) requestFields() {
 		}
 		out = append(out, *f)
 	}
-	forwarded := ex.conn.ip
-	if chain >= 0 {
-		ex.scratch = append(ex.scratch, forwarded...)
-		forwarded = ex.text(chain)
-	}
-	out = append(out,
-		http1.Field{Name: "X-Forwarded-For", Value: forwarded, ID: http1.FieldXForwardedFor},
-		http1.Field{Name: "X-Forwarded-Proto", Value: ex.conn.scheme, ID: http1.FieldXForwardedProto})
-	if r.authority != "" {
-		out = append(out, http1.Field{Name: "X-Forwarded-Host", Value: r.authority, ID: http1.FieldXForwardedHost})
-	}
+	out = ex.forwardedFields(out)
 	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backendFilters().request} {
 		if e != nil {
 			out = e.apply(out)
@@ -486,6 +472,7 @@ func (ex *exchange) shrink() {
 	}
 	clear(ex.picked[:cap(ex.picked)])
 	clear(ex.legs[:cap(ex.legs)])
+	ex.told, ex.heard = nil, told{}
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
 	ex.resumed, ex.rest = nil, nil

@@ -30,9 +30,12 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		var c *upstream.Conn
 		var reused bool
 		var err error
-		if dial {
+		switch {
+		case e.Announces():
+			c, err = e.DialFor(a.connectDeadline(), ex.addresses())
+		case dial:
 			c, err = e.Dial(a.connectDeadline())
-		} else {
+		default:
 			c, reused, err = e.Get(a.connectDeadline())
 		}
 		if err != nil {

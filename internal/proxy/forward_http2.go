@@ -107,6 +107,9 @@ func (ex *exchange) openStream(e *upstream.Endpoint) error {
 		trailers = ex.requestTrailers()
 	}
 	ex.waiting = upstream.Waiting{Until: a.connectDeadline(), Wanted: ex}
+	if e.Announces() {
+		ex.waiting.From = ex.addresses()
+	}
 	s, sent, err := e.Open(ex.streamHead(), ex.body, ex.whole && len(trailers) == 0, &ex.waiting)
 	if err != nil {
 		switch {

@@ -55,6 +55,7 @@ type bind struct {
 	srv     *Server
 	address string
 	number  int32
+	port    string // number, as text
 	ln      net.Listener
 	queue   *acceptQueue // of ln, while it is accepted from; nil where that has to be left to ln
 	config  *tls.Config
@@ -89,7 +90,7 @@ func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
 		return nil, e
 	}
 	b := &bind{
-		srv: s, address: p.Address, number: p.Number, ln: ln,
+		srv: s, address: p.Address, number: p.Number, port: strconv.Itoa(int(p.Number)), ln: ln,
 		metrics:   s.opt.Metrics.Listener(address),
 		accepting: make(chan struct{}), quit: make(chan struct{}),
 		conns: map[*conn]struct{}{},
@@ -213,7 +214,12 @@ func (b *bind) start(nc net.Conn) {
 	s := b.srv
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
-	_, port := b.snapshot()
+	snap, port := b.snapshot()
+	f := snap.listeners[port.Listeners[0].ID].front // of the PROXY protocol a port's listeners have one opinion
+	if !b.mayKnock(f, nc, shard) {
+		s.connections.Add(-1)
+		return
+	}
 	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
 		s.connections.Add(-1)
 		b.refuse(nc, shard, !port.TCP && !port.TLS)
@@ -226,14 +232,16 @@ func (b *bind) start(nc net.Conn) {
 	b.metrics.Opened(shard)
 	if port.TCP {
 		b.wg.Go(func() {
-			b.relay(nc, shard)
+			b.relay(nc, shard, f != nil && f.header)
 			b.metrics.Closed(shard)
 			s.connections.Add(-1)
 		})
 		return
 	}
 	b.wg.Add(1)
-	b.serve(newConn(b, nc, shard, port.TLS))
+	c := newConn(b, nc, shard, port.TLS)
+	c.header = f != nil && f.header
+	b.serve(c)
 }
 
 // serve serves a connection in a goroutine of its own.

@@ -236,6 +236,8 @@ type mirrorHead struct {
 	body      http1.Body    // BodyChunked if the length is not known
 	grpc      bool          // it can be sent over HTTP/2 alone
 	trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
+	// from is the exchange whose client endpoints are told of in PROXY headers; nil: nobody.
+	from *exchange
 }
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.

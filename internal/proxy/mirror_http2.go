@@ -29,7 +29,7 @@ func (w *mirrorWorker) sendHTTP2(l *mirrorLeg) mirrorResult {
 	}
 	done = done || ended
 	trailers := w.trailers(done)
-	w.waiting = upstream.Waiting{Wanted: l}
+	w.waiting = upstream.Waiting{Wanted: l, From: l.from}
 	s, sent, err := l.endpoint.Open(w.streamHead(), data, done && len(trailers) == 0, &w.waiting)
 	if err != nil {
 		return mirrorResult{outcome: telemetry.MirrorFailedConnect}

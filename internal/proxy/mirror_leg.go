@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -18,6 +19,7 @@ type mirrorLeg struct {
 	metric   *telemetry.Mirror
 	shard    uint32
 	endpoint *upstream.Endpoint
+	from     clientaddr.Pair // for endpoints that want a PROXY header
 	born     time.Time
 	probe    bool // of the breaker
 	http2    bool
@@ -54,6 +56,7 @@ func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time,
 	l.fate.Store(uint32(telemetry.MirrorPending))
 	l.queue, l.unsent = l.queue[:0], 0
 	l.started, l.ended, l.over = false, false, false
+	l.from = clientaddr.Pair{}
 }
 
 func (l *mirrorLeg) recycle() {

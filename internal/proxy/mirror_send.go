@@ -105,11 +105,20 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 	}
 }
 
+// connect gets a connection: a new one if it is to name the client.
+func (w *mirrorWorker) connect(l *mirrorLeg) (c *upstream.Conn, reused bool, err error) {
+	if l.endpoint.Announces() {
+		c, err = l.endpoint.DialFor(time.Time{}, l.from)
+		return c, false, err
+	}
+	return l.endpoint.GetAlive(time.Time{})
+}
+
 // sendHTTP1 carries the leg over a connection.
 func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
 	opt := &w.service.mirrors.opt
 	// Checked now, not with the first write: a copy that is gathered has its answer read meanwhile.
-	c, reused, err := l.endpoint.GetAlive(time.Time{})
+	c, reused, err := w.connect(l)
 	if err != nil {
 		return mirrorResult{outcome: telemetry.MirrorFailedConnect}
 	}

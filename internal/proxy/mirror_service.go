@@ -63,6 +63,9 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	}
 	l := mirrorLegPool.Get().(*mirrorLeg)
 	l.reset(s, e, now, probe)
+	if e.Announces() && head.from != nil {
+		l.from = head.from.addresses()
+	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
 	if s.queued.Add(int64(len(l.queue))) > s.mirrors.opt.MaxBytes {
 		s.queued.Add(int64(-len(l.queue)))

@@ -38,6 +38,7 @@ type parked struct {
 	shard        uint32
 	since        time.Time   // when it became idle
 	tls          *tlsSession // nil in cleartext
+	from         *announced  // by a PROXY header; nil: by none
 	first        bool        // nothing was served yet
 	older, newer *parked
 }
@@ -95,7 +96,7 @@ func (p *parking) look(events []unix.EpollEvent) bool {
 // park takes the connection over; it reports false if that cannot be, and the connection's goroutine has to wait.
 func (c *conn) park() bool {
 	p := c.srv.idle
-	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, first: c.first, fd: -1}
+	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.from, first: c.first, fd: -1}
 	c.socket.Control(func(fd uintptr) { k.fd = int32(fd) })
 	if k.fd < 0 {
 		return false
@@ -230,6 +231,7 @@ func (p *parking) shed(most int) (n int) {
 func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, k.tls != nil)
+	c.become(k.from)
 	if c.first = k.first; !c.first {
 		c.last = k.since
 	}

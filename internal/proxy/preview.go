@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"net/netip"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
@@ -18,6 +20,21 @@ type Preview struct {
 	// Match is the request as it was matched, Decision what came of it.
 	Match    routing.Request
 	Decision routing.Decision
+	// Peer is the other side of the connection, Fields are the request's; for Client.
+	Peer   netip.Addr
+	Fields []http1.Field
+}
+
+// Client returns who the request is taken to be from, and X-Forwarded-For as backends get it.
+func (p *Preview) Client(f *model.Front) (client, chain string) {
+	c := &conn{scheme: p.Scheme}
+	c.become(&announced{clientaddr.Header{Pair: clientaddr.Pair{Source: netip.AddrPortFrom(p.Peer, 0)}}, p.Peer.String(), ""})
+	ex := &exchange{conn: c, req: request{authority: p.Authority, fields: p.Fields}}
+	ex.believe(newFront(f))
+	if ex.told == nil {
+		return ex.conn.ip, ex.conn.ip
+	}
+	return strings.Clone(ex.told.text), strings.Clone(ex.told.chain)
 }
 
 // previewed has what exchanges ask of their server while nothing is sent.

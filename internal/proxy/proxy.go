@@ -46,6 +46,7 @@ type Server struct {
 	shard       atomic.Uint32  // one drawn for each connection
 	workers     *http2.Workers // serve the streams of HTTP/2
 	floods      seldom         // to be logged
+	strangers   seldom         // likewise
 	tickets     tickets
 	handshakes  *handshakeGate
 	gate        gate

@@ -318,7 +318,7 @@ func (ex *exchange) markSession(s *session, fields []http1.Field) []http1.Field 
 			ex.scratch = append(ex.scratch, s.attributes[i]...)
 		}
 	}
-	if ex.conn.tls != nil {
+	if ex.scheme() == "https" {
 		ex.scratch = append(ex.scratch, "; Secure"...)
 	}
 	if s.permanent {

@@ -39,10 +39,11 @@ func (s *snapshot) service(name string) *upstream.Service {
 	return nil
 }
 
-// listenerState is a listener's TLS side; nil config for cleartext.
+// listenerState is a listener's TLS side, nil config for cleartext, and whom it trusts.
 type listenerState struct {
 	config *tls.Config
 	auth   clientAuth
+	front  *front
 }
 
 // ruleState is what serving a rule needs beyond the decision.
@@ -92,6 +93,9 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) (*snapshot, error) {
 	snap := &snapshot{table: table, ports: map[*bind]*routing.Port{}}
 	if err := s.compileTLS(cfg, snap, prev); err != nil {
 		return nil, err
+	}
+	for _, l := range table.Listeners() {
+		snap.listeners[l.ID].front = newFront(l.Listener.Front)
 	}
 	return snap, nil
 }

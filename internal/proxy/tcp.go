@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -32,6 +33,8 @@ type relay struct {
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
 	record telemetry.Record
+	header bool            // a PROXY header is to come
+	from   clientaddr.Pair // who connected
 
 	service *upstream.Service // whose place it has
 
@@ -72,8 +75,8 @@ func (rs *relays) kill() {
 }
 
 // relay serves a connection to a TCP listener to its end.
-func (b *bind) relay(nc net.Conn, shard uint32) {
-	r := &relay{srv: b.srv, bind: b, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout}
+func (b *bind) relay(nc net.Conn, shard uint32, header bool) {
+	r := &relay{srv: b.srv, bind: b, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout, header: header}
 	r.record = telemetry.Record{Time: time.Now(), Client: nc.RemoteAddr().String(), Protocol: "TCP"}
 	b.relays.add(r)
 	defer b.relays.remove(r)
@@ -83,7 +86,39 @@ func (b *bind) relay(nc net.Conn, shard uint32) {
 			b.srv.recovered(p)
 		}
 	}()
-	r.serve()
+	if r.greeted() {
+		r.serve()
+	}
+}
+
+// greeted reads the PROXY header, if there is to be one; false if the connection was closed for want of it.
+func (r *relay) greeted() bool {
+	if !r.header {
+		return true
+	}
+	r.nc.SetReadDeadline(time.Now().Add(r.srv.opt.HeaderTimeout))
+	h, err := readProxyHeader(r.nc)
+	if err != nil {
+		if err != io.EOF && !r.ended() {
+			r.bind.strange(r.nc, r.shard, err)
+		}
+		r.nc.Close()
+		return false
+	}
+	r.nc.SetReadDeadline(time.Time{})
+	if h.Source.IsValid() {
+		r.from = h.Pair
+		r.record.Client, r.record.Peer = h.Source.String(), r.record.Client
+	}
+	return true
+}
+
+// addresses are who connected and what to.
+func (r *relay) addresses() clientaddr.Pair {
+	if r.from.Source.IsValid() {
+		return r.from
+	}
+	return pairOf(r.nc)
 }
 
 // serve picks the backend, connects and passes bytes both ways; then it counts the connection.
@@ -156,7 +191,7 @@ func (r *relay) connect(b *backendState) *failure {
 			b.metrics.Retry(r.shard)
 		}
 		r.record.Endpoint = e.Address
-		up, err := e.Dial(time.Time{})
+		up, err := r.dial(e)
 		if err == nil {
 			e.Succeeded()
 			return r.adopt(up)
@@ -175,6 +210,13 @@ func (r *relay) connect(b *backendState) *failure {
 		return asFailure(nowhere(b.service))
 	}
 	return last
+}
+
+func (r *relay) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
+	if e.Announces() {
+		return e.DialFor(time.Time{}, r.addresses())
+	}
+	return e.Dial(time.Time{})
 }
 
 // adopt takes the endpoint's connection, unless the relay has been broken off meanwhile.

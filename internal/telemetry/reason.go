@@ -40,6 +40,8 @@ const (
 	ClientProtocol Reason = "client_protocol"
 	// ClientTLS: the TLS handshake with the client failed.
 	ClientTLS Reason = "client_tls"
+	// ProxyHeader: a connection to a port of the PROXY protocol brought no header, or came from an address that is not trusted.
+	ProxyHeader Reason = "proxy_header"
 )
 
 // Routing.
@@ -116,6 +118,7 @@ var reasons = [...]struct {
 	{ClientProtocol, PartyClient},
 	{ClientTLS, PartyClient},
 	{AmbiguousPath, PartyClient},
+	{ProxyHeader, PartyClient},
 	{NoListener, PartyRouting},
 	{Misdirected, PartyRouting},
 	{NoRoute, PartyRouting},

@@ -12,8 +12,9 @@ type Record struct {
 	Backend  string
 	// Endpoint is the address of the last attempt.
 	Endpoint string
-	// Client is the peer's address.
+	// Client is the client's address: the peer's, or what trusted proxies in front say. Peer is the peer's where that is another.
 	Client string
+	Peer   string
 	Method string
 	Host   string
 	// Path is the path as received, Query what follows the '?'.

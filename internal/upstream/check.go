@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -165,7 +166,7 @@ func (c *checker) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			config = e.tls.http2
 		}
 	}
-	nc, _, err := e.handshake(ctx, config)
+	nc, _, err := e.handshake(ctx, config, clientaddr.Pair{})
 	return nc, err
 }
 

@@ -8,12 +8,19 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/internal/clientaddr"
 )
 
 // Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as RFC 8305 says.
 func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
+	return e.DialFor(deadline, clientaddr.Pair{})
+}
+
+// DialFor is Dial for somebody, whom an endpoint that Announces is told of. The connection is nobody else's: Put closes it.
+func (e *Endpoint) DialFor(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
 	e.inFlight.Add(1)
-	c, err := e.dialHTTP1(deadline)
+	c, err := e.dialHTTP1(deadline, from)
 	if err != nil {
 		e.inFlight.Add(-1)
 		return nil, err
@@ -21,7 +28,7 @@ func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
 	return c, nil
 }
 
-func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
+func (e *Endpoint) dialHTTP1(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
 	limit := time.Now().Add(e.set.opt.ConnectTimeout)
 	if !deadline.IsZero() && deadline.Before(limit) {
 		limit = deadline
@@ -38,7 +45,7 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 	if !e.set.mayOpen() {
 		return nil, &ConnectError{Address: e.Address, Reason: ConnectLocal, Err: errOpen}
 	}
-	nc, wire, err := e.connect(ctx, config)
+	nc, wire, err := e.connect(ctx, config, from)
 	if err != nil {
 		e.set.open.Add(-1)
 		return nil, err
@@ -63,7 +70,7 @@ func (e *Endpoint) dialHTTP1(deadline time.Time) (*Conn, error) {
 
 // connect opens a connection, over TLS if config is not nil, counts it and reports a failure to the health check. wire is the
 // connection below TLS.
-func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire net.Conn, err error) {
+func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, err error) {
 	defer e.connecting.Add(-1)
 	if e.connecting.Add(1) > e.maxConnecting.Load() {
 		return nil, nil, &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errConnecting}
@@ -75,7 +82,7 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 			e.Failed()
 		}
 	})
-	nc, wire, err = e.handshake(ctx, config)
+	nc, wire, err = e.handshake(ctx, config, from)
 	late.Stop()
 	if err == nil {
 		return nc, wire, nil
@@ -93,12 +100,16 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config) (nc, wire ne
 	return nil, nil, err
 }
 
-func (e *Endpoint) handshake(ctx context.Context, config *tls.Config) (nc, wire net.Conn, err error) {
+func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, err error) {
 	if e.tls != nil && e.tls.err != nil {
 		return nil, nil, e.tls.failure(e.Address, TLSConfig, e.tls.err)
 	}
 	wire, err = e.set.opt.dial(ctx, "tcp", e.Address)
 	if err != nil {
+		return nil, nil, connectFailure(e.Address, err)
+	}
+	if err = e.announce(ctx, wire, from); err != nil {
+		wire.Close()
 		return nil, nil, connectFailure(e.Address, err)
 	}
 	if config == nil {

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,7 +11,7 @@ import (
 )
 
 // Endpoint is one address with what is known of it and the connections to it. The same Endpoint serves every service and snapshot that
-// names its address with the same protocol and TLS identity.
+// names its address with the same protocol, TLS identity and PROXY header.
 //
 // In flight are the connections handed out by Get, GetAlive and Dial (from the call until Put or Close, so that slow connects weigh too)
 // and the exchanges of Open (until Stream.Close).
@@ -21,6 +23,7 @@ type Endpoint struct {
 	set      *Set
 	tls      *endpointTLS // nil for cleartext
 	h2       *http2Pool
+	header   int // version of the PROXY header that connections begin with; 0 for none
 	health   health
 
 	services      []*Service // it is in; guarded by Set.healthMu
@@ -39,6 +42,7 @@ type Endpoint struct {
 	mu      sync.Mutex
 	idle    []*Conn // a stack; stamps never decrease from bottom to top
 	open    map[*Conn]struct{}
+	singles map[*http2Pool]struct{} // HTTP/2 connections of one exchange each; nil: none yet
 	reuses  uint64
 	drained bool
 	closed  bool
@@ -98,7 +102,7 @@ func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
 // Put gives back a connection whose exchange ended well, to be used again. It is closed instead if bytes remain in its buffer or in TLS (the
 // other side sent more than it should), it was aborted, the endpoint is drained, or enough are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
-	if c.r != c.w || c.state.Load() != connUsed || !c.settled() {
+	if c.r != c.w || c.state.Load() != connUsed || e.Announces() || !c.settled() {
 		c.Close()
 		return
 	}
@@ -147,7 +151,7 @@ func (e *Endpoint) Stats() Stats {
 	st := Stats{Idle: len(e.idle), Open: len(e.open), Reuses: e.reuses, Drained: e.drained}
 	e.mu.Unlock()
 	st.InFlight = e.InFlight()
-	st.HTTP2 = e.h2.size()
+	st.HTTP2 = e.h2.size() + e.singleSize()
 	st.Dials = e.dials.Load()
 	st.DialFails = e.dialFails.Load()
 	st.Failures = e.health.failed.Load()
@@ -212,7 +216,7 @@ func (e *Endpoint) finished() bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.open) == 0
+	return len(e.open) == 0 && len(e.singles) == 0
 }
 
 // close ends all connections, used ones too.
@@ -227,7 +231,11 @@ func (e *Endpoint) close() {
 			used = append(used, c)
 		}
 	}
+	singles := slices.Collect(maps.Keys(e.singles))
 	e.mu.Unlock()
+	for _, p := range singles {
+		p.close()
+	}
 	for _, c := range idle {
 		c.closeGently()
 	}

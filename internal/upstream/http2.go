@@ -48,6 +48,7 @@ type http2Pool struct {
 	waiting []*http2Waiter // in order
 	dialing bool
 	closed  bool
+	sole    *soleUse // nil unless it is one exchange's
 }
 
 // http2Conn is a connection; http2Pool.mu guards what is not its own.
@@ -232,12 +233,16 @@ func (p *http2Pool) dialIfNeeded() {
 		return
 	}
 	p.dialing = true
+	if p.sole != nil {
+		p.sole.dials++
+	}
 	p.endpoint.set.wg.Go(p.dial)
 }
 
 // dial opens a connection and reads from it until it ends.
 func (p *http2Pool) dial() {
 	e := p.endpoint
+	defer p.dialed()
 	deadline := time.Now().Add(e.set.opt.ConnectTimeout)
 	nc, err := p.connect(deadline)
 	if err != nil {
@@ -290,10 +295,10 @@ func (p *http2Pool) connect(deadline time.Time) (net.Conn, error) {
 	ctx, cancel := context.WithDeadline(e.set.ctx, deadline)
 	defer cancel()
 	if e.tls == nil {
-		nc, _, err := e.connect(ctx, nil)
+		nc, _, err := e.connect(ctx, nil, p.from())
 		return nc, err
 	}
-	nc, wire, err := e.connect(ctx, e.tls.http2)
+	nc, wire, err := e.connect(ctx, e.tls.http2, p.from())
 	if err != nil {
 		var te *TLSError
 		if errors.As(err, &te) && te.Reason == TLSRefused && strings.Contains(te.Err.Error(), "no application protocol") {
@@ -357,6 +362,10 @@ func (p *http2Pool) unlist(c *http2Conn) {
 
 // released is called when a stream of c was closed.
 func (p *http2Pool) released(c *http2Conn) {
+	if p.sole != nil {
+		p.spent()
+		return
+	}
 	if p.drained.Load() {
 		p.mu.Lock()
 		p.unlist(c)

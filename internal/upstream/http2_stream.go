@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http2"
 )
 
@@ -16,6 +17,8 @@ type Waiting struct {
 		// Wanted is false once the stream would be of no use any more.
 		Wanted() bool
 	}
+	// From is who the exchange is for, for an endpoint that Announces.
+	From clientaddr.Pair
 }
 
 // Stream is an exchange over HTTP/2, in flight until it is closed. The zero value is none.
@@ -32,8 +35,16 @@ type Stream struct {
 // stream fails later call Blame, and when the answer's head came Answered.
 func (e *Endpoint) Open(h *http2.Head, body []byte, end bool, wait *Waiting) (s Stream, sent int, err error) {
 	e.inFlight.Add(1)
-	s, sent, err = e.h2.open(h, body, end, wait)
+	pool := e.h2
+	if e.Announces() {
+		if pool, err = e.single(wait.From); err != nil {
+			e.inFlight.Add(-1)
+			return s, 0, err
+		}
+	}
+	s, sent, err = pool.open(h, body, end, wait)
 	if err != nil {
+		pool.spent()
 		e.inFlight.Add(-1)
 	}
 	return s, sent, err

@@ -125,6 +125,7 @@ type key struct {
 	address  string
 	protocol model.Protocol
 	tls      string // digest of the TLS identity; empty for cleartext
+	header   int    // version of the PROXY header; 0 for none
 }
 
 // New starts a Set. Close it.
@@ -215,11 +216,12 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 			}
 		}
 		for _, me := range ms.Endpoints {
-			k := key{me.Address, ms.Protocol, digest}
+			k := key{me.Address, ms.Protocol, digest, ms.ProxyProtocol}
 			e := next[k]
 			if e == nil {
 				if e = s.endpoints[k]; e == nil {
 					e = newEndpoint(s, me.Address, ms.Protocol, identity)
+					e.header = ms.ProxyProtocol
 				}
 				next[k] = e
 			}

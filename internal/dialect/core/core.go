@@ -79,7 +79,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience, refused *
 		Name:     model.ServiceName(s.Namespace, s.Name, p.Port),
 		Ref:      model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
 		Protocol: model.HTTP,
-		Limits:   own.limits, Ejection: own.ejection, HealthCheck: own.check,
+		Limits:   own.limits, Ejection: own.ejection, HealthCheck: own.check, ProxyProtocol: own.header,
 	}
 	at := port{s.Namespace, s.Name, p.Port}
 	app, known := resource.ParseAppProtocol(p.AppProtocol)

@@ -27,6 +27,8 @@ const (
 	ejectErrors   = annotations + "eject-after-gateway-errors"
 	maxEjected    = annotations + "max-ejected"
 
+	proxyProtocol = annotations + "proxy-protocol"
+
 	healthCheck          = annotations + "health-check"
 	healthCheckPath      = healthCheck + "-path"
 	healthCheckHost      = healthCheck + "-host"
@@ -51,6 +53,8 @@ type resilience struct {
 	limits   *model.Limits
 	ejection *model.Ejection
 	check    *model.HealthCheck
+	// header is the version of the PROXY header; 0 for none.
+	header int
 }
 
 // annotated reads the annotations of a Service and reports those that say nothing Weir understands.
@@ -77,6 +81,7 @@ func (t *translator) annotated(s *corev1.Service) resilience {
 		out.ejection = &ejection
 	}
 	out.check = r.check()
+	out.header = r.proxyProtocol()
 	for _, name := range slices.Sorted(maps.Keys(r.left)) {
 		if strings.HasPrefix(name, healthCheck+"-") && out.check == nil && slices.Contains(known, name) {
 			t.report(codeAnnotation, r.ref(name), "there is no "+healthCheck+" that it could belong to, so it does nothing",
@@ -95,7 +100,7 @@ func (t *translator) annotated(s *corev1.Service) resilience {
 
 var known = []string{
 	maxRequests, maxEndpointRequests, maxConnecting, retryBudget, ejectFailures, ejectErrors, maxEjected, healthCheck, healthCheckPath, healthCheckHost,
-	healthCheckService, healthCheckStatuses, healthCheckInterval, healthCheckTimeout, healthCheckHealthy, healthCheckUnhealthy,
+	healthCheckService, healthCheckStatuses, healthCheckInterval, healthCheckTimeout, healthCheckHealthy, healthCheckUnhealthy, proxyProtocol,
 }
 
 // reader takes annotations off a Service one by one.
@@ -122,6 +127,20 @@ func (r *reader) wrong(name, want string) {
 }
 
 const mostCount = 1_000_000
+
+// proxyProtocol is the version of the PROXY protocol that endpoints want to be spoken to by; 0 for none.
+func (r *reader) proxyProtocol() int {
+	text, ok := r.value(proxyProtocol)
+	switch {
+	case text == "v1":
+		return 1
+	case text == "v2":
+		return 2
+	case ok && text != "none":
+		r.wrong(proxyProtocol, "v1, v2 or none")
+	}
+	return 0
+}
 
 func (r *reader) count(name string) int {
 	text, ok := r.value(name)

@@ -117,3 +117,17 @@ func TestWrongAnnotationsAreReportedOnceAndPassedOver(t *testing.T) {
 		}
 	}
 }
+
+func TestEndpointsAreAnnouncedToAsTheServiceSays(t *testing.T) {
+	for text, want := range map[string]int{"v1": 1, " v2 ": 2, "none": 0} {
+		if s, findings := annotated(t, "proxy-protocol="+text); s.ProxyProtocol != want || len(findings) > 0 {
+			t.Errorf("%q: version %d, findings %v, want %d", text, s.ProxyProtocol, findings, want)
+		}
+	}
+	for _, text := range []string{"", "1", "V2", "on", "v3", "v1,v2"} {
+		s, findings := annotated(t, "proxy-protocol="+text)
+		if s.ProxyProtocol != 0 || len(findings) != 1 || findings[0].Code != "WR483" || !strings.Contains(findings[0].Fix, "v1, v2 or none") {
+			t.Errorf("%q: version %d, findings %v", text, s.ProxyProtocol, findings)
+		}
+	}
+}

@@ -19,21 +19,29 @@ const (
 	pathPolicy = annotations + "path-policy"
 )
 
-// known are all of them.
-var known = []string{pathPolicy}
+// known are those of a kind.
+func known(kind string) []string {
+	if kind == "Gateway" {
+		return append([]string{pathPolicy}, frontAnnotations...)
+	}
+	return []string{pathPolicy}
+}
 
-// annotated reads the annotations of an object and reports those that say nothing Weir understands. A policy that is not known is taken
+func annotationField(name string) string { return "metadata.annotations[" + name + "]" }
+
+// annotated reads the path policy among the annotations of an object, and reports those that say nothing Weir understands. A policy that is not known is taken
 // for the strict one: who wrote it cannot have meant that nothing is refused.
 func (t *translator) annotated(ref model.Ref, meta *metav1.ObjectMeta) (policy model.PathPolicy) {
 	for _, name := range slices.Sorted(maps.Keys(meta.Annotations)) {
 		if !strings.HasPrefix(name, annotations) {
 			continue
 		}
-		field := "metadata.annotations[" + name + "]"
-		switch {
+		field := annotationField(name)
+		switch known := known(ref.Kind); {
 		case !slices.Contains(known, name):
 			t.report(ref, problem{codeUnknownAnnotation, "", field, "Weir knows no annotation of this name on a " + ref.Kind,
 				"use " + strings.Join(known, " or ") + ", or remove it"})
+		case name != pathPolicy: // see readFront
 		case ref.Kind == "TCPRoute":
 			t.report(ref, problem{codeUnknownAnnotation, "", field, "connections have no paths, so it does nothing", "remove it"})
 		default:

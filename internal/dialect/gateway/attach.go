@@ -363,7 +363,7 @@ func (t *translator) emit() {
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
 					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: protocol,
-					Hostname: l.hostname, TLS: l.tls, PathPolicy: l.pathPolicy(),
+					Hostname: l.hostname, TLS: l.tls, PathPolicy: l.pathPolicy(), Front: l.front(),
 				})
 			}
 		}

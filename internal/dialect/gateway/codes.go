@@ -62,6 +62,10 @@ const (
 	codePolicyInvalid       = "WR553"
 	codePolicyUnused        = "WR554"
 	codePolicyPartlyClashes = "WR555"
+
+	codeAnnotation    = "WR562"
+	codeNobodyTrusted = "WR564"
+	codeAllTrusted    = "WR572"
 )
 
 var codes = []resource.Code{
@@ -122,7 +126,7 @@ var codes = []resource.Code{
 		Fix:     "Write strict or as-written; docs/paths.md says what they mean."},
 	{ID: codeUnknownAnnotation, Severity: resource.Warning, Title: "annotation without effect",
 		Meaning: "A Gateway, a ListenerSet or a route has an annotation with Weir's prefix that Weir does not know there, perhaps because its name is misspelt.",
-		Fix:     "Use the name that docs/paths.md has, or remove it."},
+		Fix:     "Use a name that docs/paths.md or docs/client-address.md has, or remove it."},
 
 	{ID: codeParentNotFound, Severity: resource.Error, Title: "parent not found",
 		Meaning: "A route names a Gateway or ListenerSet, or a ListenerSet a Gateway, that does not exist. It is not attached there.",
@@ -227,6 +231,16 @@ var codes = []resource.Code{
 	{ID: codePolicyPartlyClashes, Severity: resource.Warning, Title: "policy partly in conflict",
 		Meaning: "An older BackendTLSPolicy has one of the targets. This one has its effect on the others.",
 		Fix:     "Remove the target from one of them."},
+
+	{ID: codeAnnotation, Severity: resource.Warning, Title: "annotation of a Gateway without effect",
+		Meaning: "The value of one of Weir's annotations of a Gateway, or a part of it, is not one it can have. It is passed over: an address that cannot be read is not trusted.",
+		Fix:     "Write a value of the kind that the message names; docs/client-address.md lists them."},
+	{ID: codeNobodyTrusted, Severity: resource.Error, Title: "PROXY protocol from nobody",
+		Meaning: "Connections to a port must begin with a PROXY header, which only trusted addresses may send, and there are none. Every connection is closed.",
+		Fix:     "Name the addresses of the load balancer in weirmesh.github.io/trusted-proxies."},
+	{ID: codeAllTrusted, Severity: resource.Warning, Title: "everybody is trusted",
+		Meaning: "A Gateway trusts all addresses to say who their client is, so that any client can take any address: limits, logs and policies by address mean nothing.",
+		Fix:     "Name the addresses of what is in front."},
 }
 
 // Codes documents the codes of this package's findings.

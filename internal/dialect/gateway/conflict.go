@@ -101,6 +101,9 @@ func (l *listener) compare(other *listener) {
 	if other.spec.Protocol != l.spec.Protocol {
 		l.clash("ProtocolConflict", ".protocol", fmt.Sprintf("port %d has protocol %s for listener %s",
 			l.spec.Port, other.spec.Protocol, l.discreet(other)))
+	} else if !l.sameFront(other) {
+		l.clash("ProtocolConflict", ".port", fmt.Sprintf("port %d is listener %s's, and the Gateways differ in the annotations %s and %s, which must be the same on one port",
+			l.spec.Port, l.discreet(other), proxyProtocol, trustedProxies))
 	} else if other.hostname == l.hostname {
 		what := "hostname " + l.hostname
 		if l.hostname == "" {

@@ -10,6 +10,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -34,6 +35,8 @@ type Options struct {
 	Separate bool
 	// Names, if not nil, are the host names that backends may have; see core.Options.
 	Names *resource.HostNames
+	// TrustedProxies are the networks of what is in front of Gateways that do not name any themselves.
+	TrustedProxies []netip.Prefix
 }
 
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.

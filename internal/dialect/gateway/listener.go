@@ -30,6 +30,7 @@ type gateway struct {
 	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
 	sets     []*listenerSet
 	frontend *frontend
+	front    *front
 	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
 	clientCertificate string
 	clientProblem     *problem
@@ -130,6 +131,9 @@ func (t *translator) readGateways() {
 		t.readGateway(g)
 	}
 	t.readListenerSets()
+	for _, g := range t.order {
+		t.unusedPorts(g)
+	}
 	t.findConflicts()
 	t.findOverlaps()
 	for _, g := range t.order {
@@ -162,7 +166,7 @@ func (t *translator) readGateway(g *gateway) {
 			t.report(g.ref, *g.clientProblem)
 		}
 	}
-	g.frontend = t.readFrontend(g)
+	g.frontend, g.front = t.readFrontend(g), t.readFront(g)
 	for i := range spec.Listeners {
 		g.own = append(g.own, t.newListener(g, nil, i, &spec.Listeners[i]))
 	}

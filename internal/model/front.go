@@ -1,0 +1,92 @@
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Front is what stands between a listener's clients and the listener, and is believed.
+type Front struct {
+	// TrustedProxies are the networks ("192.0.2.0/24", "2001:db8::1/128") of what is in front, each in the form that ParseTrusted gives, sorted.
+	// What a peer of another address says of who its client is counts for nothing.
+	TrustedProxies []string `json:"trustedProxies,omitempty"`
+	// ClientAddress is the one field that the client's address is taken from. Empty is the first there is of X-Forwarded-For, Forwarded and
+	// X-Real-IP.
+	ClientAddress ClientAddressField `json:"clientAddress,omitempty"`
+	// ProxyProtocol says that each connection begins with a header of the PROXY protocol, version 1 or 2. Those without one, and those that
+	// come from elsewhere than TrustedProxies, are closed. It is the same for all listeners of a port.
+	ProxyProtocol bool `json:"proxyProtocol,omitempty"`
+}
+
+// ClientAddressField is a field in which a proxy says who its client is.
+type ClientAddressField string
+
+const (
+	XForwardedFor ClientAddressField = "x-forwarded-for"
+	// Forwarded is RFC 7239's.
+	Forwarded ClientAddressField = "forwarded"
+	XRealIP   ClientAddressField = "x-real-ip"
+)
+
+// MaxTrustedProxies bounds the networks of one Front.
+const MaxTrustedProxies = 1024
+
+// ParseTrusted reads an IP address or a network in CIDR notation (RFC 4632 §3.1, RFC 4291 §2.3).
+func ParseTrusted(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		if a.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q has a zone; write the address without it", text)
+		}
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, fmt.Errorf("%q is neither an IP address nor a network such as 192.0.2.0/24", text)
+	case p.Addr().Is4In6():
+		return netip.Prefix{}, fmt.Errorf("%q is IPv4 written as IPv6; write it as IPv4, such as 192.0.2.0/24", text)
+	case p != p.Masked():
+		return netip.Prefix{}, fmt.Errorf("%q has bits beyond the network's; write %s, or the address without a length", text, p.Masked())
+	}
+	return p, nil
+}
+
+// TrustedProxies puts networks in the order and form of Front.TrustedProxies.
+func TrustedProxies(all []netip.Prefix) []string {
+	var out []string
+	for _, p := range all {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// framing is what must be the same for all listeners of a port: what comes on a connection before anything names one of them.
+func (l *Listener) framing() string {
+	if l.Front == nil || !l.Front.ProxyProtocol {
+		return string(l.Protocol)
+	}
+	return string(l.Protocol) + " behind " + strings.Join(l.Front.TrustedProxies, ",")
+}
+
+func (v *validator) front(where Ref, f *Front) {
+	if f == nil {
+		return
+	}
+	if len(f.TrustedProxies) > MaxTrustedProxies {
+		v.fail(where, "front.trustedProxies", "has %d networks, more than %d", len(f.TrustedProxies), MaxTrustedProxies)
+	}
+	for i, text := range f.TrustedProxies {
+		if p, err := ParseTrusted(text); err != nil || p.String() != text {
+			v.fail(where, v.at("front.trustedProxies", i), "%q is not a network in its usual form", text)
+		}
+	}
+	switch f.ClientAddress {
+	case "", XForwardedFor, Forwarded, XRealIP:
+	default:
+		v.fail(where, "front.clientAddress", "%q is none of %q, %q and %q", f.ClientAddress, XForwardedFor, Forwarded, XRealIP)
+	}
+}

@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// headerPiece is how much is looked at in one step of reading a PROXY header.
+const headerPiece = 536
+
+// readProxyHeader reads the header that a connection begins with, and not a byte more, so that everything behind it is read from the socket as if it had begun
+// there. io.EOF is a connection that ended without a byte.
+func readProxyHeader(nc net.Conn) (h clientaddr.Header, err error) {
+	var s clientaddr.Scanner
+	if sc, ok := nc.(syscall.Conn); ok && canPeek {
+		if raw, rerr := sc.SyscallConn(); rerr == nil {
+			err = scanSocket(raw, &s)
+			return parseScanned(&s, err)
+		}
+	}
+	var piece [headerPiece]byte
+	for whole := false; !whole && err == nil; {
+		var n int
+		n, err = nc.Read(piece[:min(s.Need(), headerPiece)])
+		if n > 0 {
+			_, whole, err = s.Take(piece[:n])
+		}
+	}
+	return parseScanned(&s, err)
+}
+
+func parseScanned(s *clientaddr.Scanner, err error) (h clientaddr.Header, _ error) {
+	switch {
+	case err == nil:
+		return clientaddr.ParseHeader(s.Bytes())
+	case len(s.Bytes()) > 0 && err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return h, err
+}
+
+// scanSocket looks at what is there before it takes of it what belongs to the header.
+func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
+	var piece [headerPiece]byte
+	failed := raw.Read(func(fd uintptr) bool {
+		for {
+			var n, taken int
+			var whole bool
+			if n, err = peekSocket(fd, piece[:]); err != nil {
+				if err == syscall.EAGAIN {
+					err = nil
+					return false
+				}
+				err = os.NewSyscallError("recvfrom", err)
+				return true
+			}
+			if n == 0 {
+				err = io.EOF
+				return true
+			}
+			taken, whole, err = s.Take(piece[:n])
+			if terr := takeSocket(fd, piece[:taken]); err == nil {
+				err = terr
+			}
+			if whole || err != nil {
+				return true
+			}
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// mayKnock is false for a connection to a port of the PROXY protocol that comes from an address that is not trusted. It is closed, and counted.
+func (b *bind) mayKnock(f *front, nc net.Conn, shard uint32) bool {
+	if f == nil || !f.header || f.trust.Contains(addrPort(nc.RemoteAddr()).Addr()) {
+		return true
+	}
+	b.strange(nc, shard, errNotTrusted)
+	nc.Close()
+	return false
+}
+
+var errNotTrusted = errors.New("the address is none of the trusted proxies'")
+
+// strange counts a connection that brought no PROXY header, and logs it: once a second for all to see.
+func (b *bind) strange(nc net.Conn, shard uint32, err error) {
+	s := b.srv
+	s.opt.Metrics.Unrouted().Fail(shard, telemetry.ProxyHeader)
+	if held, ok := s.strangers.allow(time.Now()); ok {
+		s.log.Warn("connection closed: it has no valid PROXY header", "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err, "others", held)
+		return
+	}
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+		s.log.Debug("connection closed: it has no valid PROXY header", "peer", nc.RemoteAddr().String(), "error", err)
+	}
+}
+
+// awaitHeader reads the PROXY header of a new connection; false if it is to be closed. As long as it brings nothing it is idle.
+func (c *conn) awaitHeader() bool {
+	c.sock.SetReadDeadline(time.Now().Add(c.srv.opt.HeaderTimeout))
+	c.state.Store(connIdle)
+	if c.bind.phase.Load() == phaseClose || c.shed.Load() {
+		return false
+	}
+	h, err := readProxyHeader(c.sock)
+	c.state.Store(connActive)
+	if err != nil {
+		if err != io.EOF && c.bind.phase.Load() != phaseClose && !c.shed.Load() {
+			c.bind.strange(c.sock, c.shard, err)
+		}
+		return false
+	}
+	c.sock.SetReadDeadline(time.Time{})
+	c.readBy = time.Time{}
+	c.takeHeader(h)
+	return true
+}
