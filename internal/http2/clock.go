@@ -38,7 +38,7 @@ func (c *Conn) tick() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
-		return errOver
+		return c.overErr()
 	}
 	now := time.Now()
 	c.now = now

@@ -86,6 +86,7 @@ func (c *Conn) onHeaders(fh *http2.FrameHeader, p []byte) error {
 	h.open, h.frames, h.empty = true, 0, 0
 	h.block = append(h.block[:0], p...)
 	c.mu.Lock()
+	c.gathers(1 + len(h.block))
 	c.blockAt = time.Now()
 	c.arm(c.blockAt.Add(c.cfg.HeaderTimeout))
 	c.mu.Unlock()
@@ -106,10 +107,14 @@ func (c *Conn) onContinuation(fh *http2.FrameHeader, p []byte) error {
 	}
 	h.block = append(h.block, p...)
 	if !fh.Flags.Has(http2.FlagContinuationEndHeaders) {
+		c.mu.Lock()
+		c.gathers(1 + 2*len(h.block)) // it doubles as it grows
+		c.mu.Unlock()
 		return nil
 	}
 	h.open = false
 	c.mu.Lock()
+	c.gathers(0)
 	c.blockAt = time.Time{}
 	c.mu.Unlock()
 	err := c.onBlock(h.block)
@@ -165,6 +170,7 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 	} else {
 		s.used(len(p) - len(data))
 		s.fill = append(s.fill, data...)
+		c.weigh(s)
 		s.reading.cond.Signal()
 	}
 	if end {

@@ -84,6 +84,7 @@ type conn struct {
 	chunkedOut, noOut bool // how the answer's body is framed; whether it has none
 	one               [1]byte
 	in                bodyReader
+	holding           holding
 	w                 *work
 }
 
@@ -200,6 +201,7 @@ func (c *conn) close() {
 		putWork(c.w)
 		c.w = nil
 	}
+	c.giveBack()
 	c.nc.Close()
 }
 
@@ -231,6 +233,9 @@ func (c *conn) nextRequest() bool {
 		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
 			if c.first && c.tls == nil && isPreface(buf) {
 				if len(buf) >= len(http2Preface) {
+					if slow && !c.headCame() {
+						return false
+					}
 					c.serveHTTP2(append([]byte(nil), buf[len(http2Preface):]...), true)
 					return false
 				}
@@ -244,6 +249,10 @@ func (c *conn) nextRequest() bool {
 					c.refuse(f)
 					return false
 				}
+				if n > 0 && slow && !c.headDone() {
+					c.refuse(failHeadRoom)
+					return false
+				}
 				if n > 0 {
 					w.r += n
 					return true
@@ -254,12 +263,19 @@ func (c *conn) nextRequest() bool {
 			slow = true
 			c.now = time.Now()
 			c.readUntil(c.now.Add(c.srv.opt.HeaderTimeout), 0)
+			c.headBegun(c.now)
 		}
-		c.makeRoom()
+		if !c.makeRoom() {
+			c.refuse(failHeadRoom)
+			return false
+		}
 		n, err := c.nc.Read(w.rbuf[w.n:])
 		w.n += n
 		if n == 0 && err != nil {
-			if isTimeout(err) && w.r < w.n {
+			switch {
+			case isTimeout(err) && c.toldToEnd():
+				c.refuse(failHeadRoom)
+			case isTimeout(err) && w.r < w.n:
 				c.refuse(failHeadTime)
 			}
 			return false
@@ -283,22 +299,19 @@ func foreign(b []byte) bool {
 	return true
 }
 
-// makeRoom makes the read buffer able to take more of an incomplete head.
-func (c *conn) makeRoom() {
+// makeRoom makes the read buffer able to take more of an incomplete head; false if there is no memory for that.
+func (c *conn) makeRoom() bool {
 	w := c.w
 	if w.r > 0 {
 		w.n = copy(w.rbuf, w.rbuf[w.r:w.n])
 		w.r = 0
 	}
-	if w.n == len(w.rbuf) {
-		larger := make([]byte, 2*len(w.rbuf))
-		copy(larger, w.rbuf)
-		w.rbuf = larger
-	}
+	return w.n < len(w.rbuf) || c.growHead()
 }
 
 func putWork(w *work) {
 	if len(w.rbuf) != readSize {
+		freeHead(w.rbuf)
 		w.rbuf = make([]byte, readSize)
 	}
 	if cap(w.out) > keepSize {
@@ -392,6 +405,7 @@ func (c *conn) refuse(f *failure) {
 	if bytes.HasPrefix(w.rbuf[w.r:w.n], []byte("HEAD ")) {
 		w.req.Method = http.MethodHead // it wants no content here either
 	}
+	c.dropHead()
 	c.prepare()
 	w.ex.req.proto = ""
 	c.closing = true

@@ -123,6 +123,7 @@ type exchange struct {
 	wire    []byte // the request in bytes
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
+	kept    int    // how much was drawn for it
 	local   []http1.Field
 
 	start    time.Time

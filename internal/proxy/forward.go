@@ -199,7 +199,7 @@ func (ex *exchange) pause(backoff time.Duration) error {
 // keepBody reads a small body into memory, so that it can be sent more than once.
 func (ex *exchange) keepBody() error {
 	ex.takeBody()
-	if ex.whole || ex.req.body.Kind != http1.BodyLength || ex.req.body.Length > int64(ex.srv.opt.MaxRetryBody) {
+	if ex.whole || ex.req.body.Kind != http1.BodyLength || ex.req.body.Length > int64(ex.srv.opt.MaxRetryBody) || !ex.mayKeep(int(ex.req.body.Length)) {
 		return nil
 	}
 	if err := ex.client.proceed(); err != nil {
