@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/http2"
+)
+
+// Copies draw for what is queued to a service beyond copiesFree, in steps, twice as much as is queued: the buffers double as they grow.
+const copiesFree, copiesStep = 64 << 10, 32 << 10
+
+// copies is what the copies to a service have drawn.
+type copies struct {
+	covered atomic.Int64 // bytes that may be queued with what is drawn
+
+	mu    sync.Mutex
+	cover budget.Cover
+}
+
+func (c *copies) init() {
+	c.cover = budget.NewCover(copiesFree, copiesStep)
+	c.covered.Store(copiesFree)
+}
+
+// hold counts n bytes more as queued; false if that is more than the service, or all mirrors, may have.
+func (s *mirrorService) hold(n int64) bool {
+	q := s.queued.Add(n)
+	if q <= s.mirrors.opt.MaxBytes && (q <= s.copies.covered.Load() || s.draw()) {
+		return true
+	}
+	s.letGo(n)
+	return false
+}
+
+// draw draws for what is queued.
+func (s *mirrorService) draw() bool {
+	c, b := &s.copies, s.mirrors.budget
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.cover.Lacks(s.queued.Load()); n > 0 {
+		if !b.Draw(budget.Mirror, 2*n) {
+			b.Refuse(budget.Mirror)
+			return false
+		}
+		c.cover.Drew(n)
+		c.covered.Store(copiesFree + c.cover.Drawn())
+	}
+	return true
+}
+
+// letGo counts n bytes less as queued.
+func (s *mirrorService) letGo(n int64) {
+	q := s.queued.Add(-n)
+	c := &s.copies
+	if covered := c.covered.Load(); covered == copiesFree || q > 0 && covered-q < 8*copiesStep {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.cover.Spare(s.queued.Load()); n > 0 {
+		s.mirrors.budget.Give(2 * n)
+		c.covered.Store(copiesFree + c.cover.Drawn())
+	}
+}
+
+// mirrorMemory is the memory of connections that copies go over: what primaries' draw from, with a copy's rank.
+func mirrorMemory(m http2.Memory) (http2.Memory, *budget.Budget) {
+	e, ok := m.(endpointMemory)
+	if !ok {
+		return m, budget.New(0)
+	}
+	e.use = budget.Mirror
+	return e, e.srv.buffers.Budget
+}
