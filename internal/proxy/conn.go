@@ -71,6 +71,7 @@ type conn struct {
 	canPark           bool        // an idle connection needs no goroutine
 	toPark, parked    bool        // while idle: the connection is to be parked, or is
 	over              bool        // the connection is to be closed
+	handedOn          bool        // by others
 	closing           bool        // no further request
 	lingering         bool        // and the client may still be sending
 	sent              bool        // bytes of the answer were written
@@ -198,11 +199,14 @@ func (c *conn) close() {
 		c.srv.recovered(p)
 	}
 	if c.w != nil {
+		c.w.req.Reset() // a head may have broken off
 		putWork(c.w)
 		c.w = nil
 	}
 	c.giveBack()
-	c.nc.Close()
+	if !c.handedOn {
+		c.nc.Close()
+	}
 }
 
 // kill ends the connection from another goroutine.
@@ -427,6 +431,11 @@ func (c *conn) linger() {
 		t.CloseWrite()
 	} else if c.tcp != nil {
 		c.tcp.CloseWrite()
+	}
+	if c.toldToEnd() {
+		c.handedOn = true // its memory and its place are wanted
+		c.srv.refusals.hold(c.sock)
+		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	c.readBy = longAgo
