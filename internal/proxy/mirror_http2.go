@@ -60,6 +60,7 @@ func (w *mirrorWorker) sendHTTP2(l *mirrorLeg) mirrorResult {
 		return mirrorResult{outcome: telemetry.MirrorFailedTimeout}
 	}
 	l.sent(len(p)) // any other failure shows in the answer
+	w.forget(p)
 	return w.answerHTTP2(l, &s, time.Now().Add(w.service.mirrors.opt.Timeout))
 }
 

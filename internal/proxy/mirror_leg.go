@@ -233,8 +233,8 @@ func (l *mirrorLeg) finish() {
 	n := l.unsent
 	l.unsent = 0
 	l.mu.Unlock()
-	s.letGo(int64(n))
 	s.inFlight.Add(-1)
+	s.letGo(int64(n))
 	if l.probe {
 		l.probe = false
 		s.breaker.forgo()
@@ -253,6 +253,9 @@ func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 	if l.over {
 		return nil, false, true
 	}
+	if cap(l.spare) > mirrorKeep {
+		l.spare = nil // it was sent
+	}
 	p = l.queue
 	l.queue, l.spare = l.spare[:0], p
 	return p, l.ended, false
@@ -262,7 +265,9 @@ func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 func (l *mirrorLeg) sent(n int) {
 	l.mu.Lock()
 	n = min(n, l.unsent)
-	l.unsent -= n
+	if l.unsent -= n; cap(l.spare) > mirrorKeep {
+		l.spare = nil // it is not to be held until the answer comes
+	}
 	l.mu.Unlock()
 	l.service.letGo(int64(n))
 }

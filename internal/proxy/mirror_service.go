@@ -68,6 +68,7 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
 	if !s.hold(int64(len(l.queue))) {
 		s.inFlight.Add(-1)
+		s.letGo(0)
 		l.recycle()
 		return drop(telemetry.MirrorDroppedBytes)
 	}
