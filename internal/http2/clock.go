@@ -79,6 +79,7 @@ func (c *Conn) tick() error {
 			return &ConnError{Code: EnhanceYourCalm, Detail: "a frame did not come in time"}
 		}
 	}
+	c.stalls(!c.partAt.IsZero() && now.Sub(c.partAt) >= tickEvery/2)
 	if c.ending == endAnnounced {
 		if now.Before(c.endBy) {
 			soon(c.endBy)

@@ -84,9 +84,14 @@ func (c *Conn) onHeaders(fh *http2.FrameHeader, p []byte) error {
 		return c.onBlock(p)
 	}
 	h.open, h.frames, h.empty = true, 0, 0
+	c.mu.Lock()
+	c.gathers(true)
+	c.mu.Unlock()
+	if err := c.draw(); err != nil {
+		return err
+	}
 	h.block = append(h.block[:0], p...)
 	c.mu.Lock()
-	c.gathers(1 + len(h.block))
 	c.blockAt = time.Now()
 	c.arm(c.blockAt.Add(c.cfg.HeaderTimeout))
 	c.mu.Unlock()
@@ -107,14 +112,11 @@ func (c *Conn) onContinuation(fh *http2.FrameHeader, p []byte) error {
 	}
 	h.block = append(h.block, p...)
 	if !fh.Flags.Has(http2.FlagContinuationEndHeaders) {
-		c.mu.Lock()
-		c.gathers(1 + 2*len(h.block)) // it doubles as it grows
-		c.mu.Unlock()
 		return nil
 	}
 	h.open = false
 	c.mu.Lock()
-	c.gathers(0)
+	c.gathers(false)
 	c.blockAt = time.Time{}
 	c.mu.Unlock()
 	err := c.onBlock(h.block)

@@ -28,6 +28,7 @@ type keeping struct {
 	cover    budget.Cover
 	room     int       // how many bytes may wait to be written
 	gathered int       // of used, the part of a block that is not complete
+	stalled  bool      // a frame is incomplete for a while
 	heavy    []*Stream // those that weigh anything
 	evicted  error
 }
@@ -46,7 +47,7 @@ func (c *Conn) weigh(s *Stream) {
 	}
 	w := int64(0)
 	if s.block > smallBlock {
-		w += int64(s.block)
+		w += 2 * int64(s.block) // it is about to be sent on
 	}
 	if s.most > smallBody {
 		w += 2 * int64(s.most)
@@ -80,8 +81,13 @@ func (c *Conn) unweigh(s *Stream) {
 	}
 }
 
-// gathers notes that n bytes of a header block that is not complete are kept; 0: it is complete. mu is held.
-func (c *Conn) gathers(n int) {
+// gathers notes whether a header block is not complete. It counts with all that it may become, since whoever waits for memory shall not hold much; so does
+// the reader's buffer, which is kept for no more than that block. mu is held.
+func (c *Conn) gathers(is bool) {
+	n := 0
+	if is {
+		n = readBuffer + inFree + c.cfg.MaxHeader
+	}
 	if m := c.cfg.Memory; m != nil && (n == 0) != (c.gathered == 0) {
 		m.Unfinished(n > 0)
 	}
@@ -89,6 +95,18 @@ func (c *Conn) gathers(n int) {
 	if c.gathered = n; n == 0 {
 		c.spare()
 	}
+}
+
+// stalls notes whether a frame has been incomplete since the last tick or longer: the reader's buffer is kept for no more than that. mu is held.
+func (c *Conn) stalls(is bool) {
+	switch {
+	case is && !c.stalled:
+		c.used += readBuffer + inFree // no connection has that much free
+	case !is && c.stalled:
+		c.used -= readBuffer + inFree
+		c.spare()
+	}
+	c.stalled = is
 }
 
 // spare gives back what is not needed any more; mu is held.
@@ -128,10 +146,10 @@ func (c *Conn) draw() error {
 		ok := m.Draw(int(n), true)
 		c.mu.Lock()
 		if !ok {
-			if c.evicted != nil {
-				return c.evicted
+			if c.evicted == nil {
+				c.evicted = errMemory
 			}
-			return errMemory
+			return c.evicted
 		}
 		c.cover.Drew(n)
 	}
@@ -189,7 +207,8 @@ func (c *Conn) lessRoom() {
 
 // forgo gives everything back when the connection has ended; mu is held.
 func (c *Conn) forgo() {
-	c.gathers(0)
+	c.gathers(false)
+	c.stalls(false)
 	c.lessRoom()
 	if n := c.cover.Spare(0); n > 0 {
 		c.cfg.Memory.Give(int(n))

@@ -256,7 +256,10 @@ func (c *Conn) makeRoom() {
 // interrupted judges a read that failed: nil if it was only time to look after the connection, and all is well.
 func (c *Conn) interrupted(err error) error {
 	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
-		return c.tick()
+		if err := c.tick(); err != nil {
+			return err
+		}
+		return c.draw()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,6 +23,8 @@ type buffers struct {
 	ended  atomic.Uint64 // connections that were ended to make room
 	ending atomic.Int64  // bytes of those that have not given them back yet
 
+	waiting atomic.Int64 // connections of HTTP/2 that wait for room, with what they have read
+
 	mu   sync.Mutex // held by who makes room
 	told telling
 }
@@ -35,6 +37,8 @@ const (
 	roomPause, roomPauseMost = time.Millisecond, 64 * time.Millisecond
 	// roomWait is how long an exchange waits for room.
 	roomWait = time.Second
+	// roomWaiting is how many connections of HTTP/2 wait at the same time.
+	roomWaiting = 64
 	// headAge is how old an unfinished head must be to give its connection's place to another client.
 	headAge = time.Second
 )
@@ -379,7 +383,7 @@ type clientMemory struct{ c *conn }
 func (m clientMemory) Draw(n int, wait bool) bool {
 	c := m.c
 	b := &c.srv.buffers
-	if !b.Draw(budget.Exchange, int64(n)) && !(wait && c.await(budget.Exchange, int64(n), time.Now().Add(roomWait))) {
+	if !b.Draw(budget.Exchange, int64(n)) && !(wait && m.await(int64(n))) {
 		return false
 	}
 	c.hold(int64(n))
@@ -390,6 +394,18 @@ func (m clientMemory) Draw(n int, wait bool) bool {
 		h.streams = instant(time.Now())
 	}
 	return true
+}
+
+// await waits for room, unless many do: they hold what they have read.
+func (m clientMemory) await(n int64) bool {
+	b := &m.c.srv.buffers
+	defer b.waiting.Add(-1)
+	if b.waiting.Add(1) > roomWaiting {
+		b.Refuse(budget.Exchange)
+		m.c.srv.relieve(budget.Exchange, n)
+		return false
+	}
+	return m.c.await(budget.Exchange, n, time.Now().Add(roomWait))
 }
 
 func (m clientMemory) Give(n int) {

@@ -162,6 +162,7 @@ func (ex *exchange) serve() {
 		err = ex.run()
 	}
 	if err != nil {
+		ex.leave() // a refusal takes no place while it is told
 		ex.fail(err)
 	}
 	ex.finish()
