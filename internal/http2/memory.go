@@ -15,7 +15,7 @@ type Memory interface {
 
 const (
 	// inFree is how much of headers and bodies a connection keeps before it draws, inStep how much it then draws at once.
-	inFree, inStep = 32 << 10, 32 << 10
+	inFree, inStep = 16 << 10, 32 << 10
 	// outFree is how many bytes may wait to be written where there is no memory for Config.MaxOutput.
 	outFree = 32 << 10
 	// smallBlock is the largest header block, and smallBody the largest part of a body, that a stream keeps as part of what it has anyway.
@@ -180,6 +180,7 @@ func (c *Conn) starveLargest() bool {
 	}
 	s.fill = nil
 	s.block, s.most = 0, len(s.piece)
+	defer c.spare()
 	c.weigh(s)
 	return true
 }
