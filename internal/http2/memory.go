@@ -180,8 +180,8 @@ func (c *Conn) starveLargest() bool {
 	}
 	s.fill = nil
 	s.block, s.most = 0, len(s.piece)
-	defer c.spare()
 	c.weigh(s)
+	c.spare()
 	return true
 }
 
