@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -180,7 +179,7 @@ func TestTheBudgetIsWholeAgainAfterAnyMixOfHeads(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Log(fmt.Sprintf("%d served, %d refused, %d closed; %+v", served.Load(), refused.Load(), other.Load(), s.buffers.memory()))
+	t.Logf("%d served, %d refused, %d closed; %+v", served.Load(), refused.Load(), other.Load(), s.buffers.memory())
 	if served.Load() == 0 || s.buffers.memory().Ended == 0 {
 		t.Error("nobody was served, or nobody sent away")
 	}

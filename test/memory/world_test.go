@@ -65,7 +65,6 @@ type world struct {
 	t           *testing.T
 	addr, tls   string
 	peak        atomic.Int64 // most bytes of the process that were resident
-	peakDrawn   atomic.Int64
 	stopWatch   chan struct{}
 	watchEnded  chan struct{}
 	alreadyDone sync.Once
