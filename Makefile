@@ -75,6 +75,10 @@ test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirro
 test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.
 	FAULTS=full $(GO) test -count 1 -timeout 30m -v ./test/faults
 
+.PHONY: test-memory
+test-memory: ## Attack a Weir of 64 MiB with what it would have to keep: 10,000 unfinished heads and more (two minutes).
+	MEMORY=full $(GO) test -count=1 -v -timeout 10m ./test/memory
+
 test-tls: ## Run testssl.sh against "weir run": nothing above low (six minutes, most of them waiting).
 	@scripts/setup.sh testssl
 	$(GO) test -timeout 20m -v ./test/tls -testssl -run Testssl

@@ -25,16 +25,17 @@ var importTable = map[string][]string{
 	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
+	"internal/budget":             {},
 	"internal/pace":               {},
 	"internal/reach":              {},
-	"internal/http2":              {"internal/http1", "internal/pace", "internal/socket"},
+	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket"},
 	"internal/telemetry":          {"internal/model"},
 	"internal/proxy": {
 		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
-		"internal/model",
+		"internal/model", "internal/budget",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
@@ -59,7 +60,7 @@ var importTable = map[string][]string{
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
-	"internal/telemetry", "internal/feed", "internal/identity", "internal/clientaddr",
+	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
 }
 
 type listedPackage struct {

@@ -18,13 +18,15 @@ import (
 // loadFlags bound what the proxy takes on at once; see docs/resilience.md.
 type loadFlags struct {
 	inFlight, connections bound
+	buffered              memoryBound
 	delay                 time.Duration
 }
 
 func (l *loadFlags) flags(f *pflag.FlagSet) {
-	l.inFlight, l.connections = automatic, automatic
+	l.inFlight, l.connections, l.buffered = automatic, automatic, memoryBound(automatic)
 	f.Var(&l.inFlight, "max-in-flight", "requests in flight beyond which others are answered 503; auto goes by memory and descriptors, 0 is no bound")
 	f.Var(&l.connections, "max-connections", "client connections beyond which others are refused; auto goes by memory and descriptors, 0 is no bound")
+	f.Var(&l.buffered, "max-buffered", "most memory for what cannot be passed on yet, such as unfinished heads; auto is an eighth of the memory, 0 is no bound")
 	f.DurationVar(&l.delay, "max-queue-delay", time.Second, "how long a request may wait for the processor before it is refused; 0 for ever")
 }
 
@@ -55,6 +57,29 @@ func (b *bound) Set(s string) error {
 
 func (b *bound) Type() string { return "number" }
 
+// memoryBound is a number of bytes, or automatic.
+type memoryBound int64
+
+func (b *memoryBound) String() string {
+	if *b == memoryBound(automatic) {
+		return "auto"
+	}
+	return (*byteSize)(b).String()
+}
+
+func (b *memoryBound) Set(s string) error {
+	if s == "auto" {
+		*b = memoryBound(automatic)
+		return nil
+	}
+	if (*byteSize)(b).Set(s) != nil {
+		return usageError("want auto or a size such as 8MiB")
+	}
+	return nil
+}
+
+func (b *memoryBound) Type() string { return "size" }
+
 // apply fills in the server's options.
 func (l *loadFlags) apply(o *proxy.Options, m machine, log *slog.Logger) error {
 	if l.delay < 0 {
@@ -68,13 +93,16 @@ func (l *loadFlags) apply(o *proxy.Options, m machine, log *slog.Logger) error {
 	if l.connections != automatic {
 		o.MaxConnections = int(l.connections)
 	}
+	if o.MaxBuffered = auto.buffered; l.buffered != memoryBound(automatic) {
+		o.MaxBuffered = int64(l.buffered)
+	}
 	o.Upstream.MaxConnections = int64(auto.endpoints)
 	if m.files > 0 && (o.MaxConnections == 0 || o.MaxConnections > m.files-auto.endpoints) {
 		// Connections to endpoints come out of what is left.
 		log.Warn("--max-connections leaves too few descriptors for endpoints", "connections", o.MaxConnections, "descriptors", m.files)
 	}
 	log.Info("limits", "in_flight", o.MaxInFlight, "connections", o.MaxConnections, "endpoint_connections", auto.endpoints,
-		"descriptors", m.files, "memory", m.memory)
+		"buffered", o.MaxBuffered, "descriptors", m.files, "memory", m.memory)
 	return nil
 }
 
@@ -89,12 +117,20 @@ const (
 	exchangeMemory   = 128 << 10 // of one request in flight, with both its connections' buffers and a piece of a body
 	connectionMemory = 32 << 10  // of a client connection, most of the time idle
 	fewestFiles      = 64
+	fewestBuffered   = 1 << 20
+	mostLines        = 4 << 20 // of the access log
+	fewestLines      = 256 << 10
 )
 
 // bounds are the limits that suit the machine.
-type bounds struct{ inFlight, connections, endpoints int }
+type bounds struct {
+	inFlight, connections, endpoints int
+	buffered                         int64 // bytes that are kept until they can be passed on
+	lines                            int   // bytes of the access log's lines that wait
+}
 
-// bounds spends a quarter of the memory on requests and half on connections, so that what is left is for everything else and for the collector.
+// bounds is where the memory is divided, see docs/limits.md: half is for connections and a quarter for requests, by what each needs anyway; an eighth is for
+// what some of them have kept beyond that; the rest is for everything else and for the collector.
 // Of the descriptors an eighth is left for listeners, files and health checks; half of the others are for clients, half for endpoints and mirrors.
 func (m machine) bounds() bounds {
 	usable := math.MaxInt32
@@ -104,6 +140,8 @@ func (m machine) bounds() bounds {
 	b := bounds{endpoints: usable / 5 * 2} // mirrors have a quarter as many
 	b.connections = int(min(int64(usable/2), max(m.memory/2/connectionMemory, fewestFiles)))
 	b.inFlight = int(min(int64(b.endpoints), max(m.memory/4/exchangeMemory, fewestFiles)))
+	b.buffered = max(m.memory/8, fewestBuffered)
+	b.lines = int(min(max(m.memory/64, fewestLines), mostLines))
 	return b
 }
 

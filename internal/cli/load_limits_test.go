@@ -17,12 +17,12 @@ func TestBoundsSuitTheMachine(t *testing.T) {
 		m    machine
 		want bounds
 	}{
-		{machine{memory: 64 << 20, files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358}},
-		{machine{memory: 512 << 20, files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000}},
-		{machine{memory: 16 << 30, files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358}},
-		{machine{memory: 16 << 30, files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000}},
-		{machine{memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458}},
-		{machine{memory: 1 << 20, files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24}},
+		{machine{memory: 64 << 20, files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358, buffered: 8 << 20, lines: 1 << 20}},
+		{machine{memory: 512 << 20, files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000, buffered: 64 << 20, lines: 4 << 20}},
+		{machine{memory: 16 << 30, files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358, buffered: 2 << 30, lines: 4 << 20}},
+		{machine{memory: 16 << 30, files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000, buffered: 2 << 30, lines: 4 << 20}},
+		{machine{memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458, buffered: math.MaxInt64 / 8, lines: 4 << 20}},
+		{machine{memory: 1 << 20, files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24, buffered: 1 << 20, lines: 256 << 10}},
 	} {
 		b := x.m.bounds()
 		if b != x.want {
@@ -57,8 +57,8 @@ func TestLoadFlags(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	m := machine{memory: 1 << 30, files: 10000}
 	var o proxy.Options
-	l := loadFlags{inFlight: automatic, connections: automatic}
-	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 {
+	l := loadFlags{inFlight: automatic, connections: automatic, buffered: memoryBound(automatic)}
+	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 || o.MaxBuffered != 128<<20 {
 		t.Errorf("%v: %+v", err, o)
 	}
 	if strings.Contains(log.String(), "WARN") {
@@ -75,6 +75,16 @@ func TestLoadFlags(t *testing.T) {
 	}
 	for _, bad := range []string{"", "-1", "many", "1e3"} {
 		if l.inFlight.Set(bad) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	for s, want := range map[string]int64{"0": 0, "9MiB": 9 << 20, "auto": 128 << 20} {
+		if err := l.buffered.Set(s); err != nil || l.buffered.String() != s || l.apply(&o, m, logger) != nil || o.MaxBuffered != want {
+			t.Errorf("%s: %v, %v, %d", s, err, &l.buffered, o.MaxBuffered)
+		}
+	}
+	for _, bad := range []string{"", "-1", "many", "1TiB"} {
+		if l.buffered.Set(bad) == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

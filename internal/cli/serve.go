@@ -75,7 +75,7 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	if err := o.load.apply(&options, machine, log); err != nil {
 		return nil, nil, err
 	}
-	accessLog, closeLog, err := o.openAccessLog(s, log)
+	accessLog, closeLog, err := o.openAccessLog(s, log, machine.bounds().lines)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,8 +92,8 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	return d, closeLog, nil
 }
 
-// openAccessLog returns nil for "off".
-func (o *serveFlags) openAccessLog(s streams, log *slog.Logger) (*telemetry.AccessLog, func() error, error) {
+// openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
+func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
 	var w io.Writer
 	closeFile, renamed := func() error { return nil }, func() {}
 	switch o.accessLog {
@@ -120,7 +120,7 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger) (*telemetry.Acce
 	if most == 0 {
 		most = -1
 	}
-	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, Logger: log, MaxField: most})
+	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, QueueBytes: lines, Logger: log, MaxField: most})
 	return l, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -132,6 +132,8 @@ func (c *Conn) onRequest(h *headers) error {
 	s := c.newStream(h.id)
 	s.head, c.head = c.head, s.head
 	s.head.TooLarge = c.dec.tooLarge
+	s.block += c.dec.size
+	c.weigh(s)
 	s.remoteEnd = h.end
 	switch {
 	case h.end:
@@ -179,12 +181,16 @@ func (c *Conn) onTrailers(s *Stream, h *headers) error {
 		}
 	}
 	s.trailers, c.tail = c.tail[:n], s.trailers
+	s.block += c.dec.size
+	c.weigh(s)
 	return c.bodyEnd(s)
 }
 
 // onResponse takes a head of an answer; mu is held.
 func (c *Conn) onResponse(s *Stream, h *headers) error {
 	status := c.head.Status
+	s.block += c.dec.size
+	c.weigh(s)
 	if status < 200 {
 		switch s.interims++; {
 		case h.end || status == 101:

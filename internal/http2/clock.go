@@ -38,7 +38,7 @@ func (c *Conn) tick() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
-		return errOver
+		return c.overErr()
 	}
 	now := time.Now()
 	c.now = now
@@ -79,6 +79,7 @@ func (c *Conn) tick() error {
 			return &ConnError{Code: EnhanceYourCalm, Detail: "a frame did not come in time"}
 		}
 	}
+	c.stalls(!c.partAt.IsZero() && now.Sub(c.partAt) >= tickEvery/2)
 	if c.ending == endAnnounced {
 		if now.Before(c.endBy) {
 			soon(c.endBy)
@@ -92,6 +93,7 @@ func (c *Conn) tick() error {
 	if err := c.watchOutput(now); err != nil {
 		return err
 	}
+	c.flushSoon()
 	if len(c.streams) > 0 || c.writing || len(c.out) > 0 {
 		c.idleAt = time.Time{}
 		for _, s := range c.streams {

@@ -39,6 +39,8 @@ type Config struct {
 	// may take. PingAfter less than 0 asks never. The defaults are 15 s and 15 s.
 	PingAfter, PingTimeout time.Duration
 
+	// Memory, if not nil, is what is drawn from for headers and bodies that were not taken yet, and for output that waits.
+	Memory Memory
 	// Workers, if not nil, runs the streams of a server.
 	Workers *Workers
 	// Refused is told of each request that never became a stream, because its head was malformed or over a bound: the

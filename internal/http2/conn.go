@@ -60,6 +60,7 @@ type Conn struct {
 	scores    scores
 
 	output
+	keeping
 	taking taking
 	clock
 }
@@ -98,6 +99,7 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 	c.framer = http2.NewFramer((*frameSink)(c), nil)
 	c.reader.init(c)
 	c.output.init(c)
+	c.keeping.init(&c.cfg)
 	c.idle = sync.NewCond(&c.mu)
 	return c
 }
@@ -113,6 +115,7 @@ func (c *Conn) Run(early []byte, sawPreface bool) error {
 	for c.running > 0 {
 		c.idle.Wait()
 	}
+	c.forgo()
 	c.mu.Unlock()
 	close(c.done)
 	c.changed()
@@ -162,8 +165,13 @@ func (c *Conn) finish(err error) {
 		c.framer.WriteGoAway(c.lastPeerID(), ce.Code, []byte(ce.Detail))
 	}
 	c.die(ce)
-	c.nc.SetWriteDeadline(time.Now().Add(farewell))
+	last := farewell
+	if c.evicted != nil {
+		last = farewell / 20 // its memory is wanted
+	}
+	c.nc.SetWriteDeadline(time.Now().Add(last))
 	c.drainOutput(told)
+	told = told && c.evicted == nil
 	c.mu.Unlock()
 	if told {
 		c.linger()
@@ -173,7 +181,7 @@ func (c *Conn) finish(err error) {
 	for c.writing {
 		c.wrote.Wait()
 	}
-	c.out, c.spare = nil, nil
+	c.out, c.spareOut = nil, nil
 	c.mu.Unlock()
 	c.reader.release()
 }

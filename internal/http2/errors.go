@@ -89,6 +89,9 @@ var (
 	ErrInterrupted = errors.New("http2: reading was interrupted")
 	// ErrTimeout is a deadline or StallTimeout that passed; it is os.ErrDeadlineExceeded too.
 	ErrTimeout = fmt.Errorf("http2: %w", os.ErrDeadlineExceeded)
+	// ErrNoMemory is what a client's stream gives that was reset, or whose answer was dropped, because Config.Memory had none for what its reader had
+	// not taken. Neither peer is to blame.
+	ErrNoMemory = errors.New("http2: no memory is left for what was not read")
 	// ErrUnavailable is what Open gives when the connection takes no stream more now, or ever. Nothing was sent.
 	ErrUnavailable = errors.New("http2: the connection takes no more streams")
 )

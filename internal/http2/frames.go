@@ -84,6 +84,12 @@ func (c *Conn) onHeaders(fh *http2.FrameHeader, p []byte) error {
 		return c.onBlock(p)
 	}
 	h.open, h.frames, h.empty = true, 0, 0
+	c.mu.Lock()
+	c.gathers(true)
+	c.mu.Unlock()
+	if err := c.draw(); err != nil {
+		return err
+	}
 	h.block = append(h.block[:0], p...)
 	c.mu.Lock()
 	c.blockAt = time.Now()
@@ -110,6 +116,7 @@ func (c *Conn) onContinuation(fh *http2.FrameHeader, p []byte) error {
 	}
 	h.open = false
 	c.mu.Lock()
+	c.gathers(false)
 	c.blockAt = time.Time{}
 	c.mu.Unlock()
 	err := c.onBlock(h.block)
@@ -165,6 +172,7 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 	} else {
 		s.used(len(p) - len(data))
 		s.fill = append(s.fill, data...)
+		c.weigh(s)
 		s.reading.cond.Signal()
 	}
 	if end {

@@ -24,16 +24,16 @@ const (
 
 // output is what waits to be written. Whoever appends writes, unless somebody does, who then writes that too; mu guards it.
 type output struct {
-	out, spare []byte
-	writing    bool
-	writes     uint64 // begun
-	wrote      *sync.Cond
-	failed     error
-	pushStep   func(fd uintptr) bool // writeStep; nil where it cannot be used
-	pushed     []byte
-	pushErr    error
-	enc        encoder
-	block      []byte // a header block being coded
+	out, spareOut []byte
+	writing       bool
+	writes        uint64 // begun
+	wrote         *sync.Cond
+	failed        error
+	pushStep      func(fd uintptr) bool // writeStep; nil where it cannot be used
+	pushed        []byte
+	pushErr       error
+	enc           encoder
+	block         []byte // a header block being coded
 
 	window int64 // what the peer takes of all streams together
 	// queue has, in order, the streams that could send but for window or MaxOutput.
@@ -129,7 +129,7 @@ func (c *Conn) writeRest() {
 // writeOut writes out, giving up mu meanwhile.
 func (c *Conn) writeOut() {
 	b := c.out
-	c.out, c.spare = c.spare[:0], nil
+	c.out, c.spareOut = c.spareOut[:0], nil
 	var err error
 	for rest := b; len(rest) > 0 && err == nil; {
 		n := min(len(rest), writeSize)
@@ -140,7 +140,7 @@ func (c *Conn) writeOut() {
 		rest = rest[n:]
 	}
 	if cap(b) <= 2*c.cfg.MaxOutput {
-		c.spare = b[:0]
+		c.spareOut = b[:0]
 	}
 	if err != nil && c.failed == nil {
 		c.failed = err
@@ -195,7 +195,7 @@ func (c *Conn) awaitWrite() {
 }
 
 // full is true if senders of bodies have to wait.
-func (c *Conn) full() bool { return len(c.out) >= c.cfg.MaxOutput }
+func (c *Conn) full() bool { return len(c.out) >= c.room && !c.moreRoom() }
 
 // overrun is true if the peer makes acknowledgements and does not read them; mu is held.
 func (c *Conn) overrun() bool { return len(c.out) > 2*c.cfg.MaxOutput+controlRoom }

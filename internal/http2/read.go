@@ -97,11 +97,20 @@ func (c *Conn) goIdle() {
 		c.rest = true
 	}
 	if !c.writing && len(c.out) == 0 {
-		c.out, c.spare = nil, nil
+		c.out, c.spareOut = nil, nil
+		c.lessRoom()
 	}
 }
 
 var errOver = &ConnError{Code: NoError, Detail: "the connection was ended"}
+
+// overErr is why reading is over; mu is held.
+func (c *Conn) overErr() error {
+	if c.evicted != nil {
+		return c.evicted
+	}
+	return errOver
+}
 
 // read is the reading loop.
 func (c *Conn) read(sawPreface bool) error {
@@ -126,6 +135,9 @@ func (c *Conn) read(sawPreface bool) error {
 // work works on what was read.
 func (c *Conn) work() error {
 	if err := c.frames(); err != nil {
+		return err
+	}
+	if err := c.draw(); err != nil {
 		return err
 	}
 	return c.endBatch()
@@ -244,12 +256,15 @@ func (c *Conn) makeRoom() {
 // interrupted judges a read that failed: nil if it was only time to look after the connection, and all is well.
 func (c *Conn) interrupted(err error) error {
 	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
-		return c.tick()
+		if err := c.tick(); err != nil {
+			return err
+		}
+		return c.draw()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over && !c.dead {
-		return errOver
+		return c.overErr()
 	}
 	return err
 }

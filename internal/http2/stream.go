@@ -10,7 +10,7 @@ import (
 )
 
 // Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the other methods may be called by
-// any. What it returns as errors is io.EOF, ErrInterrupted, ErrTimeout, *StreamError or *ConnError.
+// any. What it returns as errors is io.EOF, ErrInterrupted, ErrTimeout, ErrNoMemory, *StreamError or *ConnError.
 type Stream struct {
 	c    *Conn
 	id   uint32
@@ -37,6 +37,10 @@ type Stream struct {
 	inWin, inUsed      int32 // as Conn's
 	fill               []byte
 	piece              []byte // being read
+	block, most        int    // bytes of its header blocks, decoded; the most of the body that was kept at once
+	weight             int64  // of Conn.used, what is its
+	place              int    // in Conn.heavy, if it weighs anything
+	starved            bool   // others needed its memory
 	interrupted        bool
 	paused             bool
 	reading            wait
@@ -228,6 +232,9 @@ func (s *Stream) Next(until time.Time) ([]byte, error) {
 	s.used(len(s.piece))
 	s.piece = s.piece[:0]
 	for {
+		if s.starved {
+			return nil, ErrNoMemory
+		}
 		if s.interrupted || s.paused {
 			return nil, ErrInterrupted
 		}
@@ -353,11 +360,13 @@ func (c *Conn) giveRoom(n int) {
 
 // giveBack gives back what was never read; mu is held.
 func (s *Stream) giveBack() {
+	s.c.unweigh(s)
 	if n := len(s.piece) + len(s.fill); n > 0 && !s.interrupted {
 		s.c.giveRoom(n)
 	} else if s.interrupted {
 		s.c.giveRoom(len(s.piece))
 	}
+	s.c.flushSoon() // no other frame may follow
 }
 
 // Sent is true once the head of a server's final answer was sent, or anything behind it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -23,6 +24,10 @@ func (ex *exchange) fail(err error) {
 		// No attempt was made. What is in memory of the request may still be all of it.
 		ex.takeBody()
 		ex.beginCopies()
+	}
+	if s, ok := ex.client.(*stream); ok && f.later && s.s.Crowded() {
+		s.s.Reset(http2.RefusedStream) // nobody waits, with a place and with memory, for a client to read that it was refused
+		return
 	}
 	if f.status == 0 || !ex.client.retract() {
 		ex.client.abort()

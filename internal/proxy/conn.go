@@ -73,6 +73,7 @@ type conn struct {
 	canPark           bool        // an idle connection needs no goroutine
 	toPark, parked    bool        // while idle: the connection is to be parked, or is
 	over              bool        // the connection is to be closed
+	handedOn          bool        // by others
 	closing           bool        // no further request
 	lingering         bool        // and the client may still be sending
 	sent              bool        // bytes of the answer were written
@@ -86,6 +87,7 @@ type conn struct {
 	chunkedOut, noOut bool // how the answer's body is framed; whether it has none
 	one               [1]byte
 	in                bodyReader
+	holding           holding
 	w                 *work
 }
 
@@ -212,10 +214,14 @@ func (c *conn) close() {
 		c.srv.recovered(p)
 	}
 	if c.w != nil {
+		c.w.req.Reset() // a head may have broken off
 		putWork(c.w)
 		c.w = nil
 	}
-	c.nc.Close()
+	c.giveBack()
+	if !c.handedOn {
+		c.nc.Close()
+	}
 }
 
 // kill ends the connection from another goroutine.
@@ -246,6 +252,9 @@ func (c *conn) nextRequest() bool {
 		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
 			if c.first && c.tls == nil && isPreface(buf) {
 				if len(buf) >= len(http2Preface) {
+					if slow && !c.headCame() {
+						return false
+					}
 					c.serveHTTP2(append([]byte(nil), buf[len(http2Preface):]...), true)
 					return false
 				}
@@ -259,6 +268,10 @@ func (c *conn) nextRequest() bool {
 					c.refuse(f)
 					return false
 				}
+				if n > 0 && slow && !c.headDone() {
+					c.refuse(failHeadRoom)
+					return false
+				}
 				if n > 0 {
 					w.r += n
 					return true
@@ -269,12 +282,19 @@ func (c *conn) nextRequest() bool {
 			slow = true
 			c.now = time.Now()
 			c.readUntil(c.now.Add(c.srv.opt.HeaderTimeout), 0)
+			c.headBegun(c.now)
 		}
-		c.makeRoom()
+		if !c.makeRoom() {
+			c.refuse(failHeadRoom)
+			return false
+		}
 		n, err := c.nc.Read(w.rbuf[w.n:])
 		w.n += n
 		if n == 0 && err != nil {
-			if isTimeout(err) && w.r < w.n {
+			switch {
+			case isTimeout(err) && c.toldToEnd():
+				c.refuse(failHeadRoom)
+			case isTimeout(err) && w.r < w.n:
 				c.refuse(failHeadTime)
 			}
 			return false
@@ -298,22 +318,19 @@ func foreign(b []byte) bool {
 	return true
 }
 
-// makeRoom makes the read buffer able to take more of an incomplete head.
-func (c *conn) makeRoom() {
+// makeRoom makes the read buffer able to take more of an incomplete head; false if there is no memory for that.
+func (c *conn) makeRoom() bool {
 	w := c.w
 	if w.r > 0 {
 		w.n = copy(w.rbuf, w.rbuf[w.r:w.n])
 		w.r = 0
 	}
-	if w.n == len(w.rbuf) {
-		larger := make([]byte, 2*len(w.rbuf))
-		copy(larger, w.rbuf)
-		w.rbuf = larger
-	}
+	return w.n < len(w.rbuf) || c.growHead()
 }
 
 func putWork(w *work) {
 	if len(w.rbuf) != readSize {
+		freeHead(w.rbuf)
 		w.rbuf = make([]byte, readSize)
 	}
 	if cap(w.out) > keepSize {
@@ -404,6 +421,7 @@ func (c *conn) refuse(f *failure) {
 	if bytes.HasPrefix(w.rbuf[w.r:w.n], []byte("HEAD ")) {
 		w.req.Method = http.MethodHead // it wants no content here either
 	}
+	c.dropHead()
 	c.prepare()
 	w.ex.req.proto = ""
 	c.closing = true
@@ -425,6 +443,11 @@ func (c *conn) linger() {
 		t.CloseWrite()
 	} else if c.tcp != nil {
 		c.tcp.CloseWrite()
+	}
+	if c.toldToEnd() {
+		c.handedOn = true // its memory and its place are wanted
+		c.srv.refusals.hold(c.sock)
+		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	c.readBy = longAgo

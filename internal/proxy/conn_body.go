@@ -223,6 +223,7 @@ func (c *conn) reclaim() {
 	if rest := b.own.b[b.r:b.n]; len(rest) > 0 && !c.closing {
 		w.r, w.n = 0, 0 // used up, or rest would not be
 		if len(rest) > len(w.rbuf) {
+			c.force(int64(pieceSize - grown(w.rbuf)))
 			w.rbuf = make([]byte, pieceSize)
 		}
 		w.n = copy(w.rbuf, rest)

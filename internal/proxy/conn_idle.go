@@ -15,6 +15,7 @@ func (c *conn) idle() bool {
 	if c.w != nil {
 		putWork(c.w)
 		c.w = nil
+		c.giveBack()
 	}
 	c.resumed = c.resumed && !c.served
 	if c.toPark = c.canPark && c.served && !c.frequent && c.bind.phase.Load() != phaseClose && !c.shed.Load(); c.toPark {

@@ -133,6 +133,7 @@ type exchange struct {
 
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
+	kept    int    // how much was drawn for it
 	local   []http1.Field
 	// Trailers that are sent on, where not all are.
 	trailers, answerTrail []http1.Field
@@ -177,6 +178,7 @@ func (ex *exchange) serve() {
 		err = ex.run()
 	}
 	if err != nil {
+		ex.leave() // a refusal takes no place while it is told
 		ex.fail(err)
 	}
 	ex.finish()

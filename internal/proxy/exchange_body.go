@@ -39,7 +39,7 @@ func (ex *exchange) keepPiece(p []byte) {
 	if len(ex.keep) == 0 && len(ex.body)+len(p) <= ex.retain {
 		ex.keep = append(ex.keep, ex.body...)
 	}
-	if len(ex.keep)+len(p) > ex.retain {
+	if len(ex.keep)+len(p) > ex.retain || !ex.mayKeep(len(ex.keep)+len(p)) {
 		ex.touched = true
 		return
 	}

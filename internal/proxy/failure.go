@@ -144,6 +144,8 @@ func streamFailure(err error) *failure {
 	switch {
 	case errors.As(err, &e), errors.Is(err, upstream.ErrBufferFull):
 		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
+	case errors.Is(err, upstream.ErrNoMemory):
+		return failAnswerRoom
 	case isTimeout(err):
 		return failBackendTime
 	}

@@ -254,7 +254,7 @@ func (ex *exchange) pause(backoff time.Duration) error {
 // keepBody reads a small body into memory, so that it can be sent more than once.
 func (ex *exchange) keepBody() error {
 	ex.takeBody()
-	if ex.whole || ex.req.body.Kind != http1.BodyLength || ex.req.body.Length > int64(ex.srv.opt.MaxRetryBody) {
+	if ex.whole || ex.req.body.Kind != http1.BodyLength || ex.req.body.Length > int64(ex.srv.opt.MaxRetryBody) || !ex.mayKeep(int(ex.req.body.Length)) {
 		return nil
 	}
 	if err := ex.client.proceed(); err != nil {
@@ -437,7 +437,7 @@ func (ex *exchange) dropAnswer() {
 	} else if b.Kind != http1.BodyNone {
 		ex.resp.KeepAlive = false // not worth reading
 	}
-	ex.giveBack(c)
+	ex.putBack(c)
 }
 
 // endpointFault is true for failures that tell of an endpoint in bad health. Slowness does not: it may lie in the request.

@@ -61,6 +61,7 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 		if uerr := ex.stopUpload(); uerr != nil {
 			err = uerr
 		}
+		ex.resp.Reset() // a head may have broken off
 		silent := len(c.Buffered()) == 0 && !a.informed
 		a.conn = nil
 		c.Close()

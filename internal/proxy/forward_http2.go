@@ -306,6 +306,9 @@ func streamError(err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
+	if errors.Is(err, http2.ErrNoMemory) {
+		return failAnswerRoom
+	}
 	var se *http2.StreamError
 	var ce *http2.ConnError
 	if errors.As(err, &se) && !se.Remote || errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError {

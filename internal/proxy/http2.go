@@ -32,13 +32,14 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	if c.w != nil {
 		putWork(c.w)
 		c.w = nil
+		c.giveBack()
 	}
 	o := &c.srv.opt
 	c.sock.SetDeadline(time.Time{})
 	cfg := http2.Config{
 		MaxStreams: o.MaxStreams, MaxHeader: o.Limits.Head, MaxFields: o.Limits.Fields,
 		HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, StallTimeout: o.StreamTimeout, PingAfter: o.IdleTimeout,
-		Workers: c.srv.workers, Refused: c.refusedStream,
+		Workers: c.srv.workers, Refused: c.refusedStream, Memory: clientMemory{c},
 	}
 	if c.paced {
 		cfg.Pace, cfg.Acked = c.srv.minPace, c.acknowledged

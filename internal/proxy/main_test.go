@@ -63,8 +63,17 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 	t.Cleanup(func() {
 		cancel()
 		<-s.ended
+		s.nothingKept(t)
 	})
 	return s
+}
+
+// nothingKept wants all that was drawn for what is kept to have been given back, now that the server has ended.
+func (s *testServer) nothingKept(t testing.TB) {
+	t.Helper()
+	if drawn, ending := s.buffers.Drawn(), s.buffers.ending.Load(); drawn != 0 || ending != 0 {
+		t.Errorf("%d bytes are still drawn, %d of them by connections that were told to end", drawn, ending)
+	}
 }
 
 // addr is where the first port is bound.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -85,6 +86,8 @@ type mirrors struct {
 	log *slog.Logger
 	set *upstream.Set
 
+	budget *budget.Budget
+
 	mu       sync.Mutex
 	services map[string]*mirrorService
 	closed   bool
@@ -104,7 +107,9 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	connections.MaxConnections /= 4 // beside those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
-	m := &mirrors{opt: opt, log: log, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	memory, b := mirrorMemory(connections.Memory)
+	connections.Memory = memory
+	m := &mirrors{opt: opt, log: log, budget: b, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
 	m.helpers.Go(m.retireIdle)
 	metrics.WatchMirrors(m.states)
 	return m

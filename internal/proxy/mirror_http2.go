@@ -17,6 +17,7 @@ func (w *mirrorWorker) sendHTTP2(l *mirrorLeg) mirrorResult {
 	if over {
 		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
 	}
+	w.req.Reset() // a head may not have been whole
 	n, err := w.req.Parse(p, http1.Limits{Line: len(p) + 1, Head: len(p) + 1, Fields: len(p)})
 	if n == 0 {
 		w.service.mirrors.log.Error("a mirrored head cannot be sent over HTTP/2", "service", w.service.name, "error", err)
@@ -59,6 +60,7 @@ func (w *mirrorWorker) sendHTTP2(l *mirrorLeg) mirrorResult {
 		return mirrorResult{outcome: telemetry.MirrorFailedTimeout}
 	}
 	l.sent(len(p)) // any other failure shows in the answer
+	w.forget(p)
 	return w.answerHTTP2(l, &s, time.Now().Add(w.service.mirrors.opt.Timeout))
 }
 

@@ -111,7 +111,7 @@ func (l *mirrorLeg) write(p []byte) {
 		l.left -= int64(n)
 		wait = l.left == 0 // end follows: then all of it goes out at once
 	}
-	l.grew(before)
+	l.grew(before, n)
 	l.hand(wait)
 }
 
@@ -130,7 +130,7 @@ func (l *mirrorLeg) end(trailers []http1.Field) {
 	if l.chunked {
 		before := len(l.queue)
 		l.queue = http1.AppendLastChunk(l.queue, trailers)
-		l.grew(before)
+		l.grew(before, 0)
 	}
 	l.hand(false)
 }
@@ -152,23 +152,23 @@ func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
 	return o
 }
 
-// room says whether n bytes more fit; called with mu held.
+// room holds n bytes more, or says why they do not fit; called with mu held.
 func (l *mirrorLeg) room(n int) telemetry.MirrorOutcome {
 	opt := &l.service.mirrors.opt
 	if l.unsent+n > opt.MaxCopyBytes {
 		return telemetry.MirrorDroppedBody
 	}
-	if l.service.queued.Load()+int64(n) > opt.MaxBytes {
+	if !l.service.hold(int64(n)) {
 		return telemetry.MirrorDroppedBytes
 	}
 	return telemetry.MirrorPending
 }
 
-// grew accounts for what the queue holds beyond before; called with mu held.
-func (l *mirrorLeg) grew(before int) {
+// grew accounts for what the queue holds beyond before, of which room has held some bytes; called with mu held.
+func (l *mirrorLeg) grew(before, held int) {
 	n := len(l.queue) - before
 	l.unsent += n
-	l.service.queued.Add(int64(n))
+	l.service.queued.Add(int64(n - held))
 }
 
 // hand tells the worker, or finds one unless it is better to wait; called with mu held, which it releases.
@@ -236,8 +236,8 @@ func (l *mirrorLeg) finish() {
 	n := l.unsent
 	l.unsent = 0
 	l.mu.Unlock()
-	s.queued.Add(int64(-n))
 	s.inFlight.Add(-1)
+	s.letGo(int64(n))
 	if l.probe {
 		l.probe = false
 		s.breaker.forgo()
@@ -256,6 +256,9 @@ func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 	if l.over {
 		return nil, false, true
 	}
+	if cap(l.spare) > mirrorKeep {
+		l.spare = nil // it was sent
+	}
 	p = l.queue
 	l.queue, l.spare = l.spare[:0], p
 	return p, l.ended, false
@@ -265,9 +268,11 @@ func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 func (l *mirrorLeg) sent(n int) {
 	l.mu.Lock()
 	n = min(n, l.unsent)
-	l.unsent -= n
+	if l.unsent -= n; cap(l.spare) > mirrorKeep {
+		l.spare = nil // it is not to be held until the answer comes
+	}
 	l.mu.Unlock()
-	l.service.queued.Add(int64(-n))
+	l.service.letGo(int64(n))
 }
 
 // attach names what abandoning the copy has to stop; false if it was given up before.

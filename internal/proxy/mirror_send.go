@@ -345,6 +345,8 @@ func (w *mirrorWorker) discard(c *upstream.Conn) (whole bool, err error) {
 func mirrorFailure(err error) mirrorResult {
 	var te *upstream.TLSError
 	switch {
+	case errors.Is(err, upstream.ErrNoMemory):
+		return mirrorResult{outcome: telemetry.MirrorDroppedBytes}
 	case isTimeout(err):
 		return mirrorResult{outcome: telemetry.MirrorFailedTimeout}
 	case errors.As(err, &te):

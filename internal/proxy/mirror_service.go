@@ -24,6 +24,7 @@ type mirrorService struct {
 	_        [64]byte // what is above seldom changes
 	inFlight atomic.Int64
 	queued   atomic.Int64 // bytes copied and not yet sent
+	copies   copies       // what was drawn for them
 
 	mu     sync.Mutex
 	closed bool
@@ -33,6 +34,7 @@ type mirrorService struct {
 func newMirrorService(m *mirrors, name string) *mirrorService {
 	s := &mirrorService{name: name, mirrors: m}
 	s.breaker.after = m.opt.BreakAfter
+	s.copies.init()
 	return s
 }
 
@@ -67,9 +69,9 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 		l.from = head.from.addresses()
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
-	if s.queued.Add(int64(len(l.queue))) > s.mirrors.opt.MaxBytes {
-		s.queued.Add(int64(-len(l.queue)))
+	if !s.hold(int64(len(l.queue))) {
 		s.inFlight.Add(-1)
+		s.letGo(0)
 		l.recycle()
 		return drop(telemetry.MirrorDroppedBytes)
 	}

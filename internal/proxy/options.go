@@ -72,6 +72,9 @@ type Options struct {
 	MaxStreams uint32
 	// MaxBody bounds the request's body, in bytes; 0 means no bound: bodies are never kept whole.
 	MaxBody int64
+	// MaxBuffered bounds the memory, in bytes, in which is kept what cannot be passed on yet: heads that are not complete, bodies over HTTP/2, bodies for
+	// retries, copies, answers' heads; see docs/limits.md. 0 means no bound.
+	MaxBuffered int64
 	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
 	MaxRetryBody int
 

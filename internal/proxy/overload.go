@@ -125,6 +125,7 @@ func (ex *exchange) leave() {
 	if ex.entered {
 		ex.entered = false
 		ex.srv.gate.inFlight.Add(-1)
+		ex.giveBack()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
@@ -50,6 +51,7 @@ type Server struct {
 	tickets     tickets
 	handshakes  *handshakeGate
 	gate        gate
+	buffers     buffers
 	refusals    refusals
 	idle        *parking // nil if it cannot be had
 
@@ -70,6 +72,8 @@ func New(opt Options) *Server {
 	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
+	s.buffers.Budget = budget.New(opt.MaxBuffered)
+	opt.Upstream.Memory = endpointMemory{s, budget.Exchange}
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
 	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
@@ -83,6 +87,7 @@ func New(opt Options) *Server {
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
 	opt.Metrics.WatchLoad(s.load, s.Services)
+	opt.Metrics.WatchMemory(s.buffers.memory)
 	s.cut, s.cutNow = context.WithCancel(context.Background())
 	return s
 }

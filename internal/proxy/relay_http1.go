@@ -64,11 +64,11 @@ func (ex *exchange) answerTrailers() []http1.Field {
 // release ends the exchange's use of the connection.
 func (ex *exchange) release(c *upstream.Conn) {
 	ex.attempt.conn = nil
-	ex.giveBack(c)
+	ex.putBack(c)
 }
 
-// giveBack gives back a connection whose answer was read, if it can serve another exchange.
-func (ex *exchange) giveBack(c *upstream.Conn) {
+// putBack gives back a connection whose answer was read, if it can serve another exchange.
+func (ex *exchange) putBack(c *upstream.Conn) {
 	if ex.attempt.unwatch() && ex.resp.KeepAlive && !ex.upload.running && !ex.upload.stopped {
 		ex.endpoint.Put(c)
 		return

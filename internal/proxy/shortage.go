@@ -27,7 +27,7 @@ const (
 // the system's queue, and connections without a request make room for them.
 type shortage struct {
 	log  *slog.Logger
-	shed func(most int)
+	shed func(most int) int
 
 	now    atomic.Bool // there is a shortage
 	failed atomic.Uint64
@@ -141,11 +141,11 @@ func (s *Server) makeRoom() {
 	most := min(refused-s.room.refused, shedIdle)
 	s.room.made, s.room.refused = now, refused
 	s.room.Unlock()
-	s.shedIdle(int(most))
+	s.endHeads(s.shedIdle(int(most)))
 }
 
-// shedIdle ends connections that have waited for a request for shedAfter of its calls.
-func (s *Server) shedIdle(most int) {
+// shedIdle ends up to most connections that have waited for a request for shedAfter of its calls, and tells how many it is short of that.
+func (s *Server) shedIdle(most int) int {
 	most -= s.idle.shed(most)
 	for b := range s.state.Load().ports {
 		b.mu.Lock()
@@ -172,4 +172,5 @@ func (s *Server) shedIdle(most int) {
 		}
 		b.mu.Unlock()
 	}
+	return most
 }

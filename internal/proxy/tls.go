@@ -219,6 +219,8 @@ type handshakeConn struct {
 	io    *rawIO // behind the handshake, nil if the socket has to be used as the library does
 	held  bool   // Read answers errHeld
 	hasty bool   // Write does not wait: what does not fit is lost
+	came  int    // bytes of the handshake, from the client
+	drawn int    // how many of them were drawn for
 }
 
 // errHeld is temporary, so that TLS can be read again after it.
@@ -244,6 +246,9 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	if n == 0 {
 		return n, err
+	}
+	if !h.hello(n) {
+		return 0, errHandshakeRoom
 	}
 	if e := h.gate.enter(h.until, !h.begun); e != nil {
 		return 0, e
@@ -309,6 +314,7 @@ type handshakeGate struct {
 var (
 	errHandshakeLine = errors.New("too many handshakes wait for a processor")
 	errHandshakeTime = errors.New("the handshake's time is over")
+	errHandshakeRoom = errors.New("no memory is left for the handshake")
 )
 
 func newHandshakeGate(places, line int) *handshakeGate {
@@ -349,9 +355,15 @@ func (c *conn) handshake() bool {
 	defer hc.ended()
 	t := tls.Server(hc, c.bind.config)
 	c.nc.SetDeadline(until)
-	if err := t.Handshake(); err != nil {
+	c.headBegun(time.Now())
+	err := t.Handshake()
+	c.giveBack()
+	if !c.headCame() {
+		err = errHandshakeRoom
+	}
+	if err != nil {
 		reason := telemetry.ClientTLS
-		if errors.Is(err, errHandshakeLine) {
+		if errors.Is(err, errHandshakeLine) || errors.Is(err, errHandshakeRoom) {
 			reason = telemetry.Overload
 		}
 		c.srv.log.Debug("TLS handshake failed", "client", c.remote(), "error", err)

@@ -81,7 +81,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat(allDescs, loadDescs) {
+	for _, d := range slices.Concat(allDescs, loadDescs, memoryDescs) {
 		ch <- d
 	}
 }
@@ -114,6 +114,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
 	r.collectLoad(ch)
+	r.collectMemory(ch)
 	ch <- counter(descLogDropped, accessLog.Dropped())
 	ch <- counter(descProcessLogDropped, processLog.Dropped())
 	r.collectConfig(ch)

@@ -38,6 +38,7 @@ type Registry struct {
 	processLog   *Lines
 	load         func() Load
 	services     func(yield func(ServiceState) bool)
+	memory       func() Memory
 
 	reloads       [2]atomic.Uint64 // failed, succeeded
 	lastReload    atomic.Int64     // unix nanoseconds of the last that succeeded

@@ -114,7 +114,7 @@ func (c *Conn) Discard(n int) {
 	c.r += n
 }
 
-// Grow doubles the buffer, up to limit bytes; ErrBufferFull if it has that size already. The connection loses the larger buffer when it
+// Grow doubles the buffer, up to limit bytes; ErrBufferFull if it has that size already, ErrNoMemory if there is none for it. The connection loses the larger buffer when it
 // is Put.
 func (c *Conn) Grow(limit int) error {
 	old := c.Buffered()
@@ -124,6 +124,9 @@ func (c *Conn) Grow(limit int) error {
 	}
 	if size >= limit {
 		return ErrBufferFull
+	}
+	if !c.endpoint.set.draw(min(2*size, limit)) {
+		return ErrNoMemory
 	}
 	larger := &buffer{make([]byte, min(2*size, limit))}
 	n := copy(larger.b, old)
@@ -136,6 +139,8 @@ func (c *Conn) Grow(limit int) error {
 func (c *Conn) release() {
 	if c.buf != nil && len(c.buf.b) == c.endpoint.set.opt.ReadBuffer {
 		c.endpoint.set.buffers.Put(c.buf)
+	} else if c.buf != nil {
+		c.endpoint.set.give(len(c.buf.b))
 	}
 	c.buf, c.r, c.w = nil, 0, 0
 }

@@ -256,7 +256,7 @@ func (p *http2Pool) dial() {
 	c.Conn = http2.NewClient(nc, http2.Config{
 		MaxHeader: opt.MaxHeaderBytes, StreamWindow: http2StreamSpace, ConnWindow: http2ConnSpace,
 		IdleTimeout: opt.IdleTimeout, StallTimeout: opt.StallTimeout, PingAfter: http2PingAfter, PingTimeout: http2PingTimeout,
-		Changed: c.changed,
+		Changed: c.changed, Memory: opt.Memory,
 	})
 	p.mu.Lock()
 	p.all[c] = struct{}{}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together: beyond it idle ones are closed for new ones, and where none
 	// is idle the new one fails with ConnectLocal. 0 means no bound.
 	MaxConnections int64
+	// Memory, if not nil, is what is drawn from for heads of answers that are larger than ReadBuffer, and for what exchanges over HTTP/2 have not
+	// taken yet.
+	Memory http2.Memory
 	// Strained is true while this process cannot keep up with its work: a connect that takes long says nothing about the endpoint then. nil is
 	// never. Checks that fail for want of time do not count then either.
 	Strained func() bool

@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/http2"
+)
+
+// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: the buffers double as they grow. A copy under way
+// takes half of copyWeight twice: its goroutine, and a buffer for its answer.
+const (
+	copiesFree, copiesStep = 512 << 10, 64 << 10
+	copyWeight             = 24 << 10
+)
+
+// copies is what the copies to a service have drawn.
+type copies struct {
+	covered atomic.Int64 // bytes that copies may take with what is drawn
+
+	mu    sync.Mutex
+	cover budget.Cover
+}
+
+func (c *copies) init() {
+	c.cover = budget.NewCover(copiesFree, copiesStep)
+	c.covered.Store(copiesFree)
+}
+
+// hold counts n bytes more as queued; false if that is more than the service, or all mirrors, may have.
+func (s *mirrorService) hold(n int64) bool {
+	q := s.queued.Add(n)
+	if q <= s.mirrors.opt.MaxBytes && (s.taken() <= s.copies.covered.Load() || s.draw()) {
+		return true
+	}
+	s.letGo(n)
+	return false
+}
+
+// taken is what the copies take.
+func (s *mirrorService) taken() int64 { return s.queued.Load() + s.inFlight.Load()*(copyWeight/2) }
+
+// draw draws for what the copies take.
+func (s *mirrorService) draw() bool {
+	c, b := &s.copies, s.mirrors.budget
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.cover.Lacks(s.taken()); n > 0 {
+		if !b.Draw(budget.Mirror, 2*n) {
+			b.Refuse(budget.Mirror)
+			return false
+		}
+		c.cover.Drew(n)
+		c.covered.Store(copiesFree + c.cover.Drawn())
+	}
+	return true
+}
+
+// letGo counts n bytes less as queued. It is called when a copy has ended, too.
+func (s *mirrorService) letGo(n int64) {
+	s.queued.Add(-n)
+	c := &s.copies
+	if covered, taken := c.covered.Load(), s.taken(); covered == copiesFree || taken > 0 && covered-taken < 8*copiesStep {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.cover.Spare(s.taken()); n > 0 {
+		s.mirrors.budget.Give(2 * n)
+		c.covered.Store(copiesFree + c.cover.Drawn())
+	}
+}
+
+// mirrorMemory is the memory of connections that copies go over: what primaries' draw from, with a copy's rank.
+func mirrorMemory(m http2.Memory) (http2.Memory, *budget.Budget) {
+	e, ok := m.(endpointMemory)
+	if !ok {
+		return m, budget.New(0)
+	}
+	e.use = budget.Mirror
+	return e, e.srv.buffers.Budget
+}
+
+// forget lets go of a large p that was sent, in which the request's strings are, before the answer is awaited.
+func (w *mirrorWorker) forget(p []byte) {
+	if cap(p) > mirrorKeep {
+		w.req.Reset()
+		w.head = http2.Head{}
+		w.data = nil
+	}
+}

@@ -1,0 +1,49 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Memory is what a proxy keeps at this moment of what it cannot pass on yet, and what it gave up for want of memory.
+type Memory struct {
+	// Drawn are the bytes that are kept, Limit how many may be; 0 is no bound.
+	Drawn, Limit int64
+	// Ended are the connections that were ended to make room for others.
+	Ended uint64
+	// Refused is what was given up, by what the memory was for.
+	Refused []LimitCount
+}
+
+var (
+	descBuffered = desc("weir_buffered_bytes",
+		"Bytes that are kept until they can be passed on, beyond what each connection and request has anyway.")
+	descBufferedMax = desc("weir_buffered_bytes_limit",
+		"How many bytes may be kept; 0 is no limit.")
+	descBufferedEnded = desc("weir_buffered_ended_total",
+		"Client connections ended to make room for others: unfinished heads and handshakes, and HTTP/2 with much unread.")
+	descBufferedRefused = desc("weir_buffered_refused_total",
+		"What was given up as no memory was left for it: by what it was for.", "use")
+)
+
+var memoryDescs = []*prometheus.Desc{descBuffered, descBufferedMax, descBufferedEnded, descBufferedRefused}
+
+// WatchMemory shows what the proxy keeps: memory is called at each scrape.
+func (r *Registry) WatchMemory(memory func() Memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.memory = memory
+}
+
+func (r *Registry) collectMemory(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	memory := r.memory
+	r.mu.Unlock()
+	if memory == nil {
+		return
+	}
+	m := memory()
+	ch <- gauge(descBuffered, float64(m.Drawn))
+	ch <- gauge(descBufferedMax, float64(m.Limit))
+	ch <- counter(descBufferedEnded, m.Ended)
+	for _, u := range m.Refused {
+		ch <- counter(descBufferedRefused, u.Count, u.Limit)
+	}
+}
