@@ -75,7 +75,7 @@ func New(opt Options) *Server {
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
 // bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
 // each exchange ends with the configuration it began with. Exchanges of connections that a removed port still has go by the last configuration
-// that had it. On error the old configuration goes on serving; a port that
+// that had it. What cannot be served is left out and logged, and told by LeftOut; the rest is served. On error the old configuration goes on serving; a port that
 // cannot be bound is a *ListenError. cfg must not be changed afterwards.
 func (s *Server) Apply(cfg *model.Config) error {
 	s.mu.Lock()
@@ -83,10 +83,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 	if s.ended {
 		return ErrEnded
 	}
-	snap, err := s.compile(cfg, s.state.Load())
-	if err != nil {
-		return err
-	}
+	snap := s.compile(cfg, s.state.Load())
 	binds, opened, err := s.bindPorts(snap)
 	if err != nil {
 		return err
@@ -104,6 +101,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 		}
 	}
 	s.state.Store(snap)
+	s.tellLeftOut(snap, prev)
 	s.binds = binds
 	if s.running {
 		for _, b := range opened {

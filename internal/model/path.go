@@ -1,18 +1,58 @@
-package routing
+package model
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 )
 
 var (
-	errPathStart  = errors.New("the path does not begin with a slash")
-	errPathByte   = errors.New("the path has a space, a control byte, \"?\" or \"#\"; escape it")
-	errPathEscape = errors.New("the path has an invalid percent escape")
-	errPathNUL    = errors.New("the path has an escaped NUL")
-	errPathHidden = errors.New("the path hides a dot segment behind an escape, a backslash or \";\"")
+	errPathStart  = &ValueError{"the path does not begin with a slash", "write an absolute path"}
+	errPathByte   = &ValueError{"the path has a space, a control byte, \"?\" or \"#\"; escape it", "write %20 for a space, %3F for ?, %23 for #"}
+	errPathEscape = &ValueError{"the path has an invalid percent escape", "write % as %25, or two hexadecimal digits behind it"}
+	errPathNUL    = &ValueError{"the path has an escaped NUL", "remove %00"}
+	errPathHidden = &ValueError{"the path hides a dot segment behind an escape, a backslash or \";\"",
+		"remove the segment: servers differ in what they make of it, and requests with it are answered 400"}
 )
+
+// TargetPath returns a path of the configuration that is sent, such as one that replaces a request's, as it is sent: as it was written,
+// but with a slash before it, with dot segments resolved, and with bytes that may not stand in a path escaped (RFC 3986 §3.3). Empty
+// stays empty. It refuses what NormalizePath refuses, which no request may have: an error is a *ValueError.
+func TargetPath(value string) (string, error) {
+	if value == "" {
+		return "", nil
+	}
+	if value[0] != '/' {
+		value = "/" + value
+	}
+	normal, err := NormalizePath(value)
+	if err != nil || normal == value {
+		return normal, err
+	}
+	if HasDotSegment(value) {
+		return normal, nil
+	}
+	for i := range len(value) {
+		if classes[value[i]]&classEscape != 0 {
+			return escapeBytes(value), nil
+		}
+	}
+	return value, nil
+}
+
+// escapeBytes escapes what may not stand in a path and leaves escapes as they are.
+func escapeBytes(value string) string {
+	out := make([]byte, 0, len(value)+16)
+	for i := range len(value) {
+		if b := value[i]; classes[b]&classEscape != 0 {
+			out = append(out, '%', upperDigits[b>>4], upperDigits[b&15])
+		} else {
+			out = append(out, b)
+		}
+	}
+	return string(out)
+}
+
+const upperDigits = "0123456789ABCDEF"
 
 // NormalizePath returns the one form in which paths are compared (RFC 3986 §6.2.2, §6.2.3):
 //
@@ -232,7 +272,6 @@ func appendNormal(out []byte, path string) []byte {
 }
 
 func appendSegment(out []byte, s string) []byte {
-	const digits = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
 		b := s[i]
 		if b == '%' {
@@ -246,7 +285,26 @@ func appendSegment(out []byte, s string) []byte {
 			out = append(out, b)
 			continue
 		}
-		out = append(out, '%', digits[b>>4], digits[b&15])
+		out = append(out, '%', upperDigits[b>>4], upperDigits[b&15])
 	}
 	return out
+}
+
+// unhex returns the byte two hexadecimal digits stand for.
+func unhex(high, low byte) (byte, bool) {
+	h, l := hexDigit(high), hexDigit(low)
+	return h<<4 | l, h|l < 16
+}
+
+// hexDigit returns the value of a hexadecimal digit, 255 if it is none.
+func hexDigit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
 }
