@@ -15,8 +15,9 @@ var (
 )
 
 // TargetPath returns a path of the configuration that is sent, such as one that replaces a request's, as it is sent: as it was written,
-// but with a slash before it, with dot segments resolved, and with bytes that may not stand in a path escaped (RFC 3986 §3.3). Empty
-// stays empty. It refuses what NormalizePath refuses, which no request may have: an error is a *ValueError.
+// but with a slash before it, with dot segments resolved, and with spaces and other bytes that may not stand in a path escaped (RFC 3986
+// §3.3). Empty stays empty. It refuses what else NormalizePath refuses, which no request may have, such as an invalid escape, "?" or "#": an
+// error is a *ValueError.
 func TargetPath(value string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -24,6 +25,7 @@ func TargetPath(value string) (string, error) {
 	if value[0] != '/' {
 		value = "/" + value
 	}
+	value = strings.ReplaceAll(value, " ", "%20")
 	normal, err := NormalizePath(value)
 	if err != nil || normal == value {
 		return normal, err

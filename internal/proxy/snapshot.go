@@ -109,7 +109,6 @@ func (s *Server) tellLeftOut(snap, prev *snapshot) {
 	}
 }
 
-
 // attach gives the snapshot its services and counters. It cannot fail.
 func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Snapshot) {
 	snap.upstream = services.Services()

@@ -107,7 +107,8 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 	}
 }
 
-// certificate returns the certificate of that name, parsed if it is not yet; it takes over what did not change.
+// certificate returns the certificate of that name, parsed if it is not yet; it takes over what did not change, and the last good one where
+// the new one cannot be used.
 func (snap *snapshot) certificate(name string, source *model.Certificate, prev *snapshot) (*certificate, error) {
 	if c := snap.certificates[name]; c != nil {
 		return c, nil
@@ -115,15 +116,22 @@ func (snap *snapshot) certificate(name string, source *model.Certificate, prev *
 	if source == nil {
 		return nil, errors.New("it does not exist")
 	}
-	var c *certificate
+	var last *certificate
 	if prev != nil {
-		c = prev.certificates[name]
+		last = prev.certificates[name]
 	}
-	if c == nil || *c.source != *source {
-		var err error
-		if c, err = newCertificate(source); err != nil {
-			return nil, err
-		}
+	if last != nil && *last.source == *source {
+		snap.certificates[name] = last
+		return last, nil
+	}
+	c, err := newCertificate(source)
+	switch {
+	case err == nil:
+	case last != nil:
+		c = last
+		snap.left = append(snap.left, model.Omission{Ref: model.Ref{Kind: "Certificate", Name: name}, Reason: fmt.Sprintf("%v; the one before it is presented on", err)})
+	default:
+		return nil, err
 	}
 	snap.certificates[name] = c
 	return c, nil

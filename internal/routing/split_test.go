@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"sync"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"

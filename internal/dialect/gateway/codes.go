@@ -56,6 +56,8 @@ const (
 	codePolicyInvalid       = "WR553"
 	codePolicyUnused        = "WR554"
 	codePolicyPartlyClashes = "WR555"
+	codePatternLarge        = "WR560"
+	codeNotSendable         = "WR561"
 )
 
 var codes = []resource.Code{
@@ -203,6 +205,13 @@ var codes = []resource.Code{
 	{ID: codePolicyPartlyClashes, Severity: resource.Warning, Title: "policy partly in conflict",
 		Meaning: "An older BackendTLSPolicy has one of the targets. This one has its effect on the others.",
 		Fix:     "Remove the target from one of them."},
+
+	{ID: codePatternLarge, Severity: resource.Error, Title: "regular expression too large",
+		Meaning: "A match has a regular expression that would cost too much memory, or too much time with each request: the message names its instructions and the bound (docs/limits.md). Its rule is left out.",
+		Fix:     "Repeat less: x{0,1000} counts a thousand times, and nested repeats multiply."},
+	{ID: codeNotSendable, Severity: resource.Error, Title: "path, host name or header that no request can have",
+		Meaning: "A path to be matched or sent, a host name or a header of a filter has bytes or escapes that no valid request has, or that servers read in different ways. Its rule is left out.",
+		Fix:     "Write it as the message says; in a path % is %25, ? is %3F and a space is %20."},
 }
 
 // Codes documents the codes of this package's findings.

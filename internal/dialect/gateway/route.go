@@ -26,6 +26,8 @@ type route struct {
 	parents   []*parent
 
 	rules []model.Rule
+	// patterns are those of all rules.
+	patterns model.PatternBudget
 	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
 	ruleCount, brokenRules int
 	broken                 []problem

@@ -30,6 +30,8 @@ const (
 	codePortTaken     = "WR621"
 	codeShortName     = "WR622"
 	codeNotConverted  = "WR623"
+	codePatternLarge  = "WR630"
+	codeMatchInvalid  = "WR631"
 )
 
 const notInForce = "The split is not in force: the root's own endpoints serve."
@@ -103,6 +105,12 @@ var codes = []resource.Code{
 	{ID: codeNotConverted, Severity: resource.Error, Title: "split not converted",
 		Meaning: "weir convert cannot write the TrafficSplit as a route of the Gateway API, for the reason given.",
 		Fix:     "Write the route by hand, or keep the split."},
+	{ID: codePatternLarge, Severity: resource.Error, Title: "expression too large",
+		Meaning: "A pathRegex or a header's expression would cost too much memory, or too much time with each request: the message names its instructions and the bound (docs/limits.md). The match is left out.",
+		Fix:     "Repeat less: x{0,1000} counts a thousand times, and nested repeats multiply."},
+	{ID: codeMatchInvalid, Severity: resource.Error, Title: "invalid match in an HTTPRouteGroup",
+		Meaning: "A match names a method or a header that no request can have. The match is left out.",
+		Fix:     "Correct the name."},
 }
 
 // Codes documents the codes of this package's findings.
