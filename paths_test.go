@@ -44,7 +44,7 @@ func TestPathsAreNormalizedByOneFunction(t *testing.T) {
 					name = pkg.Name + "." + f.Sel.Name
 				}
 			}
-			if name == "NormalizePath" || name == "routing.NormalizePath" {
+			if name == "NormalizePath" || name == "routing.NormalizePath" || name == "model.NormalizePath" {
 				found = append(found, file)
 			}
 			if seesRequests && slices.Contains(otherNormalizers, name) {

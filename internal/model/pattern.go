@@ -94,6 +94,9 @@ func doesNotCompile(pattern string, err error) *PatternError {
 		if !strings.HasPrefix(e.Expr, "^") || len(e.Expr) < len(pattern) {
 			reason += ": `" + brief(e.Expr) + "`"
 		}
+		if e.Code == syntax.ErrInvalidRepeatSize {
+			reason += " (at most 1000, nested ones multiplied)"
+		}
 	}
 	return &PatternError{ValueError{fmt.Sprintf("%q does not compile: %s", brief(pattern), reason), PatternFix}, false}
 }
