@@ -33,19 +33,22 @@ func TargetPath(value string) (string, error) {
 	if HasDotSegment(value) {
 		return normal, nil
 	}
-	for i := range len(value) {
-		if classes[value[i]]&classEscape != 0 {
-			return escapeBytes(value), nil
-		}
-	}
-	return value, nil
+	return escapeBytes(value), nil
 }
 
-// escapeBytes escapes what may not stand in a path and leaves escapes as they are.
-func escapeBytes(value string) string {
-	out := make([]byte, 0, len(value)+16)
-	for i := range len(value) {
-		if b := value[i]; classes[b]&classEscape != 0 {
+// escapeBytes escapes what may not stand in a path and leaves escapes as they are. A path without any is returned itself.
+func escapeBytes(path string) string {
+	foreign := func(b byte) bool { return b != '/' && classes[b]&classEscape != 0 }
+	first := 0
+	for first < len(path) && !foreign(path[first]) {
+		first++
+	}
+	if first == len(path) {
+		return path
+	}
+	out := append(make([]byte, 0, len(path)+16), path[:first]...)
+	for i := first; i < len(path); i++ {
+		if b := path[i]; foreign(b) {
 			out = append(out, '%', upperDigits[b>>4], upperDigits[b&15])
 		} else {
 			out = append(out, b)

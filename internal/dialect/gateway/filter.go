@@ -38,7 +38,11 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		// judge reports what could not be sent.
 		judge := func(written model.Filters) {
 			if field, err := written.Check(); err != nil {
-				p := valueProblem(filterField(field, written), "", err)
+				text := ""
+				if patch := pathPatchOf(written); patch != nil && strings.HasSuffix(field, ".path.value") {
+					text = patch.Value
+				}
+				p := valueProblem(filterField(field, written), text, err)
 				fail(p.code, p.reason, p.field, p.message, p.fix)
 			}
 		}
@@ -89,19 +93,23 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 
 // filterField is the field of a filter as a route has it, from that of the model, which has one filter alone.
 func filterField(field string, f model.Filters) string {
-	patch := (*model.PathPatch)(nil)
-	switch {
-	case f.Redirect != nil:
-		patch = f.Redirect.Path
-	case f.Rewrite != nil:
-		patch = f.Rewrite.Path
-	}
 	value := ".path.replaceFullPath"
-	if patch != nil && patch.Prefix {
+	if patch := pathPatchOf(f); patch != nil && patch.Prefix {
 		value = ".path.replacePrefixMatch"
 	}
 	return strings.NewReplacer(".requestHeaders", ".requestHeaderModifier", ".responseHeaders", ".responseHeaderModifier",
 		".redirect", ".requestRedirect", ".rewrite", ".urlRewrite", ".path.value", value).Replace(field)
+}
+
+// pathPatchOf is the path modifier of filters, of which there is one; nil if there is none.
+func pathPatchOf(f model.Filters) *model.PathPatch {
+	switch {
+	case f.Redirect != nil:
+		return f.Redirect.Path
+	case f.Rewrite != nil:
+		return f.Rewrite.Path
+	}
+	return nil
 }
 
 // close keeps the first reason; one that is a plain unsupported value is the graver.
