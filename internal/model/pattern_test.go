@@ -119,7 +119,7 @@ func wholly(bare *regexp.Regexp, text string) bool {
 var patternSeeds = []string{
 	"", "a", "a.*b", `/a\Q.b`, `\Q`, `\Qa\`, `\Qa\Eb\Qc(`, `a\\Qb`, `(a)(b|c)`, `(?P<name>a)(?<other>b)`, `[(](a)[)]`, `[]()](a)`, `[^](](a)`, `[[:alpha:](]+(a)`, `[[:x](a)`,
 	`(?i)(A|b)`, `(?i:a(b))`, `a|b`, `a)(b`, "(", `\pL+`, `\x{41}(a)`, `[\](](a)`, `[\Q(](a)`, `(?s).{0,30}`, `x{2,}y{0,}z{3}`, "(a{2}){3}", `^a$`, `(?m)^a$`, `a\b`, `()*`, `(|a)*`, costly,
-	strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:", 998) + "a" + strings.Repeat(")*", 998), "a\xff", `\C`, `(?`, `(?i)[A-\x{1e942}]`, `(?U)a*`, "\\Q\\E(a)", "[[:",
+	strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:b", 500) + "a" + strings.Repeat(")*", 500), "a\xff", `\C`, `(?`, `(?i)[A-\x{1e942}]`, `(?U)a*`, "\\Q\\E(a)", "[[:",
 }
 
 // FuzzPattern holds that what is judged good compiles, alone and with others, to no more instructions than was said, and matches what the

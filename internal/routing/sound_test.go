@@ -66,7 +66,7 @@ func tenants() *model.Config {
 
 // hostile are values that something once took and something else did not.
 var hostile = []string{
-	"", "/x%00", "/a/..;b", "/a/..%5cb", "/%252e%252e", `/a\Q.b`, strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:", 999) + "a" + strings.Repeat(")*", 999),
+	"", "/x%00", "/a/..;b", "/a/..%5cb", "/%252e%252e", `/a\Q.b`, strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:b", 500) + "a" + strings.Repeat(")*", 500),
 	strings.Repeat(".{0,1000}", 455) + "!", "(", "a)(b", "[", "/100%", "/%zz", "a?b", "a#b", "a b", "a\r\nb: c", "a\x00", "\xff", "*", "*.", "*.*.x", "a..b", "UPPER.example", "host:99999", "[::1",
 	"http", "https", "tcp", "h2c", "exact", "prefix", "regex", "cookie", "header", "content-length", "10.0.0.1:0", "none/none:80", "none#x", "shared", "good-tls", "good-db", "bad-tls", "/",
 }
@@ -286,7 +286,7 @@ func checkOneBad(t *testing.T, seed uint64, places int, text string) (valid bool
 
 func TestOneInvalidPartLeavesAllOthersAsTheyAre(t *testing.T) {
 	valid := 0
-	const n = 3000
+	const n = 1000
 	for seed := range uint64(n) {
 		if checkOneBad(t, seed, 1+int(seed%3), "") {
 			valid++
