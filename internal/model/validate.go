@@ -296,7 +296,9 @@ func (v *validator) fault(where Ref, field string, f *Fault) {
 	}
 }
 
-// validHost accepts "*", "*.suffix" and plain names, in lower case.
+// ValidHostname is true for what a listener or a route may be for: "*", "*.suffix" and plain names, in lower case.
+func ValidHostname(h string) bool { return validHost(h) }
+
 func validHost(h string) bool {
 	if h == "*" {
 		return true
