@@ -15,8 +15,7 @@ import (
 // that looks at it; those of the configuration, where they are judged and where they are compiled; and the request of "weir explain". A part
 // that compares paths takes the request's from there instead of having a line here.
 var normalizers = []string{
-	"internal/cli/explain.go", "internal/model/path.go", "internal/model/value.go", "internal/proxy/exchange_route.go", "internal/routing/compile.go",
-	"internal/routing/normal.go",
+	"internal/cli/explain.go", "internal/model/path.go", "internal/model/value.go", "internal/proxy/exchange_route.go", "internal/routing/normal.go",
 }
 
 // otherNormalizers are what else could be mistaken for it, in the packages that see requests.

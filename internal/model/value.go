@@ -18,13 +18,18 @@ type ValueError struct {
 // Error returns Reason.
 func (e *ValueError) Error() string { return e.Reason }
 
-// CheckMatchPath says what is wrong with the value of an Exact or Prefix match: anything but what NormalizePath takes. An error is a
-// *ValueError.
-func CheckMatchPath(path string) error {
+// MatchPath returns the value of an Exact or Prefix match in the form in which paths are compared. It takes what NormalizePath does, but not
+// the empty path. An error is a *ValueError.
+func MatchPath(path string) (normal string, err error) {
 	if path == "" {
-		return errPathStart
+		return "", errPathStart
 	}
-	_, err := NormalizePath(path)
+	return NormalizePath(path)
+}
+
+// CheckMatchPath says what is wrong with the value of an Exact or Prefix match. An error is a *ValueError.
+func CheckMatchPath(path string) error {
+	_, err := MatchPath(path)
 	return err
 }
 

@@ -347,11 +347,8 @@ func (c *compiler) candidate(rule *Rule, index int) *candidate {
 		}
 		candidate.expression, candidate.path = e, e.Prefix
 	case model.Exact, model.Prefix:
-		err := model.CheckMatchPath(m.Path.Value)
-		if err == nil {
-			candidate.path, err = NormalizePath(m.Path.Value)
-		}
-		if err != nil {
+		var err error
+		if candidate.path, err = model.MatchPath(m.Path.Value); err != nil {
 			c.omit(ref(), "path.value", "%q: %v; the match is left out", m.Path.Value, err)
 			return nil
 		}
