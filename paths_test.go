@@ -12,9 +12,12 @@ import (
 )
 
 // normalizers are the places that bring a path into the form in which paths are compared: that of the request, once, before everything
-// that looks at it; those of the configuration; and the request of "weir explain". A part that compares paths takes the request's from
-// there instead of having a line here.
-var normalizers = []string{"internal/cli/explain.go", "internal/diff/probe.go", "internal/proxy/exchange_route.go", "internal/routing/compile.go"}
+// that looks at it; those of the configuration, where they are judged and where they are compiled; the request of "weir explain"; and those that
+// "weir diff" makes. A part that compares paths takes the request's from there instead of having a line here.
+var normalizers = []string{
+	"internal/cli/explain.go", "internal/diff/probe.go", "internal/model/path.go", "internal/model/value.go", "internal/proxy/exchange_route.go",
+	"internal/routing/normal.go",
+}
 
 // otherNormalizers are what else could be mistaken for it, in the packages that see requests.
 var otherNormalizers = []string{"path.Clean", "path.Join", "url.JoinPath", "url.Parse", "url.ParseRequestURI", "url.PathUnescape"}
@@ -44,7 +47,7 @@ func TestPathsAreNormalizedByOneFunction(t *testing.T) {
 					name = pkg.Name + "." + f.Sel.Name
 				}
 			}
-			if name == "NormalizePath" || name == "routing.NormalizePath" {
+			if name == "NormalizePath" || name == "routing.NormalizePath" || name == "model.NormalizePath" {
 				found = append(found, file)
 			}
 			if seesRequests && slices.Contains(otherNormalizers, name) {

@@ -51,11 +51,9 @@ the two could not be read.`,
 				fmt.Fprintf(s.err, "weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it\n", path, r.summary(), path)
 			}
 		}
-		report, err := diff.Compare(sides[0].config, sides[1].config)
-		if err != nil {
-			return &exitError{exitUsage, err}
-		}
+		report := diff.Compare(sides[0].config, sides[1].config)
 		p := &diffPrinter{sides: sides, report: report}
+		var err error
 		switch output.value {
 		case "json":
 			err = writeJSON(s.out, report)

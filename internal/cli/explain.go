@@ -157,27 +157,22 @@ type explainedMirror struct {
 // matched says that a rule takes the request or the connection.
 func (e *explanation) matched() bool { return e.Rule != nil || e.Explanation != nil && e.Winner != nil }
 
-func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
+func explain(cfg *model.Config, r *clientRequest) *explanation {
 	e := &explanation{Request: r}
 	if r.scheme == "tcp" {
-		table, err := routing.Compile(cfg, nil)
-		if err == nil {
-			e.connection(cfg, table)
-		}
-		return e, err
+		table, _ := routing.Compile(cfg, nil)
+		e.connection(cfg, table)
+		return e
 	}
 	path, err := routing.NormalizePath(r.path)
 	if err != nil {
 		e.Reason = fmt.Sprintf("the path is not valid, the answer is 400: %v", err)
-		return e, nil
+		return e
 	}
-	table, err := routing.Compile(cfg, nil)
-	if err != nil {
-		return nil, err
-	}
+	table, _ := routing.Compile(cfg, nil)
 	listener := e.listener(table)
 	if listener == nil {
-		return e, nil
+		return e
 	}
 	e.Listener = listener.Listener
 	e.client()
@@ -186,14 +181,21 @@ func explain(cfg *model.Config, r *clientRequest) (*explanation, error) {
 	e.Explanation = &why
 	if why.Winner == nil {
 		e.Reason = "no rule of the listener matches, the answer is 404"
-		return e, nil
+		switch match.Excess() {
+		case routing.NoExcess:
+		case routing.ExcessField:
+			e.Reason = "the request's fields are too long for the patterns they have to be matched with, the answer is 431"
+		default:
+			e.Reason = "the request's target is too long for the patterns it has to be matched with, the answer is 414"
+		}
+		return e
 	}
 	if e.PathPolicy = listener.ExplainPath(r.path, &match, &why.Decision); e.PathPolicy != nil && e.PathPolicy.Refused != "" {
 		e.Answer = &answer{Status: http.StatusBadRequest, Reason: string(telemetry.AmbiguousPath)}
-		return e, nil
+		return e
 	}
 	e.outcome(cfg, why.Decision, match)
-	return e, nil
+	return e
 }
 
 // client says who the request is from.

@@ -23,7 +23,7 @@ func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 	case l.client == nil && gateway != "":
 		return nil, usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
 	case l.client == nil:
-		return explain(l.Config, r)
+		return explain(l.Config, r), nil
 	case gateway == "":
 		return explainIn(l.Config, l.set, r)
 	}
@@ -97,11 +97,9 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 }
 
 func explainAt(cfg *model.Config, gateway, why string, r *clientRequest) (*explanation, error) {
-	e, err := explain(cfg.Of(gateway), r)
-	if err == nil {
-		e.Gateway, e.GatewayBy = gateway, why
-	}
-	return e, err
+	e := explain(cfg.Of(gateway), r)
+	e.Gateway, e.GatewayBy = gateway, why
+	return e, nil
 }
 
 func gatewayOf(set *resource.Set, name string) *gatewayv1.Gateway {

@@ -37,7 +37,7 @@ func (g *gateway) run(asked context.Context) error {
 			g.reported(r)
 		}
 	}
-	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, Report: report, Logger: g.log}
+	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, LeftOut: g.server.LeftOut, Report: report, Logger: g.log}
 	return g.dataPlane.run(asked, loop.Run)
 }
 

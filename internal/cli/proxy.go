@@ -74,7 +74,7 @@ func (o *proxyOptions) run(ctx context.Context, s streams) error {
 		return err
 	}
 	client := &feed.Client{
-		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log,
+		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.server.LeftOut,
 	}
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
@@ -116,6 +116,7 @@ func (a *applied) apply(cfg *model.Config) error {
 	}
 	a.report.Generation++
 	a.report.Config = cfg
+	a.report.Findings = control.LeftOut(a.plane.server.LeftOut(), nil)
 	a.plane.note(a.report)
 	if a.report.Generation == 1 {
 		a.plane.began("the Gateway has none that could be served")

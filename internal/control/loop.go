@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -41,6 +42,8 @@ type Loop struct {
 	// Publish makes a configuration the one being served, or fails and leaves the old one alone. It is called from one
 	// goroutine, never with a configuration equal to the one being served.
 	Publish func(*model.Config) error
+	// LeftOut, if set, returns what could not be served of the configuration that was published last. It is among the findings.
+	LeftOut func() []model.Omission
 	// Report, if set, is called after each set, from the same goroutine as Publish.
 	Report func(Report)
 	// Settle is how long the loop waits for another set before it translates the newest; zero is not at all. A stream
@@ -163,6 +166,8 @@ type state struct {
 	loop       *Loop
 	translator *Translator
 	report     Report
+	// findings are those of the translation.
+	findings []resource.Finding
 	// wanted is the newest translation, nil when it is not valid.
 	wanted *model.Config
 }
@@ -172,6 +177,7 @@ func (s *state) translate(set *resource.Set) {
 	result, err := s.translator.Translate(set)
 	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
 	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
+	s.findings = result.Findings
 	s.report.Invalid = result.Invalid
 	s.wanted, s.report.Err = result.Config, err
 	if err != nil {
@@ -205,6 +211,12 @@ func (s *state) publish() {
 		s.report.Config, s.report.Err, s.report.Changed = s.wanted, nil, true
 		s.loop.logger().Info("configuration applied", "generation", s.report.Generation,
 			"listeners", len(s.wanted.Listeners), "routes", len(s.wanted.Routes), "services", len(s.wanted.Services))
+	}
+	if s.loop.LeftOut != nil && s.report.Err == nil {
+		if left := s.loop.LeftOut(); len(left) > 0 {
+			s.report.Findings = slices.Concat(s.findings, LeftOut(left, s.report.Set))
+			resource.SortFindings(s.report.Findings)
+		}
 	}
 	if s.loop.Report != nil {
 		s.loop.Report(s.report)

@@ -109,3 +109,25 @@ func TestReasonIsOneLineOfBoundedLength(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(m), m)
 	}
 }
+
+func TestWhatTheDataPlaneLeavesOutIsAFinding(t *testing.T) {
+	ref := model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r", Field: "spec.rules[0]"}
+	left := []model.Omission{{Ref: ref, Reason: "no reason"}}
+	own := []resource.Finding{{Code: "WR101", Ref: model.Ref{Kind: "A"}}}
+	var got [][]resource.Finding
+	s := state{findings: own, wanted: &model.Config{}, loop: &Loop{
+		Publish: func(*model.Config) error { return nil }, LeftOut: func() []model.Omission { return left },
+		Report: func(r Report) { got = append(got, r.Findings) },
+	}}
+	s.report.Findings = own
+	s.publish()
+	s.publish() // what is not published anew is still left out, and told of once
+	for _, findings := range got {
+		if len(findings) != 2 || findings[1].Code != codeLeftOut || findings[1].Ref != ref || findings[1].Message != "no reason" || findings[1].Fix == "" {
+			t.Errorf("findings %+v", findings)
+		}
+	}
+	if len(got) != 2 || len(own) != 1 {
+		t.Errorf("%d reports", len(got))
+	}
+}

@@ -42,9 +42,10 @@ type Options struct {
 // Translate is Options.Translate without options.
 func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(set) }
 
-// Translate runs every dialect over the set and merges what they say. It is pure. The error means that a dialect
-// produced an invalid model, which no input may bring about; the result is still complete, so that it can be looked at.
-// With Separate only the Gateways are left out whose own part of the model is invalid, and that is no error.
+// Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
+// input may bring about, is left out, and a finding says so. The error means that what is left is not valid either; the
+// result is still complete, so that it can be looked at. With Separate only the Gateways are left out then whose own part
+// of the model is invalid, and that is no error.
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
 // Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
@@ -88,7 +89,14 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	if err := config.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
+	sound, left := config.Sound()
+	if left == nil {
+		return r, nil
+	}
+	r.Config = sound
+	r.Findings = append(r.Findings, LeftOut(left, set)...)
+	resource.SortFindings(r.Findings)
+	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil

@@ -3,7 +3,6 @@ package diff
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,16 +47,9 @@ type Part struct {
 // maxExamples bounds those of one change.
 const maxExamples = 3
 
-// Compare compares what two valid configurations do. An error says which of them is not valid.
-func Compare(before, after *model.Config) (*Report, error) {
-	a, err := compile(before)
-	if err != nil {
-		return nil, fmt.Errorf("the configuration before: %w", err)
-	}
-	b, err := compile(after)
-	if err != nil {
-		return nil, fmt.Errorf("the configuration after: %w", err)
-	}
+// Compare compares what two configurations do. What cannot be served of one is left out of the comparison as it is in a proxy.
+func Compare(before, after *model.Config) *Report {
+	a, b := compile(before), compile(after)
 	p := &prober{doors: map[door]map[string]*asked{}, tcp: map[door]bool{}}
 	p.add(before)
 	p.add(after)
@@ -83,12 +75,12 @@ func Compare(before, after *model.Config) (*Report, error) {
 	}
 	r.Services = parts(before.Services, after.Services, func(s model.Service) string { return s.Name })
 	r.Listeners = parts(before.Listeners, after.Listeners, func(l model.Listener) string { return l.Name })
-	return r, nil
+	return r
 }
 
-func compile(cfg *model.Config) (*side, error) {
-	table, err := routing.Compile(cfg, nil)
-	return &side{table: table, rules: map[*routing.Rule]*Outcome{}}, err
+func compile(cfg *model.Config) *side {
+	table, _ := routing.Compile(cfg, nil)
+	return &side{table: table, rules: map[*routing.Rule]*Outcome{}}
 }
 
 // compare names the parts in which two outcomes differ, and gives a key for this difference.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -17,7 +18,8 @@ type received struct {
 	version string
 	data    []byte
 	content *model.Config
-	err     error // why data cannot be read
+	err     error     // why data cannot be read
+	good    *received // what the part was when it last could be, nil if it could not or err is nil
 }
 
 // newReceived reads a part. Its version is computed, not believed.
@@ -36,7 +38,7 @@ type assembly struct {
 var errTooLarge = errors.New("the configuration is larger than what a proxy keeps")
 
 // update takes what a response brings. Parts that cannot be read are kept as such, since the server will not send them
-// again: the configuration as a whole cannot be applied until they are replaced.
+// again, with what they were before, which stands in for them.
 func (a *assembly) update(r *discovery.DeltaDiscoveryResponse, limit int) error {
 	fresh := make([]*received, 0, len(r.Resources)+len(r.RemovedResources))
 	for _, x := range r.Resources {
@@ -70,6 +72,11 @@ func (a *assembly) merge(fresh []*received, limit int) error {
 			keep(a.parts[i])
 		}
 		if i < len(a.parts) && a.parts[i].name == p.name {
+			if before := a.parts[i]; p.err != nil {
+				if p.good = before; before.err != nil {
+					p.good = before.good
+				}
+			}
 			i++
 		}
 		keep(p)
@@ -98,8 +105,9 @@ func (a *assembly) version() string {
 	return versionOf(a.parts, func(p *received) (string, string) { return p.name, p.version })
 }
 
-// config makes the configuration, in canonical order, and checks it.
-func (a *assembly) config() (*model.Config, error) {
+// config makes the configuration, in canonical order and valid, and says what it leaves out: parts that cannot be read, as those of a newer
+// control plane may be, which stay what they were, and what is not valid. One part holds up no other.
+func (a *assembly) config() (*model.Config, []model.Omission) {
 	c := &model.Config{}
 	n := a.counts()
 	c.Listeners = make([]model.Listener, 0, n[0])
@@ -107,11 +115,17 @@ func (a *assembly) config() (*model.Config, error) {
 	c.Splits = make([]model.Split, 0, n[2])
 	c.Services = make([]model.Service, 0, n[3])
 	c.Certificates = make([]model.Certificate, 0, n[4])
-	var errs []error
+	var left []model.Omission
 	for _, p := range a.parts {
 		if p.err != nil {
-			errs = append(errs, p.err)
-			continue
+			instead := "it is left out"
+			if p.good != nil {
+				instead = "it stays as it was"
+			}
+			left = append(left, model.Omission{Ref: partRef(p.name), Reason: fmt.Sprintf("%s; %s", printable(p.err.Error(), maxError), instead)})
+			if p = p.good; p == nil {
+				continue
+			}
 		}
 		c.Listeners = append(c.Listeners, p.content.Listeners...)
 		c.Routes = append(c.Routes, p.content.Routes...)
@@ -119,19 +133,27 @@ func (a *assembly) config() (*model.Config, error) {
 		c.Services = append(c.Services, p.content.Services...)
 		c.Certificates = append(c.Certificates, p.content.Certificates...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
 	c.Sort()
-	if err := c.Validate(); err != nil {
-		return nil, err
+	c, more := c.Sound()
+	return c, append(left, more...)
+}
+
+// partRef is the object that a part of that name is about, as far as the name says.
+func partRef(name string) model.Ref {
+	if parts := strings.SplitN(name, "/", 4); len(parts) == 4 && parts[0] == "route" {
+		object, field, _ := strings.Cut(parts[3], "#")
+		return model.Ref{Kind: printable(parts[1], 64), Namespace: printable(parts[2], 253), Name: printable(object, 253), Field: printable(field, maxError)}
 	}
-	return c, nil
+	kind, name, _ := strings.Cut(name, "/")
+	return model.Ref{Kind: printable(kind, 64), Name: printable(name, maxError)}
 }
 
 // counts is how many elements each part of the configuration will have.
 func (a *assembly) counts() (n [5]int) {
 	for _, p := range a.parts {
+		if p.err != nil && p.good != nil {
+			p = p.good
+		}
 		if c := p.content; c != nil {
 			n[0] += len(c.Listeners)
 			n[1] += len(c.Routes)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +41,8 @@ type Client struct {
 	StateFile string
 	// Unserved, if set, returns the listeners of the configuration that cannot be served, for their ports; see Tell.
 	Unserved func() []Unserved
+	// LeftOut, if set, returns what could not be served of the configuration that was applied last.
+	LeftOut func() []model.Omission
 	// Logger, if set, is told of connections and of what cannot be applied.
 	Logger *slog.Logger
 
@@ -57,6 +61,8 @@ type Status struct {
 	Applied time.Time `json:"applied,omitzero"`
 	// Err is why a newer one was not applied.
 	Err string `json:"err,omitempty"`
+	// LeftOut is what of Version is not served, and why.
+	LeftOut []model.Omission `json:"leftOut,omitempty"`
 }
 
 // Status may be called from any goroutine.
@@ -74,8 +80,8 @@ func (c *Client) setStatus(change func(*Status)) {
 
 // Run applies the configuration in the state file, if it is good, and then what the control plane sends, until ctx ends,
 // which is no error. apply makes a configuration the one being served, or fails and leaves the old one alone; it is
-// called from one goroutine, may keep the configuration, and may not change it. A configuration that is not valid is not
-// given to it. What apply refuses is tried again from time to time.
+// called from one goroutine, may keep the configuration, and may not change it. What of a configuration cannot be read or
+// is not valid is left out of what it is given: see model.Config.Sound. What apply refuses is tried again from time to time.
 func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error {
 	if c.Address == "" || c.CAFile == "" || c.TokenFile == "" {
 		return errors.New("feed: a client needs an address, a file of CAs and a file with a token")
@@ -156,24 +162,39 @@ func (r *receiver) restore() {
 // take applies what the proxy has.
 func (r *receiver) take() error {
 	version := r.has.version()
-	config, err := r.has.config()
-	if err == nil {
-		if err = r.apply(config); err != nil && r.again.IsZero() {
+	config, left := r.has.config()
+	if err := r.apply(config); err != nil {
+		if r.again.IsZero() {
 			r.delay = time.Second
 		}
-		if err != nil {
-			r.again = time.Now().Add(r.delay)
-			r.delay = min(2*r.delay, 30*time.Second)
-		}
-	}
-	if err != nil {
+		r.again = time.Now().Add(r.delay)
+		r.delay = min(2*r.delay, 30*time.Second)
 		r.client.setStatus(func(s *Status) { s.Err = err.Error() })
 		return err
 	}
 	r.again = time.Time{}
+	if r.client.LeftOut != nil {
+		left = append(left, r.client.LeftOut()...)
+	}
+	if left = model.SortOmissions(left); len(left) > 0 && !slices.Equal(left, r.client.Status().LeftOut) {
+		r.log.Warn("parts of the configuration are not served; the rest is", "parts", len(left), "first", printable(left[0].String(), maxError), "version", version)
+	}
 	r.applied, r.unsaved = r.has, true
-	r.client.setStatus(func(s *Status) { s.Version, s.Applied, s.Err = version, time.Now(), "" })
+	r.client.setStatus(func(s *Status) { s.Version, s.Applied, s.Err, s.LeftOut = version, time.Now(), "", left })
 	return nil
+}
+
+// partly says what of the configuration that was applied last is not served; empty is nothing.
+func (r *receiver) partly() string {
+	left := r.client.Status().LeftOut
+	if len(left) == 0 {
+		return ""
+	}
+	text := "not served: " + left[0].String()
+	if len(left) > 1 {
+		text = fmt.Sprintf("%d parts not served, such as %s", len(left), left[0])
+	}
+	return printable(text, maxError)
 }
 
 // response takes what the control plane sent. complete says that it is the last of its step; refusal is why that cannot

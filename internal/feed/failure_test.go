@@ -51,7 +51,8 @@ func TestStateIsOfTheLastGoodConfiguration(t *testing.T) {
 	good = moved(good, 0, "10.7.7.7:1")
 	publish(t, s, good) // within the second in which the file is not written again
 	knows(t, s, "a", good)
-	publish(t, s, moved(good, 1, "bad"))
+	p.setRefuse(errors.New("port 80 is in use"))
+	publish(t, s, moved(good, 1, "10.8.8.8:1"))
 	until(t, "the refusal", func() bool { return s.Stats().Refusals == 1 })
 	stop()
 	p.stop()

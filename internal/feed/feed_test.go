@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -300,29 +301,86 @@ func TestOneEndpointIsOneResource(t *testing.T) {
 	}
 }
 
-func TestRefusedConfigurationKeepsTheLastGood(t *testing.T) {
+func TestPartThatIsNotValidHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	good := config(10, 5)
 	p, _, _ := w.begin(s, good)
 
 	bad := moved(good, 0, "not an address")
+	bad = moved(bad, 1, "10.9.9.9:80")
 	publish(t, s, bad)
-	until(t, "the server knows of the refusal", func() bool { r := s.Running(gateway); return len(r) == 1 && r[0].Err != "" })
+	until(t, "the server knows what is left out", func() bool { r := s.Running(gateway); return len(r) == 1 && r[0].Err != "" })
 	r := s.Running(gateway)[0]
-	if r.Version != Version(good) || !strings.Contains(r.Err, "endpoints[") {
+	if r.Version != Version(bad) || !strings.Contains(r.Err, `"not an address" is not host:port`) {
 		t.Errorf("running: %+v", r)
 	}
-	if n := p.applied(); n != 1 {
-		t.Errorf("applied %d times", n)
+	got := p.last()
+	if len(got.Routes) != len(good.Routes) || len(got.Services) != len(good.Services) || !slices.ContainsFunc(got.Services[1].Endpoints, func(e model.Endpoint) bool { return e.Address == "10.9.9.9:80" }) {
+		t.Errorf("what is sound is not served: %+v", got)
+	}
+	if left := p.client.Status().LeftOut; len(left) != 1 {
+		t.Errorf("left out: %v", left)
 	}
 	better := moved(good, 1, "10.9.9.9:80")
 	publish(t, s, better)
 	if r := knows(t, s, "a", better); r.Err != "" {
 		t.Errorf("running: %+v", r)
 	}
-	if n := s.Stats().Refusals; n != 1 {
+	if left := p.client.Status().LeftOut; left != nil {
+		t.Errorf("left out: %v", left)
+	}
+	if n := s.Stats().Refusals; n != 0 {
 		t.Errorf("%d refusals", n)
+	}
+}
+
+// A part that only a newer release understands stays what it was, in the state file too; where it is new it is left out.
+func TestPartThatCannotBeReadStaysWhatItWas(t *testing.T) {
+	c := config(3, 3)
+	s, err := newSnapshot(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var has assembly
+	merge := func(name string, data []byte) {
+		if err := has.merge([]*received{newReceived(name, data)}, maxConfig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	route := ""
+	for _, p := range s.parts {
+		merge(p.name, p.resource.Resource.Value)
+		if strings.HasPrefix(p.name, "route/") {
+			route = p.name
+		}
+	}
+	want, _ := has.config()
+	for range 2 { // what cannot be read twice in a row, too
+		merge(route, []byte(`{"routes":[{"novelty":1}]}`))
+	}
+	merge("route/HTTPRoute/default/new", []byte(`{"routes":[{"novelty":1}]}`))
+	got, left := has.config()
+	if !got.Equal(want) {
+		t.Errorf("it became %+v", got.Routes)
+	}
+	if len(left) != 2 || !strings.Contains(left[0].String(), "it stays as it was") && !strings.Contains(left[1].String(), "it stays as it was") {
+		t.Errorf("left out: %v", left)
+	}
+	data, err := encodeState(gateway, has.parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decodeState(data, gateway, maxConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, left := again.config(); left != nil || !got.Equal(want) {
+		t.Errorf("after a restart: %v, left out %v", got.Routes, left)
+	}
+	merge(route, s.parts[slices.IndexFunc(s.parts, func(p *part) bool { return p.name == route })].resource.Resource.Value)
+	if got, left := has.config(); len(left) != 1 || !got.Equal(want) {
+		t.Errorf("once it can be read: left out %v", left)
 	}
 }
 

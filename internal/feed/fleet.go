@@ -133,6 +133,8 @@ func (s *Server) report(session *session, version, refusal string) {
 	r.session = session
 	before := r.Proxy
 	switch version = printable(version, 64); {
+	case refusal != "" && version != "": // served but for parts of it
+		r.Version, r.Err = version, refusal
 	case refusal != "":
 		r.Err = refusal
 	case fresh && r.Version == version: // it is back, and will say again if it cannot apply another

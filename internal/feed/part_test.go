@@ -177,9 +177,9 @@ func TestStepsLeadThere(t *testing.T) {
 		if err := has.merge(fresh, maxConfig); err != nil {
 			t.Fatal(err)
 		}
-		got, err := has.config()
-		if err != nil {
-			t.Fatal(err)
+		got, left := has.config()
+		if left != nil {
+			t.Fatal(left)
 		}
 		if has.version() != Version(c) || Version(got) != Version(c) {
 			t.Fatalf("%d: it leads elsewhere", i)
@@ -207,9 +207,9 @@ func TestOrderOfSplitsAndUnsortedInputSurvive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := has.config()
-	if err != nil {
-		t.Fatal(err)
+	got, left := has.config()
+	if left != nil {
+		t.Fatal(left)
 	}
 	var order []string
 	for _, s := range got.Splits {
@@ -315,7 +315,11 @@ func FuzzDecodeState(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if _, err := a.config(); err != nil {
+			c, left := a.config()
+			if err := c.Validate(); err != nil {
+				t.Fatalf("what is left is not valid: %v", err)
+			}
+			if left != nil {
 				continue
 			}
 			out, err := encodeState(gateway, a.parts)

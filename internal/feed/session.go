@@ -167,6 +167,8 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	case r.ResponseNonce == "":
 		return status.Error(codes.InvalidArgument, "a request after the first acknowledges nothing")
 	case !acknowledged:
+	case r.ErrorDetail.GetCode() == servedInPart:
+		s.server.report(s, version, printable(r.ErrorDetail.GetMessage(), maxError))
 	case r.ErrorDetail != nil:
 		s.server.counts.nacks.Add(1)
 		s.server.report(s, "", printable(r.ErrorDetail.GetMessage(), maxError))

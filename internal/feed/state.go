@@ -19,10 +19,15 @@ import (
 // DeltaDiscoveryResponse that holds all parts, with the Gateway as the control plane's identifier.
 const stateMagic = "weir state 1\n"
 
-// encodeState returns the content of a state file.
+// encodeState returns the content of a state file: of each part what last could be read.
 func encodeState(gateway string, parts []*received) ([]byte, error) {
 	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: gateway}}
 	for _, p := range parts {
+		if p.err != nil {
+			if p = p.good; p == nil {
+				continue // it is sent anew
+			}
+		}
 		r.Resources = append(r.Resources, &discovery.Resource{Name: p.name, Resource: &anypb.Any{TypeUrl: typeURL, Value: p.data}})
 	}
 	head := len(stateMagic) + sha256.Size

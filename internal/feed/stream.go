@@ -108,6 +108,10 @@ func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
 	}
 }
 
+// servedInPart is the code in an acknowledgement of a step that was applied but for parts of it; a server that does not know it takes it for a
+// refusal.
+const servedInPart = int32(codes.Unimplemented)
+
 // follow takes responses and acknowledges them.
 func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	nonce, refused := "", false
@@ -152,6 +156,8 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 		if refused {
 			r.log.Warn("configuration is not applied; the one before stays", "error", printable(refusal.Error(), maxError))
 			ack.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: printable(refusal.Error(), maxError)}
+		} else if partly := r.partly(); partly != "" {
+			ack.ErrorDetail = &rpc.Status{Code: servedInPart, Message: partly}
 		}
 		if err := stream.Send(ack); err != nil {
 			return reason(responses, ended)

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"net/url"
-	"strings"
-)
+import "strings"
 
 // Limits bound what a service gets at once; what is beyond is answered 503. Zero fields leave the proxy's own bounds.
 type Limits struct {
@@ -107,6 +104,9 @@ func (v *validator) resilience(where Ref, s *Service) {
 	if h.Type == CheckHTTP && !ValidCheckPath(h.Path) {
 		v.fail(where, "healthCheck.path", "%q is not a path", h.Path)
 	}
+	if h.Host != "" && CheckHostname(h.Host, true) != nil {
+		v.fail(where, "healthCheck.host", "%q is not a host name", brief(h.Host))
+	}
 	if h.Interval <= 0 || h.Timeout <= 0 {
 		v.fail(where, "healthCheck", "has no interval or no timeout")
 	}
@@ -120,9 +120,25 @@ func (v *validator) resilience(where Ref, s *Service) {
 	}
 }
 
-// ValidCheckPath is true for what can be the target of a health check: visible ASCII that begins with a slash, with
-// nothing wrong about its escapes, without a fragment.
+// ValidCheckPath is true for what can be the target of a health check: a path as it is sent (see TargetPath), with a query perhaps, and
+// without a fragment.
 func ValidCheckPath(path string) bool {
-	_, err := url.ParseRequestURI(path)
-	return err == nil && strings.HasPrefix(path, "/") && !strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' })
+	path, query, _ := strings.Cut(path, "?")
+	if sent, err := TargetPath(path); err != nil || sent != path || path == "" {
+		return false
+	}
+	for i := 0; i < len(query); i++ {
+		switch c := query[i]; {
+		case c <= ' ' || c >= 0x7f || c == '#':
+			return false
+		case c == '%':
+			if len(query)-i < 3 {
+				return false
+			}
+			if _, ok := unhex(query[i+1], query[i+2]); !ok {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -51,42 +51,43 @@ func RootName(service string) string {
 	return name
 }
 
-// maxSum bounds the sum of a split's weights.
-const maxSum = math.MaxUint64 >> 2
+// MaxWeightSum is the largest sum of a split's weights.
+const MaxWeightSum = math.MaxUint64 >> 2
 
 func (v *validator) splits(all []Split) {
-	type key struct {
-		ref  Ref
-		root string
-	}
-	seen := map[key]bool{}
+	seen := map[splitKey]bool{}
 	for i := range all {
-		s := &all[i]
-		switch {
-		case s.Root == "" || !v.services[s.Root]:
-			v.fail(s.Ref, "root", "service %q does not exist", s.Root)
-		case s.Root != RootName(s.Root):
-			v.fail(s.Ref, "root", "%q is a variant of a service", s.Root)
-		case seen[key{s.Ref, s.Root}]:
-			v.fail(s.Ref, "root", "the split of %q occurs twice", s.Root)
-		}
-		seen[key{s.Ref, s.Root}] = true
-		for i, m := range s.Matches {
-			v.splitMatch(s.Ref, v.at("matches", i), m)
-		}
-		v.leaves(s)
+		v.split(&all[i], seen)
 	}
 }
 
-func (v *validator) splitMatch(where Ref, field string, m SplitMatch) {
+func (v *validator) split(s *Split, seen map[splitKey]bool) {
+	key := splitKey{s.Ref, s.Root}
+	switch {
+	case s.Root == "" || !v.services[s.Root]:
+		v.fail(s.Ref, "root", "service %q does not exist", s.Root)
+	case s.Root != RootName(s.Root):
+		v.fail(s.Ref, "root", "%q is a variant of a service", s.Root)
+	case seen[key]:
+		v.fail(s.Ref, "root", "the split of %q occurs twice", s.Root)
+	}
+	seen[key] = true
+	var patterns PatternBudget
+	for i, m := range s.Matches {
+		v.splitMatch(s.Ref, v.at("matches", i), m, &patterns)
+	}
+	v.leaves(s)
+}
+
+func (v *validator) splitMatch(where Ref, field string, m SplitMatch, patterns *PatternBudget) {
 	for i, method := range m.Methods {
 		if method == "" {
 			v.fail(where, v.at(field+".methods", i), "is empty")
 		}
 	}
-	v.regex(where, field+".path", m.Path)
+	v.pattern(where, field+".path", m.Path, patterns)
 	for i, h := range m.Headers {
-		v.value(where, v.at(field+".headers", i), h)
+		v.value(where, v.at(field+".headers", i), h, patterns)
 	}
 }
 
@@ -96,20 +97,23 @@ func (v *validator) leaves(s *Split) {
 	}
 	var sum uint64
 	for i, l := range s.Leaves {
-		field := v.at("leaves", i)
-		switch {
-		case l.Service == "" && l.Fault == nil:
-			v.fail(s.Ref, field, "has neither a service nor a fault")
-		case l.Service != "" && l.Fault != nil:
-			v.fail(s.Ref, field, "has a service and a fault")
-		case l.Service != "" && !v.services[l.Service]:
-			v.fail(s.Ref, field+".service", "service %q does not exist", l.Service)
-		}
-		v.fault(s.Ref, field+".fault", l.Fault)
-		if l.Weight > maxSum-sum {
-			v.fail(s.Ref, "leaves", "the sum of the weights is above %d", uint64(maxSum))
+		v.leaf(s.Ref, v.at("leaves", i), l)
+		if l.Weight > MaxWeightSum-sum {
+			v.fail(s.Ref, "leaves", "the sum of the weights is above %d", uint64(MaxWeightSum))
 			return
 		}
 		sum += l.Weight
 	}
+}
+
+func (v *validator) leaf(where Ref, field string, l Leaf) {
+	switch {
+	case l.Service == "" && l.Fault == nil:
+		v.fail(where, field, "has neither a service nor a fault")
+	case l.Service != "" && l.Fault != nil:
+		v.fail(where, field, "has a service and a fault")
+	case l.Service != "" && !v.services[l.Service]:
+		v.fail(where, field+".service", "service %q does not exist", l.Service)
+	}
+	v.fault(where, field+".fault", l.Fault)
 }

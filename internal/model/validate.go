@@ -6,8 +6,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -96,9 +94,8 @@ func (v *validator) service(s *Service) {
 		v.fail(where, "protocol", "%q is neither %q nor %q", s.Protocol, HTTP, H2C)
 	}
 	for i, e := range s.Endpoints {
-		host, port, err := net.SplitHostPort(e.Address)
-		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
-			v.fail(where, v.at("endpoints", i)+".address", "%q is not host:port", e.Address)
+		if err := CheckEndpoint(e.Address); err != nil {
+			v.fail(where, v.at("endpoints", i)+".address", "%w", err)
 		}
 	}
 	if t := s.TLS; t != nil {
@@ -120,6 +117,7 @@ func (v *validator) allListeners(all []Listener) {
 	accepted := listenerSet{}
 	for _, l := range all {
 		where := l.Ref
+		v.listener(l)
 		if l.Name == "" {
 			v.fail(where, "name", "is empty")
 		} else if v.listeners[l.Name] {
@@ -129,32 +127,37 @@ func (v *validator) allListeners(all []Listener) {
 		}
 		v.listeners[l.Name] = true
 		v.tcp[l.Name] = l.Protocol == TCP
-		v.front(where, l.Front)
-		if l.Port < 1 || l.Port > 65535 {
-			v.fail(where, "port", "%d is not a port", l.Port)
-		}
-		if _, err := netip.ParseAddr(l.Address); l.Address != "" && err != nil {
-			v.fail(where, "address", "%q is not an IP address", l.Address)
-		}
-		if l.Hostname != "" && (l.Hostname == "*" || !validHost(l.Hostname)) {
-			v.fail(where, "hostname", "%q is not a lower-case name or *.suffix", l.Hostname)
-		}
-		switch {
-		case l.Protocol == HTTP && l.TLS != nil:
-			v.fail(where, "tls", "is set on a listener in cleartext")
-		case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
-			v.fail(where, "tls", "has no certificate")
-		case l.Protocol == TCP && (l.TLS != nil || l.Hostname != "" || l.PathPolicy != ""):
-			v.fail(where, "protocol", "%q goes neither with a hostname nor with tls nor with a path policy", l.Protocol)
-		case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
-			v.fail(where, "protocol", "%q is none of %q, %q and %q", l.Protocol, HTTP, HTTPS, TCP)
-		}
-		v.pathPolicy(where, l.PathPolicy)
-		if l.TLS != nil {
-			for i, name := range l.TLS.Certificates {
-				if !v.certificates[name] {
-					v.fail(where, v.at("tls.certificates", i), "certificate %q does not exist", name)
-				}
+	}
+}
+
+// listener checks a listener by itself.
+func (v *validator) listener(l Listener) {
+	where := l.Ref
+	v.front(where, l.Front)
+	if l.Port < 1 || l.Port > 65535 {
+		v.fail(where, "port", "%d is not a port", l.Port)
+	}
+	if _, err := netip.ParseAddr(l.Address); l.Address != "" && err != nil {
+		v.fail(where, "address", "%q is not an IP address", l.Address)
+	}
+	if l.Hostname != "" && (l.Hostname == "*" || !validHost(l.Hostname)) {
+		v.fail(where, "hostname", "%q is not a lower-case name or *.suffix", l.Hostname)
+	}
+	switch {
+	case l.Protocol == HTTP && l.TLS != nil:
+		v.fail(where, "tls", "is set on a listener in cleartext")
+	case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
+		v.fail(where, "tls", "has no certificate")
+	case l.Protocol == TCP && (l.TLS != nil || l.Hostname != "" || l.PathPolicy != ""):
+		v.fail(where, "protocol", "%q goes neither with a hostname nor with tls nor with a path policy", l.Protocol)
+	case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
+		v.fail(where, "protocol", "%q is none of %q, %q and %q", l.Protocol, HTTP, HTTPS, TCP)
+	}
+	v.pathPolicy(where, l.PathPolicy)
+	if l.TLS != nil {
+		for i, name := range l.TLS.Certificates {
+			if !v.certificates[name] {
+				v.fail(where, v.at("tls.certificates", i), "certificate %q does not exist", name)
 			}
 		}
 	}
@@ -165,50 +168,46 @@ func (v *validator) route(r *Route) {
 		v.fail(r.Ref, "ref", "has no name")
 	}
 	for i, a := range r.Attachments {
-		field := v.at("attachments", i)
-		if !v.listeners[a.Listener] {
-			v.fail(r.Ref, field+".listener", "listener %q does not exist", a.Listener)
-		}
-		if len(a.Hostnames) == 0 {
-			v.fail(r.Ref, field+".hostnames", "is empty")
-		}
-		for _, h := range a.Hostnames {
-			if !validHost(h) {
-				v.fail(r.Ref, field+".hostnames", "%q is not a lower-case name, *.suffix or *", h)
-			}
-		}
+		v.attachment(r.Ref, v.at("attachments", i), a)
 	}
 	v.carries(r)
 	v.pathPolicy(r.Ref, r.PathPolicy)
+	var patterns PatternBudget
 	for i := range r.Rules {
-		v.rule(r.Ref, v.at("rules", i), &r.Rules[i])
-		if !r.TCP && len(r.Rules[i].Matches) == 0 {
-			v.fail(r.Ref, v.at("rules", i)+".matches", "is empty")
+		rule, field := &r.Rules[i], v.at("rules", i)
+		for j, m := range rule.Matches {
+			v.match(r.Ref, v.at(field+".matches", j), m, &patterns)
+		}
+		v.rule(r.Ref, field, rule)
+		if !r.TCP && len(rule.Matches) == 0 {
+			v.fail(r.Ref, field+".matches", "is empty")
 		}
 	}
 }
 
-func (v *validator) rule(where Ref, field string, r *Rule) {
-	for i, m := range r.Matches {
-		v.match(where, v.at(field+".matches", i), m)
+func (v *validator) attachment(where Ref, field string, a Attachment) {
+	if !v.listeners[a.Listener] {
+		v.fail(where, field+".listener", "listener %q does not exist", a.Listener)
 	}
+	if len(a.Hostnames) == 0 {
+		v.fail(where, field+".hostnames", "is empty")
+	}
+	for _, h := range a.Hostnames {
+		if !validHost(h) {
+			v.fail(where, field+".hostnames", "%q is not a lower-case name, *.suffix or *", h)
+		}
+	}
+}
+
+// rule checks a rule but for its matches.
+func (v *validator) rule(where Ref, field string, r *Rule) {
 	v.filters(where, field+".filters", r.Filters)
 	v.session(where, field+".session", r.Session)
 	v.fault(where, field+".fault", r.Fault)
 	var sum uint64
-	for i, b := range r.Backends {
-		f := v.at(field+".backends", i)
-		sum += uint64(b.Weight)
-		switch {
-		case b.Service == "" && b.Fault == nil:
-			v.fail(where, f, "has neither a service nor a fault")
-		case b.Service != "" && b.Fault != nil:
-			v.fail(where, f, "has a service and a fault")
-		case b.Service != "" && !v.services[b.Service]:
-			v.fail(where, f+".service", "service %q does not exist", b.Service)
-		}
-		v.fault(where, f+".fault", b.Fault)
-		v.filters(where, f+".filters", b.Filters)
+	for i := range r.Backends {
+		sum += uint64(r.Backends[i].Weight)
+		v.backend(where, v.at(field+".backends", i), &r.Backends[i])
 	}
 	if sum > math.MaxUint32 {
 		v.fail(where, field+".backends", "the sum of the weights is %d, above %d", sum, uint32(math.MaxUint32))
@@ -228,61 +227,72 @@ func (v *validator) rule(where Ref, field string, r *Rule) {
 	}
 }
 
-func (v *validator) match(where Ref, field string, m Match) {
+func (v *validator) backend(where Ref, field string, b *Backend) {
+	switch {
+	case b.Service == "" && b.Fault == nil:
+		v.fail(where, field, "has neither a service nor a fault")
+	case b.Service != "" && b.Fault != nil:
+		v.fail(where, field, "has a service and a fault")
+	case b.Service != "" && !v.services[b.Service]:
+		v.fail(where, field+".service", "service %q does not exist", b.Service)
+	}
+	v.fault(where, field+".fault", b.Fault)
+	v.filters(where, field+".filters", b.Filters)
+}
+
+func (v *validator) match(where Ref, field string, m Match, patterns *PatternBudget) {
 	switch m.Path.Type {
 	case Exact, Prefix:
-		if !strings.HasPrefix(m.Path.Value, "/") {
-			v.fail(where, field+".path.value", "%q does not begin with /", m.Path.Value)
+		if err := CheckMatchPath(m.Path.Value); err != nil {
+			v.fail(where, field+".path.value", "%q: %w", brief(m.Path.Value), err)
 		}
 	case Regex:
-		v.regex(where, field+".path.value", m.Path.Value)
+		v.pattern(where, field+".path.value", m.Path.Value, patterns)
 	default:
 		v.fail(where, field+".path.type", "%q is unknown", m.Path.Type)
 	}
 	for i, h := range m.Headers {
-		v.value(where, v.at(field+".headers", i), h)
+		v.value(where, v.at(field+".headers", i), h, patterns)
 	}
 	for i, q := range m.Query {
-		v.value(where, v.at(field+".query", i), q)
+		v.value(where, v.at(field+".query", i), q, patterns)
 	}
 }
 
-func (v *validator) value(where Ref, field string, m ValueMatch) {
+func (v *validator) value(where Ref, field string, m ValueMatch, patterns *PatternBudget) {
 	if m.Name == "" {
 		v.fail(where, field+".name", "is empty")
 	}
 	switch m.Type {
 	case Exact:
 	case Regex:
-		v.regex(where, field+".value", m.Value)
+		v.pattern(where, field+".value", m.Value, patterns)
 	default:
 		v.fail(where, field+".type", "%q is unknown", m.Type)
 	}
 }
 
-func (v *validator) regex(where Ref, field, pattern string) {
-	if _, err := regexp.Compile(pattern); err != nil {
+func (v *validator) pattern(where Ref, field, pattern string, patterns *PatternBudget) {
+	if err := patterns.Add(pattern); err != nil {
 		v.fail(where, field, "%w", err)
 	}
 }
 
 func (v *validator) filters(where Ref, field string, f Filters) {
-	if f.Redirect != nil {
-		if f.Rewrite != nil {
-			v.fail(where, field, "has both a redirect and a rewrite")
-		}
-		if s := f.Redirect.Status; s < 300 || s > 399 {
-			v.fail(where, field+".redirect.status", "%d is not a redirection", s)
-		}
+	if part, err := f.Check(); err != nil {
+		v.fail(where, field+part, "%w", err)
 	}
 	for i, m := range f.Mirrors {
-		at := v.at(field+".mirrors", i)
-		if !v.services[m.Service] {
-			v.fail(where, at+".service", "service %q does not exist", m.Service)
-		}
-		if m.Denominator == 0 || m.Numerator > m.Denominator {
-			v.fail(where, at, "%d/%d is not a fraction between 0 and 1", m.Numerator, m.Denominator)
-		}
+		v.mirror(where, v.at(field+".mirrors", i), m)
+	}
+}
+
+func (v *validator) mirror(where Ref, field string, m Mirror) {
+	if !v.services[m.Service] {
+		v.fail(where, field+".service", "service %q does not exist", m.Service)
+	}
+	if err := m.Check(); err != nil {
+		v.fail(where, field, "%w", err)
 	}
 }
 
@@ -292,7 +302,9 @@ func (v *validator) fault(where Ref, field string, f *Fault) {
 	}
 }
 
-// validHost accepts "*", "*.suffix" and plain names, in lower case.
+// ValidHostname is true for what a listener or a route may be for: "*", "*.suffix" and plain names, in lower case.
+func ValidHostname(h string) bool { return validHost(h) }
+
 func validHost(h string) bool {
 	if h == "*" {
 		return true

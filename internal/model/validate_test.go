@@ -66,7 +66,7 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"no hostnames":         {func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = nil }, []string{"attachments[0].hostnames", "is empty"}},
 		"hostname":             {func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames[0] = "a.*.example" }, []string{"attachments[0].hostnames", `"a.*.example"`}},
 		"no matches":           {func(c *model.Config) { rule(c).Matches = nil }, []string{"rules[0].matches", "is empty"}},
-		"relative path":        {func(c *model.Config) { rule(c).Matches[0].Path = model.PathMatch{Type: model.Exact, Value: "x"} }, []string{"matches[0].path.value", `"x" does not begin with /`}},
+		"relative path":        {func(c *model.Config) { rule(c).Matches[0].Path = model.PathMatch{Type: model.Exact, Value: "x"} }, []string{"matches[0].path.value", `"x": the path does not begin with a slash`}},
 		"path type":            {func(c *model.Config) { rule(c).Matches[0].Path.Type = "glob" }, []string{"matches[0].path.type", `"glob" is unknown`}},
 		"path regex":           {func(c *model.Config) { rule(c).Matches[0].Path.Value = "(" }, []string{"matches[0].path.value", "missing closing )"}},
 		"header name":          {func(c *model.Config) { rule(c).Matches[0].Headers[0].Name = "" }, []string{"matches[0].headers[0].name", "is empty"}},

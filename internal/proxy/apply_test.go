@@ -288,18 +288,28 @@ func TestPortChangesBetweenHTTPAndHTTPS(t *testing.T) {
 	}
 }
 
-func TestInvalidConfigurationIsRefused(t *testing.T) {
+func TestWhatIsInvalidIsLeftOutAndTheRestIsServed(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	s := serve(t, plain(addr))
 	bad := plain(addr)
-	bad.Routes[0].Attachments[0].Listener = "no such listener"
-	if err := s.Apply(bad); err == nil {
-		t.Error("no error")
+	other := bad.Routes[0]
+	other.Ref.Name = "bad"
+	other.Rules = []model.Rule{other.Rules[0]}
+	other.Rules[0].Matches = []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/x%00"}}}
+	bad.Routes = append(bad.Routes, other)
+	if err := s.Apply(bad); err != nil {
+		t.Error(err)
+	}
+	if left := s.LeftOut(); len(left) != 1 || !strings.Contains(left[0].Reason, "escaped NUL") {
+		t.Errorf("left out %v", left)
 	}
 	k := newTalk(t, s.addr())
 	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
 		t.Errorf("status %d", resp.StatusCode)
+	}
+	if err := s.Apply(plain(addr)); err != nil || s.LeftOut() != nil {
+		t.Errorf("%v; left out %v after the mistake is gone", err, s.LeftOut())
 	}
 }
 

@@ -227,6 +227,9 @@ func (ex *exchange) run() error {
 			ex.backend = &ex.snap.leaves[l.ID]
 		}
 	}
+	if f := excess(&ex.match); f != nil {
+		return f // of a split, which may not be the one
+	}
 	if f := ex.backend.fault; f != nil {
 		return faultFailure(f)
 	}

@@ -27,7 +27,12 @@ func (ex *exchange) sample(mirrors []*routing.Mirror) {
 		if !chosen {
 			continue
 		}
-		if l := m.Leaf(&ex.match); l != nil {
+		l, ok := m.CopyLeaf(&ex.match)
+		if !ok {
+			t.metric.Count(ex.shard, telemetry.MirrorDroppedMatch)
+			continue
+		}
+		if l != nil {
 			t = ex.snap.mirrorLeaves[l.ID]
 		}
 		ex.picked = append(ex.picked, t)

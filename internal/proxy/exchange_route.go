@@ -38,6 +38,9 @@ func (ex *exchange) route() error {
 		}
 	}
 	if !l.Match(m, &ex.decision) {
+		if f := excess(m); f != nil {
+			return f
+		}
 		if r.method == http.MethodConnect {
 			return failConnect
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -54,6 +55,9 @@ var (
 	failExpectation  = &failure{status: 417, reason: telemetry.Unsupported, detail: "something else than 100-continue is expected"}
 	failHeadSize     = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too large"}
 	failLineSize     = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's target is too long"}
+	failPatternPath  = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's path is too long for the patterns it has to be matched with"}
+	failPatternQuery = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's query is too long for the patterns it has to be matched with"}
+	failPatternField = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too long for the patterns they have to be matched with"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}
 	failBodySize     = &failure{status: 413, reason: telemetry.BodyTooLarge, detail: "the request's body is too large"}
 	failHeadTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's head did not come in time"}
@@ -67,6 +71,19 @@ func asFailure(err error) *failure {
 		return f
 	}
 	return &failure{status: http.StatusInternalServerError, reason: telemetry.Internal, detail: "the proxy failed", err: err}
+}
+
+// excess is the failure of a request that would take too much work to match; nil if it does not.
+func excess(r *routing.Request) error {
+	switch r.Excess() {
+	case routing.NoExcess:
+		return nil
+	case routing.ExcessPath:
+		return failPatternPath
+	case routing.ExcessQuery:
+		return failPatternQuery
+	}
+	return failPatternField
 }
 
 // parseFailure is what a request deserves that http1 refuses.

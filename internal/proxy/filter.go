@@ -21,10 +21,26 @@ func compileFilters(f *model.Filters) filters {
 	return filters{
 		request:  compileRequestEdit(f.RequestHeaders),
 		response: compileEdit(f.ResponseHeaders),
-		redirect: f.Redirect,
-		rewrite:  f.Rewrite,
+		redirect: compileRedirect(f.Redirect),
+		rewrite:  compileRewrite(f.Rewrite),
 		cors:     compileCORS(f.CORS),
 	}
+}
+
+func compileRedirect(r *model.Redirect) *model.Redirect {
+	if r == nil || sendable(r.Path) == r.Path {
+		return r
+	}
+	c := *r
+	c.Path = sendable(r.Path)
+	return &c
+}
+
+func compileRewrite(r *model.Rewrite) *model.Rewrite {
+	if r == nil || sendable(r.Path) == r.Path {
+		return r
+	}
+	return &model.Rewrite{Hostname: r.Hostname, Path: sendable(r.Path)}
 }
 
 // headerEdit is a header modifier: fields of some names go, then others come.

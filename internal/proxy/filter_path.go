@@ -34,13 +34,26 @@ func (ex *exchange) forwardPath() string {
 	return raw
 }
 
-// patchPath applies a path modifier (Gateway API, HTTPPathModifier).
+// sendable is a path modifier whose value is as it is sent (see model.TargetPath). One that cannot be sent is in no table: see
+// routing.Compile.
+func sendable(p *model.PathPatch) *model.PathPatch {
+	if p == nil {
+		return nil
+	}
+	value, err := model.TargetPath(p.Value)
+	if err == nil && value == p.Value {
+		return p
+	}
+	return &model.PathPatch{Prefix: p.Prefix, Value: value}
+}
+
+// patchPath applies a path modifier (Gateway API, HTTPPathModifier), which must be sendable.
 func (ex *exchange) patchPath(p *model.PathPatch) string {
 	if !p.Prefix {
 		if p.Value == "" {
 			return "/"
 		}
-		return ex.clean(p.Value)
+		return p.Value
 	}
 	// Both sides of the seam are taken without their slash: "/foo/" and "/foo" replace alike, and an empty or "/" replacement
 	// leaves the rest.
@@ -50,7 +63,7 @@ func (ex *exchange) patchPath(p *model.PathPatch) string {
 		// The client spelt the prefix in another way.
 		rest = strings.TrimPrefix(ex.match.Path, prefix)
 	}
-	value := strings.TrimSuffix(ex.clean(p.Value), "/")
+	value := strings.TrimSuffix(p.Value, "/")
 	switch {
 	case value == "" && rest == "":
 		return "/"
@@ -64,32 +77,6 @@ func (ex *exchange) patchPath(p *model.PathPatch) string {
 	ex.scratch = append(ex.scratch, rest...)
 	return ex.text(mark)
 }
-
-// clean makes a configured path fit for a request target: it begins with a slash and holds nothing that a target may not.
-func (ex *exchange) clean(value string) string {
-	plain := strings.HasPrefix(value, "/") || value == ""
-	for i := 0; plain && i < len(value); i++ {
-		plain = targetByte(value[i])
-	}
-	if plain {
-		return value
-	}
-	const hex = "0123456789ABCDEF"
-	mark := len(ex.scratch)
-	if value[0] != '/' {
-		ex.scratch = append(ex.scratch, '/')
-	}
-	for i := range len(value) {
-		if c := value[i]; targetByte(c) {
-			ex.scratch = append(ex.scratch, c)
-		} else {
-			ex.scratch = append(ex.scratch, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return ex.text(mark)
-}
-
-func targetByte(c byte) bool { return c > ' ' && c < 0x7f && c != '#' && c != '?' }
 
 // answerRedirect answers with a Location (Gateway API, HTTPRequestRedirectFilter).
 func (ex *exchange) answerRedirect(r *model.Redirect) error {

@@ -23,6 +23,9 @@ var ambiguous = func() map[routing.Reading]*failure {
 func (ex *exchange) judgePath() error {
 	refusal, scratch := ex.decision.Listener.Refuses(ex.req.path, &ex.match, &ex.decision, ex.scratch)
 	ex.scratch = scratch
+	if f := excess(&ex.match); f != nil {
+		return f
+	}
 	if refusal.Reading == routing.OneReading {
 		return nil
 	}

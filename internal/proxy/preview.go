@@ -74,4 +74,6 @@ func (p *Preview) Forward(backend *model.Backend) (target, authority string) {
 }
 
 // Location returns where a redirect leads.
-func (p *Preview) Location(r *model.Redirect) string { return p.exchange(nil).location(r) }
+func (p *Preview) Location(r *model.Redirect) string {
+	return p.exchange(nil).location(compileRedirect(r))
+}

@@ -95,19 +95,16 @@ func New(opt Options) *Server {
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
 // bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
 // each exchange ends with the configuration it began with. Exchanges of connections that a removed port still has go by the last configuration
-// that had it. A port that cannot be bound is left out and tried again every second, the rest is applied: see Unbound. On error the old
-// configuration goes on serving; ErrNothingServed is one with listeners of which none can be bound, each a *ListenError. cfg must not be
-// changed afterwards.
+// that had it. What cannot be served is left out and logged, and told by LeftOut. A port that cannot be bound is left out too and tried again every second: see
+// Unbound. The rest is served. On error the old configuration goes on serving; ErrNothingServed is one with listeners of which none can be bound, each a
+// *ListenError. cfg must not be changed afterwards.
 func (s *Server) Apply(cfg *model.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return ErrEnded
 	}
-	snap, err := s.compile(cfg, s.state.Load())
-	if err != nil {
-		return err
-	}
+	snap := s.compile(cfg, s.state.Load())
 	binds, opened, unbound := s.bindPorts(snap)
 	if len(binds) == 0 && len(unbound) > 0 && !s.inTheWay(unbound) {
 		return nothingServed(unbound)
@@ -125,6 +122,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 		}
 	}
 	s.state.Store(snap)
+	s.tellLeftOut(snap, prev)
 	s.binds = binds
 	if s.miss(unbound); len(unbound) > 0 {
 		s.tryAgain()

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,8 +161,8 @@ func cookiePath(m model.PathMatch) string {
 	path, whole := m.Value, true
 	if m.Type == model.Regex {
 		path, whole = "", false
-		if e, err := regexp.Compile(m.Value); err == nil {
-			path, whole = e.LiteralPrefix()
+		if e, err := model.CompilePattern(m.Value); err == nil {
+			path, whole = e.Prefix, e.Complete
 		}
 	}
 	// What cannot stand in the attribute (RFC 6265 §4.1.1) ends it too.

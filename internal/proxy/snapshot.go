@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // dense IDs of the table.
 type snapshot struct {
 	table     *routing.Table
+	left      []model.Omission // out of the configuration
 	ports     map[*bind]*routing.Port
 	upstream  []*upstream.Service // all, by name
 	listeners []listenerState
@@ -39,7 +41,7 @@ func (s *snapshot) service(name string) *upstream.Service {
 	return nil
 }
 
-// listenerState is a listener's TLS side, nil config for cleartext, and whom it trusts.
+// listenerState is a listener's TLS side, nil config for cleartext and for a listener that cannot be served, and whom it trusts.
 type listenerState struct {
 	config *tls.Config
 	auth   clientAuth
@@ -80,24 +82,45 @@ type backendState struct {
 	filters filters
 }
 
-// compile prepares a configuration; it changes nothing that the current one uses. The services of the new snapshot come later, with attach.
-func (s *Server) compile(cfg *model.Config, prev *snapshot) (*snapshot, error) {
+// compile prepares a configuration; it changes nothing that the current one uses. What cannot be served is left out. The services of the new
+// snapshot come later, with attach.
+func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	var prevTable *routing.Table
 	if prev != nil {
 		prevTable = prev.table
 	}
-	table, err := routing.Compile(cfg, prevTable)
-	if err != nil {
-		return nil, err
-	}
-	snap := &snapshot{table: table, ports: map[*bind]*routing.Port{}}
-	if err := s.compileTLS(cfg, snap, prev); err != nil {
-		return nil, err
-	}
+	table, left := routing.Compile(cfg, prevTable)
+	snap := &snapshot{table: table, left: left, ports: map[*bind]*routing.Port{}}
+	s.compileTLS(cfg, snap, prev)
 	for _, l := range table.Listeners() {
 		snap.listeners[l.ID].front = newFront(l.Listener.Front)
 	}
-	return snap, nil
+	snap.left = model.SortOmissions(snap.left)
+	return snap
+}
+
+// LeftOut returns what the configuration being served has that cannot be served, sorted by object, and why. There is none of it in one that
+// model.Config.Validate accepts and whose certificates are good.
+func (s *Server) LeftOut() []model.Omission {
+	if snap := s.state.Load(); snap != nil {
+		return slices.Clone(snap.left)
+	}
+	return nil
+}
+
+// tellLeftOut logs what a snapshot leaves out and the one before did not.
+func (s *Server) tellLeftOut(snap, prev *snapshot) {
+	told := map[model.Omission]bool{}
+	if prev != nil {
+		for _, o := range prev.left {
+			told[o] = true
+		}
+	}
+	for _, o := range snap.left {
+		if !told[o] {
+			s.log.Error("part of the configuration is not served", "object", o.Ref.String(), "reason", o.Reason)
+		}
+	}
 }
 
 // attach gives the snapshot its services and counters. It cannot fail.

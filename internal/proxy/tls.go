@@ -28,6 +28,7 @@ var protocols = []string{"h2", "http/1.1"}
 type clientAuth struct {
 	authorities string // PEM; empty asks for nothing
 	optional    bool
+	refused     bool // the listener takes no connection
 }
 
 // certificate is a parsed model.Certificate.
@@ -51,52 +52,89 @@ func newCertificate(source *model.Certificate) (*certificate, error) {
 	return c, nil
 }
 
-// compileTLS prepares the listeners' certificates, by the listeners' IDs. Certificates that did not change are not parsed again.
-func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) error {
+// compileTLS prepares the listeners' certificates, by the listeners' IDs. Certificates that did not change are not parsed again. A listener
+// that has none that can be used, or whose demands on clients' certificates mean nothing, stays without a configuration: connections to it
+// are refused rather than led to a listener of a less specific name.
+func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 	snap.listeners = make([]listenerState, len(snap.table.Listeners()))
 	snap.certificates = map[string]*certificate{}
 	sources := map[string]*model.Certificate{}
 	for i := range cfg.Certificates {
-		sources[cfg.Certificates[i].Name] = &cfg.Certificates[i]
+		if name := cfg.Certificates[i].Name; sources[name] == nil {
+			sources[name] = &cfg.Certificates[i]
+		}
 	}
 	for _, l := range snap.table.Listeners() {
 		t := l.Listener.TLS
-		if t == nil {
+		if l.Listener.Protocol != model.HTTPS {
 			continue
 		}
+		omit := func(field, format string, args ...any) {
+			ref := l.Listener.Ref
+			if ref.Field != "" {
+				field = ref.Field + "." + field
+			}
+			ref.Field = field
+			snap.left = append(snap.left, model.Omission{Ref: ref, Reason: fmt.Sprintf("listener %s: ", l.Listener.Name) + fmt.Sprintf(format, args...)})
+		}
 		st := &snap.listeners[l.ID]
-		st.auth = clientAuth{authorities: t.ClientCAs, optional: t.ClientOptional && t.ClientCAs != ""}
+		st.auth = clientAuth{refused: true}
+		if t == nil {
+			omit("tls", "it has no certificate, and its connections are refused")
+			continue
+		}
 		var certs []*tls.Certificate
 		for _, name := range t.Certificates {
-			c := snap.certificates[name]
-			if c == nil {
-				source := sources[name]
-				if source == nil {
-					return fmt.Errorf("listener %s: certificate %q does not exist", l.Listener.Name, name)
-				}
-				if prev != nil && prev.certificates[name] != nil && *prev.certificates[name].source == *source {
-					c = prev.certificates[name]
-				} else {
-					var err error
-					if c, err = newCertificate(source); err != nil {
-						return fmt.Errorf("listener %s: certificate %q cannot be used: %w", l.Listener.Name, name, err)
-					}
-				}
-				snap.certificates[name] = c
+			c, err := snap.certificate(name, sources[name], prev)
+			if err != nil {
+				omit("tls", "certificate %q cannot be used, and is not presented: %v", name, err)
+				continue
 			}
 			certs = append(certs, &c.pair)
 		}
 		if len(certs) == 0 {
-			return fmt.Errorf("listener %s: it has no certificate", l.Listener.Name)
+			omit("tls", "it has no certificate that can be used, and its connections are refused")
+			continue
 		}
-		config, err := listenerTLS(certs, st.auth)
+		auth := clientAuth{authorities: t.ClientCAs, optional: t.ClientOptional && t.ClientCAs != ""}
+		config, err := listenerTLS(certs, auth)
 		if err != nil {
-			return fmt.Errorf("listener %s: %w", l.Listener.Name, err)
+			omit("tls.clientCAs", "%v, and its connections are refused", err)
+			continue
 		}
-		s.tickets.bind(config, portKey(l.Listener.Address, l.Listener.Port), st.auth)
-		st.config = config
+		s.tickets.bind(config, portKey(l.Listener.Address, l.Listener.Port), auth)
+		st.config, st.auth = config, auth
 	}
-	return nil
+}
+
+// certificate returns the certificate of that name, parsed if it is not yet; it takes over what did not change, and the last good one where
+// the new one cannot be used.
+func (snap *snapshot) certificate(name string, source *model.Certificate, prev *snapshot) (*certificate, error) {
+	if c := snap.certificates[name]; c != nil {
+		return c, nil
+	}
+	if source == nil {
+		return nil, errors.New("it does not exist")
+	}
+	var last *certificate
+	if prev != nil {
+		last = prev.certificates[name]
+	}
+	if last != nil && *last.source == *source {
+		snap.certificates[name] = last
+		return last, nil
+	}
+	c, err := newCertificate(source)
+	switch {
+	case err == nil:
+	case last != nil:
+		c = last
+		snap.left = append(snap.left, model.Omission{Ref: model.Ref{Kind: "Certificate", Name: name}, Reason: fmt.Sprintf("%v; the one before it is presented on", err)})
+	default:
+		return nil, err
+	}
+	snap.certificates[name] = c
+	return c, nil
 }
 
 func listenerTLS(certs []*tls.Certificate, auth clientAuth) (*tls.Config, error) {
@@ -395,6 +433,9 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 				l = port.Listeners[0]
 			}
 			st := &snap.listeners[l.ID]
+			if st.config == nil {
+				return nil, errNotServed
+			}
 			if hc, ok := hello.Conn.(*handshakeConn); ok {
 				hc.auth = st.auth
 			}
@@ -403,7 +444,10 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 	}
 }
 
-var errPortGone = errors.New("the port is being closed")
+var (
+	errPortGone  = errors.New("the port is being closed")
+	errNotServed = errors.New("the listener's certificates cannot be used")
+)
 
 // expiries reports the certificates being served.
 func (s *Server) expiries(yield func(telemetry.Certificate)) {

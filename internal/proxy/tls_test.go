@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -183,7 +184,7 @@ func TestCertificatesAreSwappedWithoutClosingConnections(t *testing.T) {
 	}
 }
 
-func TestUnusableCertificateIsRefusedAndTheOldConfigurationServes(t *testing.T) {
+func TestUnusableCertificateLeavesTheOldOneAndTheRestIsServed(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg := plain(addr)
 	pool := secure(t, cfg, "shop.example")
@@ -191,13 +192,60 @@ func TestUnusableCertificateIsRefusedAndTheOldConfigurationServes(t *testing.T) 
 	bad := plain(addr)
 	secure(t, bad, "shop.example")
 	bad.Certificates[0].Key = "nonsense"
-	if err := s.Apply(bad); err == nil {
-		t.Error("no error")
+	bad.Routes[0].Rules[0].Matches[0].Path.Value = "/new"
+	if err := s.Apply(bad); err != nil {
+		t.Error(err)
+	}
+	if left := s.LeftOut(); len(left) != 1 || left[0].Ref.Name != bad.Certificates[0].Name || !strings.Contains(left[0].Reason, "the one before it") {
+		t.Errorf("left out %v, want the certificate", left)
 	}
 	k := newTLSTalk(t, s.addr(), pool, "shop.example")
-	k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+	k.send("GET /new HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
 		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// A listener whose certificate or demands on clients cannot be used takes no connection, also none that came for another name, and its names
+// are not left to a less specific listener. The others on its port are served.
+func TestListenerThatCannotBeServedIsClosedAndTheOthersAreServed(t *testing.T) {
+	for name, breakIt := range map[string]func(*model.Config, *model.Listener){
+		"certificate": func(c *model.Config, l *model.Listener) {
+			c.Certificates = append(c.Certificates, model.Certificate{Name: "broken", Chain: "x", Key: "y"})
+			l.TLS.Certificates = []string{"broken"}
+		},
+		"no certificate":     func(_ *model.Config, l *model.Listener) { l.TLS.Certificates = nil },
+		"no TLS":             func(_ *model.Config, l *model.Listener) { l.TLS = nil },
+		"client authorities": func(_ *model.Config, l *model.Listener) { l.TLS.ClientCAs = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, _ := wire(t, okResponse)
+			cfg := plain(addr)
+			pool := secure(t, cfg, "shop.example")
+			closed := cfg.Listeners[0]
+			own := *closed.TLS
+			closed.TLS, closed.Name, closed.Hostname = &own, "closed", "closed.example"
+			breakIt(cfg, &closed)
+			cfg.Listeners = append(cfg.Listeners, closed)
+			cfg.Routes[0].Attachments = append(cfg.Routes[0].Attachments, model.Attachment{Listener: "closed", Hostnames: []string{"closed.example"}})
+			s := serve(t, cfg)
+			if left := s.LeftOut(); len(left) == 0 || !strings.Contains(left[len(left)-1].Reason, "listener closed: ") {
+				t.Errorf("left out %v", left)
+			}
+			k := newTLSTalk(t, s.addr(), pool, "shop.example")
+			k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+			if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			k.send("GET / HTTP/1.1\r\nHost: closed.example\r\n\r\n")
+			if resp, _ := k.answer("GET"); resp.StatusCode != 421 {
+				t.Errorf("status %d of a request that came over another listener's connection", resp.StatusCode)
+			}
+			if c, err := tls.Dial("tcp", s.addr(), &tls.Config{ServerName: "closed.example", InsecureSkipVerify: true}); err == nil {
+				c.Close()
+				t.Error("the closed listener takes a connection")
+			}
+		})
 	}
 }
 

@@ -2,7 +2,6 @@ package routing
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -18,7 +17,7 @@ type candidate struct {
 	// path is the key in the tree; for a prefix it has no trailing slash. For an expression it is the literal text
 	// every match of it begins with, and expression is set.
 	path       string
-	expression *regexp.Regexp
+	expression *model.Pattern
 	headers    []condition
 	query      []condition
 
@@ -30,12 +29,12 @@ type candidate struct {
 type condition struct {
 	name       string
 	value      string
-	expression *regexp.Regexp
+	expression *model.Pattern
 }
 
-func (c *condition) holds(value string) bool {
+func (c *condition) holds(req *Request, value string) bool {
 	if c.expression != nil {
-		return c.expression.MatchString(value)
+		return req.matches(c.expression, value, ExcessField)
 	}
 	return value == c.value
 }

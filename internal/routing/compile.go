@@ -3,7 +3,6 @@ package routing
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,28 +10,15 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Error says what makes a model invalid. Ref.Field names the part.
-type Error struct {
-	Ref    model.Ref
-	Reason string
-}
-
-// Error implements error.
-func (e *Error) Error() string {
-	name := e.Ref.Name
-	if e.Ref.Namespace != "" {
-		name = e.Ref.Namespace + "/" + name
-	}
-	return fmt.Sprintf("%s %s: %s: %s", e.Ref.Kind, name, e.Ref.Field, e.Reason)
-}
-
 // Compile builds the table of a configuration. Samplers continue where those of prev (which may be nil) stand when
-// their provenance and their fraction or weights are equal. An error is an *Error and means that the model is invalid,
-// never that a user made a mistake: dialects leave such parts out. cfg must not change afterwards.
-func Compile(cfg *model.Config, prev *Table) (*Table, error) {
+// their provenance and their fraction or weights are equal. cfg must not change afterwards.
+//
+// What cannot be served is left out and told of, the rest is in the table: one user's mistake holds up no other. Of a
+// configuration that model.Config.Validate accepts nothing is left out.
+func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 	c := &compiler{
 		table: &Table{
-			expressions: make(map[string]expression), starts: make(map[string]*regexp.Regexp),
+			expressions: make(map[string]*model.Pattern), starts: make(map[string]*model.Pattern),
 		},
 		prev:      prev,
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
@@ -44,21 +30,15 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 	c.table.samplers = make(map[samplerKey][]*sampler, len(c.prev.samplers))
 	c.table.rules, c.table.backends = make([]*Rule, 0, len(c.prev.rules)), make([]*Backend, 0, len(c.prev.backends))
 	for i := range cfg.Listeners {
-		if err := c.listener(&cfg.Listeners[i]); err != nil {
-			return nil, err
-		}
+		c.listener(&cfg.Listeners[i])
 	}
 	slices.SortFunc(c.table.ports, func(a, b *Port) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address))
 	})
-	if err := c.roots(cfg); err != nil {
-		return nil, err
-	}
+	c.roots(cfg)
 	ages := ages(cfg.Routes)
 	for i := range cfg.Routes {
-		if err := c.route(&cfg.Routes[i], ages[i]); err != nil {
-			return nil, err
-		}
+		c.route(&cfg.Routes[i], ages[i])
 	}
 	for _, l := range c.table.listeners {
 		for _, h := range l.all {
@@ -68,7 +48,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, error) {
 		}
 		c.loosen(l)
 	}
-	return c.table, nil
+	return c.table, c.left
 }
 
 type compiler struct {
@@ -79,6 +59,25 @@ type compiler struct {
 	rootOf   map[string]*root
 	copiesOf map[string]*root
 	variants map[string]bool
+	// left is what is left out, lost the listeners among that.
+	left []model.Omission
+	lost map[string]bool
+	// patterns bounds those of the route at hand.
+	patterns model.PatternBudget
+}
+
+// omit notes that a part is left out.
+func (c *compiler) omit(ref model.Ref, field, format string, args ...any) {
+	c.left = append(c.left, model.Omission{Ref: within(ref, field), Reason: fmt.Sprintf(format, args...)})
+}
+
+// omitListener notes that a listener is left out.
+func (c *compiler) omitListener(m *model.Listener, field, format string, args ...any) {
+	if c.lost == nil {
+		c.lost = map[string]bool{}
+	}
+	c.lost[m.Name] = true
+	c.omit(m.Ref, field, format, args...)
 }
 
 // ages returns the place of each route by creation, namespace and name, and at last its place in the model.
@@ -102,9 +101,10 @@ func ages(routes []model.Route) []int {
 	return ages
 }
 
-func (c *compiler) listener(m *model.Listener) error {
+func (c *compiler) listener(m *model.Listener) {
 	if c.listeners[m.Name] != nil {
-		return invalid(m.Ref, "name", "listener %q occurs twice; give each a name of its own", m.Name)
+		c.omit(m.Ref, "name", "listener %q occurs twice; give each a name of its own", m.Name)
+		return
 	}
 	var tls bool
 	switch m.Protocol {
@@ -113,7 +113,8 @@ func (c *compiler) listener(m *model.Listener) error {
 		tls = true
 	case model.TCP:
 	default:
-		return invalid(m.Ref, "protocol", "%q is not a listener's protocol; use %q, %q or %q", m.Protocol, model.HTTP, model.HTTPS, model.TCP)
+		c.omitListener(m, "protocol", "%q is not a listener's protocol; use %q, %q or %q", m.Protocol, model.HTTP, model.HTTPS, model.TCP)
+		return
 	}
 	tcp := m.Protocol == model.TCP
 	port := c.table.Port(m.Address, m.Port)
@@ -122,10 +123,12 @@ func (c *compiler) listener(m *model.Listener) error {
 		c.table.ports = append(c.table.ports, port)
 	}
 	if port.TLS != tls {
-		return invalid(m.Ref, "protocol", "port %d has listeners with TLS and without; use one protocol on a port", m.Port)
+		c.omitListener(m, "protocol", "port %d has listeners with TLS and without; use one protocol on a port", m.Port)
+		return
 	}
 	if port.TCP != tcp || tcp && len(port.Listeners) > 0 {
-		return invalid(m.Ref, "protocol", "port %d has a TCP listener and another; a TCP listener has its port alone", m.Port)
+		c.omitListener(m, "protocol", "port %d has a TCP listener and another; a TCP listener has its port alone", m.Port)
+		return
 	}
 	l := &Listener{ID: len(c.table.listeners), Listener: m}
 	c.table.listeners = append(c.table.listeners, l)
@@ -133,52 +136,43 @@ func (c *compiler) listener(m *model.Listener) error {
 	port.Listeners = append(port.Listeners, l)
 	hostname := cmp.Or(strings.ToLower(m.Hostname), anyHostname)
 	port.hosts.at(hostname, func() *Listener { return l })
-	return nil
 }
 
-func (c *compiler) route(m *model.Route, age int) error {
+func (c *compiler) route(m *model.Route, age int) {
+	c.patterns = model.PatternBudget{}
 	if m.TCP {
-		return c.tcpRoute(m, age)
+		c.tcpRoute(m, age)
+		return
 	}
 	var candidates []*candidate
 	for i := range m.Rules {
-		rule, err := c.rule(m, i)
-		if err != nil {
-			return err
-		}
-		if len(m.Rules[i].Matches) == 0 {
-			return invalid(ruleRef(m, i), "matches", "is empty; a rule for every request has a match of the prefix \"/\"")
-		}
-		for j := range m.Rules[i].Matches {
-			candidate, err := c.candidate(rule, j)
-			if err != nil {
-				return err
-			}
-			candidate.age = age
-			candidates = append(candidates, candidate)
-		}
+		candidates = c.rule(m, i, age, candidates)
 	}
 	for i := range m.Attachments {
 		a := &m.Attachments[i]
 		field := func() string { return model.FieldAt("attachments", i) }
 		l := c.listeners[a.Listener]
-		if l == nil {
-			return invalid(m.Ref, field()+".listener", "there is no listener %q", a.Listener)
-		}
-		if l.Listener.Protocol == model.TCP {
-			return invalid(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)
-		}
-		if len(a.Hostnames) == 0 {
-			return invalid(m.Ref, field()+".hostnames", "is empty; \"*\" stands for any host")
+		switch {
+		case l == nil && c.lost[a.Listener]:
+			continue // told of already
+		case l == nil:
+			c.omit(m.Ref, field()+".listener", "there is no listener %q", a.Listener)
+			continue
+		case l.Listener.Protocol == model.TCP:
+			c.omit(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)
+			continue
+		case len(a.Hostnames) == 0:
+			c.omit(m.Ref, field()+".hostnames", "is empty; \"*\" stands for any host")
+			continue
 		}
 		for j, hostname := range a.Hostnames {
 			if hostname == "" {
-				return invalid(m.Ref, model.FieldAt(field()+".hostnames", j), "is empty; \"*\" stands for any host")
+				c.omit(m.Ref, model.FieldAt(field()+".hostnames", j), "is empty; \"*\" stands for any host")
+				continue
 			}
 			l.attach(strings.ToLower(hostname), age, candidates)
 		}
 	}
-	return nil
 }
 
 // attach adds a route's candidates under a hostname, once however often the route names it.
@@ -207,19 +201,49 @@ func (l *Listener) attach(hostname string, age int, candidates []*candidate) {
 	}
 }
 
-func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
+// rule compiles a rule for requests and returns the candidates with its own added. Without a match of its own it is left out; one with
+// filters that mean nothing answers 500, since without them it would let pass what they keep back.
+func (c *compiler) rule(route *model.Route, index, age int, candidates []*candidate) []*candidate {
 	m := &route.Rules[index]
-	ref := ruleRef(route, index)
-	r := &Rule{ID: len(c.table.rules), Route: route, Rule: m, Index: index}
-	c.table.rules = append(c.table.rules, r)
-	var err error
-	if r.Mirrors, err = c.mirrors(func() model.Ref { return ref }, m.Filters.Mirrors); err != nil {
-		return nil, err
+	r := &Rule{Route: route, Rule: m, Index: index}
+	before := len(candidates)
+	if len(m.Matches) == 0 {
+		c.omit(ruleRef(route, index), "matches", "is empty; a rule for every request has a match of the prefix \"/\"")
 	}
+	for j := range m.Matches {
+		if candidate := c.candidate(r, j); candidate != nil {
+			candidate.age = age
+			candidates = append(candidates, candidate)
+		}
+	}
+	if len(candidates) > before {
+		c.serve(r)
+	}
+	return candidates
+}
+
+// serve adds a rule with its backends and mirrors to the table.
+func (c *compiler) serve(r *Rule) {
+	ref := ruleRef(r.Route, r.Index)
+	if field, err := r.Rule.Filters.Check(); err != nil {
+		c.omit(ref, "filters"+field, "%v; the rule answers 500", err)
+		closed := *r.Rule
+		closed.Filters, closed.Backends, closed.Fault = model.Filters{}, nil, closedFault
+		r.Rule = &closed
+	}
+	m := r.Rule
+	r.ID = len(c.table.rules)
+	c.table.rules = append(c.table.rules, r)
+	r.Mirrors = c.mirrors(func() model.Ref { return ref }, m.Filters.Mirrors)
 	weights := make([]uint64, len(m.Backends))
 	r.Backends = make([]*Backend, len(m.Backends))
 	for i := range m.Backends {
+		at := func() model.Ref { return within(ref, model.FieldAt("backends", i)) }
 		b := &Backend{ID: len(c.table.backends), Rule: r, Backend: &m.Backends[i]}
+		if field, err := b.Backend.Filters.Check(); err != nil {
+			c.omit(at(), "filters"+field, "%v; the backend answers 500 for its share", err)
+			b.Backend = &model.Backend{Ref: b.Backend.Ref, Weight: b.Backend.Weight, Fault: closedFault}
+		}
 		c.table.backends = append(c.table.backends, b)
 		b.way = c.way(b.Backend.Service, c.rootOf, func(l *Leaf) {
 			l.ID, l.Backend = len(c.table.leaves), b
@@ -227,14 +251,13 @@ func (c *compiler) rule(route *model.Route, index int) (*Rule, error) {
 		})
 		r.Backends[i] = b
 		weights[i] = uint64(b.Backend.Weight)
-		at := func() model.Ref { return within(ref, model.FieldAt("backends", i)) }
-		if b.Mirrors, err = c.mirrors(at, b.Backend.Filters.Mirrors); err != nil {
-			return nil, err
-		}
+		b.Mirrors = c.mirrors(at, b.Backend.Filters.Mirrors)
 	}
 	r.split = c.split(samplerKey{ref: ref}, weights)
-	return r, nil
 }
+
+// closedFault answers where filters cannot be applied.
+var closedFault = &model.Fault{Status: 500, Reason: "InvalidConfiguration", Message: "filters of the route are not valid"}
 
 // split prepares to draw by weight; the key is without the weights.
 func (c *compiler) split(key samplerKey, weights []uint64) split {
@@ -260,7 +283,7 @@ func weightsText(weights []uint64) string {
 }
 
 // mirrors compiles those of a rule or a backend, to which ref refers.
-func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) ([]*Mirror, error) {
+func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) []*Mirror {
 	var mirrors []*Mirror
 	for i := range list {
 		m := &list[i]
@@ -268,11 +291,9 @@ func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) ([]*Mirror
 		if own.Field == "" {
 			own = within(ref(), model.FieldAt("filters.mirrors", i))
 		}
-		if m.Denominator == 0 {
-			return nil, invalid(own, "fraction.denominator", "is 0; it must be at least 1")
-		}
-		if m.Numerator > m.Denominator {
-			return nil, invalid(own, "fraction.numerator", "is %d, above the denominator %d", m.Numerator, m.Denominator)
+		if err := m.Check(); err != nil {
+			c.omit(own, "fraction", "%v; the mirror is left out", err)
+			continue
 		}
 		mirror := &Mirror{ID: len(c.table.mirrors), Mirror: m}
 		mirror.fraction = fraction{numerator: uint64(m.Numerator), all: m.Numerator == m.Denominator}
@@ -287,7 +308,7 @@ func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) ([]*Mirror
 		c.table.mirrors = append(c.table.mirrors, mirror)
 		mirrors = append(mirrors, mirror)
 	}
-	return mirrors, nil
+	return mirrors
 }
 
 // samplerKey is what a sampler survives by: where its fraction or weights were written, and what they are.
@@ -313,92 +334,98 @@ func (c *compiler) sampler(key samplerKey, size uint64) *sampler {
 	return s
 }
 
-func (c *compiler) candidate(rule *Rule, index int) (*candidate, error) {
+// candidate compiles a match; nil if it is left out.
+func (c *compiler) candidate(rule *Rule, index int) *candidate {
 	m := &rule.Rule.Matches[index]
 	ref := func() model.Ref { return within(ruleRef(rule.Route, rule.Index), model.FieldAt("matches", index)) }
 	candidate := &candidate{rule: rule, match: m, index: index}
-	var err error
 	switch m.Path.Type {
 	case model.Regex:
 		e, err := c.expression(m.Path.Value)
 		if err != nil {
-			return nil, invalid(ref(), "path.value", "%v", err)
+			c.omit(ref(), "path.value", "%v; the match is left out", err)
+			return nil
 		}
-		candidate.expression, candidate.path = e.Regexp, e.prefix
+		candidate.expression, candidate.path = e, e.Prefix
 	case model.Exact, model.Prefix:
-		if !strings.HasPrefix(m.Path.Value, "/") {
-			return nil, invalid(ref(), "path.value", "%q does not begin with a slash", m.Path.Value)
-		}
-		if candidate.path, err = NormalizePath(m.Path.Value); err != nil {
-			return nil, invalid(ref(), "path.value", "%q: %v", m.Path.Value, err)
+		var err error
+		if candidate.path, err = model.MatchPath(m.Path.Value); err != nil {
+			c.omit(ref(), "path.value", "%q: %v; the match is left out", m.Path.Value, err)
+			return nil
 		}
 		if m.Path.Type == model.Prefix {
 			candidate.path = strings.TrimSuffix(candidate.path, "/")
 		}
 	default:
-		return nil, invalid(ref(), "path.type", "%q is none of %q, %q and %q", m.Path.Type, model.Exact, model.Prefix, model.Regex)
+		c.omit(ref(), "path.type", "%q is none of %q, %q and %q; the match is left out", m.Path.Type, model.Exact, model.Prefix, model.Regex)
+		return nil
 	}
-	if candidate.headers, err = c.conditions(ref, "headers", m.Headers, strings.ToLower); err != nil {
-		return nil, err
+	var headers, query bool
+	candidate.headers, headers = c.conditions(ref, "headers", m.Headers, strings.ToLower)
+	candidate.query, query = c.conditions(ref, "query", m.Query, strings.Clone)
+	if !headers || !query {
+		return nil
 	}
-	candidate.query, err = c.conditions(ref, "query", m.Query, strings.Clone)
-	return candidate, err
+	return candidate
 }
 
-// conditions compiles the conditions on header fields or query parameters. Of several with one name only the first
-// counts (Gateway API, HTTPHeaderMatch.name and HTTPQueryParamMatch.name).
-func (c *compiler) conditions(ref func() model.Ref, field string, list []model.ValueMatch, fold func(string) string) ([]condition, error) {
-	var conditions []condition
+// conditions compiles the conditions on header fields or query parameters; ok is false if one of them cannot be, and the match is left out.
+// Of several with one name only the first counts (Gateway API, HTTPHeaderMatch.name and HTTPQueryParamMatch.name).
+func (c *compiler) conditions(ref func() model.Ref, field string, list []model.ValueMatch, fold func(string) string) (conditions []condition, ok bool) {
 	for i := range list {
 		m := &list[i]
 		at := func() model.Ref { return within(ref(), model.FieldAt(field, i)) }
 		next := condition{name: fold(m.Name), value: m.Value}
 		if next.name == "" {
-			return nil, invalid(at(), "name", "is empty")
+			c.omit(at(), "name", "is empty; the match is left out")
+			return nil, false
 		}
 		switch m.Type {
 		case model.Exact:
 		case model.Regex:
 			e, err := c.expression(m.Value)
 			if err != nil {
-				return nil, invalid(at(), "value", "%v", err)
+				c.omit(at(), "value", "%v; the match is left out", err)
+				return nil, false
 			}
-			next.expression = e.Regexp
+			next.expression = e
 		default:
-			return nil, invalid(at(), "type", "%q is none of %q and %q", m.Type, model.Exact, model.Regex)
+			c.omit(at(), "type", "%q is none of %q and %q; the match is left out", m.Type, model.Exact, model.Regex)
+			return nil, false
 		}
 		if !slices.ContainsFunc(conditions, func(c condition) bool { return c.name == next.name }) {
 			conditions = append(conditions, next)
 		}
 	}
-	return conditions, nil
+	return conditions, true
 }
 
-// expression is a pattern that must match the whole value.
-type expression struct {
-	*regexp.Regexp
-	// prefix is literal text that every match begins with.
-	prefix string
+// expression compiles a pattern that must match the whole value, within the bounds of the route or split at hand. Equal patterns share one
+// expression, also with the previous table.
+func (c *compiler) expression(pattern string) (*model.Pattern, error) {
+	return c.shared(pattern, c.table.expressions, c.prev.expressions, model.CompilePattern)
 }
 
-// expression compiles a pattern. Equal patterns share one expression, also with the previous table.
-func (c *compiler) expression(pattern string) (expression, error) {
-	e, ok := c.table.expressions[pattern]
-	if !ok {
-		e, ok = c.prev.expressions[pattern]
+// start compiles a pattern that must match from the start of a value.
+func (c *compiler) start(pattern string) (*model.Pattern, error) {
+	return c.shared(pattern, c.table.starts, c.prev.starts, model.CompileStartPattern)
+}
+
+func (c *compiler) shared(pattern string, now, before map[string]*model.Pattern, compile func(string) (*model.Pattern, error)) (*model.Pattern, error) {
+	if err := c.patterns.Add(pattern); err != nil {
+		return nil, err
 	}
-	if !ok {
-		// By itself first: "a)(b" would be valid between the anchors, and anchors hide the prefix.
-		bare, err := regexp.Compile(pattern)
-		if err != nil {
-			return e, fmt.Errorf("%w; write it in RE2 syntax", err)
-		}
-		e.prefix, _ = bare.LiteralPrefix()
-		if e.Regexp, err = regexp.Compile("^(?:" + pattern + ")$"); err != nil {
-			return e, err
+	e := now[pattern]
+	if e == nil {
+		e = before[pattern]
+	}
+	if e == nil {
+		var err error
+		if e, err = compile(pattern); err != nil {
+			return nil, err
 		}
 	}
-	c.table.expressions[pattern] = e
+	now[pattern] = e
 	return e, nil
 }
 
@@ -416,8 +443,4 @@ func within(ref model.Ref, field string) model.Ref {
 	}
 	ref.Field = field
 	return ref
-}
-
-func invalid(ref model.Ref, field, format string, args ...any) error {
-	return &Error{Ref: within(ref, field), Reason: fmt.Sprintf(format, args...)}
 }

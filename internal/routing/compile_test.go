@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,18 +8,18 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-func TestCompileRefusesInvalidModels(t *testing.T) {
+func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*model.Config)
 		want   string
 	}{
 		"listener twice": {
 			func(c *model.Config) { c.Listeners = append(c.Listeners, c.Listeners[0]) },
-			`Gateway ns/gw: spec.listeners[0].name: listener "web" occurs twice`,
+			`Gateway ns/gw spec.listeners[0].name: listener "web" occurs twice`,
 		},
 		"protocol": {
 			func(c *model.Config) { c.Listeners[0].Protocol = "udp" },
-			`Gateway ns/gw: spec.listeners[0].protocol: "udp" is not a listener's protocol`,
+			`Gateway ns/gw spec.listeners[0].protocol: "udp" is not a listener's protocol`,
 		},
 		"TLS and not on a port": {
 			func(c *model.Config) {
@@ -30,27 +29,27 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 		},
 		"unknown listener": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gone" },
-			`HTTPRoute ns/r: attachments[0].listener: there is no listener "gone"`,
+			`HTTPRoute ns/r attachments[0].listener: there is no listener "gone"`,
 		},
 		"no hostnames": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = nil },
-			"HTTPRoute ns/r: attachments[0].hostnames: is empty",
+			"HTTPRoute ns/r attachments[0].hostnames: is empty",
 		},
 		"empty hostname": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = []string{"*", ""} },
-			"HTTPRoute ns/r: attachments[0].hostnames[1]: is empty",
+			"HTTPRoute ns/r attachments[0].hostnames[1]: is empty",
 		},
 		"no matches": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches = nil },
-			"HTTPRoute ns/r: rules[0].matches: is empty",
+			"HTTPRoute ns/r rules[0].matches: is empty",
 		},
 		"path type": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Type = "glob" },
-			`HTTPRoute ns/r: rules[0].matches[0].path.type: "glob" is none of`,
+			`HTTPRoute ns/r rules[0].matches[0].path.type: "glob" is none of`,
 		},
 		"relative path": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Value = "a" },
-			`HTTPRoute ns/r: rules[0].matches[0].path.value: "a" does not begin with a slash`,
+			`HTTPRoute ns/r rules[0].matches[0].path.value: "a": the path does not begin with a slash`,
 		},
 		"path that has no normal form": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Value = "/%zz" },
@@ -58,7 +57,7 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 		},
 		"path expression": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0] = regex("/a(") },
-			"rules[0].matches[0].path.value: error parsing regexp: missing closing ): `/a(`; write it in RE2 syntax",
+			"rules[0].matches[0].path.value: \"/a(\" does not compile: missing closing ): `/a(`",
 		},
 		"expression valid only between anchors": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0] = regex("a)(b") },
@@ -69,7 +68,7 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 				c.Routes[0].Rules[0].Ref = model.Ref{Kind: "HTTPRoute", Name: "r", Field: "spec.rules[0]"}
 				c.Routes[0].Rules[0].Matches[0].Headers = []model.ValueMatch{{Type: model.Regex, Name: "h", Value: "["}}
 			},
-			"HTTPRoute r: spec.rules[0].matches[0].headers[0].value: error parsing regexp",
+			"HTTPRoute r spec.rules[0].matches[0].headers[0].value: \"[\" does not compile",
 		},
 		"header type": {
 			func(c *model.Config) {
@@ -83,7 +82,7 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 		},
 		"denominator": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Filters.Mirrors[0].Denominator = 0 },
-			"HTTPRoute ns/r: rules[0].filters.mirrors[0].fraction.denominator: is 0",
+			"HTTPRoute ns/r rules[0].filters.mirrors[0].fraction: 1/0 is not a fraction",
 		},
 		"numerator of a backend's mirror": {
 			func(c *model.Config) {
@@ -92,7 +91,7 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 					Numerator: 3, Denominator: 2,
 				}}
 			},
-			"HTTPRoute ns/r: spec.rules[0].backendRefs[0].filters[1].fraction.numerator: is 3, above the denominator 2",
+			"HTTPRoute ns/r spec.rules[0].backendRefs[0].filters[1].fraction: 3/2 is not a fraction",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,23 +105,33 @@ func TestCompileRefusesInvalidModels(t *testing.T) {
 				}},
 				Routes: []model.Route{route},
 			}
-			if _, err := Compile(cfg, nil); err != nil {
-				t.Fatal(err)
+			if _, left := Compile(cfg, nil); left != nil {
+				t.Fatal(left)
 			}
 			c.change(cfg)
-			table, err := Compile(cfg, nil)
-			var invalid *Error
-			if table != nil || !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %s", err, c.want)
+			good := on("good", []string{"good.example"}, prefix("/"))
+			cfg.Routes = append(cfg.Routes, good)
+			if cfg.Listeners[0].Protocol != model.HTTP {
+				cfg.Listeners = append(cfg.Listeners, model.Listener{Name: "sound", Port: 81, Protocol: model.HTTP})
+				cfg.Routes[1].Attachments[0].Listener = "sound"
+			}
+			table, left := Compile(cfg, nil)
+			if len(left) != 1 || !strings.Contains(left[0].String(), c.want) {
+				t.Errorf("left out %v, want %s", left, c.want)
+			}
+			var d Decision
+			l := table.Ports()[len(table.Ports())-1].Listener("good.example")
+			if !l.Match(&Request{Host: "good.example", Method: "GET", Path: "/x"}, &d) || d.Rule.Route.Ref.Name != "good" {
+				t.Errorf("the other route is not served: %+v", d)
 			}
 		})
 	}
 }
 
 func TestAnEmptyConfigurationCompiles(t *testing.T) {
-	table, err := Compile(&model.Config{}, nil)
-	if err != nil || len(table.Ports()) != 0 {
-		t.Errorf("%+v, %v", table, err)
+	table, left := Compile(&model.Config{}, nil)
+	if left != nil || len(table.Ports()) != 0 {
+		t.Errorf("%+v, %v", table, left)
 	}
 }
 
@@ -143,9 +152,9 @@ func TestIDsAreDense(t *testing.T) {
 			}
 		}
 	}
-	table, err := Compile(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
+	table, left := Compile(cfg, nil)
+	if left != nil {
+		t.Fatal(left)
 	}
 	rules, backends, mirrored := 0, 0, 0
 	mirror := func(list []*Mirror) {
@@ -192,9 +201,9 @@ func TestSamplersSurviveANewTable(t *testing.T) {
 	hits, picks := 0, 0
 	for i := range 20 * denominator {
 		if i%7 == 0 {
-			var err error
-			if table, err = Compile(sampled("r", denominator, weight), table); err != nil {
-				t.Fatal(err)
+			var left []model.Omission
+			if table, left = Compile(sampled("r", denominator, weight), table); left != nil {
+				t.Fatal(left)
 			}
 		}
 		if table.Mirrors()[0].Sample() {
@@ -214,13 +223,13 @@ func TestSamplersStartAnewWhenTheirMeaningChanges(t *testing.T) {
 		"route":               sampled("other", 50, 49),
 		"fraction and weight": sampled("r", 49, 50),
 	} {
-		old, err := Compile(sampled("r", 50, 49), nil)
-		if err != nil {
-			t.Fatal(err)
+		old, left := Compile(sampled("r", 50, 49), nil)
+		if left != nil {
+			t.Fatal(left)
 		}
-		table, err := Compile(next, old)
-		if err != nil {
-			t.Fatal(err)
+		table, left := Compile(next, old)
+		if left != nil {
+			t.Fatal(left)
 		}
 		if table.Mirrors()[0].fraction.sampler == old.Mirrors()[0].fraction.sampler {
 			t.Errorf("another %s: the mirror keeps its sampler", name)
@@ -234,13 +243,13 @@ func TestSamplersStartAnewWhenTheirMeaningChanges(t *testing.T) {
 func TestPartsWithoutProvenanceDoNotShareSamplers(t *testing.T) {
 	cfg := sampled("r", 50, 49)
 	cfg.Routes = append(cfg.Routes, cfg.Routes[0])
-	old, err := Compile(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
+	old, left := Compile(cfg, nil)
+	if left != nil {
+		t.Fatal(left)
 	}
-	table, err := Compile(cfg, old)
-	if err != nil {
-		t.Fatal(err)
+	table, left := Compile(cfg, old)
+	if left != nil {
+		t.Fatal(left)
 	}
 	for i, m := range table.Mirrors() {
 		if m.fraction.sampler != old.Mirrors()[i].fraction.sampler {

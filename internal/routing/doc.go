@@ -1,6 +1,6 @@
 // Package routing decides what happens to a request: it compiles a model.Config into an immutable Table, finds the
 // listener, rule and match for a request, and draws backends and mirrors by exact sampling. NormalizePath is the one
-// form in which paths are compared.
+// form in which paths are compared. What a configuration has that cannot be served is left out of the table and told of.
 //
 // It moves no bytes and knows no connection: the proxy asks it once a request, "weir explain" asks it offline.
 //

@@ -55,14 +55,19 @@ const (
 // lessSpecific is why a candidate behind the winner lost.
 const lessSpecific = "less specific than the winner"
 
-// Explain tells how Match decides on the request; it goes the same way and does not stop at the winner.
+// Explain tells how Match decides on the request; it goes the same way and does not stop at the winner. Where Match gives up, so does it: see
+// Request.Excess.
 func (l *Listener) Explain(req *Request) Explanation {
 	e := Explanation{Listener: l.Listener.Name, Host: req.Host, Path: req.Path}
 	near := l.covering(req, &e)
+	req.work, req.matched, req.excess = 0, 0, NoExcess
 	w := walk{req: req, hosts: &l.hosts}
 	after := 0
 	for c := w.next(); c != nil; c = w.next() {
 		failed, i := w.fails(c)
+		if req.excess != NoExcess {
+			break
+		}
 		switch {
 		case e.Winner == nil && failed == none:
 			winner := c.explain(w.host.hostname)
@@ -70,6 +75,7 @@ func (l *Listener) Explain(req *Request) Explanation {
 			e.Winner = &winner
 			e.Candidates = append(e.Candidates, winner)
 			l.decide(c, req, &e.Decision)
+			req.matched = req.work
 		case e.Winner == nil && len(e.Candidates) == maxBefore:
 			e.OmittedBefore++
 		case e.Winner == nil:
@@ -85,6 +91,9 @@ func (l *Listener) Explain(req *Request) Explanation {
 			loser.Lost = lessSpecific
 			e.Candidates = append(e.Candidates, loser)
 		}
+	}
+	if e.Winner != nil {
+		req.excess = NoExcess // Match did not go on
 	}
 	e.Near = nearest(near, req.Path, e.Winner == nil)
 	return e

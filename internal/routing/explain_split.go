@@ -45,6 +45,7 @@ func (w *way) ExplainLeaf(req *Request) []ExplainedSplit {
 	if w.root == nil {
 		return nil
 	}
+	req.work, req.excess = req.matched, NoExcess
 	var out []ExplainedSplit
 	for i := range w.root.splits {
 		s := &w.root.splits[i]

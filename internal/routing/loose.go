@@ -2,7 +2,6 @@ package routing
 
 import (
 	"bytes"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"unicode"
@@ -42,6 +41,8 @@ func (l *Listener) PathPolicy(r *Rule) model.PathPolicy {
 // A server so gives the path to a rule if the rule's path matches when both are brought into one loose form, in which everything in
 // everyReading is passed over, the rest of its match holds, and its path is more specific than the one that matched. Of paths that are
 // the same in loose form the one that matches as written counts.
+//
+// A request whose patterns would be too much work is not refused here: its Excess says so.
 //
 // Scratch is memory to work in, which is returned as it has grown.
 func (l *Listener) Refuses(raw string, req *Request, d *Decision, scratch []byte) (Refusal, []byte) {
@@ -93,7 +94,7 @@ func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *
 			if !own && !strict && l.PathPolicy(c.rule) != model.PathStrict {
 				continue
 			}
-			if e := c.loose.expression; !e.MatchString(req.Path) && !e.MatchString(path) {
+			if e := c.loose.expression; !req.matches(e, req.Path, ExcessPath) && !req.matches(e, path, ExcessPath) {
 				continue
 			}
 			if p, _ := w.fails(c); p != none {
@@ -151,7 +152,7 @@ type looseRules struct {
 // looseForm is what a copy knows of its original: path is as it was, expression passes over letter case.
 type looseForm struct {
 	path       string
-	expression *regexp.Regexp
+	expression *model.Pattern
 	shadow     bool
 }
 
@@ -183,8 +184,9 @@ func (c *compiler) loosen(l *Listener) {
 			l.plain = l.plain && sameInLowerCase(pattern)
 			loose := *x
 			loose.loose, loose.expression = &looseForm{expression: x.expression}, nil
+			c.patterns = model.PatternBudget{} // it counts what routes write
 			if e, err := c.expression("(?i)" + pattern); err == nil {
-				loose.loose.expression = e.Regexp
+				loose.loose.expression = e
 			}
 			h.loose.expressions = append(h.loose.expressions, &loose)
 		}
@@ -326,7 +328,7 @@ func appendDecoded(out []byte, path string, how readingSet) []byte {
 // decodes says whether the readings make an escape the byte it stands for.
 func (s readingSet) decodes(b byte) bool {
 	switch {
-	case isUnreserved[b]:
+	case model.Unreserved(b):
 		return true
 	case b == '/':
 		return s.has(EscapedSlash)

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -35,7 +34,7 @@ type walk struct {
 	list  []*candidate
 	at    int
 
-	expression      *regexp.Regexp
+	expression      *model.Pattern
 	expressionHolds bool
 	fields, query   memo
 }
@@ -112,7 +111,7 @@ func (w *walk) fails(c *candidate) (part, int) {
 		return partPath, 0
 	}
 	for i := range c.headers {
-		if value, ok := w.field(c.headers[i].name); !ok || !c.headers[i].holds(value) {
+		if value, ok := w.field(c.headers[i].name); !ok || !c.headers[i].holds(w.req, value) {
 			return partHeader, i
 		}
 	}
@@ -130,7 +129,7 @@ func (w *walk) pathHolds(c *candidate) bool {
 	}
 	if w.expression != c.expression {
 		w.expression = c.expression
-		w.expressionHolds = c.expression.MatchString(w.req.Path)
+		w.expressionHolds = w.req.matches(c.expression, w.req.Path, ExcessPath)
 	}
 	return w.expressionHolds
 }
@@ -160,7 +159,7 @@ func (w *walk) queryHolds(c *condition) bool {
 	if c.expression == nil {
 		return decodesTo(a.value, c.value)
 	}
-	return c.expression.MatchString(decode(a.value))
+	return w.req.matches(c.expression, decode(a.value), ExcessQuery)
 }
 
 // memo keeps a few answers, so that many candidates that ask for the same names cost one look-up.
@@ -190,13 +189,19 @@ func (m *memo) put(name, value string, present bool) *answer {
 	return a
 }
 
-// Match finds the rule for the request and fills in d. It reports false, and leaves d alone, when there is none.
+// Match finds the rule for the request and fills in d. It reports false, and leaves d alone, when there is none, or when
+// the request's Excess says that it could not be found out.
 func (l *Listener) Match(req *Request, d *Decision) bool {
+	req.work, req.matched, req.excess = 0, 0, NoExcess
 	w := walk{req: req, hosts: &l.hosts}
 	for c := w.next(); c != nil; c = w.next() {
 		if p, _ := w.fails(c); p == none {
 			l.decide(c, req, d)
+			req.matched = req.work
 			return true
+		}
+		if req.excess != NoExcess {
+			return false // whether the next applies depends on whether this one does
 		}
 	}
 	return false

@@ -3,6 +3,8 @@ package routing
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Reading is a way in which some common servers read a path and others do not. docs/paths.md says which do.
@@ -137,7 +139,7 @@ var marks = func() (m [256]mark) {
 			m[c] = markControl
 		case c >= 'A' && c <= 'Z':
 			m[c] = markLetter
-		case classes[c]&classEscape != 0:
+		case model.EscapedInPaths(byte(c)):
 			m[c] = markPercent
 		}
 	}
@@ -173,7 +175,7 @@ func differences(raw string) (s readingSet) {
 	if has&(markDot|markPercent) != 0 {
 		for rest, more := raw, true; more; {
 			var segment string
-			segment, rest, _, more = nextSegment(rest)
+			segment, rest, more = strings.Cut(rest, "/")
 			s |= segmentDifferences(segment)
 		}
 	}
@@ -185,7 +187,7 @@ func segmentDifferences(segment string) (s readingSet) {
 	if segment == "" {
 		return 0
 	}
-	if dots(segment) > 0 {
+	if model.IsDotSegment(segment) {
 		s |= 1 << DotSegment
 	}
 	for i := 0; i < len(segment); {
@@ -194,7 +196,7 @@ func segmentDifferences(segment string) (s readingSet) {
 			if b == '.' && i == len(segment)-1 {
 				s |= 1 << TrailingDot
 			}
-			if classes[b]&classEscape != 0 {
+			if model.EscapedInPaths(b) {
 				s |= 1 << EscapedCharacter
 			}
 			i++
@@ -246,7 +248,7 @@ func segmentDifferences(segment string) (s readingSet) {
 				n = bytes
 			}
 		}
-		if b > ' ' && b < 0x7f && !isUnreserved[b] {
+		if b > ' ' && b < 0x7f && !model.Unreserved(b) {
 			s |= 1 << EscapedCharacter
 		}
 		i += n

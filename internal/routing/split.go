@@ -1,8 +1,6 @@
 package routing
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -50,7 +48,7 @@ type rootSplit struct {
 
 type splitMatch struct {
 	match   *model.SplitMatch
-	path    *regexp.Regexp // nil for any
+	path    *model.Pattern // nil for any
 	headers []condition
 }
 
@@ -81,6 +79,20 @@ func (w *way) drawn(i int) *Leaf {
 	return w.leaves[i][leaf]
 }
 
+// CopyLeaf is Leaf for a copy. ok is false where that could not be found out: there is no copy then. It leaves the request's
+// Excess, and the work it has cost, as they were: a mirror takes nothing from the primary.
+func (m *Mirror) CopyLeaf(req *Request) (leaf *Leaf, ok bool) {
+	if m.root == nil {
+		return nil, true
+	}
+	matched, excess := req.matched, req.excess
+	req.matched = 0
+	leaf = m.leaf(req)
+	ok = req.excess == NoExcess
+	req.matched, req.excess = matched, excess
+	return leaf, ok
+}
+
 // Split returns the split that Leaf would draw from, without drawing; nil if none takes the request.
 func (w *way) Split(req *Request) *model.Split {
 	if w.root == nil {
@@ -95,9 +107,13 @@ func (w *way) Split(req *Request) *model.Split {
 
 // taker is the index of the first split that applies, -1 for none.
 func (w *way) taker(req *Request) int {
+	req.work, req.excess = req.matched, NoExcess
 	for i := range w.root.splits {
 		if w.root.splits[i].applies(req) {
 			return i
+		}
+		if req.excess != NoExcess {
+			break
 		}
 	}
 	return -1
@@ -120,7 +136,7 @@ func (m *splitMatch) fails(req *Request) (part, int) {
 	if len(m.match.Methods) > 0 && !slices.Contains(m.match.Methods, req.Method) {
 		return partMethod, 0
 	}
-	if m.path != nil && !m.path.MatchString(req.Path) {
+	if m.path != nil && !req.matches(m.path, req.Path, ExcessPath) {
 		return partPath, 0
 	}
 	for i := range m.headers {
@@ -129,7 +145,7 @@ func (m *splitMatch) fails(req *Request) (part, int) {
 		if req.Fields != nil {
 			value, ok = req.Fields.Field(m.headers[i].name)
 		}
-		if !ok || !m.headers[i].holds(value) {
+		if !ok || !m.headers[i].holds(req, value) {
 			return partHeader, i
 		}
 	}
@@ -137,9 +153,9 @@ func (m *splitMatch) fails(req *Request) (part, int) {
 }
 
 // roots compiles the splits.
-func (c *compiler) roots(cfg *model.Config) error {
+func (c *compiler) roots(cfg *model.Config) {
 	if len(cfg.Splits) == 0 {
-		return nil
+		return
 	}
 	c.rootOf = make(map[string]*root)
 	c.copiesOf = make(map[string]*root)
@@ -150,72 +166,73 @@ func (c *compiler) roots(cfg *model.Config) error {
 		}
 	}
 	for i := range cfg.Splits {
-		m := &cfg.Splits[i]
-		r, copies := c.rootOf[m.Root], c.copiesOf[m.Root]
-		if r == nil {
-			r, copies = &root{}, &root{}
-			c.rootOf[m.Root], c.copiesOf[m.Root] = r, copies
-		}
-		s := rootSplit{split: m}
-		for j := range m.Matches {
-			match, err := c.splitMatch(within(m.Ref, model.FieldAt("matches", j)), &m.Matches[j])
-			if err != nil {
-				return err
-			}
-			s.matches = append(s.matches, match)
-		}
-		weights := make([]uint64, len(m.Leaves))
-		for j, l := range m.Leaves {
-			weights[j] = l.Weight
-			if (l.Service == "") == (l.Fault == nil) {
-				return invalid(m.Ref, model.FieldAt("leaves", j), "must have either a service or a fault")
-			}
-		}
-		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root}, weights)
-		r.splits = append(r.splits, s)
-		s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root, copies: true}, weights)
-		copies.splits = append(copies.splits, s)
+		c.addSplit(&cfg.Splits[i])
 	}
-	return nil
 }
 
-func (c *compiler) splitMatch(ref model.Ref, m *model.SplitMatch) (splitMatch, error) {
-	out := splitMatch{match: m}
-	var err error
+func (c *compiler) addSplit(m *model.Split) {
+	c.patterns = model.PatternBudget{}
+	s := rootSplit{split: m}
+	for j := range m.Matches {
+		if match, ok := c.splitMatch(within(m.Ref, model.FieldAt("matches", j)), &m.Matches[j]); ok {
+			s.matches = append(s.matches, match)
+		}
+	}
+	if len(m.Matches) > 0 && len(s.matches) == 0 {
+		c.omit(m.Ref, "matches", "none of them can be used; the split is left out, as without them it would take all requests")
+		return
+	}
+	weights := make([]uint64, len(m.Leaves))
+	var sum uint64
+	for j, l := range m.Leaves {
+		if weights[j] = l.Weight; l.Weight > model.MaxWeightSum-sum {
+			c.omit(m.Ref, "leaves", "the sum of the weights is above %d; the split is left out", uint64(model.MaxWeightSum))
+			return
+		}
+		sum += l.Weight
+	}
+	for j, l := range m.Leaves {
+		if (l.Service == "") != (l.Fault == nil) {
+			continue
+		}
+		c.omit(m.Ref, model.FieldAt("leaves", j), "must have either a service or a fault; its share is answered 500")
+		if s.split == m {
+			closed := *m
+			closed.Leaves = slices.Clone(m.Leaves)
+			s.split = &closed
+		}
+		s.split.Leaves[j] = model.Leaf{Ref: l.Ref, Weight: l.Weight, Fault: closedFault}
+	}
+	r, copies := c.rootOf[m.Root], c.copiesOf[m.Root]
+	if r == nil {
+		r, copies = &root{}, &root{}
+		c.rootOf[m.Root], c.copiesOf[m.Root] = r, copies
+	}
+	s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root}, weights)
+	r.splits = append(r.splits, s)
+	s.draw = c.split(samplerKey{ref: m.Ref, root: m.Root, copies: true}, weights)
+	copies.splits = append(copies.splits, s)
+}
+
+// splitMatch compiles a match; ok is false if it is left out.
+func (c *compiler) splitMatch(ref model.Ref, m *model.SplitMatch) (out splitMatch, ok bool) {
+	out = splitMatch{match: m}
 	if m.Path != "" {
+		var err error
 		if out.path, err = c.start(m.Path); err != nil {
-			return out, invalid(ref, "path", "%v", err)
+			c.omit(ref, "path", "%v; the match is left out", err)
+			return out, false
 		}
 	}
 	for i := range m.Headers {
 		// One by one: of several on one field all must hold.
-		one, err := c.conditions(func() model.Ref { return ref }, "headers", m.Headers[i:i+1], strings.ToLower)
-		if err != nil {
-			return out, err
+		one, ok := c.conditions(func() model.Ref { return ref }, "headers", m.Headers[i:i+1], strings.ToLower)
+		if !ok {
+			return out, false
 		}
 		out.headers = append(out.headers, one...)
 	}
-	return out, nil
-}
-
-// start compiles a pattern that must match from the start of a value.
-func (c *compiler) start(pattern string) (*regexp.Regexp, error) {
-	e := c.table.starts[pattern]
-	if e == nil {
-		e = c.prev.starts[pattern]
-	}
-	if e == nil {
-		// By itself first: "a)|(b" would be valid between the brackets.
-		if _, err := regexp.Compile(pattern); err != nil {
-			return nil, fmt.Errorf("%w; write it in RE2 syntax", err)
-		}
-		var err error
-		if e, err = regexp.Compile("^(?:" + pattern + ")"); err != nil {
-			return nil, err
-		}
-	}
-	c.table.starts[pattern] = e
-	return e, nil
+	return out, true
 }
 
 // way gives a service's splits and what they lead to; each leaf is handed to add.

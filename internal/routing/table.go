@@ -1,8 +1,6 @@
 package routing
 
 import (
-	"regexp"
-
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -20,8 +18,8 @@ type Table struct {
 
 	// What the next table may take over.
 	samplers    map[samplerKey][]*sampler
-	expressions map[string]expression
-	starts      map[string]*regexp.Regexp
+	expressions map[string]*model.Pattern
+	starts      map[string]*model.Pattern
 }
 
 // Ports returns the address and port groups the proxy must bind, by number, then address.
@@ -109,6 +107,37 @@ type Request struct {
 	Query string
 	// Fields may be nil: no fields.
 	Fields Fields
+
+	// work is what patterns have cost (see model.MaxMatchWork), matched what those did that Match asked.
+	work, matched int
+	excess        Excess
+}
+
+// Excess is what of a request is too long for the patterns that it would have to be matched with.
+type Excess uint8
+
+const (
+	NoExcess Excess = iota
+	ExcessPath
+	ExcessQuery
+	ExcessField
+)
+
+// Excess says whether matching the request, and finding the leaf of a split for it, was given up because of the work it
+// would have cost (see model.MaxMatchWork). What Match and Leaf returned then means nothing: a rule that would have kept
+// the request back may not have been asked.
+func (r *Request) Excess() Excess { return r.excess }
+
+// matches asks a pattern, unless that would be too much work.
+func (r *Request) matches(e *model.Pattern, value string, of Excess) bool {
+	if r.excess != NoExcess {
+		return false
+	}
+	if r.work += e.Work(len(value)); r.work > model.MaxMatchWork {
+		r.excess = of
+		return false
+	}
+	return e.MatchString(value)
 }
 
 // Decision is what Match returned.

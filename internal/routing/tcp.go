@@ -29,24 +29,25 @@ func (b *Backend) ConnectionLeaf() *Leaf {
 }
 
 // tcpRoute compiles a route for connections.
-func (c *compiler) tcpRoute(m *model.Route, age int) error {
+func (c *compiler) tcpRoute(m *model.Route, age int) {
 	if len(m.Rules) != 1 || len(m.Rules[0].Matches) > 0 {
-		return invalid(m.Ref, "rules", "a route for TCP must have one rule, without matches")
+		c.omit(m.Ref, "rules", "a route for TCP must have one rule, without matches; it is left out")
+		return
 	}
-	rule, err := c.rule(m, 0)
-	if err != nil {
-		return err
-	}
+	rule := &Rule{Route: m, Rule: &m.Rules[0]}
+	c.serve(rule)
 	for i, a := range m.Attachments {
 		l := c.listeners[a.Listener]
 		if l == nil || l.Listener.Protocol != model.TCP {
-			return invalid(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "there is no TCP listener %q", a.Listener)
+			if l != nil || !c.lost[a.Listener] {
+				c.omit(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "there is no TCP listener %q", a.Listener)
+			}
+			continue
 		}
 		if l.tcp == nil || age < l.tcpAge {
 			l.tcp, l.tcpAge = rule, age
 		}
 	}
-	return nil
 }
 
 // ExplainConnectionLeaf tells how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to the

@@ -27,6 +27,8 @@ const (
 	MirrorDroppedUpgrade
 	// MirrorDroppedDraining: the proxy was shutting down, or the mirror's configuration was gone.
 	MirrorDroppedDraining
+	// MirrorDroppedMatch: to find out which split takes the copy would have taken too much work.
+	MirrorDroppedMatch
 	// MirrorFailedConnect: no connection, or no TLS, to the target.
 	MirrorFailedConnect
 	// MirrorFailedTimeout: the target did not take the copy or answer it in time.
@@ -51,6 +53,7 @@ var mirrorOutcomes = [numMirrorOutcomes]string{
 	MirrorDroppedTime:       "dropped_time",
 	MirrorDroppedUpgrade:    "dropped_upgrade",
 	MirrorDroppedDraining:   "dropped_draining",
+	MirrorDroppedMatch:      "dropped_match",
 	MirrorFailedConnect:     "failed_connect",
 	MirrorFailedTimeout:     "failed_timeout",
 	MirrorFailedReset:       "failed_reset",
@@ -67,7 +70,7 @@ func (o MirrorOutcome) String() string {
 
 // Dropped says that the copy was given up by the proxy, before or while it was sent.
 func (o MirrorOutcome) Dropped() bool {
-	return o >= MirrorDroppedInFlight && o <= MirrorDroppedDraining
+	return o >= MirrorDroppedInFlight && o <= MirrorDroppedMatch
 }
 
 // Failed says that the target failed the copy.

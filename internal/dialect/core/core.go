@@ -145,7 +145,9 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 			}
 			// Every address of an endpoint is the same backend (EndpointSlice.endpoints[].addresses): the first is it.
 			if len(e.Addresses) > 0 && !refused.has(slice, i) {
-				*to = append(*to, join(e.Addresses[0], number))
+				if a := join(e.Addresses[0], number); model.CheckEndpoint(a) == nil {
+					*to = append(*to, a)
+				}
 			}
 		}
 	}

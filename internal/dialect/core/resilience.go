@@ -233,7 +233,7 @@ func (r *reader) check() *model.HealthCheck {
 			}
 		}
 		if host, ok := r.value(healthCheckHost); ok {
-			if validHost(host) {
+			if model.CheckHostname(host, true) == nil {
 				h.Host = host
 			} else {
 				r.wrong(healthCheckHost, "a host name, with a port perhaps")
@@ -262,12 +262,6 @@ func (r *reader) check() *model.HealthCheck {
 	h.Healthy = r.threshold(healthCheckHealthy, checkHealthy)
 	h.Unhealthy = r.threshold(healthCheckUnhealthy, checkSick)
 	return h
-}
-
-func validHost(host string) bool {
-	return host != "" && len(host) <= 255 && !strings.ContainsFunc(host, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune("/?#@\\<>\"^`{|}%", c)
-	})
 }
 
 var errStatuses = errors.New("not a list of statuses")

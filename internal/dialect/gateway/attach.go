@@ -198,7 +198,8 @@ func (t *translator) attach(r *route, p *parent) {
 			continue
 		}
 		allowed = append(allowed, l)
-		if hostnames := effective(l.hostname, r.hostnames); len(hostnames) > 0 {
+		hostnames := slices.DeleteFunc(effective(l.hostname, r.hostnames), func(h string) bool { return !model.ValidHostname(h) })
+		if len(hostnames) > 0 {
 			named = append(named, l)
 			p.attached[l] = hostnames
 		}

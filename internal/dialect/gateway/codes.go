@@ -66,6 +66,8 @@ const (
 	codeAnnotation    = "WR562"
 	codeNobodyTrusted = "WR564"
 	codeAllTrusted    = "WR572"
+	codePatternLarge  = "WR560"
+	codeNotSendable   = "WR561"
 )
 
 var codes = []resource.Code{
@@ -241,6 +243,12 @@ var codes = []resource.Code{
 	{ID: codeAllTrusted, Severity: resource.Warning, Title: "everybody is trusted",
 		Meaning: "A Gateway trusts all addresses to say who their client is, so that any client can take any address: limits, logs and policies by address mean nothing.",
 		Fix:     "Name the addresses of what is in front."},
+	{ID: codePatternLarge, Severity: resource.Error, Title: "regular expression too large",
+		Meaning: "A match has a regular expression that would cost too much memory, or too much time with each request: the message names its instructions and the bound (docs/limits.md). Its rule is left out.",
+		Fix:     "Repeat less: x{0,1000} counts a thousand times, and nested repeats multiply."},
+	{ID: codeNotSendable, Severity: resource.Error, Title: "path, host name or header that no request can have",
+		Meaning: "A path to be matched or sent, a host name or a header of a filter has bytes or escapes that no valid request has, or that servers read in different ways. Its rule is left out.",
+		Fix:     "Write it as the message says; in a path % is %25, ? is %3F and a space is %20."},
 }
 
 // Codes documents the codes of this package's findings.

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,12 +21,42 @@ type problem struct {
 
 func (p problem) String() string { return p.field + ": " + p.message + "; " + p.fix }
 
+// maxText bounds what a condition says of problems, in bytes: the API server takes 32 KiB (Condition.message). The findings say the rest.
+const maxText = 8 << 10
+
 func texts(problems []problem) string {
-	all := make([]string, len(problems))
+	var b strings.Builder
 	for i, p := range problems {
-		all[i] = p.String()
+		text := p.String()
+		if i > 0 && b.Len()+len(text) > maxText {
+			fmt.Fprintf(&b, ". And %d more", len(problems)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(". ")
+		}
+		b.WriteString(text)
 	}
-	return strings.Join(all, ". ")
+	return b.String()
+}
+
+// valueProblem is a problem of a value that package model refuses.
+func valueProblem(field, value string, err error) problem {
+	p := problem{code: codeNotSendable, reason: "UnsupportedValue", field: field, message: err.Error()}
+	var pattern *model.PatternError
+	var bad *model.ValueError
+	switch {
+	case errors.As(err, &pattern):
+		if p.code, p.fix = codeRegex, pattern.Fix; pattern.TooLarge {
+			p.code = codePatternLarge
+		}
+	case errors.As(err, &bad):
+		p.fix = bad.Fix
+		if value != "" {
+			p.message = fmt.Sprintf("%.128q: %s", value, bad.Reason)
+		}
+	}
+	return p
 }
 
 // report adds a finding about an object.

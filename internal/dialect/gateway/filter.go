@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -34,24 +35,42 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			continue
 		}
 		seen[f.Type] = true
+		// judge reports what could not be sent.
+		judge := func(written model.Filters) {
+			if field, err := written.Check(); err != nil {
+				text := ""
+				if patch := pathPatchOf(written); patch != nil && strings.HasSuffix(field, ".path.value") {
+					text = patch.Value
+				}
+				p := valueProblem(filterField(field, written), text, err)
+				fail(p.code, p.reason, p.field, p.message, p.fix)
+			}
+		}
 		switch {
 		case f.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.RequestHeaderModifier != nil:
 			out.RequestHeaders = headerEdit(f.RequestHeaderModifier)
+			judge(model.Filters{RequestHeaders: out.RequestHeaders})
 		case f.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && f.ResponseHeaderModifier != nil:
 			out.ResponseHeaders = headerEdit(f.ResponseHeaderModifier)
+			judge(model.Filters{ResponseHeaders: out.ResponseHeaders})
 		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
 			redirect, p := redirect(f.RequestRedirect)
 			if out.Redirect = redirect; p != nil {
 				fail(p.code, p.reason, ".requestRedirect"+p.field, p.message, p.fix)
+			} else {
+				judge(model.Filters{Redirect: redirect})
 			}
 		case f.Type == gatewayv1.HTTPRouteFilterURLRewrite && f.URLRewrite != nil:
 			path, p := pathPatch(f.URLRewrite.Path)
 			out.Rewrite = &model.Rewrite{Hostname: string(value(f.URLRewrite.Hostname, "")), Path: path}
 			if p != nil {
 				fail(p.code, p.reason, ".urlRewrite"+p.field, p.message, p.fix)
+			} else {
+				judge(model.Filters{Rewrite: out.Rewrite})
 			}
 		case f.Type == gatewayv1.HTTPRouteFilterCORS && f.CORS != nil:
 			out.CORS = cors(f.CORS)
+			judge(model.Filters{CORS: out.CORS})
 		case f.Type == gatewayv1.HTTPRouteFilterRequestMirror && f.RequestMirror != nil:
 			if m := t.mirror(r, at, f.RequestMirror); m != nil {
 				out.Mirrors = append(out.Mirrors, *m)
@@ -70,6 +89,27 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			"RequestRedirect and URLRewrite exclude each other", "keep one of them"})
 	}
 	return out
+}
+
+// filterField is the field of a filter as a route has it, from that of the model, which has one filter alone.
+func filterField(field string, f model.Filters) string {
+	value := ".path.replaceFullPath"
+	if patch := pathPatchOf(f); patch != nil && patch.Prefix {
+		value = ".path.replacePrefixMatch"
+	}
+	return strings.NewReplacer(".requestHeaders", ".requestHeaderModifier", ".responseHeaders", ".responseHeaderModifier",
+		".redirect", ".requestRedirect", ".rewrite", ".urlRewrite", ".path.value", value).Replace(field)
+}
+
+// pathPatchOf is the path modifier of filters, of which there is one; nil if there is none.
+func pathPatchOf(f model.Filters) *model.PathPatch {
+	switch {
+	case f.Redirect != nil:
+		return f.Redirect.Path
+	case f.Rewrite != nil:
+		return f.Rewrite.Path
+	}
+	return nil
 }
 
 // close keeps the first reason; one that is a plain unsupported value is the graver.

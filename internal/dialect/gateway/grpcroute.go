@@ -24,6 +24,17 @@ func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
 		field := model.FieldAt(parts.field+".matches", j)
 		written := &rule.Matches[j]
 		path, problems := t.grpcPath(field+".method", written.Method)
+		if len(problems) == 0 {
+			var err error
+			if path.Type == model.Regex {
+				err = r.patterns.Add(path.Value)
+			} else {
+				err = model.CheckMatchPath(path.Value)
+			}
+			if err != nil {
+				problems = []problem{valueProblem(field+".method", path.Value, err)}
+			}
+		}
 		parts.unmatched = append(parts.unmatched, problems...)
 		var headers []valueMatch
 		for _, h := range written.Headers {
@@ -91,10 +102,11 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 			if pattern == "" {
 				return anyPart
 			}
-			if message := badRegex(pattern); message != "" {
-				problems = append(problems, problem{codeRegex, "UnsupportedValue", field + "." + name, message, regexFix})
+			if _, err := model.CheckPattern(pattern); err != nil {
+				problems = append(problems, valueProblem(field+"."+name, "", err))
+				return ""
 			}
-			return "(?:" + pattern + ")"
+			return model.GroupPattern(pattern)
 		}
 		if service == "" && method == "" {
 			return everything, nil

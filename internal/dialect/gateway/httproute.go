@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +36,15 @@ func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
 			Attempts: value(rule.Retry.Attempts, defaultAttempts),
 			Backoff:  parts.duration(".retry.backoff", rule.Retry.Backoff),
 		}
-		for _, c := range rule.Retry.Codes {
+		if parts.retry.Attempts < 0 {
+			parts.problems = append(parts.problems, problem{codeValue, "UnsupportedValue", parts.field + ".retry.attempts",
+				fmt.Sprintf("%d is negative", parts.retry.Attempts), "use 1 or more"})
+		}
+		for i, c := range rule.Retry.Codes {
+			if c < 400 || c > 599 {
+				parts.problems = append(parts.problems, problem{codeValue, "UnsupportedValue", model.FieldAt(parts.field+".retry.codes", i),
+					fmt.Sprintf("%d is not an error's status code", c), "use codes from 400 to 599"})
+			}
 			parts.retry.Codes = append(parts.retry.Codes, int(c))
 		}
 	}
@@ -83,13 +90,12 @@ func (t *translator) httpMatch(r *route, field string, written *gatewayv1.HTTPRo
 		default:
 			fail(codeValue, ".path.type", fmt.Sprintf("type %q is not known", kind), "use Exact, PathPrefix or RegularExpression")
 		}
-		switch {
-		case out.Path.Type == model.Regex:
-			if message := badRegex(path); message != "" {
-				fail(codeRegex, ".path.value", message, regexFix)
+		if out.Path.Type == model.Regex {
+			if err := r.patterns.Add(path); err != nil {
+				problems = append(problems, valueProblem(field+".path.value", "", err))
 			}
-		case !strings.HasPrefix(path, "/"):
-			fail(codeValue, ".path.value", fmt.Sprintf("%q does not begin with /", path), "write an absolute path")
+		} else if err := model.CheckMatchPath(path); err != nil {
+			problems = append(problems, valueProblem(field+".path.value", path, err))
 		}
 	}
 	if out.Method != "" && !slices.Contains(methods, out.Method) {
@@ -123,12 +129,15 @@ func (t *translator) values(r *route, field string, written []valueMatch) (out [
 			continue
 		}
 		m := model.ValueMatch{Type: model.Exact, Name: w.name, Value: w.value}
+		if w.name == "" {
+			problems = append(problems, problem{codeValue, "UnsupportedValue", at + ".name", "the name is empty", "write the name of what is to be matched"})
+		}
 		switch w.kind {
 		case "Exact":
 		case "RegularExpression":
 			m.Type = model.Regex
-			if message := badRegex(w.value); message != "" {
-				problems = append(problems, problem{codeRegex, "UnsupportedValue", at + ".value", message, regexFix})
+			if err := r.patterns.Add(w.value); err != nil {
+				problems = append(problems, valueProblem(at+".value", "", err))
 			}
 		default:
 			problems = append(problems, problem{codeValue, "UnsupportedValue", at + ".type", fmt.Sprintf("type %q is not known", w.kind),
@@ -137,14 +146,4 @@ func (t *translator) values(r *route, field string, written []valueMatch) (out [
 		out = append(out, m)
 	}
 	return out, problems
-}
-
-const regexFix = "write it in RE2 syntax, which has neither look-around nor back-references"
-
-// badRegex says what is wrong with a regular expression, or nothing.
-func badRegex(pattern string) string {
-	if _, err := regexp.Compile(pattern); err != nil {
-		return fmt.Sprintf("%q does not compile: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-	}
-	return ""
 }

@@ -28,6 +28,8 @@ type route struct {
 	// pathPolicy is the route's own, if the annotation is there.
 	pathPolicy model.PathPolicy
 	rules      []model.Rule
+	// patterns are those of all rules.
+	patterns model.PatternBudget
 	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
 	ruleCount, brokenRules int
 	broken                 []problem

@@ -31,6 +31,8 @@ const (
 	codeShortName     = "WR622"
 	codeNotConverted  = "WR623"
 	codeServedOn      = "WR624"
+	codePatternLarge  = "WR630"
+	codeMatchInvalid  = "WR631"
 )
 
 const notInForce = "The split is not in force: the root's own endpoints serve."
@@ -107,6 +109,12 @@ var codes = []resource.Code{
 	{ID: codeServedOn, Severity: resource.Info, Title: "served without its split",
 		Meaning: "A Service was served because it was the root of a TrafficSplit, and no split has it as its root any more. It is still served by its host names, by its own endpoints. A restart of Weir ends that.",
 		Fix:     "To keep it after a restart, use --serve; to end it, delete the Service or restart Weir."},
+	{ID: codePatternLarge, Severity: resource.Error, Title: "expression too large",
+		Meaning: "A pathRegex or a header's expression would cost too much memory, or too much time with each request: the message names its instructions and the bound (docs/limits.md). The match is left out.",
+		Fix:     "Repeat less: x{0,1000} counts a thousand times, and nested repeats multiply."},
+	{ID: codeMatchInvalid, Severity: resource.Error, Title: "invalid match in an HTTPRouteGroup",
+		Meaning: "A match names a method or a header that no request can have. The match is left out.",
+		Fix:     "Correct the name."},
 }
 
 // Codes documents the codes of this package's findings.

@@ -219,8 +219,8 @@ func convertMatches(s model.Split) (matches []any, notes []string, problem strin
 
 // startExpression is an expression for whole paths that begin with a match of the pattern.
 func startExpression(pattern string) string {
-	if strings.ContainsAny(pattern, "|") {
-		return "(?:" + pattern + ").*"
+	if strings.Contains(pattern, "|") || strings.Contains(pattern, `\Q`) {
+		return model.GroupPattern(pattern) + ".*"
 	}
 	return pattern + ".*"
 }

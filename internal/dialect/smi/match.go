@@ -1,8 +1,8 @@
 package smi
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/weirmesh/weir/api/specs"
@@ -34,7 +34,13 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 			s.unresolved = append(s.unresolved, p)
 			inert = true
 		default:
-			s.matches = append(s.matches, t.groupMatches(group)...)
+			for _, match := range t.groupMatches(group) {
+				if err := s.allow(match); err != nil {
+					t.add(s, &s.warnings, problem{codePatternLarge, "InvalidExpression", field, fmt.Sprintf("%s %s: %v: the match is left out", match.Ref.Name, match.Ref.Field, err), "repeat less"})
+					continue
+				}
+				s.matches = append(s.matches, match)
+			}
 		}
 	}
 	if !inert && len(s.matches) == 0 {
@@ -53,7 +59,14 @@ func (t *translator) groupMatches(g *specs.HTTPRouteGroup) []model.SplitMatch {
 			match.Methods = slices.Clone(m.Methods)
 		}
 		good := t.expression(ref, ".pathRegex", m.PathRegex)
+		if slices.Contains(m.Methods, "") {
+			good = t.wrong(ref, codeMatchInvalid, ".methods", "a method is empty", "write a method, or * for any")
+		}
 		for _, h := range m.Headers {
+			if err := model.CheckFieldName(h.Name); err != nil {
+				good = t.wrong(ref, codeMatchInvalid, ".headers", err.Error(), "correct the name")
+				continue
+			}
 			good = t.expression(ref, fmt.Sprintf(".headers[%s]", h.Name), h.Value) && good
 			match.Headers = append(match.Headers, model.ValueMatch{Type: model.Regex, Name: h.Name, Value: h.Value})
 		}
@@ -64,14 +77,36 @@ func (t *translator) groupMatches(g *specs.HTTPRouteGroup) []model.SplitMatch {
 	return out
 }
 
-// expression reports one that does not compile, once however many splits name the group.
+// allow takes the patterns of a match into what a split may have together. Each has been judged by itself.
+func (s *trafficSplit) allow(m model.SplitMatch) error {
+	if err := s.patterns.Add(m.Path); err != nil {
+		return err
+	}
+	for _, h := range m.Headers {
+		if err := s.patterns.Add(h.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expression reports one that does not compile or is too large.
 func (t *translator) expression(ref model.Ref, field, text string) bool {
-	_, err := regexp.Compile(text)
+	_, err := model.CheckPattern(text)
 	if err == nil {
 		return true
 	}
-	p := problem{codeRegex, "InvalidExpression", ref.Field + field,
-		fmt.Sprintf("%v: the match is left out", err), "write the expression in RE2 syntax"}
+	code, fix := codeRegex, model.PatternFix
+	var pattern *model.PatternError
+	if errors.As(err, &pattern) && pattern.TooLarge {
+		code, fix = codePatternLarge, pattern.Fix
+	}
+	return t.wrong(ref, code, field, err.Error(), fix)
+}
+
+// wrong reports a match that is left out, once however many splits name the group, and returns false.
+func (t *translator) wrong(ref model.Ref, code, field, message, fix string) bool {
+	p := problem{code, "InvalidExpression", ref.Field + field, message + ": the match is left out", fix}
 	ref.Field = p.field
 	for _, f := range t.findings {
 		if f.Code == p.code && f.Ref == ref {

@@ -124,6 +124,8 @@ type trafficSplit struct {
 	domain  string          // of the full name it is called by, if any
 	service *corev1.Service // nil if there is no root
 	matches []model.SplitMatch
+	// patterns are those of the matches.
+	patterns model.PatternBudget
 
 	// What is wrong, by the condition it belongs to.
 	rejected   []problem // why the split is not in force

@@ -30,7 +30,7 @@ type Proxy struct {
 	Name string
 	// Version of the configuration that it serves; empty is none yet.
 	Version string
-	// Err says why it refuses the newest configuration; empty if it does not.
+	// Err says why it refuses the newest configuration or, where Version is that, what of it is not served; empty if nothing.
 	Err string
 	// Unserved are the listeners that it cannot serve for their ports.
 	Unserved []Unserved
@@ -281,12 +281,14 @@ func sameAddress(text string, address netip.Addr) bool {
 
 // served says whether there are proxies that take requests and whether those that are connected run the configuration.
 func (j *judgement) served() resource.Condition {
-	var refusing []string
+	var refusing, partly []string
 	running := 0
 	for _, p := range j.state.Proxies {
 		switch {
 		case p.Version == j.state.Version && p.Err == "":
 			running++
+		case p.Version == j.state.Version:
+			partly = append(partly, fmt.Sprintf("proxy %s: %s", p.Name, p.Err))
 		case p.Err != "":
 			refusing = append(refusing, fmt.Sprintf("proxy %s: %s", p.Name, p.Err))
 		}
@@ -297,6 +299,8 @@ func (j *judgement) served() resource.Condition {
 		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the one before: "+j.state.Unsent)
 	case len(refusing) > 0:
 		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
+	case len(partly) > 0:
+		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "parts of the configuration are not served by "+strings.Join(partly, ", "))
 	case available(j.state.Deployment) == 0:
 		return j.unavailable()
 	case connected > 0 && running == connected:

@@ -59,7 +59,7 @@ var codes = []resource.Code{
 		Meaning: "Proxies of a Gateway are not ready, or not connected to the controller. It is a warning if others are.",
 		Fix:     "Look at the pods, their events and logs."},
 	{ID: CodeBehind, Severity: resource.Warning, Title: "proxies behind",
-		Meaning: "Proxies of a Gateway run another configuration than what is written now means, or refuse it (an error). They serve an earlier one.",
+		Meaning: "Proxies of a Gateway run another configuration than what is written now means, or refuse it or parts of it (an error). They serve an earlier one, or the rest.",
 		Fix:     "It passes within a second of a change; else look at the logs of the controller and of the proxies."},
 	{ID: CodeStatus, Severity: resource.Warning, Title: "status out of date",
 		Meaning: "The status of an object is not what it should be by what is written and runs now.",

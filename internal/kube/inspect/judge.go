@@ -247,6 +247,9 @@ func (j *judge) gateway(name string, g *Gateway) {
 		pod := model.Ref{Kind: "Pod"}
 		pod.Namespace, pod.Name, _ = strings.Cut(p.Name, "/")
 		switch {
+		case p.Err != "" && g.Version != "" && p.Version == g.Version:
+			f := j.add(CodeBehind, pod, "", fmt.Sprintf("serves the newest configuration of Gateway %s but for parts of it: %s", name, p.Err), "give it the controller's version; else please report this")
+			f.Severity = resource.Error
 		case p.Err != "":
 			f := j.add(CodeBehind, pod, "", fmt.Sprintf("refuses the newest configuration of Gateway %s and serves an earlier one: %s", name, p.Err), "please report this")
 			f.Severity = resource.Error

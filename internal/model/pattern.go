@@ -1,0 +1,345 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"sync"
+)
+
+// Bounds on patterns. Go's regexp takes time in proportion to the instructions of a pattern times the bytes it is matched with
+// (https://swtch.com/~rsc/regexp/regexp2.html), and memory in proportion to the instructions, so both are bounded: the instructions
+// before anything is compiled, the product before anything is matched.
+const (
+	// MaxPatternLength is the most bytes that a pattern may have: what the Gateway API allows for the value of a header.
+	MaxPatternLength = 4096
+	// MaxPatternInstructions is the most instructions that a pattern may compile to. Each character of a pattern is about one, and a
+	// repetition counts as often as it repeats.
+	MaxPatternInstructions = 5_000
+	// MaxRouteInstructions is the most that the patterns of one route, or of one split, may have together.
+	MaxRouteInstructions = 50_000
+	// MaxMatchWork is the most work, in instructions times bytes, that matching one request may cost, all patterns together. A request
+	// beyond it is refused rather than passed by a pattern that was not asked.
+	MaxMatchWork = 16 << 20
+
+	// maxClasses bounds the Unicode and negated classes (\p, \P, \D, \S, \W) of a pattern, maxFolded the ranges to beyond ASCII of one that
+	// is case-insensitive. Parsing alone costs up to 13 KB for each of the former and 5 ms for each of the latter.
+	maxClasses, maxFolded = 128, 8
+	// rangesPerInstruction is how many ranges of a character class count as one more instruction.
+	rangesPerInstruction = 16
+)
+
+// Pattern is a regular expression in RE2 syntax, judged and ready to be matched. It is immutable and safe for concurrent use.
+type Pattern struct {
+	*regexp.Regexp
+	// Instructions is how many it compiles to, at most MaxPatternInstructions.
+	Instructions int
+	// Prefix is literal text that every match begins with; Complete says that it is all of the match.
+	Prefix   string
+	Complete bool
+}
+
+// Work is what matching the pattern with a value of that many bytes may cost, in the unit of MaxMatchWork.
+func (p *Pattern) Work(bytes int) int { return p.Instructions * (bytes + 1) }
+
+// CompilePattern compiles a pattern that must match whole values. It takes exactly what CheckPattern does, with the same errors.
+func CompilePattern(pattern string) (*Pattern, error) { return compilePattern(pattern, "$") }
+
+// CompileStartPattern compiles a pattern that must match from the start of values; what follows the match is free. It takes exactly
+// what CheckPattern does, with the same errors.
+func CompileStartPattern(pattern string) (*Pattern, error) { return compilePattern(pattern, "") }
+
+func compilePattern(pattern, end string) (*Pattern, error) {
+	v := judge(pattern)
+	if v.err != nil {
+		return nil, v.err
+	}
+	e, err := regexp.Compile("^" + GroupPattern(pattern) + end)
+	if err != nil {
+		return nil, doesNotCompile(pattern, err) // judge says otherwise, see TestCompiledPatternsAreThoseThatWereJudged
+	}
+	p := &Pattern{Regexp: e, Instructions: v.instructions}
+	// Anchors hide the prefix.
+	if bare, err := regexp.Compile(GroupPattern(pattern)); err == nil {
+		p.Prefix, p.Complete = bare.LiteralPrefix()
+	}
+	return p, nil
+}
+
+// CheckPattern says what is wrong with a pattern: it is no RE2 syntax, is nested too deep or is too large. It returns its instructions.
+// An error is a *PatternError. Verdicts are remembered, so that asking again costs little.
+func CheckPattern(pattern string) (instructions int, err error) {
+	v := judge(pattern)
+	if v.err != nil {
+		return v.instructions, v.err
+	}
+	return v.instructions, nil
+}
+
+// PatternError says what is wrong with a pattern.
+type PatternError struct {
+	ValueError
+	// TooLarge says that it is RE2 syntax, but beyond a bound.
+	TooLarge bool
+}
+
+// PatternFix is what to do about a pattern that does not compile.
+const PatternFix = "write it in RE2 syntax, which has neither look-around nor back-references"
+
+func doesNotCompile(pattern string, err error) *PatternError {
+	reason := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+	if e, ok := err.(*syntax.Error); ok {
+		reason = e.Code.String()
+		if !strings.HasPrefix(e.Expr, "^") || len(e.Expr) < len(pattern) {
+			reason += ": `" + brief(e.Expr) + "`"
+		}
+		if e.Code == syntax.ErrInvalidRepeatSize {
+			reason += " (at most 1000, nested ones multiplied)"
+		}
+	}
+	return &PatternError{ValueError{fmt.Sprintf("%q does not compile: %s", brief(pattern), reason), PatternFix}, false}
+}
+
+func tooLarge(pattern, reason, fix string) *PatternError {
+	return &PatternError{ValueError{fmt.Sprintf("%q %s", brief(pattern), reason), fix}, true}
+}
+
+// GroupPattern returns the pattern as a part of another one: in a group without a number, with a quote (\Q) that is left open closed, and
+// without numbers for its own groups. These have no meaning where a pattern is matched and nothing taken from it, but cost memory: as
+// much as there are of them for each instruction. The pattern must be one that CheckPattern takes.
+func GroupPattern(pattern string) string {
+	if !strings.ContainsAny(pattern, `(\`) {
+		return "(?:" + pattern + ")"
+	}
+	b := make([]byte, 0, len(pattern)+32)
+	b = append(b, "(?:"...)
+	for rest := pattern; rest != ""; {
+		n := 1
+		switch {
+		case strings.HasPrefix(rest, `\Q`):
+			if n = strings.Index(rest, `\E`); n < 0 {
+				b, rest = append(append(b, rest...), `\E`...), ""
+				continue
+			}
+			n += 2
+		case rest[0] == '\\':
+			n = min(2, len(rest))
+		case rest[0] == '[':
+			n = classEnd(rest)
+		case strings.HasPrefix(rest, "(?P<"), strings.HasPrefix(rest, "(?<"):
+			b, rest = append(b, "(?:"...), rest[strings.IndexByte(rest, '>')+1:]
+			continue
+		case rest[0] == '(' && !strings.HasPrefix(rest, "(?"):
+			b, rest = append(b, "(?:"...), rest[1:]
+			continue
+		}
+		b, rest = append(b, rest[:n]...), rest[n:]
+	}
+	return string(append(b, ')'))
+}
+
+// classEnd returns the length of the bracketed class that s begins with.
+func classEnd(s string) int {
+	i := 1
+	if strings.HasPrefix(s[i:], "^") {
+		i++
+	}
+	if strings.HasPrefix(s[i:], "]") {
+		i++
+	}
+	for i < len(s) && s[i] != ']' {
+		switch {
+		case s[i] == '\\':
+			i++
+		case strings.HasPrefix(s[i:], "[:"):
+			if n := strings.Index(s[i+2:], ":]"); n >= 0 {
+				i += 2 + n + 1
+			}
+		}
+		i++
+	}
+	return min(i+1, len(s))
+}
+
+// verdict is what was found out about a pattern. err is nil if it is good.
+type verdict struct {
+	instructions int
+	err          *PatternError
+}
+
+// judge is CheckPattern.
+func judge(pattern string) verdict {
+	if len(pattern) > MaxPatternLength {
+		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d bytes, and a pattern has at most %d", len(pattern), MaxPatternLength), "split it over several matches")}
+	}
+	if v, ok := verdicts.get(pattern); ok {
+		return v
+	}
+	v := judgeAnew(pattern)
+	verdicts.put(pattern, v)
+	return v
+}
+
+func judgeAnew(pattern string) verdict {
+	classes := 0
+	for _, class := range []string{`\p`, `\P`, `\D`, `\S`, `\W`} {
+		classes += strings.Count(pattern, class)
+	}
+	if classes > maxClasses {
+		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d Unicode or negated classes, and a pattern has at most %d", classes, maxClasses), "use fewer of them")}
+	}
+	if n := folded(pattern); n > maxFolded {
+		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d ranges to beyond ASCII without regard to case, and a pattern has at most %d", n, maxFolded),
+			"use fewer of them, or leave out (?i)")}
+	}
+	// By itself first: "a)(b" would be valid in a group.
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
+		return verdict{err: doesNotCompile(pattern, err)}
+	}
+	// Then as it is compiled, which may nest one level deeper than is allowed.
+	tree, err := syntax.Parse("^"+GroupPattern(pattern)+"$", syntax.Perl)
+	if err != nil {
+		return verdict{err: doesNotCompile(pattern, err)}
+	}
+	n := instructions(tree) + 2
+	if n > MaxPatternInstructions {
+		return verdict{n, tooLarge(pattern, fmt.Sprintf("compiles to %s instructions, and a pattern has at most %d", counted(n), MaxPatternInstructions),
+			"repeat less: x{0,1000} counts a thousand times, nested repeats multiply; .* has no such cost")}
+	}
+	return verdict{instructions: n}
+}
+
+// folded counts the ranges to beyond ASCII of a pattern that is case-insensitive, of others none. It may take text for such a range.
+func folded(pattern string) (n int) {
+	insensitive := false
+	for rest, more := pattern, true; more && !insensitive; {
+		if _, rest, more = strings.Cut(rest, "(?"); more {
+			flags := rest[:len(rest)-len(strings.TrimLeft(rest, "imsU-"))]
+			insensitive = strings.Contains(flags, "i")
+		}
+	}
+	if !insensitive {
+		return 0
+	}
+	for i := 1; i < len(pattern); i++ {
+		if pattern[i-1] == '-' && (pattern[i] >= 0x80 || strings.HasPrefix(pattern[i:], `\x{`)) {
+			n++
+		}
+	}
+	return n
+}
+
+func counted(n int) string {
+	if n >= manyInstructions {
+		return fmt.Sprintf("more than %d", manyInstructions)
+	}
+	return fmt.Sprint(n)
+}
+
+// manyInstructions is where counting stops.
+const manyInstructions = 1 << 30
+
+// instructions returns how many instructions package regexp/syntax compiles a tree to, once repetitions are written out, and no fewer.
+func instructions(re *syntax.Regexp) int {
+	sum := 0
+	for _, sub := range re.Sub {
+		sum = min(sum+instructions(sub), manyInstructions)
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		sum = max(1, len(re.Rune))
+	case syntax.OpCharClass:
+		sum = 1 + len(re.Rune)/(2*rangesPerInstruction)
+	case syntax.OpCapture, syntax.OpStar:
+		sum += 2
+	case syntax.OpPlus, syntax.OpQuest:
+		sum++
+	case syntax.OpAlternate:
+		sum += max(0, len(re.Sub)-1)
+	case syntax.OpRepeat:
+		// x{2,5} is xx(x(x(x)?)?)?, x{2,} is xx+, x{0,} is x*.
+		switch {
+		case re.Max >= 0:
+			sum = sum*re.Max + re.Max - re.Min
+		case re.Min == 0:
+			sum += 2
+		default:
+			sum = sum*re.Min + 1
+		}
+	}
+	return min(max(1, sum), manyInstructions)
+}
+
+// patternMemory remembers verdicts. What has not been asked for in a while is forgotten: there are two generations, and when the younger is
+// full it becomes the older one, which is dropped.
+type patternMemory struct {
+	mu         sync.RWMutex
+	young, old map[string]verdict
+	bytes      int // of the young one's patterns
+}
+
+// Bounds on a generation.
+const (
+	maxVerdicts     = 32 << 10
+	maxVerdictBytes = 4 << 20
+)
+
+var verdicts patternMemory
+
+func (m *patternMemory) get(pattern string) (verdict, bool) {
+	m.mu.RLock()
+	v, ok := m.young[pattern]
+	old := false
+	if !ok {
+		v, ok = m.old[pattern]
+		old = ok
+	}
+	m.mu.RUnlock()
+	if old {
+		m.put(pattern, v)
+	}
+	return v, ok
+}
+
+func (m *patternMemory) put(pattern string, v verdict) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.young[pattern]; ok {
+		return
+	}
+	if m.young == nil || len(m.young) >= maxVerdicts || m.bytes+len(pattern) > maxVerdictBytes {
+		m.young, m.old, m.bytes = map[string]verdict{}, m.young, 0
+	}
+	m.young[strings.Clone(pattern)] = v
+	m.bytes += len(pattern)
+}
+
+// PatternBudget counts the instructions of the patterns of one route, or of one split: each pattern once, however often it occurs. The zero
+// value is an empty one.
+type PatternBudget struct {
+	sum  int
+	seen map[string]bool
+}
+
+// Add takes another pattern in. It fails, and leaves it out, if CheckPattern refuses the pattern or if there are more than
+// MaxRouteInstructions with it. An error is a *PatternError.
+func (b *PatternBudget) Add(pattern string) error {
+	if b.seen[pattern] {
+		return nil
+	}
+	n, err := CheckPattern(pattern)
+	if err != nil {
+		return err
+	}
+	if b.sum+n > MaxRouteInstructions {
+		return tooLarge(pattern, fmt.Sprintf("compiles to %d instructions, which with the %d of the patterns before it is more than the %d of one route or split",
+			n, b.sum, MaxRouteInstructions), "repeat less, or split the object in two")
+	}
+	if b.seen == nil {
+		b.seen = map[string]bool{}
+	}
+	b.seen[pattern] = true
+	b.sum += n
+	return nil
+}

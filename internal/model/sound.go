@@ -1,0 +1,361 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Omission is a part of a configuration that is left out, because it cannot be served, and why.
+type Omission struct {
+	// Ref is the object; its Field is the part, as a path inside of the object or, where that is not known, of the model.
+	Ref Ref `json:"ref"`
+	// Reason is what is wrong, and what became of it.
+	Reason string `json:"reason"`
+}
+
+// String is "Kind namespace/name field: reason".
+func (o Omission) String() string { return o.Ref.String() + ": " + o.Reason }
+
+// invalidPart is the reason of faults that stand for what is left out.
+const invalidPart = "InvalidConfiguration"
+
+// Sound returns what of the configuration can be served, and what that leaves out; it returns c itself if Validate accepts it, and never
+// changes c. It is for configurations that no front end makes: one that came over the wire from another release, or that a fault of Weir
+// made. What is wrong with one part must not hold up the others, and must not open what was closed:
+//
+//   - A match that is not valid is left out, with the last of them its rule. A rule that has anything else wrong with it answers 500, a
+//     backend, a leaf or a service for its share; a mirror is left out.
+//   - A listener is left out with the attachments to it, a route with the last of them.
+//   - A split is left out with its last match, or where its leaves mean nothing: its root's own endpoints serve.
+//
+// The result is valid. Parts that are sound are not changed and share memory with c.
+func (c *Config) Sound() (*Config, []Omission) {
+	if c.Validate() == nil {
+		return c, nil
+	}
+	v := newValidator()
+	v.telling = true
+	s := sounder{v: v}
+	out := &Config{}
+	for _, x := range c.Certificates {
+		known := v.certificates[x.Name]
+		if s.ok(Ref{Kind: "Certificate", Name: x.Name}, func() { v.certificate(x) }, "it is left out") {
+			out.Certificates = append(out.Certificates, x)
+		} else {
+			v.certificates[x.Name] = known
+		}
+	}
+	for i := range c.Services {
+		s.service(out, c.Services[i])
+	}
+	accepted := listenerSet{}
+	for _, l := range c.Listeners {
+		s.listener(out, l, &accepted)
+	}
+	for i := range c.Routes {
+		s.route(out, c.Routes[i])
+	}
+	seen := map[splitKey]bool{}
+	for i := range c.Splits {
+		s.split(out, c.Splits[i], seen)
+	}
+	return out, s.left
+}
+
+// sounder makes a configuration sound, in the order in which validator.config goes through it: what a part refers to has been decided when
+// it is looked at.
+type sounder struct {
+	v    *validator
+	left []Omission
+	// quiet are listeners that are left out, of which attachments need not tell again.
+	quiet map[string]bool
+}
+
+// ok runs a check and says whether it found nothing. What it found is noted, with what becomes of the part.
+func (s *sounder) ok(ref Ref, check func(), instead string) bool {
+	from := len(s.v.errs)
+	check()
+	found := s.v.errs[from:]
+	s.v.errs = s.v.errs[:from]
+	if len(found) == 0 {
+		return true
+	}
+	reason := strings.TrimPrefix(strings.TrimPrefix(found[0].Error(), ref.String()+": "), ".")
+	if len(found) > 1 {
+		reason += fmt.Sprintf(" (and %d more)", len(found)-1)
+	}
+	s.left = append(s.left, Omission{ref, reason + "; " + instead})
+	return false
+}
+
+func (s *sounder) service(out *Config, x Service) {
+	v := s.v
+	if x.Name == "" || v.services[x.Name] {
+		s.ok(x.Ref, func() { v.service(&x) }, "it is left out")
+		return
+	}
+	if !s.ok(x.Ref, func() { v.resilience(x.Ref, &x) }, "its limits, ejection and health check are left out") {
+		x.Limits, x.Ejection, x.HealthCheck = nil, nil, nil
+	}
+	bad := func(e Endpoint) bool { return CheckEndpoint(e.Address) != nil }
+	if slices.ContainsFunc(x.Endpoints, bad) {
+		x.Endpoints = slices.Clone(x.Endpoints)
+		x.Endpoints = slices.DeleteFunc(x.Endpoints, func(e Endpoint) bool {
+			err := CheckEndpoint(e.Address)
+			if err != nil {
+				s.left = append(s.left, Omission{x.Ref, err.Error() + "; the endpoint is left out"})
+			}
+			return err != nil
+		})
+	}
+	if !s.ok(x.Ref, func() { v.service(&x) }, "its requests are answered 500") {
+		x = Service{Name: x.Name, Ref: x.Ref, Protocol: HTTP, Fault: notValid("the service is not valid")}
+	}
+	v.services[x.Name] = true
+	out.Services = append(out.Services, x)
+}
+
+func notValid(message string) *Fault {
+	return &Fault{Status: http.StatusInternalServerError, Reason: invalidPart, Message: message}
+}
+
+func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
+	v := s.v
+	if t := l.TLS; t != nil && l.Protocol == HTTPS {
+		missing := func(name string) bool { return !v.certificates[name] }
+		if n := slices.IndexFunc(t.Certificates, missing); n >= 0 && slices.ContainsFunc(t.Certificates, func(name string) bool { return !missing(name) }) {
+			s.left = append(s.left, Omission{l.Ref, fmt.Sprintf("certificate %q does not exist; the listener presents its others", t.Certificates[n])})
+			some := *t
+			some.Certificates = slices.DeleteFunc(slices.Clone(t.Certificates), missing)
+			l.TLS = &some
+		}
+	}
+	if l.Protocol != TCP {
+		s.pathPolicy(l.Ref, &l.PathPolicy)
+	}
+	good := s.ok(l.Ref, func() {
+		switch {
+		case l.Name == "":
+			v.fail(l.Ref, "name", "is empty")
+		case v.listeners[l.Name]:
+			v.fail(l.Ref, "name", "listener %q occurs twice", l.Name)
+		}
+		v.listener(l)
+	}, "it is left out")
+	if good {
+		good = s.ok(l.Ref, func() {
+			if !accepted.add(l) {
+				v.fail(l.Ref, "hostname", "listener %q clashes with another on port %d", l.Name, l.Port)
+			}
+		}, "it is left out")
+	}
+	if !good {
+		if s.quiet == nil {
+			s.quiet = map[string]bool{}
+		}
+		s.quiet[l.Name] = true
+		return
+	}
+	v.listeners[l.Name], v.tcp[l.Name] = true, l.Protocol == TCP
+	out.Listeners = append(out.Listeners, l)
+}
+
+// pathPolicy takes a policy that is not known for the strict one: whoever set it cannot have meant that nothing is refused.
+func (s *sounder) pathPolicy(ref Ref, p *PathPolicy) {
+	if !s.ok(ref, func() { s.v.pathPolicy(ref, *p) }, string(PathStrict)+" holds") {
+		*p = PathStrict
+	}
+}
+
+func (s *sounder) route(out *Config, r Route) {
+	v := s.v
+	unnamed := func() {
+		if r.Ref.Name == "" {
+			v.fail(r.Ref, "ref", "has no name")
+		}
+	}
+	if !s.ok(r.Ref, unnamed, "the route is left out") {
+		return
+	}
+	before := len(s.left)
+	s.pathPolicy(r.Ref, &r.PathPolicy)
+	given := len(r.Attachments)
+	r.Attachments = s.attachments(&r)
+	if given > 0 && len(r.Attachments) == 0 {
+		return
+	}
+	if r.TCP {
+		whole := r
+		if !s.ok(r.Ref, func() { v.carries(&whole) }, "the route is left out") {
+			return
+		}
+	}
+	var patterns PatternBudget
+	rules := make([]Rule, 0, len(r.Rules))
+	for i, rule := range r.Rules {
+		if s.rule(&r, i, &rule, &patterns) {
+			rules = append(rules, rule)
+		}
+	}
+	if r.TCP && len(rules) != 1 || !r.TCP && len(rules) == 0 && len(r.Rules) > 0 {
+		return
+	}
+	if len(s.left) > before {
+		r.Rules = rules
+	}
+	out.Routes = append(out.Routes, r)
+}
+
+// attachments returns those of a route that are sound.
+func (s *sounder) attachments(r *Route) []Attachment {
+	v := s.v
+	var all []Attachment
+	changed := false
+	for i, a := range r.Attachments {
+		field := FieldAt("attachments", i)
+		if s.quiet[a.Listener] && !v.listeners[a.Listener] {
+			changed = true
+			continue
+		}
+		if slices.ContainsFunc(a.Hostnames, validHost) && !allHosts(a.Hostnames) {
+			s.ok(r.Ref, func() { v.attachment(r.Ref, field, a) }, "the hostname is left out")
+			a.Hostnames = slices.DeleteFunc(slices.Clone(a.Hostnames), func(h string) bool { return !validHost(h) })
+			changed = true
+		}
+		good := s.ok(r.Ref, func() {
+			v.attachment(r.Ref, field, a)
+			if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
+				v.fail(r.Ref, field+".listener", "listener %q and the route differ in whether they carry TCP", a.Listener)
+			}
+		}, "the route is not attached there")
+		if changed = changed || !good; good {
+			all = append(all, a)
+		}
+	}
+	if !changed {
+		return r.Attachments
+	}
+	return all
+}
+
+func allHosts(hostnames []string) bool {
+	return !slices.ContainsFunc(hostnames, func(h string) bool { return !validHost(h) })
+}
+
+// rule makes a rule sound, and says whether anything is left of it.
+func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) bool {
+	v := s.v
+	field := FieldAt("rules", i)
+	ref := rule.Ref
+	if ref.Field == "" {
+		ref = r.Ref
+		ref.Field = field
+	}
+	if !r.TCP {
+		var matches []Match
+		for j, m := range rule.Matches {
+			check := func() { v.match(ref, FieldAt("matches", j), m, patterns) }
+			if s.ok(ref, check, "the match is left out") {
+				matches = append(matches, m)
+			}
+		}
+		if len(matches) == 0 {
+			if len(rule.Matches) == 0 {
+				s.ok(ref, func() { v.fail(ref, "matches", "is empty") }, "the rule is left out")
+			}
+			return false
+		}
+		if len(matches) < len(rule.Matches) {
+			rule.Matches = matches
+		}
+	}
+	s.mirrors(ref, "filters", &rule.Filters)
+	own := false // the backends
+	for j := range rule.Backends {
+		b := rule.Backends[j]
+		at := FieldAt("backends", j)
+		count := len(b.Filters.Mirrors)
+		s.mirrors(ref, at+".filters", &b.Filters)
+		bad := !s.ok(ref, func() { v.backend(ref, at, &b) }, "the backend's share is answered 500")
+		if !bad && len(b.Filters.Mirrors) == count {
+			continue
+		}
+		if bad {
+			b = Backend{Ref: b.Ref, Weight: b.Weight, Fault: notValid("the backend is not valid")}
+		}
+		if !own {
+			rule.Backends, own = slices.Clone(rule.Backends), true
+		}
+		rule.Backends[j] = b
+	}
+	if !s.ok(ref, func() { v.rule(ref, "", rule) }, "the rule's requests are answered 500") {
+		*rule = Rule{Ref: rule.Ref, Name: rule.Name, Matches: rule.Matches, Fault: notValid("the rule is not valid")}
+	}
+	return true
+}
+
+// mirrors leaves out those that are not sound.
+func (s *sounder) mirrors(ref Ref, field string, f *Filters) {
+	var good []Mirror
+	for i, m := range f.Mirrors {
+		if s.ok(ref, func() { s.v.mirror(ref, FieldAt(field+".mirrors", i), m) }, "the mirror is left out") {
+			good = append(good, m)
+		}
+	}
+	if len(good) < len(f.Mirrors) {
+		f.Mirrors = good
+	}
+}
+
+type splitKey struct {
+	ref  Ref
+	root string
+}
+
+func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
+	v := s.v
+	var patterns PatternBudget
+	var matches []SplitMatch
+	for i, m := range x.Matches {
+		ref := m.Ref
+		if ref.Kind == "" {
+			ref = x.Ref
+		}
+		if s.ok(ref, func() { v.splitMatch(ref, FieldAt("matches", i), m, &patterns) }, "the match is left out") {
+			matches = append(matches, m)
+		}
+	}
+	if len(x.Matches) > 0 && len(matches) == 0 {
+		return // without matches it would take all requests
+	}
+	if len(matches) < len(x.Matches) {
+		x.Matches = matches
+	}
+	own := false
+	for i, l := range x.Leaves {
+		if s.ok(x.Ref, func() { v.leaf(x.Ref, FieldAt("leaves", i), l) }, "the leaf's share is answered 500") {
+			continue
+		}
+		if !own {
+			x.Leaves, own = slices.Clone(x.Leaves), true
+		}
+		x.Leaves[i] = Leaf{Ref: l.Ref, Weight: l.Weight, Fault: notValid("the leaf is not valid")}
+	}
+	if s.ok(x.Ref, func() { v.split(&x, seen) }, "the split is left out") {
+		out.Splits = append(out.Splits, x)
+	}
+}
+
+// compareOmissions orders what is left out by object.
+func compareOmissions(a, b Omission) int {
+	return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Reason, b.Reason))
+}
+
+// SortOmissions sorts by object, and drops what is there twice.
+func SortOmissions(all []Omission) []Omission {
+	slices.SortStableFunc(all, compareOmissions)
+	return slices.Compact(all)
+}

@@ -1,0 +1,10 @@
+package routing
+
+import "github.com/weirmesh/weir/internal/model"
+
+// NormalizePath returns the one form in which paths are compared; see model.NormalizePath, by which paths of the
+// configuration are judged, too.
+func NormalizePath(raw string) (normal string, err error) { return model.NormalizePath(raw) }
+
+// HasDotSegment is model.HasDotSegment.
+func HasDotSegment(raw string) bool { return model.HasDotSegment(raw) }
