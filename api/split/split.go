@@ -39,6 +39,8 @@ type TrafficSplit struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              Spec `json:"spec"`
+	// Status is as it was read, whoever wrote it: an object with conditions. Files have none.
+	Status map[string]any `json:"status,omitempty"`
 }
 
 // Spec is what is split, how, and for which requests.
@@ -109,6 +111,9 @@ func Decode(version string, u map[string]any) (*TrafficSplit, field.ErrorList) {
 		return nil, d.errs
 	}
 	s.Spec = d.spec(spec, at)
+	if status, ok := u["status"].(map[string]any); ok {
+		s.Status = runtime.DeepCopyJSON(status)
+	}
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}

@@ -25,8 +25,8 @@ cluster, their proxies; ListenerSets; routes, with hostnames and parents;
 TrafficSplits, with the weight and share of each leaf; and policies. Under each
 is what is wrong with it, with reason and fix. Without PATHs it reads a
 Kubernetes cluster, with your own rights, and shows the statuses that are
-written there (none are of TrafficSplits); of files it shows those that would
-be. "weir check" finds more and has an exit code.`,
+written there; of files it shows those that would be. "weir check" finds more
+and has an exit code.`,
 		Example: `  weir status
   weir status -n shop -o wide
   weir status -o json | jq '.objects[] | select(.programmed == "False")'
@@ -170,8 +170,7 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 	return r, nil
 }
 
-// shown are the statuses that are written, and where none is an empty one. Those of kinds that none is ever written of
-// stay as they are.
+// shown are the statuses that are written, and where none is an empty one.
 func shown(all, written []resource.Status) []resource.Status {
 	of := make(map[model.Ref]resource.Status, len(written))
 	for _, w := range written {
@@ -180,10 +179,7 @@ func shown(all, written []resource.Status) []resource.Status {
 	out := make([]resource.Status, 0, len(all))
 	for _, s := range all {
 		show, ok := of[s.Ref]
-		switch {
-		case s.Ref.Kind == splitKind:
-			show = s
-		case !ok:
+		if !ok {
 			show = resource.Status{Ref: s.Ref}
 		}
 		out = append(out, show)

@@ -15,10 +15,14 @@ import (
 // Statuses are merged as the trees that the API server keeps, so that nothing that others wrote is lost, whether or not
 // it is known here.
 
-// conditionTypes are the conditions of Gateway API: on an object that is ours they are ours. Others are left alone.
+// splitKind is the kind of TrafficSplits, whose status is no part of their specification: conditions, as Gateway API has them.
+const splitKind = "TrafficSplit"
+
+// conditionTypes are the conditions of Gateway API and of TrafficSplits: on an object that is ours they are ours. Others are left alone.
 var conditionTypes = []string{
 	"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "SupportedVersion",
 	"InsecureFrontendValidationMode", "AttachedListenerSets", "Ready", "Scheduled", "Detached",
+	"PortsMatched", // of TrafficSplits
 }
 
 const (
@@ -51,6 +55,11 @@ func (m merger) merge(kind string, old map[string]any, want *resource.Status) ma
 		status["supportedFeatures"] = features
 	case "Gateway":
 		m.gateway(status, old, want)
+	case splitKind:
+		status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
+		if want.Generation > 0 {
+			status["observedGeneration"] = want.Generation
+		}
 	case "ListenerSet":
 		status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
 		status["listeners"] = m.listeners(old["listeners"], want.Listeners, want.Generation)

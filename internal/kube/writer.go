@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -168,9 +169,13 @@ func rank(kind string) int {
 	return 3
 }
 
-// statusKey is the key of the object that a status is about: only those of Gateway API have one.
+// statusKey is the key of the object that a status is about: one of Gateway API, or a TrafficSplit.
 func statusKey(s resource.Status) resource.Key {
-	return resource.Key{Group: gatewayv1.GroupName, Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name}
+	k := resource.Key{Group: gatewayv1.GroupName, Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name}
+	if k.Kind == splitKind {
+		k.Group = split.Group
+	}
+	return k
 }
 
 // strays are the objects that carry entries of ours and should not.
@@ -207,7 +212,7 @@ func (w *StatusWriter) ours(parents []gatewayv1.RouteParentStatus) bool {
 
 // changed looks at an object again that someone wrote.
 func (w *StatusWriter) changed(k resource.Key) {
-	if k.Group != gatewayv1.GroupName {
+	if k.Group != gatewayv1.GroupName && k.Kind != splitKind {
 		return
 	}
 	w.mu.Lock()
@@ -374,6 +379,11 @@ func statusOf(object any) map[string]any {
 		status = &o.Status
 	case *gatewayv1.BackendTLSPolicy:
 		status = &o.Status
+	case *split.TrafficSplit:
+		if o.Status == nil {
+			return map[string]any{}
+		}
+		return o.Status
 	default:
 		return nil
 	}

@@ -41,7 +41,7 @@ weir-controller-watch
   verbs: [list, watch]
 - apiGroups: [split.smi-spec.io]
   resources: [trafficsplits]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [specs.smi-spec.io]
   resources: [httproutegroups, tcproutes, udproutes]
   verbs: [list, watch]
@@ -54,6 +54,9 @@ weir-controller-watch
 # What is said of it.
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tcproutes/status, backendtlspolicies/status]
+  verbs: [update]
+- apiGroups: [split.smi-spec.io]
+  resources: [trafficsplits/status]
   verbs: [update]
 - apiGroups: [events.k8s.io]
   resources: [events]

@@ -33,8 +33,14 @@ func (v Verb) Compare(other Verb) int {
 	return cmp.Or(cmp.Compare(v.Group, other.Group), cmp.Compare(v.Resource, other.Resource), cmp.Compare(v.Name, other.Name), cmp.Compare(v.Verb, other.Verb))
 }
 
-// reported are the kinds of Gateway API whose status is written, read anew before each write.
-var reported = []string{"gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "backendtlspolicies"}
+// reported are the kinds whose status is written, read anew before each write.
+var reported = []schema.GroupResource{
+	{Group: gatewayGroup, Resource: "gatewayclasses"}, {Group: gatewayGroup, Resource: "gateways"}, {Group: gatewayGroup, Resource: "listenersets"},
+	{Group: gatewayGroup, Resource: "httproutes"}, {Group: gatewayGroup, Resource: "grpcroutes"}, {Group: gatewayGroup, Resource: "tcproutes"},
+	{Group: gatewayGroup, Resource: "backendtlspolicies"}, {Group: "split.smi-spec.io", Resource: "trafficsplits"},
+}
+
+const gatewayGroup = "gateway.networking.k8s.io"
 
 // fetched are the kinds of which names alone are watched and the objects that are referred to are fetched.
 var fetched = []string{"configmaps", "secrets"}
@@ -56,11 +62,11 @@ func Cluster() []Verb {
 	for _, k := range resource.Kinds() {
 		add(k.Group, plural(k.Name), "list", "watch")
 	}
-	for _, name := range reported {
-		add("gateway.networking.k8s.io", name, "get")
-		add("gateway.networking.k8s.io", name+"/status", "update")
+	for _, r := range reported {
+		add(r.Group, r.Resource, "get")
+		add(r.Group, r.Resource+"/status", "update")
 	}
-	add("gateway.networking.k8s.io", "gatewayclasses", "patch") // the finalizer of those in use
+	add(gatewayGroup, "gatewayclasses", "patch") // the finalizer of those in use
 	for _, name := range fetched {
 		add("", name, "get")
 	}

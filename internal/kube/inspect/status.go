@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -97,6 +98,10 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 		if o := find(set.TCPRoutes, ref); o != nil {
 			route(o.Generation, o.Status.Parents)
 		}
+	case "TrafficSplit":
+		if o := find(set.TrafficSplits, ref); o != nil {
+			generation, s.Conditions = o.Generation, treeValues(o.Status)
+		}
 	case "BackendTLSPolicy":
 		if o := find(set.BackendTLSPolicies, ref); o != nil {
 			generation = o.Generation
@@ -146,6 +151,17 @@ func values(conditions []metav1.Condition) []resource.Condition {
 		out = append(out, resource.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration})
 	}
 	return out
+}
+
+// treeValues are the conditions of a status that has no Go type. One that cannot be read is as none.
+func treeValues(status map[string]any) []resource.Condition {
+	var typed struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(status, &typed) != nil {
+		return nil
+	}
+	return values(typed.Conditions)
 }
 
 // stale says in what a written status is not as expected; both empty if it is.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -115,7 +116,7 @@ func TestCommandsReadACluster(t *testing.T) {
 	holds(t, said, ns+"/edge at 10.0.0.7: 80")
 }
 
-// TestStatusShowsSplitsOfACluster has splits that no status is written of.
+// TestStatusShowsSplitsOfACluster has a split whose status is written, and shown.
 func TestStatusShowsSplitsOfACluster(t *testing.T) {
 	ns := namespace(t)
 	defineSplits(t, nil)
@@ -129,6 +130,58 @@ func TestStatusShowsSplitsOfACluster(t *testing.T) {
 	if code != 0 {
 		t.Errorf("status: exit code %d, want 0", code)
 	}
+	holds(t, said, "TRAFFICSPLIT", ns+"/canary  web", "1 split:")
+	s, w := writing(t)
+	report := func(generation int64) {
+		t.Helper()
+		set := s.until(fmt.Sprintf("generation %d of the split", generation), func(set *resource.Set) bool {
+			return len(set.TrafficSplits) == 1 && set.TrafficSplits[0].Generation == generation && set.Service(ns, "web") != nil && set.Service(ns, "web-v1") != nil
+		})
+		result, err := control.Options{Separate: true, Serve: []string{"none"}}.Translate(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Set(result.Statuses)
+	}
+	report(1)
+	split := splitOf(ns, "canary", nil)
+	conditions := func(o *unstructured.Unstructured) string {
+		var all []string
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range list {
+			c := c.(map[string]any)
+			all = append(all, fmt.Sprint(c["type"], "=", c["status"], " of ", c["observedGeneration"]))
+		}
+		return strings.Join(all, ", ")
+	}
+	const want = "Accepted=True of 1, ResolvedRefs=False of 1, PortsMatched=True of 1, Conflicted=False of 1"
+	current(t, split, "status", func(o *unstructured.Unstructured) bool { return conditions(o) == want })
+	// What others write stays, and is no reason to write.
+	list, _, _ := unstructured.NestedSlice(split.Object, "status", "conditions")
+	list = append(list, map[string]any{"type": "Example", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"})
+	if err := unstructured.SetNestedSlice(split.Object, list, "status", "conditions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Status().Update(t.Context(), split); err != nil {
+		t.Fatal(err)
+	}
+	split.Object["spec"].(map[string]any)["backends"] = []any{map[string]any{"service": "web-v1", "weight": int64(1)}}
+	if err := admin.Update(t.Context(), split); err != nil {
+		t.Fatal(err)
+	}
+	report(2)
+	const after = "Accepted=True of 2, ResolvedRefs=True of 2, PortsMatched=True of 2, Conflicted=False of 2, Example=True of <nil>"
+	current(t, split, "new status", func(o *unstructured.Unstructured) bool { return conditions(o) == after })
+	split.Object["spec"].(map[string]any)["backends"] = []any{
+		map[string]any{"service": "web-v1", "weight": int64(3)}, map[string]any{"service": "web-v2", "weight": int64(1)},
+	}
+	if err := admin.Update(t.Context(), split); err != nil {
+		t.Fatal(err)
+	}
+	report(3)
+	current(t, split, "last status", func(o *unstructured.Unstructured) bool { return strings.HasPrefix(conditions(o), "Accepted=True of 3") })
+
+	said, _ = weir(t, server.Kubeconfig, "status", "-n", ns)
 	holds(t, said, "TRAFFICSPLIT", ns+"/canary  web", "web-v1 3 (75 %), web-v2 1 (25 %)  any      yes       no", "WR604", "Service "+ns+"/web-v2 does not exist", "1 split:")
 	said, _ = weir(t, server.Kubeconfig, "status", "-n", ns, "-o", "json")
 	holds(t, said, `"kind": "TrafficSplit"`, `"accepted": "True"`, `"resolved": "False"`, `"root": "web"`, `"share": 0.75`)
