@@ -194,7 +194,7 @@ func checkSegment(s string, has class) (same bool, err error) {
 			if len(s)-i < 3 {
 				return false, errPathEscape
 			}
-			b, ok := unhex(s[i+1], s[i+2])
+			b, ok := Unhex(s[i+1], s[i+2])
 			if !ok {
 				return false, errPathEscape
 			}
@@ -243,7 +243,7 @@ func hidesDots(s string) bool {
 	for i := range len(s) {
 		out = append(out, s[i])
 		for n := len(out); n >= 3 && out[n-3] == '%'; n = len(out) {
-			b, ok := unhex(out[n-2], out[n-1])
+			b, ok := Unhex(out[n-2], out[n-1])
 			if !ok {
 				break
 			}
@@ -289,7 +289,7 @@ func appendSegment(out []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		b := s[i]
 		if b == '%' {
-			b, _ = unhex(s[i+1], s[i+2])
+			b, _ = Unhex(s[i+1], s[i+2])
 			i += 2
 			if isUnreserved[b] {
 				out = append(out, b)
@@ -304,8 +304,8 @@ func appendSegment(out []byte, s string) []byte {
 	return out
 }
 
-// unhex returns the byte two hexadecimal digits stand for.
-func unhex(high, low byte) (byte, bool) {
+// Unhex returns the byte two hexadecimal digits stand for.
+func Unhex(high, low byte) (b byte, ok bool) {
 	h, l := hexDigit(high), hexDigit(low)
 	return h<<4 | l, h|l < 16
 }

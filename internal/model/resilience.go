@@ -135,7 +135,7 @@ func ValidCheckPath(path string) bool {
 			if len(query)-i < 3 {
 				return false
 			}
-			if _, ok := unhex(query[i+1], query[i+2]); !ok {
+			if _, ok := Unhex(query[i+1], query[i+2]); !ok {
 				return false
 			}
 		}

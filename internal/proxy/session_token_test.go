@@ -245,7 +245,9 @@ func FuzzSessionCookies(f *testing.F) {
 	r := ruleTo(serviceName)
 	r.Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: model.Duration(time.Hour)}
 	srv := serve(f, config([]model.Service{service(serviceName, model.HTTP, "127.0.0.1:1")}, r), func(o *Options) {
-		o.now = func() time.Time { return time.Unix(1<<30, 0) } // every process makes the same token
+		// Every process makes the same token.
+		o.now = func() time.Time { return time.Unix(1<<30, 0) }
+		o.SessionKey = []byte("a key of sixteen bytes or more")
 	})
 	snap := srv.state.Load()
 	rule := &snap.rules[0]

@@ -308,7 +308,7 @@ func appendDecoded(out []byte, path string, how readingSet) []byte {
 	for i := range len(path) {
 		out = append(out, path[i])
 		for n := len(out); n-mark >= 3 && out[n-3] == '%'; n = len(out) {
-			b, ok := unhex(out[n-2], out[n-1])
+			b, ok := model.Unhex(out[n-2], out[n-1])
 			if !ok || !how.decodes(b) {
 				break
 			}

@@ -1,6 +1,10 @@
 package routing
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
+)
 
 // queryParameter returns the raw value of the first parameter of that (decoded) name in a query. Parameters are
 // separated by "&"; one without "=" has an empty value (WHATWG URL, application/x-www-form-urlencoded parsing).
@@ -27,7 +31,7 @@ func nextDecoded(s string) (byte, int) {
 		return ' ', 1
 	case '%':
 		if len(s) >= 3 {
-			if b, ok := unhex(s[1], s[2]); ok {
+			if b, ok := model.Unhex(s[1], s[2]); ok {
 				return b, 3
 			}
 		}
@@ -62,23 +66,4 @@ func decode(raw string) string {
 		raw = raw[n:]
 	}
 	return string(out)
-}
-
-// unhex returns the byte two hexadecimal digits stand for.
-func unhex(high, low byte) (byte, bool) {
-	h, l := hexDigit(high), hexDigit(low)
-	return h<<4 | l, h|l < 16
-}
-
-// hexDigit returns the value of a hexadecimal digit, 255 if it is none.
-func hexDigit(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
 }

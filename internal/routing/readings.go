@@ -224,7 +224,7 @@ func segmentDifferences(segment string) (s readingSet) {
 		case b == '%':
 			high, n1 := decodeAt(segment, i+n)
 			low, n2 := decodeAt(segment, i+n+n1)
-			if _, ok := unhex(high, low); ok && n1 > 0 && n2 > 0 {
+			if _, ok := model.Unhex(high, low); ok && n1 > 0 && n2 > 0 {
 				s |= 1 << DoubleEscape
 			}
 		case b >= utf8.RuneSelf:
@@ -262,7 +262,7 @@ func decodeAt(s string, i int) (b byte, n int) {
 		return 0, 0
 	}
 	if s[i] == '%' && len(s)-i >= 3 {
-		if b, ok := unhex(s[i+1], s[i+2]); ok {
+		if b, ok := model.Unhex(s[i+1], s[i+2]); ok {
 			return b, 3
 		}
 	}
