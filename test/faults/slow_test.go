@@ -86,7 +86,11 @@ func TestSlowClientsCostLittle(t *testing.T) {
 	t.Logf("%d slow clients: memory %.1f MB, then %.1f MB: %.1f KB each", n, before/1e6, after/1e6, (after-before)/1e3/float64(n))
 	t.Logf("healthy clients: 99%% within %v of %d requests alone, within %v of %d among them: %.2f times", alone99, aloneN, among99, amongN,
 		float64(among99)/float64(alone99))
-	if after > before+200e6 {
+	most := 200e6
+	if raceEnabled {
+		most *= 4 // 14 KB of a client are about 200
+	}
+	if after > before+most {
 		t.Errorf("memory grew from %.1f MB to %.1f MB", before/1e6, after/1e6)
 	}
 	if open < float64(n) {

@@ -137,7 +137,8 @@ const pseudonym = "wire"
 
 // own are fields that the proxy writes itself or keeps back.
 var own = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-	"te", "transfer-encoding", "upgrade", "weir-mirrored", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
+	"te", "transfer-encoding", "upgrade", "weir-mirrored", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
+	"x-real-ip", "forwarded"}
 
 // alike finds names with other characters than letters, digits and hyphens, likened those that a backend may read as one of the proxy's: of own, or
 // one that is answered for.
@@ -158,7 +159,7 @@ func kept(fields []field) string {
 		if name == "via" && strings.HasSuffix(f.Value, " "+pseudonym) {
 			continue
 		}
-		if !slices.Contains(own, name) && (!slices.Contains(named, name) || name == "forwarded" || name == "via") {
+		if !slices.Contains(own, name) && (!slices.Contains(named, name) || name == "via") && !strings.HasPrefix(name, "x-forwarded-") {
 			all = append(all, f)
 		}
 	}
