@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -86,7 +87,8 @@ func (a adminAccess) restrict(next http.Handler) http.Handler {
 }
 
 // relayed are the fields that proxies add. A source address says nothing about who asked a proxy.
-var relayed = []string{"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+// All that begin with X-Forwarded- are, too.
+var relayed = []string{"Via", "Weir-Via", "Forwarded", "X-Real-Ip"}
 
 // notInside says why a request does not come from the machine itself; empty if it does.
 func notInside(r *http.Request) string {
@@ -98,8 +100,8 @@ func notInside(r *http.Request) string {
 	if !literalHost(r.Host) {
 		return "use an IP address or localhost as the host"
 	}
-	for _, name := range relayed {
-		if len(r.Header[name]) > 0 {
+	for name := range r.Header {
+		if slices.Contains(relayed, name) || strings.HasPrefix(name, "X-Forwarded-") {
 			return "this is not for requests that came through a proxy (" + name + ")"
 		}
 	}

@@ -53,6 +53,7 @@ func TestInsideIsNeitherForOthersNorForProxiesNorForWebPages(t *testing.T) {
 		{"Via", asked(me, here, "localhost", "Via", "1.1 x"), http.StatusForbidden},
 		{"Forwarded", asked(me, here, "localhost", "Forwarded", "for=1.2.3.4"), http.StatusForbidden},
 		{"X-Forwarded-For", asked(me, here, "localhost", "X-Forwarded-For", "1.2.3.4"), http.StatusForbidden},
+		{"X-Forwarded-User", asked(me, here, "localhost", "X-Forwarded-User", "a"), http.StatusForbidden},
 		{"X-Forwarded-For, empty", asked(me, here, "localhost", "X-Forwarded-For", ""), http.StatusForbidden},
 		{"X-Real-IP", asked(me, here, "localhost", "X-Real-IP", "1.2.3.4"), http.StatusForbidden},
 	} {

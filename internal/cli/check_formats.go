@@ -24,7 +24,7 @@ func (r checkReport) github(w io.Writer) error {
 	for _, f := range r.Findings {
 		var at []string
 		if file := f.Origin.File; file != "" && file != stdin {
-			at = append(at, "file="+escapeProperty(filepath.ToSlash(file)))
+			at = append(at, "file="+escapeProperty(filepath.ToSlash(resource.Origin{File: file}.String())))
 			if f.Origin.Line > 0 {
 				at = append(at, fmt.Sprintf("line=%d", f.Origin.Line))
 			}

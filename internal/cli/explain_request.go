@@ -122,7 +122,7 @@ func (r *clientRequest) parseURL() error {
 		authority = host
 	}
 	r.fields["host"] = authority
-	r.host = strings.ToLower((&url.URL{Host: authority}).Hostname())
+	r.host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: authority}).Hostname()), ".")
 	return nil
 }
 

@@ -301,7 +301,7 @@ func ForbiddenInTrailer(f *Field) bool {
 	if known&(1<<f.ID) != 0 {
 		return true
 	}
-	if len(f.Name) > 3 && EqualFold(f.Name[:3], "if-") || len(f.Name) > 12 && EqualFold(f.Name[:12], "x-forwarded-") {
+	if beginsWith(f.Name, "if-") || beginsWith(f.Name, "x-forwarded-") || beginsWith(f.Name, "weir-") || beginsWith(f.Name, "weir_") {
 		return true
 	}
 	for _, name := range trailerForbidden {

@@ -42,7 +42,7 @@ func TestChunkedBodyIsDecodedHoweverItArrives(t *testing.T) {
 		{"CRLF as data", "2\r\n\r\n\r\n0\r\n\r\n", "\r\n", "[]"},
 		{"extensions", "1;a\r\nx\r\n1;a=b;c=\"d\\\"; \t\xff\"\r\ny\r\n1 ; a = b\t;\tc\r\nz\r\n0;last\r\n\r\n", "xyz", "[]"},
 		{"trailers", "1\r\nx\r\n0\r\nX-Sum: abc\r\nX-Empty:\r\n\r\n", "x", "[{X-Sum abc 0} {X-Empty  0}]"},
-		{"forbidden trailers", "0\r\nContent-Length: 5\r\nX-A: b\r\nTransfer-Encoding: x\r\nHost: h\r\nAuthorization: c\r\nIf-Match: d\r\nX-Forwarded-For: e\r\nSet-Cookie: f\r\n\r\n",
+		{"forbidden trailers", "0\r\nContent-Length: 5\r\nX-A: b\r\nTransfer-Encoding: x\r\nHost: h\r\nAuthorization: c\r\nIf-Match: d\r\nX-Forwarded-For: e\r\nWeir-X: g\r\nWeir_X: h\r\nSet-Cookie: f\r\n\r\n",
 			"", "[{X-A b 0}]"},
 	} {
 		for step := 1; step <= len(c.body)+4; step++ {

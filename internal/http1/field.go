@@ -258,7 +258,12 @@ func HopByHop(f *Field, fields []Field) bool {
 	if id.HopByHop() {
 		return true
 	}
-	return notRemovable&(1<<id) == 0 && ConnectionListed(fields, f.Name)
+	return notRemovable&(1<<id) == 0 && !beginsWith(f.Name, "x-forwarded-") && ConnectionListed(fields, f.Name)
+}
+
+// beginsWith reports whether a name begins with a lower-case prefix and goes on, without regard to case.
+func beginsWith(name, prefix string) bool {
+	return len(name) > len(prefix) && EqualFold(name[:len(prefix)], prefix)
 }
 
 // ConnectionListed reports whether a Connection field among fields lists the option name, without regard to case.

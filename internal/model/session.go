@@ -37,22 +37,37 @@ func SessionNameFault(kind SessionType, name string) string {
 		return "is empty"
 	case strings.ContainsFunc(name, func(c rune) bool { return !tokenRune(c) }):
 		return "has characters that no name of a cookie or a header can have"
-	case kind == Header && reservedFields[textproto.CanonicalMIMEHeaderKey(name)]:
+	case kind == Header && reservedField(name):
 		return "is a header with a meaning of its own"
 	}
 	return ""
+}
+
+// reservedField says whether a header field has another use. Some backends read "_" as "-".
+func reservedField(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	for _, prefix := range []string{"X-Forwarded-", "Access-Control-", "Grpc-", "Proxy-", "Sec-", "If-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return reservedFields[name]
 }
 
 func tokenRune(c rune) bool {
 	return c > ' ' && c < 0x7f && !strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
 }
 
-// reservedFields are header fields that a token would break: those that frame messages or carry cookies.
+// reservedFields are header fields that a token would break: those that frame messages, carry cookies or credentials, tell of proxies, or say how
+// an answer is to be kept or shown.
 var reservedFields = map[string]bool{
 	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Type": true, "Cookie": true, "Date": true, "Expect": true,
 	"Host": true, "Http2-Settings": true, "Keep-Alive": true, "Location": true, "Proxy-Connection": true, "Set-Cookie": true, "Te": true,
 	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-	"Forwarded": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
+	"Forwarded": true, "X-Forwarded-Port": true, "X-Real-Ip": true, "Via": true, "Weir-Via": true, "Weir-Mirrored": true, "Authorization": true,
+	"Www-Authenticate": true, "Cache-Control": true, "Vary": true, "Etag": true, "Expires": true, "Last-Modified": true, "Age": true, "Refresh": true,
+	"Strict-Transport-Security": true, "Content-Security-Policy": true, "Content-Range": true, "Range": true, "Retry-After": true, "Origin": true,
+	"Max-Forwards": true,
 }
 
 func (v *validator) session(where Ref, field string, s *Session) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -88,6 +89,8 @@ func (r *reader) set(l *listing) *Set {
 
 func (a *assembly) report(f Finding, at Origin) {
 	f.Origin = at
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = visible(f.Ref.Kind), visible(f.Ref.Namespace), visible(f.Ref.Name), visible(f.Ref.Field)
+	f.Message, f.Fix = visible(strings.ReplaceAll(f.Message, "\n", " ")), visible(f.Fix)
 	a.findings = append(a.findings, f)
 }
 

@@ -158,7 +158,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 	if broken != nil {
 		e.findings = append(e.findings, *broken)
 	}
-	e.findings = append(notes, e.findings...)
+	e.findings = bounded(append(notes, e.findings...))
 	for i := range e.findings {
 		f := &e.findings[i]
 		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
@@ -181,6 +181,19 @@ func (d *document) misspell(l *locator, group, version, kindName string, like *k
 	f.Origin.Line = l.line(at)
 	d.findings = append(d.findings, f)
 	d.broken = true
+}
+
+// maxFindings bounds what is told of one document or object: to find the lines of each takes time, and nobody reads more.
+const maxFindings = 100
+
+// bounded keeps the first findings, and says in the last of them that there are more.
+func bounded(findings []Finding) []Finding {
+	if len(findings) <= maxFindings {
+		return findings
+	}
+	findings = findings[:maxFindings]
+	findings[maxFindings-1].Message += " (there are more findings of this kind and others; mend these first)"
+	return findings
 }
 
 // reject reports something that is no object at all. An empty fix is the usual one.

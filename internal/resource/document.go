@@ -119,7 +119,7 @@ func (p part) parse() (value any, findings []Finding, ok bool) {
 	if !p.json {
 		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
-			for _, m := range yamlTwice.FindAllStringSubmatch(err.Error(), -1) {
+			for _, m := range yamlTwice.FindAllStringSubmatch(err.Error(), maxFindings) {
 				f := finding(CodeDuplicateField, "", "key "+m[2]+" is written twice in one mapping: the last counts")
 				f.Origin.Line = lineFrom(m[1])
 				findings = append(findings, f)
@@ -141,7 +141,10 @@ func (p part) parse() (value any, findings []Finding, ok bool) {
 		}
 		return nil, []Finding{f}, false
 	}
-	for _, err := range strict {
+	for i, err := range strict {
+		if i == maxFindings {
+			break
+		}
 		path := ""
 		if fe, isField := err.(kjson.FieldError); isField {
 			path = fe.FieldPath()
@@ -163,6 +166,10 @@ func syntaxFinding(err error, text []byte) Finding {
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		line = lineFrom(m[1])
 		msg = strings.Replace(msg, m[0], "", 1) // the line of the file is in the origin
+	}
+	// What stands there may be a secret: an unquoted value that begins with "*" is taken for the name of an anchor.
+	if strings.Contains(msg, "unknown anchor") {
+		msg = `a value begins with "*", which YAML takes for the name of an anchor; put the value in quotes`
 	}
 	f := finding(CodeSyntax, "", "not YAML: "+strings.TrimPrefix(msg, "yaml: "))
 	f.Origin.Line = line

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -21,9 +22,30 @@ type Origin struct {
 // String is "file:line", "file", or empty.
 func (o Origin) String() string {
 	if o.Line == 0 {
-		return o.File
+		return visible(o.File)
 	}
-	return o.File + ":" + strconv.Itoa(o.Line)
+	return visible(o.File) + ":" + strconv.Itoa(o.Line)
+}
+
+// visible escapes what a terminal, or whoever reads lines, would obey: control characters and those that change the direction of text.
+// What is reported holds what others wrote, such as names that are not valid.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, obeyed) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if obeyed(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func obeyed(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
 
 // Severity of a finding. The zero value is Error.

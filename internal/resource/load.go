@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 )
 
@@ -25,7 +26,10 @@ func (r *reader) open(stdin io.Reader) (*listing, error) {
 	l := list(r.paths)
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
-		errs = append(errs, fmt.Errorf("%s %s", path, reason(l.errs[path])))
+		// What is wrong with a single entry of a folder is a finding, as it is later.
+		if slices.ContainsFunc(r.paths, func(p string) bool { return filepath.Clean(p) == filepath.Clean(path) }) {
+			errs = append(errs, fmt.Errorf("%s %s", path, reason(l.errs[path])))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,5 +176,95 @@ func TestCodesAreDocumentedOnceAndInOrder(t *testing.T) {
 	}
 	if _, ok := LookupCode("WR999"); ok {
 		t.Error("WR999 is documented")
+	}
+}
+
+// What others wrote must not be obeyed by who reads what Weir says of it: terminals, and runners that look for commands in lines.
+func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f\x1b[31m\n::error::x\u202e.yaml")
+	text := "apiVersion: v1\nkind: Service\nmetadata: {name: \"a\\e]0;pwn\\a\\n::stop-commands::x\\u202e\"}\nspec: {ports: [{port: 80}], \"x\\n::error file=a::forged\\u009b\": 1}\n" +
+		"---\napiVersion: v1\nkind: \"K\\n::error::y\"\nmetadata: {name: b}\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := Load([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Findings) < 3 {
+		t.Errorf("%d findings", len(set.Findings))
+	}
+	for _, f := range set.Findings {
+		if text := f.String(); strings.ContainsFunc(text, obeyed) {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
+func TestFindingsOfOneObjectAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\nspec:\n  hostnames: [a.example]\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&b, "  u%d: a\n", i)
+	}
+	for i := range 5_000 {
+		fmt.Fprintf(&b, "---\nkind: Service\nkind: Service\nx: %d\n", i)
+		if i == 0 {
+			b.WriteString(strings.Repeat("y: 1\n", 1000))
+		}
+	}
+	set, err := Load([]string{"-"}, strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := 0
+	for _, f := range set.Findings {
+		if f.Ref.Kind == "HTTPRoute" {
+			of++
+		}
+	}
+	if of != maxFindings || len(set.HTTPRoutes) != 1 {
+		t.Errorf("%d findings of the route, %d routes", of, len(set.HTTPRoutes))
+	}
+}
+
+func TestAnEntryOfAFolderThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("x.yaml", filepath.Join(dir, "x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "good.yaml"), []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := Load([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unreadable := 0
+	for _, f := range set.Findings {
+		if f.Code == CodeUnreadable {
+			unreadable++
+		}
+	}
+	if len(set.Services) != 1 || unreadable != 2 {
+		t.Errorf("%d Services, findings %v", len(set.Services), set.Findings)
+	}
+}
+
+func TestASecretIsNotRepeatedInAnErrorOfSyntax(t *testing.T) {
+	set, err := Load([]string{"-"}, strings.NewReader("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  password: *hunter2s3cret\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Findings) != 1 || strings.Contains(set.Findings[0].String(), "hunter2") {
+		t.Errorf("%v", set.Findings)
 	}
 }

@@ -106,6 +106,9 @@ func (r *reader) read(l *listing) bool {
 		}
 		readAt := time.Now()
 		var content []byte
+		if err == nil && info.Size() > maxFile {
+			err = fmt.Errorf("it has %d bytes, more than %d", info.Size(), int64(maxFile))
+		}
 		if err == nil {
 			content, err = os.ReadFile(path)
 		}
@@ -125,6 +128,9 @@ func (r *reader) read(l *listing) bool {
 	}
 	return changed
 }
+
+// maxFile bounds a file, in bytes: one that was put there by mistake must not cost the memory, or hold up the others.
+const maxFile = 64 << 20
 
 func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())

@@ -42,7 +42,10 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	if !ok {
 		return findings, false
 	}
-	for _, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+	for i, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		if i > maxFindings {
+			break // bounded says that there are more
+		}
 		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)

@@ -215,6 +215,7 @@ func fieldSeeds() (all []seed) {
 		// Connection and what belongs to it.
 		{"9110 7.6.1", "Connection names a field", 0, "Connection: X-Secret\r\nX-Secret: a\r\nX-Other: b\r\n"},
 		{"9110 7.6.1", "Connection names Forwarded", 0, "Connection: x-forwarded-for, forwarded, via\r\nX-Forwarded-For: 1.2.3.4\r\n"},
+		{"9110 7.6.1", "Connection names another X-Forwarded", 0, "Connection: x-forwarded-foo\r\nX-Forwarded-Foo: a\r\n"},
 		{"9110 7.6.1", "Connection names Content-Length", 0, "Connection: content-length\r\nContent-Length: 0\r\n"},
 		{"9110 7.6.1", "Connection names Transfer-Encoding", 0, "Connection: transfer-encoding\r\n"},
 		{"9110 7.6.1", "Connection names Authorization", 0, "Connection: close, authorization\r\nAuthorization: Basic x\r\n"},

@@ -87,7 +87,7 @@ var codes = []resource.Code{
 		Meaning: "The listener's protocol is none of HTTP, HTTPS with TLS terminated, and TCP. It is left out.",
 		Fix:     "Use HTTP, TCP, or HTTPS with tls.mode Terminate."},
 	{ID: codeConflict, Severity: resource.Error, Title: "listeners in conflict",
-		Meaning: "Several listeners share a port with the same hostname or with different protocols. None of them is served.",
+		Meaning: "Several listeners share a port with the same hostname or with different protocols. Within one object none of them is served; between objects the one that goes first is: the older, then by name.",
 		Fix:     "Give each its own hostname or port."},
 	{ID: codePortUnavailable, Severity: resource.Error, Title: "port unavailable",
 		Meaning: "A port is bound for all addresses by one Gateway and for one address by another. The older Gateway has it.",

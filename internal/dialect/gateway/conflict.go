@@ -31,7 +31,8 @@ type holders struct {
 // protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
 // (GatewaySpec.listeners). Between objects the one that goes first keeps what it has: a Gateway goes before its
 // ListenerSets, and these by age (ListenerSetSpec.listeners). Gateways that share one data plane may also be in the way of
-// each other: then the older one goes first, with all its ListenerSets.
+// each other: then the older one goes first, with all its ListenerSets. A listener that can serve nobody, such as one whose
+// certificate is missing, takes nothing from other objects.
 func (t *translator) findConflicts() {
 	taken := map[socket]*holders{}
 	for _, g := range t.order {
@@ -65,7 +66,7 @@ func (t *translator) settle(g *gateway, object []*listener, taken map[socket]*ho
 		}
 	}
 	for _, l := range left {
-		if l.conflict != nil {
+		if l.conflict != nil || l.dead() {
 			continue
 		}
 		for _, a := range g.addresses {
@@ -90,6 +91,9 @@ func (t *translator) compareTaken(l *listener, taken map[socket]*holders) {
 		}
 	}
 }
+
+// dead is true of listeners that serve nobody whatever happens to others. They take no port from others.
+func (l *listener) dead() bool { return l.unusable || l.notAccepted != nil }
 
 // contends is true of listeners that could be in conflict. What else is wrong with a listener has no influence on that.
 func (l *listener) contends() bool {
@@ -140,7 +144,7 @@ func (t *translator) findUnavailable() {
 			continue
 		}
 		for _, l := range g.listeners {
-			if l.notAccepted != nil || l.conflict != nil {
+			if l.conflict != nil || l.dead() {
 				continue
 			}
 			port := l.spec.Port
