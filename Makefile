@@ -130,8 +130,8 @@ bench-mirror: ## Show that a broken mirror backend does not touch the primary (d
 bench-control: build ## Measure the control plane over 10,000 routes of a real API server, and fail if a goal is missed (docs/performance.md).
 	@cd test/cluster && $(GO) run . bench-control -weir ../../bin/weir $(BENCHFLAGS)
 
-setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js, a JDK.
-	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac
+setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js with Express, a JDK with Tomcat.
+	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac /usr/share/nodejs/express /usr/share/tomcat10/lib
 
 cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (test/cluster/README.md; built once, about 8 minutes).
 	@cd test/cluster && $(GO) run . up

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the given commands that are missing: "scripts/setup.sh curl gcc".
+# Installs the Debian packages of the given commands and folders that are missing: "scripts/setup.sh curl gcc".
 # Needs nothing and says nothing when all are there.
 set -euo pipefail
 
 declare -A package=([gcc]="gcc libc6-dev" [node]=nodejs [javac]=default-jdk-headless [testssl]=testssl.sh [nft]=nftables [ip]=iproute2
-	[/usr/lib/cni/bridge]=containernetworking-plugins)
+	[/usr/lib/cni/bridge]=containernetworking-plugins [/usr/share/nodejs/express]=node-express
+	[/usr/share/tomcat10/lib]=tomcat10-common)
 wanted=()
 for command in "$@"; do
-	command -v "$command" >/dev/null && continue
+	{ command -v "$command" >/dev/null || [ -d "$command" ]; } && continue
 	# shellcheck disable=SC2206 # one command may need several packages
 	wanted+=(${package[$command]:-$command})
 done
