@@ -35,6 +35,8 @@ type verdict struct {
 	// unlocated says that the object could not be decoded or its version is not served, for which the API server names no
 	// field.
 	unlocated bool
+	// bounded says that Weir tells of the first findings alone.
+	bounded bool
 	// told is everything, for the report.
 	told string
 }
@@ -156,6 +158,9 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 	own := false
 	for _, f := range set.Findings {
 		v.told += "\n  " + strings.TrimPrefix(f.String(), file)
+		if message, more := strings.CutSuffix(f.Message, " (there are more findings of this kind and others; mend these first)"); more {
+			f.Message, v.bounded = message, true
+		}
 		switch f.Code {
 		case resource.CodeUnknownField, resource.CodeMisspeltField:
 			v.unknown = append(v.unknown, f.Ref.Field)
