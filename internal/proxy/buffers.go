@@ -274,8 +274,8 @@ func (s *Server) relieve(u budget.Use, n int64) bool {
 	return ended > 0 || b.ending.Load() > 0
 }
 
-// endConns ends the connections that score highest, until they hold want bytes together; it tells how many. Those without a score stay.
-func (s *Server) endConns(want int64, score func(*holding) float64) (n int) {
+// ranked are the connections that have a score and are not ended yet, the highest first.
+func (s *Server) ranked(score func(*holding) float64) []*conn {
 	type scored struct {
 		c     *conn
 		score float64
@@ -292,11 +292,20 @@ func (s *Server) endConns(want int64, score func(*holding) float64) (n int) {
 		})
 	}
 	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
-	for _, v := range all {
+	conns := make([]*conn, len(all))
+	for i, v := range all {
+		conns[i] = v.c
+	}
+	return conns
+}
+
+// endConns ends the connections that score highest, until they hold want bytes together; it tells how many. Those without a score stay.
+func (s *Server) endConns(want int64, score func(*holding) float64) (n int) {
+	for _, c := range s.ranked(score) {
 		if want <= 0 {
 			break
 		}
-		if held, ok := v.c.endForRoom(); ok {
+		if held, ok := c.endForRoom(); ok {
 			want -= max(held, 1)
 			n++
 		}
@@ -333,24 +342,14 @@ func (s *Server) endHeads(most int) {
 	s.buffers.mu.Lock()
 	defer s.buffers.mu.Unlock()
 	latest := instant(time.Now().Add(-headAge))
-	type begun struct {
-		c  *conn
-		at int64
-	}
-	var all []begun
-	for b := range s.state.Load().ports {
-		b.each(func(c *conn) {
-			h := &c.holding
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if h.head != 0 && h.head <= latest && !h.ended {
-				all = append(all, begun{c, h.head})
-			}
-		})
-	}
-	slices.SortFunc(all, func(a, b begun) int { return cmp.Compare(a.at, b.at) })
-	for _, v := range all[:min(most, len(all))] {
-		v.c.endForRoom()
+	oldest := s.ranked(func(h *holding) float64 {
+		if h.head == 0 || h.head > latest {
+			return 0
+		}
+		return float64(latest - h.head + 1)
+	})
+	for _, c := range oldest[:min(most, len(oldest))] {
+		c.endForRoom()
 	}
 }
 
