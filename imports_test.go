@@ -1,4 +1,4 @@
-// Package weir_test holds what is true of the whole module: the import table, and that the README's tutorial works.
+// Package weir_test holds what is true of the whole module: the import table, and that the tutorial works.
 package weir_test
 
 import (
@@ -54,6 +54,7 @@ var importTable = map[string][]string{
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
 	"deploy/crds":          {},
+	"docs/recording":       {},
 	"examples":             {},
 }
 
