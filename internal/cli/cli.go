@@ -43,10 +43,6 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
 // streams are the process's, or a test's.
 type streams struct {
 	in       io.Reader
@@ -62,6 +58,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	exit := &exitError{exitFailed, err}
+	if usage := (*usageFault)(nil); errors.As(err, &usage) {
+		exit.code = exitUsage
+	}
 	errors.As(err, &exit)
 	if exit.err != nil {
 		fmt.Fprintln(stderr, "weir: "+exit.err.Error())
@@ -136,29 +135,6 @@ func noArgs(_ *cobra.Command, args []string) error {
 		return usageError("unexpected argument %q", args[0])
 	}
 	return nil
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value   string
-	allowed []string
-}
-
-func newChoice(allowed ...string) choice { return choice{allowed[0], allowed} }
-
-func (c *choice) String() string { return c.value }
-
-// Type implements pflag.Value; it is what help shows.
-func (c *choice) Type() string { return join(c.allowed, "|") }
-
-func (c *choice) Set(s string) error {
-	for _, a := range c.allowed {
-		if s == a {
-			c.value = s
-			return nil
-		}
-	}
-	return fmt.Errorf("want %s", join(c.allowed, ", "))
 }
 
 // outputFlag adds -o with the formats, the first of which is the default.

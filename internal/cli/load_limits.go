@@ -30,56 +30,6 @@ func (l *loadFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&l.delay, "max-queue-delay", time.Second, "how long a request may wait for the processor before it is refused; 0 for ever")
 }
 
-// bound is a number, or automatic.
-type bound int
-
-const automatic bound = -1
-
-func (b *bound) String() string {
-	if *b == automatic {
-		return "auto"
-	}
-	return strconv.Itoa(int(*b))
-}
-
-func (b *bound) Set(s string) error {
-	if s == "auto" {
-		*b = automatic
-		return nil
-	}
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil {
-		return usageError("want auto or a whole number")
-	}
-	*b = bound(n)
-	return nil
-}
-
-func (b *bound) Type() string { return "number" }
-
-// memoryBound is a number of bytes, or automatic.
-type memoryBound int64
-
-func (b *memoryBound) String() string {
-	if *b == memoryBound(automatic) {
-		return "auto"
-	}
-	return (*byteSize)(b).String()
-}
-
-func (b *memoryBound) Set(s string) error {
-	if s == "auto" {
-		*b = memoryBound(automatic)
-		return nil
-	}
-	if (*byteSize)(b).Set(s) != nil {
-		return usageError("want auto or a size such as 8MiB")
-	}
-	return nil
-}
-
-func (b *memoryBound) Type() string { return "size" }
-
 // apply fills in the server's options.
 func (l *loadFlags) apply(o *proxy.Options, m machine, log *slog.Logger) error {
 	if l.delay < 0 {

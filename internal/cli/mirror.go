@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -52,40 +49,4 @@ func (m *mirrorFlags) options() (proxy.MirrorOptions, error) {
 		return o, usageError("the bounds of mirrors (--mirror-...) must be above zero")
 	}
 	return o, nil
-}
-
-// byteSize is a flag such as "16MiB" or "4096".
-type byteSize int64
-
-var byteUnits = []struct {
-	suffix string
-	factor int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
-
-func (b *byteSize) String() string {
-	for _, u := range byteUnits {
-		if n := int64(*b); n >= u.factor && n%u.factor == 0 {
-			return strconv.FormatInt(n/u.factor, 10) + u.suffix
-		}
-	}
-	return "0"
-}
-
-// Type implements pflag.Value; it is what help shows.
-func (b *byteSize) Type() string { return "size" }
-
-func (b *byteSize) Set(s string) error {
-	for _, u := range byteUnits {
-		number, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-		if err != nil || n < 0 || n > 1<<40/u.factor {
-			break
-		}
-		*b = byteSize(n * u.factor)
-		return nil
-	}
-	return fmt.Errorf("want a size such as 4096, 256KiB or 16MiB")
 }

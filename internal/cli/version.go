@@ -116,5 +116,3 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
-
-func join(s []string, sep string) string { return strings.Join(s, sep) }
