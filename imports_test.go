@@ -50,6 +50,8 @@ var importTable = map[string][]string{
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
 	},
+	"internal/flags":       {"internal/model"},
+	"internal/process":     {"internal/flags", "internal/telemetry"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -22,7 +23,7 @@ type planeAdmin struct {
 	// draining says that the process is about to end.
 	draining func() bool
 	// access is to all but metrics and health.
-	access adminAccess
+	access process.Access
 }
 
 const adminIndex = `weir admin
@@ -38,31 +39,31 @@ const adminIndex = `weir admin
 
 func (a *planeAdmin) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, adminIndex) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, adminIndex) })
 	mux.Handle("GET /metrics", a.metrics)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	for pattern, handler := range map[string]http.Handler{
 		"GET /config":       http.HandlerFunc(a.config),
 		"GET /endpoints":    http.HandlerFunc(a.endpoints),
 		"GET /status":       http.HandlerFunc(a.status),
-		"GET /debug/pprof/": profiles(),
+		"GET /debug/pprof/": process.Profiles(),
 	} {
-		mux.Handle(pattern, a.access.restrict(handler))
+		mux.Handle(pattern, a.access.Restrict(handler))
 	}
 	return mux
 }
 
 func (a *planeAdmin) endpoints(w http.ResponseWriter, _ *http.Request) {
-	reply(w, endpointsReply{Services: append([]telemetry.ServiceState{}, slices.Collect(a.services)...)})
+	process.Reply(w, endpointsReply{Services: append([]telemetry.ServiceState{}, slices.Collect(a.services)...)})
 }
 
 func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
 	switch r := a.report(); {
 	case a.draining():
-		text(w, http.StatusServiceUnavailable, "draining\n")
+		process.Text(w, http.StatusServiceUnavailable, "draining\n")
 	case r == nil || r.Generation == 0:
-		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	default:
 		body := fmt.Sprintf("ready, generation %d\n", r.Generation)
 		if n := a.unserved(); n == 1 {
@@ -70,17 +71,17 @@ func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
 		} else if n > 1 {
 			body += fmt.Sprintf("degraded: %d ports cannot be bound, see /status\n", n)
 		}
-		text(w, http.StatusOK, body)
+		process.Text(w, http.StatusOK, body)
 	}
 }
 
 func (a *planeAdmin) config(w http.ResponseWriter, _ *http.Request) {
 	r := a.report()
 	if r == nil || r.Config == nil {
-		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 		return
 	}
-	reply(w, r.Config)
+	process.Reply(w, r.Config)
 }
 
 // endpointsReply is the JSON form of /endpoints.
@@ -101,7 +102,7 @@ type statusReply struct {
 }
 
 func (a *planeAdmin) status(w http.ResponseWriter, _ *http.Request) {
-	reply(w, newStatusReply(a.report()))
+	process.Reply(w, newStatusReply(a.report()))
 }
 
 func newStatusReply(r *control.Report) statusReply {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -30,7 +31,7 @@ type dataPlane struct {
 	// adminAddress is "off" for none.
 	adminAddress string
 	// access is to all of the admin endpoint but metrics and health.
-	access adminAccess
+	access process.Access
 	// guard judges where the server connects to.
 	guard *reach.Guard
 	// adjust, if set, returns the configuration to serve in place of one that is to be published.
@@ -38,7 +39,7 @@ type dataPlane struct {
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
 	drainDelay time.Duration
 	// handover may be nil: none.
-	handover *handover
+	handover *process.Handover
 
 	// told, if set, is called with each report, in turn, that says something else than the one before.
 	told func(control.Report)
@@ -47,7 +48,7 @@ type dataPlane struct {
 	report control.Report // as it was noted
 	noted  bool
 	latest atomic.Pointer[control.Report] // report and what the server says of ports
-	admin  *admin
+	admin  *process.Admin
 	serves chan struct{} // closed when the first configuration is served
 }
 
@@ -66,13 +67,13 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 			metrics: d.metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.server.Unbound()) }, services: d.server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
-		a, err := listenAdmin(d.handover.listen, d.adminAddress, p.handler())
+		a, err := process.ListenAdmin(d.handover.Listen(proxy.Listen), d.adminAddress, p.handler())
 		if err != nil {
 			return err
 		}
 		d.admin = a
-		d.guard.Protect(a.socket())
-		go func() { adminDone <- a.run(adminCtx); cancel() }()
+		d.guard.Protect(a.Socket())
+		go func() { adminDone <- a.Run(adminCtx); cancel() }()
 	} else {
 		adminDone <- nil
 	}
@@ -118,9 +119,9 @@ func (d *dataPlane) passOn(ctx context.Context, stopAdmin func()) {
 		return
 	case <-d.serves:
 	}
-	err := d.handover.offer(ctx, func(pass func(string, net.Listener) error) error {
+	err := d.handover.Offer(ctx, func(pass func(string, net.Listener) error) error {
 		if d.admin != nil {
-			if err := pass(d.adminAddress, d.admin.listener); err != nil {
+			if err := pass(d.adminAddress, d.admin.Listener); err != nil {
 				return err
 			}
 		}
@@ -133,7 +134,7 @@ func (d *dataPlane) passOn(ctx context.Context, stopAdmin func()) {
 		<-ctx.Done()
 		return
 	}
-	taken := d.handover.given
+	taken := d.handover.Taken()
 	d.log.Info("another process has taken over", "sockets", len(taken))
 	d.server.Taken(taken)
 	if slices.Contains(taken, d.adminAddress) {
@@ -217,14 +218,14 @@ func (d *dataPlane) note(r control.Report) {
 
 // began is called once, when the first configuration is served. none is why there may be no listener in it.
 func (d *dataPlane) began(none string) {
-	if err := d.handover.serving(); err != nil {
+	if err := d.handover.Serving(); err != nil {
 		d.log.Error("no process can take over from this one", "reason", err)
 	}
 	if len(d.server.Addrs()) == 0 {
 		d.log.Warn("no listeners yet: " + none)
 	}
 	if d.admin != nil {
-		d.log.Info("serving", "admin", d.admin.url())
+		d.log.Info("serving", "admin", d.admin.URL())
 	} else {
 		d.log.Info("serving")
 	}

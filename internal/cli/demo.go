@@ -18,6 +18,8 @@ import (
 
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
@@ -26,7 +28,7 @@ import (
 )
 
 func newDemo(s streams) *cobra.Command {
-	o := demoOptions{breakWhat: newChoice("nothing", "mirror")}
+	o := demoOptions{breakWhat: flags.NewChoice("nothing", "mirror")}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See a split and a mirror at work: services, load and gateway in one process",
@@ -49,12 +51,12 @@ stays on this machine; ports that are taken are no problem.`,
 	f.BoolVar(&o.print, "print", false, "print the manifests and end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.rate < 1 || o.rate > 5000 {
-			return usageError("--rate %d: want 1 to 5000", o.rate)
+			return flags.Errorf("--rate %d: want 1 to 5000", o.rate)
 		}
 		if o.print {
 			return printDemo(s)
 		}
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s)
 	}
@@ -64,7 +66,7 @@ stays on this machine; ports that are taken are no problem.`,
 type demoOptions struct {
 	length    time.Duration
 	rate      int
-	breakWhat choice
+	breakWhat flags.Choice
 	print     bool
 }
 
@@ -157,7 +159,7 @@ func (d *demo) start(background *sync.WaitGroup) error {
 			return err
 		}
 		t := newToy(want.name)
-		if d.breakWhat.value == "mirror" && want.name == demoMirror {
+		if d.breakWhat.Value == "mirror" && want.name == demoMirror {
 			t.hang()
 		}
 		d.toys = append(d.toys, t)
@@ -201,7 +203,7 @@ func (d *demo) serve(ctx context.Context) error {
 	if d.view.terminal {
 		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
 	}
-	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	move, err := relocate("127.0.0.1", 0)
 	if err != nil {
 		return err

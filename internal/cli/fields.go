@@ -7,20 +7,21 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
 // fieldFlags say what the proxy adds to messages, and what of them it does not let through; see docs/fields.md.
 type fieldFlags struct {
-	via, underscores choice
+	via, underscores flags.Choice
 	pseudonym        string
 	hops, passes     int
 	sessionKey       string
 }
 
 func newFieldFlags() fieldFlags {
-	return fieldFlags{via: newChoice("on", "requests", "off"), underscores: newChoice("drop-clashing", "drop", "reject", "pass")}
+	return fieldFlags{via: flags.NewChoice("on", "requests", "off"), underscores: flags.NewChoice("drop-clashing", "drop", "reject", "pass")}
 }
 
 func (o *fieldFlags) flags(f *pflag.FlagSet) {
@@ -34,15 +35,15 @@ func (o *fieldFlags) flags(f *pflag.FlagSet) {
 
 // apply fills in the server's options.
 func (o *fieldFlags) apply(to *proxy.Options) error {
-	to.Via = map[string]proxy.Via{"on": proxy.ViaAll, "requests": proxy.ViaRequests, "off": proxy.ViaOff}[o.via.value]
+	to.Via = map[string]proxy.Via{"on": proxy.ViaAll, "requests": proxy.ViaRequests, "off": proxy.ViaOff}[o.via.Value]
 	to.Underscores = map[string]proxy.Underscores{
 		"drop-clashing": proxy.UnderscoresClashing, "drop": proxy.UnderscoresDropped, "reject": proxy.UnderscoresRejected, "pass": proxy.UnderscoresPassed,
-	}[o.underscores.value]
+	}[o.underscores.Value]
 	if o.pseudonym != "" && !http1.ValidToken(o.pseudonym) {
-		return usageError("--via-name %q: want a name of letters, digits, hyphens and dots", o.pseudonym)
+		return flags.Errorf("--via-name %q: want a name of letters, digits, hyphens and dots", o.pseudonym)
 	}
 	if o.hops < 1 || o.passes < 1 {
-		return usageError("--max-hops and --max-passes must be above zero")
+		return flags.Errorf("--max-hops and --max-passes must be above zero")
 	}
 	to.Pseudonym, to.MaxHops, to.MaxPasses = o.pseudonym, o.hops, o.passes
 	if o.sessionKey == "" {
@@ -53,7 +54,7 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 		return fmt.Errorf("--session-key-file: %w", err)
 	}
 	if key = bytes.TrimSpace(key); len(key) < minSessionKey {
-		return usageError("--session-key-file: %s has %d bytes, want %d or more: head -c 32 /dev/urandom | base64", o.sessionKey, len(key), minSessionKey)
+		return flags.Errorf("--session-key-file: %s has %d bytes, want %d or more: head -c 32 /dev/urandom | base64", o.sessionKey, len(key), minSessionKey)
 	}
 	to.SessionKey = key
 	return nil

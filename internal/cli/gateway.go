@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -61,10 +62,10 @@ func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slo
 // to move. Listeners that would leave the range of ports stay where they are.
 func relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
 	if address != "" && net.ParseIP(address) == nil {
-		return nil, usageError("--address %q: want an IP address", address)
+		return nil, flags.Errorf("--address %q: want an IP address", address)
 	}
 	if offset < -65535 || offset > 65535 {
-		return nil, usageError("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
+		return nil, flags.Errorf("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
 	}
 	if address == "" && offset == 0 {
 		return nil, nil

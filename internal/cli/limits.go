@@ -5,13 +5,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
 // clientFlags bound what clients may take of time and size; see docs/limits.md.
 type clientFlags struct {
 	header, idle, stream, grace time.Duration
-	rate, body                  byteSize
+	rate, body                  flags.Size
 }
 
 func (c *clientFlags) flags(f *pflag.FlagSet) {
@@ -27,7 +28,7 @@ func (c *clientFlags) flags(f *pflag.FlagSet) {
 // apply fills in the server's options.
 func (c *clientFlags) apply(o *proxy.Options) error {
 	if c.header <= 0 || c.idle <= 0 || c.stream <= 0 || c.grace <= 0 {
-		return usageError("--header-timeout, --idle-timeout, --stream-timeout and --body-grace must be above zero")
+		return flags.Errorf("--header-timeout, --idle-timeout, --stream-timeout and --body-grace must be above zero")
 	}
 	o.HeaderTimeout, o.IdleTimeout, o.StreamTimeout, o.BodyGrace = c.header, c.idle, c.stream, c.grace
 	o.MaxBody = int64(c.body)

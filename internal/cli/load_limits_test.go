@@ -4,50 +4,33 @@ import (
 	"bytes"
 	"log/slog"
 	"math"
-	"runtime/debug"
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
 // Whatever the machine, descriptors are left when clients, endpoints and mirrors have all they may have.
 func TestBoundsSuitTheMachine(t *testing.T) {
 	for _, x := range []struct {
-		m    machine
+		m    process.Machine
 		want bounds
 	}{
-		{machine{memory: 64 << 20, files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358, buffered: 8 << 20, lines: 1 << 20}},
-		{machine{memory: 512 << 20, files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000, buffered: 64 << 20, lines: 4 << 20}},
-		{machine{memory: 16 << 30, files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358, buffered: 2 << 30, lines: 4 << 20}},
-		{machine{memory: 16 << 30, files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000, buffered: 2 << 30, lines: 4 << 20}},
-		{machine{memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458, buffered: math.MaxInt64 / 8, lines: 4 << 20}},
-		{machine{memory: 1 << 20, files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24, buffered: 1 << 20, lines: 256 << 10}},
+		{process.Machine{Memory: 64 << 20, Files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358, buffered: 8 << 20, lines: 1 << 20}},
+		{process.Machine{Memory: 512 << 20, Files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000, buffered: 64 << 20, lines: 4 << 20}},
+		{process.Machine{Memory: 16 << 30, Files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358, buffered: 2 << 30, lines: 4 << 20}},
+		{process.Machine{Memory: 16 << 30, Files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000, buffered: 2 << 30, lines: 4 << 20}},
+		{process.Machine{Memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458, buffered: math.MaxInt64 / 8, lines: 4 << 20}},
+		{process.Machine{Memory: 1 << 20, Files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24, buffered: 1 << 20, lines: 256 << 10}},
 	} {
-		b := x.m.bounds()
+		b := boundsOf(x.m)
 		if b != x.want {
 			t.Errorf("%+v: %+v, want %+v", x.m, b, x.want)
 		}
-		if all := b.connections + b.endpoints + b.endpoints/4; x.m.files > 100 && all > x.m.files-fewestFiles {
-			t.Errorf("%+v: %d connections of %d descriptors", x.m, all, x.m.files)
-		}
-	}
-	if m := thisMachine(); m.memory <= 0 || m.files < 0 {
-		t.Errorf("%+v", m)
-	}
-}
-
-func TestTheCollectorKeepsWithinTheControlGroup(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	for _, x := range []struct{ set, group, want int64 }{
-		{math.MaxInt64, 512 << 20, 512 << 20 / 10 * 9},
-		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
-		{100 << 20, 512 << 20, 100 << 20}, // GOMEMLIMIT
-	} {
-		debug.SetMemoryLimit(x.set)
-		if collectWithin(x.group); debug.SetMemoryLimit(-1) != x.want {
-			t.Errorf("group %d, set %d: %d, want %d", x.group, x.set, debug.SetMemoryLimit(-1), x.want)
+		if all := b.connections + b.endpoints + b.endpoints/4; x.m.Files > 100 && all > x.m.Files-fewestFiles {
+			t.Errorf("%+v: %d connections of %d descriptors", x.m, all, x.m.Files)
 		}
 	}
 }
@@ -55,9 +38,9 @@ func TestTheCollectorKeepsWithinTheControlGroup(t *testing.T) {
 func TestLoadFlags(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	m := machine{memory: 1 << 30, files: 10000}
+	m := process.Machine{Memory: 1 << 30, Files: 10000}
 	var o proxy.Options
-	l := loadFlags{inFlight: automatic, connections: automatic, buffered: memoryBound(automatic)}
+	l := loadFlags{inFlight: flags.Automatic, connections: flags.Automatic, buffered: flags.SizeBound(flags.Automatic)}
 	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 || o.MaxBuffered != 128<<20 {
 		t.Errorf("%v: %+v", err, o)
 	}

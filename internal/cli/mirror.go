@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/proxy"
 )
@@ -13,7 +14,7 @@ import (
 type mirrorFlags struct {
 	header                  string
 	inFlight                int
-	bytes, copyBytes        byteSize
+	bytes, copyBytes        flags.Size
 	timeout, connectTimeout time.Duration
 }
 
@@ -43,10 +44,10 @@ func (m *mirrorFlags) options() (proxy.MirrorOptions, error) {
 	case http1.ValidFieldName(m.header):
 		o.Header = m.header
 	default:
-		return o, usageError("--mirror-header %q: want the name of a header field, or off", m.header)
+		return o, flags.Errorf("--mirror-header %q: want the name of a header field, or off", m.header)
 	}
 	if m.inFlight < 1 || m.bytes < 1 || m.copyBytes < 1 || m.timeout <= 0 || m.connectTimeout <= 0 {
-		return o, usageError("the bounds of mirrors (--mirror-...) must be above zero")
+		return o, flags.Errorf("the bounds of mirrors (--mirror-...) must be above zero")
 	}
 	return o, nil
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 func newProxy(s streams) *cobra.Command {
@@ -37,7 +39,7 @@ SIGINT drains as "weir run" does.`,
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: it belongs on memory; empty keeps none")
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s)
 	}
@@ -54,18 +56,18 @@ type proxyOptions struct {
 
 func (o *proxyOptions) validate() error {
 	if namespace, name, ok := strings.Cut(o.gateway, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return usageError("--gateway %q: want NAMESPACE/NAME", o.gateway)
+		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
 	if _, _, err := net.SplitHostPort(o.controller); err != nil {
-		return usageError("--controller %q: want HOST:PORT", o.controller)
+		return flags.Errorf("--controller %q: want HOST:PORT", o.controller)
 	}
 	return nil
 }
 
 func (o *proxyOptions) run(ctx context.Context, s streams) error {
-	log, processLog, closeProcessLog := o.serve.log.open(s.err)
+	log, processLog, closeProcessLog := o.serve.log.Open(s.err)
 	defer closeProcessLog()
-	ignoreBrokenPipes()
+	process.IgnoreBrokenPipes()
 	if err := o.validate(); err != nil {
 		return err
 	}

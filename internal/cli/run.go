@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 func newRun(s streams) *cobra.Command {
@@ -35,7 +36,7 @@ lost in between.`,
 	o.translation = translation(cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s, args)
 	}
@@ -51,9 +52,9 @@ type runOptions struct {
 }
 
 func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
-	log, processLog, closeProcessLog := o.serve.log.open(s.err)
+	log, processLog, closeProcessLog := o.serve.log.Open(s.err)
 	defer closeProcessLog()
-	ignoreBrokenPipes()
+	process.IgnoreBrokenPipes()
 	for _, p := range o.translation.TrustedProxies {
 		if p.Bits() == 0 {
 			log.Warn("everybody is trusted to say who their client is", "trusted-proxies", p.String(), "fix", "name the addresses of what is in front")
@@ -63,16 +64,16 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
-	source, err := openSource(paths, s.in, hangups(ctx), log)
+	source, err := openSource(paths, s.in, process.Hangups(ctx), log)
 	if err != nil {
 		return err
 	}
-	var handover *handover
+	var handover *process.Handover
 	if o.handover != "" {
-		if handover, err = newHandover(o.handover, log); err != nil {
+		if handover, err = process.NewHandover(o.handover, log); err != nil {
 			return err
 		}
-		defer handover.close()
+		defer handover.Close()
 	}
 	plane, closeLog, err := o.serve.open(s, log, processLog, handover)
 	if err != nil {

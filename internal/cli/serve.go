@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -17,13 +19,13 @@ import (
 // serveFlags are those of every command that is a data plane.
 type serveFlags struct {
 	admin             string
-	access            adminAccess
-	reach             choice
+	access            process.Access
+	reach             flags.Choice
 	drain, drainDelay time.Duration
-	log               logFlags
+	log               process.LogFlags
 	accessLog         string
-	accessLogFormat   choice
-	accessLogMaxField byteSize
+	accessLogFormat   flags.Choice
+	accessLogMaxField flags.Size
 	fields            fieldFlags
 	client            clientFlags
 	load              loadFlags
@@ -31,18 +33,18 @@ type serveFlags struct {
 }
 
 func newServeFlags() serveFlags {
-	return serveFlags{log: newLogFlags(), accessLogFormat: newChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
+	return serveFlags{log: process.NewLogFlags(), accessLogFormat: flags.NewChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
 }
 
 // flags adds them; the first reach is the default.
 func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
-	o.reach = newChoice(reach...)
+	o.reach = flags.NewChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
-	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the machine itself")
+	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the machine itself")
 	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster for none that is loopback, link-local, a cloud's metadata or this machine's own")
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
-	o.log.flags(f)
+	o.log.Flags(f)
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
 	f.Var(&o.accessLogMaxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
@@ -53,8 +55,8 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
 }
 
 // open makes the data plane, which logs to log. The last function is to be called when it has ended.
-func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lines, handover *handover) (*dataPlane, func() error, error) {
-	if err := o.access.check(); err != nil {
+func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*dataPlane, func() error, error) {
+	if err := o.access.Check(); err != nil {
 		return nil, nil, err
 	}
 	mirror, err := o.mirror.options()
@@ -62,7 +64,7 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 		return nil, nil, err
 	}
 	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
-	guard := &reach.Guard{Cluster: o.reach.value == "cluster"}
+	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {
 		return nil, nil, err
@@ -70,19 +72,19 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	if err := o.fields.apply(&options); err != nil {
 		return nil, nil, err
 	}
-	machine := thisMachine()
-	collectWithin(groupMemory())
+	machine := process.ThisMachine()
+	process.CollectWithin(process.GroupMemory())
 	if err := o.load.apply(&options, machine, log); err != nil {
 		return nil, nil, err
 	}
-	accessLog, closeLog, err := o.openAccessLog(s, log, machine.bounds().lines)
+	accessLog, closeLog, err := o.openAccessLog(s, log, boundsOf(machine).lines)
 	if err != nil {
 		return nil, nil, err
 	}
-	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
-	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(proxy.Listen)
 	d := &dataPlane{
 		metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
 		drainDelay: o.drainDelay, handover: handover,
@@ -98,7 +100,7 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*tel
 	closeFile, renamed := func() error { return nil }, func() {}
 	switch o.accessLog {
 	case "", "off":
-		stop := onRotate(renamed)
+		stop := process.OnRotate(renamed)
 		return nil, func() error { stop(); return nil }, nil
 	case "stdout":
 		w = s.out
@@ -112,10 +114,10 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*tel
 		w, closeFile, renamed = file, file.Close, file.Follow
 	}
 	format := telemetry.JSON
-	if o.accessLogFormat.value == "text" {
+	if o.accessLogFormat.Value == "text" {
 		format = telemetry.Text
 	}
-	stop := onRotate(renamed)
+	stop := process.OnRotate(renamed)
 	most := int(o.accessLogMaxField)
 	if most == 0 {
 		most = -1

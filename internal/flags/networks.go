@@ -1,4 +1,4 @@
-package cli
+package flags
 
 import (
 	"fmt"
@@ -8,20 +8,25 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// networks is a flag that lists addresses and networks.
-type networks struct{ list *[]netip.Prefix }
+// Networks is a flag that lists addresses and networks.
+type Networks struct{ list *[]netip.Prefix }
 
-func (n networks) Type() string { return "networks" }
+// NewNetworks returns a flag that adds to list.
+func NewNetworks(list *[]netip.Prefix) Networks { return Networks{list} }
 
-func (n networks) String() string {
+// Type implements pflag.Value.
+func (n Networks) Type() string { return "networks" }
+
+// String implements pflag.Value.
+func (n Networks) String() string {
 	if n.list == nil {
 		return ""
 	}
 	return strings.Join(model.TrustedProxies(*n.list), ",")
 }
 
-// Set adds to the list.
-func (n networks) Set(text string) error {
+// Set implements pflag.Value: it adds to the list.
+func (n Networks) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue

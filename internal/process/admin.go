@@ -1,10 +1,12 @@
-package cli
+package process
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,15 +15,15 @@ import (
 	"time"
 )
 
-// admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
+// Admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
 // nothing.
-type admin struct {
-	listener net.Listener
+type Admin struct {
+	Listener net.Listener
 	server   *http.Server
 }
 
-// listenAdmin binds the endpoint; run serves it.
-func listenAdmin(listen func(network, address string) (net.Listener, error), address string, handler http.Handler) (*admin, error) {
+// ListenAdmin binds the endpoint at address; Run serves handler there. At a loopback address hosts that are names are refused.
+func ListenAdmin(listen func(network, address string) (net.Listener, error), address string, handler http.Handler) (*Admin, error) {
 	l, err := listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("admin endpoint: %w; choose another address with --admin, or --admin off", err)
@@ -29,7 +31,7 @@ func listenAdmin(listen func(network, address string) (net.Listener, error), add
 	if ip, ok := netip.AddrFromSlice(l.Addr().(*net.TCPAddr).IP); ok && ip.Unmap().IsLoopback() {
 		handler = localOnly(handler)
 	}
-	return &admin{listener: l, server: &http.Server{
+	return &Admin{Listener: l, server: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -40,22 +42,23 @@ func listenAdmin(listen func(network, address string) (net.Listener, error), add
 	}}, nil
 }
 
-// socket is where the endpoint listens.
-func (a *admin) socket() netip.AddrPort {
-	tcp, ok := a.listener.Addr().(*net.TCPAddr)
+// Socket is where the endpoint listens.
+func (a *Admin) Socket() netip.AddrPort {
+	tcp, ok := a.Listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return netip.AddrPort{}
 	}
 	return tcp.AddrPort()
 }
 
-func (a *admin) url() string { return "http://" + a.listener.Addr().String() + "/" }
+// URL is the endpoint's address for a browser.
+func (a *Admin) URL() string { return "http://" + a.Listener.Addr().String() + "/" }
 
-// run serves until ctx ends.
-func (a *admin) run(ctx context.Context) error {
+// Run serves until ctx ends.
+func (a *Admin) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.server.Close() })
 	defer stop()
-	if err := a.server.Serve(bounded(a.listener)); !errors.Is(err, http.ErrServerClosed) {
+	if err := a.server.Serve(bounded(a.Listener)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin endpoint: %w", err)
 	}
 	return nil
@@ -65,15 +68,15 @@ func (a *admin) run(ctx context.Context) error {
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !literalHost(r.Host) {
-			text(w, http.StatusForbidden, "use an IP address or localhost as the host\n")
+			Text(w, http.StatusForbidden, "use an IP address or localhost as the host\n")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// profiles of the process.
-func profiles() http.Handler {
+// Profiles of the process.
+func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -83,19 +86,29 @@ func profiles() http.Handler {
 	return mux
 }
 
-func text(w http.ResponseWriter, status int, body string) {
+// Text answers with plain text.
+func Text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
 	w.Header().Set("x-content-type-options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(body))
 }
 
-func reply(w http.ResponseWriter, v any) {
+// Reply answers 200 with v as JSON.
+func Reply(w http.ResponseWriter, v any) {
 	var body bytes.Buffer
-	if err := writeJSON(&body, v); err != nil {
-		text(w, http.StatusInternalServerError, err.Error()+"\n")
+	if err := WriteJSON(&body, v); err != nil {
+		Text(w, http.StatusInternalServerError, err.Error()+"\n")
 		return
 	}
 	w.Header().Set("content-type", "application/json")
 	_, _ = w.Write(body.Bytes())
+}
+
+// WriteJSON writes indented JSON without escaping HTML.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }

@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 func insidePage() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "inside") })
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Text(w, http.StatusOK, "inside") })
 }
 
 // asked is a request for a page, as the server sees it.
@@ -31,7 +31,7 @@ func asked(from, to, host string, fields ...string) *http.Request {
 }
 
 func TestInsideIsNeitherForOthersNorForProxiesNorForWebPages(t *testing.T) {
-	h := adminAccess{}.restrict(insidePage())
+	h := Access{}.Restrict(insidePage())
 	const me, here = "127.0.0.1:5", "127.0.0.1:19080"
 	for _, tt := range []struct {
 		name    string
@@ -67,8 +67,8 @@ func TestInsideIsNeitherForOthersNorForProxiesNorForWebPages(t *testing.T) {
 
 func TestTokenOpensWhatIsNotForEverybody(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	a := adminAccess{tokenFile: file}
-	if err := a.check(); err == nil {
+	a := Access{TokenFile: file}
+	if err := a.Check(); err == nil {
 		t.Error("a file that is not there is no mistake")
 	}
 	write := func(content string) {
@@ -78,22 +78,22 @@ func TestTokenOpensWhatIsNotForEverybody(t *testing.T) {
 	}
 	get := func(fields ...string) int {
 		w := httptest.NewRecorder()
-		a.restrict(insidePage()).ServeHTTP(w, asked("10.0.0.9:5", "10.0.0.8:15000", "gateway.example", fields...))
+		a.Restrict(insidePage()).ServeHTTP(w, asked("10.0.0.9:5", "10.0.0.8:15000", "gateway.example", fields...))
 		return w.Code
 	}
 	write(" \n")
-	if err := a.check(); err == nil {
+	if err := a.Check(); err == nil {
 		t.Error("an empty token is no mistake")
 	}
 	if got := get("Authorization", "Bearer "); got != http.StatusInternalServerError {
 		t.Errorf("an empty token opens: %d", got)
 	}
 	write(strings.Repeat("x", adminTokenSize+1))
-	if err := a.check(); err == nil {
+	if err := a.Check(); err == nil {
 		t.Error("a token that is too long is no mistake")
 	}
 	write("first\n")
-	if err := a.check(); err != nil {
+	if err := a.Check(); err != nil {
 		t.Error(err)
 	}
 	for shown, want := range map[string]int{
@@ -112,7 +112,7 @@ func TestTokenOpensWhatIsNotForEverybody(t *testing.T) {
 	}
 	// Being on the machine is not enough any more.
 	w := httptest.NewRecorder()
-	a.restrict(insidePage()).ServeHTTP(w, asked("127.0.0.1:5", "127.0.0.1:15000", "localhost"))
+	a.Restrict(insidePage()).ServeHTTP(w, asked("127.0.0.1:5", "127.0.0.1:15000", "localhost"))
 	if w.Code != 401 {
 		t.Errorf("without a token from the machine: %d", w.Code)
 	}

@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"crypto/sha256"
@@ -12,32 +12,34 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/weirmesh/weir/internal/flags"
 )
 
-// adminAccess says who may see the pages of an admin endpoint that are not for everybody: what shows how things stand inside,
+// Access says who may see the pages of an admin endpoint that are not for everybody: what shows how things stand inside,
 // or costs processor time. The zero value is for those on the machine alone.
-type adminAccess struct {
+type Access struct {
 	// tokenFile holds the token that opens the pages, to whoever shows it and to nobody else; empty is none. It is read anew for each
 	// request, so that it can be replaced.
-	tokenFile string
+	TokenFile string
 }
 
 // adminTokenSize bounds the file, in bytes.
 const adminTokenSize = 4 << 10
 
-// check fails where nobody could ever get in.
-func (a adminAccess) check() error {
-	if a.tokenFile == "" {
+// Check fails where nobody could ever get in.
+func (a Access) Check() error {
+	if a.TokenFile == "" {
 		return nil
 	}
 	if _, err := a.token(); err != nil {
-		return usageError("--admin-token-file: %w", err)
+		return flags.Errorf("--admin-token-file: %w", err)
 	}
 	return nil
 }
 
-func (a adminAccess) token() (string, error) {
-	f, err := os.Open(a.tokenFile)
+func (a Access) token() (string, error) {
+	f, err := os.Open(a.TokenFile)
 	if err != nil {
 		return "", err
 	}
@@ -49,21 +51,21 @@ func (a adminAccess) token() (string, error) {
 	token := strings.TrimSpace(string(data))
 	switch {
 	case len(data) > adminTokenSize:
-		return "", fmt.Errorf("%s is larger than %d bytes", a.tokenFile, adminTokenSize)
+		return "", fmt.Errorf("%s is larger than %d bytes", a.TokenFile, adminTokenSize)
 	case token == "":
-		return "", errors.New(a.tokenFile + " is empty")
+		return "", errors.New(a.TokenFile + " is empty")
 	}
 	return token, nil
 }
 
-// restrict answers those alone who show the token or, where there is none, who ask from the machine itself (in a pod, by
+// Restrict answers those alone who show the token or, where there is none, who ask from the machine itself (in a pod, by
 // port-forwarding), not by way of a proxy and not for a web page.
-func (a adminAccess) restrict(next http.Handler) http.Handler {
+func (a Access) Restrict(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("cache-control", "no-store")
-		if a.tokenFile == "" {
+		if a.TokenFile == "" {
 			if why := notInside(r); why != "" {
-				text(w, http.StatusForbidden, why+"\n")
+				Text(w, http.StatusForbidden, why+"\n")
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -71,7 +73,7 @@ func (a adminAccess) restrict(next http.Handler) http.Handler {
 		}
 		token, err := a.token()
 		if err != nil {
-			text(w, http.StatusInternalServerError, "the token cannot be read: see --admin-token-file\n")
+			Text(w, http.StatusInternalServerError, "the token cannot be read: see --admin-token-file\n")
 			return
 		}
 		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -79,7 +81,7 @@ func (a adminAccess) restrict(next http.Handler) http.Handler {
 		want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(shown)))
 		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 			w.Header().Set("www-authenticate", "Bearer")
-			text(w, http.StatusUnauthorized, "show the token of --admin-token-file (Authorization: Bearer)\n")
+			Text(w, http.StatusUnauthorized, "show the token of --admin-token-file (Authorization: Bearer)\n")
 			return
 		}
 		next.ServeHTTP(w, r)

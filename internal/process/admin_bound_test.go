@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"bufio"
@@ -11,14 +11,14 @@ import (
 
 // TestAdminEndpointServesOthersBesideACrowd has one address that opens connections and says nothing.
 func TestAdminEndpointServesOthersBesideACrowd(t *testing.T) {
-	a, err := listenAdmin(net.Listen, "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") }))
+	a, err := ListenAdmin(net.Listen, "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Text(w, http.StatusOK, "ok\n") }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.run(ctx) }()
-	address := a.listener.Addr().String()
+	go func() { ended <- a.Run(ctx) }()
+	address := a.Listener.Addr().String()
 	var wait sync.WaitGroup
 	held := make(chan net.Conn, 2*adminConnections)
 	for range 16 {

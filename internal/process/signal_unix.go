@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package process
 
 import (
 	"os"
@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// ignoreBrokenPipes lets writes to a pipe that nobody reads any more fail, on the standard output and stderr too, where they would end the process:
+// IgnoreBrokenPipes lets writes to a pipe that nobody reads any more fail, on the standard output and stderr too, where they would end the process:
 // that a collector of logs has ended is no reason to drop traffic.
-func ignoreBrokenPipes() { signal.Ignore(syscall.SIGPIPE) }
+func IgnoreBrokenPipes() { signal.Ignore(syscall.SIGPIPE) }
 
-// onRotate calls f at each SIGUSR1, which would end the process otherwise, until the result is called; that waits for an f under way.
-func onRotate(f func()) (stop func()) {
+// OnRotate calls f at each SIGUSR1, which would end the process otherwise, until the result is called; that waits for an f under way.
+func OnRotate(f func()) (stop func()) {
 	signals, quit, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGUSR1)
 	go func() {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package cli
+package process
 
 // fileLimit is not known here.
 func fileLimit() int { return 0 }

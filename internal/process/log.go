@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"context"
@@ -11,30 +11,33 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// logFlags say how the process's log looks.
-type logFlags struct{ format, level choice }
+// LogFlags say how the process's log looks.
+type LogFlags struct{ format, level flags.Choice }
 
-func newLogFlags() logFlags {
-	return logFlags{format: newChoice("text", "json"), level: newChoice("info", "debug", "warn", "error")}
+// NewLogFlags returns them with their defaults: text, info.
+func NewLogFlags() LogFlags {
+	return LogFlags{format: flags.NewChoice("text", "json"), level: flags.NewChoice("info", "debug", "warn", "error")}
 }
 
-func (l *logFlags) flags(f *pflag.FlagSet) {
+// Flags adds them to a command.
+func (l *LogFlags) Flags(f *pflag.FlagSet) {
 	f.Var(&l.format, "log-format", "format of the process's log, on stderr")
 	f.Var(&l.level, "log-level", "least level of the process's log")
 }
 
-// open is newProcessLog with the flags' values.
-func (l *logFlags) open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
-	return newProcessLog(w, l.format.value, l.level.value)
+// Open makes the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+func (l *LogFlags) Open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
+	return newProcessLog(w, l.format.Value, l.level.Value)
 }
 
 // newProcessLog is the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
 func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
 	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
-	log := newLogger(lines, format, level)
+	log := NewLogger(lines, format, level)
 	lines.TellOwn(log)
 	return log, lines, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -43,7 +46,8 @@ func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.
 	}
 }
 
-func newLogger(w io.Writer, format, level string) *slog.Logger {
+// NewLogger writes to w in a format (text, json) from a level on. Values are cut at 4 KiB.
+func NewLogger(w io.Writer, format, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo

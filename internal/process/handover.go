@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"bufio"
@@ -14,11 +14,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/weirmesh/weir/internal/proxy"
 )
 
-// handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
+// Handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
 // sockets until the older one has stopped, so that no connection waits in a queue that is thrown away, as it would if each had sockets of its own
 // (SO_REUSEPORT).
 //
@@ -27,7 +25,7 @@ import (
 // older one serves on as if nothing had been.
 //
 // Methods of a nil handover do without.
-type handover struct {
+type Handover struct {
 	path string
 	log  *slog.Logger
 
@@ -52,9 +50,9 @@ const (
 // errHandover is what the user is told first when something went wrong.
 func errHandover(err error) error { return fmt.Errorf("--handover: %w", err) }
 
-// newHandover fetches the sockets of the process that offers them at path, if there is one.
-func newHandover(path string, log *slog.Logger) (*handover, error) {
-	h := &handover{path: path, log: log, inherited: map[string]net.Listener{}}
+// NewHandover fetches the sockets of the process that offers them at path, if there is one.
+func NewHandover(path string, log *slog.Logger) (*Handover, error) {
+	h := &Handover{path: path, log: log, inherited: map[string]net.Listener{}}
 	nc, err := net.DialTimeout("unix", path, handoverStep)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return h, nil // nobody is there, or no more
@@ -64,14 +62,14 @@ func newHandover(path string, log *slog.Logger) (*handover, error) {
 	}
 	h.predecessor = nc.(*net.UnixConn)
 	if err := h.fetch(); err != nil {
-		h.close()
+		h.Close()
 		return nil, errHandover(fmt.Errorf("the process at %s did not pass its sockets on: %w", path, err))
 	}
 	log.Info("taking over from another process", "sockets", len(h.inherited))
 	return h, nil
 }
 
-func (h *handover) fetch() error {
+func (h *Handover) fetch() error {
 	for {
 		h.predecessor.SetDeadline(time.Now().Add(handoverStep))
 		line, sockets, err := receiveSockets(h.predecessor)
@@ -97,16 +95,24 @@ func (h *handover) fetch() error {
 	}
 }
 
-// listen is proxy.Listen, but gives the inherited socket if there is one for the address.
-func (h *handover) listen(network, address string) (net.Listener, error) {
-	if l := h.inherit(address); l != nil {
-		return l, nil
+// listenFunc opens a listening socket.
+type listenFunc = func(network, address string) (net.Listener, error)
+
+// Listen returns a function that opens sockets by open, but gives the inherited one if there is one for the address.
+func (h *Handover) Listen(open listenFunc) listenFunc {
+	return func(network, address string) (net.Listener, error) {
+		if l := h.inherit(address); l != nil {
+			return l, nil
+		}
+		return open(network, address)
 	}
-	return proxy.Listen(network, address)
 }
 
+// Taken are the addresses that the successor uses, once offer has returned.
+func (h *Handover) Taken() []string { return h.given }
+
 // inherit returns the inherited socket for the address, if nobody has it yet.
-func (h *handover) inherit(address string) net.Listener {
+func (h *Handover) inherit(address string) net.Listener {
 	if h == nil {
 		return nil
 	}
@@ -120,8 +126,8 @@ func (h *handover) inherit(address string) net.Listener {
 	return l
 }
 
-// close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
-func (h *handover) close() {
+// Close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
+func (h *Handover) Close() {
 	if h == nil {
 		return
 	}
@@ -137,8 +143,8 @@ func (h *handover) close() {
 	}
 }
 
-// serving is called when the process serves: it takes the predecessor's place for whoever comes next, and tells it to drain.
-func (h *handover) serving() error {
+// Serving is called when the process serves: it takes the predecessor's place for whoever comes next, and tells it to drain.
+func (h *Handover) Serving() error {
 	if h == nil {
 		return nil
 	}
@@ -153,16 +159,16 @@ func (h *handover) serving() error {
 			h.log.Warn("the process that was taken over from cannot be told to end", "reason", err)
 		}
 	}
-	h.close()
+	h.Close()
 	if err != nil {
 		return errHandover(err)
 	}
 	return nil
 }
 
-// offer waits, after serving, for a successor that serves; sockets calls its argument with each listening socket. The error is ctx's, or why there
+// Offer waits, after serving, for a successor that serves; sockets calls its argument with each listening socket. The error is ctx's, or why there
 // can be no successor.
-func (h *handover) offer(ctx context.Context, sockets func(pass func(address string, socket net.Listener) error) error) error {
+func (h *Handover) Offer(ctx context.Context, sockets func(pass func(address string, socket net.Listener) error) error) error {
 	if h.listener == nil {
 		<-ctx.Done() // serving has said why
 		return ctx.Err()
@@ -187,7 +193,7 @@ func (h *handover) offer(ctx context.Context, sockets func(pass func(address str
 }
 
 // give hands the sockets to a newcomer and waits until it serves.
-func (h *handover) give(ctx context.Context, nc *net.UnixConn, sockets func(func(string, net.Listener) error) error) error {
+func (h *Handover) give(ctx context.Context, nc *net.UnixConn, sockets func(func(string, net.Listener) error) error) error {
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	var addresses []string
 	var batch []net.Listener

@@ -1,4 +1,4 @@
-package cli
+package process
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// signalContext ends with the first SIGINT or SIGTERM. By then the signals have their own effect again, so that a second
+// Interrupted ends with the first SIGINT or SIGTERM. By then the signals have their own effect again, so that a second
 // one ends the process at once.
-func signalContext(parent context.Context) (context.Context, context.CancelFunc) {
+func Interrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
 	}
@@ -27,8 +27,8 @@ func signalContext(parent context.Context) (context.Context, context.CancelFunc)
 	return ctx, cancel
 }
 
-// hangups receives once for each SIGHUP, or for several that come close together, until ctx ends.
-func hangups(ctx context.Context) <-chan struct{} {
+// Hangups receives once for each SIGHUP, or for several that come close together, until ctx ends.
+func Hangups(ctx context.Context) <-chan struct{} {
 	signals, out := make(chan os.Signal, 1), make(chan struct{}, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
