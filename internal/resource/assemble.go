@@ -10,6 +10,8 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	tells "github.com/weirmesh/weir/internal/finding"
 )
 
 // assembly is a Set in the making.
@@ -89,8 +91,8 @@ func (r *reader) set(l *listing) *Set {
 
 func (a *assembly) report(f Finding, at Origin) {
 	f.Origin = at
-	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = visible(f.Ref.Kind), visible(f.Ref.Namespace), visible(f.Ref.Name), visible(f.Ref.Field)
-	f.Message, f.Fix = visible(strings.ReplaceAll(f.Message, "\n", " ")), visible(f.Fix)
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = tells.Visible(f.Ref.Kind), tells.Visible(f.Ref.Namespace), tells.Visible(f.Ref.Name), tells.Visible(f.Ref.Field)
+	f.Message, f.Fix = tells.Visible(strings.ReplaceAll(f.Message, "\n", " ")), tells.Visible(f.Fix)
 	a.findings = append(a.findings, f)
 }
 

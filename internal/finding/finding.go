@@ -1,4 +1,6 @@
-package resource
+// Package finding holds what people are told about what they wrote: what, where, why, and what to do. Front ends make findings of objects, the data
+// plane of what it cannot serve. It knows no kind of object and nothing of Kubernetes.
+package finding
 
 import (
 	"cmp"
@@ -22,14 +24,14 @@ type Origin struct {
 // String is "file:line", "file", or empty.
 func (o Origin) String() string {
 	if o.Line == 0 {
-		return visible(o.File)
+		return Visible(o.File)
 	}
-	return visible(o.File) + ":" + strconv.Itoa(o.Line)
+	return Visible(o.File) + ":" + strconv.Itoa(o.Line)
 }
 
-// visible escapes what a terminal, or whoever reads lines, would obey: control characters and those that change the direction of text.
+// Visible escapes what a terminal, or whoever reads lines, would obey: control characters and those that change the direction of text.
 // What is reported holds what others wrote, such as names that are not valid.
-func visible(s string) string {
+func Visible(s string) string {
 	if !strings.ContainsFunc(s, obeyed) {
 		return s
 	}
@@ -105,10 +107,10 @@ func (f Finding) String() string {
 		b.WriteString(o + ": ")
 	}
 	b.WriteString(f.Severity.String() + " " + f.Code)
-	if f.Ref.Kind != "" {
-		b.WriteString(" " + Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}.String())
-	}
-	if f.Ref.Field != "" {
+	switch {
+	case f.Ref.Kind != "":
+		b.WriteString(" " + f.Ref.String())
+	case f.Ref.Field != "":
 		b.WriteString(" " + f.Ref.Field)
 	}
 	b.WriteString(": " + f.Message)
@@ -118,8 +120,8 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// SortFindings orders by place, object, field, code and message.
-func SortFindings(findings []Finding) {
+// Sort orders by place, object, field, code and message.
+func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Origin.File, b.Origin.File),
