@@ -6,9 +6,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/process"
-	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -16,7 +14,7 @@ import (
 type planeAdmin struct {
 	metrics http.Handler
 	// report is how it stands; nil before the first report.
-	report func() *control.Report
+	report func() *report
 	// unserved is how many ports cannot be bound.
 	unserved func() int
 	services iter.Seq[telemetry.ServiceState]
@@ -59,13 +57,13 @@ func (a *planeAdmin) endpoints(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
-	switch r := a.report(); {
+	switch s := a.standing(); {
 	case a.draining():
 		process.Text(w, http.StatusServiceUnavailable, "draining\n")
-	case r == nil || r.Generation == 0:
+	case s.Generation == 0:
 		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	default:
-		body := fmt.Sprintf("ready, generation %d\n", r.Generation)
+		body := fmt.Sprintf("ready, generation %d\n", s.Generation)
 		if n := a.unserved(); n == 1 {
 			body += "degraded: 1 port cannot be bound, see /status\n"
 		} else if n > 1 {
@@ -76,12 +74,12 @@ func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *planeAdmin) config(w http.ResponseWriter, _ *http.Request) {
-	r := a.report()
-	if r == nil || r.Config == nil {
+	cfg := a.standing().Config
+	if cfg == nil {
 		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 		return
 	}
-	process.Reply(w, r.Config)
+	process.Reply(w, cfg)
 }
 
 // endpointsReply is the JSON form of /endpoints.
@@ -89,32 +87,18 @@ type endpointsReply struct {
 	Services []telemetry.ServiceState `json:"services"`
 }
 
-// statusReply is the JSON form of /status.
-type statusReply struct {
-	// Generation counts the configurations served since the start.
-	Generation uint64 `json:"generation"`
-	// Error says why the newest configuration is not the one being served.
-	Error    string             `json:"error,omitempty"`
-	Findings []resource.Finding `json:"findings"`
-	Statuses []resource.Status  `json:"statuses"`
-	// Events are what a cluster would show on the objects.
-	Events []resource.Event `json:"events"`
-}
-
 func (a *planeAdmin) status(w http.ResponseWriter, _ *http.Request) {
-	process.Reply(w, newStatusReply(a.report()))
+	if r := a.report(); r != nil {
+		process.Reply(w, (*r).Status())
+		return
+	}
+	process.Reply(w, standing{}.Status())
 }
 
-func newStatusReply(r *control.Report) statusReply {
-	out := statusReply{Findings: []resource.Finding{}, Statuses: []resource.Status{}, Events: []resource.Event{}}
-	if r != nil {
-		out.Generation = r.Generation
-		if r.Err != nil {
-			out.Error = r.Err.Error()
-		}
-		out.Findings = append(out.Findings, r.Findings...)
-		out.Statuses = append(out.Statuses, r.Statuses...)
-		out.Events = append(out.Events, r.Events...)
+// standing is the zero value before the first report.
+func (a *planeAdmin) standing() standing {
+	if r := a.report(); r != nil {
+		return (*r).Standing()
 	}
-	return out
+	return standing{}
 }

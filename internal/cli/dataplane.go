@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
@@ -42,12 +42,11 @@ type dataPlane struct {
 	handover *process.Handover
 
 	// told, if set, is called with each report, in turn, that says something else than the one before.
-	told func(control.Report)
+	told func(report)
 
-	mu     sync.Mutex     // for told and the next; taken before any of the server's
-	report control.Report // as it was noted
-	noted  bool
-	latest atomic.Pointer[control.Report] // report and what the server says of ports
+	mu     sync.Mutex             // for told and the next; taken before any of the server's
+	noted  report                 // nil before the first
+	latest atomic.Pointer[report] // the one noted, and what the server says of ports
 	admin  *process.Admin
 	serves chan struct{} // closed when the first configuration is served
 }
@@ -157,14 +156,14 @@ func (d *dataPlane) publish(cfg *model.Config) error {
 const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
 
 // unserved are the listeners whose ports cannot be bound.
-func (d *dataPlane) unserved() (out []control.Unserved) {
+func (d *dataPlane) unserved() (out []finding.Unserved) {
 	for _, e := range d.server.Unbound() {
 		fix := "free the port, or change the listener"
 		if errors.Is(e, fs.ErrPermission) {
 			fix = privilegeFix
 		}
 		for i, name := range e.Listeners {
-			out = append(out, control.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: cause(e.Err), Fix: fix})
+			out = append(out, finding.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: cause(e.Err), Fix: fix})
 		}
 	}
 	return out
@@ -187,15 +186,14 @@ func cause(err error) string {
 func (d *dataPlane) portsChanged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.noted {
-		d.report.Changed = false
+	if d.noted != nil {
 		d.tell()
 	}
 }
 
 // tell brings the report and the ports together. d.mu is held.
 func (d *dataPlane) tell() {
-	r := d.report.WithUnserved(d.unserved())
+	r := d.noted.Without(d.unserved())
 	d.latest.Store(&r)
 	if d.told != nil {
 		d.told(r)
@@ -203,16 +201,16 @@ func (d *dataPlane) tell() {
 }
 
 // note says at the admin endpoint and in the metrics how things stand after a publish.
-func (d *dataPlane) note(r control.Report) {
+func (d *dataPlane) note(r report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.report, d.noted = r, true
+	d.noted = r
 	d.tell()
-	switch {
-	case r.Err != nil:
+	switch s := r.Standing(); {
+	case s.Err != nil:
 		d.metrics.ReloadFailed()
-	case r.Changed:
-		d.metrics.ReloadSucceeded(r.Generation)
+	case s.Changed:
+		d.metrics.ReloadSucceeded(s.Generation)
 	}
 }
 

@@ -28,9 +28,12 @@ type gateway struct {
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
 	tell := newTeller(g.log)
-	g.told = func(r control.Report) { tell.tell(r.Findings, r.Events) }
-	report := func(r control.Report) {
-		g.note(r)
+	g.told = func(r report) {
+		c := r.(controlReport)
+		tell.tell(c.Findings, c.Events)
+	}
+	reported := func(r control.Report) {
+		g.note(controlReport{r})
 		if r.Changed && r.Generation == 1 {
 			g.began("the files hold no Gateway that could be served, and no TrafficSplit")
 		}
@@ -38,7 +41,7 @@ func (g *gateway) run(asked context.Context) error {
 			g.reported(r)
 		}
 	}
-	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, LeftOut: g.server.LeftOut, Report: report, Logger: g.log}
+	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, LeftOut: g.server.LeftOut, Report: reported, Logger: g.log}
 	return g.dataPlane.run(asked, loop.Run)
 }
 

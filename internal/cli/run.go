@@ -75,7 +75,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		}
 		defer handover.Close()
 	}
-	plane, closeLog, err := o.serve.open(s, log, processLog, handover)
+	plane, closeLog, err := o.serve.open(s.out, s.err, log, processLog, handover)
 	if err != nil {
 		return err
 	}

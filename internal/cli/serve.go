@@ -55,7 +55,7 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
 }
 
 // open makes the data plane, which logs to log. The last function is to be called when it has ended.
-func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*dataPlane, func() error, error) {
+func (o *serveFlags) open(stdout, stderr io.Writer, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*dataPlane, func() error, error) {
 	if err := o.access.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +77,7 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	if err := o.load.apply(&options, machine, log); err != nil {
 		return nil, nil, err
 	}
-	accessLog, closeLog, err := o.openAccessLog(s, log, boundsOf(machine).lines)
+	accessLog, closeLog, err := o.openAccessLog(stdout, stderr, log, boundsOf(machine).lines)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +95,7 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 }
 
 // openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
-func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
+func (o *serveFlags) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
 	var w io.Writer
 	closeFile, renamed := func() error { return nil }, func() {}
 	switch o.accessLog {
@@ -103,9 +103,9 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*tel
 		stop := process.OnRotate(renamed)
 		return nil, func() error { stop(); return nil }, nil
 	case "stdout":
-		w = s.out
+		w = stdout
 	case "stderr":
-		w = s.err
+		w = stderr
 	default:
 		file, err := telemetry.OpenLogFile(o.accessLog, log)
 		if err != nil {

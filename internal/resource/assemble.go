@@ -98,7 +98,7 @@ func (a *assembly) report(f Finding, at Origin) {
 
 func (a *assembly) document(d *document, path string, line int) {
 	for _, f := range d.findings {
-		a.report(f, Origin{path, line + f.Origin.Line})
+		a.report(f, Origin{File: path, Line: line + f.Origin.Line})
 	}
 	if d.broken {
 		a.broken[path] = true
@@ -109,7 +109,7 @@ func (a *assembly) document(d *document, path string, line int) {
 }
 
 func (a *assembly) entry(e entry, path string, line int) {
-	at := Origin{path, line + e.line}
+	at := Origin{File: path, Line: line + e.line}
 	if e.passedOver != nil {
 		if a.over[*e.passedOver] == nil {
 			a.over[*e.passedOver] = &overlooked{first: at}
@@ -127,7 +127,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 	}
 	a.seen[e.key] = at
 	for _, f := range e.findings {
-		a.report(f, Origin{path, line + f.Origin.Line})
+		a.report(f, Origin{File: path, Line: line + f.Origin.Line})
 		if _, rejected := a.rejected[e.key]; e.object == nil && !rejected && f.Severity == Error {
 			a.rejected[e.key] = a.findings[len(a.findings)-1]
 		}
