@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -10,12 +11,12 @@ import (
 type controlReport struct{ control.Report }
 
 // Standing implements report.
-func (r controlReport) Standing() standing {
-	return standing{Generation: r.Generation, Config: r.Config, Findings: r.Findings, Err: r.Err, Changed: r.Changed}
+func (r controlReport) Standing() dataplane.Standing {
+	return dataplane.Standing{Generation: r.Generation, Config: r.Config, Findings: r.Findings, Err: r.Err, Changed: r.Changed}
 }
 
 // Without implements report.
-func (r controlReport) Without(unserved []finding.Unserved) report {
+func (r controlReport) Without(unserved []finding.Unserved) dataplane.Report {
 	return controlReport{r.WithUnserved(unserved)}
 }
 
@@ -24,7 +25,7 @@ func (r controlReport) Status() any { return newStatusReply(&r.Report) }
 
 // statusReply is the JSON form of /status where objects are known.
 type statusReply struct {
-	planeStatus
+	dataplane.Status
 	Statuses []resource.Status `json:"statuses"`
 	// Events are what a cluster would show on the objects.
 	Events []resource.Event `json:"events"`
@@ -36,7 +37,7 @@ func newStatusReply(r *control.Report) statusReply {
 		r = &control.Report{}
 	}
 	return statusReply{
-		planeStatus: newPlaneStatus(controlReport{*r}.Standing()),
+		Status: dataplane.NewStatus(controlReport{*r}.Standing()),
 		Statuses:    append([]resource.Status{}, r.Statuses...),
 		Events:      append([]resource.Event{}, r.Events...),
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
@@ -209,13 +210,13 @@ func (d *demo) serve(ctx context.Context) error {
 		return err
 	}
 	guard := &reach.Guard{}
-	plane := &dataPlane{metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard}
-	plane.server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.portsChanged,
+	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
+	plane.Server = proxy.New(proxy.Options{
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.PortsChanged,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})
-	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: plane}
+	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)
@@ -256,7 +257,7 @@ func (d *demo) reported(r control.Report) {
 	defer d.mu.Unlock()
 	d.config = r
 	if r.Changed {
-		d.base = d.gateway.metrics.Snapshot()
+		d.base = d.gateway.Metrics.Snapshot()
 	}
 	if r.Changed && r.Generation == 1 {
 		close(d.served)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -17,7 +18,7 @@ import (
 
 // gateway is a data plane and the control loop that feeds it.
 type gateway struct {
-	*dataPlane
+	*dataplane.Plane
 	source resource.Source
 	// options of the translation.
 	options control.Options
@@ -27,22 +28,22 @@ type gateway struct {
 
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
-	tell := newTeller(g.log)
-	g.told = func(r report) {
+	tell := newTeller(g.Log)
+	g.Told = func(r dataplane.Report) {
 		c := r.(controlReport)
 		tell.tell(c.Findings, c.Events)
 	}
 	reported := func(r control.Report) {
-		g.note(controlReport{r})
+		g.Note(controlReport{r})
 		if r.Changed && r.Generation == 1 {
-			g.began("the files hold no Gateway that could be served, and no TrafficSplit")
+			g.Began("the files hold no Gateway that could be served, and no TrafficSplit")
 		}
 		if g.reported != nil {
 			g.reported(r)
 		}
 	}
-	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, LeftOut: g.server.LeftOut, Report: reported, Logger: g.log}
-	return g.dataPlane.run(asked, loop.Run)
+	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.Publish, LeftOut: g.Server.LeftOut, Report: reported, Logger: g.Log}
+	return g.Plane.Run(asked, loop.Run)
 }
 
 // openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at

@@ -3,11 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/process"
 )
 
 func newProxy(s streams) *cobra.Command {
-	o := newFedOptions()
+	o := dataplane.NewFed()
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Serve a Gateway of a Kubernetes cluster as the controller says",
@@ -20,12 +21,12 @@ SIGINT drains as "weir run" does.`,
 		Example: `  weir proxy --gateway shop/edge --controller weir-controller.weir-system.svc:18000 --state-dir /var/lib/weir`,
 		Args:    noArgs,
 	}
-	o.flags(cmd.Flags())
+	o.Flags(cmd.Flags())
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
-		return o.run(ctx, s.out, s.err)
+		return o.Run(ctx, s.out, s.err)
 	}
 	return cmd
 }

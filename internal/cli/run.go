@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/process"
 )
 
 func newRun(s streams) *cobra.Command {
-	o := runOptions{serve: newServeFlags()}
+	o := runOptions{serve: dataplane.NewOptions()}
 	cmd := &cobra.Command{
 		Use:   "run PATH...",
 		Short: "Serve files and folders; changes to them apply at once",
@@ -29,7 +30,7 @@ lost in between.`,
 		Args: atLeastOnePath,
 	}
 	f := cmd.Flags()
-	o.serve.flags(f, "127.0.0.1:15000", "any", "cluster")
+	o.serve.Flags(f, "127.0.0.1:15000", "any", "cluster")
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
@@ -44,7 +45,7 @@ lost in between.`,
 }
 
 type runOptions struct {
-	serve       serveFlags
+	serve       dataplane.Options
 	address     string
 	portOffset  int
 	handover    string
@@ -52,7 +53,7 @@ type runOptions struct {
 }
 
 func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
-	log, processLog, closeProcessLog := o.serve.log.Open(s.err)
+	log, processLog, closeProcessLog := o.serve.Log.Open(s.err)
 	defer closeProcessLog()
 	process.IgnoreBrokenPipes()
 	for _, p := range o.translation.TrustedProxies {
@@ -75,12 +76,12 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		}
 		defer handover.Close()
 	}
-	plane, closeLog, err := o.serve.open(s.out, s.err, log, processLog, handover)
+	plane, closeLog, err := o.serve.Open(s.out, s.err, log, processLog, handover)
 	if err != nil {
 		return err
 	}
-	plane.adjust = adjust
-	g := &gateway{dataPlane: plane, source: source, options: *o.translation}
+	plane.Adjust = adjust
+	g := &gateway{Plane: plane, source: source, options: *o.translation}
 	err = g.run(ctx)
 	if e := closeLog(); err == nil {
 		err = e

@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"context"
@@ -16,20 +16,21 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 )
 
-// fedOptions are those of a data plane that serves what a controller's feed brings.
-type fedOptions struct {
-	serve             serveFlags
+// Fed is a data plane that serves what a controller's feed brings, as its command line says.
+type Fed struct {
+	serve             Options
 	gateway           string
 	controller        string
 	caFile, tokenFile string
 	stateDir          string
 }
 
-func newFedOptions() *fedOptions { return &fedOptions{serve: newServeFlags()} }
+// NewFed returns one with the defaults of its flags.
+func NewFed() *Fed { return &Fed{serve: NewOptions()} }
 
-// flags adds them to a command.
-func (o *fedOptions) flags(f *pflag.FlagSet) {
-	o.serve.flags(f, ":19080", "cluster", "any")
+// Flags adds them to a command.
+func (o *Fed) Flags(f *pflag.FlagSet) {
+	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
 	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the certificates that vouch for the controller, in PEM")
@@ -38,7 +39,7 @@ func (o *fedOptions) flags(f *pflag.FlagSet) {
 }
 
 // validate fails where the command line is wrong.
-func (o *fedOptions) validate() error {
+func (o *Fed) validate() error {
 	if namespace, name, ok := strings.Cut(o.gateway, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
@@ -48,19 +49,20 @@ func (o *fedOptions) validate() error {
 	return nil
 }
 
-func (o *fedOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	log, processLog, closeProcessLog := o.serve.log.Open(stderr)
+// Run serves until ctx ends and everything is drained, or until something fails; a *flags.Fault is a wrong command line.
+func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
+	log, processLog, closeProcessLog := o.serve.Log.Open(stderr)
 	defer closeProcessLog()
 	process.IgnoreBrokenPipes()
 	if err := o.validate(); err != nil {
 		return err
 	}
-	plane, closeLog, err := o.serve.open(stdout, stderr, log, processLog, nil)
+	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err
 	}
 	client := &feed.Client{
-		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.server.LeftOut,
+		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
 	}
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
@@ -71,8 +73,8 @@ func (o *fedOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return out
 	}
-	plane.told = func(report) { client.Tell() }
-	err = plane.run(ctx, func(ctx context.Context) error {
+	plane.Told = func(Report) { client.Tell() }
+	err = plane.Run(ctx, func(ctx context.Context) error {
 		return client.Run(ctx, newApplied(plane).apply)
 	})
 	if e := closeLog(); err == nil {
@@ -86,26 +88,26 @@ func (o *fedOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 
 // applied counts the configurations that a feed brings to a data plane.
 type applied struct {
-	plane  *dataPlane
-	report standing
+	plane  *Plane
+	report Standing
 }
 
-func newApplied(plane *dataPlane) *applied { return &applied{plane: plane} }
+func newApplied(plane *Plane) *applied { return &applied{plane: plane} }
 
 // apply serves a configuration, or fails and leaves the old one alone.
 func (a *applied) apply(cfg *model.Config) error {
-	err := a.plane.publish(cfg)
+	err := a.plane.Publish(cfg)
 	if a.report.Changed, a.report.Err = err == nil, nil; err != nil {
 		a.report.Err = fmt.Errorf("configuration not applied: %w", err)
-		a.plane.note(a.report)
+		a.plane.Note(a.report)
 		return err
 	}
 	a.report.Generation++
 	a.report.Config = cfg
-	a.report.Findings = finding.LeftOut(a.plane.server.LeftOut(), nil)
-	a.plane.note(a.report)
+	a.report.Findings = finding.LeftOut(a.plane.Server.LeftOut(), nil)
+	a.plane.Note(a.report)
 	if a.report.Generation == 1 {
-		a.plane.began("the Gateway has none that could be served")
+		a.plane.Began("the Gateway has none that could be served")
 	}
 	return nil
 }

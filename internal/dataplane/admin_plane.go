@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 type planeAdmin struct {
 	metrics http.Handler
 	// report is how it stands; nil before the first report.
-	report func() *report
+	report func() *Report
 	// unserved is how many ports cannot be bound.
 	unserved func() int
 	services iter.Seq[telemetry.ServiceState]
@@ -92,13 +92,13 @@ func (a *planeAdmin) status(w http.ResponseWriter, _ *http.Request) {
 		process.Reply(w, (*r).Status())
 		return
 	}
-	process.Reply(w, standing{}.Status())
+	process.Reply(w, Standing{}.Status())
 }
 
 // standing is the zero value before the first report.
-func (a *planeAdmin) standing() standing {
+func (a *planeAdmin) standing() Standing {
 	if r := a.report(); r != nil {
 		return (*r).Standing()
 	}
-	return standing{}
+	return Standing{}
 }

@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"context"
@@ -21,39 +21,39 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// dataPlane is a server, the admin endpoint beside it unless switched off, and how both begin and end. Where its configurations come from is the
+// Plane is a server, the admin endpoint beside it unless switched off, and how both begin and end. Where its configurations come from is the
 // business of whoever runs it.
-type dataPlane struct {
-	server *proxy.Server
-	// metrics and log are the ones the server was made with.
-	metrics *telemetry.Registry
-	log     *slog.Logger
-	// adminAddress is "off" for none.
-	adminAddress string
+type Plane struct {
+	Server *proxy.Server
+	// Metrics and Log are the ones the server was made with.
+	Metrics *telemetry.Registry
+	Log     *slog.Logger
+	// AdminAddress is "off" for none.
+	AdminAddress string
 	// access is to all of the admin endpoint but metrics and health.
 	access process.Access
-	// guard judges where the server connects to.
-	guard *reach.Guard
-	// adjust, if set, returns the configuration to serve in place of one that is to be published.
-	adjust func(*model.Config) *model.Config
+	// Guard judges where the server connects to.
+	Guard *reach.Guard
+	// Adjust, if set, returns the configuration to serve in place of one that is to be published.
+	Adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
 	drainDelay time.Duration
 	// handover may be nil: none.
 	handover *process.Handover
 
-	// told, if set, is called with each report, in turn, that says something else than the one before.
-	told func(report)
+	// Told, if set, is called with each report, in turn, that says something else than the one before.
+	Told func(Report)
 
 	mu     sync.Mutex             // for told and the next; taken before any of the server's
-	noted  report                 // nil before the first
-	latest atomic.Pointer[report] // the one noted, and what the server says of ports
-	admin  *process.Admin
+	noted  Report                 // nil before the first
+	latest atomic.Pointer[Report] // the one noted, and what the server says of ports
+	Admin  *process.Admin
 	serves chan struct{} // closed when the first configuration is served
 }
 
-// run serves until asked ends and everything is drained, or until something fails. configure publishes and reports configurations until its context
+// Run serves until asked ends and everything is drained, or until something fails. configure publishes and reports configurations until its context
 // ends.
-func (d *dataPlane) run(asked context.Context, configure func(context.Context) error) error {
+func (d *Plane) Run(asked context.Context, configure func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
 	d.serves = make(chan struct{})
@@ -61,17 +61,17 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	adminDone := make(chan error, 1)
 	adminCtx, stopAdmin := context.WithCancel(context.Background()) // outlives the drain
 	defer stopAdmin()
-	if d.adminAddress != "off" {
+	if d.AdminAddress != "off" {
 		p := planeAdmin{
-			metrics: d.metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.server.Unbound()) }, services: d.server.Services, access: d.access,
+			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
-		a, err := process.ListenAdmin(d.handover.Listen(proxy.Listen), d.adminAddress, p.handler())
+		a, err := process.ListenAdmin(d.handover.Listen(proxy.Listen), d.AdminAddress, p.handler())
 		if err != nil {
 			return err
 		}
-		d.admin = a
-		d.guard.Protect(a.Socket())
+		d.Admin = a
+		d.Guard.Protect(a.Socket())
 		go func() { adminDone <- a.Run(adminCtx); cancel() }()
 	} else {
 		adminDone <- nil
@@ -80,7 +80,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 	var wg sync.WaitGroup
 	var configureErr, serverErr error
 	wg.Go(func() { configureErr = configure(ctx); cancel() })
-	wg.Go(func() { serverErr = d.server.Run(ctx); cancel() })
+	wg.Go(func() { serverErr = d.Server.Run(ctx); cancel() })
 	wg.Go(func() { d.awaitEnd(ctx, asked); cancel() })
 	if d.handover != nil {
 		wg.Go(func() { d.passOn(ctx, stopAdmin); cancel() })
@@ -92,7 +92,7 @@ func (d *dataPlane) run(asked context.Context, configure func(context.Context) e
 
 // awaitEnd returns when the drain is to begin: drainDelay after asked ends, in which everything is served as before, so that whoever sends
 // connections here can learn from /readyz that it shall not.
-func (d *dataPlane) awaitEnd(ctx, asked context.Context) {
+func (d *Plane) awaitEnd(ctx, asked context.Context) {
 	select {
 	case <-ctx.Done():
 		return
@@ -101,7 +101,7 @@ func (d *dataPlane) awaitEnd(ctx, asked context.Context) {
 	if d.drainDelay <= 0 {
 		return
 	}
-	d.log.Info("not ready any more, draining soon", "delay", d.drainDelay)
+	d.Log.Info("not ready any more, draining soon", "delay", d.drainDelay)
 	t := time.NewTimer(d.drainDelay)
 	defer t.Stop()
 	select {
@@ -112,41 +112,41 @@ func (d *dataPlane) awaitEnd(ctx, asked context.Context) {
 
 // passOn offers the listening sockets to a process that comes to replace this one, once there is something to serve. It returns when one has begun
 // to serve from them, and the drain is to begin, or ctx ends.
-func (d *dataPlane) passOn(ctx context.Context, stopAdmin func()) {
+func (d *Plane) passOn(ctx context.Context, stopAdmin func()) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-d.serves:
 	}
 	err := d.handover.Offer(ctx, func(pass func(string, net.Listener) error) error {
-		if d.admin != nil {
-			if err := pass(d.adminAddress, d.admin.Listener); err != nil {
+		if d.Admin != nil {
+			if err := pass(d.AdminAddress, d.Admin.Listener); err != nil {
 				return err
 			}
 		}
-		return d.server.Sockets(pass)
+		return d.Server.Sockets(pass)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			d.log.Error("no process can take over from this one", "reason", err)
+			d.Log.Error("no process can take over from this one", "reason", err)
 		}
 		<-ctx.Done()
 		return
 	}
 	taken := d.handover.Taken()
-	d.log.Info("another process has taken over", "sockets", len(taken))
-	d.server.Taken(taken)
-	if slices.Contains(taken, d.adminAddress) {
+	d.Log.Info("another process has taken over", "sockets", len(taken))
+	d.Server.Taken(taken)
+	if slices.Contains(taken, d.AdminAddress) {
 		stopAdmin()
 	}
 }
 
-// publish serves a configuration, or fails and goes on with the old one.
-func (d *dataPlane) publish(cfg *model.Config) error {
-	if d.adjust != nil {
-		cfg = d.adjust(cfg)
+// Publish serves a configuration, or fails and goes on with the old one.
+func (d *Plane) Publish(cfg *model.Config) error {
+	if d.Adjust != nil {
+		cfg = d.Adjust(cfg)
 	}
-	err := d.server.Apply(cfg)
+	err := d.Server.Apply(cfg)
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; %s", err, privilegeFix)
 	}
@@ -156,8 +156,8 @@ func (d *dataPlane) publish(cfg *model.Config) error {
 const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
 
 // unserved are the listeners whose ports cannot be bound.
-func (d *dataPlane) unserved() (out []finding.Unserved) {
-	for _, e := range d.server.Unbound() {
+func (d *Plane) unserved() (out []finding.Unserved) {
+	for _, e := range d.Server.Unbound() {
 		fix := "free the port, or change the listener"
 		if errors.Is(e, fs.ErrPermission) {
 			fix = privilegeFix
@@ -182,8 +182,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// portsChanged tells that other ports than before cannot be bound.
-func (d *dataPlane) portsChanged() {
+// PortsChanged tells that other ports than before cannot be bound.
+func (d *Plane) PortsChanged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.noted != nil {
@@ -192,40 +192,40 @@ func (d *dataPlane) portsChanged() {
 }
 
 // tell brings the report and the ports together. d.mu is held.
-func (d *dataPlane) tell() {
+func (d *Plane) tell() {
 	r := d.noted.Without(d.unserved())
 	d.latest.Store(&r)
-	if d.told != nil {
-		d.told(r)
+	if d.Told != nil {
+		d.Told(r)
 	}
 }
 
-// note says at the admin endpoint and in the metrics how things stand after a publish.
-func (d *dataPlane) note(r report) {
+// Note says at the admin endpoint and in the metrics how things stand after a publish.
+func (d *Plane) Note(r Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.noted = r
 	d.tell()
 	switch s := r.Standing(); {
 	case s.Err != nil:
-		d.metrics.ReloadFailed()
+		d.Metrics.ReloadFailed()
 	case s.Changed:
-		d.metrics.ReloadSucceeded(s.Generation)
+		d.Metrics.ReloadSucceeded(s.Generation)
 	}
 }
 
-// began is called once, when the first configuration is served. none is why there may be no listener in it.
-func (d *dataPlane) began(none string) {
+// Began is called once, when the first configuration is served. none is why there may be no listener in it.
+func (d *Plane) Began(none string) {
 	if err := d.handover.Serving(); err != nil {
-		d.log.Error("no process can take over from this one", "reason", err)
+		d.Log.Error("no process can take over from this one", "reason", err)
 	}
-	if len(d.server.Addrs()) == 0 {
-		d.log.Warn("no listeners yet: " + none)
+	if len(d.Server.Addrs()) == 0 {
+		d.Log.Warn("no listeners yet: " + none)
 	}
-	if d.admin != nil {
-		d.log.Info("serving", "admin", d.admin.URL())
+	if d.Admin != nil {
+		d.Log.Info("serving", "admin", d.Admin.URL())
 	} else {
-		d.log.Info("serving")
+		d.Log.Info("serving")
 	}
 	close(d.serves)
 }

@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"slices"
@@ -7,18 +7,18 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// report says how a data plane stands after a publish.
-type report interface {
+// Report says how a data plane stands after a publish.
+type Report interface {
 	// Standing is what every report has.
-	Standing() standing
+	Standing() Standing
 	// Without is the report of the same data plane when these listeners are not served.
-	Without(unserved []finding.Unserved) report
+	Without(unserved []finding.Unserved) Report
 	// Status is the JSON form of /status.
 	Status() any
 }
 
-// standing is the least that a report says, and a report itself.
-type standing struct {
+// Standing is the least that a report says, and a report itself.
+type Standing struct {
 	// Generation counts the configurations that were served; 0 is none yet.
 	Generation uint64
 	// Config is the one being served: the last that was published, nil when Generation is 0.
@@ -32,10 +32,10 @@ type standing struct {
 }
 
 // Standing implements report.
-func (s standing) Standing() standing { return s }
+func (s Standing) Standing() Standing { return s }
 
 // Without implements report.
-func (s standing) Without(unserved []finding.Unserved) report {
+func (s Standing) Without(unserved []finding.Unserved) Report {
 	s.Findings = slices.Clone(s.Findings)
 	for _, u := range unserved {
 		s.Findings = append(s.Findings, u.Finding())
@@ -45,10 +45,10 @@ func (s standing) Without(unserved []finding.Unserved) report {
 }
 
 // Status implements report.
-func (s standing) Status() any { return newPlaneStatus(s) }
+func (s Standing) Status() any { return NewStatus(s) }
 
-// planeStatus is what /status has of every report.
-type planeStatus struct {
+// Status is what /status has of every report.
+type Status struct {
 	// Generation counts the configurations served since the start.
 	Generation uint64 `json:"generation"`
 	// Error says why the newest configuration is not the one being served.
@@ -56,8 +56,9 @@ type planeStatus struct {
 	Findings []finding.Finding `json:"findings"`
 }
 
-func newPlaneStatus(s standing) planeStatus {
-	out := planeStatus{Generation: s.Generation, Findings: append([]finding.Finding{}, s.Findings...)}
+// NewStatus is that of a standing.
+func NewStatus(s Standing) Status {
+	out := Status{Generation: s.Generation, Findings: append([]finding.Finding{}, s.Findings...)}
 	if s.Err != nil {
 		out.Error = s.Err.Error()
 	}

@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// serveFlags are those of every command that is a data plane.
-type serveFlags struct {
+// Options are what the command line of a data plane may set.
+type Options struct {
 	admin             string
 	access            process.Access
 	reach             flags.Choice
 	drain, drainDelay time.Duration
-	log               process.LogFlags
+	Log               process.LogFlags
 	accessLog         string
 	accessLogFormat   flags.Choice
 	accessLogMaxField flags.Size
@@ -32,19 +32,20 @@ type serveFlags struct {
 	mirror            mirrorFlags
 }
 
-func newServeFlags() serveFlags {
-	return serveFlags{log: process.NewLogFlags(), accessLogFormat: flags.NewChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
+// NewOptions returns them with their defaults.
+func NewOptions() Options {
+	return Options{Log: process.NewLogFlags(), accessLogFormat: flags.NewChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
 }
 
-// flags adds them; the first reach is the default.
-func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
+// Flags adds them to a command, with the address of the admin endpoint and the reaches that may be chosen, the first of which is the default.
+func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 	o.reach = flags.NewChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
 	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the machine itself")
 	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster for none that is loopback, link-local, a cloud's metadata or this machine's own")
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
-	o.log.Flags(f)
+	o.Log.Flags(f)
 	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
 	f.Var(&o.accessLogMaxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
@@ -54,8 +55,8 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
 	o.mirror.flags(f)
 }
 
-// open makes the data plane, which logs to log. The last function is to be called when it has ended.
-func (o *serveFlags) open(stdout, stderr io.Writer, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*dataPlane, func() error, error) {
+// Open makes the data plane, which logs to log. The last function is to be called when it has ended.
+func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*Plane, func() error, error) {
 	if err := o.access.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -85,17 +86,17 @@ func (o *serveFlags) open(stdout, stderr io.Writer, log *slog.Logger, processLog
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(proxy.Listen)
-	d := &dataPlane{
-		metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
+	d := &Plane{
+		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
 		drainDelay: o.drainDelay, handover: handover,
 	}
-	options.PortsChanged = d.portsChanged
-	d.server = proxy.New(options)
+	options.PortsChanged = d.PortsChanged
+	d.Server = proxy.New(options)
 	return d, closeLog, nil
 }
 
 // openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
-func (o *serveFlags) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
+func (o *Options) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
 	var w io.Writer
 	closeFile, renamed := func() error { return nil }, func() {}
 	switch o.accessLog {

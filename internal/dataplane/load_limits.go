@@ -1,4 +1,4 @@
-package cli
+package dataplane
 
 import (
 	"log/slog"
