@@ -18,7 +18,7 @@ const module = "github.com/weirmesh/weir"
 // test: give it one, here and in docs/architecture.md.
 var importTable = map[string][]string{
 	"internal/model":              {},
-	"internal/resource":           {"internal/model", "api/split", "api/specs", "deploy/crds"},
+	"internal/resource":           {"internal/finding", "internal/model", "api/split", "api/specs", "deploy/crds"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
@@ -38,7 +38,7 @@ var importTable = map[string][]string{
 		"internal/model", "internal/budget",
 	},
 	"internal/control": {
-		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
+		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
 	},
 	"internal/diff":         {"internal/routing", "internal/model"},
 	"internal/feed":         {"internal/model"},
@@ -50,6 +50,13 @@ var importTable = map[string][]string{
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
 	},
+	"internal/finding": {"internal/model"},
+	"internal/dataplane": {
+		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/telemetry", "internal/http1", "internal/model",
+	},
+	"cmd/weir-proxy":       {"internal/dataplane", "internal/flags", "internal/process"},
+	"internal/flags":       {"internal/model"},
+	"internal/process":     {"internal/flags", "internal/telemetry"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
@@ -62,6 +69,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
+	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "cmd/weir-proxy",
 }
 
 type listedPackage struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 const controllerIndex = `weir controller
@@ -33,28 +34,28 @@ type controllerStatus struct {
 // adminHandler answers as asked lasts.
 func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, controllerIndex) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, controllerIndex) })
 	mux.Handle("GET /metrics", c.metrics.handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
 		case asked.Err() != nil:
-			text(w, http.StatusServiceUnavailable, "ending\n")
+			process.Text(w, http.StatusServiceUnavailable, "ending\n")
 		case !c.feeding.Load():
-			text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
+			process.Text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
 		default:
-			text(w, http.StatusOK, "ready\n")
+			process.Text(w, http.StatusOK, "ready\n")
 		}
 	})
-	mux.Handle("GET /config", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /config", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if r := c.latest.Load(); r != nil && r.Config != nil {
-			reply(w, r.Config)
+			process.Reply(w, r.Config)
 			return
 		}
-		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	})))
-	mux.Handle("GET /status", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, c.status()) })))
-	mux.Handle("GET /debug/pprof/", c.access.restrict(profiles()))
+	mux.Handle("GET /status", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { process.Reply(w, c.status()) })))
+	mux.Handle("GET /debug/pprof/", c.access.Restrict(process.Profiles()))
 	return mux
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -116,11 +117,11 @@ func (c *controlPlane) run(asked context.Context) error {
 		})
 	}
 	if c.admin != "off" {
-		a, err := listenAdmin(net.Listen, c.admin, c.adminHandler(asked))
+		a, err := process.ListenAdmin(net.Listen, c.admin, c.adminHandler(asked))
 		if err != nil {
 			return err
 		}
-		part(a.run)
+		part(a.Run)
 	}
 	loop := control.Loop{
 		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,

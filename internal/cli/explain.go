@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -43,7 +45,7 @@ for the request.`,
 	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
-			return usageError("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
+			return flags.Errorf("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
 		}
 		return nil
 	}
@@ -62,8 +64,8 @@ for the request.`,
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			err = writeJSON(s.out, e)
+		if output.Value == "json" {
+			err = process.WriteJSON(s.out, e)
 		} else {
 			err = e.print(s.out, func(ref model.Ref) string { return l.set.Origin(ref).String() })
 		}
@@ -239,7 +241,7 @@ func (e *explanation) listener(t *routing.Table) *routing.Listener {
 	case r.port == 0 && len(fit) == 1:
 		e.Note = fmt.Sprintf("nothing listens on port %d; taken is the only port for %s, %d", wanted, r.scheme, fit[0].Number)
 	default:
-		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(join(have, ", "), "no listener at all"))
+		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(strings.Join(have, ", "), "no listener at all"))
 		return nil
 	}
 	l := fit[0].Listener(r.host)

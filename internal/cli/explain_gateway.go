@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -21,7 +22,7 @@ func gatewayFlag(cmd *cobra.Command) *string {
 func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 	switch {
 	case l.client == nil && gateway != "":
-		return nil, usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
+		return nil, flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 	case l.client == nil:
 		return explain(l.Config, r), nil
 	case gateway == "":
@@ -36,7 +37,7 @@ func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 // part returns the configuration of the Gateway "namespace/name", of those that each have their own.
 func part(cfg *model.Config, set *resource.Set, gateway string) (*model.Config, error) {
 	if !slices.Contains(cfg.Gateways(), gateway) {
-		return nil, usageError("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
+		return nil, flags.Errorf("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
 	}
 	return cfg.Of(gateway), nil
 }
@@ -92,7 +93,7 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 	for _, e := range fit {
 		names = append(names, e.Gateway)
 	}
-	return nil, usageError("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s",
+	return nil, flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s",
 		candidates(cfg, set, names))
 }
 
@@ -122,7 +123,7 @@ func candidates(cfg *model.Config, set *resource.Set, names []string) string {
 			for _, a := range g.Status.Addresses {
 				addresses = append(addresses, a.Value)
 			}
-			line += " at " + join(addresses, ", ")
+			line += " at " + strings.Join(addresses, ", ")
 		}
 		var listeners []string
 		for i := range cfg.Listeners {
@@ -131,7 +132,7 @@ func candidates(cfg *model.Config, set *resource.Set, names []string) string {
 			}
 		}
 		slices.Sort(listeners)
-		lines = append(lines, line+": "+join(slices.Compact(listeners), ", "))
+		lines = append(lines, line+": "+strings.Join(slices.Compact(listeners), ", "))
 	}
-	return join(lines, "\n")
+	return strings.Join(lines, "\n")
 }

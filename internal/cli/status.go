@@ -13,6 +13,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -46,9 +47,9 @@ and has an exit code.`,
 		if err != nil {
 			return err
 		}
-		switch output.value {
+		switch output.Value {
 		case "json":
-			return writeJSON(s.out, r)
+			return process.WriteJSON(s.out, r)
 		case "yaml":
 			text, err := yaml.Marshal(r)
 			if err == nil {
@@ -56,7 +57,7 @@ and has an exit code.`,
 			}
 			return err
 		}
-		return r.print(s.out, output.value == "wide", colourful(s.out))
+		return r.print(s.out, output.Value == "wide", colourful(s.out))
 	}
 	return cmd
 }

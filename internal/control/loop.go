@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -214,7 +215,7 @@ func (s *state) publish() {
 	}
 	if s.loop.LeftOut != nil && s.report.Err == nil {
 		if left := s.loop.LeftOut(); len(left) > 0 {
-			s.report.Findings = slices.Concat(s.findings, LeftOut(left, s.report.Set))
+			s.report.Findings = slices.Concat(s.findings, finding.LeftOut(left, s.report.Set.Origin))
 			resource.SortFindings(s.report.Findings)
 		}
 	}

@@ -5,44 +5,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-const (
-	codeModel   = "WR801"
-	codeLeftOut = "WR810"
-)
+const codeModel = "WR801"
 
 var codes = []resource.Code{
 	{ID: codeModel, Severity: resource.Error, Title: "configuration not valid",
 		Meaning: "What the translation made of a Gateway and its routes is not valid, which nothing that can be written may bring about: a fault of Weir. " +
 			"The Gateway's proxies keep the last good configuration, Programmed says so, and other Gateways are not affected.",
 		Fix: "Please report it with the message and the objects it names. Until then, undo the last change to these."},
-	{ID: codePort, Severity: resource.Error, Title: "port cannot be bound",
+	{ID: finding.CodePort, Severity: resource.Error, Title: "port cannot be bound",
 		Meaning: "A listener's port is taken by another process, or needs a privilege that Weir does not have. The listener is not served, its Programmed condition is False (PortUnavailable), " +
 			"and /readyz says degraded. All other listeners are served, and changes apply. The port is tried again every second.",
 		Fix: "Free the port, use another, or give Weir the privilege (CAP_NET_BIND_SERVICE, or --port-offset)."},
-	{ID: codeLeftOut, Severity: resource.Error, Title: "part not served",
+	{ID: finding.CodeLeftOut, Severity: resource.Error, Title: "part not served",
 		Meaning: "A part of the configuration cannot be served, although nothing was found wrong with what is written: a fault of Weir, or what a newer release made. " +
 			"It is left out, or answers 500 in the stead of what cannot be done, as the message says; everything else is served.",
 		Fix: "Please report it with the message and the object it names. Until then, change the field that it names."},
-}
-
-// LeftOut returns findings about what the data plane, or the check of the model, leaves out. set, which may be nil, says where objects were written.
-func LeftOut(left []model.Omission, set *resource.Set) []resource.Finding {
-	var out []resource.Finding
-	for _, o := range left {
-		f := resource.Finding{
-			Code: codeLeftOut, Severity: resource.Error, Ref: o.Ref, Message: o.Reason,
-			Fix: "please report this; until then, change the field that is named",
-		}
-		if set != nil {
-			f.Origin = set.Origin(o.Ref)
-		}
-		out = append(out, f)
-	}
-	return out
 }
 
 // maxReason bounds what a condition or finding says of a configuration that is not valid, in bytes.

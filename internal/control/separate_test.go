@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -123,7 +124,7 @@ func TestWhatTheDataPlaneLeavesOutIsAFinding(t *testing.T) {
 	s.publish()
 	s.publish() // what is not published anew is still left out, and told of once
 	for _, findings := range got {
-		if len(findings) != 2 || findings[1].Code != codeLeftOut || findings[1].Ref != ref || findings[1].Message != "no reason" || findings[1].Fix == "" {
+		if len(findings) != 2 || findings[1].Code != finding.CodeLeftOut || findings[1].Ref != ref || findings[1].Message != "no reason" || findings[1].Fix == "" {
 			t.Errorf("findings %+v", findings)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -94,7 +95,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		return r, nil
 	}
 	r.Config = sound
-	r.Findings = append(r.Findings, LeftOut(left, set)...)
+	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
 	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
