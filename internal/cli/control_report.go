@@ -37,8 +37,8 @@ func newStatusReply(r *control.Report) statusReply {
 		r = &control.Report{}
 	}
 	return statusReply{
-		Status: dataplane.NewStatus(controlReport{*r}.Standing()),
-		Statuses:    append([]resource.Status{}, r.Statuses...),
-		Events:      append([]resource.Event{}, r.Events...),
+		Status:   dataplane.NewStatus(controlReport{*r}.Standing()),
+		Statuses: append([]resource.Status{}, r.Statuses...),
+		Events:   append([]resource.Event{}, r.Events...),
 	}
 }

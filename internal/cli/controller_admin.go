@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 )
 
@@ -26,9 +27,9 @@ type controllerStatus struct {
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
 	// Proxies are what proxies run that are connected, by Gateway.
-	Proxies map[string][]feed.Proxy `json:"proxies"`
+	Proxies map[model.GatewayKey][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
-	Versions map[string]string `json:"versions"`
+	Versions map[model.GatewayKey]string `json:"versions"`
 }
 
 // adminHandler answers as asked lasts.
@@ -61,7 +62,7 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[string][]feed.Proxy{}, Versions: map[string]string{},
+		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
 	}
 	if l := c.lead.Load(); l != nil {
 		if statuses := l.statuses.Load(); statuses != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 )
 
@@ -37,7 +38,7 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 			if l.client == nil {
 				return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 			}
-			if cfg, err = part(cfg, l.set, *gateway); err != nil {
+			if cfg, err = part(cfg, l.set, model.GatewayKey(*gateway)); err != nil {
 				return err
 			}
 		}

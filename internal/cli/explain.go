@@ -60,7 +60,7 @@ for the request.`,
 			return err
 		}
 		defer l.close()
-		e, err := l.explain(request, *gateway)
+		e, err := l.explain(request, model.GatewayKey(*gateway))
 		if err != nil {
 			return err
 		}
@@ -81,8 +81,8 @@ for the request.`,
 type explanation struct {
 	Request *clientRequest `json:"request"`
 	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
-	Gateway   string `json:"gateway,omitempty"`
-	GatewayBy string `json:"gatewayBy,omitempty"`
+	Gateway   model.GatewayKey `json:"gateway,omitempty"`
+	GatewayBy string           `json:"gatewayBy,omitempty"`
 	// Listener that takes the request; nil when none does, and Reason says why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`

@@ -19,7 +19,7 @@ func gatewayFlag(cmd *cobra.Command) *string {
 }
 
 // explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
-func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
+func (l *look) explain(r *clientRequest, gateway model.GatewayKey) (*explanation, error) {
 	switch {
 	case l.client == nil && gateway != "":
 		return nil, flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
@@ -35,7 +35,7 @@ func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 }
 
 // part returns the configuration of the Gateway "namespace/name", of those that each have their own.
-func part(cfg *model.Config, set *resource.Set, gateway string) (*model.Config, error) {
+func part(cfg *model.Config, set *resource.Set, gateway model.GatewayKey) (*model.Config, error) {
 	if !slices.Contains(cfg.Gateways(), gateway) {
 		return nil, flags.Errorf("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
 	}
@@ -49,7 +49,7 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
 	}
-	names := slices.DeleteFunc(slices.Clone(all), func(g string) bool { return !hasAddress(set, g, r.address) })
+	names := slices.DeleteFunc(slices.Clone(all), func(g model.GatewayKey) bool { return !hasAddress(set, g, r.address) })
 	why := "it has the address " + r.address
 	if len(names) == 0 {
 		names, why = all, ""
@@ -97,27 +97,26 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 		candidates(cfg, set, names))
 }
 
-func explainAt(cfg *model.Config, gateway, why string, r *clientRequest) (*explanation, error) {
+func explainAt(cfg *model.Config, gateway model.GatewayKey, why string, r *clientRequest) (*explanation, error) {
 	e := explain(cfg.Of(gateway), r)
 	e.Gateway, e.GatewayBy = gateway, why
 	return e, nil
 }
 
-func gatewayOf(set *resource.Set, name string) *gatewayv1.Gateway {
-	namespace, name, _ := strings.Cut(name, "/")
-	return set.Gateway(namespace, name)
+func gatewayOf(set *resource.Set, name model.GatewayKey) *gatewayv1.Gateway {
+	return set.Gateway(name.Namespace(), name.Name())
 }
 
-func hasAddress(set *resource.Set, gateway, address string) bool {
+func hasAddress(set *resource.Set, gateway model.GatewayKey, address string) bool {
 	g := gatewayOf(set, gateway)
 	return g != nil && slices.ContainsFunc(g.Status.Addresses, func(a gatewayv1.GatewayStatusAddress) bool { return strings.EqualFold(a.Value, address) })
 }
 
 // candidates lists Gateways with their addresses and listeners.
-func candidates(cfg *model.Config, set *resource.Set, names []string) string {
+func candidates(cfg *model.Config, set *resource.Set, names []model.GatewayKey) string {
 	var lines []string
 	for _, name := range names {
-		line := "  " + name
+		line := "  " + string(name)
 		if g := gatewayOf(set, name); g != nil && len(g.Status.Addresses) > 0 {
 			var addresses []string
 			for _, a := range g.Status.Addresses {

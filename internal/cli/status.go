@@ -137,7 +137,7 @@ var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute"
 func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
 	r := &statusReport{Objects: []*objectStatus{}}
 	statuses, findings := l.Statuses, l.Findings
-	var gateways map[string]*inspect.Gateway // nil if nothing is known of them
+	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
 	if l.client != nil {
 		c, more, err := l.inspect(ctx, in, false)
 		if err != nil {
@@ -191,7 +191,7 @@ func shown(all, written []resource.Status) []resource.Status {
 // statusBuilder turns statuses and findings into what is shown.
 type statusBuilder struct {
 	set      *resource.Set
-	gateways map[string]*inspect.Gateway
+	gateways map[model.GatewayKey]*inspect.Gateway
 	all      []*objectStatus
 	by       map[resource.Key]*objectStatus
 	others   []resource.Finding
@@ -348,7 +348,7 @@ func (o *objectStatus) hostnames(namespace, name string, hosts []gatewayv1.Hostn
 }
 
 func (b *statusBuilder) proxies(o *objectStatus) {
-	g := b.gateways[o.Namespace+"/"+o.Name]
+	g := b.gateways[model.GatewayOf(o.Namespace, o.Name)]
 	if g == nil {
 		return
 	}

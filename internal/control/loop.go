@@ -25,7 +25,7 @@ type Report struct {
 	Events   []resource.Event
 	Findings []resource.Finding
 	// Invalid is Result.Invalid of the newest set.
-	Invalid map[string]error
+	Invalid map[model.GatewayKey]error
 	// Err says why the newest set is not being served; nil when it is.
 	Err error
 	// Changed says that this report's configuration was published just now.

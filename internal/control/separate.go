@@ -33,21 +33,20 @@ const maxReason = 1 << 10
 // leaveOut takes from a result whose configuration is not valid the Gateways that make it so. It fails, and does nothing, if
 // the rest is not valid either.
 func (r *Result) leaveOut() bool {
-	invalid := map[string]error{}
+	invalid := map[model.GatewayKey]error{}
 	for gateway, part := range r.Config.Split() {
 		if err := part.Validate(); err != nil {
 			invalid[gateway] = err
 		}
 	}
-	rest := r.Config.Without(func(gateway string) bool { return invalid[gateway] != nil })
+	rest := r.Config.Without(func(gateway model.GatewayKey) bool { return invalid[gateway] != nil })
 	if rest.Validate() != nil {
 		return false
 	}
 	r.Config, r.Invalid = rest, invalid
 	for _, gateway := range slices.Sorted(maps.Keys(invalid)) {
-		namespace, name, _ := strings.Cut(gateway, "/")
 		r.Findings = append(r.Findings, resource.Finding{
-			Code: codeModel, Severity: resource.Error, Ref: model.Ref{Kind: "Gateway", Namespace: namespace, Name: name},
+			Code: codeModel, Severity: resource.Error, Ref: gateway.Ref(),
 			Message: "its configuration is not valid, and its proxies keep the last good one: " + brief(invalid[gateway]),
 			Fix:     "please report this; until then, undo the last change to the objects that are named",
 		})
@@ -56,7 +55,7 @@ func (r *Result) leaveOut() bool {
 	r.Statuses = slices.Clone(r.Statuses)
 	for i := range r.Statuses {
 		s := &r.Statuses[i]
-		if err := invalid[s.Ref.Namespace+"/"+s.Ref.Name]; s.Ref.Kind == "Gateway" && err != nil {
+		if err := invalid[model.GatewayOf(s.Ref.Namespace, s.Ref.Name)]; s.Ref.Kind == "Gateway" && err != nil {
 			*s = notProgrammed(*s, brief(err))
 		}
 	}

@@ -15,7 +15,7 @@ func made(change func(*model.Config)) Result {
 	for _, name := range []string{"a", "b"} {
 		listener, service := "default/"+name+"/http", model.ServiceName("default", name, 80)
 		r.Config.Listeners = append(r.Config.Listeners, model.Listener{
-			Name: listener, Gateway: "default/" + name, Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
+			Name: listener, Gateway: model.GatewayKey("default/" + name), Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
 		})
 		r.Config.Services = append(r.Config.Services, model.Service{Name: service, Protocol: model.HTTP})
 		r.Config.Routes = append(r.Config.Routes, model.Route{

@@ -23,7 +23,7 @@ type Result struct {
 	Findings []resource.Finding
 	// Invalid are the Gateways ("namespace/name") that Config leaves out because what was made of them is not valid, and why:
 	// their proxies are to keep what they have. There are some only with Options.Separate.
-	Invalid map[string]error
+	Invalid map[model.GatewayKey]error
 }
 
 // Options say what a set does not. The zero value is what the command line does without flags.

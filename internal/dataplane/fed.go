@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/feed"
@@ -40,7 +39,7 @@ func (o *Fed) Flags(f *pflag.FlagSet) {
 
 // validate fails where the command line is wrong.
 func (o *Fed) validate() error {
-	if namespace, name, ok := strings.Cut(o.gateway, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !model.GatewayKey(o.gateway).Valid() {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
 	if _, _, err := net.SplitHostPort(o.controller); err != nil {
@@ -62,7 +61,7 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	client := &feed.Client{
-		Address: o.controller, Gateway: o.gateway, CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
+		Address: o.controller, Gateway: model.GatewayKey(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
 	}
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")

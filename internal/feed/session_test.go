@@ -41,7 +41,7 @@ func TestUnpublishedGatewayWaitsAndMissingOneIsEmptied(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	address, _ := w.serve(s, "")
-	if err := s.Publish(map[string]*model.Config{"default/other": config(1, 1)}); err != nil {
+	if err := s.Publish(map[model.GatewayKey]*model.Config{"default/other": config(1, 1)}); err != nil {
 		t.Fatal(err)
 	}
 	p := w.run(w.client("a", address))

@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // TestTokenOfAProxyIsGoodForItsFeedAlone has tokens of a real API server: who has taken a proxy over has one that opens its own
@@ -40,9 +41,9 @@ func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
 		}
 		return r.Status.Token
 	}
-	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: func(namespace, account string) string {
+	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: func(namespace, account string) model.GatewayKey {
 		if namespace == ns && account == "edge-weir" {
-			return ns + "/edge"
+			return model.GatewayOf(ns, "edge")
 		}
 		return ""
 	}}
