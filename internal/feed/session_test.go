@@ -74,7 +74,7 @@ func TestProxyIsForgottenAfterAWhile(t *testing.T) {
 	s.Linger = 50 * time.Millisecond
 	var mu sync.Mutex
 	changes := 0
-	s.OnChange = func(g string) {
+	s.OnChange = func(g model.GatewayKey) {
 		mu.Lock()
 		defer mu.Unlock()
 		if changes++; g != gateway {

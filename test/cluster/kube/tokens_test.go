@@ -48,7 +48,7 @@ func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
 		return ""
 	}}
 	own := issue(account, true, infra.Audience)
-	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != ns+"/edge" || proxy != ns+"/"+pod.Name {
+	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != model.GatewayOf(ns, "edge") || proxy != ns+"/"+pod.Name {
 		t.Errorf("a proxy's token is of %q %q, %v", gateway, proxy, err)
 	}
 	for name, token := range map[string]string{
