@@ -46,7 +46,9 @@ type told struct {
 
 // listen takes in what proxies in front say, if the listener trusts the connection's other side.
 func (ex *exchange) listen(l *routing.Listener) {
-	ex.believe(ex.snap.listeners[l.ID].front)
+	f := ex.snap.listeners[l.ID].front
+	ex.id.guarded = f != nil
+	ex.believe(f)
 }
 
 // believe takes in what proxies in front say, if the connection's other side is one of them.
