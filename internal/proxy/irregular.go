@@ -80,7 +80,7 @@ func (ex *exchange) dropsTrailer(f *http1.Field) bool {
 	if f.ID == http1.FieldIrregular && ex.srv.opt.Underscores == UnderscoresDropped {
 		return true
 	}
-	if ex.id.made && (ex.srv.requestID.is(f) || ex.impersonatesID(f)) {
+	if ex.srv.requestID.ids != RequestIDsOff && (ex.srv.requestID.is(f) || ex.impersonatesID(f)) {
 		return true
 	}
 	return ex.rule.filters.request.touches(f) || ex.backendFilters().request.touches(f)
