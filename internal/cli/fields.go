@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // fieldFlags say what the proxy adds to messages, and what of them it does not let through; see docs/fields.md.
@@ -17,10 +19,13 @@ type fieldFlags struct {
 	pseudonym        string
 	hops, passes     int
 	sessionKey       string
+	requestID        choice
+	requestIDHeader  string
+	requestIDAnswer  bool
 }
 
 func newFieldFlags() fieldFlags {
-	return fieldFlags{via: newChoice("on", "requests", "off"), underscores: newChoice("drop-clashing", "drop", "reject", "pass")}
+	return fieldFlags{via: newChoice("on", "requests", "off"), underscores: newChoice("drop-clashing", "drop", "reject", "pass"), requestID: newChoice("on", "trusted", "off")}
 }
 
 func (o *fieldFlags) flags(f *pflag.FlagSet) {
@@ -28,6 +33,9 @@ func (o *fieldFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.pseudonym, "via-name", "", "`name` of this proxy in Via, one for all replicas and for nobody else; empty draws one")
 	f.IntVar(&o.hops, "max-hops", proxy.DefaultMaxHops, "`number` of proxies that a request may have come through; beyond it is answered 508")
 	f.IntVar(&o.passes, "max-passes", 1, "how often (`number`) a request may come through this proxy; beyond it is answered 508")
+	f.Var(&o.requestID, "request-id", "give requests an id that come without, or with one of somebody who is not trusted; trusted: with one of anybody but a trusted proxy")
+	f.StringVar(&o.requestIDHeader, "request-id-header", "X-Request-Id", "`name` of the header field with the id")
+	f.BoolVar(&o.requestIDAnswer, "request-id-answer", false, "tell clients the id, in the same field of the answer")
 	f.Var(&o.underscores, "underscore-fields", "what becomes of request fields such as X_User, which backends may take for X-User")
 	f.StringVar(&o.sessionKey, "session-key-file", "", "`file` with a secret of 16 bytes or more that proves session tokens, the same for all replicas")
 }
@@ -45,6 +53,11 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 		return usageError("--max-hops and --max-passes must be above zero")
 	}
 	to.Pseudonym, to.MaxHops, to.MaxPasses = o.pseudonym, o.hops, o.passes
+	if err := validIDHeader(o.requestIDHeader); err != nil {
+		return usageError("--request-id-header %q: %w", o.requestIDHeader, err)
+	}
+	to.RequestIDs = map[string]proxy.RequestIDs{"on": proxy.RequestIDsMissing, "trusted": proxy.RequestIDsTrusted, "off": proxy.RequestIDsOff}[o.requestID.value]
+	to.RequestIDField, to.AnswerRequestID = o.requestIDHeader, o.requestIDAnswer
 	if o.sessionKey == "" {
 		return nil
 	}
@@ -56,6 +69,18 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 		return usageError("--session-key-file: %s has %d bytes, want %d or more: head -c 32 /dev/urandom | base64", o.sessionKey, len(key), minSessionKey)
 	}
 	to.SessionKey = key
+	return nil
+}
+
+// validIDHeader says why requests cannot have their id in a field of this name.
+func validIDHeader(name string) error {
+	f := http1.Field{Name: name, ID: http1.Identify(name)}
+	switch {
+	case !http1.ValidToken(name) || f.ID == http1.FieldIrregular:
+		return errors.New("want a name of letters, digits and hyphens")
+	case f.ID != http1.FieldOther && f.ID != http1.FieldXRequestID, http1.Vouched(&f), telemetry.Secret(name):
+		return errors.New("the field means something else")
+	}
 	return nil
 }
 

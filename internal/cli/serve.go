@@ -21,9 +21,7 @@ type serveFlags struct {
 	reach             choice
 	drain, drainDelay time.Duration
 	log               logFlags
-	accessLog         string
-	accessLogFormat   choice
-	accessLogMaxField byteSize
+	accessLog         accessLogFlags
 	fields            fieldFlags
 	client            clientFlags
 	load              loadFlags
@@ -31,7 +29,7 @@ type serveFlags struct {
 }
 
 func newServeFlags() serveFlags {
-	return serveFlags{log: newLogFlags(), accessLogFormat: newChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
+	return serveFlags{log: newLogFlags(), accessLog: newAccessLogFlags(), fields: newFieldFlags()}
 }
 
 // flags adds them; the first reach is the default.
@@ -43,9 +41,7 @@ func (o *serveFlags) flags(f *pflag.FlagSet, admin string, reach ...string) {
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
 	o.log.flags(f)
-	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
-	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
-	f.Var(&o.accessLogMaxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
+	o.accessLog.flags(f)
 	o.fields.flags(f)
 	o.client.flags(f)
 	o.load.flags(f)
@@ -94,9 +90,13 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 
 // openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
 func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
+	options, err := o.accessLog.options()
+	if err != nil {
+		return nil, nil, err
+	}
 	var w io.Writer
 	closeFile, renamed := func() error { return nil }, func() {}
-	switch o.accessLog {
+	switch o.accessLog.where {
 	case "", "off":
 		stop := onRotate(renamed)
 		return nil, func() error { stop(); return nil }, nil
@@ -105,22 +105,15 @@ func (o *serveFlags) openAccessLog(s streams, log *slog.Logger, lines int) (*tel
 	case "stderr":
 		w = s.err
 	default:
-		file, err := telemetry.OpenLogFile(o.accessLog, log)
+		file, err := telemetry.OpenLogFile(o.accessLog.where, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--access-log: %w", err)
 		}
 		w, closeFile, renamed = file, file.Close, file.Follow
 	}
-	format := telemetry.JSON
-	if o.accessLogFormat.value == "text" {
-		format = telemetry.Text
-	}
 	stop := onRotate(renamed)
-	most := int(o.accessLogMaxField)
-	if most == 0 {
-		most = -1
-	}
-	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, QueueBytes: lines, Logger: log, MaxField: most})
+	options.QueueBytes, options.Logger = lines, log
+	l := telemetry.NewAccessLog(w, options)
 	return l, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
