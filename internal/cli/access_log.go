@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -36,14 +33,14 @@ func (o *accessLogFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.where, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
 	f.Var(&o.format, "access-log-format", "format of the access log; text is the combined log format, text-extended has more behind it")
 	f.Var(&o.maxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
-	f.Var(listOf("names", &o.request, fieldName), "access-log-request-header", "header fields of requests to log")
-	f.Var(listOf("names", &o.response, fieldName), "access-log-response-header", "header fields of answers to log")
-	f.Var(listOf("names", &o.unmask, fieldName), "access-log-unmask", "which of them to log although they are secrets, such as Authorization and Cookie, for which there is *** otherwise")
+	f.Var(listOf("names", &o.request, checked(telemetry.CheckField)), "access-log-request-header", "header fields of requests to log")
+	f.Var(listOf("names", &o.response, checked(telemetry.CheckField)), "access-log-response-header", "header fields of answers to log")
+	f.Var(listOf("names", &o.unmask, checked(telemetry.CheckField)), "access-log-unmask", "which of them to log although they are secrets, such as Authorization and Cookie, for which there is *** otherwise")
 	f.Var(&o.sample, "access-log-sample", "share of requests to log, such as 1/100 or 5%; those that failed, or took --access-log-min-duration, always are")
 	f.DurationVar(&o.minDuration, "access-log-min-duration", 0, "log requests that took at least so long, those that failed, and of the others only a sample, none by default")
-	f.Var(listOf("statuses", &o.statuses, statusRange), "access-log-status", "log only requests that were answered so: 404, 5xx, 400-428, none")
-	f.Var(listOf("reasons", &o.reasons, failureReason), "access-log-reason", "log only requests that failed for these reasons, or any")
-	f.Var(listOf("routes", &o.routes, routeName), "access-log-route", "log only requests of these routes, namespace/name")
+	f.Var(listOf("statuses", &o.statuses, telemetry.ParseStatuses), "access-log-status", "log only requests that were answered so: 404, 5xx, 400-428, none")
+	f.Var(listOf("reasons", &o.reasons, telemetry.ParseReasons), "access-log-reason", "log only requests that failed for these reasons, or any")
+	f.Var(listOf("routes", &o.routes, checked(telemetry.CheckRoute)), "access-log-route", "log only requests of these routes, namespace/name")
 }
 
 // options are all but where lines go, and how many may wait.
@@ -65,7 +62,7 @@ func (o *accessLogFlags) options() (telemetry.AccessLogOptions, error) {
 		}
 	}
 	for _, name := range o.unmask {
-		if !slices.ContainsFunc(slices.Concat(o.request, o.response), func(n string) bool { return strings.EqualFold(n, name) }) {
+		if !telemetry.Names(slices.Concat(o.request, o.response), name) {
 			return out, usageError("--access-log-unmask %s: the field is not logged; add --access-log-request-header %s", name, name)
 		}
 	}
@@ -104,53 +101,9 @@ func (l *list[T]) Set(text string) error {
 	return nil
 }
 
-func fieldName(s string) ([]string, error) {
-	if !http1.ValidToken(s) {
-		return nil, fmt.Errorf("%q is no name of a header field", s)
-	}
-	return []string{s}, nil
-}
-
-func routeName(s string) ([]string, error) {
-	if namespace, name, ok := strings.Cut(s, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return nil, fmt.Errorf("%q is no route: want namespace/name", s)
-	}
-	return []string{s}, nil
-}
-
-func failureReason(s string) ([]telemetry.Reason, error) {
-	all := telemetry.Reasons()
-	if s == "any" {
-		return all, nil
-	}
-	if !slices.Contains(all, telemetry.Reason(s)) {
-		return nil, fmt.Errorf("%q is no reason: want any, or one of docs/metrics.md#reasons such as no_route, connect_failed, backend_timeout", s)
-	}
-	return []telemetry.Reason{telemetry.Reason(s)}, nil
-}
-
-func statusRange(s string) ([]telemetry.StatusRange, error) {
-	bad := fmt.Errorf("%q is no status: want one such as 404, a class such as 5xx, a range such as 400-428, or none", s)
-	if s == "none" {
-		return []telemetry.StatusRange{{}}, nil
-	}
-	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok {
-		n, err := strconv.Atoi(class)
-		if err != nil || n < 1 || n > 9 {
-			return nil, bad
-		}
-		return []telemetry.StatusRange{{From: n * 100, To: n*100 + 99}}, nil
-	}
-	from, to, ok := strings.Cut(s, "-")
-	if !ok {
-		to = from
-	}
-	low, err := strconv.Atoi(from)
-	high, e := strconv.Atoi(to)
-	if err != nil || e != nil || low < 100 || high > 999 || low > high {
-		return nil, bad
-	}
-	return []telemetry.StatusRange{{From: low, To: high}}, nil
+// checked makes a parser of what says why a value is none.
+func checked(check func(string) error) func(string) ([]string, error) {
+	return func(s string) ([]string, error) { return []string{s}, check(s) }
 }
 
 // sampleShare is a flag for a share that is met exactly.
@@ -165,18 +118,9 @@ func (s *sampleShare) Type() string { return "share" }
 func (s *sampleShare) String() string { return s.text }
 
 func (s *sampleShare) Set(text string) error {
-	numerator, denominator, ok := strings.Cut(text, "/")
-	if percent, is := strings.CutSuffix(text, "%"); is && !ok {
-		// The digits behind the point make the denominator: 0.5% is 5 of 1000.
-		whole, part, _ := strings.Cut(percent, ".")
-		numerator, denominator = whole+part, "1"+strings.Repeat("0", 2+len(part))
-	} else if !ok {
-		denominator = "1"
-	}
-	n, err := strconv.ParseUint(numerator, 10, 64)
-	d, e := strconv.ParseUint(denominator, 10, 64)
-	if err != nil || e != nil {
-		return fmt.Errorf("%q is no share: want one such as 1/100, 5%%, 0 or 1", text)
+	n, d, err := telemetry.ParseShare(text)
+	if err != nil {
+		return err
 	}
 	share, err := routing.NewShare(n, d)
 	if err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 
@@ -53,7 +52,7 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 		return usageError("--max-hops and --max-passes must be above zero")
 	}
 	to.Pseudonym, to.MaxHops, to.MaxPasses = o.pseudonym, o.hops, o.passes
-	if err := validIDHeader(o.requestIDHeader); err != nil {
+	if err := telemetry.CheckIDField(o.requestIDHeader); err != nil {
 		return usageError("--request-id-header %q: %w", o.requestIDHeader, err)
 	}
 	to.RequestIDs = map[string]proxy.RequestIDs{"on": proxy.RequestIDsMissing, "trusted": proxy.RequestIDsTrusted, "off": proxy.RequestIDsOff}[o.requestID.value]
@@ -69,18 +68,6 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 		return usageError("--session-key-file: %s has %d bytes, want %d or more: head -c 32 /dev/urandom | base64", o.sessionKey, len(key), minSessionKey)
 	}
 	to.SessionKey = key
-	return nil
-}
-
-// validIDHeader says why requests cannot have their id in a field of this name.
-func validIDHeader(name string) error {
-	f := http1.Field{Name: name, ID: http1.Identify(name)}
-	switch {
-	case !http1.ValidToken(name) || f.ID == http1.FieldIrregular:
-		return errors.New("want a name of letters, digits and hyphens")
-	case f.ID != http1.FieldOther && f.ID != http1.FieldXRequestID, http1.Vouched(&f), telemetry.Secret(name):
-		return errors.New("the field means something else")
-	}
 	return nil
 }
 

@@ -258,8 +258,10 @@ func TestReasonsAreAnsweredLoggedAndDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, table, _ := strings.Cut(string(text), "\n### Reasons\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	rows := map[telemetry.Reason]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([a-z0-9, ]+) \\| ").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([a-z0-9, ]+) \\| ").FindAllStringSubmatch(table, -1) {
 		rows[telemetry.Reason(row[1])] = row[2] + " " + row[3]
 	}
 	for _, reason := range telemetry.Reasons() {
