@@ -32,7 +32,7 @@ var importTable = map[string][]string{
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket"},
-	"internal/telemetry":          {"internal/model"},
+	"internal/telemetry":          {"internal/model", "internal/http1"},
 	"internal/proxy": {
 		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
 		"internal/model", "internal/budget",
@@ -45,7 +45,7 @@ var importTable = map[string][]string{
 	"internal/identity":     {},
 	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":  {"internal/resource"},
-	"internal/kube/infra":   {"internal/resource", "internal/model"},
+	"internal/kube/infra":   {"internal/resource", "internal/model", "internal/telemetry"},
 	"internal/kube/replica": {"internal/feed", "internal/identity"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",

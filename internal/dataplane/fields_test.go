@@ -32,6 +32,13 @@ func TestFieldFlagsBecomeOptions(t *testing.T) {
 		{[]string{"--via=requests", "--underscore-fields=pass"}, " 0123456789abcdef\n",
 			proxy.Options{Via: proxy.ViaRequests, MaxHops: 10, MaxPasses: 1, Underscores: proxy.UnderscoresPassed, SessionKey: []byte("0123456789abcdef")}, ""},
 		{[]string{"--underscore-fields=drop"}, "", proxy.Options{MaxHops: 10, MaxPasses: 1, Underscores: proxy.UnderscoresDropped}, ""},
+		{[]string{"--request-id=trusted", "--request-id-header=Trace-No", "--request-id-answer"}, "",
+			proxy.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: proxy.RequestIDsTrusted, RequestIDField: "Trace-No", AnswerRequestID: true}, ""},
+		{[]string{"--request-id=off"}, "", proxy.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: proxy.RequestIDsOff}, ""},
+		{[]string{"--request-id-header=X_Id"}, "", proxy.Options{}, "--request-id-header"},
+		{[]string{"--request-id-header=Connection"}, "", proxy.Options{}, "means something else"},
+		{[]string{"--request-id-header=x-forwarded-port"}, "", proxy.Options{}, "means something else"},
+		{[]string{"--request-id-header=Cookie"}, "", proxy.Options{}, "means something else"},
 		{[]string{"--via-name=a b"}, "", proxy.Options{}, "--via-name"},
 		{[]string{"--max-hops=0"}, "", proxy.Options{}, "--max-hops"},
 		{[]string{"--max-passes=-1"}, "", proxy.Options{}, "--max-passes"},
@@ -56,6 +63,15 @@ func TestFieldFlagsBecomeOptions(t *testing.T) {
 			continue
 		}
 		w := test.want
+		if w.RequestIDField == "" {
+			w.RequestIDField = "X-Request-Id"
+			if len(test.args) == 0 || test.args[0] != "--request-id=off" {
+				w.RequestIDs = proxy.RequestIDsMissing
+			}
+		}
+		if got.RequestIDs != w.RequestIDs || got.RequestIDField != w.RequestIDField || got.AnswerRequestID != w.AnswerRequestID {
+			t.Errorf("%v: %+v", test.args, got)
+		}
 		if err != nil || got.Via != w.Via || got.Pseudonym != w.Pseudonym || got.MaxHops != w.MaxHops || got.MaxPasses != w.MaxPasses ||
 			got.Underscores != w.Underscores || string(got.SessionKey) != string(w.SessionKey) {
 			t.Errorf("%v: %+v, %v", test.args, got, err)

@@ -23,9 +23,7 @@ type Options struct {
 	reach             flags.Choice
 	drain, drainDelay time.Duration
 	Log               process.LogFlags
-	accessLog         string
-	accessLogFormat   flags.Choice
-	accessLogMaxField flags.Size
+	accessLog         accessLogFlags
 	fields            fieldFlags
 	client            clientFlags
 	load              loadFlags
@@ -34,7 +32,7 @@ type Options struct {
 
 // NewOptions returns them with their defaults.
 func NewOptions() Options {
-	return Options{Log: process.NewLogFlags(), accessLogFormat: flags.NewChoice("json", "text"), accessLogMaxField: telemetry.DefaultMaxField, fields: newFieldFlags()}
+	return Options{Log: process.NewLogFlags(), accessLog: newAccessLogFlags(), fields: newFieldFlags()}
 }
 
 // Flags adds them to a command, with the address of the admin endpoint and the reaches that may be chosen, the first of which is the default.
@@ -46,9 +44,7 @@ func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
 	o.Log.Flags(f)
-	f.StringVar(&o.accessLog, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
-	f.Var(&o.accessLogFormat, "access-log-format", "format of the access log")
-	f.Var(&o.accessLogMaxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
+	o.accessLog.flags(f)
 	o.fields.flags(f)
 	o.client.flags(f)
 	o.load.flags(f)
@@ -97,9 +93,13 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 
 // openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
 func (o *Options) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
+	options, err := o.accessLog.options()
+	if err != nil {
+		return nil, nil, err
+	}
 	var w io.Writer
 	closeFile, renamed := func() error { return nil }, func() {}
-	switch o.accessLog {
+	switch o.accessLog.where {
 	case "", "off":
 		stop := process.OnRotate(renamed)
 		return nil, func() error { stop(); return nil }, nil
@@ -108,22 +108,15 @@ func (o *Options) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, line
 	case "stderr":
 		w = stderr
 	default:
-		file, err := telemetry.OpenLogFile(o.accessLog, log)
+		file, err := telemetry.OpenLogFile(o.accessLog.where, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--access-log: %w", err)
 		}
 		w, closeFile, renamed = file, file.Close, file.Follow
 	}
-	format := telemetry.JSON
-	if o.accessLogFormat.Value == "text" {
-		format = telemetry.Text
-	}
 	stop := process.OnRotate(renamed)
-	most := int(o.accessLogMaxField)
-	if most == 0 {
-		most = -1
-	}
-	l := telemetry.NewAccessLog(w, telemetry.AccessLogOptions{Format: format, QueueBytes: lines, Logger: log, MaxField: most})
+	options.QueueBytes, options.Logger = lines, log
+	l := telemetry.NewAccessLog(w, options)
 	return l, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -44,6 +44,9 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			}
 			return connectFailure(err)
 		}
+		if !reused {
+			ex.isConnected()
+		}
 		a.conn = c
 		ex.abortWithClient(c)
 		err = ex.sendHTTP1(c)

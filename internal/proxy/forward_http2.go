@@ -120,7 +120,9 @@ func (ex *exchange) openStream(e *upstream.Endpoint) error {
 		}
 		return connectFailure(err)
 	}
-	a.stream = s
+	if a.stream = s; ex.waiting.Waited {
+		ex.isConnected()
+	}
 	ex.abortWithClient(s.Stream)
 	ex.beginCopies() // after the write, so that they do not keep the primary waiting
 	switch {
@@ -253,7 +255,7 @@ func (ex *exchange) relayStream(s *http2.Stream) error {
 	// The body of a short answer is about to come: head and body go out together.
 	short := ex.resp.Body.Kind == http1.BodyLength && ex.resp.Body.Length <= gather
 	var since time.Time
-	for {
+	for early := true; ; early = false { // something of it may have come with the head
 		var until time.Time
 		if !s.Ready() {
 			if !short {
@@ -267,10 +269,14 @@ func (ex *exchange) relayStream(s *http2.Stream) error {
 			}
 		}
 		short = false
+		early = early && until.IsZero()
 		p, err := s.Next(until)
 		switch err {
 		case nil:
 		case io.EOF:
+			if !until.IsZero() {
+				ex.heardMore()
+			}
 			return nil
 		case http2.ErrTimeout:
 			now := time.Now()
@@ -285,6 +291,9 @@ func (ex *exchange) relayStream(s *http2.Stream) error {
 			return err
 		}
 		since = time.Time{}
+		if !early {
+			ex.heardMore()
+		}
 		if err := ex.write(p); err != nil {
 			return err
 		}

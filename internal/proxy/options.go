@@ -31,6 +31,11 @@ type Options struct {
 	MaxPasses int
 	// MaxHops is through how many proxies of any kind a request may have come, by its Via; beyond it it is answered 508. 0 means 10.
 	MaxHops int
+	// RequestIDs says whether requests are given ids, in RequestIDField ("X-Request-Id" if it is empty), a name of letters, digits and hyphens.
+	// AnswerRequestID has answers bear them too.
+	RequestIDs      RequestIDs
+	RequestIDField  string
+	AnswerRequestID bool
 	// Underscores says what becomes of fields whose names backends may confuse with others.
 	Underscores Underscores
 	// SessionKey proves that proxies issued the tokens of sessions (see model.Session): a secret that all proxies share which serve the same routes.
@@ -97,6 +102,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Upstream.Logger == nil {
 		o.Upstream.Logger = o.Logger
+	}
+	if o.RequestIDField == "" {
+		o.RequestIDField = "X-Request-Id"
 	}
 	if o.Listen == nil {
 		o.Listen = Listen

@@ -21,7 +21,9 @@ func (ex *exchange) relayHTTP1() error {
 	c := ex.attempt.conn
 	ex.endpoint.Answered(ex.resp.Status)
 	if ex.resp.Status == http.StatusSwitchingProtocols || ex.req.method == http.MethodConnect && ex.resp.Status < 300 {
-		return ex.tunnel(c)
+		err := ex.tunnel(c)
+		ex.heardMore()
+		return err
 	}
 	err := ex.head()
 	if err == nil {
@@ -117,6 +119,7 @@ func (ex *exchange) relayLength(c *upstream.Conn, left int64) error {
 		if n > 0 {
 			since = time.Time{}
 			left -= int64(n)
+			ex.heardMore()
 			if err := ex.write(p.b[:n]); err != nil {
 				return err
 			}
@@ -147,6 +150,7 @@ func (ex *exchange) splice(c *upstream.Conn, left int64) error {
 		n, err := k.tcp.ReadFrom(&ex.limited)
 		left -= n
 		ex.out += n
+		ex.heardMore()
 		if err != nil && k.guard.tripped() {
 			return writeFailure(err)
 		}
@@ -183,6 +187,7 @@ func (ex *exchange) relayChunks(c *upstream.Conn) error {
 			if err := ex.fill(c, ex.srv.opt.StreamTimeout); err != nil {
 				return unexpected(err)
 			}
+			ex.heardMore()
 			continue
 		}
 		data, n, done, err := r.Next(b)
@@ -212,7 +217,8 @@ func (ex *exchange) relayUntilClose(c *upstream.Conn) error {
 		if err := ex.client.flush(); err != nil {
 			return err
 		}
-		if err := ex.fill(c, ex.srv.opt.StreamTimeout); err == io.EOF {
+		err := ex.fill(c, ex.srv.opt.StreamTimeout)
+		if ex.heardMore(); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
