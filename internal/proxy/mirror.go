@@ -24,11 +24,12 @@ type MirrorOptions struct {
 	// Unmarked sends copies without that field.
 	Unmarked bool
 
-	// MaxInFlight bounds the copies that have begun and not ended; 0 means 512. It bounds connections and goroutines too.
+	// MaxInFlight bounds the copies that are being sent or answered; 0 means 512. It bounds connections and goroutines too.
 	MaxInFlight int
-	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 16 MiB.
+	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 64 MiB.
 	MaxBytes int64
-	// MaxCopyBytes is the same for a single copy; 0 means 256 KiB. A copy that falls behind its primary by more is given up.
+	// MaxCopyBytes is the same for a single copy; 0 means 8 MiB. A copy that falls behind its primary by more is given up. One that falls behind by more
+	// than 256 KiB may take no more of MaxBytes than it leaves to others.
 	MaxCopyBytes int
 	// MaxAnswerBytes is how much of an answer's body is read in order to use the connection again; 0 means 1 MiB.
 	MaxAnswerBytes int64
@@ -56,10 +57,10 @@ func (o MirrorOptions) withDefaults() MirrorOptions {
 		o.MaxInFlight = 512
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = 16 << 20
+		o.MaxBytes = 64 << 20
 	}
 	if o.MaxCopyBytes <= 0 {
-		o.MaxCopyBytes = 256 << 10
+		o.MaxCopyBytes = 8 << 20
 	}
 	if o.MaxAnswerBytes <= 0 {
 		o.MaxAnswerBytes = 1 << 20
@@ -87,6 +88,7 @@ type mirrors struct {
 	set *upstream.Set
 
 	budget *budget.Budget
+	held   heldLegs
 
 	mu       sync.Mutex
 	services map[string]*mirrorService
@@ -110,7 +112,9 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	memory, b := mirrorMemory(connections.Memory)
 	connections.Memory = memory
 	m := &mirrors{opt: opt, log: log, budget: b, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	m.held.wake = make(chan struct{}, 1)
 	m.helpers.Go(m.retireIdle)
+	m.helpers.Go(func() { m.held.run(m.quit) })
 	metrics.WatchMirrors(m.states)
 	return m
 }

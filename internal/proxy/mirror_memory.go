@@ -8,8 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/http2"
 )
 
-// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: the buffers double as they grow. A copy under way
-// takes half of copyWeight twice: its goroutine, and a buffer for its answer.
+// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: a first part doubles as it grows, and a piece may
+// have only begun to fill. A copy that a worker has takes half of copyWeight twice: its goroutine, and a buffer for its answer.
 const (
 	copiesFree, copiesStep = 512 << 10, 64 << 10
 	copyWeight             = 24 << 10
@@ -31,15 +31,18 @@ func (c *copies) init() {
 // hold counts n bytes more as queued; false if that is more than the service, or all mirrors, may have.
 func (s *mirrorService) hold(n int64) bool {
 	q := s.queued.Add(n)
-	if q <= s.mirrors.opt.MaxBytes && (s.taken() <= s.copies.covered.Load() || s.draw()) {
+	if q <= s.mirrors.opt.MaxBytes && s.covers() {
 		return true
 	}
 	s.letGo(n)
 	return false
 }
 
+// covers draws for what the copies take, unless enough is drawn; false if there is not as much.
+func (s *mirrorService) covers() bool { return s.taken() <= s.copies.covered.Load() || s.draw() }
+
 // taken is what the copies take.
-func (s *mirrorService) taken() int64 { return s.queued.Load() + s.inFlight.Load()*(copyWeight/2) }
+func (s *mirrorService) taken() int64 { return s.queued.Load() + s.carried.Load()*(copyWeight/2) }
 
 // draw draws for what the copies take.
 func (s *mirrorService) draw() bool {

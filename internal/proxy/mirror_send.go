@@ -132,6 +132,7 @@ func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
 			r = mirrorFailure(err)
 		} else {
 			l.sent(len(p))
+			l.forget()
 			r = w.answer(c, l.bodyless)
 		}
 	} else if !over {

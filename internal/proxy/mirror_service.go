@@ -21,8 +21,9 @@ type mirrorService struct {
 	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
 	breaker  breaker
 
-	_        [64]byte // what is above seldom changes
-	inFlight atomic.Int64
+	_        [64]byte     // what is above seldom changes
+	inFlight atomic.Int64 // copies that began and have not ended
+	carried  atomic.Int64 // of these a worker has
 	queued   atomic.Int64 // bytes copied and not yet sent
 	copies   copies       // what was drawn for them
 
@@ -59,8 +60,7 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	if e == nil {
 		return drop(telemetry.MirrorDroppedNoEndpoint)
 	}
-	if s.inFlight.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
-		s.inFlight.Add(-1)
+	if s.carried.Load() >= int64(s.mirrors.opt.MaxInFlight) {
 		return drop(telemetry.MirrorDroppedInFlight)
 	}
 	l := mirrorLegPool.Get().(*mirrorLeg)
@@ -69,22 +69,29 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 		l.from = head.from.addresses()
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
-	if !s.hold(int64(len(l.queue))) {
-		s.inFlight.Add(-1)
-		s.letGo(0)
+	n := len(l.queue.first)
+	if !s.hold(int64(n)) {
 		l.recycle()
 		return drop(telemetry.MirrorDroppedBytes)
 	}
-	l.unsent = len(l.queue)
+	s.inFlight.Add(1)
+	l.unsent = n
 	return l, telemetry.MirrorPending
 }
 
-// dispatch gives a leg to a worker: the one that was used last, else a new one. False: the service takes no more copies.
-func (s *mirrorService) dispatch(l *mirrorLeg) bool {
+// dispatch gives a leg to a worker: the one that was used last, else a new one. What it returns instead of MirrorPending is why it cannot; finish
+// follows then.
+func (s *mirrorService) dispatch(l *mirrorLeg) telemetry.MirrorOutcome {
+	if s.carried.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
+		return telemetry.MirrorDroppedInFlight
+	}
+	if !s.covers() {
+		return telemetry.MirrorDroppedBytes
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return false
+		return telemetry.MirrorDroppedDraining
 	}
 	if n := len(s.idle) - 1; n >= 0 {
 		w := s.idle[n]
@@ -92,13 +99,13 @@ func (s *mirrorService) dispatch(l *mirrorLeg) bool {
 		s.idle = s.idle[:n]
 		s.mu.Unlock()
 		w.next <- l // there is room: a worker is idle once
-		return true
+		return telemetry.MirrorPending
 	}
-	// As many legs as may be in flight, so many workers.
+	// As many legs as may be carried, so many workers.
 	w := newMirrorWorker(s)
 	s.mirrors.workers.Go(func() { w.run(l) })
 	s.mu.Unlock()
-	return true
+	return telemetry.MirrorPending
 }
 
 // park makes the worker available; false if it is to end.
@@ -143,7 +150,7 @@ func (s *mirrorService) close() {
 
 // copyHead writes the head as it is sent to the service: what the primary's backend gets, and the mark.
 func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
-	b := http1.AppendRequestLine(l.queue, h.method, h.target)
+	b := http1.AppendRequestLine(l.queue.first, h.method, h.target)
 	b = http1.AppendField(b, "Host", h.authority)
 	for i := range h.fields {
 		f := &h.fields[i]
@@ -160,7 +167,7 @@ func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
 		b = append(b, "TE: trailers\r\n"...) // gRPC wants to see it
 	}
 	b = http1.AppendBody(b, h.body)
-	l.queue = http1.AppendEnd(b)
+	l.queue.first = http1.AppendEnd(b)
 	l.http2 = http2
 	l.bodyless = h.method == "HEAD"
 	l.chunked = h.body.Kind == http1.BodyChunked
