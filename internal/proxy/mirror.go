@@ -135,6 +135,7 @@ type mirrorTarget struct {
 // apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
 // any more takes no further copies.
 func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
+	m.held.flush() // what is over goes to the services that were
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	named := make(map[string]*mirrorService, len(specs))
@@ -177,6 +178,7 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 
 // close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
 func (m *mirrors) close(ctx context.Context) {
+	m.held.flush()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()

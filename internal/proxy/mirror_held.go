@@ -7,21 +7,30 @@ import (
 )
 
 const (
-	// heldTurn is how long a copy is held back, at least, for an exchange that does not end; at most twice as long.
-	heldTurn = 50 * time.Millisecond
-	// heldLull is how many turns without a copy end the clock.
-	heldLull = 20
+	// heldTurn is how often the clock looks.
+	heldTurn = 10 * time.Millisecond
+	// heldLong is after how many turns a copy is begun though its exchange has not ended.
+	heldLong = 5
+	// heldLull is after how many turns without a copy the clock stops.
+	heldLull = 100
+	// heldDue is how many copies at most the clock begins in a turn for exchanges that have ended: many at once would be in the way of others.
+	heldDue = 4
 )
 
-// heldLegs are the copies that are small and whose primary is still under way. They are begun when it was answered: to begin one wakes a thread, which
-// would take a processor from whoever works for the primary in this moment, often for longer than the exchange lasts. What is held back for long, since
-// the primary is slow or streams, is begun by a clock. It runs as long as there are copies, so that a copy costs no timer, and wakes nobody.
+// heldLegs are the copies that nobody works for yet: those that are small and whose primary is under way, and those whose primary was answered just now.
+// To begin a copy wakes threads, here and in what it is sent to, and takes processors from whoever works for the primary in this moment, or for the client
+// that gets its answer. That would take longer than the exchange of a fast backend. So copies are begun by a clock, a few in a turn; where there are more,
+// each when its exchange has ended, for then threads are awake anyway. Those of slow exchanges, or of streams, are begun by the clock as well. It runs as
+// long as there are copies: they cost no timer each, and wake nobody.
 type heldLegs struct {
 	shards  [16]heldShard
 	turn    atomic.Uint32
 	added   atomic.Bool // since the last turn
 	running atomic.Bool
 	wake    chan struct{}
+
+	mu  sync.Mutex
+	due []*mirrorLeg // of exchanges that have ended; at most heldDue
 }
 
 // heldShard is the part of connections that have little to do with others.
@@ -46,6 +55,11 @@ func (h *heldLegs) add(l *mirrorLeg) {
 	}
 	s.last = l
 	s.mu.Unlock()
+	h.keepRunning()
+}
+
+// keepRunning has the clock run, after something was added.
+func (h *heldLegs) keepRunning() {
 	if !h.added.Load() {
 		h.added.Store(true)
 	}
@@ -83,6 +97,32 @@ func (s *heldShard) unlink(l *mirrorLeg) {
 	l.before, l.behind, l.held = nil, nil, false
 }
 
+// postpone leaves a leg whose exchange has ended to the next turn, with the caller's hold on it; false if there are enough.
+func (h *heldLegs) postpone(l *mirrorLeg) bool {
+	h.mu.Lock()
+	if len(h.due) >= heldDue {
+		h.mu.Unlock()
+		return false
+	}
+	h.due = append(h.due, l)
+	h.mu.Unlock()
+	h.keepRunning()
+	return true
+}
+
+// flush begins what was postponed.
+func (h *heldLegs) flush() {
+	var legs [heldDue]*mirrorLeg
+	h.mu.Lock()
+	n := copy(legs[:], h.due)
+	clear(h.due)
+	h.due = h.due[:0]
+	h.mu.Unlock()
+	for _, l := range legs[:n] {
+		l.beginHeld()
+	}
+}
+
 // run is the clock. It returns when quit is closed.
 func (h *heldLegs) run(quit <-chan struct{}) {
 	t := time.NewTimer(heldTurn)
@@ -102,6 +142,7 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 				return
 			case <-t.C:
 			}
+			h.flush()
 			late = h.begin(h.turn.Add(1), late[:0])
 			if lull++; h.added.Swap(false) {
 				lull = 0
@@ -117,31 +158,42 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 	}
 }
 
-// begin hands over what was held back for a whole turn. late is memory to use.
+// begin hands over what was held back for long. late is memory to use.
 func (h *heldLegs) begin(turn uint32, late []*mirrorLeg) []*mirrorLeg {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
-		for l := s.first; l != nil && turn-l.turn >= 2; l = s.first {
+		for l := s.first; l != nil && turn-l.turn > heldLong; l = s.first {
 			s.unlink(l)
 			late = append(late, l)
 		}
 		s.mu.Unlock()
 	}
 	for _, l := range late {
-		l.mu.Lock()
-		if l.started || l.over {
-			l.mu.Unlock()
-		} else {
-			l.start()
-		}
-		l.release()
+		l.beginHeld()
 	}
 	clear(late)
 	return late
 }
 
+// beginHeld begins the copy, unless it was begun or given up, and gives up the hold on it.
+func (l *mirrorLeg) beginHeld() {
+	l.mu.Lock()
+	if l.started || l.over {
+		l.mu.Unlock()
+	} else {
+		l.start()
+	}
+	l.release()
+}
+
 func (h *heldLegs) empty() bool {
+	h.mu.Lock()
+	n := len(h.due)
+	h.mu.Unlock()
+	if n > 0 {
+		return false
+	}
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()

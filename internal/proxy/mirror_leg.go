@@ -13,7 +13,7 @@ import (
 )
 
 // mirrorLeg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
-// sends what has been gathered meanwhile. What is gathered is the copy as a message of HTTP/1.1, whatever the service speaks. A worker gets the copy with
+// sends what has been gathered meanwhile. What is gathered is the copy as a message of HTTP/1.1, whatever the service speaks. A worker gets the copy after
 // outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
 type mirrorLeg struct {
 	service  *mirrorService
@@ -151,14 +151,22 @@ func (l *mirrorLeg) abort() {
 // outcome is what is known of the copy now; the leg must not be used afterwards.
 func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
 	l.mu.Lock()
-	listed := l.listed
-	if l.started || l.over {
-		l.mu.Unlock()
-	} else {
-		l.start()
-	}
+	listed, waits := l.listed, !l.started && !l.over
+	l.mu.Unlock()
+	held := &l.service.mirrors.held
 	if listed {
-		l.service.mirrors.held.remove(l)
+		held.remove(l)
+	}
+	if waits {
+		if held.postpone(l) {
+			return telemetry.MirrorPending
+		}
+		l.mu.Lock()
+		if l.started || l.over {
+			l.mu.Unlock() // by the clock
+		} else {
+			l.start()
+		}
 	}
 	o := telemetry.MirrorOutcome(l.fate.Load())
 	l.release()
