@@ -36,6 +36,7 @@ type mirrorLeg struct {
 	queue   copyQueue
 	unsent  int            // bytes gathered and not sent
 	listed  bool           // it was held back
+	carried bool           // it is one of the service's that may be in flight
 	started bool           // a worker has it or is about to
 	ended   bool           // all is gathered
 	over    bool           // nothing is gathered any more
@@ -57,7 +58,7 @@ func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time,
 	l.refs.Store(1)
 	l.fate.Store(uint32(telemetry.MirrorPending))
 	l.unsent = 0
-	l.listed, l.started, l.ended, l.over = false, false, false, false
+	l.listed, l.carried, l.started, l.ended, l.over = false, false, false, false, false
 	l.from = clientaddr.Pair{}
 }
 
@@ -150,23 +151,25 @@ func (l *mirrorLeg) abort() {
 
 // outcome is what is known of the copy now; the leg must not be used afterwards.
 func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
-	l.mu.Lock()
-	listed, waits := l.listed, !l.started && !l.over
-	l.mu.Unlock()
 	held := &l.service.mirrors.held
-	if listed {
+	l.mu.Lock()
+	if l.listed {
+		l.listed = false
+		l.mu.Unlock()
 		held.remove(l)
+		l.mu.Lock()
 	}
-	if waits {
+	switch {
+	case l.started || l.over:
+		l.mu.Unlock()
+	case !l.reserve():
+	default:
+		l.mu.Unlock()
 		if held.postpone(l) {
 			return telemetry.MirrorPending
 		}
-		l.mu.Lock()
-		if l.started || l.over {
-			l.mu.Unlock() // by the clock
-		} else {
-			l.start()
-		}
+		l.refs.Add(1)
+		l.beginHeld()
 	}
 	o := telemetry.MirrorOutcome(l.fate.Load())
 	l.release()
@@ -207,16 +210,38 @@ func (l *mirrorLeg) hand() {
 	}
 }
 
+// reserve takes one of the service's places for copies in flight; if there is none, the copy is given up. Called with mu held, which it releases if it
+// returns false.
+func (l *mirrorLeg) reserve() bool {
+	s := l.service
+	if l.carried {
+		return true
+	}
+	l.carried = true
+	if s.carried.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
+		l.abandon(telemetry.MirrorDroppedInFlight)
+		return false
+	}
+	if !s.covers() {
+		l.abandon(telemetry.MirrorDroppedBytes)
+		return false
+	}
+	return true
+}
+
 // start finds a worker; called with mu held, which it releases.
 func (l *mirrorLeg) start() {
+	if !l.reserve() {
+		return
+	}
 	l.started = true
 	l.refs.Add(1)
 	l.mu.Unlock()
-	if o := l.service.dispatch(l); o != telemetry.MirrorPending {
+	if !l.service.dispatch(l) {
 		l.mu.Lock()
 		l.over = true
 		l.mu.Unlock()
-		l.settle(o)
+		l.settle(telemetry.MirrorDroppedDraining)
 		l.finish()
 		l.release()
 	}
@@ -263,7 +288,8 @@ func (l *mirrorLeg) finish() {
 	n := l.unsent
 	l.unsent = 0
 	l.queue.reset()
-	if l.started {
+	if l.carried {
+		l.carried = false
 		s.carried.Add(-1)
 	}
 	l.mu.Unlock()

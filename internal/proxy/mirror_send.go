@@ -168,7 +168,11 @@ func (w *mirrorWorker) ask(l *mirrorLeg, c *upstream.Conn, reused bool, p []byte
 		now := time.Now()
 		c.WriteBy(now.Add(limit), limit/4)
 		c.ReadBy(now.Add(limit), limit/4)
-		n, err := c.Ask(p)
+		ask := c.Ask // in one step; but a new connection may have something to say before it is asked
+		if !reused {
+			ask = c.Write
+		}
+		n, err := ask(p)
 		if n == 0 && err != nil && reused && !isTimeout(err) {
 			c.Close()
 			if c, reused, err = w.connect(l, false, true); err != nil {

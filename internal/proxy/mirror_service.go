@@ -20,10 +20,11 @@ type mirrorService struct {
 	mirrors  *mirrors
 	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
 	breaker  breaker
+	gone     atomic.Bool // it takes no more copies
 
 	_        [64]byte     // what is above seldom changes
 	inFlight atomic.Int64 // copies that began and have not ended
-	carried  atomic.Int64 // of these a worker has
+	carried  atomic.Int64 // of these a worker has, or will have in a moment
 	queued   atomic.Int64 // bytes copied and not yet sent
 	copies   copies       // what was drawn for them
 
@@ -41,6 +42,9 @@ func newMirrorService(m *mirrors, name string) *mirrorService {
 
 // begin makes a leg with the head in it, or says what it is dropped for.
 func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+	if s.gone.Load() {
+		return nil, telemetry.MirrorDroppedDraining
+	}
 	up := s.upstream.Load()
 	if up == nil {
 		return nil, telemetry.MirrorDroppedNoEndpoint
@@ -79,19 +83,12 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	return l, telemetry.MirrorPending
 }
 
-// dispatch gives a leg to a worker: the one that was used last, else a new one. What it returns instead of MirrorPending is why it cannot; finish
-// follows then.
-func (s *mirrorService) dispatch(l *mirrorLeg) telemetry.MirrorOutcome {
-	if s.carried.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
-		return telemetry.MirrorDroppedInFlight
-	}
-	if !s.covers() {
-		return telemetry.MirrorDroppedBytes
-	}
+// dispatch gives a leg to a worker: the one that was used last, else a new one. False: the service takes no more copies.
+func (s *mirrorService) dispatch(l *mirrorLeg) bool {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return telemetry.MirrorDroppedDraining
+		return false
 	}
 	if n := len(s.idle) - 1; n >= 0 {
 		w := s.idle[n]
@@ -99,13 +96,13 @@ func (s *mirrorService) dispatch(l *mirrorLeg) telemetry.MirrorOutcome {
 		s.idle = s.idle[:n]
 		s.mu.Unlock()
 		w.next <- l // there is room: a worker is idle once
-		return telemetry.MirrorPending
+		return true
 	}
 	// As many legs as may be carried, so many workers.
 	w := newMirrorWorker(s)
 	s.mirrors.workers.Go(func() { w.run(l) })
 	s.mu.Unlock()
-	return telemetry.MirrorPending
+	return true
 }
 
 // park makes the worker available; false if it is to end.
@@ -139,6 +136,7 @@ func (s *mirrorService) retire(before time.Time) {
 
 // close takes no more copies. Workers end when they have nothing to do.
 func (s *mirrorService) close() {
+	s.gone.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
