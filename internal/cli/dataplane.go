@@ -37,6 +37,8 @@ type dataPlane struct {
 	adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
 	drainDelay time.Duration
+	// mirror is what the server's mirrors are bound by; nil: nobody is told of copies that are dropped.
+	mirror *mirrorFlags
 	// handover may be nil: none.
 	handover *handover
 
@@ -46,7 +48,7 @@ type dataPlane struct {
 	mu     sync.Mutex     // for told and the next; taken before any of the server's
 	report control.Report // as it was noted
 	noted  bool
-	latest atomic.Pointer[control.Report] // report and what the server says of ports
+	latest atomic.Pointer[control.Report] // report and what the server says of ports and of mirrors
 	admin  *admin
 	serves chan struct{} // closed when the first configuration is served
 }
@@ -182,8 +184,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// portsChanged tells that other ports than before cannot be bound.
-func (d *dataPlane) portsChanged() {
+// changed tells that other ports than before cannot be bound, or that copies are dropped for other bounds than before.
+func (d *dataPlane) changed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.noted {
@@ -192,9 +194,12 @@ func (d *dataPlane) portsChanged() {
 	}
 }
 
-// tell brings the report and the ports together. d.mu is held.
+// tell brings the report and what the server says of ports and of mirrors together. d.mu is held.
 func (d *dataPlane) tell() {
 	r := d.report.WithUnserved(d.unserved())
+	if d.mirror != nil {
+		r = r.WithFindings(d.mirror.dropped(d.server.MirrorDrops()))
+	}
 	d.latest.Store(&r)
 	if d.told != nil {
 		d.told(r)

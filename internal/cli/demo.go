@@ -209,7 +209,7 @@ func (d *demo) serve(ctx context.Context) error {
 	guard := &reach.Guard{}
 	plane := &dataPlane{metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard}
 	plane.server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.portsChanged,
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.changed,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})

@@ -21,7 +21,7 @@ type mirrorFlags struct {
 }
 
 func (m *mirrorFlags) flags(f *pflag.FlagSet) {
-	m.bytes, m.copyBytes = 16<<20, 256<<10
+	m.bytes, m.copyBytes = 64<<20, 8<<20
 	f.StringVar(&m.header, "mirror-header", proxy.DefaultMirrorHeader, "`name` of the header field that marks mirrored requests, or off")
 	f.Bool("mirror-forwarded", false, "has no effect any more: mirrored requests have X-Forwarded-* as the primary's")
 	_ = f.MarkDeprecated("mirror-forwarded", "mirrored requests always have X-Forwarded-* as the primary's")

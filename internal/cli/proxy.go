@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 func newProxy(s streams) *cobra.Command {
@@ -85,7 +87,13 @@ func (o *proxyOptions) run(ctx context.Context, s streams) error {
 		}
 		return out
 	}
-	plane.told = func(control.Report) { client.Tell() }
+	drops := newTeller(log)
+	plane.told = func(r control.Report) {
+		client.Tell()
+		drops.tellFindings(slices.DeleteFunc(slices.Clone(r.Findings), func(f resource.Finding) bool {
+			return f.Code != control.CodeDropped && f.Code != control.CodeFailing // the control plane tells of the others
+		}))
+	}
 	err = plane.run(ctx, func(ctx context.Context) error {
 		return client.Run(ctx, newApplied(plane).apply)
 	})

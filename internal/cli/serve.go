@@ -85,9 +85,9 @@ func (o *serveFlags) open(s streams, log *slog.Logger, processLog *telemetry.Lin
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.listen
 	d := &dataPlane{
 		metrics: metrics, log: log, adminAddress: o.admin, access: o.access, guard: guard,
-		drainDelay: o.drainDelay, handover: handover,
+		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,
 	}
-	options.PortsChanged = d.portsChanged
+	options.PortsChanged, options.DropsChanged = d.changed, d.changed
 	d.server = proxy.New(options)
 	return d, closeLog, nil
 }

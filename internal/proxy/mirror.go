@@ -97,11 +97,15 @@ type mirrors struct {
 	workers  sync.WaitGroup
 	helpers  sync.WaitGroup
 
+	dropsMu sync.Mutex    // the last of all locks
+	news    chan struct{} // another cause for which copies are dropped
+	tell    func()        // is called then, and when there is one less; may be nil
+
 	ended func() // tests are told of each copy that ended
 }
 
-// newMirrors takes from connections what opt does not say about them.
-func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry) *mirrors {
+// newMirrors takes from connections what opt does not say about them. tell, which may be nil, is called when drops gives another answer, but for apply.
+func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry, tell func()) *mirrors {
 	opt = opt.withDefaults()
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
@@ -112,8 +116,9 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	memory, b := mirrorMemory(connections.Memory)
 	connections.Memory = memory
 	m := &mirrors{opt: opt, log: log, budget: b, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
-	m.held.wake = make(chan struct{}, 1)
-	m.helpers.Go(m.retireIdle)
+	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
+	m.tell = tell
+	m.helpers.Go(m.tidy)
 	m.helpers.Go(func() { m.held.run(m.quit) })
 	metrics.WatchMirrors(m.states)
 	return m
@@ -123,6 +128,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 type mirrorSpec struct {
 	name   string // of the service
 	metric *telemetry.Mirror
+	ref    model.Ref // where the filter was written
 }
 
 // mirrorTarget is where the copies of one mirror filter go.
@@ -130,6 +136,7 @@ type mirrorTarget struct {
 	name    string
 	metric  *telemetry.Mirror
 	service *mirrorService
+	ref     model.Ref
 }
 
 // apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
@@ -148,7 +155,7 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 			}
 			named[spec.name] = s
 		}
-		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s}
+		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s, ref: spec.ref}
 	}
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
@@ -173,6 +180,7 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 		}
 	}
 	m.services = named
+	m.keepDrops(specs)
 	return targets
 }
 
@@ -220,20 +228,27 @@ func (m *mirrors) states(yield func(telemetry.MirrorState)) {
 	}
 }
 
-// retireIdle ends workers that had nothing to do for a while.
-func (m *mirrors) retireIdle() {
+// tidy ends workers that had nothing to do for a while, and tells of drops.
+func (m *mirrors) tidy() {
 	t := time.NewTicker(mirrorIdle / 2)
 	defer t.Stop()
 	for {
+		news := false
 		select {
 		case <-m.quit:
 			return
+		case <-m.news:
+			news = true
 		case now := <-t.C:
 			m.mu.Lock()
 			for _, s := range m.services {
 				s.retire(now.Add(-mirrorIdle))
 			}
 			m.mu.Unlock()
+			news = m.forgetDrops(now.Add(-dropsQuiet))
+		}
+		if news && m.tell != nil {
+			m.tell()
 		}
 	}
 }
@@ -253,11 +268,11 @@ type mirrorHead struct {
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
 func (m *mirrors) begin(t *mirrorTarget, head *mirrorHead, shard uint32) (*mirrorLeg, telemetry.MirrorOutcome) {
-	l, o := t.service.begin(head)
+	l, o := t.service.begin(t, head)
 	if l == nil {
 		t.metric.Count(shard, o)
 		return nil, o
 	}
-	l.metric, l.shard = t.metric, shard
+	l.target, l.metric, l.shard = t, t.metric, shard
 	return l, telemetry.MirrorPending
 }

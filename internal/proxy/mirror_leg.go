@@ -17,6 +17,7 @@ import (
 // outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
 type mirrorLeg struct {
 	service  *mirrorService
+	target   *mirrorTarget
 	metric   *telemetry.Mirror
 	shard    uint32
 	endpoint *upstream.Endpoint
@@ -68,7 +69,7 @@ func (l *mirrorLeg) recycle() {
 	default:
 	}
 	l.queue.reset()
-	l.service, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil
+	l.service, l.target, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil, nil
 	mirrorLegPool.Put(l)
 }
 
@@ -182,15 +183,31 @@ const fairShare = 256 << 10
 
 // room holds n bytes more, or says why they do not fit; called with mu held.
 func (l *mirrorLeg) room(n int) telemetry.MirrorOutcome {
-	s, most := l.service, l.unsent+n
+	s, most := l.service, int64(l.unsent+n)
 	opt := &s.mirrors.opt
-	if most > opt.MaxCopyBytes {
+	cause := dropNothing
+	switch {
+	case most > int64(opt.MaxCopyBytes):
+		cause = DropBody
+	case most > fairShare && most > opt.MaxBytes-s.queued.Load()-int64(n):
+		cause = DropBytes
+	default:
+		if cause = s.hold(int64(n)); cause == dropNothing {
+			return telemetry.MirrorPending
+		}
+	}
+	whole := most
+	if !l.chunked {
+		whole += l.left
+	}
+	if cause == DropBytes {
+		whole *= 2 // see fairShare
+	}
+	s.dropped(l.target, cause, whole)
+	if cause == DropBody {
 		return telemetry.MirrorDroppedBody
 	}
-	if most > fairShare && int64(most) > opt.MaxBytes-s.queued.Load()-int64(n) || !s.hold(int64(n)) {
-		return telemetry.MirrorDroppedBytes
-	}
-	return telemetry.MirrorPending
+	return telemetry.MirrorDroppedBytes
 }
 
 // hand tells the worker, finds one, or holds the copy back; called with mu held, which it releases.
@@ -219,10 +236,12 @@ func (l *mirrorLeg) reserve() bool {
 	}
 	l.carried = true
 	if s.carried.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
+		s.dropped(l.target, DropInFlight, 0)
 		l.abandon(telemetry.MirrorDroppedInFlight)
 		return false
 	}
 	if !s.covers() {
+		s.dropped(l.target, DropBuffered, 0)
 		l.abandon(telemetry.MirrorDroppedBytes)
 		return false
 	}

@@ -28,14 +28,18 @@ func (c *copies) init() {
 	c.covered.Store(copiesFree)
 }
 
-// hold counts n bytes more as queued; false if that is more than the service, or all mirrors, may have.
-func (s *mirrorService) hold(n int64) bool {
-	q := s.queued.Add(n)
-	if q <= s.mirrors.opt.MaxBytes && s.covers() {
-		return true
+// hold counts n bytes more as queued, or says which bound of the service, or of all mirrors, that would exceed.
+func (s *mirrorService) hold(n int64) DropCause {
+	cause := dropNothing
+	if q := s.queued.Add(n); q > s.mirrors.opt.MaxBytes {
+		cause = DropBytes
+	} else if !s.covers() {
+		cause = DropBuffered
 	}
-	s.letGo(n)
-	return false
+	if cause != dropNothing {
+		s.letGo(n)
+	}
+	return cause
 }
 
 // covers draws for what the copies take, unless enough is drawn; false if there is not as much.

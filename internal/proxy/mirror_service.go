@@ -20,7 +20,9 @@ type mirrorService struct {
 	mirrors  *mirrors
 	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
 	breaker  breaker
-	gone     atomic.Bool // it takes no more copies
+	gone     atomic.Bool   // it takes no more copies
+	failure  atomic.Uint32 // the last one, a telemetry.MirrorOutcome
+	drops    [dropCauses]dropNote
 
 	_        [64]byte     // what is above seldom changes
 	inFlight atomic.Int64 // copies that began and have not ended
@@ -41,7 +43,7 @@ func newMirrorService(m *mirrors, name string) *mirrorService {
 }
 
 // begin makes a leg with the head in it, or says what it is dropped for.
-func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
 	if s.gone.Load() {
 		return nil, telemetry.MirrorDroppedDraining
 	}
@@ -52,6 +54,7 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	now := time.Now()
 	admitted, probe := s.breaker.admit(now, s.mirrors.opt.MaxDuration)
 	if !admitted {
+		s.dropped(t, DropFailing, 0)
 		return nil, telemetry.MirrorDroppedBreaker
 	}
 	drop := func(o telemetry.MirrorOutcome) (*mirrorLeg, telemetry.MirrorOutcome) {
@@ -65,6 +68,7 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 		return drop(telemetry.MirrorDroppedNoEndpoint)
 	}
 	if s.carried.Load() >= int64(s.mirrors.opt.MaxInFlight) {
+		s.dropped(t, DropInFlight, 0)
 		return drop(telemetry.MirrorDroppedInFlight)
 	}
 	l := mirrorLegPool.Get().(*mirrorLeg)
@@ -74,7 +78,8 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
 	n := len(l.queue.first)
-	if !s.hold(int64(n)) {
+	if cause := s.hold(int64(n)); cause != dropNothing {
+		s.dropped(t, cause, 0)
 		l.recycle()
 		return drop(telemetry.MirrorDroppedBytes)
 	}
