@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -35,4 +37,38 @@ func TestExplainSaysWhichMirrorsAreOff(t *testing.T) {
 		"off     spec.rules[0].filters[2]", "WR530  Service default/nowhere does not exist",
 		"off     spec.rules[0].filters[3]", "WR511", "!filters[4]")
 	weir("", "explain", "-o", "json", dir, "--", "http://shop.example:8080/").want(t, 0, `"mirrorsOff"`, `"code": "WR530"`)
+}
+
+// TestDroppedCopiesAreAFinding lets a mirror hang that may have one copy at a time.
+func TestDroppedCopiesAreAFinding(t *testing.T) {
+	w := newWorld(t)
+	hang, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hang.Close()
+	w.backends["green"] = strconv.Itoa(hang.Addr().(*net.TCPAddr).Port)
+	w.write("services.yaml", w.services())
+	const backends = "backendRefs:"
+	route := w.route("blue")
+	if strings.Count(route, backends) != 1 {
+		t.Fatalf("another route than expected:\n%s", route)
+	}
+	w.write("route.yaml", strings.Replace(route, backends, "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: green, port: 80}}}], "+backends, 1))
+	w.run("--mirror-max-in-flight", "1", "--drain-timeout", "100ms")
+	for range 3 {
+		if got := w.get(); got != "blue" {
+			t.Fatal(got)
+		}
+	}
+	w.weir.WaitLog("finding", func(fields map[string]any) bool {
+		fix, _ := fields["fix"].(string)
+		return fields["code"] == "WR806" && strings.Contains(fix, "--mirror-max-in-flight 2")
+	})
+	_, status := w.admin("status")
+	for _, part := range []string{`"code": "WR806"`, "dropped_in_flight", "route.yaml", ".filters[0]", "default/green:80"} {
+		if !strings.Contains(status, part) {
+			t.Errorf("/status lacks %q:\n%s", part, status)
+		}
+	}
 }
