@@ -29,8 +29,9 @@ type heldLegs struct {
 	running atomic.Bool
 	wake    chan struct{}
 
-	mu  sync.Mutex
-	due []*mirrorLeg // of exchanges that have ended; at most heldDue
+	flushing sync.Mutex // taken before all other locks
+	mu       sync.Mutex
+	due      []*mirrorLeg // of exchanges that have ended; at most heldDue
 }
 
 // heldShard is the part of connections that have little to do with others.
@@ -110,8 +111,10 @@ func (h *heldLegs) postpone(l *mirrorLeg) bool {
 	return true
 }
 
-// flush begins what was postponed.
+// flush begins what was postponed. When it returns, what was postponed before has been begun, by whomever.
 func (h *heldLegs) flush() {
+	h.flushing.Lock()
+	defer h.flushing.Unlock()
 	var legs [heldDue]*mirrorLeg
 	h.mu.Lock()
 	n := copy(legs[:], h.due)
