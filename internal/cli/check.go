@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
@@ -246,13 +247,7 @@ func findingHead(f resource.Finding) string {
 }
 
 // objectName is "Kind namespace/name", empty when there is no object.
-func objectName(r model.Ref) string {
-	if r.Kind == "" {
-		return ""
-	}
-	r.Field = ""
-	return r.String()
-}
+func objectName(r model.Ref) string { return finding.Object(r) }
 
 func count(n int, noun string) string {
 	if n == 1 {

@@ -15,9 +15,9 @@ func (r controlReport) Standing() dataplane.Standing {
 	return dataplane.Standing{Generation: r.Generation, Config: r.Config, Findings: r.Findings, Err: r.Err, Changed: r.Changed}
 }
 
-// Without implements report.
-func (r controlReport) Without(unserved []finding.Unserved) dataplane.Report {
-	return controlReport{r.WithUnserved(unserved)}
+// With implements dataplane.Report.
+func (r controlReport) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
+	return controlReport{r.WithUnserved(unserved).WithFindings(running)}
 }
 
 // Status implements report.

@@ -68,7 +68,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: &teller{log: log, quiet: true},
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)

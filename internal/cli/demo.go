@@ -212,7 +212,7 @@ func (d *demo) serve(ctx context.Context) error {
 	guard := &reach.Guard{}
 	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
 	plane.Server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.PortsChanged,
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})

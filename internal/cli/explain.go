@@ -64,6 +64,7 @@ for the request.`,
 		if err != nil {
 			return err
 		}
+		e.mirrorsOff(l.Findings)
 		if output.Value == "json" {
 			err = process.WriteJSON(s.out, e)
 		} else {
@@ -106,6 +107,8 @@ type explanation struct {
 	Answer   *answer            `json:"answer,omitempty"`
 	Backends []explainedBackend `json:"backends,omitempty"`
 	Mirrors  []explainedMirror  `json:"mirrors,omitempty"`
+	// MirrorsOff are those that copy nothing, since something is wrong with them.
+	MirrorsOff []offMirror `json:"mirrorsOff,omitempty"`
 }
 
 // answer is what the proxy says by itself.

@@ -28,7 +28,7 @@ type gateway struct {
 
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
-	tell := newTeller(g.Log)
+	tell := newTeller(g.Log, false)
 	g.Told = func(r dataplane.Report) {
 		c := r.(controlReport)
 		tell.tell(c.Findings, c.Events)

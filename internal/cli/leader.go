@@ -44,7 +44,7 @@ const leaderRetry = 200 * time.Millisecond
 
 // leading is what a replica does while it leads.
 func (c *controlPlane) leading(ctx context.Context) {
-	l := &leader{controlPlane: c, tell: newTeller(c.log), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
+	l := &leader{controlPlane: c, tell: newTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
 	for {
 		err := l.run(ctx)
 		if err == nil {

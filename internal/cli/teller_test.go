@@ -13,7 +13,7 @@ func TestFindingsThatAnotherTellsAreForDebugging(t *testing.T) {
 	findings := []resource.Finding{{Code: "WR999", Severity: resource.Error, Message: "wrong"}}
 	for _, quiet := range []bool{false, true} {
 		var b bytes.Buffer
-		l := &teller{log: process.NewLogger(&b, "text", "debug"), quiet: quiet}
+		l := newTeller(process.NewLogger(&b, "text", "debug"), quiet)
 		l.tell(findings, nil)
 		l.tell(findings, nil)
 		want := "level=ERROR"

@@ -21,6 +21,14 @@ var codes = []resource.Code{
 		Meaning: "A listener's port is taken by another process, or needs a privilege that Weir does not have. The listener is not served, its Programmed condition is False (PortUnavailable), " +
 			"and /readyz says degraded. All other listeners are served, and changes apply. The port is tried again every second.",
 		Fix: "Free the port, use another, or give Weir the privilege (CAP_NET_BIND_SERVICE, or --port-offset)."},
+	{ID: finding.CodeDropped, Severity: resource.Warning, Title: "copies dropped",
+		Meaning: "Copies of requests to a mirror's service are dropped, since they exceed a bound; requests themselves are served as ever. The finding comes with the first copy that is dropped for a bound, " +
+			"and goes when none was for a minute. It names the flag and a value by which that copy would have been sent.",
+		Fix: "Set the flag that it names, mirror a smaller fraction, or make the service that copies go to faster."},
+	{ID: finding.CodeFailing, Severity: resource.Warning, Title: "mirror left alone",
+		Meaning: "The service that copies go to failed so many times in a row that it is left alone for a while, from 1 s to 30 s, before it is tried again. Copies are dropped meanwhile; requests are served as ever. " +
+			"The finding goes when no copy was dropped for that for a minute.",
+		Fix: "Mend the service, or remove the mirror."},
 	{ID: finding.CodeLeftOut, Severity: resource.Error, Title: "part not served",
 		Meaning: "A part of the configuration cannot be served, although nothing was found wrong with what is written: a fault of Weir, or what a newer release made. " +
 			"It is left out, or answers 500 in the stead of what cannot be done, as the message says; everything else is served.",

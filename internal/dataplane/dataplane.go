@@ -38,6 +38,8 @@ type Plane struct {
 	Adjust func(*model.Config) *model.Config
 	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
 	drainDelay time.Duration
+	// mirror is what the server's mirrors are bound by; nil: nobody is told of copies that are dropped.
+	mirror *mirrorFlags
 	// handover may be nil: none.
 	handover *process.Handover
 
@@ -182,8 +184,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// PortsChanged tells that other ports than before cannot be bound.
-func (d *Plane) PortsChanged() {
+// Changed tells that other ports than before cannot be bound, or that copies are dropped for other bounds than before.
+func (d *Plane) Changed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.noted != nil {
@@ -191,9 +193,13 @@ func (d *Plane) PortsChanged() {
 	}
 }
 
-// tell brings the report and the ports together. d.mu is held.
+// tell brings the report and what the server says of ports and of mirrors together. d.mu is held.
 func (d *Plane) tell() {
-	r := d.noted.Without(d.unserved())
+	var dropped []finding.Finding
+	if d.mirror != nil {
+		dropped = d.mirror.dropped(d.Server.MirrorDrops())
+	}
+	r := d.noted.With(d.unserved(), dropped)
 	d.latest.Store(&r)
 	if d.Told != nil {
 		d.Told(r)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/feed"
@@ -72,7 +73,13 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return out
 	}
-	plane.Told = func(Report) { client.Tell() }
+	drops := finding.Teller{Log: log}
+	plane.Told = func(r Report) {
+		client.Tell()
+		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
+			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane tells of the others
+		}))
+	}
 	err = plane.Run(ctx, func(ctx context.Context) error {
 		return client.Run(ctx, newApplied(plane).apply)
 	})

@@ -11,8 +11,8 @@ import (
 type Report interface {
 	// Standing is what every report has.
 	Standing() Standing
-	// Without is the report of the same data plane when these listeners are not served.
-	Without(unserved []finding.Unserved) Report
+	// With is the report of the same data plane when these listeners are not served and these findings are made while it runs.
+	With(unserved []finding.Unserved, running []finding.Finding) Report
 	// Status is the JSON form of /status.
 	Status() any
 }
@@ -34,9 +34,9 @@ type Standing struct {
 // Standing implements report.
 func (s Standing) Standing() Standing { return s }
 
-// Without implements report.
-func (s Standing) Without(unserved []finding.Unserved) Report {
-	s.Findings = slices.Clone(s.Findings)
+// With implements Report.
+func (s Standing) With(unserved []finding.Unserved, running []finding.Finding) Report {
+	s.Findings = slices.Concat(s.Findings, running)
 	for _, u := range unserved {
 		s.Findings = append(s.Findings, u.Finding())
 	}

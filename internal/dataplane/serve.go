@@ -84,9 +84,9 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(proxy.Listen)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
-		drainDelay: o.drainDelay, handover: handover,
+		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,
 	}
-	options.PortsChanged = d.PortsChanged
+	options.PortsChanged, options.DropsChanged = d.Changed, d.Changed
 	d.Server = proxy.New(options)
 	return d, closeLog, nil
 }

@@ -6,9 +6,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Codes of what a data plane cannot serve.
+// Codes of what a data plane cannot serve, and of what it meets while it runs.
 const (
 	CodePort    = "WR805"
+	CodeDropped = "WR806"
+	CodeFailing = "WR807"
 	CodeLeftOut = "WR810"
 )
 

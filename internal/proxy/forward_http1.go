@@ -129,7 +129,8 @@ func (ex *exchange) sendHTTP1(c *upstream.Conn) error {
 	c.WriteBy(a.start.Add(limit), limit/4)
 	ex.waitUntil(c, a.start)
 	buf, rest := ex.wire, ex.rest
-	if ex.complete && rest == nil && (len(ex.picked) == 0 || ex.copied) {
+	if ex.complete && rest == nil {
+		ex.beginCopies() // they take memory and wait: see heldLegs
 		// Nothing is left to do until the answer comes. Why reading failed is found out again by the next read.
 		n, err := c.Ask(buf)
 		ex.serialized = n == 0 && err != nil

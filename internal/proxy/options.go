@@ -89,6 +89,9 @@ type Options struct {
 	// reason. nil is nobody's business.
 	PortsChanged func()
 
+	// DropsChanged is called when Server.MirrorDrops is another than after the last Apply. nil is nobody's business.
+	DropsChanged func()
+
 	// now replaces the clock of sessions in tests.
 	now func() time.Time
 }
