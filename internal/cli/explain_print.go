@@ -52,6 +52,9 @@ func (p *explainPrinter) explanation(e *explanation) {
 	for _, h := range e.Request.Headers {
 		p.line("", "%s", h)
 	}
+	for _, n := range e.Request.Notes {
+		p.line("", "note: %s", n)
+	}
 	if e.Gateway != "" {
 		why := ""
 		if e.GatewayBy != "" {
@@ -60,7 +63,11 @@ func (p *explainPrinter) explanation(e *explanation) {
 		p.line("gateway", "%s%s", e.Gateway, why)
 	}
 	if e.Listener == nil {
+		if e.Note != "" {
+			p.line("", "note: %s", e.Note)
+		}
 		p.line("answer", "%s", e.Reason)
+		p.leftOut(e)
 		return
 	}
 	l := e.Listener
@@ -84,6 +91,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 		p.line("rule", "%s%s", ruleWords(e.Winner), p.where(e.Winner.Rule))
 		p.line("matched by", "%s", matchWords(e.Winner))
 	}
+	p.leftOut(e)
 	p.candidates(e)
 	if e.Winner == nil {
 		return
@@ -122,6 +130,34 @@ func (p *explainPrinter) candidates(e *explanation) {
 		near = append(near, ruleWords(c)+": "+matchWords(c), "      "+c.Lost)
 	}
 	p.list("near", near)
+}
+
+// leftOut lists what would take the request if it were valid.
+func (p *explainPrinter) leftOut(e *explanation) {
+	var lines []string
+	for i := range e.LeftOut {
+		x := &e.LeftOut[i]
+		switch {
+		case x.Ref.Kind == "":
+			lines = append(lines, "what could not be read, and so may be meant for this")
+		case x.Match != nil:
+			lines = append(lines, fmt.Sprintf("%s %s, which would take the request: %s%s", objectName(x.Ref), strings.TrimPrefix(x.Ref.Field, "spec."),
+				matchWords(&routing.Candidate{Hostname: "*", Match: *x.Match}), p.where(x.Ref)))
+		default:
+			lines = append(lines, objectName(x.Ref)+", which may be meant for this"+p.where(x.Ref))
+		}
+		for _, f := range x.Findings {
+			at := ""
+			if o := f.Origin.String(); o != "" {
+				at = "  (" + o + ")"
+			}
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("      %s %s%s", f.Code, f.Ref.Field, at), " "), "      "+f.Message)
+			if f.Fix != "" {
+				lines = append(lines, "      fix: "+f.Fix)
+			}
+		}
+	}
+	p.list("left out", lines)
 }
 
 func (p *explainPrinter) backends(e *explanation) {
