@@ -138,7 +138,7 @@ func (e *explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[
 		if len(trial.Rules) == 0 {
 			continue
 		}
-		if c := e.tryRoute(cfg, trial); c != nil {
+		if c := e.tryRoute(cfg, trial); c != nil && (e.Winner == nil || c.Rule != e.Winner.Rule) {
 			match := c.Match
 			e.leave(leftOut{Ref: c.Rule, Match: &match, Findings: reasons[c.RuleIndex]})
 		}
@@ -177,6 +177,9 @@ func (e *explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Ca
 	return nil
 }
 
+// servedAll are the codes of errors with which a rule is served all the same: a share of its requests is answered 500.
+var servedAll = []string{"WR511", "WR519", "WR530", "WR531", "WR532", "WR533", "WR545", "WR546"}
+
 // concerning keeps the findings by which a rule of a route is not served: errors about the rule, and what keeps the route from its parents. A rule
 // below zero is none.
 func concerning(all []resource.Finding, rule int) (out []resource.Finding) {
@@ -184,7 +187,7 @@ func concerning(all []resource.Finding, rule int) (out []resource.Finding) {
 		field := f.Ref.Field
 		i, ofRule := fieldIndex(field, "spec.rules[")
 		switch {
-		case ofRule && (i != rule || f.Severity != resource.Error):
+		case ofRule && (i != rule || f.Severity != resource.Error || slices.Contains(servedAll, f.Code)):
 		case ofRule, f.Severity == resource.Error,
 			f.Severity == resource.Warning && (strings.HasPrefix(field, "spec.parentRefs") || strings.HasPrefix(field, "spec.hostnames")):
 			out = append(out, f)

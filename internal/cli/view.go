@@ -76,7 +76,7 @@ func (v *view) fit(text string) string {
 // line is an observation in one line.
 func line(o observation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3.0fs  %4.0f rps  success %s", o.elapsed.Seconds(), rps(o.total, o.interval), share(o.total.Success()))
+	fmt.Fprintf(&b, "%3.0fs  %4.0f rps  success %s", o.elapsed.Seconds(), rps(o.total, o.interval), success(o.total))
 	for _, r := range o.backends {
 		if r.wanted < 1 {
 			fmt.Fprintf(&b, "  %s %s of %s", short(r.backend), share(r.share), share(r.wanted))
@@ -95,7 +95,8 @@ func line(o observation) string {
 
 func (r mirrorRow) wanted() float64 { return float64(r.numerator) / float64(max(r.denominator, 1)) }
 
-func (r mirrorRow) selected() float64 { return float64(r.Selected) / float64(max(r.Considered, 1)) }
+// selected is the part that was copied; below zero if there was nothing to copy.
+func (r mirrorRow) selected() float64 { return partOf(float64(r.Selected), r.Considered) }
 
 // tables is an observation as tables.
 func tables(o observation) string {
@@ -104,7 +105,7 @@ func tables(o observation) string {
 	fmt.Fprintln(w, "RULE\tBACKEND\tWANTED\tSHARE\tREQUESTS\tSUCCESS\tRPS\tP50\tP99\t")
 	for _, r := range o.backends {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%.0f\t%s\t%s\t\n", r.rule, short(r.backend), share(r.wanted), share(r.share),
-			r.Requests, share(r.Success()), rps(r.ExchangeSnapshot, o.interval),
+			r.Requests, success(r.ExchangeSnapshot), rps(r.ExchangeSnapshot, o.interval),
 			latency(r.Latency.Quantile(0.5)), latency(r.Latency.Quantile(0.99)))
 	}
 	w.Flush()
@@ -148,7 +149,21 @@ func rps(x telemetry.ExchangeSnapshot, interval time.Duration) float64 {
 	return float64(x.Requests) / interval.Seconds()
 }
 
-func share(p float64) string { return fmt.Sprintf("%.2f%%", p*100) }
+// share is a part of 1 as a percentage; "-" for a part of nothing, which is below zero.
+func share(p float64) string {
+	if p < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f%%", p*100)
+}
+
+// success is the share of requests that succeeded.
+func success(x telemetry.ExchangeSnapshot) string {
+	if x.Requests == 0 {
+		return "-"
+	}
+	return share(x.Success())
+}
 
 // short drops the namespace and port of a service's name.
 func short(service string) string {
