@@ -106,6 +106,9 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 			return err
 		}
 		defer l.close()
+		if err := l.knows(*namespace); err != nil {
+			return err
+		}
 		r, err := l.check(cmd.Context(), in, *namespace)
 		if err != nil {
 			return err

@@ -42,6 +42,9 @@ and has an exit code.`,
 			return err
 		}
 		defer l.close()
+		if err := l.knows(*namespace); err != nil {
+			return err
+		}
 		r, err := l.status(cmd.Context(), in, *namespace)
 		if err != nil {
 			return err

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -64,5 +66,41 @@ func (t *teller) tellFindings(findings []resource.Finding) {
 		}
 		t.log.LogAttrs(context.Background(), level, "finding", attributes...)
 	}
+	t.tellCleared(told)
 	t.findings = told
+}
+
+// maxCleared is how many findings the log names that are gone.
+const maxCleared = 10
+
+// tellCleared logs which findings are there no more. One whose object has another of the same code, perhaps at another line, is not gone.
+func (t *teller) tellCleared(now map[resource.Finding]bool) {
+	type about struct{ code, object, field string }
+	of := func(f resource.Finding) about {
+		a := about{f.Code, objectName(f.Ref), f.Ref.Field}
+		if a.object == "" {
+			a.object = f.Origin.File
+		}
+		return a
+	}
+	still := make(map[about]bool, len(now))
+	for f := range now {
+		still[of(f)] = true
+	}
+	var gone []string
+	for f := range t.findings {
+		a := of(f)
+		if text := strings.TrimRight(a.code+" "+a.object+" "+a.field, " "); !still[a] {
+			gone = append(gone, text)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	slices.Sort(gone)
+	level := slog.LevelInfo
+	if t.quiet {
+		level = slog.LevelDebug
+	}
+	t.log.Log(context.Background(), level, "findings cleared", "cleared", len(gone), "left", len(now), "which", join(firstOf(gone, maxCleared), ", "))
 }
