@@ -9,7 +9,7 @@ import (
 
 // knows fails for a namespace in which there is nothing, and names those there are.
 func (l *look) knows(namespace string) error {
-	if namespace == "" {
+	if namespace == "" || l.client != nil && !l.input().Complete { // who may not read all does not know
 		return nil
 	}
 	all := namespaces(l.set)
