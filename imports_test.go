@@ -39,6 +39,7 @@ var importTable = map[string][]string{
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
+		"internal/routing",
 	},
 	"internal/diff":         {"internal/routing", "internal/model"},
 	"internal/feed":         {"internal/model"},
