@@ -165,11 +165,7 @@ func (e *explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Ca
 		return nil
 	}
 	r := e.Request
-	path, err := routing.NormalizePath(r.path)
-	if err != nil {
-		return nil
-	}
-	match := routing.Request{Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields}
+	match := routing.Request{Host: r.host, Method: r.Method, Path: e.Path, Query: r.query, Fields: r.fields}
 	why := table.Listeners()[0].Explain(&match)
 	if w := why.Winner; w != nil && w.Rule.Kind == trial.Ref.Kind && w.Rule.Namespace == trial.Ref.Namespace && w.Rule.Name == trial.Ref.Name {
 		return w
