@@ -15,7 +15,7 @@ func TestAShareOfNothingIsADash(t *testing.T) {
 	}}}}}
 	o := observation{}
 	o.rows(cfg, telemetry.Snapshot{})
-	for _, text := range []string{tables(o), line(o)} {
+	for _, text := range []string{screen{}.tables(o), line(o)} {
 		if strings.Contains(text, "100.00%") || strings.Contains(text, " 0.00%") || !strings.Contains(text, "-") {
 			t.Errorf("no weight, no request, and yet a share:\n%s", text)
 		}

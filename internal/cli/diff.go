@@ -52,7 +52,7 @@ the two could not be read.`,
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config)
-		p := &diffPrinter{sides: sides, report: report}
+		p := &diffPrinter{screen: screenOf(s.out), sides: sides, report: report}
 		var err error
 		switch output.value {
 		case "json":
@@ -78,6 +78,7 @@ type diffSide struct {
 
 type diffPrinter struct {
 	strings.Builder
+	screen
 	sides  [2]diffSide
 	report *diff.Report
 }
@@ -113,17 +114,17 @@ func (p *diffPrinter) text() string {
 			if more := c.Requests - len(c.Examples); j == len(c.Examples)-1 && more > 0 {
 				line += fmt.Sprintf("   and %d more of those asked", more)
 			}
-			p.WriteString(line + "\n")
+			p.WriteString(p.fold(line, 4) + "\n")
 		}
 		p.lines("before", outcomeLines(&c.Before, p.sides[0].set, c.Differ))
 		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
-		p.WriteString("  differ  " + strings.Join(c.Differ, ", ") + "\n\n")
+		p.WriteString(p.fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
 	}
 	for _, part := range p.report.Services {
-		fmt.Fprintf(p, "service   %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	for _, part := range p.report.Listeners {
-		fmt.Fprintf(p, "listener  %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("listener  %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	if len(p.report.Services)+len(p.report.Listeners) > 0 {
 		p.WriteString("\n")
@@ -134,7 +135,12 @@ func (p *diffPrinter) text() string {
 
 func (p *diffPrinter) lines(label string, lines []string) {
 	for _, l := range lines {
-		fmt.Fprintf(p, "  %-7s %s\n", label, l)
+		colour := map[string]string{"before": red, "after": green}[label]
+		head := "  " + fmt.Sprintf("%-7s", label)
+		if label != "" {
+			head = "  " + p.in(colour, fmt.Sprintf("%-7s", label))
+		}
+		p.WriteString(head + p.fold(strings.Repeat(" ", 10)+l, 2)[9:] + "\n")
 		label = ""
 	}
 }

@@ -73,7 +73,7 @@ for the request.`,
 		if output.value == "json" {
 			err = writeWithOrigins(s.out, e, l.set)
 		} else {
-			err = e.print(s.out, func(ref model.Ref) string { return originOf(l.set, ref).String() })
+			err = e.print(s.out, screenOf(s.out), func(ref model.Ref) string { return originOf(l.set, ref).String() })
 		}
 		if err == nil && !e.matched() {
 			return &exitError{code: exitNoMatch}
@@ -509,8 +509,8 @@ func cmpOr(s, other string) string {
 }
 
 // print writes the explanation for people; origin says where an object was written.
-func (e *explanation) print(w io.Writer, origin func(model.Ref) string) error {
-	p := &explainPrinter{origin: origin}
+func (e *explanation) print(w io.Writer, screen screen, origin func(model.Ref) string) error {
+	p := &explainPrinter{screen: screen, origin: origin}
 	p.explanation(e)
 	_, err := io.WriteString(w, p.String())
 	return err

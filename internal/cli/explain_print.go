@@ -13,6 +13,7 @@ import (
 // explainPrinter writes an explanation as text: a name at the left, what there is to say in columns beside it.
 type explainPrinter struct {
 	strings.Builder
+	screen
 	origin func(model.Ref) string
 }
 
@@ -21,7 +22,27 @@ const explainColumn = 12
 // line writes a line under a name; an empty name continues the one above.
 func (p *explainPrinter) line(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", explainColumn, name, text), " ") + "\n")
+	line := p.fold(strings.Repeat(" ", explainColumn)+strings.TrimRight(text, " "), 2)
+	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s", explainColumn, name)+p.paint(line[explainColumn:]), " ") + "\n")
+}
+
+// paint colours who won, and answers that are errors.
+func (p *explainPrinter) paint(text string) string {
+	if !p.colour {
+		return text
+	}
+	word, rest, _ := cutWord(text)
+	switch {
+	case word == "won":
+		return p.in(green, word) + rest
+	case len(word) == 4 && word[3] == ',' && (word[0] == '4' || word[0] == '5'):
+		return p.in(red, text)
+	case strings.Contains(text, "the answer is 4") || strings.HasPrefix(text, "nothing listens"):
+		return p.in(red, text)
+	case word == "note:":
+		return p.in(yellow, word) + rest
+	}
+	return text
 }
 
 // list writes lines under one name, an empty line before them.

@@ -59,7 +59,7 @@ and has an exit code.`,
 			}
 			return err
 		}
-		return r.print(s.out, output.value == "wide", colourful(s.out))
+		return r.print(s.out, output.value == "wide", screenOf(s.out))
 	}
 	return cmd
 }
