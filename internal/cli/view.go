@@ -125,7 +125,7 @@ func (s screen) tables(o observation) string {
 // table writes rows in columns, right-aligned. On a screen that is too narrow first the names in the first two columns are cut, then columns are left
 // out, those of the least importance first.
 func (s screen) table(rows [][]string, least ...string) string {
-	const nameWidth = 12
+	const nameWidth = 10
 	for {
 		widths, total := columnWidths(rows)
 		if s.width == 0 || total <= s.width {
