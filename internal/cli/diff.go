@@ -193,7 +193,7 @@ func requestLine(r *diff.Request) string {
 	if r.Scheme == "tcp" {
 		return fmt.Sprintf("tcp://%s:%d", host, r.Port)
 	}
-	line := fmt.Sprintf("%s %s://%s", r.Method, r.Scheme, host)
+	line := fmt.Sprintf("%s://%s", r.Scheme, host)
 	if standard := map[string]int32{"http": 80, "https": 443}[r.Scheme]; standard != r.Port {
 		line += fmt.Sprintf(":%d", r.Port)
 	}
@@ -201,10 +201,23 @@ func requestLine(r *diff.Request) string {
 	if r.Query != "" {
 		line += "?" + r.Query
 	}
+	line = r.Method + " " + quoted(line)
 	for _, h := range r.Headers {
-		line += fmt.Sprintf(" -H '%s: %s'", h.Name, h.Value)
+		line += " -H " + inQuotes(h.Name+": "+h.Value)
 	}
 	return line
+}
+
+// quoted is a word as one may paste it into a shell: in quotes if it holds what some shell reads in a way of its own.
+func quoted(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:@_") == "" {
+		return word
+	}
+	return inQuotes(word)
+}
+
+func inQuotes(word string) string {
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // outcomeLines tells who answers, and of the rest what differs.

@@ -35,7 +35,7 @@ Without PATHs it reads a Kubernetes cluster, with your own rights and without
 asking Weir's controller. The Gateway is the one of --gateway, or the one whose
 address is the URL's host (with -H 'Host: ...'), or the only one that listens
 for the request.`,
-		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
+		Example: `  weir explain routes/ -- 'http://shop.example/cart?x=1'
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
   weir explain -o json routes/ -- POST http://shop.example/order
   weir explain routes/ -- curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order

@@ -32,13 +32,16 @@ func newView(out io.Writer) *view {
 }
 
 func (v *view) intro(d *demo) {
-	fmt.Fprintf(v.out, `weir demo: a gateway, three toy services and %d requests a second, all in this process
+	text := fmt.Sprintf(`weir demo: a gateway, three toy services and %d requests a second, all in this process
   try it   curl %s
            curl -H 'x-beta: yes' %s
   metrics  curl %smetrics
   change   edit %s/demo.yaml: new weights and fractions apply at once
   end      Ctrl-C
 `, d.rate, d.url(), d.url(), d.gateway.admin.url(), d.dir)
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		fmt.Fprintln(v.out, v.screen().fold(l, 9))
+	}
 	if !v.terminal {
 		fmt.Fprintln(v.out)
 	}
