@@ -9,9 +9,9 @@ import (
 
 // TestFindingsNameTheFieldsThatFiltersLeaveAlone holds model's list against what the proxy does.
 func TestFindingsNameTheFieldsThatFiltersLeaveAlone(t *testing.T) {
-	names := []string{"X-Any", "Date", "Server", "Cookie", "Expect", "Proxy-Authorization", "Proxy-Authenticate", "Forwarded", "X-Forwarded-For", "x_any"}
-	for _, name := range []string{"connection", "Content-Length", "host", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "WEIR-VIA"} {
-		names = append(names, name)
+	names := []string{
+		"X-Any", "Date", "Server", "Cookie", "Expect", "Proxy-Authorization", "Proxy-Authenticate", "Forwarded", "X-Forwarded-For", "x_any",
+		"connection", "Content-Length", "host", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "WEIR-VIA",
 	}
 	for _, id := range framing {
 		found := false
