@@ -194,7 +194,7 @@ func curlEncoded(v string) (string, bool) {
 	if i > 0 {
 		name = v[:i] + "="
 	}
-	return name + strings.ReplaceAll(url.QueryEscape(v[i+1:]), "+", "%20"), true
+	return name + url.QueryEscape(v[i+1:]), true
 }
 
 // parse reads the options and URLs in any order, as curl does.
@@ -340,7 +340,7 @@ func (c *curlCommand) own(real bool) (fields []string) {
 		add("Referer", r)
 	}
 	if len(c.cookies) > 0 {
-		add("Cookie", strings.Join(c.cookies, "; "))
+		add("Cookie", strings.Join(c.cookies, ";"))
 	}
 	switch {
 	case c.form:

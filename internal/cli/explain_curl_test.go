@@ -94,7 +94,7 @@ func TestExplainReadsCurlCommandsInAnyOrderOfTheirOptions(t *testing.T) {
 		t.Errorf("--path-as-is: %q", e.Request.Notes)
 	}
 	e := explainJSON(t, "curl -G -d a=b --data-urlencode 'c=d e&' 'http://shop.example?x' | jq .", examples+"canary", "--", "-")
-	if len(e.Backends) == 0 || e.Backends[0].Forwarded.Target != "/?x&a=b&c=d%20e%26" || !slices.Contains(e.Request.Notes, "what follows in the command is not looked at: | jq .") {
+	if len(e.Backends) == 0 || e.Backends[0].Forwarded.Target != "/?x&a=b&c=d+e%26" || !slices.Contains(e.Request.Notes, "what follows in the command is not looked at: | jq .") {
 		t.Errorf("from the standard input: %+v", e)
 	}
 }
