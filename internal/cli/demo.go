@@ -126,11 +126,6 @@ type demo struct {
 }
 
 func (o demoOptions) run(ctx context.Context, s streams) (err error) {
-	if o.length > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.length)
-		defer cancel()
-	}
 	d := &demo{demoOptions: o, streams: s, view: newView(s.out), served: make(chan struct{})}
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return err
@@ -253,6 +248,11 @@ func (d *demo) serve(ctx context.Context) error {
 		return <-ended
 	}
 
+	if d.length > 0 { // from when there is something to see
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.length)
+		defer cancel()
+	}
 	d.load = &loadGenerator{url: d.url(), rate: d.rate}
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
