@@ -12,7 +12,7 @@ SOAKFLAGS   ?=
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
+.PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -141,6 +141,12 @@ cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (te
 
 cluster-down: ## Remove it.
 	@cd test/cluster && $(GO) run . down
+
+cluster-image: ## Build the image weir:dev of this tree and put it into that cluster, also in place of an older one.
+	@cd test/cluster && $(GO) run . import weir
+
+cluster-shell: build ## A shell in its network, with kubectl and the weir of this tree (CMD="..." runs that instead).
+	@cd test/cluster && $(GO) run . exec -- bash -c 'cd ../.. && PATH="$$PWD/bin:$$PATH" exec $(if $(CMD),bash -c "$$1",bash)' - '$(CMD)'
 
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)

@@ -39,6 +39,7 @@ var importTable = map[string][]string{
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
+		"internal/routing",
 	},
 	"internal/diff":         {"internal/routing", "internal/model"},
 	"internal/feed":         {"internal/model"},
@@ -46,13 +47,13 @@ var importTable = map[string][]string{
 	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":  {"internal/resource"},
 	"internal/kube/infra":   {"internal/resource", "internal/model", "internal/telemetry"},
-	"internal/kube/replica": {"internal/feed", "internal/identity"},
+	"internal/kube/replica": {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/telemetry", "internal/http1", "internal/model",
+		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
 	"cmd/weir-proxy":       {"internal/dataplane", "internal/flags", "internal/process"},
 	"internal/flags":       {"internal/model"},

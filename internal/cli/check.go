@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -109,6 +110,9 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 			return err
 		}
 		defer l.close()
+		if err := l.knows(*namespace); err != nil {
+			return err
+		}
 		r, err := l.check(cmd.Context(), in, *namespace)
 		if err != nil {
 			return err
@@ -121,7 +125,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		case "github":
 			err = r.github(s.out)
 		default:
-			err = r.print(s.out)
+			err = r.print(s.out, screenOf(s.out))
 		}
 		if err != nil {
 			return err
@@ -183,10 +187,12 @@ func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport 
 }
 
 // print groups the findings by object.
-func (r checkReport) print(w io.Writer) error {
+func (r checkReport) print(w io.Writer, screen screen) error {
 	var b strings.Builder
 	if r.Cluster != nil {
-		b.WriteString(r.Cluster.String() + "\n")
+		for _, l := range strings.Split(r.Cluster.String(), "\n") {
+			b.WriteString(screen.fold(l, 13) + "\n")
+		}
 	}
 	var last string
 	for _, f := range r.Findings {
@@ -195,15 +201,16 @@ func (r checkReport) print(w io.Writer) error {
 				b.WriteByte('\n')
 			}
 			last = head
-			b.WriteString(head + "\n")
+			b.WriteString(screen.fold(head, 2) + "\n")
 		}
-		fmt.Fprintf(&b, "  %-7s %s", f.Severity, f.Code)
+		field := ""
 		if f.Ref.Field != "" {
-			b.WriteString("  " + f.Ref.Field)
+			field = "  " + f.Ref.Field
 		}
-		b.WriteString("\n" + wrap(f.Message, 10, 100))
+		b.WriteString("  " + screen.in(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
+		b.WriteString(screen.fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + wrap(f.Message, 10, screen.prose()))
 		if f.Fix != "" {
-			b.WriteString(wrap("fix: "+f.Fix, 10, 100))
+			b.WriteString(wrap("fix: "+f.Fix, 10, screen.prose()))
 		}
 	}
 	if last != "" {
@@ -212,6 +219,13 @@ func (r checkReport) print(w io.Writer) error {
 	b.WriteString(r.summary() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func severityColour(s resource.Severity) string {
+	if s == resource.Error {
+		return red
+	}
+	return yellow
 }
 
 func (r checkReport) summary() string {
@@ -266,7 +280,7 @@ func wrap(text string, indent, width int) string {
 		case column == 0:
 			b.WriteString(pad)
 			column = indent
-		case column+1+len(word) > width:
+		case column+1+utf8.RuneCountInString(word) > width:
 			b.WriteString("\n" + pad)
 			column = indent
 		default:
@@ -274,7 +288,7 @@ func wrap(text string, indent, width int) string {
 			column++
 		}
 		b.WriteString(word)
-		column += len(word)
+		column += utf8.RuneCountInString(word)
 	}
 	if column > 0 {
 		b.WriteByte('\n')

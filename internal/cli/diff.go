@@ -54,7 +54,7 @@ the two could not be read.`,
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config)
-		p := &diffPrinter{sides: sides, report: report}
+		p := &diffPrinter{screen: screenOf(s.out), sides: sides, report: report}
 		var err error
 		switch output.Value {
 		case "json":
@@ -80,6 +80,7 @@ type diffSide struct {
 
 type diffPrinter struct {
 	strings.Builder
+	screen
 	sides  [2]diffSide
 	report *diff.Report
 }
@@ -115,17 +116,17 @@ func (p *diffPrinter) text() string {
 			if more := c.Requests - len(c.Examples); j == len(c.Examples)-1 && more > 0 {
 				line += fmt.Sprintf("   and %d more of those asked", more)
 			}
-			p.WriteString(line + "\n")
+			p.WriteString(p.fold(line, 4) + "\n")
 		}
 		p.lines("before", outcomeLines(&c.Before, p.sides[0].set, c.Differ))
 		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
-		p.WriteString("  differ  " + strings.Join(c.Differ, ", ") + "\n\n")
+		p.WriteString(p.fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
 	}
 	for _, part := range p.report.Services {
-		fmt.Fprintf(p, "service   %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	for _, part := range p.report.Listeners {
-		fmt.Fprintf(p, "listener  %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("listener  %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	if len(p.report.Services)+len(p.report.Listeners) > 0 {
 		p.WriteString("\n")
@@ -136,7 +137,12 @@ func (p *diffPrinter) text() string {
 
 func (p *diffPrinter) lines(label string, lines []string) {
 	for _, l := range lines {
-		fmt.Fprintf(p, "  %-7s %s\n", label, l)
+		colour := map[string]string{"before": red, "after": green}[label]
+		head := "  " + fmt.Sprintf("%-7s", label)
+		if label != "" {
+			head = "  " + p.in(colour, fmt.Sprintf("%-7s", label))
+		}
+		p.WriteString(head + p.fold(strings.Repeat(" ", 10)+l, 2)[9:] + "\n")
 		label = ""
 	}
 }
@@ -189,7 +195,7 @@ func requestLine(r *diff.Request) string {
 	if r.Scheme == "tcp" {
 		return fmt.Sprintf("tcp://%s:%d", host, r.Port)
 	}
-	line := fmt.Sprintf("%s %s://%s", r.Method, r.Scheme, host)
+	line := fmt.Sprintf("%s://%s", r.Scheme, host)
 	if standard := map[string]int32{"http": 80, "https": 443}[r.Scheme]; standard != r.Port {
 		line += fmt.Sprintf(":%d", r.Port)
 	}
@@ -197,10 +203,23 @@ func requestLine(r *diff.Request) string {
 	if r.Query != "" {
 		line += "?" + r.Query
 	}
+	line = r.Method + " " + quoted(line)
 	for _, h := range r.Headers {
-		line += fmt.Sprintf(" -H '%s: %s'", h.Name, h.Value)
+		line += " -H " + inQuotes(h.Name+": "+h.Value)
 	}
 	return line
+}
+
+// quoted is a word as one may paste it into a shell: in quotes if it holds what some shell reads in a way of its own.
+func quoted(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:@_") == "" {
+		return word
+	}
+	return inQuotes(word)
+}
+
+func inQuotes(word string) string {
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // outcomeLines tells who answers, and of the rest what differs.

@@ -82,6 +82,8 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}
 
+	routeFindings = append(slices.Clone(routeFindings), ambiguousPaths(&config, set)...)
+
 	r := Result{
 		Config:   &config,
 		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
@@ -105,5 +107,5 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 
 // Codes returns the documentation of every code a finding can have, in order.
 func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), smi.Codes(), codes)
+	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), pathCodes, smi.Codes(), codes)
 }

@@ -24,8 +24,9 @@ type assembly struct {
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
 	over   map[passedOver]*overlooked
-	// rejected is the Set's.
+	// rejected and drafts are the Set's.
 	rejected map[Key]Finding
+	drafts   map[Key]map[string]any
 	// now is when certificates are judged, next when something else is to be said of them.
 	now, next time.Time
 	// held says that the document at hand is of a file that lost it, perhaps to another.
@@ -58,6 +59,7 @@ func (r *reader) set(l *listing) *Set {
 		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
 		rejected: make(map[Key]Finding),
+		drafts:   make(map[Key]map[string]any),
 		now:      r.now().Round(0), // the clock on the wall
 	}
 	documents := make(map[string]int) // by root
@@ -132,9 +134,13 @@ func (a *assembly) entry(e entry, path string, line int) {
 			a.rejected[e.key] = a.findings[len(a.findings)-1]
 		}
 	}
+	if e.object == nil {
+		a.drafts[e.key] = e.draft
+	}
 	a.judge(e, at)
 	if _, served := a.good[e.key]; served {
 		delete(a.rejected, e.key)
+		delete(a.drafts, e.key)
 	}
 }
 
@@ -212,7 +218,7 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected}
+	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected, Drafts: a.drafts}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
 		s.Origins[k] = g.origin

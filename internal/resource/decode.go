@@ -19,8 +19,9 @@ type document struct {
 type entry struct {
 	key  Key
 	line int
-	// object is the typed object, nil if it was rejected.
+	// object is the typed object, nil if it was rejected; then draft is what was written.
 	object   any
+	draft    map[string]any
 	findings []Finding
 	// certified is nil if the object holds no certificates.
 	certified *certified
@@ -163,6 +164,9 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		f := &e.findings[i]
 		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
 		f.Origin.Line = l.line(f.Ref.Field)
+	}
+	if e.object == nil {
+		e.draft = u
 	}
 	d.entries = append(d.entries, e)
 }

@@ -78,6 +78,8 @@ type Set struct {
 	// Rejected has the objects that were read but are not valid, and of which no earlier version is served: for each the first
 	// finding that says why. Whoever misses such an object can say that it must be mended rather than created.
 	Rejected map[Key]Finding
+	// Drafts has the same objects as they were written: maps, slices and scalars, of which nothing is known to be valid.
+	Drafts map[Key]map[string]any
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 
