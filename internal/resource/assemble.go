@@ -130,14 +130,14 @@ func (a *assembly) entry(e entry, path string, line int) {
 			a.rejected[e.key] = a.findings[len(a.findings)-1]
 		}
 	}
-	a.judge(e, at)
+	a.judge(e, at, Fields{e.at, line})
 	if _, served := a.good[e.key]; served {
 		delete(a.rejected, e.key)
 	}
 }
 
 // judge decides whether an object takes the place of the last good one.
-func (a *assembly) judge(e entry, at Origin) {
+func (a *assembly) judge(e entry, at Origin, fields Fields) {
 	last, had := a.last[e.key]
 	switch {
 	case e.object == nil && had:
@@ -152,7 +152,7 @@ func (a *assembly) judge(e entry, at Origin) {
 		}
 		a.keep(e.key, last, at, "the certificates of this version cannot be used")
 	default:
-		a.good[e.key] = good{e.object, at, e.certified}
+		a.good[e.key] = good{e.object, at, fields, e.certified}
 	}
 }
 
@@ -210,10 +210,10 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected}
+	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
-		s.Origins[k] = g.origin
+		s.Origins[k], s.Fields[k] = g.origin, g.fields
 		s.add(g.object)
 		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {

@@ -86,7 +86,7 @@ func (c *Collection) Set(findings ...Finding) *Set {
 		if k.Kind == "ConfigMap" && o.entry.object != nil {
 			delete(c.good, k)
 		}
-		a.judge(o.entry, Origin{})
+		a.judge(o.entry, Origin{}, Fields{})
 		if g, ok := a.good[k]; ok {
 			c.place(k, g.object)
 			a.date(s, k, g)

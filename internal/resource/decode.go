@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type document struct {
 type entry struct {
 	key  Key
 	line int
+	at   locator // of its fields
 	// object is the typed object, nil if it was rejected.
 	object   any
 	findings []Finding
@@ -33,7 +35,8 @@ type passedOver struct{ apiVersion, kind string }
 func decodeDocument(p part) *document {
 	d := &document{}
 	value, findings, ok := p.parse()
-	l := &locator{text: p.text}
+	// What is kept must not keep the rest of the file in memory.
+	l := &locator{source: &source{text: bytes.Clone(p.text), json: p.json}}
 	for i := range findings {
 		if findings[i].Ref.Field != "" {
 			findings[i].Origin.Line = l.line(findings[i].Ref.Field)
@@ -124,7 +127,6 @@ func (d *document) addList(items []any, apiVersion, kindName string, l *locator)
 			}
 		}
 		d.add(item, &at)
-		l.root, l.parsed = at.root, at.parsed
 	}
 }
 
@@ -144,7 +146,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		namespace = "default"
 		meta["namespace"] = namespace
 	}
-	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line("")}
+	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l}
 	if !slices.Contains(k.versions, version) {
 		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.apiVersion(version), k.name))}
 		e.findings[0].Fix = "write " + k.versionList()

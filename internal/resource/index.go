@@ -11,6 +11,12 @@ import (
 
 type name struct{ namespace, name string }
 
+// place is where an object was read.
+type place struct {
+	origin Origin
+	fields Fields
+}
+
 // index is built on the first look-up, so that a Set written as a literal has one too.
 type index struct {
 	gatewayClasses map[string]*gatewayv1.GatewayClass
@@ -21,7 +27,7 @@ type index struct {
 	secrets        map[name]*corev1.Secret
 	configMaps     map[name]*corev1.ConfigMap
 	namespaces     map[string]*corev1.Namespace
-	origins        map[model.Ref]Origin
+	origins        map[model.Ref]place
 }
 
 func (s *Set) indexed() *index {
@@ -62,9 +68,9 @@ func (s *Set) indexed() *index {
 		for _, o := range s.Namespaces {
 			x.namespaces[o.Name] = o
 		}
-		x.origins = make(map[model.Ref]Origin, len(s.Origins))
+		x.origins = make(map[model.Ref]place, len(s.Origins))
 		for k, o := range s.Origins {
-			x.origins[k.Ref()] = o
+			x.origins[k.Ref()] = place{o, s.Fields[k]}
 		}
 	})
 	return &s.index
@@ -128,8 +134,14 @@ func (s *Set) NamespaceLabels(namespace string) map[string]string {
 	return labels
 }
 
-// Origin returns where the object of a reference was read; zero if the set does not know. Ref.Field is ignored.
+// Origin returns where what a reference names was read: the field, or the innermost part of its path that is written, or the object if the
+// reference has no field; zero if the set does not know.
 func (s *Set) Origin(ref model.Ref) Origin {
+	field := ref.Field
 	ref.Field = ""
-	return s.indexed().origins[ref]
+	at := s.indexed().origins[ref]
+	if line := at.fields.Line(field); line > 0 {
+		at.origin.Line = line
+	}
+	return at.origin
 }

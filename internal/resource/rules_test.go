@@ -111,7 +111,7 @@ func TestFieldsAreFoundInTheText(t *testing.T) {
 		"": 0, "kind": 0, "metadata.labels": 2, "metadata.labels.a.b/c": 3, "metadata.labels[a.b/c]": 3, "spec[0].a": 5, "spec[1].b.c": 7, "spec[1].b.none": 6,
 		"spec[9]": 4, "none.at[all]": 0, "spec[2].d.c": 7, "metadata.[": 1,
 	} {
-		if got := (&locator{text: []byte(text)}).line(path); got != want {
+		if got := (&locator{source: &source{text: []byte(text)}}).line(path); got != want {
 			t.Errorf("%s is found in line %d, want %d", path, got, want)
 		}
 	}

@@ -72,6 +72,8 @@ type Set struct {
 
 	// Origins says where each object was read.
 	Origins map[Key]Origin
+	// Fields says where the fields of each object were read; nil for a cluster.
+	Fields map[Key]Fields
 	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
 	// object that holds them, for whoever uses it to report.
 	Expiries map[Key]Finding

@@ -143,7 +143,7 @@ func (b *basis) serves(read, set *resource.Set, o Options) bool {
 		slices.Equal(read.BackendTLSPolicies, set.BackendTLSPolicies) && slices.Equal(read.TrafficSplits, set.TrafficSplits) &&
 		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&
 		slices.Equal(read.ConfigMaps, set.ConfigMaps) && slices.Equal(read.Namespaces, set.Namespaces) &&
-		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) &&
+		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) && maps.Equal(read.Rejected, set.Rejected) &&
 		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService)
 }
 
