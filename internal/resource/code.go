@@ -78,6 +78,8 @@ const (
 	CodeCertificateSoon   = "WR407"
 	CodeCertificateUrgent = "WR408"
 	CodeCertificateDates  = "WR409"
+
+	CodeElsewhere = "WR487"
 )
 
 const leftOut = "The object is left out, or stays as it last was valid; the rest is served."
@@ -204,6 +206,10 @@ var codes = []Code{
 	{CodeCertificateDates, Error, "certificate expired",
 		"A certificate in use has expired or is not valid yet. It is served, as there is no better one, but peers refuse it.",
 		"Renew it, or set the machine's clock."},
+
+	{CodeElsewhere, Info, "object not among the files",
+		"Of manifests for a cluster: something refers to an object that is not among them. What depends on it was not checked; a cluster that has the object serves it all.",
+		"Nothing, if the object is in the cluster, or something makes it there; otherwise create it or correct the name."},
 }
 
 // finding makes a finding with the severity and the usual fix of its code.

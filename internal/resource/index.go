@@ -28,6 +28,7 @@ type index struct {
 	configMaps     map[name]*corev1.ConfigMap
 	namespaces     map[string]*corev1.Namespace
 	origins        map[model.Ref]place
+	written        map[Key]bool // kinds and namespaces of which there are objects; no name
 }
 
 func (s *Set) indexed() *index {
@@ -67,6 +68,10 @@ func (s *Set) indexed() *index {
 		x.namespaces = make(map[string]*corev1.Namespace, len(s.Namespaces))
 		for _, o := range s.Namespaces {
 			x.namespaces[o.Name] = o
+		}
+		x.written = make(map[Key]bool)
+		for k := range s.Origins {
+			x.written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}] = true
 		}
 		x.origins = make(map[model.Ref]place, len(s.Origins))
 		for k, o := range s.Origins {
