@@ -20,9 +20,9 @@ func gatewayFlag(cmd *cobra.Command) *string {
 // explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
 func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 	switch {
-	case l.client == nil && gateway != "":
+	case !l.separate() && gateway != "":
 		return nil, usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
-	case l.client == nil:
+	case !l.separate():
 		return explain(l.Config, r), nil
 	case gateway == "":
 		return explainIn(l.Config, l.set, r)

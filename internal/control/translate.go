@@ -84,11 +84,16 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}
 
+	read := set.Findings
+	if t.options.Partial {
+		// Manifests are full of kinds that are nothing to Weir.
+		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
+	}
 	r := Result{
 		Config:   &config,
 		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
 		Events:   events,
-		Findings: slices.Concat(set.Findings, serviceFindings, routeFindings, splitFindings),
+		Findings: slices.Concat(read, serviceFindings, routeFindings, splitFindings),
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)

@@ -236,6 +236,10 @@ func (a *assembly) finish() *Set {
 			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
 		}
 	}
+	s.PassedOver = make(map[string]int, len(a.over))
+	for over, o := range a.over {
+		s.PassedOver[over.apiVersion+" "+over.kind] = o.count
+	}
 	s.Findings = a.findings
 	s.sort()
 	return s

@@ -70,6 +70,8 @@ type Set struct {
 	// Watched are the only namespaces that were read, sorted; none is all. What is in others is not known to be missing.
 	Watched []string
 
+	// PassedOver counts the objects of kinds that are not read, by "apiVersion kind".
+	PassedOver map[string]int
 	// Origins says where each object was read.
 	Origins map[Key]Origin
 	// Fields says where the fields of each object were read; nil for a cluster.
