@@ -191,7 +191,12 @@ func (a *assembly) nameOverlooked() {
 		if o.count > 1 {
 			msg += fmt.Sprintf(" (%d objects)", o.count)
 		}
-		a.report(finding(CodeUnknownKind, "", msg), o.first)
+		f := finding(CodeUnknownKind, "", msg)
+		if read := siblings(over.apiVersion); read != "" {
+			f = finding(CodeNotServed, "", strings.Replace(msg, ": passed over", ", so it has no effect", 1))
+			f.Fix = "write it with the kinds that Weir reads (" + read + "), or have something else serve it"
+		}
+		a.report(f, o.first)
 	}
 }
 

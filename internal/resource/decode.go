@@ -173,12 +173,15 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 func (d *document) misspell(l *locator, group, version, kindName string, like *kind) {
 	at, written, meant := "kind", kindName, like.name
 	if kindName == like.name {
-		at, written, meant = "apiVersion", group+"/"+version, like.apiVersion(like.versions[0])
+		at, written, meant = "apiVersion", strings.TrimPrefix(group+"/"+version, "/"), like.apiVersion(like.versions[0])
 		if slices.Contains(like.versions, version) {
 			meant = like.apiVersion(version)
 		}
 	}
 	f := finding(CodeMisspelt, at, fmt.Sprintf("%q is not known, so the document is left out", written))
+	if at == "apiVersion" {
+		f.Message = fmt.Sprintf("there is no %s of %q, so the document is left out", kindName, written)
+	}
 	f.Fix = fmt.Sprintf("did you mean %q?", meant)
 	f.Origin.Line = l.line(at)
 	d.findings = append(d.findings, f)

@@ -29,7 +29,8 @@ type Options struct {
 	Names *resource.HostNames
 	// Cluster says that Kubernetes makes the EndpointSlices of Services that have a selector.
 	Cluster bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are: it does not have what Kubernetes makes.
+	// Partial says that the set is a part of a cluster's objects, as manifests are: it does not have what Kubernetes makes. A Service with a
+	// selector has its own name for an endpoint then.
 	Partial bool
 }
 
@@ -134,7 +135,11 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		return []model.Endpoint{{Address: join(host, number)}}
 	}
 	var ready, draining []string
-	for _, slice := range t.set.EndpointSlicesOf(s.Namespace, s.Name) {
+	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
+	if len(all) == 0 && t.Cluster && t.Partial && len(s.Spec.Selector) > 0 {
+		return []model.Endpoint{{Address: join(s.Name+"."+s.Namespace+".svc", p.Port)}}
+	}
+	for _, slice := range all {
 		number, ok := slicePort(slice, p)
 		if !ok {
 			continue
@@ -209,8 +214,6 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
 	selected := t.Cluster && len(s.Spec.Selector) > 0
 	switch {
-	case selected && t.Partial && len(all) == 0:
-		return // Kubernetes makes them of the pods
 	case selected && !hasEndpoints(all):
 		selector := labels.FormatLabels(s.Spec.Selector)
 		t.report(codeNoEndpoints, ref, fmt.Sprintf("no pod of the Service (%s) is ready%s", selector, answer),
