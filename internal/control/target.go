@@ -50,6 +50,18 @@ func GuessTarget(set *resource.Set) (target Target, why string) {
 			}
 		}
 	}
+	for _, s := range set.Services {
+		if loopback(s.Spec.ExternalName) {
+			return TargetFiles, fmt.Sprintf("Service %s/%s stands for %s", s.Namespace, s.Name, s.Spec.ExternalName)
+		}
+	}
+	for _, g := range set.Gateways {
+		for _, a := range g.Spec.Addresses {
+			if loopback(a.Value) {
+				return TargetFiles, fmt.Sprintf("Gateway %s/%s listens on %s", g.Namespace, g.Name, a.Value)
+			}
+		}
+	}
 	for _, kind := range slices.Sorted(maps.Keys(set.PassedOver)) {
 		if version, name, _ := strings.Cut(kind, " "); inClusters(version) {
 			return TargetCluster, fmt.Sprintf("there is a %s", name)
@@ -80,7 +92,7 @@ func GuessTarget(set *resource.Set) (target Target, why string) {
 	return TargetFiles, "nothing in them is for a cluster alone"
 }
 
-// loopback says whether an address of an endpoint is the machine's own.
+// loopback says whether an address or a host name is the machine's own.
 func loopback(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return address == "localhost" || err == nil && a.Unmap().IsLoopback()

@@ -18,6 +18,8 @@ func TestTargetIsGuessedFromWhatOnlyOneOfThemHas(t *testing.T) {
 		class      = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: weir}\nspec: {controllerName: weirmesh.github.io/gateway-controller}\n---\n"
 		parameters = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: weir}\nspec: {controllerName: weirmesh.github.io/gateway-controller, parametersRef: {group: '', kind: ConfigMap, name: a, namespace: b}}\n---\n"
 		gateway    = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: edge}\nspec: {gatewayClassName: weir, listeners: [{name: a, port: 80, protocol: HTTP}], infrastructure: {labels: {a: b}}}\n---\n"
+		external   = "apiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {type: ExternalName, externalName: localhost, ports: [{port: 80}]}\n---\n"
+		local4     = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: local}\nspec: {gatewayClassName: weir, addresses: [{value: 127.0.0.1}], listeners: [{name: a, port: 80, protocol: HTTP}]}\n---\n"
 		kustomized = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: k}\n---\n"
 	)
 	local, far := strings.Replace(slice, "ADDRESS", "127.0.0.1", 1), strings.Replace(slice, "ADDRESS", "192.0.2.1", 1)
@@ -32,6 +34,8 @@ func TestTargetIsGuessedFromWhatOnlyOneOfThemHas(t *testing.T) {
 		{selecting + far, "by hand", control.TargetFiles},
 		{service + far + namespace, "by hand", control.TargetFiles},
 		{selecting + local + deployment + parameters, "127.0.0.1", control.TargetFiles},
+		{external + namespace, "stands for localhost", control.TargetFiles},
+		{local4 + namespace, "listens on 127.0.0.1", control.TargetFiles},
 		{selecting, "Service default/shop has a selector", control.TargetCluster},
 		{service + far + deployment, "a Deployment", control.TargetCluster},
 		{parameters, "parametersRef", control.TargetCluster},
