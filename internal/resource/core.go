@@ -59,17 +59,19 @@ func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P)
 	for _, err := range strict {
 		var fe kjson.FieldError
 		if errors.As(err, &fe) {
-			findings = append(findings, unknownField(fe.FieldPath(), typeFields[T](fe.FieldPath())))
+			findings = append(findings, unknownField(k.name, fe.FieldPath(), typeFields[T](fe.FieldPath())))
 		}
 	}
 	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.cluster, nameRule(k), field.NewPath("metadata"))
+	var wrong []Finding
 	for _, err := range errs {
-		findings = append(findings, fieldFinding(CodeMetadata, err, u))
+		wrong = append(wrong, fieldFinding(CodeMetadata, err, u))
 	}
 	for _, err := range check(object) {
 		errs = append(errs, err)
-		findings = append(findings, finding(CodeCoreInvalid, err.Field, err.ErrorBody()))
+		wrong = append(wrong, fieldFinding(CodeCoreInvalid, err, u))
 	}
+	findings = together(findings, wrong)
 	if len(errs) > 0 {
 		return nil, findings
 	}

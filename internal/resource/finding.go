@@ -96,6 +96,10 @@ type Finding struct {
 	Fix     string `json:"fix,omitempty"`
 	// Server has the words in which an API server says the same, a line of "field: message" each; empty for what only Weir says.
 	Server string `json:"-"`
+	// meant is the field that a misspelt one was most likely meant to be.
+	meant string
+	// absent says that a field is missing that must be there.
+	absent bool
 }
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".

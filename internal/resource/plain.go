@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	f.Server = f.Ref.Field + ": " + f.Message
 	switch {
 	case err.Type == field.ErrorTypeRequired:
-		f.Message = "is missing"
+		f.Message, f.absent, f.Fix = "is missing", true, "add the field"
 		if err.Detail != "" {
 			f.Message += ": " + err.Detail
 		}
@@ -34,7 +35,7 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	case err.Type == field.ErrorTypeNotSupported:
 		plainEnum(&f, err)
 	case err.Type == field.ErrorTypeDuplicate:
-		f.Message = "occurs twice: " + short(err.BadValue)
+		f.Message, f.Fix = "occurs twice: "+short(err.BadValue), "remove or rename one of the two"
 	case code == CodeMetadata:
 		plainMetadata(&f, err)
 	case code == CodeRule:
@@ -69,6 +70,28 @@ func once(findings []Finding) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// together are the findings about unknown fields and the others, where those that say that a field is missing which was misspelt are one with
+// those that say so.
+func together(unknown, others []Finding) []Finding {
+	for i := range unknown {
+		f := &unknown[i]
+		if f.meant == "" {
+			continue
+		}
+		at := f.Ref.Field[:len(f.Ref.Field)-len(lastName(f.Ref.Field))] + f.meant
+		n := slices.IndexFunc(others, func(o Finding) bool {
+			return (o.Ref.Field == at || strings.HasPrefix(at, o.Ref.Field+".")) && o.absent
+		})
+		if n < 0 {
+			continue
+		}
+		f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", others[n].Ref.Field)
+		f.Server = others[n].Server
+		others = slices.Delete(slices.Clone(others), n, n+1)
+	}
+	return append(unknown, others...)
 }
 
 // wrongType finds the types in the message of a schema.
@@ -189,8 +212,7 @@ func plainEnum(f *Finding, err *field.Error) {
 	}
 	f.Message = fmt.Sprintf("%s is not one of %s", short(err.BadValue), strings.Join(supported, ", "))
 	f.Fix = "write one of them"
-	written, _ := err.BadValue.(string)
-	if near := nearest(written, supported); near != "" {
+	if near := nearest(strings.Trim(short(err.BadValue), `"`), supported); near != "" {
 		f.Fix = `did you mean "` + near + `"?`
 	}
 }
@@ -256,6 +278,8 @@ func plainInvalid(f *Finding, err *field.Error) {
 	case mustForm.MatchString(d):
 		m := mustForm.FindStringSubmatch(d)
 		f.Message, f.Fix = fmt.Sprintf("the value is outside of what the format %s holds", m[2]), "write a smaller number"
+	case d != "":
+		f.Message = fmt.Sprintf("%s is not valid: %s", value, plainDetail(d))
 	}
 }
 
@@ -276,9 +300,14 @@ func atLeast(orEqual string) string {
 // usedForValidation ends the messages of apimachinery.
 var usedForValidation = regexp.MustCompile(`,? ?\((e\.g\.|regex).*$`)
 
+// plainDetail is a message of apimachinery without expressions.
+func plainDetail(detail string) string {
+	return strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "a lowercase RFC 1123 label must", "a name must",
+		"lower case alphanumeric", "lower-case alphanumeric").Replace(usedForValidation.ReplaceAllString(detail, ""))
+}
+
 func plainMetadata(f *Finding, err *field.Error) {
-	detail := usedForValidation.ReplaceAllString(err.Detail, "")
-	detail = strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "lower case alphanumeric", "lower-case alphanumeric").Replace(detail)
+	detail := plainDetail(err.Detail)
 	if err.Type != field.ErrorTypeInvalid || detail == "" {
 		return
 	}
@@ -295,6 +324,9 @@ var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 // short prints a value, cut where it is long.
 func short(value any) string {
 	text := fmt.Sprintf("%v", value)
+	if reflect.ValueOf(value).Kind() == reflect.String {
+		value = reflect.ValueOf(value).String() // of whatever type
+	}
 	switch v := value.(type) {
 	case string:
 		text = strconv.Quote(v)

@@ -46,7 +46,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		if i > maxFindings {
 			break // bounded says that there are more
 		}
-		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
+		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
 	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
@@ -57,7 +57,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.cluster)
-	return append(findings, errs...), len(errs) == 0
+	return together(findings, errs), len(errs) == 0
 }
 
 // decodeMeta reads the metadata strictly. It is not ok when malformed.
@@ -70,7 +70,7 @@ func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, 
 		meta = &metav1.ObjectMeta{}
 	}
 	for _, path := range unknown {
-		findings = append(findings, unknownField(path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+		findings = append(findings, unknownField("", path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
 	}
 	return meta, findings, true
 }
@@ -149,29 +149,12 @@ func schemaCode(t field.ErrorType) string {
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
 // level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
-func unknownField(path string, candidates []string) Finding {
+func unknownField(kind, path string, candidates []string) Finding {
 	near := nearest(lastName(path), candidates)
 	if near == "" {
 		return finding(CodeUnknownField, path, "the field is not known and has no effect")
 	}
-	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(path, near))
-	f.Fix = fmt.Sprintf("did you mean %q?", near)
+	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(kind, path, near))
+	f.Fix, f.meant = fmt.Sprintf("did you mean %q?", near), near
 	return f
-}
-
-// effect says what the lack of the field that was meant comes to, where it is not what one would think.
-func effect(path, meant string) string {
-	switch {
-	case strings.HasSuffix(path, "requestMirror."+lastName(path)) && (meant == "fraction" || meant == "percent"):
-		return ": without " + meant + " the mirror copies 100 % of the requests"
-	case meant == "backendRefs":
-		return ": without backendRefs the rule answers every request 500"
-	case meant == "matches":
-		return ": without matches the rule takes every request"
-	case meant == "weight":
-		return ": without weight the backend has the weight 1"
-	case meant == "hostnames":
-		return ": without hostnames the route takes every host of its listeners"
-	}
-	return ""
 }
