@@ -129,7 +129,9 @@ func TestManifestsForAClusterAreReadAsTheControllerWould(t *testing.T) {
 		t.Errorf("%+v, %v", plain, err)
 	}
 	var log struct {
-		Runs []struct{ Properties struct{ Target, TargetBy string } }
+		Runs []struct {
+			Properties struct{ Target, TargetBy string }
+		}
 	}
 	if err := json.Unmarshal([]byte(weir(forCluster, "check", "-o", "sarif", "-").stdout), &log); err != nil || log.Runs[0].Properties.Target != "cluster" {
 		t.Errorf("%+v, %v", log, err)

@@ -82,11 +82,15 @@ func (d *document) add(value any, l *locator) {
 		apiVersion, kindName = fullVersion, fullKind
 	}
 	if apiVersion == "" {
-		message, fix := "apiVersion is missing or not text", ""
-		if k := kindNamed(kindName); k != nil {
-			fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		const message = "apiVersion is missing or not text"
+		k := kindNamed(kindName)
+		if k == nil {
+			d.reject(l, "apiVersion", message, "")
+			return
 		}
-		d.reject(l, "apiVersion", message, fix)
+		f := finding(CodeNoObject, "apiVersion", message)
+		f.Fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		d.leaveOut(l, k, u, f)
 		return
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
@@ -99,7 +103,7 @@ func (d *document) add(value any, l *locator) {
 	}
 	k := findKind(group, kindName)
 	if like := misspelt(group, kindName); k == nil && like != nil {
-		d.misspell(l, group, version, kindName, like)
+		d.misspell(l, u, group, version, kindName, like)
 		return
 	}
 	if k == nil {
@@ -170,7 +174,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 }
 
 // misspell reports a kind or group that is almost one that is read. It is left out, as it would be in a cluster.
-func (d *document) misspell(l *locator, group, version, kindName string, like *kind) {
+func (d *document) misspell(l *locator, u map[string]any, group, version, kindName string, like *kind) {
 	at, written, meant := "kind", kindName, like.name
 	if kindName == like.name {
 		at, written, meant = "apiVersion", strings.TrimPrefix(group+"/"+version, "/"), like.apiVersion(like.versions[0])
@@ -183,9 +187,27 @@ func (d *document) misspell(l *locator, group, version, kindName string, like *k
 		f.Message = fmt.Sprintf("there is no %s of %q, so the document is left out", kindName, written)
 	}
 	f.Fix = fmt.Sprintf("did you mean %q?", meant)
-	f.Origin.Line = l.line(at)
-	d.findings = append(d.findings, f)
-	d.broken = true
+	d.leaveOut(l, like, u, f)
+}
+
+// leaveOut reports a document that was most likely meant to be an object of a kind: who refers to that learns what to mend.
+func (d *document) leaveOut(l *locator, k *kind, u map[string]any, f Finding) {
+	f.Origin.Line = l.line(f.Ref.Field)
+	meta, _ := u["metadata"].(map[string]any)
+	objectName, _ := meta["name"].(string)
+	if objectName == "" {
+		d.findings = append(d.findings, f)
+		d.broken = true
+		return
+	}
+	namespace, _ := meta["namespace"].(string)
+	if k.cluster {
+		namespace = ""
+	} else if namespace == "" {
+		namespace = "default"
+	}
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
+	d.entries = append(d.entries, entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l, findings: []Finding{f}})
 }
 
 // maxFindings bounds what is told of one document or object: to find the lines of each takes time, and nobody reads more.

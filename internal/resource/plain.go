@@ -51,21 +51,21 @@ func schemaFinding(err *field.Error, u map[string]any) Finding {
 	return fieldFinding(schemaCode(err.Type), err, u)
 }
 
-// once drops what is said of a value twice: that it has the wrong type, and as a consequence the wrong format.
+// once drops what is said of a value again: that it has the wrong type, and as a consequence the wrong format; that it is too large for the
+// field, and for the format of its type.
 func once(findings []Finding) (out []Finding) {
-	typed := make(map[string]int)
-	for i, f := range findings {
-		if f.Code == CodeType {
-			typed[f.Ref.Field] = i
-		}
-	}
-	for _, f := range findings {
-		if i, ok := typed[f.Ref.Field]; ok && f.Code == CodeInvalid {
-			findings[i].Server += "\n" + f.Server
-		}
-	}
-	for _, f := range findings {
-		if _, ok := typed[f.Ref.Field]; !ok || f.Code != CodeInvalid {
+	said := make(map[string]int) // in out, by field
+	for _, first := range []string{CodeType, CodeEnum, ""} {
+		for _, f := range findings {
+			if n, ok := said[f.Ref.Field]; (f.Code == first) != (first != "") {
+				continue
+			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType) {
+				out[n].Server += "\n" + f.Server
+				continue
+			}
+			if _, ok := said[f.Ref.Field]; !ok {
+				said[f.Ref.Field] = len(out)
+			}
 			out = append(out, f)
 		}
 	}
@@ -85,6 +85,13 @@ func together(unknown, others []Finding) []Finding {
 			return (o.Ref.Field == at || strings.HasPrefix(at, o.Ref.Field+".")) && o.absent
 		})
 		if n < 0 {
+			n = slices.IndexFunc(others, func(o Finding) bool {
+				return o.Code == CodeRule && strings.HasPrefix(f.Ref.Field, o.Ref.Field) && containsFold(o.Message, lastName(f.meant))
+			})
+			if n >= 0 {
+				f.Message, f.Server = "the field is not known, so the object is left out: "+lowerFirst(others[n].Message), others[n].Server
+				others = slices.Delete(slices.Clone(others), n, n+1)
+			}
 			continue
 		}
 		f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", others[n].Ref.Field)
@@ -95,7 +102,7 @@ func together(unknown, others []Finding) []Finding {
 }
 
 // wrongType finds the types in the message of a schema.
-var wrongType = regexp.MustCompile(`must be of type (\w+): "(\w+)"`)
+var wrongType = regexp.MustCompile(`must be of type (\w+): "(\w*)"`)
 
 // typeNames are the types of JSON in plain words.
 var typeNames = map[string]string{
@@ -276,8 +283,7 @@ func plainInvalid(f *Finding, err *field.Error) {
 	case mustItems.MatchString(d):
 		f.Message, f.Fix = "has too few entries", "write at least "+mustItems.FindStringSubmatch(d)[1]
 	case mustForm.MatchString(d):
-		m := mustForm.FindStringSubmatch(d)
-		f.Message, f.Fix = fmt.Sprintf("the value is outside of what the format %s holds", m[2]), "write a smaller number"
+		f.Message, f.Fix = value+" is too large", "write a smaller number"
 	case d != "":
 		f.Message = fmt.Sprintf("%s is not valid: %s", value, plainDetail(d))
 	}

@@ -139,7 +139,7 @@ func (t *translator) readGateways() {
 	for _, g := range t.order {
 		for _, l := range g.listeners {
 			for _, p := range []*problem{l.notAccepted, l.conflict} {
-				if p != nil {
+				if p != nil && (p.code != codeClientCA || len(l.unresolved) == 0) { // else each authority is reported
 					t.report(l.holder(), *p)
 				}
 			}

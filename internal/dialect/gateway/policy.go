@@ -56,7 +56,7 @@ func (t *translator) readPolicies() {
 				t.report(p.ref, x)
 			}
 		}
-		if p.invalid != nil {
+		if p.invalid != nil && (p.invalid.code != codePolicyCA || len(p.unresolved) == 0) {
 			t.report(p.ref, *p.invalid)
 		}
 		for _, x := range p.lost {
