@@ -24,6 +24,13 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 		f.Ref.Field = m[1]
 	}
 	f.Server = f.Ref.Field + ": " + f.Message
+	if m := oneForm.FindStringSubmatch(err.Detail); m != nil {
+		f.Ref.Field, f.Message, f.Fix = m[1], "has none of the forms that the field can have, or several of them", "write it as the API's documentation says"
+		return f
+	}
+	if f.Ref.Field == "<nil>" {
+		f.Ref.Field = ""
+	}
 	switch {
 	case err.Type == field.ErrorTypeRequired:
 		f.Message, f.absent, f.Fix = "is missing", true, "add the field"
@@ -46,6 +53,9 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	return f
 }
 
+// oneForm finds the field in the message of a schema about alternatives.
+var oneForm = regexp.MustCompile(`^"([^"]+)" must validate `)
+
 // schemaFinding is a finding of a schema.
 func schemaFinding(err *field.Error, u map[string]any) Finding {
 	return fieldFinding(schemaCode(err.Type), err, u)
@@ -59,7 +69,7 @@ func once(findings []Finding) (out []Finding) {
 		for _, f := range findings {
 			if n, ok := said[f.Ref.Field]; (f.Code == first) != (first != "") {
 				continue
-			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType) {
+			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType || f.Code == CodeEnum || f.Code == CodeCoreInvalid) {
 				out[n].Server += "\n" + f.Server
 				continue
 			}
@@ -285,7 +295,7 @@ func plainInvalid(f *Finding, err *field.Error) {
 	case mustForm.MatchString(d):
 		f.Message, f.Fix = value+" is too large", "write a smaller number"
 	case d != "":
-		f.Message = fmt.Sprintf("%s is not valid: %s", value, plainDetail(d))
+		f.Message = fmt.Sprintf("%s is not valid: %s", value, Plain(d))
 	}
 }
 
@@ -306,14 +316,14 @@ func atLeast(orEqual string) string {
 // usedForValidation ends the messages of apimachinery.
 var usedForValidation = regexp.MustCompile(`,? ?\((e\.g\.|regex).*$`)
 
-// plainDetail is a message of apimachinery without expressions.
-func plainDetail(detail string) string {
+// Plain is a message of Kubernetes' own validation without the expressions it ends with.
+func Plain(detail string) string {
 	return strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "a lowercase RFC 1123 label must", "a name must",
 		"lower case alphanumeric", "lower-case alphanumeric").Replace(usedForValidation.ReplaceAllString(detail, ""))
 }
 
 func plainMetadata(f *Finding, err *field.Error) {
-	detail := plainDetail(err.Detail)
+	detail := Plain(err.Detail)
 	if err.Type != field.ErrorTypeInvalid || detail == "" {
 		return
 	}

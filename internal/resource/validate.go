@@ -64,7 +64,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, ok bool) {
 	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return nil, []Finding{finding(CodeMetadata, "metadata", err.Error())}, false
+		return nil, []Finding{metadataFinding(err, u)}, false
 	}
 	if !found || meta == nil {
 		meta = &metav1.ObjectMeta{}
@@ -104,7 +104,12 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	}
 	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
 	for _, err := range ruleErrs {
-		findings = append(findings, fieldFinding(CodeRule, err, u))
+		f := fieldFinding(CodeRule, err, u)
+		if strings.Contains(err.Detail, "evaluating rule: ") && len(findings) > 0 {
+			findings[0].Server += "\n" + f.Server // it could not be judged, because of what was found before
+			continue
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }

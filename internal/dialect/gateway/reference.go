@@ -42,6 +42,11 @@ func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string
 	if !t.set.Watches(to) {
 		return problem{codeUnwatched, "RefNotPermitted", field, fmt.Sprintf("%s %s/%s: %s", toKind, to, name, t.unwatched(to)), watchIt}
 	}
+	if k, ok := t.brokenGrants[to]; ok {
+		why, fix := t.set.Missing(k)
+		return problem{codeNotPermitted, "RefNotPermitted", field,
+			fmt.Sprintf("%s %s/%s is in another namespace, and %s %s", toKind, to, name, k, why), fix}
+	}
 	return problem{codeNotPermitted, "RefNotPermitted", field,
 		fmt.Sprintf("%s %s/%s is in another namespace and no ReferenceGrant there allows it", toKind, to, name),
 		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
