@@ -149,7 +149,7 @@ func foundType(value any) string {
 }
 
 // wrongMeta finds the types in the message of the API server's decoder of metadata.
-var wrongMeta = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field ObjectMeta\.(\S+)|value) of type (\S+)`)
+var wrongMeta = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
 
 // metadataFinding says what is wrong with metadata that cannot be decoded.
 func metadataFinding(err error, u map[string]any) Finding {

@@ -100,6 +100,8 @@ type Finding struct {
 	meant string
 	// absent says that a field is missing that must be there.
 	absent bool
+	// general says that it is about alternatives: what else is wrong inside of the field says more.
+	general bool
 }
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".

@@ -26,6 +26,7 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	f.Server = f.Ref.Field + ": " + f.Message
 	if m := oneForm.FindStringSubmatch(err.Detail); m != nil {
 		f.Ref.Field, f.Message, f.Fix = m[1], "has none of the forms that the field can have, or several of them", "write it as the API's documentation says"
+		f.general = true
 		return f
 	}
 	if f.Ref.Field == "<nil>" {
@@ -46,9 +47,9 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	case code == CodeMetadata:
 		plainMetadata(&f, err)
 	case code == CodeRule:
-		f.Message = strings.TrimSuffix(err.Detail, ".")
+		f.Message = strings.TrimSuffix(matching.ReplaceAllStringFunc(err.Detail, inWords), ".")
 	case err.Type == field.ErrorTypeInvalid:
-		plainInvalid(&f, err)
+		plainInvalid(&f, err, valueAt(u, f.Ref.Field))
 	}
 	return f
 }
@@ -82,37 +83,72 @@ func once(findings []Finding) (out []Finding) {
 	return out
 }
 
-// together are the findings about unknown fields and the others, where those that say that a field is missing which was misspelt are one with
-// those that say so.
+// specific drops what follows from something else that was found: a rule that does not hold, or alternatives none of which fits, where
+// what is wrong is said of the very field. Rules about one field become one finding.
+func specific(findings []Finding) []Finding {
+	var out []Finding
+next:
+	for i, f := range findings {
+		if f.Code == CodeRule || f.general {
+			for j, o := range findings {
+				inside := strings.HasPrefix(o.Ref.Field, f.Ref.Field+".") && o.Code != CodeRule
+				if i != j && inside && (f.general || containsFold(f.Message, lastName(o.Ref.Field))) {
+					continue next
+				}
+			}
+			n := slices.IndexFunc(out, func(o Finding) bool { return o.Code == CodeRule && f.Code == CodeRule && o.Ref.Field == f.Ref.Field })
+			if n >= 0 {
+				out[n].Message += "; and " + lowerFirst(f.Message)
+				out[n].Server += "\n" + f.Server
+				continue
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// together are the findings about unknown fields and the others, where those that follow from a field that was misspelt are one with those that
+// say so: the field, or what it holds, is missing, or a rule about what it is a field of does not hold.
 func together(unknown, others []Finding) []Finding {
 	for i := range unknown {
 		f := &unknown[i]
 		if f.meant == "" {
 			continue
 		}
-		at := f.Ref.Field[:len(f.Ref.Field)-len(lastName(f.Ref.Field))] + f.meant
-		n := slices.IndexFunc(others, func(o Finding) bool {
-			return (o.Ref.Field == at || strings.HasPrefix(at, o.Ref.Field+".")) && o.absent
-		})
-		if n < 0 {
-			n = slices.IndexFunc(others, func(o Finding) bool {
-				return o.Code == CodeRule && strings.HasPrefix(f.Ref.Field, o.Ref.Field) && containsFold(o.Message, lastName(f.meant))
-			})
-			if n >= 0 {
-				f.Message, f.Server = "the field is not known, so the object is left out: "+lowerFirst(others[n].Message), others[n].Server
-				others = slices.Delete(slices.Clone(others), n, n+1)
-			}
-			continue
+		parent := strings.TrimSuffix(f.Ref.Field[:len(f.Ref.Field)-len(lastName(f.Ref.Field))], ".")
+		at := strings.TrimPrefix(parent+"."+f.meant, ".")
+		under := func(field, of string) bool {
+			rest, ok := strings.CutPrefix(field, of)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 		}
-		f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", others[n].Ref.Field)
-		f.Server = others[n].Server
-		others = slices.Delete(slices.Clone(others), n, n+1)
+		first := true
+		others = slices.DeleteFunc(slices.Clone(others), func(o Finding) bool {
+			missing := o.absent && (under(o.Ref.Field, at) || under(at, o.Ref.Field)) || o.Code == CodeCoreInvalid && o.Ref.Field == at ||
+				o.absent && at == "stringData" && under(o.Ref.Field, "data")
+			broken := o.Code == CodeRule && under(f.Ref.Field, o.Ref.Field) && (o.Ref.Field == parent || containsFold(o.Message, lastName(f.meant))) ||
+				o.general && under(o.Ref.Field, parent)
+			if !missing && !broken {
+				return false
+			}
+			switch {
+			case !first:
+				f.Server += "\n" + o.Server
+				return true
+			case missing:
+				f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", o.Ref.Field)
+			default:
+				f.Message = "the field is not known, so the object is left out: " + lowerFirst(o.Message)
+			}
+			first, f.Server = false, o.Server
+			return true
+		})
 	}
 	return append(unknown, others...)
 }
 
 // wrongType finds the types in the message of a schema.
-var wrongType = regexp.MustCompile(`must be of type (\w+): "(\w*)"`)
+var wrongType = regexp.MustCompile(`must be of type (\w+): "([^"]*)"`)
 
 // typeNames are the types of JSON in plain words.
 var typeNames = map[string]string{
@@ -128,6 +164,10 @@ func plainType(f *Finding, err *field.Error, value any) {
 		return
 	}
 	wanted := typeNames[m[1]]
+	if wanted == "" { // a format, such as ipv4
+		f.Message, f.Fix, f.general = fmt.Sprintf("%s is not of the form %s", short(value), m[1]), "write it in that form", true
+		return
+	}
 	name := lastName(f.Ref.Field)
 	f.Fix = "write " + wanted
 	switch v := value.(type) {
@@ -243,6 +283,17 @@ var (
 	mustForm  = regexp.MustCompile(`^Checked value must be of type (\w+) with format (\w+) in `)
 )
 
+// matching finds an expression in the message of a rule.
+var matching = regexp.MustCompile(` \(matching (\^.*?\$)\)`)
+
+// inWords says what an expression asks for, or nothing.
+func inWords(text string) string {
+	if form, ok := forms[matching.FindStringSubmatch(text)[1]]; ok {
+		return " (" + form + ")"
+	}
+	return ""
+}
+
 // forms are what the expressions of the definitions ask for, each with an example.
 var forms = map[string]string{
 	`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`:                                                                           `a kind, such as Service: letters, digits and "-"`,
@@ -252,6 +303,8 @@ var forms = map[string]string{
 	"^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$":                                                                             "the name of a header field or a query parameter",
 	`^[!-~]+([\t ]?[!-~]+)*$`:                                                                                         "the value of a header field: visible ASCII characters, with single spaces between them",
 	`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                        "a host name, such as shop.example or *.example",
+	`^[A-Za-z_][A-Za-z_0-9]*$`:                                                                                        "a name of letters, digits and underscores",
+	`^(?i)\.?[a-z_][a-z_0-9]*(\.[a-z_][a-z_0-9]*)*$`:                                                                  "a name such as shop.Cart",
 	`^([0-9]{1,5}(h|m|s|ms)){1,4}$`:                                                                                   "a duration, such as 500ms, 10s or 1h30m",
 	`^(\*|[A-Z][A-Z0-9_-]*)$`:                                                                                         `a method in upper case, or "*"`,
 	`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$`:                                                          "a path, in which other characters are escaped as %20",
@@ -262,7 +315,7 @@ var forms = map[string]string{
 	`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`: "a key, such as example.com/name",
 }
 
-func plainInvalid(f *Finding, err *field.Error) {
+func plainInvalid(f *Finding, err *field.Error, written any) {
 	value := short(err.BadValue)
 	switch d := err.Detail; {
 	case mustMatch.MatchString(d):
@@ -293,7 +346,7 @@ func plainInvalid(f *Finding, err *field.Error) {
 	case mustItems.MatchString(d):
 		f.Message, f.Fix = "has too few entries", "write at least "+mustItems.FindStringSubmatch(d)[1]
 	case mustForm.MatchString(d):
-		f.Message, f.Fix = value+" is too large", "write a smaller number"
+		f.Message, f.Fix = short(written)+" is too large", "write a smaller number"
 	case d != "":
 		f.Message = fmt.Sprintf("%s is not valid: %s", value, Plain(d))
 	}

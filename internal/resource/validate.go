@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -57,7 +58,11 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.cluster)
-	return together(findings, errs), len(errs) == 0
+	valid := len(errs) == 0
+	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
+		return f.Severity == Error && f.meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
+	})
+	return together(findings, specific(errs)), valid
 }
 
 // decodeMeta reads the metadata strictly. It is not ok when malformed.
