@@ -84,8 +84,8 @@ func once(findings []Finding) (out []Finding) {
 }
 
 // specific drops what follows from something else that was found: a rule that does not hold, or alternatives none of which fits, where
-// what is wrong is said of the very field. Rules about one field become one finding.
-func specific(findings []Finding) []Finding {
+// what is wrong is said of the very field. Rules about one mapping become one finding; those about a list are about its several entries.
+func specific(findings []Finding, u map[string]any) []Finding {
 	var out []Finding
 next:
 	for i, f := range findings {
@@ -97,7 +97,7 @@ next:
 				}
 			}
 			n := slices.IndexFunc(out, func(o Finding) bool { return o.Code == CodeRule && f.Code == CodeRule && o.Ref.Field == f.Ref.Field })
-			if n >= 0 {
+			if _, list := valueAt(u, f.Ref.Field).([]any); n >= 0 && !list {
 				out[n].Message += "; and " + lowerFirst(f.Message)
 				out[n].Server += "\n" + f.Server
 				continue

@@ -62,7 +62,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
 		return f.Severity == Error && f.meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
 	})
-	return together(findings, specific(errs)), valid
+	return together(findings, specific(errs, u)), valid
 }
 
 // decodeMeta reads the metadata strictly. It is not ok when malformed.
