@@ -68,7 +68,8 @@ func once(findings []Finding) (out []Finding) {
 	said := make(map[string]int) // in out, by field
 	for _, first := range []string{CodeType, CodeEnum, ""} {
 		for _, f := range findings {
-			if n, ok := said[f.Ref.Field]; (f.Code == first) != (first != "") {
+			early := f.Code == CodeType || f.Code == CodeEnum
+			if n, ok := said[f.Ref.Field]; f.Code != first && (first != "" || early) {
 				continue
 			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType || f.Code == CodeEnum || f.Code == CodeCoreInvalid) {
 				out[n].Server += "\n" + f.Server
@@ -86,17 +87,32 @@ func once(findings []Finding) (out []Finding) {
 // specific drops what follows from something else that was found: a rule that does not hold, or alternatives none of which fits, where
 // what is wrong is said of the very field. Rules about one mapping become one finding; those about a list are about its several entries.
 func specific(findings []Finding, u map[string]any) []Finding {
-	var out []Finding
-next:
+	if len(findings) > 10*maxFindings {
+		return findings // most of which nobody will see
+	}
+	findings = slices.Clone(findings)
+	follows := make([]bool, len(findings))
 	for i, f := range findings {
-		if f.Code == CodeRule || f.general {
-			for j, o := range findings {
-				inside := strings.HasPrefix(o.Ref.Field, f.Ref.Field+".") && o.Code != CodeRule
-				if i != j && inside && (f.general || containsFold(f.Message, lastName(o.Ref.Field))) {
-					continue next
-				}
+		if f.Code != CodeRule && !f.general {
+			continue
+		}
+		for j := range findings {
+			o := &findings[j]
+			inside := strings.HasPrefix(o.Ref.Field, f.Ref.Field+".") && o.Code != CodeRule
+			if i != j && inside && (f.general || containsFold(f.Message, lastName(o.Ref.Field))) {
+				follows[i] = true
+				o.Server += "\n" + f.Server
+				break
 			}
-			n := slices.IndexFunc(out, func(o Finding) bool { return o.Code == CodeRule && f.Code == CodeRule && o.Ref.Field == f.Ref.Field })
+		}
+	}
+	var out []Finding
+	for i, f := range findings {
+		if follows[i] {
+			continue
+		}
+		if f.Code == CodeRule {
+			n := slices.IndexFunc(out, func(o Finding) bool { return o.Code == CodeRule && o.Ref.Field == f.Ref.Field })
 			if _, list := valueAt(u, f.Ref.Field).([]any); n >= 0 && !list {
 				out[n].Message += "; and " + lowerFirst(f.Message)
 				out[n].Server += "\n" + f.Server
