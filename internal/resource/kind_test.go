@@ -38,11 +38,11 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 		}
 	}
 	// Who refers to it learns what to mend.
-	set, err := Load([]string{"-"}, strings.NewReader("apiVersion: v1\nkind: Sevice\nmetadata: {name: x}\n---\nkind: Secret\nmetadata: {name: y, namespace: z}\n"))
+	set, err := Load([]string{"-"}, strings.NewReader("apiVersion: v1\nkind: Sevice\nmetadata: {name: x}\n---\nkind: Secret\nmetadata: {name: api, namespace: z}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, want := range map[Key]string{{Kind: "Service", Namespace: "default", Name: "x"}: "mend WR115 at -:2", {Kind: "Secret", Namespace: "z", Name: "y"}: "mend WR103 at -:5"} {
+	for k, want := range map[Key]string{{Kind: "Service", Namespace: "default", Name: "x"}: "mend WR115 at -:2", {Kind: "Secret", Namespace: "z", Name: "api"}: "mend WR103 at -:5"} {
 		if _, fix := set.Missing(k); fix != want {
 			t.Errorf("%s: %q, want %q", k, fix, want)
 		}
