@@ -51,7 +51,7 @@ func decodeDocument(p part) *document {
 		d.add(value, l)
 	}
 	if len(d.entries) == 1 && d.entries[0].passedOver == nil {
-		for i := range d.findings {
+		for i := range findings { // those of the text; others say what they are about, or that nobody can know
 			field := d.findings[i].Ref.Field
 			d.findings[i].Ref = d.entries[0].key.Ref()
 			d.findings[i].Ref.Field = field
