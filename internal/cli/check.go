@@ -21,16 +21,6 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// load reads the paths once and translates what they hold.
-func load(paths []string, stdin io.Reader, options control.Options) (*resource.Set, control.Result, error) {
-	set, err := resource.Load(paths, stdin)
-	if err != nil {
-		return nil, control.Result{}, &exitError{exitUsage, err}
-	}
-	result, err := options.Translate(set)
-	return set, result, err
-}
-
 // translation adds the flags that say how the files are to be understood.
 func translation(cmd *cobra.Command) *control.Options {
 	o := &control.Options{}
@@ -76,12 +66,17 @@ them: file and line, object, field, reason and fix. The schemas and CEL rules
 of the API server run here too, without an API server. Every finding has a
 stable code; "weir check --list-codes" and docs/codes.md explain them.
 
+Files are for "weir run", or manifests for a cluster, as "kustomize build" makes
+them: a cluster makes EndpointSlices of selectors, gives each Gateway proxies
+and parameters, and may have objects that are not among them. Which of the two
+is guessed, and the output says why; --target says it.
+
 Without PATHs it reads a Kubernetes cluster, with your own rights: all objects
 as above, and what there is of Weir: the kinds installed and their release, the
 controller, its lease and what it may do, what each Gateway is to have, proxies
 and what they run, and whether statuses are up to date. It changes nothing.`,
 		Example: `  weir check routes/
-  kustomize build . | weir check -
+  kustomize build . | weir check --target cluster -
   weir check -o json --fail-on warning routes/
   weir check -o github routes/                 annotations of a pull request on GitHub
   weir check -o sarif routes/ > weir.sarif     for code scanning
@@ -141,7 +136,8 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 // checkReport is what check found; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
-	Cluster  *clusterSummary    `json:"cluster,omitempty"`
+	Cluster *clusterSummary `json:"cluster,omitempty"`
+	aim
 	Objects  int                `json:"objects"`
 	Errors   int                `json:"errors"`
 	Warnings int                `json:"warnings"`
@@ -152,7 +148,9 @@ type checkReport struct {
 // check reports on what was read; in a cluster on what runs, too.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
-		return newCheckReport(l.set, within(l.Findings, namespace)), nil
+		r := newCheckReport(l.set, within(l.Findings, namespace))
+		r.aim = l.aim
+		return r, nil
 	}
 	c, findings, err := l.inspect(ctx, in, true)
 	if err != nil {
@@ -193,6 +191,9 @@ func (r checkReport) print(w io.Writer, screen screen) error {
 		for _, l := range strings.Split(r.Cluster.String(), "\n") {
 			b.WriteString(screen.fold(l, 13) + "\n")
 		}
+	}
+	if line := r.aim.String(); line != "" {
+		b.WriteString(line + "\n\n")
 	}
 	var last string
 	for _, f := range r.Findings {

@@ -27,7 +27,8 @@ sent. The requests are made from the matches of both versions; what only moves
 or changes its name is no difference.
 
 The exit code is 0 if there is no difference, 1 if there are some, 2 if one of
-the two could not be read.`,
+the two could not be read. What both are for, "weir run" or a cluster, is guessed
+of NEW unless --target says it.`,
 		Example: `  weir diff old/ new/
   git worktree add /tmp/base origin/main && weir diff /tmp/base/routes routes/
   weir diff -o markdown old/ new/ >> "$GITHUB_STEP_SUMMARY"
@@ -40,15 +41,27 @@ the two could not be read.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "markdown")
-	options := translation(cmd)
+	options, target := translation(cmd), targetFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		var sides [2]diffSide
 		for i, path := range args {
-			set, result, err := load([]string{path}, s.in, *options)
+			set, err := resource.Load([]string{path}, s.in)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			sides[i] = diffSide{path, set, result.Config}
+			sides[i] = diffSide{path: path, set: set}
+		}
+		meant := choose(target, sides[1].set)
+		if len(sides[1].set.Origins) == 0 {
+			meant = choose(target, sides[0].set)
+		}
+		for i, path := range args {
+			set := sides[i].set
+			result, err := options.For(meant.Target).Translate(set)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			sides[i].config = result.Config
 			if r := newCheckReport(set, result.Findings); r.Errors > 0 {
 				fmt.Fprintf(s.err, "weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it\n", path, r.summary(), path)
 			}
@@ -206,6 +219,9 @@ func requestLine(r *diff.Request) string {
 	line = r.Method + " " + quoted(line)
 	for _, h := range r.Headers {
 		line += " -H " + inQuotes(h.Name+": "+h.Value)
+	}
+	if r.Gateway != "" {
+		line += "  at " + r.Gateway
 	}
 	return line
 }

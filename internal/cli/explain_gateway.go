@@ -21,9 +21,9 @@ func gatewayFlag(cmd *cobra.Command) *string {
 // explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
 func (l *look) explain(r *clientRequest, gateway model.GatewayKey) (*explanation, error) {
 	switch {
-	case l.client == nil && gateway != "":
+	case !l.separate() && gateway != "":
 		return nil, flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
-	case l.client == nil:
+	case !l.separate():
 		return l.explainAt(l.Config, r), nil
 	case gateway == "":
 		return l.explainIn(l.Config, l.set, r)

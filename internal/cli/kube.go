@@ -46,12 +46,13 @@ var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}
 type input struct {
 	kube    kubeFlags
 	options *control.Options
+	target  *flags.Choice
 	// controller is the controller's namespace, for commands that look at it.
 	controller string
 }
 
 func newInput(cmd *cobra.Command) *input {
-	i := &input{options: translation(cmd)}
+	i := &input{options: translation(cmd), target: targetFlag(cmd)}
 	i.kube.flags(cmd.Flags())
 	return i
 }
@@ -68,9 +69,14 @@ func (i *input) asked() bool { return i.kube != kubeFlags{} || i.controller != "
 type look struct {
 	set *resource.Set
 	control.Result
+	// aim is zero for a cluster.
+	aim
 	// client is of the cluster that was read; nil for files.
 	client *kube.Client
 }
+
+// separate says that each Gateway has proxies of its own.
+func (l *look) separate() bool { return l.client != nil || l.Target == control.TargetCluster }
 
 func (l *look) close() {
 	if l.client != nil {
@@ -84,8 +90,8 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 		if i.asked() {
 			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context), not both")
 		}
-		set, result, err := load(paths, stdin, *i.options)
-		return &look{set: set, Result: result}, err
+		set, result, meant, err := load(paths, stdin, *i.options, i.target)
+		return &look{set: set, Result: result, aim: meant}, err
 	}
 	config, err := kube.Config(i.kube.file, i.kube.context)
 	switch {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/diff"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -35,7 +36,8 @@ func marksOf(text string) string {
 func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 	const examples = "../../examples/"
 	look := func(path string) *look {
-		set, result, err := load([]string{examples + path}, nil, control.Options{})
+		files := flags.NewChoice("files")
+		set, result, _, err := load([]string{examples + path}, nil, control.Options{}, &files)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 	if e.object == nil {
 		a.drafts[e.key] = e.draft
 	}
-	a.judge(e, at)
+	a.judge(e, at, Fields{e.at, line})
 	if _, served := a.good[e.key]; served {
 		delete(a.rejected, e.key)
 		delete(a.drafts, e.key)
@@ -145,7 +145,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 }
 
 // judge decides whether an object takes the place of the last good one.
-func (a *assembly) judge(e entry, at Origin) {
+func (a *assembly) judge(e entry, at Origin, fields Fields) {
 	last, had := a.last[e.key]
 	switch {
 	case e.object == nil && had:
@@ -160,7 +160,7 @@ func (a *assembly) judge(e entry, at Origin) {
 		}
 		a.keep(e.key, last, at, "the certificates of this version cannot be used")
 	default:
-		a.good[e.key] = good{e.object, at, e.certified}
+		a.good[e.key] = good{e.object, at, fields, e.certified}
 	}
 }
 
@@ -199,7 +199,12 @@ func (a *assembly) nameOverlooked() {
 		if o.count > 1 {
 			msg += fmt.Sprintf(" (%d objects)", o.count)
 		}
-		a.report(finding(CodeUnknownKind, "", msg), o.first)
+		f := finding(CodeUnknownKind, "", msg)
+		if read := siblings(over.apiVersion); read != "" {
+			f = finding(CodeNotServed, "", strings.Replace(msg, ": passed over", ", so it has no effect", 1))
+			f.Fix = "write it with the kinds that Weir reads (" + read + "), or have something else serve it"
+		}
+		a.report(f, o.first)
 	}
 }
 
@@ -218,10 +223,13 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected, Drafts: a.drafts}
+	s := &Set{
+		Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected,
+		Drafts: a.drafts,
+	}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
-		s.Origins[k] = g.origin
+		s.Origins[k], s.Fields[k] = g.origin, g.fields
 		s.add(g.object)
 		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
@@ -243,6 +251,10 @@ func (a *assembly) finish() *Set {
 			s.add(slice)
 			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
 		}
+	}
+	s.PassedOver = make(map[string]int, len(a.over))
+	for over, o := range a.over {
+		s.PassedOver[over.apiVersion+" "+over.kind] = o.count
 	}
 	s.Findings = a.findings
 	s.sort()

@@ -164,6 +164,9 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 		switch f.Code {
 		case resource.CodeUnknownField, resource.CodeMisspeltField:
 			v.unknown = append(v.unknown, f.Ref.Field)
+			if f.Server != "" { // what follows from it is not told twice
+				v.errors = append(v.errors, strings.Split(f.Server, "\n")...)
+			}
 		case resource.CodeDuplicateField:
 			v.duplicates = true
 		case resource.CodeUnchecked:
