@@ -303,6 +303,75 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
+// TestReleaseIsCalledAsItsTag makes one of a tagged commit, and none of binaries of two commits.
+func TestReleaseIsCalledAsItsTag(t *testing.T) {
+	dir := t.TempDir()
+	from := filepath.Join(dir, "source")
+	if err := os.CopyFS(from, os.DirFS("testdata/small")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(from, "go.mod.txt"), filepath.Join(from, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = from
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z", "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		}
+	}
+	commit := func() {
+		run("git", "add", "-A")
+		run("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "a")
+	}
+	goBuild := func(to string) string {
+		run("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", filepath.Join(dir, to), "./cmd/weir")
+		return filepath.Join(dir, to)
+	}
+	run("git", "init", "-q")
+	commit()
+	before := goBuild("before")
+	commit()
+	run("git", "tag", "v1.2.3")
+	tagged := goBuild("tagged")
+
+	d := dist{tree: "../..", completions: filepath.Join(dir, "completions"), url: homepage, binaries: []string{tagged}}
+	if err := os.Mkdir(d.completions, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range shells {
+		if err := os.WriteFile(filepath.Join(d.completions, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filesOf(d, filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(files["weir-v1.2.3-linux-amd64.tar.gz"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, z, func(h *tar.Header, _ []byte) {
+		if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); !h.ModTime.Equal(want) {
+			t.Errorf("%s is of %v, the commit of %v", h.Name, h.ModTime, want)
+		}
+	})
+	for file, want := range map[string]string{
+		"weir.rb": `url "` + homepage + `/v1.2.3/weir-v1.2.3-linux-amd64.tar.gz"`, "weir.yaml": `version: "v1.2.3"`,
+	} {
+		if !bytes.Contains(files[file], []byte(want)) {
+			t.Errorf("%s has no %q:\n%s", file, want, files[file])
+		}
+	}
+	d.binaries = append(d.binaries, before)
+	if err := d.write(filepath.Join(dir, "mixed")); err == nil || !strings.Contains(err.Error(), "build both from the same commit") {
+		t.Errorf("binaries of two commits: %v", err)
+	}
+}
+
 // TestOnlyWhatBelongsTogetherIsReleased gives binaries that are none of a release.
 func TestOnlyWhatBelongsTogetherIsReleased(t *testing.T) {
 	dir := t.TempDir()
