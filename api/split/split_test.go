@@ -79,6 +79,9 @@ func TestWrongWeightsAreNamed(t *testing.T) {
 		{"v1alpha1", "500u", "thousandths"},
 		{"v1alpha1", "half", "must be a quantity"},
 		{"v1alpha1", "1e30", "at most"},
+		{"v1alpha1", `"1e2147483647"`, "at most"}, // computing it would take minutes
+		{"v1alpha1", `"1e-2147483647"`, "at most"},
+		{"v1alpha1", `"` + strings.Repeat("9", 1<<20) + `"`, "at most 64 characters"},
 	} {
 		_, errs := split.Decode(c.version, object(t, withWeights(c.version, c.weight)))
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
