@@ -41,6 +41,8 @@ type watch struct {
 	// refusals counts them since the first.
 	refusals     int
 	firstRefused time.Time
+	// lost says that another error than a refusal kept the watch from telling anything, since it last did.
+	lost bool
 }
 
 // receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
@@ -175,7 +177,7 @@ func (w *watch) sync(p part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if delete(w.behind, p); len(w.behind) == 0 {
-		w.refused, w.refusals = nil, 0
+		w.refused, w.refusals, w.lost = nil, 0, false
 	}
 }
 
@@ -212,6 +214,7 @@ func (w *watch) failed(err error) bool {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF):
 		w.log.Debug("the watch begins anew", "reason", err)
 	default:
+		w.lost = true
 		w.log.Warn("the watch was lost and is tried again; what is known stays", "error", err)
 	}
 	return false
@@ -230,6 +233,12 @@ func (w *watch) state() (synced bool, refused error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.behind) == 0, w.refused
+}
+
+func (w *watch) isLost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 // allowed forgets the refusal.
