@@ -222,16 +222,17 @@ func FuzzConvert(f *testing.F) {
 		if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(data, &u) != nil {
 			return
 		}
+		apiVersion, _ := u["apiVersion"].(string)
+		if _, errs := split.Decode(strings.TrimPrefix(apiVersion, split.Group+"/"), u); len(errs) > 0 {
+			_, _ = split.Convert(u, version) // an API server lets no such object come so far
+			return
+		}
 		out, err := split.Convert(u, version)
 		if err != nil {
 			return
 		}
 		if _, errs := split.Decode(version, out); len(errs) > 0 {
-			for _, e := range errs {
-				if !strings.Contains(e.Detail, "at most") { // thousandths of the largest weights do not fit whole numbers
-					t.Errorf("%v became %v, which is not valid: %v", u, out, errs)
-				}
-			}
+			t.Errorf("%v became %v, which is not valid: %v", u, out, errs)
 		}
 	})
 }
