@@ -23,8 +23,9 @@ const (
 	maxBody = 4 << 20
 	// smallBody is up to where a review is one of many; those that are larger are rare, and answered one by one.
 	smallBody = 64 << 10
-	// smallAtOnce and largeAtOnce are how many are read and answered at a time, maxWait how long others wait.
+	// smallAtOnce and largeAtOnce are how many are read and answered at a time, maxWaiting how many others wait, maxWait how long.
 	smallAtOnce, largeAtOnce = 16, 2
+	maxWaiting               = 512
 	maxWait                  = 4 * time.Second
 )
 
@@ -37,6 +38,7 @@ type Handler struct {
 	small, large chan struct{}
 	heavy        sync.Mutex // held while a large review is decoded
 
+	waiting                   atomic.Int64
 	answered, failed, refused atomic.Uint64
 }
 
@@ -81,7 +83,7 @@ func (h *Handler) answer(r *http.Request) (answer []byte, code int, err error) {
 	if large {
 		places = h.large
 	}
-	leave, err := enter(r.Context(), places)
+	leave, err := h.enter(r.Context(), places)
 	if err != nil {
 		return nil, http.StatusServiceUnavailable, err
 	}
@@ -109,13 +111,19 @@ func (h *Handler) answer(r *http.Request) (answer []byte, code int, err error) {
 }
 
 // enter waits for a place.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+func (h *Handler) enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > maxWaiting {
+		return nil, errTooMany
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
 	case <-ctx.Done():
-		return nil, errors.New("too many reviews at once")
+		return nil, errTooMany
 	}
 }
+
+var errTooMany = errors.New("too many reviews at once")

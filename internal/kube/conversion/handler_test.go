@@ -85,6 +85,15 @@ func TestSlowLargeReviewsHoldUpNoSmallOnes(t *testing.T) {
 		if w := ask(h, "POST", Path, int64(len(good)), strings.NewReader(good)); w.Code != 200 {
 			t.Errorf("a small review: %d %s", w.Code, w.Body)
 		}
+		began := time.Now()
+		for range maxWaiting {
+			go ask(h, "POST", Path, maxBody, stuck{end})
+		}
+		synctest.Wait()
+		if w := ask(h, "POST", Path, maxBody, stuck{end}); w.Code != 503 || time.Since(began) != 0 {
+			t.Errorf("one more that would wait: %d after %v", w.Code, time.Since(began))
+		}
+		time.Sleep(2 * maxWait)
 		close(end)
 		synctest.Wait()
 		large := body("split.smi-spec.io/v1alpha4", strings.TrimSuffix(strings.Repeat(object1("v1alpha1", `"1"`)+",", 1000), ","))

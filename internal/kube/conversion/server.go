@@ -22,13 +22,13 @@ const (
 // Serve answers reviews over TLS until ctx ends, which is no error; those under way are finished. It closes l.
 func Serve(ctx context.Context, l net.Listener, h *Handler, certificate func() (*tls.Certificate, error)) error {
 	server := &http.Server{
-		Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
+		Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 4 << 10,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // scanners, and API servers that do not trust the certificate yet
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
 		},
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 32, MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

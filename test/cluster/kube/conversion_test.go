@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -419,4 +421,79 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	if got := clientConfig(t, definitions[0]); err != nil || got.URL == nil || *got.URL != other {
 		t.Errorf("%v, at %v", err, got.URL)
 	}
+}
+
+// TestReplicaIsReadyThatWaitsForItsOwnWebhook has a split that was stored in v1alpha1, before Weir's definition: without a webhook it cannot be read
+// in any other version, and a replica that is not ready gets no requests from the API server.
+func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
+	ns := namespace(t)
+	ensureNamespace(t, own)
+	definition := defineSplits(t, func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Conversion = nil
+		for i := range d.Spec.Versions {
+			d.Spec.Versions[i].Storage = d.Spec.Versions[i].Name == "v1alpha1"
+		}
+	})
+	old := splitOf(ns, "old", []any{map[string]any{"service": "v1", "weight": "500m"}, map[string]any{"service": "v2", "weight": "1"}})
+	old.SetAPIVersion("split.smi-spec.io/v1alpha1")
+	create(t, old)
+
+	// Now Weir's definition, whose webhook is elsewhere for the time being.
+	elsewhere := "https://127.0.0.1:1/convert"
+	stranger, err := identity.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(c *apiextensionsv1.WebhookClientConfig) {
+		t.Helper()
+		err := within(t.Context(), func() error {
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil {
+				return err
+			}
+			definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+				Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"}, ClientConfig: c},
+			}
+			for i := range definition.Spec.Versions {
+				definition.Spec.Versions[i].Storage = definition.Spec.Versions[i].Name == "v1alpha4"
+			}
+			return admin.Update(t.Context(), definition)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(&apiextensionsv1.WebhookClientConfig{URL: &elsewhere, CABundle: stranger.Bundle()})
+	c := raw(t)
+	if err := within(t.Context(), func() error {
+		if err := c.Get().AbsPath(pathOf("v1alpha4", ns, "trafficsplits", "")).Do(t.Context()).Error(); err == nil {
+			return fmt.Errorf("it is still read without the webhook")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := startController(t, built(t), "a")
+	readiness := func(want string) {
+		t.Helper()
+		err := within(t.Context(), func() error {
+			response, err := http.Get("http://" + p.admin + "/readyz")
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			if err == nil && (response.StatusCode != http.StatusOK || !strings.HasPrefix(string(text), want)) {
+				err = fmt.Errorf("/readyz: %s %s", response.Status, text)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	readiness("ready for conversions; [TrafficSplit.split.smi-spec.io] cannot be read yet")
+	set(&apiextensionsv1.WebhookClientConfig{URL: &elsewhere}) // nobody's: the leader makes it its own
+	readiness("ready\n")
+	is(t, "what was stored", c.Get().AbsPath(pathOf("v1alpha4", ns, "trafficsplits", "old")).Do(t.Context()),
+		`{spec: {service: web, backends: [{service: v1, weight: 1}, {service: v2, weight: 2}]}}`)
 }
