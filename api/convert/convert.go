@@ -40,30 +40,38 @@ func (k Kind) Definition() string { return k.Plural + "." + k.Group }
 // Convert returns the object in another version of its kind. u is left alone. Any way from the hub through versions and
 // back is the identity, and from a version to the hub and back.
 func (k Kind) Convert(u map[string]any, version string) (map[string]any, error) {
+	out := runtime.DeepCopyJSON(u)
+	if err := k.Change(out, version); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Change makes the object u one of another version. After an error it is of no use.
+func (k Kind) Change(u map[string]any, version string) error {
 	apiVersion, _ := u["apiVersion"].(string)
 	from, ok := strings.CutPrefix(apiVersion, k.Group+"/")
 	if !ok {
-		return nil, fmt.Errorf("apiVersion: %q is not of %s", apiVersion, k.Group)
+		return fmt.Errorf("apiVersion: %q is not of %s", apiVersion, k.Group)
 	}
 	for _, v := range []string{from, version} {
 		if _, ok := k.Versions[v]; !ok && v != k.Hub {
-			return nil, fmt.Errorf("apiVersion: %s has no version %q; there are %s", k.Name, v, strings.Join(k.All(), ", "))
+			return fmt.Errorf("apiVersion: %s has no version %q; there are %s", k.Name, v, strings.Join(k.All(), ", "))
 		}
 	}
-	out := runtime.DeepCopyJSON(u)
 	if from == version {
-		return out, nil
+		return nil
 	}
 	if up := k.Versions[from].Up; up != nil {
-		if err := up(out); err != nil {
-			return nil, err
+		if err := up(u); err != nil {
+			return err
 		}
 	}
 	if down := k.Versions[version].Down; down != nil {
-		down(out)
+		down(u)
 	}
-	out["apiVersion"] = k.Group + "/" + version
-	return out, nil
+	u["apiVersion"] = k.Group + "/" + version
+	return nil
 }
 
 // All returns the names of all versions, the hub first.

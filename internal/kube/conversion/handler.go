@@ -16,11 +16,11 @@ import (
 // Path is where the webhook is asked.
 const Path = "/convert"
 
-// Anybody who reaches the port may ask. These bounds keep the memory that they cost below some 100 MiB: decoded, a body
-// can take twenty times its size.
+// Anybody who reaches the port may ask. These bounds keep the memory that they cost below some 200 MiB: decoded, a body
+// can take fifty times its size.
 const (
-	// maxBody is how large a review may be, in bytes: an API server takes requests of at most 3 MiB.
-	maxBody = 4 << 20
+	// maxBody is how large a review may be, in bytes: an API server takes requests of at most 3 MiB, and etcd half of that.
+	maxBody = 3<<20 + 64<<10
 	// smallBody is up to where a review is one of many; those that are larger are rare, and answered one by one.
 	smallBody = 64 << 10
 	// smallAtOnce and largeAtOnce are how many are read and answered at a time, maxWaiting how many others wait, maxWait how long.

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/weirmesh/weir/api/convert"
@@ -20,7 +22,14 @@ const maxMessage = 2048
 // Review answers a ConversionReview of apiextensions.k8s.io/v1. An object that cannot be converted fails the review, as the
 // API says, with a message that names the object and the field. The error is for what is no such review.
 func Review(kinds []convert.Kind, body []byte) (*apiextensionsv1.ConversionReview, error) {
-	var in apiextensionsv1.ConversionReview
+	var in struct {
+		metav1.TypeMeta
+		Request *struct {
+			UID               types.UID
+			DesiredAPIVersion string
+			Objects           json.RawMessage // decoded one by one
+		}
+	}
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, fmt.Errorf("not a ConversionReview: %w", err)
 	}
@@ -37,8 +46,19 @@ func Review(kinds []convert.Kind, body []byte) (*apiextensionsv1.ConversionRevie
 	if !ok {
 		return nil, errors.New("request.desiredAPIVersion: must be group/version")
 	}
-	for i, o := range in.Request.Objects {
-		raw, err := object(kinds, o.Raw, group, version)
+	if len(in.Request.Objects) == 0 {
+		return out, nil
+	}
+	objects := json.NewDecoder(bytes.NewReader(in.Request.Objects))
+	if t, err := objects.Token(); err != nil || t != json.Delim('[') {
+		return nil, errors.New("request.objects: must be a list")
+	}
+	for i := 0; objects.More(); i++ {
+		var raw json.RawMessage
+		err := objects.Decode(&raw)
+		if err == nil {
+			raw, err = object(kinds, raw, group, version)
+		}
 		if err != nil {
 			out.Response.ConvertedObjects = []runtime.RawExtension{}
 			out.Response.Result = metav1.Status{
@@ -63,11 +83,11 @@ func object(kinds []convert.Kind, raw []byte, group, version string) ([]byte, er
 		if k.Group != group || k.Name != name {
 			continue
 		}
-		out, err := k.Convert(u, version)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s to %s: %w", name, called(u), version, err)
+		which := called(u)
+		if err := k.Change(u, version); err != nil {
+			return nil, fmt.Errorf("%s %s to %s: %w", name, which, version, err)
 		}
-		return json.Marshal(out)
+		return json.Marshal(u)
 	}
 	return nil, fmt.Errorf("%s of %s: there is no conversion of this kind", name, group)
 }

@@ -3,6 +3,7 @@ package conversion
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestReviewNamesTheObjectAndTheFieldThatFail(t *testing.T) {
 		"group":             {body("specs.smi-spec.io/v1alpha4", object1("v1alpha1", `"1"`)), "TrafficSplit of specs.smi-spec.io: there is no conversion"},
 		"kind":              {body("split.smi-spec.io/v1alpha4", `{"kind":"Other"}`), "no conversion of this kind"},
 		"no object":         {body("split.smi-spec.io/v1alpha4", `1`), "object 0: json:"},
-		"null":              {body("split.smi-spec.io/v1alpha4", `null`), "object 0: unexpected end of JSON input"},
+		"null":              {body("split.smi-spec.io/v1alpha4", `null`), "no conversion of this kind"},
 		"long":              {body("split.smi-spec.io/v1alpha4", object1("v1alpha1", `"`+strings.Repeat("x", 10000)+`"`)), "spec.backends[0].weight"},
 		"long name of kind": {body("split.smi-spec.io/v1alpha4", `{"kind":"`+strings.Repeat("ü", 10000)+`"}`), "..."},
 	} {
@@ -71,7 +72,7 @@ func TestReviewNamesTheObjectAndTheFieldThatFail(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"nothing": "", "no JSON": "x", "no request": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}`, "v1beta1": `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","request":{}}`,
-		"no version": body("v1alpha4"),
+		"no version": body("v1alpha4"), "no list": strings.Replace(body("split.smi-spec.io/v1alpha4"), "[]", "{}", 1),
 	} {
 		if out, err := Review(kinds, []byte(text)); err == nil {
 			t.Errorf("%s: %+v", name, out)
@@ -121,4 +122,34 @@ func FuzzReview(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWorstReviewsCostBoundedMemory has the largest bodies of what takes most memory when it is decoded. All that is allocated counts, whether
+// it was freed meanwhile or not.
+func TestWorstReviewsCostBoundedMemory(t *testing.T) {
+	fill := func(item string) string {
+		n := (maxBody - 600) / (len(item) + 1)
+		return strings.TrimSuffix(strings.Repeat(item+",", n), ",")
+	}
+	inside := func(item string) string {
+		return body("split.smi-spec.io/v1alpha4", `{"apiVersion":"split.smi-spec.io/v1alpha1","kind":"TrafficSplit","metadata":{"name":"o"},"junk":[`+fill(item)+`],"spec":{"backends":[]}}`)
+	}
+	for name, text := range map[string]string{
+		"objects of one": inside(`{"":{}}`),
+		"deep": inside(strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000)), "many": body("split.smi-spec.io/v1alpha4", fill("0")),
+		"backends": body("split.smi-spec.io/v1alpha4", `{"apiVersion":"split.smi-spec.io/v1alpha1","kind":"TrafficSplit","metadata":{"name":"o"},"spec":{"backends":[`+fill(`{"weight":1}`)+`]}}`),
+	} {
+		if len(text) > maxBody {
+			t.Fatalf("%s: %d bytes", name, len(text))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = Review(kinds, []byte(text))
+		runtime.ReadMemStats(&after)
+		mib := (after.TotalAlloc - before.TotalAlloc) >> 20
+		t.Logf("%s: %d MiB", name, mib)
+		if mib > 256 {
+			t.Errorf("%s: %d MiB", name, mib)
+		}
+	}
 }
