@@ -136,7 +136,7 @@ func TestWorstReviewsCostBoundedMemory(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"objects of one": inside(`{"":{}}`),
-		"deep": inside(strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000)), "many": body("split.smi-spec.io/v1alpha4", fill("0")),
+		"deep":           inside(strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000)), "many": body("split.smi-spec.io/v1alpha4", fill("0")),
 		"backends": body("split.smi-spec.io/v1alpha4", `{"apiVersion":"split.smi-spec.io/v1alpha1","kind":"TrafficSplit","metadata":{"name":"o"},"spec":{"backends":[`+fill(`{"weight":1}`)+`]}}`),
 	} {
 		if len(text) > maxBody {

@@ -113,7 +113,7 @@ matches: [{name: a, methods: [GET], pathRegex: /x}]
 apiVersion: specs.smi-spec.io/v1alpha2
 kind: HTTPRouteGroup
 metadata: {name: two}
-matches: [{name: a, headers: [{x: y}]}]
+matches: [{name: a, headers: [{x: why}]}]
 ---
 apiVersion: specs.smi-spec.io/v1alpha3
 kind: TCPRoute
@@ -123,7 +123,7 @@ spec: {}
 	w.spec("quantities in v1alpha1", w.raw("get", "v1alpha1", "trafficsplits", "thirds", ""), `{"service":"elsewhere","backends":[{"service":"v1","weight":1},{"service":"v2","weight":"500m"}]}`)
 	w.spec("quantities in v1alpha4", w.raw("get", "v1alpha4", "trafficsplits", "thirds", ""), `{"service":"elsewhere","backends":[{"service":"v1","weight":2},{"service":"v2","weight":1}]}`)
 	w.spec("a group of v1alpha1", w.raw("get", "v1alpha4", "httproutegroups", "one", ""), `{"matches":[{"name":"a","methods":["GET"],"pathRegex":"/x"}]}`)
-	w.spec("a group of v1alpha2", w.raw("get", "v1alpha4", "httproutegroups", "two", ""), `{"matches":[{"name":"a","headers":[{"x":"y"}]}]}`)
+	w.spec("a group of v1alpha2", w.raw("get", "v1alpha4", "httproutegroups", "two", ""), `{"matches":[{"name":"a","headers":[{"x":"why"}]}]}`)
 	w.spec("headers in v1alpha1", w.raw("get", "v1alpha1", "httproutegroups", "two", ""), `[{"name":"a"}]`)
 	w.spec("a route of v1alpha3", w.raw("get", "v1alpha3", "tcproutes", "db", ""), `{}`)
 
@@ -135,7 +135,7 @@ spec: {}
 		for n := 0; ; n++ {
 			select {
 			case <-l:
-				t.Logf("%d reads in v1alpha1", n)
+				t.Logf("%d patches in v1alpha1", n)
 				return
 			default:
 			}
