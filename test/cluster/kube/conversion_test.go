@@ -497,3 +497,53 @@ func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
 	is(t, "what was stored", c.Get().AbsPath(pathOf("v1alpha4", ns, "trafficsplits", "old")).Do(t.Context()),
 		`{spec: {service: web, backends: [{service: v1, weight: 1}, {service: v2, weight: 2}]}}`)
 }
+
+// TestCheckTellsWhyVersionsAreNotConverted has a controller's Deployment that nobody runs, and goes through what can be wrong.
+func TestCheckTellsWhyVersionsAreNotConverted(t *testing.T) {
+	ns, _ := shop(t)
+	definition := defineSplits(t, nil)
+	create(t, splitOf(ns, "canary", []any{map[string]any{"service": "v1", "weight": int64(1)}}))
+	authority, err := identity.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := "https://127.0.0.1:1/convert"
+	at := func(namespace string) *apiextensionsv1.WebhookClientConfig {
+		path, port := "/convert", int32(443)
+		return &apiextensionsv1.WebhookClientConfig{
+			CABundle: authority.Bundle(), Service: &apiextensionsv1.ServiceReference{Namespace: namespace, Name: "weir-controller", Path: &path, Port: &port},
+		}
+	}
+	service := &corev1.Service{ObjectMeta: named(ns, "weir-controller"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	for _, step := range []struct {
+		what   string
+		config *apiextensionsv1.WebhookClientConfig
+		said   []string
+	}{
+		{"as installed", nil, []string{"WR714", "clientConfig.caBundle", "is empty", "!WR715"}},
+		{"by another", at("elsewhere"), []string{"WR714", "Service elsewhere/weir-controller converts v1alpha1"}},
+		{"without a Service", at(ns), []string{"WR715", "Service " + ns + "/weir-controller does not exist", "!WR714"}},
+		{"without endpoints", at(ns), []string{"WR715", "has no ready endpoints"}},
+		{"out of reach", &apiextensionsv1.WebhookClientConfig{URL: &nowhere, CABundle: authority.Bundle()}, []string{"WR716", "objects cannot be read in v1alpha1", "!WR715", "!WR714"}},
+	} {
+		if step.config != nil {
+			err := within(t.Context(), func() error {
+				if err := admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil {
+					return err
+				}
+				definition.Spec.Conversion.Webhook.ClientConfig = step.config
+				return admin.Update(t.Context(), definition)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step.what == "without endpoints" {
+			create(t, service)
+		}
+		t.Run(step.what, func(t *testing.T) {
+			said, _ := weir(t, server.Kubeconfig, "check", "-n", ns)
+			holds(t, said, step.said...)
+		})
+	}
+}
