@@ -205,8 +205,8 @@ func (s *Source) ready() bool {
 	return true
 }
 
-// Lost returns the kinds without which there is no first Set and that the API server failed to tell of, if these are all that
-// it waits for; otherwise none.
+// Lost returns the kinds without which there is no first Set and that the API server tells nothing of, though it had the time, if
+// these are all that it waits for; otherwise none.
 func (s *Source) Lost() (kinds []schema.GroupKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,8 +41,8 @@ type watch struct {
 	// refusals counts them since the first.
 	refusals     int
 	firstRefused time.Time
-	// lost says that another error than a refusal kept the watch from telling anything, since it last did.
-	lost bool
+	// begun is when the watch was started.
+	begun time.Time
 }
 
 // receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
@@ -60,7 +60,7 @@ const patience = 5 * time.Second
 // start watches a kind, as far as it is in scope, until ctx ends or stop is called.
 func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, log *slog.Logger) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}}
+	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}, begun: time.Now()}
 	var runs []func()
 	for _, p := range scope.parts(v.Kind) {
 		w.behind[p] = true
@@ -177,7 +177,7 @@ func (w *watch) sync(p part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if delete(w.behind, p); len(w.behind) == 0 {
-		w.refused, w.refusals, w.lost = nil, 0, false
+		w.refused, w.refusals = nil, 0
 	}
 }
 
@@ -214,7 +214,6 @@ func (w *watch) failed(err error) bool {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF):
 		w.log.Debug("the watch begins anew", "reason", err)
 	default:
-		w.lost = true
 		w.log.Warn("the watch was lost and is tried again; what is known stays", "error", err)
 	}
 	return false
@@ -235,11 +234,11 @@ func (w *watch) state() (synced bool, refused error) {
 	return len(w.behind) == 0, w.refused
 }
 
-func (w *watch) isLost() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lost
-}
+// isLost says that the watch should have told of something by now. An API server that cannot convert what it has stored says nothing
+// for a minute, then fails.
+func (w *watch) isLost() bool { return time.Since(w.begun) > lostAfter }
+
+const lostAfter = 10 * time.Second
 
 // allowed forgets the refusal.
 func (w *watch) allowed() {

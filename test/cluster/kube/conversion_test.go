@@ -496,6 +496,9 @@ func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
 	readiness("ready\n")
 	is(t, "what was stored", c.Get().AbsPath(pathOf("v1alpha4", ns, "trafficsplits", "old")).Do(t.Context()),
 		`{spec: {service: web, backends: [{service: v1, weight: 1}, {service: v2, weight: 2}]}}`)
+	if err := admin.Delete(t.Context(), old); err != nil { // as long as somebody converts it
+		t.Error(err)
+	}
 }
 
 // TestCheckTellsWhyVersionsAreNotConverted has a controller's Deployment that nobody runs, and goes through what can be wrong.

@@ -132,6 +132,9 @@ func define(t *testing.T, group, plural string, edit func(*apiextensionsv1.Custo
 	t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}
 	t.Cleanup(func() {
+		// Its objects are deleted with it, which nobody is there to convert any more.
+		none := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+		_ = admin.Patch(context.Background(), definition, none)
 		_ = admin.Delete(context.Background(), definition)
 		if err := within(context.Background(), func() error {
 			err := admin.Get(context.Background(), client.ObjectKeyFromObject(definition), definition)
