@@ -132,7 +132,7 @@ func (r *reader) endpoints(ctx context.Context, c *Conversion, s *apiextensionsv
 	case apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("Service %s: %w", c.Service, err)
+		return fmt.Errorf("the conversion webhook's Service %s: %w", c.Service, err)
 	}
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return s.Port != nil && p.Port == *s.Port })
 	if at < 0 {
