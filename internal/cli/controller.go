@@ -33,7 +33,8 @@ Gateway of its classes proxies of their own (weir proxy) and tells them what to
 serve. Of several replicas every one feeds proxies; one, the leader, writes
 statuses and events and makes the proxies' Deployments and Services. SIGTERM
 or SIGINT gives up the lead and closes the feed; proxies go to another replica,
-or serve on with what they have.`,
+or serve on with what they have. Every replica also converts SMI objects
+between their versions for the API server.`,
 		Example: `  weir controller --proxy-image weir:1.0
   weir controller --proxy-image weir:1.0 --namespaces shop,blog   nothing else is read
   weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
@@ -54,6 +55,7 @@ type controllerOptions struct {
 	namespace, name      string
 	namespaces           []string
 	service, feed        string
+	conversion           conversionFlags
 	proxyImage           string
 	pullPolicy           flags.Choice
 	proxyLog             struct{ level, format string }
@@ -74,6 +76,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
+	o.conversion.flags(f)
 	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
@@ -110,6 +113,9 @@ func (o *controllerOptions) validate() error {
 	}
 	if _, _, err := net.SplitHostPort(o.feed); err != nil {
 		return flags.Errorf("--feed-address %q: %w", o.feed, err)
+	}
+	if err := o.conversion.check(); err != nil {
+		return err
 	}
 	if o.name == "" {
 		name, err := os.Hostname()

@@ -15,7 +15,7 @@ const controllerIndex = `weir controller
 
 /metrics       Prometheus metrics
 /healthz       200 as long as the process runs
-/readyz        200 once the cluster is known and proxies are fed, 503 before and while ending
+/readyz        200 once the cluster is known, proxies are fed and versions converted, 503 before and while ending
 /config        the routing model of all Gateways, private keys redacted
 /status        generation, findings, conditions of every resource, and what proxies run
 /debug/pprof/  profiles of the process
@@ -39,13 +39,14 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 	mux.Handle("GET /metrics", c.metrics.handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ok, why := c.ready()
 		switch {
 		case asked.Err() != nil:
 			process.Text(w, http.StatusServiceUnavailable, "ending\n")
-		case !c.feeding.Load():
-			process.Text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
+		case !ok:
+			process.Text(w, http.StatusServiceUnavailable, why+"\n")
 		default:
-			process.Text(w, http.StatusOK, "ready\n")
+			process.Text(w, http.StatusOK, why+"\n")
 		}
 	})
 	mux.Handle("GET /config", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

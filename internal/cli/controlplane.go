@@ -20,6 +20,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -44,6 +45,7 @@ type controlPlane struct {
 	board        *replica.Board
 	boardData    cache.Cache
 	lease        *replica.Lease
+	conversions  *conversion.Handler
 	metrics      *controllerMetrics
 	tell         *teller
 
@@ -55,6 +57,9 @@ type controlPlane struct {
 	lead      atomic.Pointer[leader]                      // nil: another replica leads
 	leads     atomic.Pointer[string]                      // who leads
 	feeding   atomic.Bool
+	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
+	converting atomic.Bool
+	rebundled  chan struct{}
 }
 
 func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
@@ -68,13 +73,16 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log, true),
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: newTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
-	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Changed: c.wakeLeader, Logger: log}
+	c.conversions = &conversion.Handler{Kinds: conversionKinds()}
+	c.authority = &replica.Authority{
+		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
+	}
 	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
@@ -102,6 +110,13 @@ func (c *controlPlane) run(asked context.Context) error {
 		return fmt.Errorf("--feed-address: %w", err)
 	}
 	defer listener.Close()
+	var conversions net.Listener
+	if c.conversion.on() {
+		if conversions, err = net.Listen("tcp", c.conversion.address); err != nil {
+			return fmt.Errorf("--conversion-address: %w", err)
+		}
+		defer conversions.Close()
+	}
 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -130,6 +145,9 @@ func (c *controlPlane) run(asked context.Context) error {
 	part(loop.Run)
 	part(c.authority.Run)
 	part(func(ctx context.Context) error { return c.serveFeed(ctx, listener) })
+	if conversions != nil {
+		part(func(ctx context.Context) error { return c.serveConversions(ctx, asked, conversions) })
+	}
 	part(c.boardData.Start)
 	part(c.board.Run)
 	if c.elect {
@@ -267,6 +285,14 @@ func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 
 func (c *controlPlane) proxyChanged(model.GatewayKey) {
 	c.board.Tell()
+	c.wakeLeader()
+}
+
+func (c *controlPlane) authorityChanged() {
+	select {
+	case c.rebundled <- struct{}{}:
+	default:
+	}
 	c.wakeLeader()
 }
 

@@ -80,6 +80,9 @@ func (l *leader) run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { err = l.applier.Run(ctx); cancel() })
 	wg.Go(func() { l.follow(ctx) })
+	if l.conversion.on() {
+		wg.Go(func() { l.bundles().Run(ctx, l.rebundled) })
+	}
 	wg.Wait()
 	return err
 }
