@@ -40,8 +40,9 @@ func (l *look) leftOut(cfg *model.Config, e *explanation) {
 	whys := map[resource.Key][]resource.Finding{}
 	unread := []resource.Finding{}
 	for _, f := range l.Findings {
+		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // what kind it is can only be guessed
 		switch {
-		case f.Ref.Kind != "" && f.Ref.Name != "":
+		case f.Ref.Kind != "" && f.Ref.Name != "" && !misnamed:
 			k := resource.Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}
 			whys[k] = append(whys[k], f)
 		case f.Severity == resource.Error:
