@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/finding"
@@ -31,30 +30,6 @@ func translation(cmd *cobra.Command) *control.Options {
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o
-}
-
-// pathPolicyFlag adds the flag that sets the path policy where nothing else does.
-func pathPolicyFlag(f *pflag.FlagSet, p *model.PathPolicy) {
-	*p = model.PathAsWritten
-	f.Var((*pathPolicyValue)(p), "path-policy", "what becomes of paths that servers read in different ways, where no annotation says it (docs/paths.md)")
-}
-
-// pathPolicyValue is a model.PathPolicy as a flag.
-type pathPolicyValue model.PathPolicy
-
-func (p *pathPolicyValue) String() string { return string(*p) }
-
-// Type implements pflag.Value; it is what help shows.
-func (p *pathPolicyValue) Type() string {
-	return string(model.PathAsWritten) + "|" + string(model.PathStrict)
-}
-
-func (p *pathPolicyValue) Set(s string) error {
-	if !model.PathPolicy(s).Valid() {
-		return fmt.Errorf("want %s or %s", model.PathAsWritten, model.PathStrict)
-	}
-	*p = pathPolicyValue(s)
-	return nil
 }
 
 func newCheck(s streams) *cobra.Command {

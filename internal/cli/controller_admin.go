@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -23,7 +24,7 @@ const controllerIndex = `weir controller
 
 // controllerStatus is the JSON form of the controller's /status.
 type controllerStatus struct {
-	statusReply
+	control.Status
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
 	// Proxies are what proxies run that are connected, by Gateway.
@@ -63,7 +64,7 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
+		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
 	}
 	if l := c.lead.Load(); l != nil {
 		if statuses := l.statuses.Load(); statuses != nil {

@@ -47,7 +47,7 @@ type controlPlane struct {
 	lease        *replica.Lease
 	conversions  *conversion.Handler
 	metrics      *controllerMetrics
-	tell         *teller
+	tell         *control.Teller
 
 	latest    atomic.Pointer[control.Report]
 	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
@@ -73,7 +73,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: newTeller(log, true),
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -194,7 +194,7 @@ func (c *controlPlane) report(r control.Report) {
 	c.latest.Store(&r)
 	c.metrics.report(r)
 	if c.lead.Load() == nil { // the leader tells for all
-		c.tell.tell(r.Findings, nil)
+		c.tell.Tell(r.Findings, nil)
 	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)

@@ -22,26 +22,6 @@ import (
 // lookTimeout bounds the reading of a cluster.
 const lookTimeout = 2 * time.Minute
 
-// kubeFlags say which cluster.
-type kubeFlags struct{ file, context string }
-
-func (k *kubeFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&k.file, "kubeconfig", "", "`file` that says how to reach the API server (default: $KUBECONFIG, ~/.kube/config, or the pod's own)")
-	f.StringVar(&k.context, "context", "", "`name` of a context in it other than the current one")
-}
-
-func (k *kubeFlags) client() (*kube.Client, error) {
-	config, err := kube.Config(k.file, k.context)
-	if err != nil {
-		return nil, err
-	}
-	return kube.NewClient(config)
-}
-
-// clusterTranslation is how the objects of a cluster are understood: each Gateway has proxies of its own, and nothing else is
-// served.
-var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}, Names: &resource.HostNames{}}
-
 // input is what a command that looks at configuration reads: files, or without paths a cluster.
 type input struct {
 	kube    kubeFlags
