@@ -57,9 +57,14 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
-	"cmd/weir-proxy":       {"internal/dataplane", "internal/flags", "internal/process"},
-	"internal/flags":       {"internal/model"},
-	"internal/process":     {"internal/flags", "internal/telemetry"},
+	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
+	"internal/flags":   {"internal/model"},
+	"internal/process": {"internal/flags", "internal/telemetry"},
+	"internal/controller": {
+		"internal/control", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
+		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
+		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
+	},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
@@ -138,6 +143,21 @@ func TestDataPlaneIsFreeOfKubernetes(t *testing.T) {
 		for _, dep := range p.Deps {
 			if strings.HasPrefix(dep, "k8s.io/") || strings.HasPrefix(dep, "sigs.k8s.io/") {
 				t.Errorf("%s depends on %s", name, dep)
+			}
+		}
+	}
+}
+
+// TestOnlyKubeSpeaksToAPIServers holds that clients of Kubernetes are used in kube and below it alone.
+func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(name, "test/") || name == "internal/kube" || strings.HasPrefix(name, "internal/kube/") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, "k8s.io/client-go/") || strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime/") {
+				t.Errorf("%s imports %s", name, imported)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func translation(cmd *cobra.Command) *control.Options {
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
-	pathPolicyFlag(cmd.Flags(), &o.PathPolicy)
+	flags.PathPolicy(cmd.Flags(), &o.PathPolicy)
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o

@@ -3,11 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/controller"
 	"github.com/weirmesh/weir/internal/process"
 )
 
 func newController(s streams) *cobra.Command {
-	o := newControllerOptions()
+	o := controller.NewOptions()
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the control plane of a Kubernetes cluster",
@@ -23,12 +24,12 @@ between their versions for the API server.`,
   weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
 		Args: noArgs,
 	}
-	o.flags(cmd.Flags())
+	o.Flags(cmd.Flags())
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
-		return o.run(ctx, s.err)
+		return o.Run(ctx, s.err)
 	}
 	return cmd
 }

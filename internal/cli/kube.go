@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
@@ -24,7 +23,7 @@ const lookTimeout = 2 * time.Minute
 
 // input is what a command that looks at configuration reads: files, or without paths a cluster.
 type input struct {
-	kube    kubeFlags
+	kube    kube.Flags
 	options *control.Options
 	target  *flags.Choice
 	// controller is the controller's namespace, for commands that look at it.
@@ -33,7 +32,7 @@ type input struct {
 
 func newInput(cmd *cobra.Command) *input {
 	i := &input{options: translation(cmd), target: targetFlag(cmd)}
-	i.kube.flags(cmd.Flags())
+	i.kube.Flags(cmd.Flags())
 	return i
 }
 
@@ -43,7 +42,7 @@ func (i *input) forController(f *pflag.FlagSet) {
 }
 
 // asked says that a flag names a cluster.
-func (i *input) asked() bool { return i.kube != kubeFlags{} || i.controller != "" }
+func (i *input) asked() bool { return i.kube != kube.Flags{} || i.controller != "" }
 
 // look is what was read, and what it means.
 type look struct {
@@ -73,17 +72,13 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 		set, result, meant, err := load(paths, stdin, *i.options, i.target)
 		return &look{set: set, Result: result, aim: meant}, err
 	}
-	config, err := kube.Config(i.kube.file, i.kube.context)
-	switch {
-	case err != nil && (i.asked() || !clientcmd.IsEmptyConfig(errors.Unwrap(err))):
-		return nil, &exitError{exitUsage, err}
-	case err != nil:
-		return nil, flags.Errorf("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
-	}
 	kube.SetLogger(slog.New(slog.DiscardHandler)) // what matters is an error or a finding
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return nil, err
+	client, err := i.kube.Client()
+	switch {
+	case errors.Is(err, kube.ErrNoCluster) && !i.asked():
+		return nil, flags.Errorf("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
+	case err != nil:
+		return nil, &exitError{exitUsage, err}
 	}
 	l := &look{client: client}
 	if err := l.again(ctx, i); err != nil {
@@ -104,7 +99,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName, scope); err != nil {
 		return err
 	}
-	options := clusterTranslation
+	options := control.InCluster()
 	options.Names = inspect.Names(ctx, l.client, i.controller)
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve

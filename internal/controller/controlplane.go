@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/control"
@@ -31,7 +29,7 @@ import (
 
 // controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
 type controlPlane struct {
-	*controllerOptions
+	*Options
 	log    *slog.Logger
 	client *kube.Client
 
@@ -43,7 +41,6 @@ type controlPlane struct {
 	tokens       *replica.Tokens
 	authority    *replica.Authority
 	board        *replica.Board
-	boardData    cache.Cache
 	lease        *replica.Lease
 	conversions  *conversion.Handler
 	metrics      *controllerMetrics
@@ -62,18 +59,18 @@ type controlPlane struct {
 	rebundled  chan struct{}
 }
 
-func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
+func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
 	kube.SetLogger(log)
-	client, err := o.kube.client()
+	client, err := o.kube.Client()
 	if err != nil {
 		return nil, err
 	}
-	leases, err := coordinationv1.NewForConfig(client.Config)
+	leases, err := replica.Leases(client.Config)
 	if err != nil {
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
+		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -87,11 +84,12 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	if c.boardData, err = cache.New(client.Config, replica.BoardCache(o.namespace)); err != nil {
+	boardData, err := replica.BoardCache(client.Config, o.namespace)
+	if err != nil {
 		return nil, err
 	}
 	c.board = &replica.Board{
-		Client: client, Cache: c.boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
+		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
 		Running: c.running, Changed: c.wakeLeader, Logger: log,
 	}
 	c.lease = &replica.Lease{
@@ -148,7 +146,7 @@ func (c *controlPlane) run(asked context.Context) error {
 	if conversions != nil {
 		part(func(ctx context.Context) error { return c.serveConversions(ctx, asked, conversions) })
 	}
-	part(c.boardData.Start)
+	part(c.board.Cache.Start)
 	part(c.board.Run)
 	if c.elect {
 		part(func(ctx context.Context) error { return c.lease.Run(ctx, c.leading) })

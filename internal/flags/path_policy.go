@@ -1,4 +1,4 @@
-package cli
+package flags
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// pathPolicyFlag adds the flag that sets the path policy where nothing else does.
-func pathPolicyFlag(f *pflag.FlagSet, p *model.PathPolicy) {
+// PathPolicy adds the flag that sets the path policy where nothing else does.
+func PathPolicy(f *pflag.FlagSet, p *model.PathPolicy) {
 	*p = model.PathAsWritten
 	f.Var((*pathPolicyValue)(p), "path-policy", "what becomes of paths that servers read in different ways, where no annotation says it (docs/paths.md)")
 }

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// controllerOptions are what the command line of a controller may set.
-type controllerOptions struct {
-	kube                 kubeFlags
+// Options are what the command line of a controller may set.
+type Options struct {
+	kube                 kube.Flags
 	namespace, name      string
 	namespaces           []string
 	service, feed        string
@@ -43,8 +43,9 @@ type controllerOptions struct {
 	pathPolicy           model.PathPolicy
 }
 
-func (o *controllerOptions) flags(f *pflag.FlagSet) {
-	o.kube.flags(f)
+// Flags adds them to a command.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	o.kube.Flags(f)
 	f.StringVar(&o.namespace, "namespace", "weir-system", "`namespace` of the controller's own objects")
 	f.StringSliceVar(&o.namespaces, "namespaces", nil, "watch these `namespaces` (by comma) alone, and make nothing elsewhere; default: all")
 	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
@@ -63,12 +64,12 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
-	pathPolicyFlag(f, &o.pathPolicy)
+	flags.PathPolicy(f, &o.pathPolicy)
 	o.log.Flags(f)
 }
 
 // validate checks the flags and fills in what they leave open.
-func (o *controllerOptions) validate() error {
+func (o *Options) validate() error {
 	if o.proxyImage == "" {
 		return flags.Errorf("which image do the proxies run? Give --proxy-image")
 	}
@@ -102,7 +103,7 @@ func (o *controllerOptions) validate() error {
 }
 
 // scope is what of the cluster is read.
-func (o *controllerOptions) scope() kube.Scope {
+func (o *Options) scope() kube.Scope {
 	return kube.Scope{Namespaces: o.namespaces, Own: o.namespace}
 }
 
@@ -111,7 +112,7 @@ func (o *controllerOptions) scope() kube.Scope {
 const collectorPercent = 70
 
 // feedHosts are the names by which proxies reach the feed.
-func (o *controllerOptions) feedHosts() []string {
+func (o *Options) feedHosts() []string {
 	return []string{
 		o.service + "." + o.namespace + ".svc",
 		o.service + "." + o.namespace + ".svc.cluster.local",
@@ -121,12 +122,13 @@ func (o *controllerOptions) feedHosts() []string {
 }
 
 // feedTarget is where proxies are told to go.
-func (o *controllerOptions) feedTarget() string {
+func (o *Options) feedTarget() string {
 	_, port, _ := net.SplitHostPort(o.feed) // checked
 	return net.JoinHostPort(o.feedHosts()[0], port)
 }
 
-func (o *controllerOptions) run(ctx context.Context, stderr io.Writer) error {
+// Run serves until ctx ends, or until something fails that everything needs; a *flags.Fault is a wrong command line.
+func (o *Options) Run(ctx context.Context, stderr io.Writer) error {
 	log, processLog, closeProcessLog := o.log.Open(stderr)
 	defer closeProcessLog()
 	process.IgnoreBrokenPipes()
@@ -149,18 +151,18 @@ func (o *controllerOptions) run(ctx context.Context, stderr io.Writer) error {
 }
 
 // imagePullPolicy of the proxies.
-func (o *controllerOptions) imagePullPolicy() corev1.PullPolicy {
+func (o *Options) imagePullPolicy() corev1.PullPolicy {
 	return corev1.PullPolicy(o.pullPolicy.Value)
 }
 
 // translation is how the controller understands the cluster's objects.
-func (o *controllerOptions) translation() control.Options {
-	options := clusterTranslation
+func (o *Options) translation() control.Options {
+	options := control.InCluster()
 	options.Names, options.PathPolicy = &o.names, o.pathPolicy
 	return options
 }
 
-// newControllerOptions returns them with their defaults.
-func newControllerOptions() *controllerOptions {
-	return &controllerOptions{log: process.NewLogFlags(), pullPolicy: flags.NewChoice("IfNotPresent", "Always", "Never")}
+// NewOptions returns them with their defaults.
+func NewOptions() *Options {
+	return &Options{log: process.NewLogFlags(), pullPolicy: flags.NewChoice("IfNotPresent", "Always", "Never")}
 }
