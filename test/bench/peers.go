@@ -45,7 +45,7 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 		command, err = b.reverseProxy(c.setting, port)
 	case "weir":
 		if p.admin, err = freePort(); err == nil {
-			command, err = b.weirCommand(dir, c.setting, port, p.admin)
+			command, err = b.weirCommand(dir, c, port, p.admin)
 		}
 	}
 	if err != nil {
