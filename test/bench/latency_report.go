@@ -28,7 +28,7 @@ func (b *bench) latencyReport(o latencyOptions, all []*latencySeries) string {
 	groups := groupLatency(all)
 	for _, g := range groups {
 		nginx, haproxy, weir := g.find("nginx"), g.find("haproxy"), g.find("weir")
-		p("| %d | %d | %s | %s | %s | %s | %s |", g[0].processors, g[0].rate, quantiles(nginx), quantiles(haproxy), quantiles(weir),
+		p("| %d | %d | %s | %s | %s | %s | %s |", g[0].processors, g[0].rate, quantilesText(nginx), quantilesText(haproxy), quantilesText(weir),
 			quantileRatios(weir, nginx), quantileRatios(weir, haproxy))
 	}
 	for i, g := range groups {
@@ -81,40 +81,47 @@ func (g latencyGroup) find(label string) *latencySeries {
 	return &latencySeries{}
 }
 
-// latencies are those of all rounds that count.
-func (s *latencySeries) latencies() histogram {
-	all := histogram{}
+// shown are the quantiles that are.
+var shown = []float64{0.5, 0.99, 0.999}
+
+// quantiles are those shown of all rounds that count together, in microseconds.
+func (s *latencySeries) quantiles() (all []float64) {
+	together := histogram{}
+	var longest int64
 	for _, one := range s.kept {
-		all.merge(one.Latencies)
+		together.merge(one.Latencies)
+		longest = max(longest, one.Max)
+	}
+	for _, q := range shown {
+		all = append(all, micros(min(together.quantile(q), time.Duration(longest)))) // buckets are wider than what is in them
 	}
 	return all
 }
 
-// shown are the quantiles of the overview.
-var shown = []float64{0.5, 0.99, 0.999}
-
-func quantiles(s *latencySeries) string {
+func quantilesText(s *latencySeries) string {
 	if len(s.kept) == 0 {
 		return "-"
 	}
-	all := s.latencies()
-	var texts []string
-	for _, q := range shown {
-		texts = append(texts, fmt.Sprintf("%.0f", micros(all.quantile(q))))
-	}
-	return strings.Join(texts, ", ")
+	return join("%.0f", ", ", s.quantiles())
 }
 
 func quantileRatios(s, to *latencySeries) string {
 	if len(s.kept) == 0 || len(to.kept) == 0 {
 		return "-"
 	}
-	a, b := s.latencies(), to.latencies()
-	var texts []string
-	for _, q := range shown {
-		texts = append(texts, fmt.Sprintf("%.2f", float64(a.quantile(q))/float64(b.quantile(q))))
+	ratios, base := s.quantiles(), to.quantiles()
+	for i := range ratios {
+		ratios[i] /= base[i]
 	}
-	return strings.Join(texts, ", ")
+	return join("%.2f", ", ", ratios)
+}
+
+func join(format, separator string, values []float64) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprintf(format, v)
+	}
+	return strings.Join(texts, separator)
 }
 
 // row is the line of a contender.
@@ -148,8 +155,6 @@ func (s *latencySeries) row() string {
 		}
 		return fmt.Sprintf("%.1f", micros(d)/float64(requests))
 	}
-	all := s.latencies()
-	return fmt.Sprintf("| %d | %s | %.0f | %.0f | %.0f | %.0f | %.0f to %.0f | %.0f | %s | %s | %d | %.1f %% | %.1f %% | %s |", s.rate, s.label,
-		micros(all.quantile(0.5)), micros(all.quantile(0.99)), micros(all.quantile(0.999)), micros(longest), micros(least), micros(most),
-		micros(late.quantile(0.99)), each(cpu), each(waited), failed, 100*stolen, 100*others, rounds)
+	return fmt.Sprintf("| %d | %s | %s | %.0f | %.0f to %.0f | %.0f | %s | %s | %d | %.1f %% | %.1f %% | %s |", s.rate, s.label,
+		join("%.0f", " | ", s.quantiles()), micros(longest), micros(least), micros(most), micros(late.quantile(0.99)), each(cpu), each(waited), failed, 100*stolen, 100*others, rounds)
 }

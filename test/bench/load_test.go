@@ -56,6 +56,9 @@ func TestGeneratorCountsHowEveryRequestEnded(t *testing.T) {
 			if got := (loadResult{Requests: r.Requests, OK: r.OK, Status: r.Status, Broken: r.Broken, Late: r.Late}); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("result %+v, want %+v", got, c.want)
 			}
+			if answered := uint64(r.OK + r.Status); r.Latencies.count() != answered || r.Lateness.count() != all || r.Latencies.most() < time.Duration(r.Max) {
+				t.Errorf("%d latencies up to %v and %d latenesses, of %d answers up to %v", r.Latencies.count(), r.Latencies.most(), r.Lateness.count(), answered, time.Duration(r.Max))
+			}
 		})
 	}
 	if _, err := b.generate(b.backends[roleRefuse], rate, duration, 0, plainRequest()); err == nil {
