@@ -18,7 +18,8 @@ const module = "github.com/weirmesh/weir"
 // test: give it one, here and in docs/architecture.md.
 var importTable = map[string][]string{
 	"internal/model":              {},
-	"internal/resource":           {"internal/model", "api/split", "api/specs", "deploy/crds"},
+	"internal/spare":              {},
+	"internal/resource":           {"internal/model", "internal/spare", "api/split", "api/specs", "deploy/crds"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
@@ -38,10 +39,10 @@ var importTable = map[string][]string{
 		"internal/model", "internal/budget",
 	},
 	"internal/control": {
-		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model",
+		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model", "internal/spare",
 	},
 	"internal/diff":         {"internal/routing", "internal/model"},
-	"internal/feed":         {"internal/model"},
+	"internal/feed":         {"internal/model", "internal/spare"},
 	"internal/identity":     {},
 	"internal/kube":         {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":  {"internal/resource"},

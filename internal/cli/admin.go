@@ -11,6 +11,8 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"time"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
@@ -69,6 +71,13 @@ func localOnly(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// beside is for handlers that compute long where there is much to tell: they leave traffic its processor.
+func beside(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		spare.Do(func() { next.ServeHTTP(w, r) })
 	})
 }
 

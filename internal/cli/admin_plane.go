@@ -39,13 +39,13 @@ const adminIndex = `weir admin
 func (a *planeAdmin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, adminIndex) })
-	mux.Handle("GET /metrics", a.metrics)
+	mux.Handle("GET /metrics", beside(a.metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	for pattern, handler := range map[string]http.Handler{
-		"GET /config":       http.HandlerFunc(a.config),
-		"GET /endpoints":    http.HandlerFunc(a.endpoints),
-		"GET /status":       http.HandlerFunc(a.status),
+		"GET /config":       beside(http.HandlerFunc(a.config)),
+		"GET /endpoints":    beside(http.HandlerFunc(a.endpoints)),
+		"GET /status":       beside(http.HandlerFunc(a.status)),
 		"GET /debug/pprof/": profiles(),
 	} {
 		mux.Handle(pattern, a.access.restrict(handler))
