@@ -7,9 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +22,7 @@ type latencyOptions struct {
 	stolen     float64 // more of the processors' time than this taken by the hypervisor, or
 	others     float64 // by other processes, and a round is thrown away
 	before     string  // another weir binary to measure beside
+	reload     int     // so many routes are changed each second; 0: nothing is
 }
 
 // Flags of the comparison of latencies, and its defaults of those that others have too.
@@ -30,14 +33,18 @@ const (
 
 // latencyFlags adds the flags that only this comparison has; the options are read once they are parsed.
 func latencyFlags(f *flag.FlagSet) func() (latencyOptions, error) {
-	rates := f.String("rates", "2000,5000,10000", "requests a second, with -latency")
+	rates := f.String("rates", "2000,5000,10000", "requests a second, with -latency; 0 is as many as are answered on -conns connections")
 	processors := f.String("processors", "1,2", "processors of the proxy, with -latency")
 	stolen := f.Float64("stolen", 5, "with -latency: throw rounds away in which the hypervisor took more than this percentage of a processor")
 	others := f.Float64("others", 2, "with -latency: throw rounds away in which other processes took more than this percentage of the processors")
 	before := f.String("before", "", "with -latency: also measure this weir binary")
+	reload := f.Int("reload", 0, "with -latency: change so many routes each second, of weir and nginx")
 	return func() (o latencyOptions, err error) {
-		o.stolen, o.others, o.before = *stolen/100, *others/100, *before
-		if o.rates, err = readNumbers(*rates, 1, 1e6); err != nil {
+		o.stolen, o.others, o.before, o.reload = *stolen/100, *others/100, *before, *reload
+		if o.reload < 0 {
+			return o, errors.New("-reload: is less than 0")
+		}
+		if o.rates, err = readNumbers(*rates, 0, 1e6); err != nil {
 			return o, fmt.Errorf("-rates: %w", err)
 		}
 		if o.processors, err = readNumbers(*processors, 1, 2); err != nil {
@@ -96,10 +103,14 @@ func (b *bench) runLatency(o latencyOptions) error {
 	var err error
 	for _, s := range all {
 		if s.err != nil {
-			err = errors.Join(err, fmt.Errorf("%s, %d requests/s, %d processors: %w", s.label, s.rate, s.processors, s.err))
+			err = errors.Join(err, fmt.Errorf("%s, %s requests/s, %d processors: %w", s.label, rateText(s.rate), s.processors, s.err))
 		}
 	}
-	return errors.Join(err, b.report("bench-latency", func(string) string { return b.latencyReport(o, all) }))
+	name := "bench-latency"
+	if o.reload > 0 {
+		name = "bench-reload"
+	}
+	return errors.Join(err, b.report(name, func(string) string { return b.latencyReport(o, all) }))
 }
 
 // compareLatency measures the contenders with so many processors in interleaved rounds, beginning each with another one.
@@ -149,9 +160,9 @@ func (b *bench) compareLatency(o latencyOptions, processors int) (all []*latency
 
 // latencyContenders are the proxies to compare.
 func (b *bench) latencyContenders(o latencyOptions, processors int) (all []contender) {
-	s := setting{Backend: roleFast, Workers: processors}
+	s := setting{Backend: roleFast, Workers: processors, Routes: o.reload, Stride: 1, Asked: o.reload}
 	for _, peer := range daemons {
-		if !slices.Contains(b.peers, peer) {
+		if !slices.Contains(b.peers, peer) || o.reload > 0 && peer == "haproxy" { // which would need another process to watch over it
 			continue
 		}
 		if peer == "weir" && o.before != "" {
@@ -192,8 +203,8 @@ func (b *bench) latencyRound(o latencyOptions, s *latencySeries, round int) erro
 			s.thrown = append(s.thrown, one.disturbance)
 			verdict = "  thrown away"
 		}
-		fmt.Fprintf(b.log, "%d processors %6d/s round %d  %-14s p50 %v  p99 %v  p99.9 %v  max %v  late p99 %v  waited %v  failed %d  stolen %.1f %%  others %.1f %%%s\n",
-			s.processors, s.rate, round+1, s.label, one.quantile(0.5), one.quantile(0.99), one.quantile(0.999), time.Duration(one.Max),
+		fmt.Fprintf(b.log, "%d processors %6s/s round %d  %-14s p50 %v  p99 %v  p99.9 %v  max %v  late p99 %v  waited %v  failed %d  stolen %.1f %%  others %.1f %%%s\n",
+			s.processors, rateText(s.rate), round+1, s.label, one.quantile(0.5), one.quantile(0.99), one.quantile(0.999), time.Duration(one.Max),
 			one.Lateness.quantile(0.99), one.waited, one.Requests-one.OK, 100*one.Stolen, 100*one.Others, verdict)
 		if keep || b.ctx.Err() != nil {
 			break
@@ -202,14 +213,27 @@ func (b *bench) latencyRound(o latencyOptions, s *latencySeries, round int) erro
 	return b.ctx.Err()
 }
 
+// rateText is a rate as the report has it.
+func rateText(rate int) string {
+	if rate == 0 {
+		return "all"
+	}
+	return strconv.Itoa(rate)
+}
+
 func (s latencySample) quantile(q float64) time.Duration { return s.Latencies.quantile(q) }
 
 // measureLatency measures one contender once.
 func (b *bench) measureLatency(s *latencySeries) (one latencySample, err error) {
-	port := b.backends[roleFast]
+	port, request, args := b.backends[roleFast], plainRequest(), []string{fmt.Sprint("-realtime=", b.realtime)}
 	var used, waited time.Duration
 	if s.proxy != nil {
 		port = s.proxy.port
+		if s.proxy.setting.Routes > 0 {
+			request, args = routesRequests(s.proxy.setting), append(args, "-many")
+			end := b.reloading(s.proxy)
+			defer func() { err = errors.Join(err, end()) }()
+		}
 		if used, waited, err = s.proxy.process.times(); err != nil {
 			return one, err
 		}
@@ -218,7 +242,7 @@ func (b *bench) measureLatency(s *latencySeries) (one latencySample, err error) 
 	if err != nil {
 		return one, err
 	}
-	one.loadResult, err = b.generate(port, s.rate, b.duration, b.warmup, plainRequest(), fmt.Sprint("-realtime=", b.realtime))
+	one.loadResult, err = b.generate(port, s.rate, b.duration, b.warmup, request, args...)
 	if err != nil {
 		return one, err
 	}
@@ -237,4 +261,38 @@ func (b *bench) measureLatency(s *latencySeries) (one latencySample, err error) 
 		one.cpu, one.waited = one.cpu-used, one.waited-waited
 	}
 	return one, nil
+}
+
+// reloading changes all routes of a proxy each second, until end is called.
+func (b *bench) reloading(p *proxy) (end func() error) {
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		each := time.NewTicker(time.Second)
+		defer each.Stop()
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-each.C:
+			}
+			if err := b.reload(p); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(stop)
+		return <-done
+	}
+}
+
+// reload changes all routes of a proxy.
+func (b *bench) reload(p *proxy) error {
+	p.setting.Version++
+	if p.peer == "weir" {
+		return b.manifests(filepath.Join(p.dir, "manifests"), p.setting, p.port) // it sees by itself that they have changed
+	}
+	return p.process.cmd.Process.Signal(syscall.SIGHUP) // nginx: all is read anew, whether or not it has changed
 }

@@ -22,13 +22,16 @@ func (b *bench) latencyReport(o latencyOptions, all []*latencySeries) string {
 	out.WriteString(latencyUnits)
 	p("Rounds with more than %.3g %% stolen or more than %.3g %% for others were thrown away, and measured again up to %d times. %s",
 		100*o.stolen, 100*o.others, tries-1, realtimeNote(b.realtime))
+	if o.reload > 0 {
+		p("All %d routes are changed each second.", o.reload)
+	}
 	p("")
 	p("| processors | requests/s | nginx p50, p99, p99.9 | HAProxy | weir | weir / nginx | weir / HAProxy |")
 	p("|---|---|---|---|---|---|---|")
 	groups := groupLatency(all)
 	for _, g := range groups {
 		nginx, haproxy, weir := g.find("nginx"), g.find("haproxy"), g.find("weir")
-		p("| %d | %d | %s | %s | %s | %s | %s |", g[0].processors, g[0].rate, quantilesText(nginx), quantilesText(haproxy), quantilesText(weir),
+		p("| %d | %s | %s | %s | %s | %s | %s |", g[0].processors, rateText(g[0].rate), quantilesText(nginx), quantilesText(haproxy), quantilesText(weir),
 			quantileRatios(weir, nginx), quantileRatios(weir, haproxy))
 	}
 	for i, g := range groups {
@@ -131,7 +134,7 @@ func (s *latencySeries) row() string {
 		rounds += fmt.Sprintf(", %d thrown away", n)
 	}
 	if len(s.kept) == 0 {
-		return fmt.Sprintf("| %d | %s |%s %s |", s.rate, s.label, strings.Repeat(" - |", 11), rounds)
+		return fmt.Sprintf("| %s | %s |%s %s |", rateText(s.rate), s.label, strings.Repeat(" - |", 11), rounds)
 	}
 	var most, least, longest time.Duration
 	var cpu, waited time.Duration
@@ -150,11 +153,11 @@ func (s *latencySeries) row() string {
 		late.merge(one.Lateness)
 	}
 	each := func(d time.Duration) string {
-		if s.proxy == nil {
+		if s.proxy == nil || d <= 0 { // what workers used that have ended is not known
 			return "-"
 		}
 		return fmt.Sprintf("%.1f", micros(d)/float64(requests))
 	}
-	return fmt.Sprintf("| %d | %s | %s | %.0f | %.0f to %.0f | %.0f | %s | %s | %d | %.1f %% | %.1f %% | %s |", s.rate, s.label,
+	return fmt.Sprintf("| %s | %s | %s | %.0f | %.0f to %.0f | %.0f | %s | %s | %d | %.1f %% | %.1f %% | %s |", rateText(s.rate), s.label,
 		join("%.0f", " | ", s.quantiles()), micros(longest), micros(least), micros(most), micros(late.quantile(0.99)), each(cpu), each(waited), failed, 100*stolen, 100*others, rounds)
 }

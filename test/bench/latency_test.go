@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,7 +34,7 @@ func TestLatencyFlagsAreRead(t *testing.T) {
 	if want := (latencyOptions{rates: []int{7}, processors: []int{2}, stolen: 0.1, others: 0.2, before: "/bin/weir"}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	for _, bad := range []string{"-rates=", "-rates=0", "-rates=1,,2", "-rates=many", "-processors=3", "-processors=0"} {
+	for _, bad := range []string{"-rates=", "-rates=-1", "-rates=1,,2", "-rates=many", "-processors=3", "-processors=0", "-reload=-1"} {
 		name, _, _ := strings.Cut(bad, "=")
 		if got, err := parse(bad); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s gives %+v, %v", bad, got, err)
@@ -125,6 +128,79 @@ func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 	}
 	if !regexp.MustCompile(`(?m)^Cpus_allowed_list:\s+\d+$`).Match(status) {
 		t.Errorf("the harness is not kept to its processors:\n%s", status)
+	}
+}
+
+// TestRoutesAreChangedUnderLoad looks at what is served afterwards: Weir tells it, nginx has other workers.
+func TestRoutesAreChangedUnderLoad(t *testing.T) {
+	b := newBench(t)
+	var err error
+	if b.weir, err = b.build(); err != nil {
+		t.Fatal(err)
+	}
+	o := latencyOptions{reload: 150, stolen: 100, others: 100}
+	b.duration = 1300 * time.Millisecond // one change at least
+	for _, c := range b.latencyContenders(o, 1) {
+		if c.peer == "haproxy" {
+			t.Error("HAProxy takes part")
+		}
+		t.Run(c.label, func(t *testing.T) {
+			if _, err := lookPath("nginx"); c.peer == "nginx" && err != nil {
+				t.Skip("nginx is not installed")
+			}
+			p, err := b.startProxy(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.stop(p.process)
+			before, err := family(p.process.cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &latencySeries{label: c.label, processors: 1, rate: 200, proxy: p}
+			if err := b.latencyRound(o, s, 0); err != nil || len(s.kept) != 1 || s.kept[0].OK == 0 {
+				t.Fatalf("kept %+v, %v", s.kept, err)
+			}
+			if p.setting.Version == 0 {
+				t.Error("nothing was changed")
+			}
+			after, err := family(p.process.cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.peer == "nginx" && reflect.DeepEqual(before, after) {
+				t.Errorf("the processes of nginx are still %v", after)
+			}
+			if c.peer == "weir" {
+				if s.kept[0].OK != s.kept[0].Requests {
+					t.Errorf("%d of %d requests were answered", s.kept[0].OK, s.kept[0].Requests)
+				}
+				served(t, p, (time.Minute + time.Duration(p.setting.Version)*time.Millisecond).String())
+			}
+		})
+	}
+}
+
+// served waits until weir says that it serves a configuration with some text in it.
+func served(t *testing.T, p *proxy, want string) {
+	t.Helper()
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := client.Get("http://" + address(p.admin) + "/config")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte(want)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not in %.2000s", want, text)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type loadResult struct {
 	P90 int64 `json:"p90"`
 	P99 int64 `json:"p99"`
 	Max int64 `json:"max"`
-	// Latencies holds all of them, Lateness how long after it was due the generator came to each request, where there is a rate.
+	// Latencies holds all of them, Lateness how long after it was due the generator came to each request that had a time.
 	Latencies histogram `json:"latencies,omitempty"`
 	Lateness  histogram `json:"lateness,omitempty"`
 }
@@ -126,9 +126,9 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 		g.conns = append(g.conns, c)
 		g.free = append(g.free, c)
 	}
+	g.result.Latencies, g.result.Lateness = histogram{}, histogram{}
 	interval := int64(0)
 	if *rate > 0 {
-		g.result.Latencies, g.result.Lateness = histogram{}, histogram{}
 		interval = int64(time.Second) / int64(*rate)
 	}
 	g.run(interval, *warmup, *duration, *grace)

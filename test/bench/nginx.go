@@ -45,14 +45,14 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 		p(`split_clients "$connection-$connection_requests" $copied { %d%% 1; * ""; }`, min(99, s.MirrorPercent))
 	}
 	listen := fmt.Sprintf("listen 127.0.0.1:%d", port)
-	if s.workers() > 1 {
-		listen += " reuseport" // so that all get their share of the connections
-	}
 	if s.TLS {
 		listen += " ssl"
 	}
 	if s.HTTP2 {
 		listen += " http2"
+	}
+	if s.workers() > 1 {
+		listen += " reuseport" // so that all get their share of the connections
 	}
 	if s.GRPC > 0 {
 		p("grpc_set_header Host $http_host; grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for; grpc_set_header X-Forwarded-Proto $scheme;")
@@ -70,6 +70,7 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 				p("location %s { proxy_pass %s; }", prefix, to)
 			}
 			p("}")
+			listen = strings.TrimSuffix(listen, " reuseport") // it is the socket's
 			return nil
 		})
 	} else {

@@ -38,6 +38,8 @@ type setting struct {
 	Idle int
 	// Workers is how many processors the proxy is to use: 0 stands for 1. Weir and ReverseProxy find out themselves.
 	Workers int
+	// Version changes all routes, where it is not 0.
+	Version int
 }
 
 func (s setting) workers() int { return max(1, s.Workers) }

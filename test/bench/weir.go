@@ -67,6 +67,9 @@ spec:
 		for _, prefix := range prefixes {
 			file.WriteString(routeHead(fmt.Sprintf("route-%d", n), host))
 			fmt.Fprintf(&file, "  rules:\n  - matches: [{path: {type: PathPrefix, value: %s}}]\n    backendRefs: [{name: first, port: 80}]\n", strings.TrimSuffix(prefix, "/"))
+			if s.Version > 0 {
+				fmt.Fprintf(&file, "    timeouts: {request: %dms}\n", 60_000+s.Version)
+			}
 			n++
 		}
 		_, err := writeFile(dir, host+".yaml", file.String())
