@@ -21,7 +21,7 @@ func (b *bench) latencyReport(o latencyOptions, all []*latencySeries) string {
 	b.preamble(&out, fmt.Sprintf("%d connections, %d interleaved rounds of %v each", b.conns, b.rounds, b.duration))
 	out.WriteString(latencyUnits)
 	p("Rounds with more than %.3g %% stolen or more than %.3g %% for others were thrown away, and measured again up to %d times. %s",
-		100*o.stolen, 100*o.others, tries-1, realtimeNote(b.realtime))
+		100*o.stolen, 100*o.others, tries-1, realtimeNote(b.realtime, b.favoured))
 	if o.reload > 0 {
 		p("All %d routes are changed each second.", o.reload)
 	}
@@ -47,7 +47,10 @@ func (b *bench) latencyReport(o latencyOptions, all []*latencySeries) string {
 	return out.String()
 }
 
-func realtimeNote(realtime bool) string {
+func realtimeNote(realtime, favoured bool) string {
+	if favoured {
+		return "Load, backend and proxies have real-time priority, as others used the machine: what waits is none of their doing, but for the time that the kernel takes to let go."
+	}
 	if realtime {
 		return "Load and backend have real-time priority: what waits for a processor is the proxy, as if they were other machines."
 	}

@@ -249,7 +249,11 @@ func TestLatencyReportPutsRoundsTogether(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, report)
 		}
 	}
-	b.realtime = false
+	b.favoured = true
+	if report := b.latencyReport(latencyOptions{}, all); !strings.Contains(report, "Load, backend and proxies have real-time priority") {
+		t.Errorf("it is not said that the proxies had priority:\n%s", report)
+	}
+	b.realtime, b.favoured = false, false
 	if report := b.latencyReport(latencyOptions{}, all); !strings.Contains(report, "no real-time priority") {
 		t.Errorf("it is not said that there was no priority:\n%s", report)
 	}

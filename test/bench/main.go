@@ -33,6 +33,7 @@ type bench struct {
 	loadCPU  int
 	shared   bool // both processors are everybody's
 	realtime bool // load and backend have real-time priority
+	favoured bool // the proxies too
 	conns    int
 	rounds   int
 	duration time.Duration
@@ -97,6 +98,7 @@ func harness(args []string) (err error) {
 	f.StringVar(&b.output, "o", "", "also write the table to a file; see README.md")
 	mirror := f.Bool("mirror", false, "compare mirror backends that are healthy, refuse, stall or answer garbage with none")
 	latency := f.Bool("latency", false, "compare latencies at fixed rates, of undisturbed rounds")
+	f.BoolVar(&b.favoured, "realtime", false, "with -latency: give the proxies real-time priority too, on a machine that others use")
 	readLatency := latencyFlags(f)
 	peers := f.String("peers", strings.Join(allPeers, ","), "proxies to compare")
 	only := f.String("scenarios", "", "scenarios to run (default all): "+strings.Join(scenarioNames(*mirror), ", "))
@@ -143,7 +145,10 @@ func harness(args []string) (err error) {
 	case *mirror:
 		err = b.runMirror()
 	case *latency:
-		b.realtime = mayRealtime()
+		if b.realtime = mayRealtime(); b.favoured && !b.realtime {
+			err = errors.New("-realtime: real-time priority is not permitted")
+			break
+		}
 		err = b.runLatency(options)
 	default:
 		err = b.runScenarios()

@@ -53,6 +53,9 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.favoured {
+		command = append([]string{"chrt", "--rr", "1"}, command...)
+	}
 	if p.process, err = b.start(c.peer, b.proxyCPU, nil, command...); err != nil {
 		return nil, err
 	}
