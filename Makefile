@@ -10,7 +10,7 @@ REPORT      ?= docs/conformance/gateway-api-v1.6.3.yaml
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
 .PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
@@ -145,6 +145,9 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 
 recording: build ## Record "weir demo" as docs/demo.svg, the picture of the README (needs the program "script" of util-linux).
 	$(GO) run ./docs/recording
+
+bench-latency: ## Compare latencies with nginx's and HAProxy's at fixed rates, in rounds that nothing disturbed (docs/performance.md; half an hour).
+	$(GO) run ./test/bench -latency $(BENCHFLAGS)
 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
@@ -140,7 +142,8 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 			var complete bool
 			var err error
 			nonce = d.Nonce
-			if complete, refusal, err = r.response(d); err != nil {
+			spare.Do(func() { complete, refusal, err = r.response(d) })
+			if err != nil {
 				return err
 			}
 			if complete && refusal == nil {

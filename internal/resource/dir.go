@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // Dir is a Source over files and folders on disk. It reads them at the start and after each change; what a new version
@@ -62,6 +64,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	r.read(l)
 	emit(r.set(l))
 	errs := l.errs
+	r.serving = true
 
 	poll := time.NewTimer(d.interval(w))
 	defer poll.Stop()
@@ -97,11 +100,13 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 		due = nil
 		l = w.settle(list(d.paths), d.paths)
 		r.believe = again
-		changed := r.read(l)
-		confirmed = r.confirmed()
-		if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
-			emit(r.set(l))
-		}
+		spare.Do(func() {
+			changed := r.read(l)
+			confirmed = r.confirmed()
+			if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
+				emit(r.set(l))
+			}
+		})
 		errs = l.errs
 		poll.Reset(d.interval(w))
 	}
