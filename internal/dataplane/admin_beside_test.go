@@ -1,13 +1,15 @@
-package cli
+package dataplane
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
 
-	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -20,15 +22,17 @@ func TestTrafficKeepsAProcessorWhileMetricsAreTold(t *testing.T) {
 	look := func() { during[path] = runtime.GOMAXPROCS(0) }
 	a := &planeAdmin{
 		metrics:  http.HandlerFunc(func(http.ResponseWriter, *http.Request) { look() }),
-		report:   func() *control.Report { look(); return nil },
+		report:   func() *Report { look(); return nil },
 		services: slices.Values([]telemetry.ServiceState{}),
 		unserved: func() int { return 0 },
 		draining: func() bool { return false },
 	}
 	h := a.handler()
 	for _, path = range []string{"/metrics", "/config", "/readyz"} {
-		r := asked("127.0.0.1:5", "127.0.0.1:19080", "127.0.0.1")
-		r.URL.Path = path
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)
+		r.RemoteAddr = "127.0.0.1:5"
+		here := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:19080"))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, here))
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		if n := runtime.GOMAXPROCS(0); n != 1 {
 			t.Errorf("%d processors after %s, want 1", n, path)
