@@ -35,8 +35,8 @@ statuses and events and makes the proxies' Deployments and Services. SIGTERM
 or SIGINT gives up the lead and closes the feed; proxies go to another replica,
 or serve on with what they have. Every replica also converts SMI objects
 between their versions for the API server.`,
-		Example: `  weir controller --proxy-image weir:1.0
-  weir controller --proxy-image weir:1.0 --namespaces shop,blog   nothing else is read
+		Example: `  weir controller --proxy-image weir-proxy:1.0
+  weir controller --proxy-image weir-proxy:1.0 --namespaces shop,blog   nothing else is read
   weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
 		Args: noArgs,
 	}
@@ -77,7 +77,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
 	o.conversion.flags(f)
-	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies")
+	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
 	f.StringVar(&o.proxyLog.format, "proxy-log-format", "", "--log-format of the proxies whose parameters do not say")

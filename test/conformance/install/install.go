@@ -21,7 +21,7 @@ const (
 	Namespace = "weir-system"
 	// Class is the name of the GatewayClass.
 	Class = "weir"
-	// Image is that of this tree, which "cluster run -image weir" makes known to the node.
+	// Image is that of this tree. "cluster run -image weir" makes it known to the node, and with it weir-proxy:dev, which proxies run.
 	Image = "weir:dev"
 
 	// readyTimeout bounds how long the controller may take to be available.
