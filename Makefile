@@ -166,7 +166,7 @@ cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (te
 cluster-down: ## Remove it.
 	@cd test/cluster && $(GO) run . down
 
-cluster-image: ## Build the image weir:dev of this tree and put it into that cluster, also in place of an older one.
+cluster-image: ## Build the images weir:dev and weir-proxy:dev of this tree and put them into that cluster, also in place of older ones.
 	@cd test/cluster && $(GO) run . import weir
 
 cluster-shell: build ## A shell in its network, with kubectl and the weir of this tree (CMD="..." runs that instead).
