@@ -139,7 +139,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 		set, awaited := s.set(ctx)
 		if set == nil {
 			if awaited != told {
-				s.Logger.Warn("nothing changes until an object that is referred to can be read", "object", awaited.String())
+				s.Logger.Warn("the configuration stays as it is until a referenced object can be read", "object", awaited.String())
 				told = awaited
 			}
 			continue
@@ -294,7 +294,7 @@ func (s *Source) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			s.Logger.Warn("the API server does not say which kinds it has; asking again", "error", err)
+			s.Logger.Warn("asking the API server for its kinds failed; trying again", "error", err)
 			wait = min(2*wait, s.Look)
 		}
 		if !sleep(ctx, wait) {
@@ -313,7 +313,7 @@ func (s *Source) look(ctx context.Context, before map[schema.GroupKind]served) (
 	s.mu.Lock()
 	if !maps.Equal(absent, s.absent) {
 		if len(absent) > 0 {
-			s.Logger.Warn("of the namespaces that are to be watched some do not exist", "namespaces", slices.Sorted(maps.Keys(absent)))
+			s.Logger.Warn("some of the namespaces to watch do not exist", "namespaces", slices.Sorted(maps.Keys(absent)))
 		}
 		s.touch()
 	}
@@ -345,7 +345,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 			w.stop()
 			s.begin(ctx, v)
 		case refused != nil && s.permitted(ctx, v):
-			s.Logger.Info("the API server lets Weir read this resource now", "resource", v.String())
+			s.Logger.Info("the API server now lets Weir read this resource", "resource", v.String())
 			if synced, _ := w.state(); synced {
 				w.allowed()
 				s.touch()
@@ -404,7 +404,7 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 func (s *Source) forget(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Logger.Info("a kind is gone", "resource", w.String())
+	s.Logger.Info("the API server no longer serves a kind", "resource", w.String())
 	delete(s.watches, w.id())
 	delete(s.fresh, w.id())
 	s.collection.Clear(w.Group, w.Name)

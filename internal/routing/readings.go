@@ -28,7 +28,7 @@ const (
 	PathParameter
 	// OuterSpace: escaped spaces that begin or end a segment are passed over.
 	OuterSpace
-	// ControlCharacter: an escaped control character ends the path or is passed over.
+	// ControlCharacter: an escaped control character ends the path or is ignored.
 	ControlCharacter
 	// EscapedQuestionMark: "%3F" begins the query.
 	EscapedQuestionMark

@@ -97,7 +97,7 @@ func (t *translator) readProxyProtocol(g *gateway, f *front, text string) {
 		part = strings.TrimSpace(part)
 		n, err := strconv.ParseUint(part, 10, 16)
 		if err != nil || n == 0 {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is passed over", part), fix})
+			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is ignored", part), fix})
 			continue
 		}
 		ports = append(ports, int32(n))

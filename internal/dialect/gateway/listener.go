@@ -118,7 +118,7 @@ func (t *translator) readGateways() {
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
 			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
-				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is passed over", class, c.Spec.ControllerName),
+				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is ignored", class, c.Spec.ControllerName),
 				"name a class of " + ControllerName + " if Weir is to serve it"})
 			continue
 		}

@@ -206,7 +206,7 @@ func (t *translator) policyStatuses() {
 			})
 		}
 		if len(status.Ancestors) == 0 && len(p.targets) > 0 {
-			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if that is meant"})
+			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if this is intended"})
 		}
 		t.statuses = append(t.statuses, status)
 	}
