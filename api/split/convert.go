@@ -105,11 +105,11 @@ func restoreMatches(u, spec map[string]any) error {
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &value); err != nil {
-		return field.Invalid(at, "text", "must be spec.matches of v1alpha4 as JSON, or go: "+err.Error())
+		return field.Invalid(at, "text", "must be spec.matches of v1alpha4 as JSON, or be removed: "+err.Error())
 	}
 	matches, ok := value.([]any)
 	if !ok || len(matches) > maxMatches {
-		return field.Invalid(at, "text", fmt.Sprintf("must be a list of at most %d matches as JSON, or go", maxMatches))
+		return field.Invalid(at, "text", fmt.Sprintf("must be a list of at most %d matches as JSON, or be removed", maxMatches))
 	}
 	d := decoder{shape: shape{matches: true}}
 	for i, m := range d.matches(map[string]any{"matches": value}, at) {

@@ -318,12 +318,12 @@ func TestClientLearnsWhatWasNotProcessed(t *testing.T) {
 
 func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 	for name, write := range map[string]func(*pipe){
-		"invalid :status":             func(p *pipe) { p.headers(1, true, blockOf("a", "b")) },
+		"invalid :status":       func(p *pipe) { p.headers(1, true, blockOf("a", "b")) },
 		"connection-specific":   func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "transfer-encoding", "chunked")) },
 		"an interim answer end": func(p *pipe) { p.headers(1, true, blockOf(":status", "103")) },
 		"switching protocols":   func(p *pipe) { p.headers(1, false, blockOf(":status", "101")) },
 		"DATA before the head":  func(p *pipe) { p.WriteData(1, false, []byte("x")) },
-		"body is shorter":             func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "content-length", "3")) },
+		"body is shorter":       func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "content-length", "3")) },
 		"body is longer": func(p *pipe) {
 			p.headers(1, false, blockOf(":status", "200", "content-length", "3"))
 			p.WriteData(1, true, []byte("1234"))

@@ -117,10 +117,10 @@ func toFrames(addr string) *model.Config {
 func TestMalformedAnswersOverHTTP2Are502(t *testing.T) {
 	for name, answer := range map[string]func(c *frames, id uint32){
 		"upper case":               func(c *frames, id uint32) { c.head(id, true, ":status", "200", "X-Upper", "1") },
-		"invalid field name":         func(c *frames, id uint32) { c.head(id, true, ":status", "200", "x y", "1") },
+		"an invalid name":          func(c *frames, id uint32) { c.head(id, true, ":status", "200", "x y", "1") },
 		"CR and LF in a value":     func(c *frames, id uint32) { c.head(id, true, ":status", "200", "x", "1\r\nset-cookie: a=b") },
 		"NUL in a value":           func(c *frames, id uint32) { c.head(id, true, ":status", "200", "x", "\x00") },
-		"missing :status":               func(c *frames, id uint32) { c.head(id, true, "x", "1") },
+		"no status":                func(c *frames, id uint32) { c.head(id, true, "x", "1") },
 		"two statuses":             func(c *frames, id uint32) { c.head(id, true, ":status", "200", ":status", "200") },
 		"a status of two digits":   func(c *frames, id uint32) { c.head(id, true, ":status", "20") },
 		"a status of four digits":  func(c *frames, id uint32) { c.head(id, true, ":status", "2000") },
@@ -155,7 +155,7 @@ func TestMalformedAnswersOverHTTP2Are502(t *testing.T) {
 			c.head(id, false, ":status", "200", "content-length", "1")
 			c.head(id, false, "x", "1")
 		},
-		"too many 1xx responses": func(c *frames, id uint32) {
+		"too many interim answers": func(c *frames, id uint32) {
 			for range 100 {
 				c.head(id, false, ":status", "103")
 			}
@@ -594,7 +594,7 @@ func TestFramesBehindAnAnswerReachNobody(t *testing.T) {
 		}, 200},
 		"DATA with 204":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "204"); c.WriteData(id, true, poison) }, 0},
 		"DATA with 304":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "304"); c.WriteData(id, true, poison) }, 0},
-		"DATA after the end of the stream": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id, true, poison) }, 200},
+		"DATA behind the end":   {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id, true, poison) }, 200},
 		"a head behind the end": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, true, ":status", "201") }, 200},
 		"a head behind trailers": {"GET", func(c *frames, id uint32) {
 			c.head(id, false, ":status", "200")

@@ -156,7 +156,7 @@ func (c *compiler) route(m *model.Route, age int) {
 		case l == nil && c.lost[a.Listener]:
 			continue // told of already
 		case l == nil:
-			c.omit(m.Ref, field()+".listener", "there is no listener %q", a.Listener)
+			c.omit(m.Ref, field()+".listener", "listener %q does not exist", a.Listener)
 			continue
 		case l.Listener.Protocol == model.TCP:
 			c.omit(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)

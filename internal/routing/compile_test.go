@@ -29,7 +29,7 @@ func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 		},
 		"unknown listener": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gone" },
-			`HTTPRoute ns/r attachments[0].listener: there is no listener "gone"`,
+			`HTTPRoute ns/r attachments[0].listener: listener "gone" does not exist`,
 		},
 		"no hostnames": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = nil },

@@ -33,7 +33,7 @@ var codes = []resource.Code{
 		Meaning: "One of Weir's annotations of a Service has an invalid value, or conflicts with the others. It is ignored, and the default applies.",
 		Fix:     "Write a value of the kind that the message names; docs/resilience.md lists them."},
 	{ID: codeUnknownAnnotation, Severity: resource.Warning, Title: "unknown annotation",
-		Meaning: "A Service has an annotation with Weir's prefix that Weir does not know, perhaps because its name is misspelt.",
+		Meaning: "A Service has an unknown annotation with Weir's prefix; its name may be misspelt.",
 		Fix:     "Use one of the annotations in docs/resilience.md, or remove it."},
 	{ID: codeRefusedName, Severity: resource.Error, Title: "host name refused",
 		Meaning: "In a cluster, a Service of type ExternalName or an EndpointSlice of type FQDN has a host name that the controller does not allow: a name could lead anywhere, " +

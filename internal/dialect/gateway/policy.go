@@ -49,7 +49,7 @@ func (t *translator) readPolicies() {
 			t.readTarget(p, fmt.Sprintf("spec.targetRefs[%d]", i), ref)
 		}
 		if len(p.obj.Spec.Options) > 0 {
-			t.report(p.ref, problem{codeIgnored, "", "spec.options", "no TLS option is known", "remove the field"})
+			t.report(p.ref, problem{codeIgnored, "", "spec.options", "TLS options are not supported", "remove the field"})
 		}
 		for _, all := range [][]problem{p.unresolved, p.missing} {
 			for _, x := range all {
