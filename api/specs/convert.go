@@ -169,7 +169,7 @@ func restorePorts(u map[string]any) error {
 	}
 	at := field.NewPath("metadata", "annotations").Key(KeptAnnotation)
 	if text == convert.TooLarge {
-		return field.Forbidden(at, "the ports of this route did not fit into the annotation: write it in v1alpha4")
+		return field.Forbidden(at, "the ports of this route do not fit into the annotation: write it in v1alpha4")
 	}
 	var spec map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &spec); err != nil || spec == nil {

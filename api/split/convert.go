@@ -101,7 +101,7 @@ func restoreMatches(u, spec map[string]any) error {
 	}
 	at := field.NewPath("metadata", "annotations").Key(MatchesAnnotation)
 	if text == convert.TooLarge {
-		return field.Forbidden(at, "the matches of this split did not fit into the annotation: write it in v1alpha4")
+		return field.Forbidden(at, "the matches of this split do not fit into the annotation: write it in v1alpha4")
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &value); err != nil {

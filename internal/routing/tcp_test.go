@@ -73,7 +73,7 @@ func TestCompileRefusesRoutesOnListenersOfTheOtherSort(t *testing.T) {
 		breakIt func(*model.Config)
 		want    string
 	}{
-		"requests on TCP": {func(c *model.Config) { c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))} }, "there is no listener"},
+		"requests on TCP": {func(c *model.Config) { c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))} }, "does not exist"},
 		"HTTPRoute on TCP": {func(c *model.Config) {
 			c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))}
 			c.Routes[0].Attachments[0].Listener = "db"
