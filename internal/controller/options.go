@@ -75,7 +75,7 @@ func (o *Options) validate() error {
 	}
 	for _, n := range o.namespaces {
 		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
-			return flags.Errorf("--namespaces: %q is no namespace: %s", n, strings.Join(problems, "; "))
+			return flags.Errorf("--namespaces: %q is not a namespace: %s", n, strings.Join(problems, "; "))
 		}
 	}
 	slices.Sort(o.namespaces)

@@ -157,7 +157,7 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 			ack.Node, said = r.node(unserved), len(unserved) > 0
 		}
 		if refused {
-			r.log.Warn("configuration is not applied; the one before stays", "error", printable(refusal.Error(), maxError))
+			r.log.Warn("configuration not applied, the previous one stays", "error", printable(refusal.Error(), maxError))
 			ack.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: printable(refusal.Error(), maxError)}
 		} else if partly := r.partly(); partly != "" {
 			ack.ErrorDetail = &rpc.Status{Code: servedInPart, Message: partly}

@@ -135,7 +135,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 		set, awaited := s.set(ctx)
 		if set == nil {
 			if awaited != told {
-				s.Logger.Warn("nothing changes until an object that is referred to can be read", "object", awaited.String())
+				s.Logger.Warn("the configuration stays as it is until a referenced object can be read", "object", awaited.String())
 				told = awaited
 			}
 			continue

@@ -32,7 +32,7 @@ func (s *Source) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			s.Logger.Warn("the API server does not say which kinds it has; asking again", "error", err)
+			s.Logger.Warn("asking the API server for its kinds failed; trying again", "error", err)
 			wait = min(2*wait, s.Look)
 		}
 		if !sleep(ctx, wait) {
@@ -51,7 +51,7 @@ func (s *Source) look(ctx context.Context, before map[schema.GroupKind]served) (
 	s.mu.Lock()
 	if !maps.Equal(absent, s.absent) {
 		if len(absent) > 0 {
-			s.Logger.Warn("of the namespaces that are to be watched some do not exist", "namespaces", slices.Sorted(maps.Keys(absent)))
+			s.Logger.Warn("some of the namespaces to watch do not exist", "namespaces", slices.Sorted(maps.Keys(absent)))
 		}
 		s.touch()
 	}
@@ -83,7 +83,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 			w.stop()
 			s.begin(ctx, v)
 		case refused != nil && s.permitted(ctx, v):
-			s.Logger.Info("the API server lets Weir read this resource now", "resource", v.String())
+			s.Logger.Info("the API server now lets Weir read this resource", "resource", v.String())
 			if synced, _ := w.state(); synced {
 				w.allowed()
 				s.touch()
@@ -142,7 +142,7 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 func (s *Source) forget(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Logger.Info("a kind is gone", "resource", w.String())
+	s.Logger.Info("the API server no longer serves a kind", "resource", w.String())
 	delete(s.watches, w.id())
 	delete(s.fresh, w.id())
 	s.collection.Clear(w.Group, w.Name)

@@ -143,7 +143,7 @@ func (d *Dir) watch() *watch {
 	}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.log.Warn("files are polled, as the system does not tell of changes", "error", err)
+		d.log.Warn("polling files: the system does not report changes", "error", err)
 		return w
 	}
 	w.notify = notify
@@ -218,7 +218,7 @@ func (w *watch) follow(l *listing) (added bool) {
 			w.complete = false
 			if !w.warned[path] {
 				w.warned[path] = true
-				w.log.Warn("a folder is polled, as the system does not tell of its changes", "folder", path, "error", err)
+				w.log.Warn("polling a folder: the system does not report its changes", "folder", path, "error", err)
 			}
 			continue
 		}
