@@ -239,7 +239,6 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxHeaderListSize(32 << 10),
 		grpc.ConnectionTimeout(strangerTime),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 30 * time.Second,
