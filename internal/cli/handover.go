@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
@@ -97,12 +97,12 @@ func (h *handover) fetch() error {
 	}
 }
 
-// listen is proxy.Listen, but gives the inherited socket if there is one for the address.
+// listen is socket.Listen, but gives the inherited socket if there is one for the address.
 func (h *handover) listen(network, address string) (net.Listener, error) {
 	if l := h.inherit(address); l != nil {
 		return l, nil
 	}
-	return proxy.Listen(network, address)
+	return socket.Listen(network, address)
 }
 
 // inherit returns the inherited socket for the address, if nobody has it yet.

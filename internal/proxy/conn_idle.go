@@ -25,7 +25,7 @@ func (c *conn) idle() bool {
 		}
 		return false
 	}
-	if c.first && c.canPark && c.late != nil && c.late.unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
+	if c.first && c.canPark && c.fresh != nil && c.fresh.Unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
 		return c.firstLook()
 	}
 	if c.canPark && !c.resumed {
@@ -47,7 +47,7 @@ func (c *conn) idle() bool {
 
 // firstLook is for a connection that nothing has waited for: as long as it brings no request it is parked, and enters no other poller.
 func (c *conn) firstLook() bool {
-	done, err := c.late.attempt(c.wait)
+	done, err := c.fresh.Attempt(c.wait)
 	c.toPark = err == nil && !done
 	return err == nil && done && c.readErr == nil
 }

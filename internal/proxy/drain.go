@@ -17,7 +17,7 @@ func (b *bind) drain(ctx context.Context) {
 	if d, ok := b.ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(longAgo) != nil {
 		b.ln.Close()
 	}
-	b.queue.wake()
+	b.queue.Wake()
 	<-b.accepting
 	b.each((*conn).goAway)
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -57,7 +58,7 @@ type bind struct {
 	number  int32
 	port    string // number, as text
 	ln      net.Listener
-	queue   *acceptQueue // of ln, while it is accepted from; nil where that has to be left to ln
+	queue   *socket.Queue // of ln, while it is accepted from; nil where that has to be left to ln
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
@@ -115,7 +116,7 @@ func (b *bind) snapshot() (*snapshot, *routing.Port) {
 // run starts the accept loop, which drain ends.
 func (b *bind) run() {
 	b.srv.log.Info("listening", "address", b.ln.Addr().String())
-	b.queue = openQueue(b.ln)
+	b.queue = socket.OpenQueue(b.ln)
 	go b.accept()
 }
 
@@ -123,7 +124,7 @@ func (b *bind) run() {
 func (b *bind) accept() {
 	defer close(b.accepting)
 	defer b.ln.Close()
-	defer b.queue.close()
+	defer b.queue.Close()
 	var pause time.Duration
 	for {
 		for b.srv.shortage.now.Load() && b.phase.Load() == phaseServe {
@@ -156,7 +157,7 @@ func (b *bind) accept() {
 // take waits for connections, and begins with them, at least until there is something else to see to.
 func (b *bind) take() error {
 	if b.queue != nil && b.plain() {
-		return b.queue.take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
+		return b.queue.Take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
 	}
 	nc, err := b.ln.Accept()
 	if err == nil {
@@ -204,7 +205,7 @@ func (b *bind) acceptLast() {
 	// Once more, with nothing between it and the close.
 	if sc, ok := b.ln.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { acceptQueued(fd, b.start) })
+			raw.Control(func(fd uintptr) { socket.AcceptWaiting(fd, b.start) })
 		}
 	}
 }

@@ -237,7 +237,7 @@ func (p *parking) resume(k *parked, shed bool) {
 	}
 	if k.tls != nil {
 		c.tls, c.nc = k.tls, k.tls.conn
-		c.tls.sock.c, c.tls.sock.io = c, newRawIO(c.socket)
+		c.tls.sock.c, c.tls.sock.io = c, socket.NewStream(c.socket)
 		c.resumed, c.now = true, k.since
 	}
 	// One that comes back soon will do so again, and is spared the way.

@@ -1,11 +1,11 @@
 //go:build unix
 
-package proxy
+package socket
 
 import "syscall"
 
-// peekClosed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
-func peekClosed(fd uintptr) bool {
+// Closed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
+func Closed(fd uintptr) bool {
 	var b [1]byte
 	for {
 		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

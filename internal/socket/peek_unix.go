@@ -1,16 +1,16 @@
 //go:build unix
 
-package proxy
+package socket
 
 import (
 	"io"
 	"syscall"
 )
 
-const canPeek = true
+const CanPeek = true
 
-// peekSocket reads without taking; syscall.EAGAIN if nothing is there.
-func peekSocket(fd uintptr, p []byte) (n int, err error) {
+// Peek reads without taking; syscall.EAGAIN if nothing is there.
+func Peek(fd uintptr, p []byte) (n int, err error) {
 	for {
 		n, _, err = syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		if err != syscall.EINTR {
@@ -19,8 +19,8 @@ func peekSocket(fd uintptr, p []byte) (n int, err error) {
 	}
 }
 
-// takeSocket takes what was peeked.
-func takeSocket(fd uintptr, p []byte) error {
+// Take takes what was peeked.
+func Take(fd uintptr, p []byte) error {
 	for len(p) > 0 {
 		n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_DONTWAIT)
 		switch {
