@@ -230,11 +230,9 @@ func (c *conn) kill() { c.sock.Close() }
 // wakeIdle makes a connection that waits for a request look at the phase of its port.
 func (c *conn) wakeIdle() {
 	if c.state.Load() >= connIdle {
-		c.sock.SetReadDeadline(longAgo)
+		c.sock.SetReadDeadline(socket.LongAgo)
 	}
 }
-
-var longAgo = time.Unix(1, 0)
 
 // nextRequest waits for a request and reads its head into w.req. It reports false when the connection is to be closed.
 func (c *conn) nextRequest() bool {
@@ -352,7 +350,7 @@ func (c *conn) serveRequest() bool {
 		return false
 	}
 	if c.interrupted.Load() || c.continued.Load() {
-		c.readBy = longAgo // as interrupt or inform may have set it
+		c.readBy = socket.LongAgo // as interrupt or inform may have set it
 	}
 	if !c.in.finished() {
 		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
@@ -450,7 +448,7 @@ func (c *conn) linger() {
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	c.readBy = longAgo
+	c.readBy = socket.LongAgo
 	if c.state.Store(connIdle); c.bind.phase.Load() == phaseClose {
 		return
 	}

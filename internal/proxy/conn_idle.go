@@ -199,14 +199,14 @@ func (c *conn) readHeld() bool {
 // lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
 func (c *conn) lastLook() bool {
 	if c.wait == nil {
-		c.readBy = longAgo // so that it is set anew for the request
+		c.readBy = socket.LongAgo // so that it is set anew for the request
 		c.sock.SetReadDeadline(time.Now().Add(time.Millisecond))
 		return c.waitBytes()
 	}
 	got := false
 	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })
 	if got {
-		c.readBy = longAgo // as wakeIdle may have set it
+		c.readBy = socket.LongAgo // as wakeIdle may have set it
 	}
 	return got
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -137,7 +136,7 @@ func (b *bind) accept() {
 		}
 		if b.phase.Load() != phaseServe {
 			if !b.shared.Load() {
-				b.acceptLast()
+				socket.AcceptLast(b.ln, b.start)
 			}
 			return
 		}
@@ -179,34 +178,6 @@ func (b *bind) pause(d time.Duration) {
 	select {
 	case <-t.C:
 	case <-b.quit:
-	}
-}
-
-// Bounds of acceptLast.
-const (
-	acceptQuiet  = 2 * time.Millisecond
-	acceptLinger = 100 * time.Millisecond
-)
-
-// acceptLast takes the connections that the system has accepted already: they would be reset, and a request in them lost.
-func (b *bind) acceptLast() {
-	d, ok := b.ln.(interface{ SetDeadline(time.Time) error })
-	for end := time.Now().Add(acceptLinger); ok; {
-		now := time.Now()
-		if now.After(end) || d.SetDeadline(now.Add(acceptQuiet)) != nil {
-			return
-		}
-		nc, err := b.ln.Accept()
-		if err != nil {
-			break
-		}
-		b.start(nc)
-	}
-	// Once more, with nothing between it and the close.
-	if sc, ok := b.ln.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { socket.AcceptWaiting(fd, b.start) })
-		}
 	}
 }
 

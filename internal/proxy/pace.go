@@ -68,7 +68,7 @@ func (g *outGuard) look() {
 	}
 	d := g.c.stillTaking()
 	if g.slow = d <= 0; g.slow {
-		g.c.sock.SetWriteDeadline(longAgo)
+		g.c.sock.SetWriteDeadline(socket.LongAgo)
 		return
 	}
 	g.timer.Reset(d)

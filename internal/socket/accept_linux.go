@@ -74,8 +74,8 @@ func (q *Queue) Close() {
 	}
 }
 
-// AcceptWaiting takes all that waits.
-func AcceptWaiting(fd uintptr, start func(net.Conn)) {
+// acceptWaiting takes all that waits.
+func acceptWaiting(fd uintptr, start func(net.Conn)) {
 	for more := true; more; {
 		more, _ = acceptSome(fd, acceptBatch, start)
 	}

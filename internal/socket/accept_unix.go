@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// AcceptWaiting takes what waits in a listening socket's queue.
-func AcceptWaiting(fd uintptr, start func(net.Conn)) {
+// acceptWaiting takes what waits in a listening socket's queue.
+func acceptWaiting(fd uintptr, start func(net.Conn)) {
 	for {
 		n, _, err := syscall.Accept(int(fd))
 		if err == syscall.EINTR {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 )
 
+// CanPeek is true where Peek and Take work.
 const CanPeek = true
 
 // Peek reads without taking; syscall.EAGAIN if nothing is there.
@@ -34,4 +35,18 @@ func Take(fd uintptr, p []byte) error {
 		}
 	}
 	return nil
+}
+
+// Closed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
+func Closed(fd uintptr) bool {
+	var b [1]byte
+	n, err := Peek(fd, b[:])
+	return err == nil && n == 0 || err != nil && err != syscall.EAGAIN
+}
+
+// Quiet is true if there is nothing to read and no end: what an idle connection looks like.
+func Quiet(fd uintptr) bool {
+	var b [1]byte
+	_, err := Peek(fd, b[:])
+	return err == syscall.EAGAIN
 }
