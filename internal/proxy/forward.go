@@ -15,9 +15,9 @@ import (
 // attempt is one try at an endpoint. Of conn and stream at most one is set.
 type attempt struct {
 	start time.Time
-	// deadline is the attempt's end, late what passing it means.
+	// deadline is the attempt's end, expired what passing it means.
 	deadline time.Time
-	late     *failure
+	expired  *failure
 	// connectBy, if not zero, is when connecting has to end, however far away deadline is.
 	connectBy time.Time
 	// conn is the HTTP/1.1 connection while it is the exchange's.
@@ -185,7 +185,7 @@ func (ex *exchange) beginAttempt() {
 	if ex.attempts > 1 {
 		a.start = time.Now()
 	}
-	a.late = failBackendTime
+	a.expired = failBackendTime
 	d := ex.rule.backendRequest
 	if d == 0 && ex.deadline.IsZero() {
 		return
@@ -194,7 +194,7 @@ func (ex *exchange) beginAttempt() {
 		a.deadline = a.start.Add(d)
 	}
 	if !ex.deadline.IsZero() && (d == 0 || ex.deadline.Before(a.deadline)) {
-		a.deadline, a.late = ex.deadline, failRequestTime
+		a.deadline, a.expired = ex.deadline, failRequestTime
 	}
 }
 
@@ -490,7 +490,7 @@ func (a *attempt) connectDeadline() time.Time {
 func (ex *exchange) brokenAnswer(err error) error {
 	f := streamFailure(err)
 	if f == failBackendTime {
-		f = ex.attempt.late
+		f = ex.attempt.expired
 	}
 	if endpointFault(f) {
 		ex.endpoint.Failed()

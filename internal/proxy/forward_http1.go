@@ -39,8 +39,8 @@ func (ex *exchange) tryHTTP1(e *upstream.Endpoint) error {
 			c, reused, err = e.Get(a.connectDeadline())
 		}
 		if err != nil {
-			if ex.late() {
-				return a.late
+			if ex.expired() {
+				return a.expired
 			}
 			return connectFailure(err)
 		}
@@ -106,8 +106,8 @@ func idempotent(method string) bool {
 	return false
 }
 
-// late is true once the attempt's time is over.
-func (ex *exchange) late() bool {
+// expired is true once the attempt's time is over.
+func (ex *exchange) expired() bool {
 	return !ex.attempt.deadline.IsZero() && !time.Now().Before(ex.attempt.deadline)
 }
 
@@ -250,7 +250,7 @@ func (ex *exchange) stillWaiting(c *upstream.Conn, err error, since *time.Time, 
 func (ex *exchange) stillWanted(now time.Time, since *time.Time, silence time.Duration) error {
 	a := &ex.attempt
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
-		return a.late
+		return a.expired
 	}
 	if ex.pollUpload(); ex.upload.running && !ex.waitsToBegin() {
 		*since = now // an endpoint may be silent while it is sent to

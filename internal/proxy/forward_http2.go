@@ -55,7 +55,7 @@ func (ex *exchange) tryHTTP2(e *upstream.Endpoint) error {
 		if cerr != nil {
 			return cerr
 		}
-		if !ex.repeats(err, try, reused) || ex.late() {
+		if !ex.repeats(err, try, reused) || ex.expired() {
 			return streamError(err)
 		}
 		ex.rewind()
@@ -115,8 +115,8 @@ func (ex *exchange) openStream(e *upstream.Endpoint) error {
 		switch {
 		case ex.client.gone():
 			return failClientClosed
-		case ex.late():
-			return a.late
+		case ex.expired():
+			return a.expired
 		}
 		return connectFailure(err)
 	}

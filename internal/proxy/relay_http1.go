@@ -153,8 +153,8 @@ func (ex *exchange) splice(c *upstream.Conn, left int64) error {
 		switch {
 		case n > 0 && (err == nil || isTimeout(err)):
 			since = time.Time{}
-			if ex.late() {
-				return ex.attempt.late
+			if ex.expired() {
+				return ex.attempt.expired
 			}
 		case err == nil:
 			return io.ErrUnexpectedEOF
