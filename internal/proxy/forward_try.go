@@ -85,10 +85,9 @@ func (ex *exchange) layOut() error {
 			ex.fields = fields[:len(ex.fields)]
 		}
 	}
-	c.Request = upstream.Request{
-		Method: r.method, Target: ex.target, Authority: ex.authority, Fields: fields, Body: r.body,
-		Expect100: r.expect100, Upgrade: r.upgrade, HTTP2: http2,
-	}
+	q := &c.Request
+	q.Method, q.Target, q.Authority, q.Fields, q.Body = r.method, ex.target, ex.authority, fields, r.body
+	q.Expect100, q.Upgrade, q.HTTP2 = r.expect100, r.upgrade, http2
 	c.Begin()
 	c.First(ex.body)
 	if ex.whole {
