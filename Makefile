@@ -11,7 +11,7 @@ SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
-.PHONY: verify vulncheck reproducible sbom image test-tls test-release
+.PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
 .PHONY: bench-control cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
 help: ## List the targets.
@@ -123,6 +123,9 @@ soak: build ## Send a million checked requests through 100 reloads and rolling d
 
 bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one core each (docs/performance.md).
 	$(GO) run ./test/bench $(BENCHFLAGS)
+
+recording: build ## Record "weir demo" as docs/demo.svg, the picture of the README (needs the program "script" of util-linux).
+	$(GO) run ./docs/recording
 
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)

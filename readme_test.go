@@ -23,7 +23,8 @@ type block struct {
 	language, text string
 }
 
-// blocks returns the fenced blocks of a part of a page, which begins with a heading and ends with the next one.
+// blocks returns the fenced blocks of a part of a page, which begins with a heading and ends with the next one; of the whole page if
+// the heading is empty.
 func blocks(t *testing.T, page, heading string) []block {
 	t.Helper()
 	data, err := os.ReadFile(page)
@@ -32,11 +33,11 @@ func blocks(t *testing.T, page, heading string) []block {
 	}
 	var out []block
 	var open *block
-	inside := false
+	inside := heading == ""
 	for i, l := range strings.Split(string(data), "\n") {
 		fence := strings.HasPrefix(l, "```")
 		switch {
-		case open == nil && strings.HasPrefix(l, "## "):
+		case open == nil && heading != "" && strings.HasPrefix(l, "## "):
 			inside = l == heading
 		case fence && open == nil:
 			open = &block{line: i + 1, language: l[3:]}
@@ -55,6 +56,8 @@ func blocks(t *testing.T, page, heading string) []block {
 	return out
 }
 
+const tutorial = "docs/tutorial.md"
+
 // TestTutorialDoesWhatItSays runs the tutorial in one shell: sh blocks in order, yaml blocks saved under the name in
 // their first line, output blocks compared with what the block before printed ("..." stands for anything).
 func TestTutorialDoesWhatItSays(t *testing.T) {
@@ -65,7 +68,7 @@ func TestTutorialDoesWhatItSays(t *testing.T) {
 	var outputs []block
 	expected := map[int]block{} // by the number of the sh block that prints it
 	commands := 0
-	for i, b := range blocks(t, "README.md", "## Tutorial") {
+	for i, b := range blocks(t, tutorial, "") {
 		text := ports.Replace(t, b.text)
 		switch b.language {
 		case "sh":
@@ -75,17 +78,17 @@ func TestTutorialDoesWhatItSays(t *testing.T) {
 		case "yaml":
 			file, ok := strings.CutPrefix(strings.SplitN(text, "\n", 2)[0], "# ")
 			if !ok {
-				t.Fatalf("README.md:%d: the first line of a yaml block names its file", b.line)
+				t.Fatalf(tutorial+":%d: the first line of a yaml block names its file", b.line)
 			}
 			fmt.Fprintf(&script, "cat > %s.new <<'END_OF_FILE'\n%sEND_OF_FILE\nmv %[1]s.new %[1]s\n", file, text)
 		case "output":
 			if i == 0 {
-				t.Fatalf("README.md:%d: output of what?", b.line)
+				t.Fatalf(tutorial+":%d: output of what?", b.line)
 			}
 			b.text = text
 			expected[commands] = b
 		default:
-			t.Fatalf("README.md:%d: a block that cannot be run: %q", b.line, b.language)
+			t.Fatalf(tutorial+":%d: a block that cannot be run: %q", b.line, b.language)
 		}
 	}
 
@@ -94,15 +97,15 @@ func TestTutorialDoesWhatItSays(t *testing.T) {
 		fmt.Sprintf("WEIR_ADMIN=127.0.0.1:%d", ports.Of(t, 15000))), "=== ")
 	for n := 1; n <= commands; n++ {
 		if n >= len(got) {
-			t.Fatalf("README.md:%d: not reached", outputs[n-1].line)
+			t.Fatalf(tutorial+":%d: not reached", outputs[n-1].line)
 		}
 		_, printed, _ := strings.Cut(got[n], "\n")
 		want, ok := expected[n]
 		if !ok && printed != "" {
-			t.Errorf("README.md:%d: printed, though no output is shown:\n%s", outputs[n-1].line, printed)
+			t.Errorf(tutorial+":%d: printed, though no output is shown:\n%s", outputs[n-1].line, printed)
 		}
 		if ok && !pattern(want.text).MatchString(printed) {
-			t.Errorf("README.md:%d: printed\n%s\nwant\n%s", want.line, printed, want.text)
+			t.Errorf(tutorial+":%d: printed\n%s\nwant\n%s", want.line, printed, want.text)
 		}
 	}
 }

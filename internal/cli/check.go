@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -34,7 +37,7 @@ func translation(cmd *cobra.Command) *control.Options {
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
 	pathPolicyFlag(cmd.Flags(), &o.PathPolicy)
-	cmd.Flags().Var(networks{&o.TrustedProxies}, "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
+	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o
 }
@@ -94,12 +97,12 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 	in := newInput(cmd)
 	in.forController(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "", "tell only of objects in the `namespace`, and of those in none")
-	failOn := newChoice("error", "warning", "never")
+	failOn := flags.NewChoice("error", "warning", "never")
 	cmd.Flags().Var(&failOn, "fail-on", "the severity from which on the exit code is 1")
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *list {
-			return listCodes(s.out, output.value)
+			return listCodes(s.out, output.Value)
 		}
 		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
@@ -110,11 +113,11 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		if err != nil {
 			return err
 		}
-		switch output.value {
+		switch output.Value {
 		case "json":
-			err = writeJSON(s.out, r)
+			err = process.WriteJSON(s.out, r)
 		case "sarif":
-			err = writeJSON(s.out, r.sarif())
+			err = process.WriteJSON(s.out, r.sarif())
 		case "github":
 			err = r.github(s.out)
 		default:
@@ -123,7 +126,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		if err != nil {
 			return err
 		}
-		if failOn.value != "never" && r.Errors > 0 || failOn.value == "warning" && r.Warnings > 0 {
+		if failOn.Value != "never" && r.Errors > 0 || failOn.Value == "warning" && r.Warnings > 0 {
 			return &exitError{code: exitFailed}
 		}
 		return nil
@@ -219,7 +222,7 @@ func (r checkReport) summary() string {
 	if r.Infos > 0 {
 		parts = append(parts, count(r.Infos, "note"))
 	}
-	return count(r.Objects, "object") + ": " + join(parts, ", ")
+	return count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
 }
 
 // head is what a finding is about.
@@ -244,13 +247,7 @@ func findingHead(f resource.Finding) string {
 }
 
 // objectName is "Kind namespace/name", empty when there is no object.
-func objectName(r model.Ref) string {
-	if r.Kind == "" {
-		return ""
-	}
-	r.Field = ""
-	return r.String()
-}
+func objectName(r model.Ref) string { return finding.Object(r) }
 
 func count(n int, noun string) string {
 	if n == 1 {
@@ -302,7 +299,7 @@ func listCodes(w io.Writer, format string) error {
 		for _, c := range codes {
 			out = append(out, code{c.ID, c.Severity, c.Title, c.Meaning, c.Fix})
 		}
-		return writeJSON(w, out)
+		return process.WriteJSON(w, out)
 	}
 	slices.SortFunc(codes, func(a, b resource.Code) int { return strings.Compare(a.ID, b.ID) })
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/weirmesh/weir/internal/flags"
 )
 
 // Exit codes; docs/cli.md lists them.
@@ -43,10 +44,6 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
 // streams are the process's, or a test's.
 type streams struct {
 	in       io.Reader
@@ -62,6 +59,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	exit := &exitError{exitFailed, err}
+	if usage := (*flags.Fault)(nil); errors.As(err, &usage) {
+		exit.code = exitUsage
+	}
 	errors.As(err, &exit)
 	if exit.err != nil {
 		fmt.Fprintln(stderr, "weir: "+exit.err.Error())
@@ -93,7 +93,7 @@ traffic by it.`,
 			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 				hint = fmt.Sprintf("; did you mean %q?", like[0])
 			}
-			return usageError("unknown command %q%s", args[0], hint)
+			return flags.Errorf("unknown command %q%s", args[0], hint)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -114,7 +114,7 @@ traffic by it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usageError("unknown command %q", args[0])
+				return flags.Errorf("unknown command %q", args[0])
 			}
 			found.InitDefaultHelpFlag()
 			return found.Help()
@@ -126,44 +126,21 @@ traffic by it.`,
 // atLeastOnePath is the Args of commands that read configuration.
 func atLeastOnePath(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usageError("which files or folders? Give at least one PATH, or - for the standard input")
+		return flags.Errorf("which files or folders? Give at least one PATH, or - for the standard input")
 	}
 	return nil
 }
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError("unexpected argument %q", args[0])
+		return flags.Errorf("unexpected argument %q", args[0])
 	}
 	return nil
 }
 
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value   string
-	allowed []string
-}
-
-func newChoice(allowed ...string) choice { return choice{allowed[0], allowed} }
-
-func (c *choice) String() string { return c.value }
-
-// Type implements pflag.Value; it is what help shows.
-func (c *choice) Type() string { return join(c.allowed, "|") }
-
-func (c *choice) Set(s string) error {
-	for _, a := range c.allowed {
-		if s == a {
-			c.value = s
-			return nil
-		}
-	}
-	return fmt.Errorf("want %s", join(c.allowed, ", "))
-}
-
 // outputFlag adds -o with the formats, the first of which is the default.
-func outputFlag(cmd *cobra.Command, formats ...string) *choice {
-	c := newChoice(formats...)
+func outputFlag(cmd *cobra.Command, formats ...string) *flags.Choice {
+	c := flags.NewChoice(formats...)
 	cmd.Flags().VarP(&c, "output", "o", "format of the output")
 	return &c
 }
@@ -198,4 +175,10 @@ func exitCodeLines() string {
 		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
 	}
 	return b.String()
+}
+
+// fromEnvironment lets the environment set each flag that the command line does not, and says so in the flag's usage.
+func fromEnvironment(cmd *cobra.Command) {
+	flags.NameEnvironment(cmd.Flags())
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return flags.ReadEnvironment(cmd.Flags()) }
 }

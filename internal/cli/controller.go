@@ -16,13 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
 func newController(s streams) *cobra.Command {
-	o := controllerOptions{log: newLogFlags(), pullPolicy: newChoice("IfNotPresent", "Always", "Never")}
+	o := controllerOptions{log: process.NewLogFlags(), pullPolicy: flags.NewChoice("IfNotPresent", "Always", "Never")}
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the control plane of a Kubernetes cluster",
@@ -40,7 +42,7 @@ or serve on with what they have.`,
 	o.flags(cmd.Flags())
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s)
 	}
@@ -53,15 +55,15 @@ type controllerOptions struct {
 	namespaces           []string
 	service, feed        string
 	proxyImage           string
-	pullPolicy           choice
+	pullPolicy           flags.Choice
 	proxyLog             struct{ level, format string }
 	elect                bool
 	lease                string
 	admin                string
-	access               adminAccess
+	access               process.Access
 	names                resource.HostNames
 	settle, settleAtMost time.Duration
-	log                  logFlags
+	log                  process.LogFlags
 	pathPolicy           model.PathPolicy
 }
 
@@ -81,33 +83,33 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
 	f.StringSliceVar(&o.names.Suffixes, "external-names", nil, "`domains` under which backends may have host names (ExternalName Services, EndpointSlices of type FQDN); * is all but the cluster's own")
 	f.StringVar(&o.names.ClusterDomain, "cluster-domain", resource.DefaultClusterDomain, "`domain` of the cluster's own names, which backends never have")
-	f.StringVar(&o.access.tokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
+	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	pathPolicyFlag(f, &o.pathPolicy)
-	o.log.flags(f)
+	o.log.Flags(f)
 }
 
 // validate checks the flags and fills in what they leave open.
 func (o *controllerOptions) validate() error {
 	if o.proxyImage == "" {
-		return usageError("which image do the proxies run? Give --proxy-image")
+		return flags.Errorf("which image do the proxies run? Give --proxy-image")
 	}
 	for _, n := range o.namespaces {
 		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
-			return usageError("--namespaces: %q is no namespace: %s", n, strings.Join(problems, "; "))
+			return flags.Errorf("--namespaces: %q is no namespace: %s", n, strings.Join(problems, "; "))
 		}
 	}
 	slices.Sort(o.namespaces)
 	o.namespaces = slices.Compact(o.namespaces)
-	if err := o.access.check(); err != nil {
+	if err := o.access.Check(); err != nil {
 		return err
 	}
 	if o.settle < 0 || o.settleAtMost < 0 {
-		return usageError("--settle and --max-settle must not be below zero")
+		return flags.Errorf("--settle and --max-settle must not be below zero")
 	}
 	if _, _, err := net.SplitHostPort(o.feed); err != nil {
-		return usageError("--feed-address %q: %w", o.feed, err)
+		return flags.Errorf("--feed-address %q: %w", o.feed, err)
 	}
 	if o.name == "" {
 		name, err := os.Hostname()
@@ -145,16 +147,16 @@ func (o *controllerOptions) feedTarget() string {
 }
 
 func (o *controllerOptions) run(ctx context.Context, s streams) error {
-	log, processLog, closeProcessLog := o.log.open(s.err)
+	log, processLog, closeProcessLog := o.log.Open(s.err)
 	defer closeProcessLog()
-	ignoreBrokenPipes()
+	process.IgnoreBrokenPipes()
 	if err := o.validate(); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectorPercent)
 	}
-	collectWithin(groupMemory())
+	process.CollectWithin(process.GroupMemory())
 	c, err := newControlPlane(o, log, processLog)
 	if err != nil {
 		return err
@@ -168,7 +170,7 @@ func (o *controllerOptions) run(ctx context.Context, s streams) error {
 
 // imagePullPolicy of the proxies.
 func (o *controllerOptions) imagePullPolicy() corev1.PullPolicy {
-	return corev1.PullPolicy(o.pullPolicy.value)
+	return corev1.PullPolicy(o.pullPolicy.Value)
 }
 
 // translation is how the controller understands the cluster's objects.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 const controllerIndex = `weir controller
@@ -25,42 +27,42 @@ type controllerStatus struct {
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
 	// Proxies are what proxies run that are connected, by Gateway.
-	Proxies map[string][]feed.Proxy `json:"proxies"`
+	Proxies map[model.GatewayKey][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
-	Versions map[string]string `json:"versions"`
+	Versions map[model.GatewayKey]string `json:"versions"`
 }
 
 // adminHandler answers as asked lasts.
 func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, controllerIndex) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, controllerIndex) })
 	mux.Handle("GET /metrics", c.metrics.handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
 		case asked.Err() != nil:
-			text(w, http.StatusServiceUnavailable, "ending\n")
+			process.Text(w, http.StatusServiceUnavailable, "ending\n")
 		case !c.feeding.Load():
-			text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
+			process.Text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
 		default:
-			text(w, http.StatusOK, "ready\n")
+			process.Text(w, http.StatusOK, "ready\n")
 		}
 	})
-	mux.Handle("GET /config", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /config", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if r := c.latest.Load(); r != nil && r.Config != nil {
-			reply(w, r.Config)
+			process.Reply(w, r.Config)
 			return
 		}
-		text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
 	})))
-	mux.Handle("GET /status", c.access.restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, c.status()) })))
-	mux.Handle("GET /debug/pprof/", c.access.restrict(profiles()))
+	mux.Handle("GET /status", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { process.Reply(w, c.status()) })))
+	mux.Handle("GET /debug/pprof/", c.access.Restrict(process.Profiles()))
 	return mux
 }
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[string][]feed.Proxy{}, Versions: map[string]string{},
+		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
 	}
 	if l := c.lead.Load(); l != nil {
 		if statuses := l.statuses.Load(); statuses != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -92,7 +93,7 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
-	gauge(metricInfo, 1, readBuildInfo().Version)
+	gauge(metricInfo, 1, process.Build().Version)
 	gauge(metricLeader, oneIf(c.plane.lead.Load() != nil))
 	s := c.plane.feeds.Stats()
 	gauge(metricProxies, float64(s.Proxies))

@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -47,12 +48,12 @@ type controlPlane struct {
 	tell         *teller
 
 	latest    atomic.Pointer[control.Report]
-	accounts  atomic.Pointer[map[string]string] // Gateways by the ServiceAccount of their proxies
-	parts     map[string]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
-	published map[string]*model.Config          // what proxies were given
-	synced    chan struct{}                     // closed when the first set has been published
-	lead      atomic.Pointer[leader]            // nil: another replica leads
-	leads     atomic.Pointer[string]            // who leads
+	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
+	parts     map[model.GatewayKey]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
+	published map[model.GatewayKey]*model.Config          // what proxies were given
+	synced    chan struct{}                               // closed when the first set has been published
+	lead      atomic.Pointer[leader]                      // nil: another replica leads
+	leads     atomic.Pointer[string]                      // who leads
 	feeding   atomic.Bool
 }
 
@@ -67,7 +68,7 @@ func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemet
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: &teller{log: log, quiet: true},
+		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -116,11 +117,11 @@ func (c *controlPlane) run(asked context.Context) error {
 		})
 	}
 	if c.admin != "off" {
-		a, err := listenAdmin(net.Listen, c.admin, c.adminHandler(asked))
+		a, err := process.ListenAdmin(net.Listen, c.admin, c.adminHandler(asked))
 		if err != nil {
 			return err
 		}
-		part(a.run)
+		part(a.Run)
 	}
 	loop := control.Loop{
 		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
@@ -188,8 +189,8 @@ var nothing = &model.Config{}
 
 // partsFor is what each Gateway's proxies are to have: its part of the configuration; what they had if that is invalid; nothing
 // if there is none.
-func partsFor(gateways []string, parts, before map[string]*model.Config, invalid map[string]error) map[string]*model.Config {
-	next := make(map[string]*model.Config, len(gateways))
+func partsFor(gateways []model.GatewayKey, parts, before map[model.GatewayKey]*model.Config, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
+	next := make(map[model.GatewayKey]*model.Config, len(gateways))
 	maps.Copy(next, parts)
 	for _, g := range gateways {
 		switch {
@@ -214,15 +215,15 @@ func (c *controlPlane) send() {
 // ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
 // whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
 // one's, for which infra made it.
-func ours(set *resource.Set) (gateways []string, accounts map[string]string) {
-	accounts = map[string]string{}
+func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
+	accounts = map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
 	for _, g := range set.Gateways {
 		class := set.GatewayClass(string(g.Spec.GatewayClassName))
 		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
 			continue
 		}
-		name := g.Namespace + "/" + g.Name
+		name := model.GatewayOf(g.Namespace, g.Name)
 		gateways = append(gateways, name)
 		account := g.Namespace + "/" + infra.Name(g.Name, class.Name)
 		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
@@ -234,14 +235,14 @@ func ours(set *resource.Set) (gateways []string, accounts map[string]string) {
 
 // gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may
 // make one may also run a pod as the one infra made.
-func (c *controlPlane) gatewayOf(namespace, serviceAccount string) string {
+func (c *controlPlane) gatewayOf(namespace, serviceAccount string) model.GatewayKey {
 	if accounts := c.accounts.Load(); accounts != nil {
 		return (*accounts)[namespace+"/"+serviceAccount]
 	}
 	return ""
 }
 
-func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway, proxy string, err error) {
+func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
 	gateway, proxy, err = c.tokens.Authenticate(ctx, token)
 	if err != nil && !errors.Is(err, replica.ErrToken) {
 		err = fmt.Errorf("%w: %w", feed.ErrUnavailable, err)
@@ -250,8 +251,8 @@ func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway,
 }
 
 // running is what proxies run that are connected to this replica.
-func (c *controlPlane) running() map[string][]feed.Proxy {
-	out := map[string][]feed.Proxy{}
+func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
+	out := map[model.GatewayKey][]feed.Proxy{}
 	accounts := c.accounts.Load()
 	if accounts == nil {
 		return out
@@ -264,7 +265,7 @@ func (c *controlPlane) running() map[string][]feed.Proxy {
 	return out
 }
 
-func (c *controlPlane) proxyChanged(string) {
+func (c *controlPlane) proxyChanged(model.GatewayKey) {
 	c.board.Tell()
 	c.wakeLeader()
 }

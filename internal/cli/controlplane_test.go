@@ -10,10 +10,10 @@ import (
 
 func TestEachGatewayIsGivenItsPartTheOneBeforeOrNothing(t *testing.T) {
 	old, part := &model.Config{}, &model.Config{}
-	invalid := map[string]error{"shop/bad": errors.New("bad"), "shop/new": errors.New("bad")}
-	got := partsFor([]string{"shop/bad", "shop/bare", "shop/good", "shop/new"},
-		map[string]*model.Config{"shop/good": part}, map[string]*model.Config{"shop/bad": old, "shop/bare": old, "shop/gone": old, "shop/good": old}, invalid)
-	want := map[string]*model.Config{"shop/good": part, "shop/bad": old, "shop/bare": nothing}
+	invalid := map[model.GatewayKey]error{"shop/bad": errors.New("bad"), "shop/new": errors.New("bad")}
+	got := partsFor([]model.GatewayKey{"shop/bad", "shop/bare", "shop/good", "shop/new"},
+		map[model.GatewayKey]*model.Config{"shop/good": part}, map[model.GatewayKey]*model.Config{"shop/bad": old, "shop/bare": old, "shop/gone": old, "shop/good": old}, invalid)
+	want := map[model.GatewayKey]*model.Config{"shop/good": part, "shop/bad": old, "shop/bare": nothing}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v: what is new and invalid is not published, so that proxies wait", got, want)
 	}

@@ -18,6 +18,9 @@ import (
 
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
@@ -26,7 +29,7 @@ import (
 )
 
 func newDemo(s streams) *cobra.Command {
-	o := demoOptions{breakWhat: newChoice("nothing", "mirror")}
+	o := demoOptions{breakWhat: flags.NewChoice("nothing", "mirror")}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See a split and a mirror at work: services, load and gateway in one process",
@@ -49,12 +52,12 @@ stays on this machine; ports that are taken are no problem.`,
 	f.BoolVar(&o.print, "print", false, "print the manifests and end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.rate < 1 || o.rate > 5000 {
-			return usageError("--rate %d: want 1 to 5000", o.rate)
+			return flags.Errorf("--rate %d: want 1 to 5000", o.rate)
 		}
 		if o.print {
 			return printDemo(s)
 		}
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s)
 	}
@@ -64,7 +67,7 @@ stays on this machine; ports that are taken are no problem.`,
 type demoOptions struct {
 	length    time.Duration
 	rate      int
-	breakWhat choice
+	breakWhat flags.Choice
 	print     bool
 }
 
@@ -157,7 +160,7 @@ func (d *demo) start(background *sync.WaitGroup) error {
 			return err
 		}
 		t := newToy(want.name)
-		if d.breakWhat.value == "mirror" && want.name == demoMirror {
+		if d.breakWhat.Value == "mirror" && want.name == demoMirror {
 			t.hang()
 		}
 		d.toys = append(d.toys, t)
@@ -201,19 +204,19 @@ func (d *demo) serve(ctx context.Context) error {
 	if d.view.terminal {
 		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
 	}
-	metrics := telemetry.NewRegistry(telemetry.Options{Version: readBuildInfo().Version})
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	move, err := relocate("127.0.0.1", 0)
 	if err != nil {
 		return err
 	}
 	guard := &reach.Guard{}
-	plane := &dataPlane{metrics: metrics, log: log, adjust: move, adminAddress: "127.0.0.1:0", guard: guard}
-	plane.server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.portsChanged,
+	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
+	plane.Server = proxy.New(proxy.Options{
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})
-	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, dataPlane: plane}
+	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)
@@ -254,7 +257,7 @@ func (d *demo) reported(r control.Report) {
 	defer d.mu.Unlock()
 	d.config = r
 	if r.Changed {
-		d.base = d.gateway.metrics.Snapshot()
+		d.base = d.gateway.Metrics.Snapshot()
 	}
 	if r.Changed && r.Generation == 1 {
 		close(d.served)

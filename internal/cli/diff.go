@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/diff"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -32,7 +34,7 @@ the two could not be read.`,
   weir diff -o json old/ new/`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usageError("give two paths: weir diff OLD NEW")
+				return flags.Errorf("give two paths: weir diff OLD NEW")
 			}
 			return nil
 		},
@@ -54,9 +56,9 @@ the two could not be read.`,
 		report := diff.Compare(sides[0].config, sides[1].config)
 		p := &diffPrinter{sides: sides, report: report}
 		var err error
-		switch output.value {
+		switch output.Value {
 		case "json":
-			err = writeJSON(s.out, report)
+			err = process.WriteJSON(s.out, report)
 		case "markdown":
 			_, err = io.WriteString(s.out, p.markdown())
 		default:

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 func newDump(s streams) *cobra.Command {
@@ -33,13 +36,13 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 		cfg := l.Config
 		if *gateway != "" {
 			if l.client == nil {
-				return usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
+				return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 			}
-			if cfg, err = part(cfg, l.set, *gateway); err != nil {
+			if cfg, err = part(cfg, l.set, model.GatewayKey(*gateway)); err != nil {
 				return err
 			}
 		}
-		return writeJSON(s.out, cfg)
+		return process.WriteJSON(s.out, cfg)
 	}
 	return cmd
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 func newEcho(s streams) *cobra.Command {
@@ -24,7 +26,7 @@ back), and prints a line for each request, so that mirrored ones are seen too.`,
   weir echo flaky=127.0.0.1:9001 --fail-every 3 --delay 50ms`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("which services? Give at least one NAME=ADDRESS")
+				return flags.Errorf("which services? Give at least one NAME=ADDRESS")
 			}
 			return nil
 		},
@@ -38,7 +40,7 @@ back), and prints a line for each request, so that mirrored ones are seen too.`,
 	f.StringVar(&o.certFile, "tls-cert", "", "serve TLS with this certificate chain (PEM file)")
 	f.StringVar(&o.keyFile, "tls-key", "", "the certificate's private key (PEM file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s, args)
 	}
@@ -57,7 +59,7 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 	if o.certFile != "" || o.keyFile != "" {
 		c, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
 		if err != nil {
-			return usageError("--tls-cert, --tls-key: %w", err)
+			return flags.Errorf("--tls-cert, --tls-key: %w", err)
 		}
 		certificate = &c
 	}
@@ -73,7 +75,7 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 	for _, arg := range args {
 		name, address, ok := strings.Cut(arg, "=")
 		if !ok || name == "" {
-			return usageError("%q: want NAME=ADDRESS, such as shop-v1=127.0.0.1:9001", arg)
+			return flags.Errorf("%q: want NAME=ADDRESS, such as shop-v1=127.0.0.1:9001", arg)
 		}
 		l, err := net.Listen("tcp", address)
 		if err != nil {

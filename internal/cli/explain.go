@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -43,7 +45,7 @@ for the request.`,
 	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
-			return usageError("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
+			return flags.Errorf("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
 		}
 		return nil
 	}
@@ -58,12 +60,13 @@ for the request.`,
 			return err
 		}
 		defer l.close()
-		e, err := l.explain(request, *gateway)
+		e, err := l.explain(request, model.GatewayKey(*gateway))
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			err = writeJSON(s.out, e)
+		e.mirrorsOff(l.Findings)
+		if output.Value == "json" {
+			err = process.WriteJSON(s.out, e)
 		} else {
 			err = e.print(s.out, func(ref model.Ref) string { return l.set.Origin(ref).String() })
 		}
@@ -79,8 +82,8 @@ for the request.`,
 type explanation struct {
 	Request *clientRequest `json:"request"`
 	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
-	Gateway   string `json:"gateway,omitempty"`
-	GatewayBy string `json:"gatewayBy,omitempty"`
+	Gateway   model.GatewayKey `json:"gateway,omitempty"`
+	GatewayBy string           `json:"gatewayBy,omitempty"`
 	// Listener that takes the request; nil when none does, and Reason says why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
@@ -104,6 +107,8 @@ type explanation struct {
 	Answer   *answer            `json:"answer,omitempty"`
 	Backends []explainedBackend `json:"backends,omitempty"`
 	Mirrors  []explainedMirror  `json:"mirrors,omitempty"`
+	// MirrorsOff are those that copy nothing, since something is wrong with them.
+	MirrorsOff []offMirror `json:"mirrorsOff,omitempty"`
 }
 
 // answer is what the proxy says by itself.
@@ -239,7 +244,7 @@ func (e *explanation) listener(t *routing.Table) *routing.Listener {
 	case r.port == 0 && len(fit) == 1:
 		e.Note = fmt.Sprintf("nothing listens on port %d; taken is the only port for %s, %d", wanted, r.scheme, fit[0].Number)
 	default:
-		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(join(have, ", "), "no listener at all"))
+		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(strings.Join(have, ", "), "no listener at all"))
 		return nil
 	}
 	l := fit[0].Listener(r.host)

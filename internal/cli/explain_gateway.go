@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -18,10 +19,10 @@ func gatewayFlag(cmd *cobra.Command) *string {
 }
 
 // explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
-func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
+func (l *look) explain(r *clientRequest, gateway model.GatewayKey) (*explanation, error) {
 	switch {
 	case l.client == nil && gateway != "":
-		return nil, usageError("--gateway is for a cluster; files are served as one, on the listeners' ports")
+		return nil, flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 	case l.client == nil:
 		return explain(l.Config, r), nil
 	case gateway == "":
@@ -34,9 +35,9 @@ func (l *look) explain(r *clientRequest, gateway string) (*explanation, error) {
 }
 
 // part returns the configuration of the Gateway "namespace/name", of those that each have their own.
-func part(cfg *model.Config, set *resource.Set, gateway string) (*model.Config, error) {
+func part(cfg *model.Config, set *resource.Set, gateway model.GatewayKey) (*model.Config, error) {
 	if !slices.Contains(cfg.Gateways(), gateway) {
-		return nil, usageError("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
+		return nil, flags.Errorf("--gateway %s: no such Gateway is served; there is:\n%s", gateway, candidates(cfg, set, cfg.Gateways()))
 	}
 	return cfg.Of(gateway), nil
 }
@@ -48,7 +49,7 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
 	}
-	names := slices.DeleteFunc(slices.Clone(all), func(g string) bool { return !hasAddress(set, g, r.address) })
+	names := slices.DeleteFunc(slices.Clone(all), func(g model.GatewayKey) bool { return !hasAddress(set, g, r.address) })
 	why := "it has the address " + r.address
 	if len(names) == 0 {
 		names, why = all, ""
@@ -92,37 +93,36 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 	for _, e := range fit {
 		names = append(names, e.Gateway)
 	}
-	return nil, usageError("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s",
+	return nil, flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s",
 		candidates(cfg, set, names))
 }
 
-func explainAt(cfg *model.Config, gateway, why string, r *clientRequest) (*explanation, error) {
+func explainAt(cfg *model.Config, gateway model.GatewayKey, why string, r *clientRequest) (*explanation, error) {
 	e := explain(cfg.Of(gateway), r)
 	e.Gateway, e.GatewayBy = gateway, why
 	return e, nil
 }
 
-func gatewayOf(set *resource.Set, name string) *gatewayv1.Gateway {
-	namespace, name, _ := strings.Cut(name, "/")
-	return set.Gateway(namespace, name)
+func gatewayOf(set *resource.Set, name model.GatewayKey) *gatewayv1.Gateway {
+	return set.Gateway(name.Namespace(), name.Name())
 }
 
-func hasAddress(set *resource.Set, gateway, address string) bool {
+func hasAddress(set *resource.Set, gateway model.GatewayKey, address string) bool {
 	g := gatewayOf(set, gateway)
 	return g != nil && slices.ContainsFunc(g.Status.Addresses, func(a gatewayv1.GatewayStatusAddress) bool { return strings.EqualFold(a.Value, address) })
 }
 
 // candidates lists Gateways with their addresses and listeners.
-func candidates(cfg *model.Config, set *resource.Set, names []string) string {
+func candidates(cfg *model.Config, set *resource.Set, names []model.GatewayKey) string {
 	var lines []string
 	for _, name := range names {
-		line := "  " + name
+		line := "  " + string(name)
 		if g := gatewayOf(set, name); g != nil && len(g.Status.Addresses) > 0 {
 			var addresses []string
 			for _, a := range g.Status.Addresses {
 				addresses = append(addresses, a.Value)
 			}
-			line += " at " + join(addresses, ", ")
+			line += " at " + strings.Join(addresses, ", ")
 		}
 		var listeners []string
 		for i := range cfg.Listeners {
@@ -131,7 +131,7 @@ func candidates(cfg *model.Config, set *resource.Set, names []string) string {
 			}
 		}
 		slices.Sort(listeners)
-		lines = append(lines, line+": "+join(slices.Compact(listeners), ", "))
+		lines = append(lines, line+": "+strings.Join(slices.Compact(listeners), ", "))
 	}
-	return join(lines, "\n")
+	return strings.Join(lines, "\n")
 }

@@ -93,7 +93,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 	p.list("limits", limitLines(e))
 	p.list("session", sessionLines(e.Session))
 	p.backends(e)
-	p.list("mirrored to", mirrorLines(e.Mirrors))
+	p.list("mirrored to", append(mirrorLines(e.Mirrors), p.offLines(e.MirrorsOff)...))
 }
 
 // candidates lists the matches compared, unless the winner was the only one.
@@ -373,6 +373,10 @@ func sessionLines(s *model.Session) []string {
 func mirrorLines(mirrors []explainedMirror) []string {
 	var lines []string
 	for _, m := range mirrors {
+		if m.Numerator == 0 && m.Denominator > 0 {
+			lines = append(lines, fmt.Sprintf("%-7s %s  its share is 0: nothing is copied", "off", m.Service))
+			continue
+		}
 		line := fmt.Sprintf("%-7s %s", percent(m.Probability), cmpOr(m.Service, "(no service)"))
 		if m.Numerator > 0 && m.Numerator < m.Denominator {
 			line += fmt.Sprintf("  exactly %d of every %d", m.Numerator, m.Denominator)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"github.com/weirmesh/weir/internal/flags"
 )
 
 // clientRequest is the request to explain.
@@ -45,14 +46,14 @@ func parseRequest(args []string) (*clientRequest, error) {
 	data := f.StringP("data", "d", "", "")
 	f.StringVar(&r.From, "from", "", "")
 	if err := f.Parse(args); err != nil {
-		return nil, usageError("request: %w (known: -X METHOD, -H 'NAME: VALUE', -d DATA, --from ADDRESS)", err)
+		return nil, flags.Errorf("request: %w (known: -X METHOD, -H 'NAME: VALUE', -d DATA, --from ADDRESS)", err)
 	}
 	words := f.Args()
 	if len(words) == 2 && r.Method == "" {
 		r.Method, words = words[0], words[1:]
 	}
 	if len(words) != 1 {
-		return nil, usageError("which request? Write it after --, such as: GET http://shop.example/cart")
+		return nil, flags.Errorf("which request? Write it after --, such as: GET http://shop.example/cart")
 	}
 	r.URL = words[0]
 	if r.Method == "" {
@@ -65,7 +66,7 @@ func parseRequest(args []string) (*clientRequest, error) {
 		name, value, ok := strings.Cut(h, ":")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if !ok || name == "" {
-			return nil, usageError("-H %q: want 'NAME: VALUE'", h)
+			return nil, flags.Errorf("-H %q: want 'NAME: VALUE'", h)
 		}
 		value = strings.TrimSpace(value)
 		if before, ok := r.fields[name]; ok {
@@ -76,7 +77,7 @@ func parseRequest(args []string) (*clientRequest, error) {
 	if r.From != "" {
 		from, err := netip.ParseAddr(r.From)
 		if err != nil {
-			return nil, usageError("--from %q: want the IP address that the connection comes from", r.From)
+			return nil, flags.Errorf("--from %q: want the IP address that the connection comes from", r.From)
 		}
 		r.from = from.Unmap().WithZone("")
 	}
@@ -105,15 +106,15 @@ func (r *clientRequest) parseURL() error {
 	if r.scheme == "tcp" {
 		r.Method = ""
 		if err != nil || u.Port() == "" || r.path != "/" || r.hasQuery {
-			return usageError("URL %q: want tcp://HOST:PORT", r.URL)
+			return flags.Errorf("URL %q: want tcp://HOST:PORT", r.URL)
 		}
 	} else if err != nil || u.User != nil || u.Hostname() == "" || r.scheme != "http" && r.scheme != "https" {
-		return usageError("URL %q: want http://HOST/PATH or https://HOST/PATH", r.URL)
+		return flags.Errorf("URL %q: want http://HOST/PATH or https://HOST/PATH", r.URL)
 	}
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
-			return usageError("URL %q: port %s is out of range", r.URL, p)
+			return flags.Errorf("URL %q: port %s is out of range", r.URL, p)
 		}
 		r.port = int32(n)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
@@ -16,7 +17,7 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 	}
 	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.TCP && p.Number == e.Request.port })
 	if at < 0 {
-		e.Reason = fmt.Sprintf("nothing listens for tcp on port %d; there is: %s", e.Request.port, cmpOr(join(have, ", "), "no listener at all"))
+		e.Reason = fmt.Sprintf("nothing listens for tcp on port %d; there is: %s", e.Request.port, cmpOr(strings.Join(have, ", "), "no listener at all"))
 		return
 	}
 	port := t.Ports()[at]

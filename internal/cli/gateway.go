@@ -10,13 +10,15 @@ import (
 	"strconv"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
 // gateway is a data plane and the control loop that feeds it.
 type gateway struct {
-	*dataPlane
+	*dataplane.Plane
 	source resource.Source
 	// options of the translation.
 	options control.Options
@@ -26,19 +28,22 @@ type gateway struct {
 
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
-	tell := newTeller(g.log)
-	g.told = func(r control.Report) { tell.tell(r.Findings, r.Events) }
-	report := func(r control.Report) {
-		g.note(r)
+	tell := newTeller(g.Log, false)
+	g.Told = func(r dataplane.Report) {
+		c := r.(controlReport)
+		tell.tell(c.Findings, c.Events)
+	}
+	reported := func(r control.Report) {
+		g.Note(controlReport{r})
 		if r.Changed && r.Generation == 1 {
-			g.began("the files hold no Gateway that could be served, and no TrafficSplit")
+			g.Began("the files hold no Gateway that could be served, and no TrafficSplit")
 		}
 		if g.reported != nil {
 			g.reported(r)
 		}
 	}
-	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.publish, LeftOut: g.server.LeftOut, Report: report, Logger: g.log}
-	return g.dataPlane.run(asked, loop.Run)
+	loop := control.Loop{Source: g.source, Options: g.options, Publish: g.Publish, LeftOut: g.Server.LeftOut, Report: reported, Logger: g.Log}
+	return g.Plane.Run(asked, loop.Run)
 }
 
 // openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
@@ -61,10 +66,10 @@ func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slo
 // to move. Listeners that would leave the range of ports stay where they are.
 func relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
 	if address != "" && net.ParseIP(address) == nil {
-		return nil, usageError("--address %q: want an IP address", address)
+		return nil, flags.Errorf("--address %q: want an IP address", address)
 	}
 	if offset < -65535 || offset > 65535 {
-		return nil, usageError("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
+		return nil, flags.Errorf("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
 	}
 	if address == "" && offset == 0 {
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/resource"
@@ -81,7 +82,7 @@ func (l *look) close() {
 func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*look, error) {
 	if len(paths) > 0 {
 		if i.asked() {
-			return nil, usageError("give either PATHs or a cluster (--kubeconfig, --context), not both")
+			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context), not both")
 		}
 		set, result, err := load(paths, stdin, *i.options)
 		return &look{set: set, Result: result}, err
@@ -91,7 +92,7 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 	case err != nil && (i.asked() || !clientcmd.IsEmptyConfig(errors.Unwrap(err))):
 		return nil, &exitError{exitUsage, err}
 	case err != nil:
-		return nil, usageError("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
+		return nil, flags.Errorf("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
 	}
 	kube.SetLogger(slog.New(slog.DiscardHandler)) // what matters is an error or a finding
 	client, err := kube.NewClient(config)

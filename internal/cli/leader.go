@@ -13,6 +13,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -43,7 +44,7 @@ const leaderRetry = 200 * time.Millisecond
 
 // leading is what a replica does while it leads.
 func (c *controlPlane) leading(ctx context.Context) {
-	l := &leader{controlPlane: c, tell: newTeller(c.log), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
+	l := &leader{controlPlane: c, tell: newTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
 	for {
 		err := l.run(ctx)
 		if err == nil {
@@ -70,7 +71,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.planned, l.written = nil, nil
-	if l.applier, err = infra.NewApplier(l.client.Config, l.namespaces, l.log, func(string) { l.wake() }); err != nil {
+	if l.applier, err = infra.NewApplier(l.client.Config, l.namespaces, l.log, func(model.GatewayKey) { l.wake() }); err != nil {
 		return err
 	}
 	l.lead.Store(l)
@@ -143,7 +144,7 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 		l.planned, l.plannedCA = r, ca
 	}
 	var unknown error
-	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway string) infra.State {
+	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway model.GatewayKey) infra.State {
 		s, err := l.state(ctx, gateway)
 		if err != nil {
 			unknown = err
@@ -178,7 +179,7 @@ func sameOverlay(a, b []resource.Status) bool {
 }
 
 // state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
-func (l *leader) state(ctx context.Context, gateway string) (infra.State, error) {
+func (l *leader) state(ctx context.Context, gateway model.GatewayKey) (infra.State, error) {
 	found, err := l.applier.Found(ctx, gateway)
 	if err != nil {
 		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)

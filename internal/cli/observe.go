@@ -50,7 +50,7 @@ func (d *demo) observe(elapsed time.Duration) observation {
 	d.mu.Lock()
 	report, base := d.config, d.base
 	d.mu.Unlock()
-	now := d.gateway.metrics.Snapshot()
+	now := d.gateway.Metrics.Snapshot()
 	counted, interval := now, elapsed
 	if !base.Time.IsZero() {
 		counted = now.Since(base)

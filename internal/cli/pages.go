@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -86,7 +87,7 @@ func commandSection(b *strings.Builder, cmd *cobra.Command) {
 			value = "`" + value + "`"
 		}
 		if environment {
-			fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", name, envName(f.Name), value, usage)
+			fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", name, flags.EnvName(f.Name), value, usage)
 		} else {
 			fmt.Fprintf(b, "| %s | %s | %s |\n", name, value, usage)
 		}

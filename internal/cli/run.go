@@ -6,10 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/process"
 )
 
 func newRun(s streams) *cobra.Command {
-	o := runOptions{serve: newServeFlags()}
+	o := runOptions{serve: dataplane.NewOptions()}
 	cmd := &cobra.Command{
 		Use:   "run PATH...",
 		Short: "Serve files and folders; changes to them apply at once",
@@ -28,14 +30,14 @@ lost in between.`,
 		Args: atLeastOnePath,
 	}
 	f := cmd.Flags()
-	o.serve.flags(f, "127.0.0.1:15000", "any", "cluster")
+	o.serve.Flags(f, "127.0.0.1:15000", "any", "cluster")
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
 	o.translation = translation(cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := signalContext(cmd.Context())
+		ctx, stop := process.Interrupted(cmd.Context())
 		defer stop()
 		return o.run(ctx, s, args)
 	}
@@ -43,7 +45,7 @@ lost in between.`,
 }
 
 type runOptions struct {
-	serve       serveFlags
+	serve       dataplane.Options
 	address     string
 	portOffset  int
 	handover    string
@@ -51,9 +53,9 @@ type runOptions struct {
 }
 
 func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
-	log, processLog, closeProcessLog := o.serve.log.open(s.err)
+	log, processLog, closeProcessLog := o.serve.Log.Open(s.err)
 	defer closeProcessLog()
-	ignoreBrokenPipes()
+	process.IgnoreBrokenPipes()
 	for _, p := range o.translation.TrustedProxies {
 		if p.Bits() == 0 {
 			log.Warn("everybody is trusted to say who their client is", "trusted-proxies", p.String(), "fix", "name the addresses of what is in front")
@@ -63,23 +65,23 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
-	source, err := openSource(paths, s.in, hangups(ctx), log)
+	source, err := openSource(paths, s.in, process.Hangups(ctx), log)
 	if err != nil {
 		return err
 	}
-	var handover *handover
+	var handover *process.Handover
 	if o.handover != "" {
-		if handover, err = newHandover(o.handover, log); err != nil {
+		if handover, err = process.NewHandover(o.handover, log); err != nil {
 			return err
 		}
-		defer handover.close()
+		defer handover.Close()
 	}
-	plane, closeLog, err := o.serve.open(s, log, processLog, handover)
+	plane, closeLog, err := o.serve.Open(s.out, s.err, log, processLog, handover)
 	if err != nil {
 		return err
 	}
-	plane.adjust = adjust
-	g := &gateway{dataPlane: plane, source: source, options: *o.translation}
+	plane.Adjust = adjust
+	g := &gateway{Plane: plane, source: source, options: *o.translation}
 	err = g.run(ctx)
 	if e := closeLog(); err == nil {
 		err = e

@@ -13,6 +13,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -46,9 +47,9 @@ and has an exit code.`,
 		if err != nil {
 			return err
 		}
-		switch output.value {
+		switch output.Value {
 		case "json":
-			return writeJSON(s.out, r)
+			return process.WriteJSON(s.out, r)
 		case "yaml":
 			text, err := yaml.Marshal(r)
 			if err == nil {
@@ -56,7 +57,7 @@ and has an exit code.`,
 			}
 			return err
 		}
-		return r.print(s.out, output.value == "wide", colourful(s.out))
+		return r.print(s.out, output.Value == "wide", colourful(s.out))
 	}
 	return cmd
 }
@@ -136,7 +137,7 @@ var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute"
 func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
 	r := &statusReport{Objects: []*objectStatus{}}
 	statuses, findings := l.Statuses, l.Findings
-	var gateways map[string]*inspect.Gateway // nil if nothing is known of them
+	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
 	if l.client != nil {
 		c, more, err := l.inspect(ctx, in, false)
 		if err != nil {
@@ -190,7 +191,7 @@ func shown(all, written []resource.Status) []resource.Status {
 // statusBuilder turns statuses and findings into what is shown.
 type statusBuilder struct {
 	set      *resource.Set
-	gateways map[string]*inspect.Gateway
+	gateways map[model.GatewayKey]*inspect.Gateway
 	all      []*objectStatus
 	by       map[resource.Key]*objectStatus
 	others   []resource.Finding
@@ -347,7 +348,7 @@ func (o *objectStatus) hostnames(namespace, name string, hosts []gatewayv1.Hostn
 }
 
 func (b *statusBuilder) proxies(o *objectStatus) {
-	g := b.gateways[o.Namespace+"/"+o.Name]
+	g := b.gateways[model.GatewayOf(o.Namespace, o.Name)]
 	if g == nil {
 		return
 	}

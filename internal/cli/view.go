@@ -35,7 +35,7 @@ func (v *view) intro(d *demo) {
   metrics  curl %smetrics
   change   edit %s/demo.yaml: new weights and fractions apply at once
   end      Ctrl-C
-`, d.rate, d.url(), d.url(), d.gateway.admin.url(), d.dir)
+`, d.rate, d.url(), d.url(), d.gateway.Admin.URL(), d.dir)
 	if !v.terminal {
 		fmt.Fprintln(v.out)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -24,7 +25,7 @@ type Report struct {
 	Events   []resource.Event
 	Findings []resource.Finding
 	// Invalid is Result.Invalid of the newest set.
-	Invalid map[string]error
+	Invalid map[model.GatewayKey]error
 	// Err says why the newest set is not being served; nil when it is.
 	Err error
 	// Changed says that this report's configuration was published just now.
@@ -214,7 +215,7 @@ func (s *state) publish() {
 	}
 	if s.loop.LeftOut != nil && s.report.Err == nil {
 		if left := s.loop.LeftOut(); len(left) > 0 {
-			s.report.Findings = slices.Concat(s.findings, LeftOut(left, s.report.Set))
+			s.report.Findings = slices.Concat(s.findings, finding.LeftOut(left, s.report.Set.Origin))
 			resource.SortFindings(s.report.Findings)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -14,7 +15,7 @@ func made(change func(*model.Config)) Result {
 	for _, name := range []string{"a", "b"} {
 		listener, service := "default/"+name+"/http", model.ServiceName("default", name, 80)
 		r.Config.Listeners = append(r.Config.Listeners, model.Listener{
-			Name: listener, Gateway: "default/" + name, Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
+			Name: listener, Gateway: model.GatewayKey("default/" + name), Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
 		})
 		r.Config.Services = append(r.Config.Services, model.Service{Name: service, Protocol: model.HTTP})
 		r.Config.Routes = append(r.Config.Routes, model.Route{
@@ -123,7 +124,7 @@ func TestWhatTheDataPlaneLeavesOutIsAFinding(t *testing.T) {
 	s.publish()
 	s.publish() // what is not published anew is still left out, and told of once
 	for _, findings := range got {
-		if len(findings) != 2 || findings[1].Code != codeLeftOut || findings[1].Ref != ref || findings[1].Message != "no reason" || findings[1].Fix == "" {
+		if len(findings) != 2 || findings[1].Code != finding.CodeLeftOut || findings[1].Ref != ref || findings[1].Message != "no reason" || findings[1].Fix == "" {
 			t.Errorf("findings %+v", findings)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -22,7 +23,7 @@ type Result struct {
 	Findings []resource.Finding
 	// Invalid are the Gateways ("namespace/name") that Config leaves out because what was made of them is not valid, and why:
 	// their proxies are to keep what they have. There are some only with Options.Separate.
-	Invalid map[string]error
+	Invalid map[model.GatewayKey]error
 }
 
 // Options say what a set does not. The zero value is what the command line does without flags.
@@ -94,7 +95,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		return r, nil
 	}
 	r.Config = sound
-	r.Findings = append(r.Findings, LeftOut(left, set)...)
+	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
 	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -28,7 +29,7 @@ const (
 
 // identify says who is at the other end of a stream; ended is to be called when that is over. What it answers tells nothing of why
 // a token is not good.
-func (s *Server) identify(ctx context.Context) (gateway, proxy string, ended func(), err error) {
+func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy string, ended func(), err error) {
 	from := ""
 	var v *visitor
 	if p, ok := peer.FromContext(ctx); ok {
@@ -60,7 +61,7 @@ func (s *Server) identify(ctx context.Context) (gateway, proxy string, ended fun
 	return "", "", nil, status.Error(codes.Unauthenticated, "the token is missing, or is none of a proxy of this control plane")
 }
 
-func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway, proxy string, err error) {
+func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway model.GatewayKey, proxy string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(authorization)
 	if len(values) != 1 {

@@ -35,7 +35,7 @@ type Client struct {
 	CAFile, TokenFile string
 	// Gateway, "namespace/name", is what the state is kept for: that of another Gateway is not used. It does not decide
 	// what the control plane sends: one that takes the token for another Gateway's sends nothing.
-	Gateway string
+	Gateway model.GatewayKey
 	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
 	// memory. Empty is nowhere.
 	StateFile string

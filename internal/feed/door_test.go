@@ -19,6 +19,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // from dials as an address of this machine.
@@ -158,7 +159,7 @@ func TestTokensOfOneAddressHoldNotAllPlaces(t *testing.T) {
 	s := w.server()
 	s.Logger = slog.New(slog.DiscardHandler)
 	var stuck atomic.Int32
-	s.Authenticate = func(ctx context.Context, token string) (string, string, error) {
+	s.Authenticate = func(ctx context.Context, token string) (model.GatewayKey, string, error) {
 		if token == "stuck" {
 			stuck.Add(1)
 			<-ctx.Done()

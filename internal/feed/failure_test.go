@@ -243,7 +243,7 @@ func TestStrangersGetNothing(t *testing.T) {
 			var serverLog, clientLog lockedBuffer
 			s := w.server()
 			s.Logger = slog.New(slog.NewTextHandler(&serverLog, nil))
-			s.Authenticate = func(ctx context.Context, token string) (string, string, error) {
+			s.Authenticate = func(ctx context.Context, token string) (model.GatewayKey, string, error) {
 				if token == "unavailable" {
 					return "", "", fmt.Errorf("API server: %w", ErrUnavailable)
 				}
@@ -296,7 +296,7 @@ func TestGatewayComesFromTheToken(t *testing.T) {
 	s := w.server()
 	address, _ := w.serve(s, "")
 	mine, theirs := config(3, 3), config(5, 5)
-	if err := s.Publish(map[string]*model.Config{gateway: theirs, "default/mine": mine}); err != nil {
+	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: theirs, "default/mine": mine}); err != nil {
 		t.Fatal(err)
 	}
 	c := w.client("a", address) // says default/gw

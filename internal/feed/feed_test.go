@@ -56,9 +56,9 @@ func (w *world) write(name, content string) string {
 }
 
 // authenticate takes tokens of the form "good:GATEWAY:PROXY".
-func authenticate(_ context.Context, token string) (gateway, proxy string, err error) {
+func authenticate(_ context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
 	if p := strings.Split(token, ":"); len(p) == 3 && p[0] == "good" {
-		return p[1], p[2], nil
+		return model.GatewayKey(p[1]), p[2], nil
 	}
 	return "", "", fmt.Errorf("token %s is not good", token)
 }
@@ -218,7 +218,7 @@ func knows(t *testing.T, s *Server, name string, c *model.Config) Proxy {
 
 func publish(t *testing.T, s *Server, c *model.Config) {
 	t.Helper()
-	if err := s.Publish(map[string]*model.Config{gateway: c}); err != nil {
+	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: c}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Proxy is what is known of one proxy.
@@ -28,7 +30,7 @@ type record struct {
 }
 
 // Running lists the proxies of a Gateway that are connected, or were until a short time ago (Linger), by name.
-func (s *Server) Running(gateway string) []Proxy {
+func (s *Server) Running(gateway model.GatewayKey) []Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.feeds[gateway]
@@ -45,7 +47,7 @@ func (s *Server) Running(gateway string) []Proxy {
 
 // open begins a session. One that the proxy still has ends: a proxy has one, and may be back before its old connection
 // is known to be broken.
-func (s *Server) open(gateway, proxy string, end context.CancelFunc) *session {
+func (s *Server) open(gateway model.GatewayKey, proxy string, end context.CancelFunc) *session {
 	s.mu.Lock()
 	f := s.feed(gateway)
 	session := &session{server: s, gateway: gateway, proxy: proxy, feed: f, end: end}
@@ -92,7 +94,7 @@ func (s *Server) forget(session *session, r *record) {
 
 // drop lets go of a Gateway of which nothing is known, or that is published no more, once its proxies are gone. s.mu is
 // held.
-func (s *Server) drop(gateway string) {
+func (s *Server) drop(gateway model.GatewayKey) {
 	f := s.feeds[gateway]
 	if f != nil && (f.current.Load() == nil || f.retired) && len(f.sessions)+len(f.proxies) == 0 {
 		delete(s.feeds, gateway)
@@ -154,7 +156,7 @@ func (s *Server) report(session *session, version, refusal string) {
 	}
 }
 
-func (s *Server) changed(gateway string) {
+func (s *Server) changed(gateway model.GatewayKey) {
 	if s.OnChange != nil {
 		s.OnChange(gateway)
 	}

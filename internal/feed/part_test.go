@@ -248,8 +248,8 @@ func TestWhatIsTooLargeKeepsNoOtherGatewayBack(t *testing.T) {
 	s := new(Server)
 	publish(t, s, config(2, 2))
 	large := &model.Config{Certificates: []model.Certificate{{Name: "x", Chain: strings.Repeat("x", maxPart)}}}
-	other := "default/other"
-	if err := s.Publish(map[string]*model.Config{gateway: large, other: config(3, 3)}); err == nil || !strings.Contains(err.Error(), gateway) {
+	const other model.GatewayKey = "default/other"
+	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: large, other: config(3, 3)}); err == nil || !strings.Contains(err.Error(), gateway) {
 		t.Errorf("a part that is too large is published: %v", err)
 	}
 	if err := s.Unsent(gateway); err == nil || !strings.Contains(err.Error(), "certificate/x") || s.Version(gateway) != Version(config(2, 2)) {

@@ -45,9 +45,9 @@ type Server struct {
 	// Authenticate says who a token belongs to: a proxy, by a name that no other has at the same time, of a Gateway
 	// ("namespace/name"). It is asked for each new stream, for a few at once, with a deadline. An error that wraps
 	// ErrUnavailable says nothing about the token.
-	Authenticate func(ctx context.Context, token string) (gateway, proxy string, err error)
+	Authenticate func(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error)
 	// OnChange, if set, is called when what Running returns for a Gateway may have changed. It must not block.
-	OnChange func(gateway string)
+	OnChange func(gateway model.GatewayKey)
 	// MaxAge is how long a stream may last before the proxy is asked to come again, which spreads the proxies over the
 	// control planes and has their tokens looked at again. Each stream gets between this and a fifth more. Default 30
 	// minutes.
@@ -60,7 +60,7 @@ type Server struct {
 	publishing sync.Mutex // held by Publish; guards contents of parts
 
 	mu    sync.Mutex
-	feeds map[string]*feed // by Gateway
+	feeds map[model.GatewayKey]*feed // by Gateway
 
 	once    sync.Once
 	checks  chan struct{} // one place for each token being looked at
@@ -95,11 +95,11 @@ func (s *Server) init() {
 }
 
 // feed returns that of a Gateway. s.mu is held.
-func (s *Server) feed(gateway string) *feed {
+func (s *Server) feed(gateway model.GatewayKey) *feed {
 	f := s.feeds[gateway]
 	if f == nil {
 		if s.feeds == nil {
-			s.feeds = map[string]*feed{}
+			s.feeds = map[model.GatewayKey]*feed{}
 		}
 		f = &feed{sessions: map[string]*session{}, proxies: map[string]*record{}}
 		s.feeds[gateway] = f
@@ -116,7 +116,7 @@ func (s *Server) feed(gateway string) *feed {
 //
 // An error names the Gateways whose configurations cannot be sent; their proxies keep the one before, and Unsent tells of
 // each. Others are not affected.
-func (s *Server) Publish(configs map[string]*model.Config) error {
+func (s *Server) Publish(configs map[model.GatewayKey]*model.Config) error {
 	s.init()
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -136,7 +136,7 @@ func (s *Server) Publish(configs map[string]*model.Config) error {
 	return errors.Join(errs...)
 }
 
-func (s *Server) publish(gateway string, c *model.Config) error {
+func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
 	retired := c == nil
 	s.mu.Lock()
 	f := s.feed(gateway)
@@ -173,7 +173,7 @@ func (s *Server) publish(gateway string, c *model.Config) error {
 }
 
 // Version is the version of what was last published for a Gateway, "" if nothing was.
-func (s *Server) Version(gateway string) string {
+func (s *Server) Version(gateway model.GatewayKey) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.feeds[gateway]; f != nil {
@@ -186,7 +186,7 @@ func (s *Server) Version(gateway string) string {
 
 // Unsent is why what was last given to Publish for a Gateway cannot be sent, so that Version is of an earlier one; nil if it
 // can.
-func (s *Server) Unsent(gateway string) error {
+func (s *Server) Unsent(gateway model.GatewayKey) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.feeds[gateway]; f != nil {

@@ -11,6 +11,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/weirmesh/weir/internal/model"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -30,7 +31,7 @@ const (
 // proxy that does not read holds up nobody and holds at most one chunk, and the steps it misses become one.
 type session struct {
 	server  *Server
-	gateway string
+	gateway model.GatewayKey
 	proxy   string
 	feed    *feed
 	end     context.CancelFunc
@@ -160,7 +161,7 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 		}
 	}()
 	switch {
-	case first && r.Node.GetId() != "" && r.Node.GetId() != s.gateway:
+	case first && r.Node.GetId() != "" && model.GatewayKey(r.Node.GetId()) != s.gateway:
 		return status.Errorf(codes.InvalidArgument, "the token is of a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))
 	case first:
 		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")

@@ -41,7 +41,7 @@ func TestUnpublishedGatewayWaitsAndMissingOneIsEmptied(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	address, _ := w.serve(s, "")
-	if err := s.Publish(map[string]*model.Config{"default/other": config(1, 1)}); err != nil {
+	if err := s.Publish(map[model.GatewayKey]*model.Config{"default/other": config(1, 1)}); err != nil {
 		t.Fatal(err)
 	}
 	p := w.run(w.client("a", address))
@@ -74,7 +74,7 @@ func TestProxyIsForgottenAfterAWhile(t *testing.T) {
 	s.Linger = 50 * time.Millisecond
 	var mu sync.Mutex
 	changes := 0
-	s.OnChange = func(g string) {
+	s.OnChange = func(g model.GatewayKey) {
 		mu.Lock()
 		defer mu.Unlock()
 		if changes++; g != gateway {

@@ -11,6 +11,7 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weirmesh/weir/internal/model"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -20,8 +21,8 @@ import (
 const stateMagic = "weir state 1\n"
 
 // encodeState returns the content of a state file: of each part what last could be read.
-func encodeState(gateway string, parts []*received) ([]byte, error) {
-	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: gateway}}
+func encodeState(gateway model.GatewayKey, parts []*received) ([]byte, error) {
+	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: string(gateway)}}
 	for _, p := range parts {
 		if p.err != nil {
 			if p = p.good; p == nil {
@@ -42,7 +43,7 @@ func encodeState(gateway string, parts []*received) ([]byte, error) {
 }
 
 // decodeState reads the content of a state file written for that Gateway.
-func decodeState(data []byte, gateway string, limit int) (*assembly, error) {
+func decodeState(data []byte, gateway model.GatewayKey, limit int) (*assembly, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(stateMagic))
 	if !ok {
 		return nil, errors.New("is no state file that this version understands")
@@ -57,7 +58,7 @@ func decodeState(data []byte, gateway string, limit int) (*assembly, error) {
 	if err := proto.Unmarshal(rest[sha256.Size:], &r); err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
-	if of := r.GetControlPlane().GetIdentifier(); of != gateway {
+	if of := r.GetControlPlane().GetIdentifier(); of != string(gateway) {
 		return nil, fmt.Errorf("belongs to %q", printable(of, maxError))
 	}
 	a := &assembly{}

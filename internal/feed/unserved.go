@@ -37,7 +37,7 @@ func (r *receiver) node(unserved []Unserved) *core.Node {
 		}
 		fields[unservedKey] = structpb.NewListValue(list)
 	}
-	return &core.Node{Id: r.client.Gateway, Metadata: &structpb.Struct{Fields: fields}}
+	return &core.Node{Id: string(r.client.Gateway), Metadata: &structpb.Struct{Fields: fields}}
 }
 
 // unserved is what the client does not serve now.

@@ -6,8 +6,8 @@ import (
 )
 
 // Gateways returns the gateways that have listeners, sorted: all Listener.Gateway that are not empty.
-func (c *Config) Gateways() []string {
-	seen := map[string]bool{}
+func (c *Config) Gateways() []GatewayKey {
+	seen := map[GatewayKey]bool{}
 	for _, l := range c.Listeners {
 		if l.Gateway != "" {
 			seen[l.Gateway] = true
@@ -20,19 +20,19 @@ func (c *Config) Gateways() []string {
 // attachments, and the splits, services and certificates that these need. A gateway without listeners has an empty
 // configuration. c must be in the form that Merge gives it; the result then is too, is valid if c is, and shares memory
 // with it. For several gateways Split is quicker.
-func (c *Config) Of(gateway string) *Config {
+func (c *Config) Of(gateway GatewayKey) *Config {
 	return c.only(func(l *Listener) bool { return l.Gateway == gateway })
 }
 
 // Without returns c without the listeners of some gateways, the attachments to them, and whatever no listener that is left
 // needs. What is said of Of holds for it, too.
-func (c *Config) Without(left func(gateway string) bool) *Config {
+func (c *Config) Without(left func(GatewayKey) bool) *Config {
 	return c.only(func(l *Listener) bool { return !left(l.Gateway) })
 }
 
 // only is what some listeners need.
 func (c *Config) only(wanted func(*Listener) bool) *Config {
-	if part := c.split(wanted, func(*Listener) string { return "" })[""]; part != nil {
+	if part := c.split(wanted, func(*Listener) GatewayKey { return "" })[""]; part != nil {
 		return part
 	}
 	return &Config{}
@@ -40,14 +40,14 @@ func (c *Config) only(wanted func(*Listener) bool) *Config {
 
 // Split returns Of for each of Gateways. Its time grows with what it returns, not with the number of gateways.
 // Listeners without a gateway, and what only they need, are in none of the parts.
-func (c *Config) Split() map[string]*Config {
-	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) string { return l.Gateway })
+func (c *Config) Split() map[GatewayKey]*Config {
+	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) GatewayKey { return l.Gateway })
 }
 
 // split makes a part of the wanted listeners of each key.
-func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) string) map[string]*Config {
-	parts := map[string]*Config{}
-	keyOf := map[string]string{} // by the name of a wanted listener
+func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) GatewayKey) map[GatewayKey]*Config {
+	parts := map[GatewayKey]*Config{}
+	keyOf := map[string]GatewayKey{} // by the name of a wanted listener
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		if !wanted(l) {
@@ -73,8 +73,8 @@ func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) string) 
 }
 
 // splitRoute gives each part whose listeners a route is attached to the route with the attachments there.
-func splitRoute(r *Route, keyOf map[string]string, parts map[string]*Config) {
-	var done []string // keys; few
+func splitRoute(r *Route, keyOf map[string]GatewayKey, parts map[GatewayKey]*Config) {
+	var done []GatewayKey // keys; few
 	for _, a := range r.Attachments {
 		key, ok := keyOf[a.Listener]
 		if !ok || slices.Contains(done, key) {

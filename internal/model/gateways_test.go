@@ -19,7 +19,7 @@ func shared(gateways, routes int) model.Config {
 	for g := range gateways {
 		for port := int32(80); port < 83; port++ {
 			l := model.Listener{
-				Name: fmt.Sprintf("default/g%d/%d", g, port), Ref: model.Ref{Kind: "Gateway", Name: fmt.Sprint("g", g)}, Gateway: name("g", g),
+				Name: fmt.Sprintf("default/g%d/%d", g, port), Ref: model.Ref{Kind: "Gateway", Name: fmt.Sprint("g", g)}, Gateway: model.GatewayKey(name("g", g)),
 				Port: port, Protocol: model.HTTP,
 			}
 			if port == 82 {
@@ -90,7 +90,7 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 			others := c
 			others.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Gateway == name })
 			want = text(t, model.Merge(others))
-			if got := text(t, *c.Without(func(g string) bool { return g == name })); got != want {
+			if got := text(t, *c.Without(func(g model.GatewayKey) bool { return g == name })); got != want {
 				t.Fatalf("Without(%s):\n%s\nwant\n%s", name, got, want)
 			}
 		}
@@ -115,7 +115,7 @@ func TestSplitLeavesOutListenersWithoutGateway(t *testing.T) {
 
 func TestListenersOfSeveralGatewaysNeverClash(t *testing.T) {
 	listener := func(gateway string, protocol model.Protocol) model.Listener {
-		return model.Listener{Name: gateway + "/a", Ref: model.Ref{Kind: "Gateway", Name: gateway}, Gateway: gateway, Port: 80, Protocol: protocol}
+		return model.Listener{Name: gateway + "/a", Ref: model.Ref{Kind: "Gateway", Name: gateway}, Gateway: model.GatewayKey(gateway), Port: 80, Protocol: protocol}
 	}
 	c := model.Merge(model.Config{Listeners: []model.Listener{listener("default/g", model.HTTP), listener("default/h", model.TCP), listener("", model.HTTP)}})
 	if len(c.Listeners) != 3 {

@@ -96,8 +96,9 @@ func mergeServices(configs []Config) []Service {
 }
 
 type bind struct {
-	gateway, address string
-	port             int32
+	gateway GatewayKey
+	address string
+	port    int32
 }
 
 // listenerSet holds the listeners accepted so far.

@@ -47,7 +47,7 @@ type Listener struct {
 	Ref  Ref    `json:"ref"`
 	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener; empty is whoever has the
 	// configuration. Listeners of different ones never clash. See Config.Split.
-	Gateway string `json:"gateway,omitempty"`
+	Gateway GatewayKey `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`

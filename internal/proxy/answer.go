@@ -81,13 +81,13 @@ func (ex *exchange) answerOptions() error {
 func (ex *exchange) reply(status int, fields []http1.Field, body string) error {
 	mark := len(ex.scratch)
 	ex.scratch = time.Now().UTC().AppendFormat(ex.scratch, "Mon, 02 Jan 2006 15:04:05 GMT")
-	fields = append(fields, http1.Field{Name: "Date", Value: ex.text(mark)})
+	fields = ex.tellID(append(fields, http1.Field{Name: "Date", Value: ex.text(mark)}))
 	ex.local = fields
 	ex.answer = answer{status: status, fields: fields, body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}}
 	if status == 204 {
 		ex.answer.body = http1.Body{}
 	}
-	if err := ex.client.begin(&ex.answer); err != nil {
+	if err := ex.beginAnswer(); err != nil {
 		return err
 	}
 	if ex.req.method != "HEAD" && body != "" {
@@ -114,9 +114,10 @@ func (ex *exchange) answerGRPC(f *failure, fields []http1.Field) error {
 	if f.later { // gRPC's own word for it (gRFC A6)
 		fields = append(fields, http1.Field{Name: "Grpc-Retry-Pushback-Ms", Value: retryPushback[ex.shard%3]})
 	}
+	fields = ex.tellID(fields)
 	ex.local = fields
 	ex.answer = answer{status: 200, fields: fields, body: http1.Body{Kind: http1.BodyNone}}
-	if err := ex.client.begin(&ex.answer); err != nil {
+	if err := ex.beginAnswer(); err != nil {
 		return err
 	}
 	return ex.client.end(nil)

@@ -2,13 +2,17 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 const benchRequest = "GET /shop/items?id=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\n" +
@@ -196,6 +200,26 @@ func TestPlainExchangeAllocatesNothing(t *testing.T) {
 			}); n != 0 {
 				t.Errorf("%v allocations for each exchange", n)
 			}
+		})
+	}
+}
+
+func BenchmarkExchangeRequestID(b *testing.B) {
+	for name, ids := range map[string]RequestIDs{"off": RequestIDsOff, "on": RequestIDsMissing} {
+		b.Run(name, func(b *testing.B) {
+			s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) { o.RequestIDs = ids })
+			benchExchange(b, s, strings.Replace(benchRequest, "X-Request-Id: 0123456789\r\n", "", 1), tcpDialer(s))
+		})
+	}
+}
+
+func BenchmarkExchangeAccessLog(b *testing.B) {
+	for name, fields := range map[string][]string{"json": nil, "json with fields": {"Accept", "Cookie"}} {
+		b.Run(name, func(b *testing.B) {
+			log := telemetry.NewAccessLog(io.Discard, telemetry.AccessLogOptions{RequestFields: fields, ResponseFields: fields})
+			defer log.Close(context.Background())
+			s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) { o.AccessLog = log })
+			benchExchange(b, s, benchRequest, tcpDialer(s))
 		})
 	}
 }

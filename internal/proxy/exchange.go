@@ -138,6 +138,10 @@ type exchange struct {
 	pathReading routing.Reading // what a path policy refused
 	attempts    int
 	in, out     int64
+	id          requestID
+
+	// The lines of header fields that the access log wants.
+	loggedRequest, loggedAnswer []telemetry.Field
 }
 
 // reset makes the exchange ready for the next request, which is to be filled in.
@@ -158,6 +162,7 @@ func (ex *exchange) reset() {
 	ex.upload.running, ex.upload.failed = false, nil
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.entered, ex.crowded = false, false
+	ex.id, ex.loggedAnswer = requestID{}, ex.loggedAnswer[:0]
 }
 
 // serve carries the exchange from its request's head to the end of its answer. This is the one place where failures are answered.

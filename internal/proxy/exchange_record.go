@@ -42,6 +42,11 @@ func (ex *exchange) metrics() *telemetry.Exchange {
 
 // log ends the copies' part in the exchange and writes the access log.
 func (ex *exchange) log(d time.Duration) {
+	route := ""
+	if ex.rule != nil {
+		route = ex.rule.route
+	}
+	wanted := ex.srv.opt.AccessLog.Wants(ex.status, ex.reason, route, d)
 	var results []telemetry.MirrorResult
 	for i := range ex.legs {
 		l := &ex.legs[i]
@@ -49,36 +54,34 @@ func (ex *exchange) log(d time.Duration) {
 			l.outcome = l.leg.outcome()
 			l.leg = nil
 		}
-		if ex.srv.opt.AccessLog != nil {
+		if wanted {
 			results = append(results, telemetry.MirrorResult{Mirror: l.target.name, Outcome: l.outcome})
 		}
 	}
-	if ex.srv.opt.AccessLog == nil {
+	if !wanted {
 		return
 	}
 	r := &ex.req
 	client, peer := ex.logged()
 	rec := telemetry.Record{
-		Time: ex.start, Client: client, Peer: peer, Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Protocol: r.proto,
+		Time: ex.start, Client: client, Peer: peer, Method: r.method, Host: r.authority, Path: r.path, Query: r.query, Target: r.target, Protocol: r.proto,
 		Status: ex.status, Reason: ex.reason, PathReading: ex.pathReading.String(), Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
 	}
 	if ex.rule != nil {
 		rec.Listener = ex.decision.Listener.Listener.Name
-		rec.Route, rec.Rule = ex.rule.route, ex.rule.name
+		rec.Route, rec.Rule = route, ex.rule.name
 	}
 	if ex.backend != nil {
 		rec.Backend = ex.backend.name
 	}
 	if ex.endpoint != nil {
 		rec.Endpoint = ex.endpoint.Address
-		rec.BackendDuration = ex.attempt.duration(ex.finished)
+		rec.BackendConnect, rec.BackendFirstByte, rec.BackendDuration = ex.attempt.times.of()
 	}
 	for i := range r.fields {
 		switch f := &r.fields[i]; f.ID {
 		case http1.FieldUserAgent:
 			rec.UserAgent = f.Value
-		case http1.FieldXRequestID:
-			rec.RequestID = f.Value
 		case http1.FieldOther:
 			switch {
 			case len(f.Name) == len("referer") && http1.EqualFold(f.Name, "referer"):
@@ -88,5 +91,7 @@ func (ex *exchange) log(d time.Duration) {
 			}
 		}
 	}
+	rec.RequestID, _ = ex.identify()
+	rec.RequestFields, rec.ResponseFields = ex.loggedFields(), ex.loggedAnswer
 	ex.srv.opt.AccessLog.Log(&rec)
 }

@@ -127,6 +127,9 @@ func writeFailure(err error) *failure {
 func connectFailure(err error) *failure {
 	var te *upstream.TLSError
 	if errors.As(err, &te) {
+		if te.Reason == upstream.TLSNoHTTP2 {
+			return &failure{status: 502, reason: telemetry.BackendProtocol, detail: "the backend does not speak HTTP/2", err: err, retry: true, unreached: true}
+		}
 		return &failure{status: 502, reason: telemetry.BackendTLS, detail: "no TLS connection to the backend", err: err, retry: true, unreached: true}
 	}
 	var ce *upstream.ConnectError

@@ -15,6 +15,7 @@ import (
 // attempt is one try at an endpoint.
 type attempt struct {
 	start time.Time
+	times times
 	// deadline is the attempt's end, expired what passing it means.
 	deadline time.Time
 	expired  *failure
@@ -28,13 +29,6 @@ type attempt struct {
 
 // unwatch ends the watch over an HTTP/2 client; false if it has left.
 func (a *attempt) unwatch() bool { return a.watched == nil || a.watched.Unwatch() }
-
-func (a *attempt) duration(end time.Time) time.Duration {
-	if a.start.IsZero() {
-		return 0
-	}
-	return end.Sub(a.start)
-}
 
 // forward sends the request to the backend's service, if that may have another, and passes the answer on.
 func (ex *exchange) forward() error {
@@ -82,6 +76,7 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		ex.beginAttempt()
 		ex.attempt.connectBy = moved.until
 		err := ex.try(e)
+		ex.tried(err)
 		if err == failConnecting {
 			// Another endpoint may do; nothing has been sent.
 			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
@@ -104,7 +99,10 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 			if err != nil {
 				return err
 			}
-			return ex.relay()
+			if err = ex.relay(); err != nil {
+				ex.heardMore()
+			}
+			return err
 		}
 		if err == nil {
 			ex.dropAnswer()
@@ -172,7 +170,7 @@ func (ex *exchange) overHTTP2(s *upstream.Service) bool {
 // beginAttempt sets the attempt's times.
 func (ex *exchange) beginAttempt() {
 	a := &ex.attempt
-	*a = attempt{start: ex.start}
+	*a = attempt{start: ex.start, times: times{began: ex.clock()}}
 	if ex.attempts > 1 {
 		a.start = time.Now()
 	}
@@ -321,13 +319,14 @@ func (ex *exchange) requestFields() {
 	r := &ex.req
 	out := ex.fields[:0]
 	mark := ex.srv.mirrorMark
+	id, made := ex.identify()
 	for i := range r.fields {
 		f := &r.fields[i]
 		if own[f.ID] {
 			out = ex.addOwn(out, f)
 			continue
 		}
-		if ex.untold(f) {
+		if ex.untold(f) || made && ex.srv.requestID.is(f) {
 			continue
 		}
 		if mark != "" && len(f.Name) == len(mark) && http1.EqualFold(f.Name, mark) {
@@ -339,6 +338,9 @@ func (ex *exchange) requestFields() {
 		out = append(out, *f)
 	}
 	out = ex.forwardedFields(out)
+	if made {
+		out = append(out, ex.srv.requestID.field(id))
+	}
 	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backendFilters().request} {
 		if e != nil {
 			out = e.apply(out)
@@ -380,6 +382,7 @@ func (ex *exchange) answerFields() {
 	if ex.srv.hops.tell {
 		fields = append(fields, ex.markAnswer())
 	}
+	fields = ex.tellID(fields)
 	fields = ex.backend.filters.response.apply(fields)
 	fields = ex.rule.filters.response.apply(fields)
 	if c := ex.backend.filters.cors; c != nil {
@@ -403,7 +406,7 @@ func (ex *exchange) head() error {
 		ex.answer.close = true // the backend wants no more of the body
 	}
 	ex.status = r.Status
-	return ex.client.begin(&ex.answer)
+	return ex.beginAnswer()
 }
 
 // dropAnswer gives up an answer that another attempt is to replace.
@@ -435,6 +438,9 @@ func (ex *exchange) shrink() {
 	}
 	clear(ex.picked[:cap(ex.picked)])
 	clear(ex.legs[:cap(ex.legs)])
+	clear(ex.loggedRequest[:cap(ex.loggedRequest)])
+	clear(ex.loggedAnswer[:cap(ex.loggedAnswer)])
+	ex.id = requestID{}
 	ex.told, ex.heard = nil, told{}
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil

@@ -29,7 +29,10 @@ func (ex *exchange) try(e *upstream.Endpoint) error {
 		if err := ex.open(e, try); err != nil {
 			return err
 		}
-		err := c.Send(len(ex.picked) == 0 || ex.copied)
+		if c.Asks() {
+			ex.beginCopies() // they take memory and wait: see heldLegs
+		}
+		err := c.Send(true)
 		ex.beginCopies() // after the write, so that they do not keep the primary waiting
 		if err == nil && !c.Sent() {
 			ex.startUpload()
@@ -136,6 +139,9 @@ func (ex *exchange) open(e *upstream.Endpoint, try int) error {
 			return a.expired
 		}
 		return connectFailure(err)
+	}
+	if w.Waited {
+		ex.isConnected()
 	}
 	if s, ok := ex.client.(*stream); ok {
 		a.watched = s.s

@@ -46,7 +46,9 @@ type told struct {
 
 // listen takes in what proxies in front say, if the listener trusts the connection's other side.
 func (ex *exchange) listen(l *routing.Listener) {
-	ex.believe(ex.snap.listeners[l.ID].front)
+	f := ex.snap.listeners[l.ID].front
+	ex.id.guarded = f != nil
+	ex.believe(f)
 }
 
 // believe takes in what proxies in front say, if the connection's other side is one of them.
@@ -294,11 +296,23 @@ func (ex *exchange) forwardedFields(out []http1.Field) []http1.Field {
 func (ex *exchange) logged() (client, peer string) {
 	switch {
 	case ex.told != nil && ex.told.client != ex.conn.address():
-		return ex.told.text, ex.conn.peer()
+		return ex.told.text, ex.peer()
 	case ex.conn.from != nil:
-		return ex.conn.remote(), ex.conn.peer()
+		return ex.conn.remote(), ex.peer()
 	}
-	return ex.conn.remote(), ""
+	return ex.peer(), ""
+}
+
+// peer is the address of the socket's other side, as text of the exchange's.
+func (ex *exchange) peer() string {
+	a, ok := ex.conn.sock.RemoteAddr().(*net.TCPAddr)
+	if !ok || a == nil {
+		return ex.conn.peer()
+	}
+	p := a.AddrPort()
+	mark := len(ex.scratch)
+	ex.scratch = netip.AddrPortFrom(p.Addr().Unmap(), p.Port()).AppendTo(ex.scratch)
+	return ex.text(mark)
 }
 
 // addresses are who connected and what to, for a PROXY header to an endpoint. The port is known only of a client that no field names.

@@ -54,7 +54,7 @@ func (ex *exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 			regular.ID = http1.FieldOther // filters look at no more than the name
 			return append(out, regular)
 		case UnderscoresClashing:
-			if !http1.Impersonates(f) && !http1.SameVariable(f.Name, mark) {
+			if !http1.Impersonates(f) && !http1.SameVariable(f.Name, mark) && !ex.impersonatesID(f) {
 				return append(out, *f)
 			}
 		}
@@ -78,6 +78,9 @@ func (ex *exchange) requestTrailers() []http1.Field {
 // dropsTrailer says whether a trailer of the request is one that filters change.
 func (ex *exchange) dropsTrailer(f *http1.Field) bool {
 	if f.ID == http1.FieldIrregular && ex.srv.opt.Underscores == UnderscoresDropped {
+		return true
+	}
+	if ex.srv.requestID.ids != RequestIDsOff && (ex.srv.requestID.is(f) || ex.impersonatesID(f)) {
 		return true
 	}
 	return ex.rule.filters.request.touches(f) || ex.backendFilters().request.touches(f)

@@ -24,11 +24,12 @@ type MirrorOptions struct {
 	// Unmarked sends copies without that field.
 	Unmarked bool
 
-	// MaxInFlight bounds the copies that have begun and not ended; 0 means 512. It bounds connections and goroutines too.
+	// MaxInFlight bounds the copies that are being sent or answered; 0 means 512. It bounds connections and goroutines too.
 	MaxInFlight int
-	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 16 MiB.
+	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 64 MiB.
 	MaxBytes int64
-	// MaxCopyBytes is the same for a single copy; 0 means 256 KiB. A copy that falls behind its primary by more is given up.
+	// MaxCopyBytes is the same for a single copy; 0 means 8 MiB. A copy that falls behind its primary by more is given up. One that falls behind by more
+	// than 256 KiB may take no more of MaxBytes than it leaves to others.
 	MaxCopyBytes int
 	// MaxAnswerBytes is how much of an answer's body is read in order to use the connection again; 0 means 1 MiB.
 	MaxAnswerBytes int64
@@ -56,10 +57,10 @@ func (o MirrorOptions) withDefaults() MirrorOptions {
 		o.MaxInFlight = 512
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = 16 << 20
+		o.MaxBytes = 64 << 20
 	}
 	if o.MaxCopyBytes <= 0 {
-		o.MaxCopyBytes = 256 << 10
+		o.MaxCopyBytes = 8 << 20
 	}
 	if o.MaxAnswerBytes <= 0 {
 		o.MaxAnswerBytes = 1 << 20
@@ -87,6 +88,7 @@ type mirrors struct {
 	set *upstream.Set
 
 	budget *budget.Budget
+	held   heldLegs
 
 	mu       sync.Mutex
 	services map[string]*mirrorService
@@ -95,11 +97,15 @@ type mirrors struct {
 	workers  sync.WaitGroup
 	helpers  sync.WaitGroup
 
+	dropsMu sync.Mutex    // the last of all locks
+	news    chan struct{} // another cause for which copies are dropped
+	tell    func()        // is called then, and when there is one less; may be nil
+
 	ended func() // tests are told of each copy that ended
 }
 
-// newMirrors takes from connections what opt does not say about them.
-func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry) *mirrors {
+// newMirrors takes from connections what opt does not say about them. tell, which may be nil, is called when drops gives another answer, but for apply.
+func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry, tell func()) *mirrors {
 	opt = opt.withDefaults()
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
@@ -110,7 +116,10 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	memory, b := mirrorMemory(connections.Memory)
 	connections.Memory = memory
 	m := &mirrors{opt: opt, log: log, budget: b, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
-	m.helpers.Go(m.retireIdle)
+	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
+	m.tell = tell
+	m.helpers.Go(m.tidy)
+	m.helpers.Go(func() { m.held.run(m.quit) })
 	metrics.WatchMirrors(m.states)
 	return m
 }
@@ -119,6 +128,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 type mirrorSpec struct {
 	name   string // of the service
 	metric *telemetry.Mirror
+	ref    model.Ref // where the filter was written
 }
 
 // mirrorTarget is where the copies of one mirror filter go.
@@ -126,11 +136,13 @@ type mirrorTarget struct {
 	name    string
 	metric  *telemetry.Mirror
 	service *mirrorService
+	ref     model.Ref
 }
 
 // apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
 // any more takes no further copies.
 func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
+	m.held.flush() // what is over goes to the services that were
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	named := make(map[string]*mirrorService, len(specs))
@@ -143,7 +155,7 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 			}
 			named[spec.name] = s
 		}
-		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s}
+		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s, ref: spec.ref}
 	}
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
@@ -168,11 +180,13 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 		}
 	}
 	m.services = named
+	m.keepDrops(specs)
 	return targets
 }
 
 // close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
 func (m *mirrors) close(ctx context.Context) {
+	m.held.flush()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -214,20 +228,27 @@ func (m *mirrors) states(yield func(telemetry.MirrorState)) {
 	}
 }
 
-// retireIdle ends workers that had nothing to do for a while.
-func (m *mirrors) retireIdle() {
+// tidy ends workers that had nothing to do for a while, and tells of drops.
+func (m *mirrors) tidy() {
 	t := time.NewTicker(mirrorIdle / 2)
 	defer t.Stop()
 	for {
+		news := false
 		select {
 		case <-m.quit:
 			return
+		case <-m.news:
+			news = true
 		case now := <-t.C:
 			m.mu.Lock()
 			for _, s := range m.services {
 				s.retire(now.Add(-mirrorIdle))
 			}
 			m.mu.Unlock()
+			news = m.forgetDrops(now.Add(-dropsQuiet))
+		}
+		if news && m.tell != nil {
+			m.tell()
 		}
 	}
 }
@@ -247,11 +268,11 @@ type mirrorHead struct {
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
 func (m *mirrors) begin(t *mirrorTarget, head *mirrorHead, shard uint32) (*mirrorLeg, telemetry.MirrorOutcome) {
-	l, o := t.service.begin(head)
+	l, o := t.service.begin(t, head)
 	if l == nil {
 		t.metric.Count(shard, o)
 		return nil, o
 	}
-	l.metric, l.shard = t.metric, shard
+	l.target, l.metric, l.shard = t, t.metric, shard
 	return l, telemetry.MirrorPending
 }

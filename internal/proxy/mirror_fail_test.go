@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -271,4 +272,77 @@ func TestBreakerOpensLongerEachTime(t *testing.T) {
 			t.Fatalf("open for %v the next time", d)
 		}
 	})
+}
+
+func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
+	told := make(chan struct{}, 10)
+	f := newMirrorFixture(t, MirrorOptions{MaxInFlight: 1, MaxCopyBytes: 100 << 10, Timeout: time.Minute}, toMirror(silent(t)))
+	f.tell = func() { told <- struct{}{} }
+	filter := model.Ref{Kind: "HTTPRoute", Name: "route", Field: "spec.rules[0].filters[0]"}
+	f.target.ref = filter
+	if d := f.drops(); len(d) > 0 {
+		t.Fatalf("%+v before anything was dropped", d)
+	}
+	// Of a body whose length is known, what would have done is, too.
+	for range 3 {
+		l, _ := f.begin(f.target, mirrorPost("/", lengthBody(900<<10)), 0)
+		l.write(make([]byte, 101<<10))
+		if o := l.outcome(); o != telemetry.MirrorDroppedBody {
+			t.Fatal(o)
+		}
+	}
+	<-told
+	want := MirrorDrop{Service: mirrorName, Ref: filter, Cause: DropBody, Bound: 100 << 10, Enough: 1 << 20}
+	if d := f.drops(); len(d) != 1 || d[0] != want {
+		t.Errorf("told %+v, want %+v", d, want)
+	}
+	// One that hangs takes the only place.
+	f.copy(mirrorGet("/"), nil)
+	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedInFlight {
+		t.Fatal(o)
+	}
+	<-told
+	want = MirrorDrop{Service: mirrorName, Ref: filter, Cause: DropInFlight, Bound: 1, Enough: 2}
+	if d := f.drops(); len(d) != 2 || d[0] != want {
+		t.Errorf("told %+v, want %+v among them", d, want)
+	}
+	if len(told) > 0 {
+		t.Error("told more than once for a bound")
+	}
+	// The filter stays, then goes.
+	if f.forgetDrops(time.Now().Add(-time.Minute)) {
+		t.Error("forgotten too early")
+	}
+	cfg := &model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}
+	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric, ref: filter}})
+	if d := f.drops(); len(d) != 2 {
+		t.Errorf("told %+v with the filter of before", d)
+	}
+	if !f.forgetDrops(time.Now().Add(2*time.Second)) || len(f.drops()) > 0 {
+		t.Error("told though nothing is dropped any more")
+	}
+	f.copy(mirrorGet("/"), nil)
+	<-told
+	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric}})
+	if d := f.drops(); len(d) > 0 {
+		t.Errorf("told %+v of a filter that is gone", d)
+	}
+	ctx, cancel := contextCancelled()
+	defer cancel()
+	f.close(ctx)
+}
+
+func TestMirrorThatIsLeftAloneIsTold(t *testing.T) {
+	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 2}, toMirror(refusing(t)))
+	for range 2 {
+		f.copy(mirrorGet("/"), nil)
+		f.wait(t, 1)
+	}
+	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+		t.Fatal(o)
+	}
+	want := MirrorDrop{Service: mirrorName, Cause: DropFailing, Bound: 2, Enough: 4, Failure: telemetry.MirrorFailedConnect}
+	if d := f.drops(); len(d) != 1 || d[0] != want {
+		t.Errorf("told %+v, want %+v", d, want)
+	}
 }

@@ -61,6 +61,7 @@ func (w *mirrorWorker) sendHTTP2(l *mirrorLeg) mirrorResult {
 	}
 	l.sent(len(p)) // any other failure shows in the answer
 	w.forget(p)
+	l.forget()
 	return w.answerHTTP2(l, &s, time.Now().Add(w.service.mirrors.opt.Timeout))
 }
 
@@ -150,11 +151,20 @@ func (w *mirrorWorker) streamHTTP2(l *mirrorLeg, s *upstream.Stream, data []byte
 			}
 			l.sent(owed)
 			if err != nil || done {
+				l.forget()
 				break // what an error means shows in the answer
 			}
 		}
+		p, ended, over := l.take()
+		if over {
+			return end(telemetry.MirrorDroppedAborted)
+		}
+		var wait <-chan struct{} = always
+		if len(p) == 0 && !ended {
+			wait = l.wake
+		}
 		select {
-		case <-l.wake:
+		case <-wait:
 		case r = <-answers:
 			answers = nil
 			switch r.outcome {
@@ -168,10 +178,6 @@ func (w *mirrorWorker) streamHTTP2(l *mirrorLeg, s *upstream.Stream, data []byte
 			return end(telemetry.MirrorDroppedTime)
 		case <-w.service.mirrors.quit:
 			return end(telemetry.MirrorDroppedDraining)
-		}
-		p, ended, over := l.take()
-		if over {
-			return end(telemetry.MirrorDroppedAborted)
 		}
 		var err error
 		if data, done, err = w.decode(l, p); err != nil {
@@ -195,6 +201,13 @@ func (w *mirrorWorker) streamHTTP2(l *mirrorLeg, s *upstream.Stream, data []byte
 	}
 	return r
 }
+
+// always can be received from.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // answerHTTP2 reads an answer, which is to begin by until, and discards it.
 func (w *mirrorWorker) answerHTTP2(l *mirrorLeg, s *upstream.Stream, until time.Time) mirrorResult {

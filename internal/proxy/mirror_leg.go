@@ -13,9 +13,11 @@ import (
 )
 
 // mirrorLeg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
-// sends what has been gathered meanwhile. What is gathered is the copy as a message of HTTP/1.1, whatever the service speaks.
+// sends what has been gathered meanwhile. What is gathered is the copy as a message of HTTP/1.1, whatever the service speaks. A worker gets the copy after
+// outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
 type mirrorLeg struct {
 	service  *mirrorService
+	target   *mirrorTarget
 	metric   *telemetry.Mirror
 	shard    uint32
 	endpoint *upstream.Endpoint
@@ -27,35 +29,37 @@ type mirrorLeg struct {
 	chunked  bool
 
 	wake chan struct{} // there is something new for the worker
-	refs atomic.Int32  // the exchange's and the worker's
+	refs atomic.Int32  // the exchange's, the worker's, and that of heldLegs
 	fate atomic.Uint32 // telemetry.MirrorOutcome, settled once
 
-	mu      sync.Mutex     // never held while anything waits
-	left    int64          // of a body of known length, not yet written
-	queue   []byte         // gathered and not taken
+	mu      sync.Mutex // never held while anything waits
+	left    int64      // of a body of known length, not yet written
+	queue   copyQueue
 	unsent  int            // bytes gathered and not sent
+	listed  bool           // it was held back
+	carried bool           // it is one of the service's that may be in flight
 	started bool           // a worker has it or is about to
 	ended   bool           // all is gathered
 	over    bool           // nothing is gathered any more
 	conn    *upstream.Conn // what giving up has to end, or
 	stream  *http2.Stream
 
-	spare []byte // the worker's
+	// Of heldLegs.
+	held           bool
+	turn           uint32
+	before, behind *mirrorLeg
 }
 
-// mirrorKeep is the largest buffer a leg keeps for the next copy.
-const mirrorKeep = 32 << 10
-
 var mirrorLegPool = sync.Pool{New: func() any {
-	return &mirrorLeg{queue: make([]byte, 0, 1<<10), wake: make(chan struct{}, 1)}
+	return &mirrorLeg{queue: copyQueue{first: make([]byte, 0, 1<<10)}, wake: make(chan struct{}, 1)}
 }}
 
 func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time, probe bool) {
 	l.service, l.endpoint, l.born, l.probe = s, e, now, probe
 	l.refs.Store(1)
 	l.fate.Store(uint32(telemetry.MirrorPending))
-	l.queue, l.unsent = l.queue[:0], 0
-	l.started, l.ended, l.over = false, false, false
+	l.unsent = 0
+	l.listed, l.carried, l.started, l.ended, l.over = false, false, false, false, false
 	l.from = clientaddr.Pair{}
 }
 
@@ -64,17 +68,12 @@ func (l *mirrorLeg) recycle() {
 	case <-l.wake:
 	default:
 	}
-	if cap(l.queue) > mirrorKeep {
-		l.queue = nil
-	}
-	if cap(l.spare) > mirrorKeep {
-		l.spare = nil
-	}
-	l.service, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil
+	l.queue.reset()
+	l.service, l.target, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil, nil
 	mirrorLegPool.Put(l)
 }
 
-// release gives up one of the two holds on the leg.
+// release gives up one of the holds on the leg.
 func (l *mirrorLeg) release() {
 	if l.refs.Add(-1) == 0 {
 		l.recycle()
@@ -92,8 +91,11 @@ func (l *mirrorLeg) write(p []byte) {
 		return
 	}
 	n := len(p)
+	var frame [20]byte
+	var size []byte
 	if l.chunked {
-		n += 12 // at most, for its frame
+		size = http1.AppendChunkHeader(frame[:0], n)
+		n += len(size) + len(crlf)
 	} else if int64(n) > l.left {
 		l.abandon(telemetry.MirrorDroppedAborted)
 		return
@@ -102,18 +104,19 @@ func (l *mirrorLeg) write(p []byte) {
 		l.abandon(o)
 		return
 	}
-	before := len(l.queue)
-	wait := false
+	l.unsent += n
 	if l.chunked {
-		l.queue = http1.AppendChunk(l.queue, p)
+		l.queue.put(size)
+		l.queue.put(p)
+		l.queue.put(crlf)
 	} else {
-		l.queue = append(l.queue, p...)
+		l.queue.put(p)
 		l.left -= int64(n)
-		wait = l.left == 0 // end follows: then all of it goes out at once
 	}
-	l.grew(before, n)
-	l.hand(wait)
+	l.hand()
 }
+
+var crlf = []byte("\r\n")
 
 // end says that the body was whole.
 func (l *mirrorLeg) end(trailers []http1.Field) {
@@ -128,11 +131,13 @@ func (l *mirrorLeg) end(trailers []http1.Field) {
 	}
 	l.ended = true
 	if l.chunked {
-		before := len(l.queue)
-		l.queue = http1.AppendLastChunk(l.queue, trailers)
-		l.grew(before, 0)
+		var frame [64]byte
+		last := http1.AppendLastChunk(frame[:0], trailers)
+		l.unsent += len(last)
+		l.service.queued.Add(int64(len(last)))
+		l.queue.put(last)
 	}
-	l.hand(false)
+	l.hand()
 }
 
 // abort says that the request ended before its body was whole.
@@ -147,39 +152,105 @@ func (l *mirrorLeg) abort() {
 
 // outcome is what is known of the copy now; the leg must not be used afterwards.
 func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
+	held := &l.service.mirrors.held
+	l.mu.Lock()
+	if l.listed {
+		l.listed = false
+		l.mu.Unlock()
+		held.remove(l)
+		l.mu.Lock()
+	}
+	switch {
+	case l.started || l.over:
+		l.mu.Unlock()
+	case !l.reserve():
+	default:
+		l.mu.Unlock()
+		if held.postpone(l) {
+			return telemetry.MirrorPending
+		}
+		l.refs.Add(1)
+		l.beginHeld()
+	}
 	o := telemetry.MirrorOutcome(l.fate.Load())
 	l.release()
 	return o
 }
 
+// fairShare is how far any copy may fall behind, as long as the service has room. Beyond it a copy may take no more than what it leaves to all others: so
+// a single one takes half of what the service may have, two a third each, and small ones always find room.
+const fairShare = 256 << 10
+
 // room holds n bytes more, or says why they do not fit; called with mu held.
 func (l *mirrorLeg) room(n int) telemetry.MirrorOutcome {
-	opt := &l.service.mirrors.opt
-	if l.unsent+n > opt.MaxCopyBytes {
+	s, most := l.service, int64(l.unsent+n)
+	opt := &s.mirrors.opt
+	cause := dropNothing
+	switch {
+	case most > int64(opt.MaxCopyBytes):
+		cause = DropBody
+	case most > fairShare && most > opt.MaxBytes-s.queued.Load()-int64(n):
+		cause = DropBytes
+	default:
+		if cause = s.hold(int64(n)); cause == dropNothing {
+			return telemetry.MirrorPending
+		}
+	}
+	whole := most
+	if !l.chunked {
+		whole += l.left
+	}
+	if cause == DropBytes {
+		whole *= 2 // see fairShare
+	}
+	s.dropped(l.target, cause, whole)
+	if cause == DropBody {
 		return telemetry.MirrorDroppedBody
 	}
-	if !l.service.hold(int64(n)) {
-		return telemetry.MirrorDroppedBytes
-	}
-	return telemetry.MirrorPending
+	return telemetry.MirrorDroppedBytes
 }
 
-// grew accounts for what the queue holds beyond before, of which room has held some bytes; called with mu held.
-func (l *mirrorLeg) grew(before, held int) {
-	n := len(l.queue) - before
-	l.unsent += n
-	l.service.queued.Add(int64(n - held))
-}
-
-// hand tells the worker, or finds one unless it is better to wait; called with mu held, which it releases.
-func (l *mirrorLeg) hand(wait bool) {
-	if l.started {
+// hand tells the worker, finds one, or holds the copy back; called with mu held, which it releases.
+func (l *mirrorLeg) hand() {
+	switch {
+	case l.started:
 		l.mu.Unlock()
 		l.signal()
-		return
-	}
-	if wait {
+	case l.queue.long():
+		l.start()
+	case l.listed:
 		l.mu.Unlock()
+	default:
+		l.listed = true
+		l.mu.Unlock()
+		l.service.mirrors.held.add(l)
+	}
+}
+
+// reserve takes one of the service's places for copies in flight; if there is none, the copy is given up. Called with mu held, which it releases if it
+// returns false.
+func (l *mirrorLeg) reserve() bool {
+	s := l.service
+	if l.carried {
+		return true
+	}
+	l.carried = true
+	if s.carried.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
+		s.dropped(l.target, DropInFlight, 0)
+		l.abandon(telemetry.MirrorDroppedInFlight)
+		return false
+	}
+	if !s.covers() {
+		s.dropped(l.target, DropBuffered, 0)
+		l.abandon(telemetry.MirrorDroppedBytes)
+		return false
+	}
+	return true
+}
+
+// start finds a worker; called with mu held, which it releases.
+func (l *mirrorLeg) start() {
+	if !l.reserve() {
 		return
 	}
 	l.started = true
@@ -235,6 +306,11 @@ func (l *mirrorLeg) finish() {
 	l.mu.Lock()
 	n := l.unsent
 	l.unsent = 0
+	l.queue.reset()
+	if l.carried {
+		l.carried = false
+		s.carried.Add(-1)
+	}
 	l.mu.Unlock()
 	s.inFlight.Add(-1)
 	s.letGo(int64(n))
@@ -249,30 +325,32 @@ func (l *mirrorLeg) finish() {
 
 // The worker's side.
 
-// take gives the worker what has been gathered, valid until the next take; ended says that nothing follows, over that the copy was given up.
+// take gives the worker the next part of what has been gathered, valid until the next take; ended says that nothing follows, over that the copy was
+// given up.
 func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return nil, false, true
 	}
-	if cap(l.spare) > mirrorKeep {
-		l.spare = nil // it was sent
-	}
-	p = l.queue
-	l.queue, l.spare = l.spare[:0], p
-	return p, l.ended, false
+	p, more := l.queue.take()
+	return p, l.ended && !more, false
 }
 
 // sent accounts for n bytes that were taken, unless finish has done so.
 func (l *mirrorLeg) sent(n int) {
 	l.mu.Lock()
 	n = min(n, l.unsent)
-	if l.unsent -= n; cap(l.spare) > mirrorKeep {
-		l.spare = nil // it is not to be held until the answer comes
-	}
+	l.unsent -= n
 	l.mu.Unlock()
 	l.service.letGo(int64(n))
+}
+
+// forget lets go of what was taken and sent, before the answer is awaited.
+func (l *mirrorLeg) forget() {
+	l.mu.Lock()
+	l.queue.drop()
+	l.mu.Unlock()
 }
 
 // attach names what abandoning the copy has to stop; false if it was given up before.

@@ -8,8 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/http2"
 )
 
-// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: the buffers double as they grow. A copy under way
-// takes half of copyWeight twice: its goroutine, and a buffer for its answer.
+// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: a first part doubles as it grows, and a piece may
+// have only begun to fill. A copy that a worker has takes half of copyWeight twice: its goroutine, and a buffer for its answer.
 const (
 	copiesFree, copiesStep = 512 << 10, 64 << 10
 	copyWeight             = 24 << 10
@@ -28,18 +28,25 @@ func (c *copies) init() {
 	c.covered.Store(copiesFree)
 }
 
-// hold counts n bytes more as queued; false if that is more than the service, or all mirrors, may have.
-func (s *mirrorService) hold(n int64) bool {
-	q := s.queued.Add(n)
-	if q <= s.mirrors.opt.MaxBytes && (s.taken() <= s.copies.covered.Load() || s.draw()) {
-		return true
+// hold counts n bytes more as queued, or says which bound of the service, or of all mirrors, that would exceed.
+func (s *mirrorService) hold(n int64) DropCause {
+	cause := dropNothing
+	if q := s.queued.Add(n); q > s.mirrors.opt.MaxBytes {
+		cause = DropBytes
+	} else if !s.covers() {
+		cause = DropBuffered
 	}
-	s.letGo(n)
-	return false
+	if cause != dropNothing {
+		s.letGo(n)
+	}
+	return cause
 }
 
+// covers draws for what the copies take, unless enough is drawn; false if there is not as much.
+func (s *mirrorService) covers() bool { return s.taken() <= s.copies.covered.Load() || s.draw() }
+
 // taken is what the copies take.
-func (s *mirrorService) taken() int64 { return s.queued.Load() + s.inFlight.Load()*(copyWeight/2) }
+func (s *mirrorService) taken() int64 { return s.queued.Load() + s.carried.Load()*(copyWeight/2) }
 
 // draw draws for what the copies take.
 func (s *mirrorService) draw() bool {

@@ -98,6 +98,7 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 		b.succeeded(l.probe)
 		l.probe = false
 	case r.outcome.Failed():
+		w.service.failure.Store(uint32(r.outcome))
 		if d := b.failed(time.Now(), l.probe); d > 0 {
 			w.service.mirrors.log.Warn("mirror is left alone for a while", "service", w.service.name, "for", d, "outcome", r.outcome.String())
 		}
@@ -105,39 +106,42 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 	}
 }
 
-// connect gets a connection: a new one if it is to name the client.
-func (w *mirrorWorker) connect(l *mirrorLeg) (c *upstream.Conn, reused bool, err error) {
-	if l.endpoint.Announces() {
+// connect gets a connection: a new one if it is to name the client, or if anew. One that is reused is checked now if now is set, or by its first write.
+func (w *mirrorWorker) connect(l *mirrorLeg, now, anew bool) (c *upstream.Conn, reused bool, err error) {
+	switch {
+	case l.endpoint.Announces():
 		c, err = l.endpoint.DialFor(time.Time{}, l.from)
-		return c, false, err
+	case anew:
+		c, err = l.endpoint.Dial(time.Time{})
+	case now:
+		return l.endpoint.GetAlive(time.Time{})
+	default:
+		return l.endpoint.Get(time.Time{})
 	}
-	return l.endpoint.GetAlive(time.Time{})
+	return c, false, err
 }
 
 // sendHTTP1 carries the leg over a connection.
 func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
-	opt := &w.service.mirrors.opt
-	// Checked now, not with the first write: a copy that is gathered has its answer read meanwhile.
-	c, reused, err := w.connect(l)
+	p, ended, over := l.take()
+	if over {
+		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
+	}
+	// Of a copy that is still gathered the answer is read while it is sent, so that the connection is checked before.
+	c, reused, err := w.connect(l, !ended, false)
 	if err != nil {
 		return mirrorResult{outcome: telemetry.MirrorFailedConnect}
 	}
-	now := time.Now()
-	p, ended, over := l.take()
 	var r mirrorResult
-	if ended && !over {
-		c.WriteBy(now.Add(opt.Timeout), opt.Timeout/4)
-		c.ReadBy(now.Add(opt.Timeout), opt.Timeout/4)
-		if _, err := c.Write(p); err != nil {
-			r = mirrorFailure(err)
-		} else {
-			l.sent(len(p))
-			r = w.answer(c, l.bodyless)
+	if ended {
+		c, reused, r = w.ask(l, c, reused, p)
+		if c == nil {
+			return r
 		}
-	} else if !over {
+	} else {
 		r = w.stream(l, c, p)
 	}
-	if !l.detach() || over {
+	if !l.detach() {
 		c.Close()
 		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
 	}
@@ -156,6 +160,34 @@ func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
 		c.Close()
 	}
 	return r
+}
+
+// ask sends p, a whole copy, and reads the answer. A connection that had ended while it was idle is replaced by a new one; c is nil if there is none.
+func (w *mirrorWorker) ask(l *mirrorLeg, c *upstream.Conn, reused bool, p []byte) (*upstream.Conn, bool, mirrorResult) {
+	limit := w.service.mirrors.opt.Timeout
+	for {
+		now := time.Now()
+		c.WriteBy(now.Add(limit), limit/4)
+		c.ReadBy(now.Add(limit), limit/4)
+		ask := c.Ask // in one step; but a new connection may have something to say before it is asked
+		if !reused {
+			ask = c.Write
+		}
+		n, err := ask(p)
+		if n == 0 && err != nil && reused && !isTimeout(err) {
+			c.Close()
+			if c, reused, err = w.connect(l, false, true); err != nil {
+				return nil, false, mirrorResult{outcome: telemetry.MirrorFailedConnect}
+			}
+			continue
+		}
+		if n < len(p) {
+			return c, reused, mirrorFailure(err)
+		}
+		l.sent(n)
+		l.forget()
+		return c, reused, w.answer(c, l.bodyless) // meets the failure of a read again
+	}
 }
 
 // stream sends a copy while it is gathered, beginning with p. The answer is read at the same time, since the service may begin it before it has

@@ -20,9 +20,13 @@ type mirrorService struct {
 	mirrors  *mirrors
 	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
 	breaker  breaker
+	gone     atomic.Bool   // it takes no more copies
+	failure  atomic.Uint32 // the last one, a telemetry.MirrorOutcome
+	drops    [dropCauses]dropNote
 
-	_        [64]byte // what is above seldom changes
-	inFlight atomic.Int64
+	_        [64]byte     // what is above seldom changes
+	inFlight atomic.Int64 // copies that began and have not ended
+	carried  atomic.Int64 // of these a worker has, or will have in a moment
 	queued   atomic.Int64 // bytes copied and not yet sent
 	copies   copies       // what was drawn for them
 
@@ -39,7 +43,10 @@ func newMirrorService(m *mirrors, name string) *mirrorService {
 }
 
 // begin makes a leg with the head in it, or says what it is dropped for.
-func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+	if s.gone.Load() {
+		return nil, telemetry.MirrorDroppedDraining
+	}
 	up := s.upstream.Load()
 	if up == nil {
 		return nil, telemetry.MirrorDroppedNoEndpoint
@@ -47,6 +54,7 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	now := time.Now()
 	admitted, probe := s.breaker.admit(now, s.mirrors.opt.MaxDuration)
 	if !admitted {
+		s.dropped(t, DropFailing, 0)
 		return nil, telemetry.MirrorDroppedBreaker
 	}
 	drop := func(o telemetry.MirrorOutcome) (*mirrorLeg, telemetry.MirrorOutcome) {
@@ -59,8 +67,8 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 	if e == nil {
 		return drop(telemetry.MirrorDroppedNoEndpoint)
 	}
-	if s.inFlight.Add(1) > int64(s.mirrors.opt.MaxInFlight) {
-		s.inFlight.Add(-1)
+	if s.carried.Load() >= int64(s.mirrors.opt.MaxInFlight) {
+		s.dropped(t, DropInFlight, 0)
 		return drop(telemetry.MirrorDroppedInFlight)
 	}
 	l := mirrorLegPool.Get().(*mirrorLeg)
@@ -69,13 +77,14 @@ func (s *mirrorService) begin(head *mirrorHead) (*mirrorLeg, telemetry.MirrorOut
 		l.from = head.from.addresses()
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
-	if !s.hold(int64(len(l.queue))) {
-		s.inFlight.Add(-1)
-		s.letGo(0)
+	n := len(l.queue.first)
+	if cause := s.hold(int64(n)); cause != dropNothing {
+		s.dropped(t, cause, 0)
 		l.recycle()
 		return drop(telemetry.MirrorDroppedBytes)
 	}
-	l.unsent = len(l.queue)
+	s.inFlight.Add(1)
+	l.unsent = n
 	return l, telemetry.MirrorPending
 }
 
@@ -94,7 +103,7 @@ func (s *mirrorService) dispatch(l *mirrorLeg) bool {
 		w.next <- l // there is room: a worker is idle once
 		return true
 	}
-	// As many legs as may be in flight, so many workers.
+	// As many legs as may be carried, so many workers.
 	w := newMirrorWorker(s)
 	s.mirrors.workers.Go(func() { w.run(l) })
 	s.mu.Unlock()
@@ -132,6 +141,7 @@ func (s *mirrorService) retire(before time.Time) {
 
 // close takes no more copies. Workers end when they have nothing to do.
 func (s *mirrorService) close() {
+	s.gone.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -143,7 +153,7 @@ func (s *mirrorService) close() {
 
 // copyHead writes the head as it is sent to the service: what the primary's backend gets, and the mark.
 func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
-	b := http1.AppendRequestLine(l.queue, h.method, h.target)
+	b := http1.AppendRequestLine(l.queue.first, h.method, h.target)
 	b = http1.AppendField(b, "Host", h.authority)
 	for i := range h.fields {
 		f := &h.fields[i]
@@ -160,7 +170,7 @@ func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
 		b = append(b, "TE: trailers\r\n"...) // gRPC wants to see it
 	}
 	b = http1.AppendBody(b, h.body)
-	l.queue = http1.AppendEnd(b)
+	l.queue.first = http1.AppendEnd(b)
 	l.http2 = http2
 	l.bodyless = h.method == "HEAD"
 	l.chunked = h.body.Kind == http1.BodyChunked

@@ -317,13 +317,12 @@ func TestStateOfAMirrorSurvivesANewConfiguration(t *testing.T) {
 	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedDraining {
 		t.Errorf("%v", o)
 	}
-	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2, telemetry.MirrorDroppedDraining: 1})
 }
 
 func TestFiltersOfOneServiceShareItsBounds(t *testing.T) {
 	f := newMirrorFixture(t, MirrorOptions{}, toMirror("127.0.0.1:1"))
-	targets := f.apply(&model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}, []mirrorSpec{{mirrorName, f.metric}, {"other", f.metric}, {mirrorName, f.metric}})
+	targets := f.apply(&model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}, []mirrorSpec{{name: mirrorName, metric: f.metric}, {name: "other", metric: f.metric}, {name: mirrorName, metric: f.metric}})
 	if targets[0].service != targets[2].service || targets[0].service == targets[1].service {
 		t.Error("services are not told apart by name")
 	}
@@ -376,13 +375,19 @@ func TestClosingGivesCopiesUpInTheEnd(t *testing.T) {
 // toMirrorOverTLS is a service at mirror.example, and what arrives there.
 func toMirrorOverTLS(t *testing.T, http2 bool) (model.Service, <-chan arrival) {
 	t.Helper()
+	handler, got := arrivals(1)
+	return toTLS(t, http2, handler), got
+}
+
+// toTLS is a service at mirror.example.
+func toTLS(t *testing.T, http2 bool, handler http.HandlerFunc) model.Service {
+	t.Helper()
 	a := newAuthority(t)
 	chain, key := a.issue(t, "mirror.example")
 	cert, err := tls.X509KeyPair([]byte(chain), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, got := arrivals(1)
 	s := httptest.NewUnstartedServer(handler)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	s.EnableHTTP2 = http2
@@ -391,7 +396,7 @@ func toMirrorOverTLS(t *testing.T, http2 bool) (model.Service, <-chan arrival) {
 	t.Cleanup(s.Close)
 	to := toMirror(s.Listener.Addr().String())
 	to.TLS = &model.ServiceTLS{Hostname: "mirror.example", CAs: a.pem}
-	return to, got
+	return to
 }
 
 func TestMirrorOverTLS(t *testing.T) {

@@ -32,6 +32,11 @@ type Options struct {
 	MaxPasses int
 	// MaxHops is through how many proxies of any kind a request may have come, by its Via; beyond it it is answered 508. 0 means 10.
 	MaxHops int
+	// RequestIDs says whether requests are given ids, in RequestIDField ("X-Request-Id" if it is empty), a name of letters, digits and hyphens.
+	// AnswerRequestID has answers bear them too.
+	RequestIDs      RequestIDs
+	RequestIDField  string
+	AnswerRequestID bool
 	// Underscores says what becomes of fields whose names backends may confuse with others.
 	Underscores Underscores
 	// SessionKey proves that proxies issued the tokens of sessions (see model.Session): a secret that all proxies share which serve the same routes.
@@ -85,6 +90,9 @@ type Options struct {
 	// reason. nil is nobody's business.
 	PortsChanged func()
 
+	// DropsChanged is called when Server.MirrorDrops is another than after the last Apply. nil is nobody's business.
+	DropsChanged func()
+
 	// now replaces the clock of sessions in tests.
 	now func() time.Time
 }
@@ -98,6 +106,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Upstream.Logger == nil {
 		o.Upstream.Logger = o.Logger
+	}
+	if o.RequestIDField == "" {
+		o.RequestIDField = "X-Request-Id"
 	}
 	if o.Listen == nil {
 		o.Listen = socket.Listen

@@ -41,6 +41,9 @@ type Server struct {
 	sessionKeys *sessionKeys
 	// mirrorMark is the name of the field that marks copies, if it has another than the usual one.
 	mirrorMark string
+	requestID  idField
+	// The header fields that the access log wants.
+	loggedRequest, loggedAnswer []string
 
 	state       atomic.Pointer[snapshot]
 	connections atomic.Int64   // clients' connections
@@ -77,12 +80,14 @@ func New(opt Options) *Server {
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
 	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
-	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics)
+	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics, opt.DropsChanged)
 	s.hops = newHops(&opt)
 	s.sessionKeys = newSessionKeys(opt.SessionKey)
 	if s.mirrorMark = s.mirrors.opt.Header; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {
 		s.mirrorMark = ""
 	}
+	s.requestID = newIDField(&s.opt)
+	s.loggedRequest, s.loggedAnswer = s.opt.AccessLog.RequestFields(), s.opt.AccessLog.ResponseFields()
 	s.tickets.keys = &tls.Config{Time: opt.now}
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)

@@ -18,7 +18,9 @@ func (ex *exchange) relay() error {
 	c := &ex.call
 	if ex.resp.Status == http.StatusSwitchingProtocols || ex.req.method == http.MethodConnect && ex.resp.Status < 300 {
 		ex.attempt.unwatch()
-		return ex.tunnel(c.Detach())
+		err := ex.tunnel(c.Detach())
+		ex.heardMore()
+		return err
 	}
 	err := ex.head()
 	if err == nil && ex.resp.Body.Kind != http1.BodyNone {
@@ -70,8 +72,9 @@ func (ex *exchange) relayBody() error {
 	short := c.Request.HTTP2 && ex.resp.Body.Kind == http1.BodyLength && ex.resp.Body.Length <= gather
 	splices := ex.conn.tcp != nil && !ex.req.http2
 	var since time.Time
-	for {
-		if !c.Ready() && !short {
+	for first := true; ; first = false {
+		ready := c.Ready()
+		if !ready && !short {
 			if splices && c.Splices() {
 				return ex.splice()
 			}
@@ -81,6 +84,10 @@ func (ex *exchange) relayBody() error {
 		}
 		short = false
 		p, err := c.Next()
+		// What is in memory was read before; over HTTP/2 it is known only of what came with the head.
+		if !ready || len(p) > 0 && c.Request.HTTP2 && !first {
+			ex.heardMore()
+		}
 		switch err {
 		case nil:
 			since = time.Time{}
@@ -116,6 +123,7 @@ func (ex *exchange) splice() error {
 		k.writeUntil(now.Add(limit), limit/4)
 		n, err := c.Splice(k.tcp, spliceMost, now)
 		ex.out += n
+		ex.heardMore()
 		if err != nil && k.guard.tripped() {
 			return writeFailure(err)
 		}

@@ -150,7 +150,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		mirror := func(m *routing.Mirror) {
 			metric := s.opt.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.route, Rule: rs.name, Mirror: m.Mirror.Service})
 			used.Mirrors = append(used.Mirrors, metric)
-			specs[m.ID] = mirrorSpec{name: m.Mirror.Service, metric: metric}
+			specs[m.ID] = mirrorSpec{name: m.Mirror.Service, metric: metric, ref: m.Mirror.Ref}
 		}
 		for _, m := range r.Mirrors {
 			mirror(m)
@@ -188,7 +188,8 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	}
 	for _, l := range snap.table.MirrorLeaves() {
 		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
-		specs = append(specs, mirrorSpec{name: l.Service, metric: specs[l.Mirror.ID].metric})
+		of := specs[l.Mirror.ID]
+		specs = append(specs, mirrorSpec{name: l.Service, metric: of.metric, ref: of.ref})
 	}
 	targets := s.mirrors.apply(cfg, specs)
 	n := len(snap.table.Mirrors())

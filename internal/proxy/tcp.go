@@ -363,7 +363,7 @@ func (r *relay) finish(metrics *telemetry.Exchange) {
 	rec.Duration = time.Since(rec.Time)
 	metrics.Observe(r.shard, 0, rec.Duration, rec.BytesIn, rec.BytesOut)
 	metrics.Fail(r.shard, rec.Reason)
-	if r.srv.opt.AccessLog != nil {
+	if r.srv.opt.AccessLog.Wants(0, rec.Reason, rec.Route, rec.Duration) {
 		r.srv.opt.AccessLog.Log(rec)
 	}
 }

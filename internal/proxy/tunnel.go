@@ -48,7 +48,7 @@ func (ex *exchange) headOfTunnel(upgrade string) error {
 	r := &ex.resp
 	ex.answer = answer{status: r.Status, reason: r.Reason, fields: r.Fields, upgrade: upgrade, body: http1.Body{Kind: http1.BodyNone}}
 	ex.status = r.Status
-	if err := ex.client.begin(&ex.answer); err != nil {
+	if err := ex.beginAnswer(); err != nil {
 		return err
 	}
 	return ex.client.flush()

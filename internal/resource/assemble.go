@@ -10,6 +10,8 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	tells "github.com/weirmesh/weir/internal/finding"
 )
 
 // assembly is a Set in the making.
@@ -89,14 +91,14 @@ func (r *reader) set(l *listing) *Set {
 
 func (a *assembly) report(f Finding, at Origin) {
 	f.Origin = at
-	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = visible(f.Ref.Kind), visible(f.Ref.Namespace), visible(f.Ref.Name), visible(f.Ref.Field)
-	f.Message, f.Fix = visible(strings.ReplaceAll(f.Message, "\n", " ")), visible(f.Fix)
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = tells.Visible(f.Ref.Kind), tells.Visible(f.Ref.Namespace), tells.Visible(f.Ref.Name), tells.Visible(f.Ref.Field)
+	f.Message, f.Fix = tells.Visible(strings.ReplaceAll(f.Message, "\n", " ")), tells.Visible(f.Fix)
 	a.findings = append(a.findings, f)
 }
 
 func (a *assembly) document(d *document, path string, line int) {
 	for _, f := range d.findings {
-		a.report(f, Origin{path, line + f.Origin.Line})
+		a.report(f, Origin{File: path, Line: line + f.Origin.Line})
 	}
 	if d.broken {
 		a.broken[path] = true
@@ -107,7 +109,7 @@ func (a *assembly) document(d *document, path string, line int) {
 }
 
 func (a *assembly) entry(e entry, path string, line int) {
-	at := Origin{path, line + e.line}
+	at := Origin{File: path, Line: line + e.line}
 	if e.passedOver != nil {
 		if a.over[*e.passedOver] == nil {
 			a.over[*e.passedOver] = &overlooked{first: at}
@@ -125,7 +127,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 	}
 	a.seen[e.key] = at
 	for _, f := range e.findings {
-		a.report(f, Origin{path, line + f.Origin.Line})
+		a.report(f, Origin{File: path, Line: line + f.Origin.Line})
 		if _, rejected := a.rejected[e.key]; e.object == nil && !rejected && f.Severity == Error {
 			a.rejected[e.key] = a.findings[len(a.findings)-1]
 		}

@@ -200,7 +200,7 @@ func (c *certified) outside(now time.Time) string {
 func (c *certified) locate(f Finding, k Key, object Origin) (Finding, Origin) {
 	f.Ref = k.Ref()
 	f.Ref.Field = c.field
-	return f, Origin{object.File, object.Line + c.line}
+	return f, Origin{File: object.File, Line: object.Line + c.line}
 }
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }

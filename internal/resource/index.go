@@ -128,8 +128,11 @@ func (s *Set) NamespaceLabels(namespace string) map[string]string {
 	return labels
 }
 
-// Origin returns where the object of a reference was read; zero if the set does not know. Ref.Field is ignored.
+// Origin returns where the object of a reference was read; zero if the set does not know, or is nil. Ref.Field is ignored.
 func (s *Set) Origin(ref model.Ref) Origin {
+	if s == nil {
+		return Origin{}
+	}
 	ref.Field = ""
 	return s.indexed().origins[ref]
 }

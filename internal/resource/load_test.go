@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+
+	tells "github.com/weirmesh/weir/internal/finding"
 )
 
 func TestLoadReadsFoldersRecursivelyAndPassesOverHiddenFiles(t *testing.T) {
@@ -51,7 +53,7 @@ func TestLoadReadsAnyExtensionAndTheStandardInputWhenNamed(t *testing.T) {
 	if hosts(set) != "a=a.example b=b.example" {
 		t.Errorf("got %s with %v", hosts(set), set.Findings)
 	}
-	if got := set.Origin(model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "b", Field: "spec"}); got != (Origin{"-", 2}) {
+	if got := set.Origin(model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "b", Field: "spec"}); got != (Origin{File: "-", Line: 2}) {
 		t.Errorf("origin is %v", got)
 	}
 }
@@ -84,7 +86,7 @@ func TestDuplicateNamesBothPlacesAndKeepsTheFirst(t *testing.T) {
 		t.Fatalf("got %s with %v", hosts(set), set.Findings)
 	}
 	f := set.Findings[0]
-	if f.Code != CodeDuplicate || f.Origin != (Origin{filepath.Join(dir, "b.yaml"), 2}) || !strings.Contains(f.Message, filepath.Join(dir, "a.yaml")+":1") {
+	if f.Code != CodeDuplicate || f.Origin != (Origin{File: filepath.Join(dir, "b.yaml"), Line: 2}) || !strings.Contains(f.Message, filepath.Join(dir, "a.yaml")+":1") {
 		t.Errorf("got %v", f)
 	}
 }
@@ -196,7 +198,7 @@ func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
 		t.Errorf("%d findings", len(set.Findings))
 	}
 	for _, f := range set.Findings {
-		if text := f.String(); strings.ContainsFunc(text, obeyed) {
+		if text := f.String(); tells.Visible(text) != text {
 			t.Errorf("%q", text)
 		}
 	}

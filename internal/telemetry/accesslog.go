@@ -16,9 +16,18 @@ type AccessLogOptions struct {
 	// MaxField bounds each field of a line, in bytes as they are written; what is cut off is counted in its place, "...+123". Default 1 KiB, less
 	// than 0 no bound.
 	MaxField int
+	// RequestFields and ResponseFields are the header fields to log, by name. At most MaxLogFields each.
+	RequestFields, ResponseFields []string
+	// Unmasked are those among them whose values are written although they are secrets; see Secret.
+	Unmasked []string
+	// Filter says which exchanges are logged. The zero value: all.
+	Filter Filter
 	// Logger hears of lines that are lost. It must not block. Default: discarded.
 	Logger *slog.Logger
 }
+
+// MaxLogFields bounds the header fields of a line, in each direction.
+const MaxLogFields = 32
 
 // DefaultMaxField bounds the fields of a line unless AccessLogOptions say otherwise.
 const DefaultMaxField = 1 << 10
@@ -31,8 +40,11 @@ const gather = 10 * time.Millisecond
 type AccessLog struct {
 	lines  *Lines
 	format Format
-	most   int       // bytes of a field, 0 for no bound
-	pool   sync.Pool // *line
+	most   int // bytes of a field, 0 for no bound
+	filter Filter
+	// The header fields that are logged.
+	request, response []logField
+	pool              sync.Pool // *line
 }
 
 type line struct{ b []byte }
@@ -46,20 +58,25 @@ func NewAccessLog(w io.Writer, options AccessLogOptions) *AccessLog {
 		lines:  NewLines(w, LinesOptions{Name: "access log", QueueBytes: options.QueueBytes, Gather: gather, Logger: options.Logger}),
 		format: options.Format,
 		most:   max(options.MaxField, 0),
+		filter: options.Filter,
 		pool:   sync.Pool{New: func() any { return &line{b: make([]byte, 0, 1024)} }},
+
+		request:  logFields(options.RequestFields, options.Unmasked),
+		response: logFields(options.ResponseFields, options.Unmasked),
 	}
 }
 
-// Log queues a line. It copies what it needs of the record and does not allocate.
+// Log queues a line, whatever Wants says. It copies what it needs of the record and does not allocate.
 func (l *AccessLog) Log(r *Record) {
 	if l == nil {
 		return
 	}
 	ln := l.pool.Get().(*line)
-	if l.format == Text {
-		ln.b = appendText(ln.b[:0], r, l.most)
-	} else {
-		ln.b = appendJSON(ln.b[:0], r, l.most)
+	switch l.format {
+	case JSON:
+		ln.b = l.appendJSON(ln.b[:0], r)
+	default:
+		ln.b = l.appendText(ln.b[:0], r)
 	}
 	l.lines.Write(ln.b)
 	if cap(ln.b) <= batch {

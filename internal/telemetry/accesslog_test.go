@@ -21,10 +21,20 @@ func record() *Record {
 		Time:     time.Date(2026, 3, 4, 5, 6, 7, 89_012_345, time.UTC),
 		Listener: "default/gw/http", Route: "default/shop", Rule: "0", Backend: "default/v1:80", Endpoint: "10.0.0.1:8080",
 		Client: "192.0.2.1:5555", Method: "GET", Host: "shop.example", Path: "/cart", Query: "x=1", Protocol: "HTTP/1.1",
-		Status: 200, Duration: 1_234_567 * time.Nanosecond, BackendDuration: time.Millisecond, Attempts: 1, BytesIn: 5, BytesOut: 1024,
+		Status: 200, Duration: 1_234_567 * time.Nanosecond, BackendConnect: 200 * time.Microsecond, BackendFirstByte: 900 * time.Microsecond,
+		BackendDuration: time.Millisecond, Attempts: 1, BytesIn: 5, BytesOut: 1024,
 		Mirrors:   []MirrorResult{{"default/v2:80", MirrorPending}, {"default/v3:80", MirrorDroppedInFlight}},
 		RequestID: "abc", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", UserAgent: `Moz"illa`,
 	}
+}
+
+// lineOf is a record as one line of a log whose fields are bounded.
+func lineOf(format Format, r *Record, most int) []byte {
+	l := &AccessLog{format: format, most: most}
+	if format == JSON {
+		return l.appendJSON(nil, r)
+	}
+	return l.appendText(nil, r)
 }
 
 func closeLog(t *testing.T, l *AccessLog) {
@@ -37,41 +47,29 @@ func closeLog(t *testing.T, l *AccessLog) {
 func TestJSONLineHasEveryField(t *testing.T) {
 	const want = `{"time":"2026-03-04T05:06:07.089012Z","listener":"default/gw/http","route":"default/shop","rule":"0",` +
 		`"backend":"default/v1:80","endpoint":"10.0.0.1:8080","client":"192.0.2.1:5555","method":"GET","host":"shop.example",` +
-		`"path":"/cart","query":"x=1","protocol":"HTTP/1.1","status":200,"duration_ms":1.234,"backend_duration_ms":1.000,` +
-		`"attempts":1,"bytes_in":5,"bytes_out":1024,"mirrors":[{"mirror":"default/v2:80","outcome":"pending"},` +
+		`"path":"/cart","query":"x=1","protocol":"HTTP/1.1","status":200,"duration_ms":1.234,"backend_connect_ms":0.200,` +
+		`"backend_first_byte_ms":0.900,"backend_duration_ms":1.000,"attempts":1,"bytes_in":5,"bytes_out":1024,"mirrors":[{"mirror":"default/v2:80","outcome":"pending"},` +
 		`{"mirror":"default/v3:80","outcome":"dropped_in_flight"}],"request_id":"abc",` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","user_agent":"Moz\"illa"}` + "\n"
-	if got := string(appendJSON(nil, record(), 0)); got != want {
+	if got := string(lineOf(JSON, record(), 0)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
 func TestJSONLineLeavesOutWhatIsEmpty(t *testing.T) {
 	const want = `{"time":"0001-01-01T00:00:00.000000Z","status":0,"reason":"client_closed","duration_ms":0.000,"bytes_in":0,"bytes_out":0}` + "\n"
-	if got := string(appendJSON(nil, &Record{Reason: ClientClosed}, 0)); got != want {
+	if got := string(lineOf(JSON, &Record{Reason: ClientClosed}, 0)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
 func TestLineSaysWhatOfAPathIsReadDifferently(t *testing.T) {
 	r := &Record{Status: 400, Reason: AmbiguousPath, PathReading: "escaped_slash"}
-	if got := string(appendJSON(nil, r, 1<<10)); !strings.Contains(got, `"reason":"ambiguous_path","path_reading":"escaped_slash",`) {
+	if got := string(lineOf(JSON, r, 1<<10)); !strings.Contains(got, `"reason":"ambiguous_path","path_reading":"escaped_slash",`) {
 		t.Error(got)
 	}
-	if got := string(appendText(nil, r, 1<<10)); !strings.Contains(got, " reason=ambiguous_path path_reading=escaped_slash") {
+	if got := string(lineOf(Extended, r, 1<<10)); !strings.Contains(got, " reason=ambiguous_path path_reading=escaped_slash") {
 		t.Error(got)
-	}
-}
-
-func TestTextLineIsTheCombinedFormatWithPairs(t *testing.T) {
-	r := record()
-	r.Reason, r.Attempts, r.UserAgent = BackendReset, 2, "a\"b\nc\xff"
-	const want = `192.0.2.1:5555 - - [04/Mar/2026:05:06:07 +0000] "GET /cart?x=1 HTTP/1.1" 200 1024 "-" "a\x22b\x0ac\xff" host=shop.example ` +
-		`duration_ms=1.234 route=default/shop rule=0 backend=default/v1:80 endpoint=10.0.0.1:8080 attempts=2 reason=backend_reset ` +
-		`mirror=default/v2:80,pending mirror=default/v3:80,dropped_in_flight request_id=abc ` +
-		`traceparent=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01` + "\n"
-	if got := string(appendText(nil, r, 0)); got != want {
-		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
@@ -98,7 +96,7 @@ func TestFieldsOfALineAreBounded(t *testing.T) {
 		"bytes": strings.Repeat("\xff", 60_000), "runes": strings.Repeat("é\u2028😀", 9000), "spaces": strings.Repeat(" ", 60_000),
 	}
 	for name, text := range long {
-		for _, format := range []Format{JSON, Text} {
+		for _, format := range []Format{JSON, Extended} {
 			r := record()
 			r.Method, r.Host, r.Path, r.Query, r.UserAgent, r.Referer, r.RequestID, r.TraceParent = text, text, text, text, text, text, text, text
 			var out bytes.Buffer
@@ -160,24 +158,38 @@ func FuzzFieldsAreCutWhereCharactersEnd(f *testing.F) {
 
 func FuzzLinesStayOneLine(f *testing.F) {
 	f.Add("GET", "/a b\n", "x\"", "\\")
+	f.Add("GET", "/\" 200 5 \"-\" \"-\"\r\n127.0.0.1 - - [", "\x1b[2J", "a\\\" \"b")
 	f.Fuzz(func(t *testing.T, method, path, host, agent string) {
 		r := &Record{Method: method, Path: path, Query: path, Host: host, UserAgent: agent, Referer: agent, Client: host, RequestID: agent,
-			Mirrors: []MirrorResult{{Mirror: host}}}
-		line := appendJSON(nil, r, 0)
-		var v struct{ Path, Host string }
+			Mirrors: []MirrorResult{{Mirror: host}}, RequestFields: []Field{{0, agent}, {0, path}, {1, path}}, ResponseFields: []Field{{0, host}}}
+		l := &AccessLog{request: logFields([]string{"X-A", "Cookie"}, nil), response: logFields([]string{"X-B"}, nil)}
+		line := l.appendJSON(nil, r)
+		var v struct {
+			Path, Host string
+			Request    map[string]string `json:"request_headers"`
+			Response   map[string]string `json:"response_headers"`
+		}
 		if err := json.Unmarshal(line, &v); err != nil {
 			t.Errorf("%q: %v", line, err)
 		}
-		if want := string([]rune(path)); v.Path != want { // a U+FFFD for each bad byte
-			t.Errorf("path %q became %q", path, v.Path)
+		valid := func(s string) string { return string([]rune(s)) } // a U+FFFD for each bad byte
+		if v.Path != valid(path) || v.Request["x-a"] != valid(agent)+", "+valid(path) || v.Request["cookie"] != mask || v.Response["x-b"] != valid(host) {
+			t.Errorf("path %q, fields %q and %q became %q", path, agent, host, line)
 		}
-		for _, line := range [][]byte{line, appendText(nil, r, 0)} {
-			if i := bytes.IndexFunc(line, func(c rune) bool { return c < 0x20 }); i != len(line)-1 {
-				t.Errorf("control byte at %d of %q", i, line)
+		for _, format := range []Format{Text, Extended} {
+			l.format = format
+			text := l.appendText(nil, r)
+			for _, line := range [][]byte{line, text} {
+				if i := bytes.IndexFunc(line, func(c rune) bool { return c < 0x20 }); i != len(line)-1 {
+					t.Errorf("control byte at %d of %q", i, line)
+				}
 			}
-		}
-		if text := appendText(nil, r, 0); bytes.Count(text, []byte{'"'}) != 6 {
-			t.Errorf("quotes in %q", text)
+			if bytes.Count(text, []byte{'"'}) != 12 || bytes.Contains(text, []byte(`\"`)) {
+				t.Errorf("quotes in %q", text)
+			}
+			if m := combined.FindSubmatch(text); m == nil || string(m[6]) != escape(agent) || string(m[7]) != escape(agent) {
+				t.Errorf("not the combined format: %q", text)
+			}
 		}
 	})
 }
@@ -251,7 +263,7 @@ func (g *gate) Write(p []byte) (int, error) {
 
 func TestAFullQueueDropsAndCountsAndNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		size := len(appendJSON(nil, record(), 0))
+		size := len(lineOf(JSON, record(), 0))
 		g := &gate{open: make(chan struct{})}
 		l := NewAccessLog(g, AccessLogOptions{QueueBytes: 10*size + size/2})
 		l.Log(record())
@@ -294,7 +306,7 @@ func (d *disk) Write(p []byte) (int, error) {
 
 func TestAFullDiskIsCountedLoggedOnceAndSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		size := len(appendJSON(nil, record(), 0))
+		size := len(lineOf(JSON, record(), 0))
 		d := &disk{room: size + size/2}
 		var complaints bytes.Buffer
 		l := NewAccessLog(d, AccessLogOptions{Logger: slog.New(slog.NewTextHandler(&complaints, nil))})
@@ -365,13 +377,20 @@ func TestLoggingDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool lose things at random")
 	}
-	for _, format := range []Format{JSON, Text} {
-		l := NewAccessLog(io.Discard, AccessLogOptions{Format: format})
+	for _, format := range []Format{JSON, Text, Extended} {
+		l := NewAccessLog(io.Discard, AccessLogOptions{
+			Format: format, RequestFields: []string{"Accept", "Cookie"}, ResponseFields: []string{"Server"}, Filter: Filter{Sample: func() bool { return true }},
+		})
 		r := record()
+		r.RequestFields, r.ResponseFields = []Field{{0, "a"}, {0, `"b`}, {1, "c"}}, []Field{{0, "s"}}
 		for range 10_000 { // the buffers grow to their size
 			l.Log(r)
 		}
-		if n := testing.AllocsPerRun(1000, func() { l.Log(r) }); n != 0 {
+		if n := testing.AllocsPerRun(1000, func() {
+			if l.Wants(r.Status, r.Reason, r.Route, r.Duration) {
+				l.Log(r)
+			}
+		}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 		closeLog(t, l)

@@ -6,14 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	jsonTime     = "2006-01-02T15:04:05.000000Z07:00"
-	combinedTime = "02/Jan/2006:15:04:05 -0700"
-)
+const jsonTime = "2006-01-02T15:04:05.000000Z07:00"
 
 // appendJSON appends the record as one JSON object and a newline. Strings are encoded as encoding/json does without
 // HTML escaping: bytes that are not UTF-8 become U+FFFD. A string that takes more than most bytes is cut, see fit.
-func appendJSON(b []byte, r *Record, most int) []byte {
+func (l *AccessLog) appendJSON(b []byte, r *Record) []byte {
+	most := l.most
 	b = append(b, `{"time":"`...)
 	b = r.Time.UTC().AppendFormat(b, jsonTime)
 	b = append(b, '"')
@@ -35,11 +33,17 @@ func appendJSON(b []byte, r *Record, most int) []byte {
 	b = appendMember(b, `,"path_reading":`, r.PathReading, most)
 	b = append(b, `,"duration_ms":`...)
 	b = appendMillis(b, r.Duration)
-	if r.BackendDuration != 0 {
-		b = append(b, `,"backend_duration_ms":`...)
-		b = appendMillis(b, r.BackendDuration)
+	if r.BackendConnect != 0 {
+		b = append(b, `,"backend_connect_ms":`...)
+		b = appendMillis(b, r.BackendConnect)
+	}
+	if r.BackendFirstByte != 0 {
+		b = append(b, `,"backend_first_byte_ms":`...)
+		b = appendMillis(b, r.BackendFirstByte)
 	}
 	if r.Attempts != 0 {
+		b = append(b, `,"backend_duration_ms":`...)
+		b = appendMillis(b, r.BackendDuration)
 		b = append(b, `,"attempts":`...)
 		b = strconv.AppendInt(b, int64(r.Attempts), 10)
 	}
@@ -65,6 +69,8 @@ func appendJSON(b []byte, r *Record, most int) []byte {
 	b = appendMember(b, `,"traceparent":`, r.TraceParent, most)
 	b = appendMember(b, `,"user_agent":`, r.UserAgent, most)
 	b = appendMember(b, `,"referer":`, r.Referer, most)
+	b = appendMembers(b, `,"request_headers":{`, l.request, r.RequestFields, most)
+	b = appendMembers(b, `,"response_headers":{`, l.response, r.ResponseFields, most)
 	return append(b, '}', '\n')
 }
 
@@ -119,20 +125,6 @@ func jsonSize(s string) (n, encoded int) {
 		return n, longestEscape
 	}
 	return n, n
-}
-
-func wordSize(s string) (n, encoded int) {
-	if s[0] == ' ' {
-		return 1, len(`\x20`)
-	}
-	return quotedSize(s)
-}
-
-func quotedSize(s string) (n, encoded int) {
-	if c := s[0]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-		return 1, len(`\x00`)
-	}
-	return 1, 1
 }
 
 // appendMillis appends a duration in milliseconds with three decimals.
@@ -205,103 +197,4 @@ func appendJSONString(b []byte, s string) []byte {
 	}
 	b = append(b, s[start:]...)
 	return append(b, '"')
-}
-
-// appendText appends the record in the combined log format, followed by name=value pairs of what that cannot say.
-func appendText(b []byte, r *Record, most int) []byte {
-	b = appendWord(b, r.Client, most)
-	b = append(b, " - - ["...)
-	b = r.Time.AppendFormat(b, combinedTime)
-	b = append(b, `] "`...)
-	b = appendQuoted(b, r.Method, most)
-	b = append(b, ' ')
-	b = appendQuoted(b, r.Path, most)
-	if r.Query != "" {
-		b = append(b, '?')
-		b = appendQuoted(b, r.Query, most)
-	}
-	b = append(b, ' ')
-	b = appendQuoted(b, r.Protocol, most)
-	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(r.Status), 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, r.BytesOut, 10)
-	b = appendQuotedOrDash(b, r.Referer, most)
-	b = appendQuotedOrDash(b, r.UserAgent, most)
-	b = append(b, " host="...)
-	b = appendWord(b, r.Host, most)
-	b = append(b, " duration_ms="...)
-	b = appendMillis(b, r.Duration)
-	b = appendPair(b, " peer=", r.Peer, most)
-	b = appendPair(b, " route=", r.Route, most)
-	b = appendPair(b, " rule=", r.Rule, most)
-	b = appendPair(b, " backend=", r.Backend, most)
-	b = appendPair(b, " endpoint=", r.Endpoint, most)
-	if r.Attempts > 1 {
-		b = append(b, " attempts="...)
-		b = strconv.AppendInt(b, int64(r.Attempts), 10)
-	}
-	b = appendPair(b, " reason=", string(r.Reason), most)
-	b = appendPair(b, " path_reading=", r.PathReading, most)
-	for i := range r.Mirrors {
-		b = append(b, " mirror="...)
-		b = appendWord(b, r.Mirrors[i].Mirror, most)
-		b = append(b, ',')
-		b = append(b, r.Mirrors[i].Outcome.String()...)
-	}
-	b = appendPair(b, " request_id=", r.RequestID, most)
-	b = appendPair(b, " traceparent=", r.TraceParent, most)
-	return append(b, '\n')
-}
-
-func appendPair(b []byte, name, value string, most int) []byte {
-	if value == "" {
-		return b
-	}
-	b = append(b, name...)
-	return appendWord(b, value, most)
-}
-
-func appendQuotedOrDash(b []byte, s string, most int) []byte {
-	b = append(b, ' ', '"')
-	if s == "" {
-		b = append(b, '-')
-	}
-	b = appendQuoted(b, s, most)
-	return append(b, '"')
-}
-
-// appendWord appends s so that it stays one word: spaces are escaped too, and an empty one is "-".
-func appendWord(b []byte, s string, most int) []byte {
-	if s == "" {
-		return append(b, '-')
-	}
-	return appendEscaped(b, s, ' ', most)
-}
-
-// appendQuoted appends s for between quotes.
-func appendQuoted(b []byte, s string, most int) []byte { return appendEscaped(b, s, '"', most) }
-
-// appendEscaped writes quotes, backslashes, control bytes, bytes above ASCII and the byte also as \xHH: one line stays
-// one line, and no byte reaches a terminal that could command it.
-func appendEscaped(b []byte, s string, also byte, most int) []byte {
-	size := quotedSize
-	if also == ' ' {
-		size = wordSize
-	}
-	kept := fit(s, most, size)
-	left := len(s) - kept
-	s = s[:kept]
-	start := 0
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == also {
-			b = append(b, s[start:i]...)
-			b = append(b, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
-			start = i + 1
-		}
-	}
-	if b = append(b, s[start:]...); left > 0 {
-		b = appendCut(b, left)
-	}
-	return b
 }

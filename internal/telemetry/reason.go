@@ -175,3 +175,16 @@ func FaultReason(fault string) Reason {
 	}
 	return InvalidConfig
 }
+
+// Reasons are all there are, those of one party together.
+func Reasons() []Reason {
+	var out []Reason
+	for _, party := range []Party{PartyClient, PartyRouting, PartyBackend, PartyProxy} {
+		for _, r := range reasons {
+			if r.party == party {
+				out = append(out, r.reason)
+			}
+		}
+	}
+	return out
+}

@@ -176,6 +176,7 @@ func (c *Call) Shrink(most int) {
 // Endpoint.Get and Endpoint.Open: nothing was sent, and there is nothing to close.
 func (c *Call) Open(e *Endpoint, wait *Waiting, try int, now time.Time) error {
 	c.endpoint, c.try, c.now = e, try, now
+	wait.Waited = false
 	c.heard, c.interims, c.done, c.persist, c.looked, c.ready = false, 0, false, false, false, false
 	if c.Request.HTTP2 {
 		return c.openHTTP2(wait)
@@ -185,6 +186,9 @@ func (c *Call) Open(e *Endpoint, wait *Waiting, try int, now time.Time) error {
 
 // Opened is true between Open and Close.
 func (c *Call) Opened() bool { return c.conn != nil || c.stream.Stream != nil }
+
+// Asks is true if Send may wait for the answer's first bytes.
+func (c *Call) Asks() bool { return !c.Request.HTTP2 && c.whole && c.rest == nil }
 
 // Send sends what was laid out. With await nothing is left to do until the answer comes, so that the first of it may be waited for at once. Without an error,
 // or with Unsent false, there may be an answer: an endpoint may answer before it ends a connection.

@@ -51,6 +51,7 @@ func (c *Call) openHTTP1(wait *Waiting) (err error) {
 	default:
 		c.conn, c.reused, err = e.Get(wait.Until)
 	}
+	wait.Waited = !c.reused
 	return err
 }
 
@@ -58,7 +59,7 @@ func (c *Call) sendHTTP1(await bool) error {
 	k := c.conn
 	k.WriteBy(c.now.Add(c.Stall), c.Stall/4)
 	c.await(c.now)
-	if await && c.whole && c.rest == nil {
+	if await && c.Asks() {
 		// Why reading failed is found out again by the next read.
 		n, err := k.Ask(c.wire)
 		c.unsent = n == 0 && err != nil

@@ -81,6 +81,7 @@ func (p *http2Pool) open(h *http2.Head, body []byte, end bool, wait *Waiting) (s
 	if !wait.Until.IsZero() && wait.Until.Before(until) {
 		until = wait.Until
 	}
+	wait.Waited = true
 	w := &http2Waiter{told: make(chan error, 1)}
 	for first := true; ; first = false {
 		if err = p.wait(w, first, until, wait); err != nil {

@@ -19,6 +19,8 @@ type Waiting struct {
 	}
 	// From is who the exchange is for, for an endpoint that Announces.
 	From clientaddr.Pair
+	// Waited is set by Open, and by Call.Open: no stream was free, or no connection open.
+	Waited bool
 }
 
 // Stream is an exchange over HTTP/2, in flight until it is closed. The zero value is none.

@@ -2,7 +2,7 @@
 
 // Command bench compares Weir with nginx, HAProxy and Go's httputil.ReverseProxy: processor time for each request,
 // throughput and latency, one core for the proxy, the same backend, load and headers for all, in interleaved rounds.
-// With -mirror it shows instead what a broken mirror backend does to the primary. See README.md.
+// With -mirror it shows instead what a broken mirror backend does to the primary. See docs/performance.md.
 //
 // It runs the real weir binary and imports nothing of its data plane.
 package main
@@ -91,7 +91,7 @@ func harness(args []string) (err error) {
 	f.IntVar(&b.proxyCPU, "proxy-cpu", 1, "processor of the proxy")
 	f.IntVar(&b.loadCPU, "load-cpu", 0, "processor of the load and the backend")
 	f.StringVar(&b.weir, "weir", "", "the weir binary (default: built from ./cmd/weir)")
-	f.StringVar(&b.output, "o", "", "also write the table to a file; see README.md")
+	f.StringVar(&b.output, "o", "", "also write the table to a file; see docs/performance.md")
 	mirror := f.Bool("mirror", false, "compare mirror backends that are healthy, refuse, stall or answer garbage with none")
 	peers := f.String("peers", strings.Join(allPeers, ","), "proxies to compare")
 	only := f.String("scenarios", "", "scenarios to run (default all): "+strings.Join(scenarioNames(*mirror), ", "))

@@ -256,7 +256,7 @@ func FreePort(t *testing.T) int {
 	return 0
 }
 
-// Ports gives every port that examples and the README use another, free one, the same each time. The zero value is
+// Ports gives every port that examples and the tutorial use another, free one, the same each time. The zero value is
 // usable.
 type Ports struct{ given map[string]int }
 

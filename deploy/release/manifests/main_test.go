@@ -87,7 +87,7 @@ controller:
   podAnnotations: {c: d}
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
-proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}}
+proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}}
 namespaces: [shop]
 networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}}
 admissionPolicy: {images: ["other/image:*"]}

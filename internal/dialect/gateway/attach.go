@@ -357,9 +357,9 @@ func (t *translator) emit() {
 			}
 			ref := l.holder()
 			ref.Field = l.field
-			owner := ""
+			var owner model.GatewayKey
 			if t.Separate {
-				owner = g.String()
+				owner = model.GatewayOf(g.namespace, g.name)
 			}
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{

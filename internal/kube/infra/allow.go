@@ -25,8 +25,8 @@ var guarded = []string{"env", "image"}
 
 // free are the fields that Gateways may set unless their class denies it. A field in neither list is guarded.
 var free = []string{
-	"accessLog", "affinity", "disruptionBudget", "drain", "imagePullPolicy", "imagePullSecrets", "logFormat", "logLevel", "nodeSelector",
-	"priorityClassName", "replicas", "resources", "service", "tolerations", "topologySpreadConstraints",
+	"accessLog", "accessLogOptions", "affinity", "disruptionBudget", "drain", "imagePullPolicy", "imagePullSecrets", "logFormat", "logLevel", "nodeSelector",
+	"priorityClassName", "replicas", "requestID", "resources", "service", "tolerations", "topologySpreadConstraints",
 }
 
 // classOnly is the field of a class's parameters that a Gateway's can never have.

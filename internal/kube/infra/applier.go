@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,11 +42,11 @@ type Applier struct {
 	client   client.Client
 	caches   map[string]cache.Cache // by namespace; that of all namespaces has no name
 	log      *slog.Logger
-	onChange func(gateway string)
-	queue    workqueue.TypedRateLimitingInterface[string]
+	onChange func(gateway model.GatewayKey)
+	queue    workqueue.TypedRateLimitingInterface[model.GatewayKey]
 
 	mu    sync.Mutex
-	plans map[string]*planned
+	plans map[model.GatewayKey]*planned
 }
 
 // planned is a plan and what came of it.
@@ -74,7 +74,7 @@ func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p
 // NewApplier makes an Applier that reaches the API server by config, for Gateways of the namespaces given, or of all if there are
 // none. OnChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may have changed; it must
 // not block.
-func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway string)) (*Applier, error) {
+func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway model.GatewayKey)) (*Applier, error) {
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("infrastructure: %w", err)
@@ -98,12 +98,12 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 		}
 	}
 	if onChange == nil {
-		onChange = func(string) {}
+		onChange = func(model.GatewayKey) {}
 	}
 	return &Applier{
-		client: c, caches: caches, log: log, onChange: onChange, plans: map[string]*planned{},
+		client: c, caches: caches, log: log, onChange: onChange, plans: map[model.GatewayKey]*planned{},
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfter, retryMost)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[model.GatewayKey](retryAfter, retryMost)),
 	}, nil
 }
 
@@ -112,7 +112,7 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 func (a *Applier) Set(plans []Plan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	named := make(map[string]bool, len(plans))
+	named := make(map[model.GatewayKey]bool, len(plans))
 	for _, p := range plans {
 		named[p.Gateway] = true
 		sum := sumOf(p)
@@ -209,7 +209,7 @@ func (a *Applier) seen(k kind, o any, deleted bool) {
 	if owner == nil {
 		return
 	}
-	gateway := object.GetNamespace() + "/" + owner.Name
+	gateway := model.GatewayOf(object.GetNamespace(), owner.Name)
 	a.mu.Lock()
 	p := a.plans[gateway]
 	same := p != nil && !deleted && p.left[identity{k.kind, object.GetName()}] == fingerprint(object)
@@ -242,7 +242,7 @@ func (a *Applier) work(ctx context.Context) {
 }
 
 // apply says whether the Gateway has what it is to have.
-func (a *Applier) apply(ctx context.Context, gateway string) bool {
+func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
 	a.mu.Lock()
 	p := a.plans[gateway]
 	a.mu.Unlock()
@@ -253,7 +253,7 @@ func (a *Applier) apply(ctx context.Context, gateway string) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	r := &run{Applier: a, plan: p.Plan, left: map[identity]string{}}
-	r.namespace, r.name, _ = strings.Cut(gateway, "/")
+	r.namespace, r.name = gateway.Namespace(), gateway.Name()
 	err := r.run(ctx)
 	if ended() != nil {
 		return true // what failed for that is no problem of the Gateway's

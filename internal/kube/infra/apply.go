@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/weirmesh/weir/internal/model"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -228,9 +228,9 @@ type Found struct {
 }
 
 // Found returns what there is for the Gateway "namespace/name". It must not be changed.
-func (a *Applier) Found(ctx context.Context, gateway string) (Found, error) {
+func (a *Applier) Found(ctx context.Context, gateway model.GatewayKey) (Found, error) {
 	var f Found
-	namespace, name, _ := strings.Cut(gateway, "/")
+	namespace, name := gateway.Namespace(), gateway.Name()
 	deployments, err := a.madeFor(ctx, deployments, namespace, name)
 	if err != nil {
 		return f, err

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -60,18 +61,18 @@ type Fleet struct {
 	ControllerName string
 
 	mu   sync.Mutex
-	said map[string]resource.Condition // Programmed, by Gateway
+	said map[model.GatewayKey]resource.Condition // Programmed, by Gateway
 }
 
 // Overlay returns the translator's statuses with those of GatewayClasses, Gateways and their listeners corrected:
 // parameters that cannot be used (Accepted), addresses, and Programmed. State is asked for each Gateway by its
 // "namespace/name". The statuses given are left alone.
-func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway string) State) []resource.Status {
+func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway model.GatewayKey) State) []resource.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	classes := readClasses(set, f.ControllerName)
 	out := slices.Clone(statuses)
-	said := map[string]resource.Condition{}
+	said := map[model.GatewayKey]resource.Condition{}
 	unserved := map[string]string{} // why, by the listener's name in the model
 	for i := range out {
 		switch s := &out[i]; s.Ref.Kind {
@@ -84,14 +85,14 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 			if g == nil {
 				continue
 			}
-			name := g.Namespace + "/" + g.Name
+			name := model.GatewayOf(g.Namespace, g.Name)
 			j := judgement{gateway: g, state: state(name), before: f.before(name, g)}
 			if c := classes[string(g.Spec.GatewayClassName)]; c != nil {
 				_, j.parameters = c.of(set, g)
 			}
 			*s = j.correct(*s)
 			j.state.unserved(name, unserved)
-			unservedListeners(s, name, unserved)
+			unservedListeners(s, string(name), unserved)
 			if p := find(s.Conditions, programmed); p != nil {
 				c := *p
 				c.Generation = cmp.Or(c.Generation, s.Generation)
@@ -107,7 +108,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 		}
 		if c, ok := said[parents[s.Ref.Namespace+"/"+s.Ref.Name]]; ok {
 			*s = follow(*s, c)
-			unservedListeners(s, parents[s.Ref.Namespace+"/"+s.Ref.Name]+"/"+s.Ref.Namespace+"/"+s.Ref.Name, unserved)
+			unservedListeners(s, string(parents[s.Ref.Namespace+"/"+s.Ref.Name])+"/"+s.Ref.Namespace+"/"+s.Ref.Name, unserved)
 		}
 	}
 	f.said = said
@@ -115,14 +116,14 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 }
 
 // parentsOf returns the Gateway of each ListenerSet, both as "namespace/name".
-func parentsOf(set *resource.Set) map[string]string {
-	out := make(map[string]string, len(set.ListenerSets))
+func parentsOf(set *resource.Set) map[string]model.GatewayKey {
+	out := make(map[string]model.GatewayKey, len(set.ListenerSets))
 	for _, l := range set.ListenerSets {
 		namespace := l.Namespace
 		if n := l.Spec.ParentRef.Namespace; n != nil {
 			namespace = string(*n)
 		}
-		out[l.Namespace+"/"+l.Name] = namespace + "/" + string(l.Spec.ParentRef.Name)
+		out[l.Namespace+"/"+l.Name] = model.GatewayOf(namespace, string(l.Spec.ParentRef.Name))
 	}
 	return out
 }
@@ -138,7 +139,7 @@ func follow(s resource.Status, gateway resource.Condition) resource.Status {
 }
 
 // before returns the last Programmed of a Gateway: what was said, or what another controller before this one wrote.
-func (f *Fleet) before(name string, g *gatewayv1.Gateway) *resource.Condition {
+func (f *Fleet) before(name model.GatewayKey, g *gatewayv1.Gateway) *resource.Condition {
 	if c, ok := f.said[name]; ok {
 		return &c
 	}
@@ -424,10 +425,10 @@ func replace(conditions []resource.Condition, by resource.Condition) []resource.
 
 // unserved adds why proxies do not serve some of the Gateway's listeners, by the listener's name in the model. Of other Gateways' they are not
 // heard.
-func (s *State) unserved(gateway string, out map[string]string) {
+func (s *State) unserved(gateway model.GatewayKey, out map[string]string) {
 	for _, p := range s.Proxies {
 		for _, u := range p.Unserved {
-			if !strings.HasPrefix(u.Listener, gateway+"/") {
+			if !strings.HasPrefix(u.Listener, string(gateway)+"/") {
 				continue
 			}
 			why := fmt.Sprintf("proxy %s cannot serve it: %s", p.Name, u.Reason)

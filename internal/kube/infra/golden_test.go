@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -46,7 +47,7 @@ func outputs(t *testing.T, set *resource.Set) []goldentest.Part {
 	}
 	var text strings.Builder
 	for _, p := range options.Plans(set, gateway.ControllerName, result.Config, result.Statuses) {
-		text.WriteString("# Gateway " + p.Gateway)
+		text.WriteString("# Gateway " + string(p.Gateway))
 		if p.Keep {
 			text.WriteString(" is left as it is")
 		}
@@ -60,6 +61,6 @@ func outputs(t *testing.T, set *resource.Set) []goldentest.Part {
 		}
 	}
 	fleet := infra.Fleet{ControllerName: gateway.ControllerName}
-	statuses := fleet.Overlay(set, result.Statuses, func(string) infra.State { return infra.State{Version: "1"} })
+	statuses := fleet.Overlay(set, result.Statuses, func(model.GatewayKey) infra.State { return infra.State{Version: "1"} })
 	return []goldentest.Part{{Name: "objects", Text: text.String()}, {Name: "statuses", Text: goldentest.StatusText(statuses)}}
 }

@@ -47,6 +47,9 @@ type Parameters struct {
 	LogLevel  string `json:"logLevel,omitempty"`
 	LogFormat string `json:"logFormat,omitempty"`
 	AccessLog string `json:"accessLog,omitempty"`
+	// AccessLogOptions and RequestID are its flags whose names begin so.
+	AccessLogOptions AccessLogOptions `json:"accessLogOptions,omitzero"`
+	RequestID        RequestID        `json:"requestID,omitzero"`
 	// Env are variables of the proxy's environment, which can set each flag of "weir proxy" (WEIR_...) that Weir does not.
 	Env map[string]string `json:"env,omitempty"`
 
@@ -81,6 +84,27 @@ type Drain struct {
 	Delay *metav1.Duration `json:"delay,omitempty"`
 	// Timeout is how long requests in flight may take after that; 30 s if not set.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// AccessLogOptions say what is in the access log: each field is the flag of "weir proxy" --access-log-FIELD.
+type AccessLogOptions struct {
+	Format          string           `json:"format,omitempty"`
+	RequestHeaders  []string         `json:"requestHeaders,omitempty"`
+	ResponseHeaders []string         `json:"responseHeaders,omitempty"`
+	Unmask          []string         `json:"unmask,omitempty"`
+	Sample          string           `json:"sample,omitempty"`
+	MinDuration     *metav1.Duration `json:"minDuration,omitempty"`
+	Statuses        []string         `json:"statuses,omitempty"`
+	Reasons         []string         `json:"reasons,omitempty"`
+	Routes          []string         `json:"routes,omitempty"`
+}
+
+// RequestID says whether requests are given ids, in which header field, and whether clients are told.
+type RequestID struct {
+	// Mode is on (if not set), trusted or off.
+	Mode     string `json:"mode,omitempty"`
+	Header   string `json:"header,omitempty"`
+	InAnswer *bool  `json:"inAnswer,omitempty"`
 }
 
 const (

@@ -17,7 +17,7 @@ import (
 // Plan is what one Gateway is to have in the cluster.
 type Plan struct {
 	// Gateway is "namespace/name".
-	Gateway string
+	Gateway model.GatewayKey
 	// Keep leaves everything as it is: the Gateway cannot be judged now, and what its proxies serve is better than
 	// nothing.
 	Keep bool
@@ -30,21 +30,21 @@ type Plan struct {
 // ours. The configuration, whose listeners name their Gateways, and the statuses are what the translator made of the set.
 // A Gateway that is not in the set has no plan: what it owned goes with it.
 func (o Options) Plans(set *resource.Set, controllerName string, config *model.Config, statuses []resource.Status) []Plan {
-	ports := map[string][]int32{}
+	ports := map[model.GatewayKey][]int32{}
 	for i := range config.Listeners {
 		l := &config.Listeners[i]
 		ports[l.Gateway] = append(ports[l.Gateway], l.Port)
 	}
-	accepted := map[string]bool{}
+	accepted := map[model.GatewayKey]bool{}
 	for i := range statuses {
 		if s := &statuses[i]; s.Ref.Kind == "Gateway" {
-			accepted[s.Ref.Namespace+"/"+s.Ref.Name] = holds(s.Conditions, string(gatewayv1.GatewayConditionAccepted))
+			accepted[model.GatewayOf(s.Ref.Namespace, s.Ref.Name)] = holds(s.Conditions, string(gatewayv1.GatewayConditionAccepted))
 		}
 	}
 	classes := readClasses(set, controllerName)
 	plans := make([]Plan, 0, len(set.Gateways))
 	for _, g := range set.Gateways {
-		plan := Plan{Gateway: g.Namespace + "/" + g.Name}
+		plan := Plan{Gateway: model.GatewayOf(g.Namespace, g.Name)}
 		class := classes[string(g.Spec.GatewayClassName)]
 		switch {
 		case class == nil:

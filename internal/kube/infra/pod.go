@@ -129,7 +129,7 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 			args = append(args, "--"+flag.name+"="+flag.value)
 		}
 	}
-	return args
+	return append(append(args, r.p.AccessLogOptions.args()...), r.p.RequestID.args()...)
 }
 
 func (r *renderer) env() []corev1.EnvVar {

@@ -64,9 +64,9 @@ type Cluster struct {
 	// Missing is what the controller's ServiceAccount may not do.
 	Missing []Missing
 	// Unwatched are the Gateways of our classes, "namespace/name", in namespaces that the controller does not watch, sorted.
-	Unwatched []string
+	Unwatched []model.GatewayKey
 	// Gateways that are ours, by "namespace/name".
-	Gateways map[string]*Gateway
+	Gateways map[model.GatewayKey]*Gateway
 	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
 	Seen bool
 	// NotSeen is what may not be looked at, with the reason.
@@ -117,7 +117,7 @@ type NotSeen struct {
 
 // Read looks at the cluster. The error is for an API server that does not answer; what may not be read is left out.
 func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, error) {
-	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[string]*Gateway{}, Seen: true}}
+	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[model.GatewayKey]*Gateway{}, Seen: true}}
 	if err := r.definitions(ctx); err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 	if err != nil {
 		return err
 	}
-	running := map[string][]feed.Proxy{}
+	running := map[model.GatewayKey][]feed.Proxy{}
 	if c := r.out.Controller; c != nil {
 		running, err = replica.ReadBoard(ctx, r.client, c.Namespace)
 		if r.refused("what proxies run (ConfigMaps of namespace "+c.Namespace+")", err) {
@@ -304,7 +304,7 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 		} else if in.Complete {
 			g.Version = feed.Version(&model.Config{})
 		}
-		namespace, _, _ := strings.Cut(p.Gateway, "/")
+		namespace := p.Gateway.Namespace()
 		for _, o := range p.Objects {
 			found, there := made[object{o.GetKind(), namespace, o.GetName()}]
 			switch f := found.(type) {
@@ -337,7 +337,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 		g := &list.Items[i]
 		class := in.Set.GatewayClass(string(g.Spec.GatewayClassName))
 		if class != nil && string(class.Spec.ControllerName) == r.ControllerName && !slices.Contains(c.Namespaces, g.Namespace) {
-			r.out.Unwatched = append(r.out.Unwatched, g.Namespace+"/"+g.Name)
+			r.out.Unwatched = append(r.out.Unwatched, model.GatewayOf(g.Namespace, g.Name))
 		}
 	}
 	slices.Sort(r.out.Unwatched)
@@ -389,8 +389,8 @@ func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
 }
 
 // ours says whether a Gateway, "namespace/name", is of a class of ours.
-func ours(set *resource.Set, controllerName, gateway string) bool {
-	namespace, name, _ := strings.Cut(gateway, "/")
+func ours(set *resource.Set, controllerName string, gateway model.GatewayKey) bool {
+	namespace, name := gateway.Namespace(), gateway.Name()
 	g := set.Gateway(namespace, name)
 	if g == nil {
 		return false

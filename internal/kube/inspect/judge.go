@@ -211,16 +211,14 @@ func (j *judge) controller() {
 		j.add(CodePermission, account, "", text, install)
 	}
 	for _, name := range j.Unwatched {
-		namespace, short, _ := strings.Cut(name, "/")
-		j.add(CodeUnwatched, model.Ref{Kind: "Gateway", Namespace: namespace, Name: short}, "", fmt.Sprintf(
-			"the controller does not watch namespace %s, so that nothing serves it; it watches %s alone", namespace, strings.Join(c.Namespaces, ", ")),
+		j.add(CodeUnwatched, name.Ref(), "", fmt.Sprintf(
+			"the controller does not watch namespace %s, so that nothing serves it; it watches %s alone", name.Namespace(), strings.Join(c.Namespaces, ", ")),
 			"add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway")
 	}
 }
 
-func (j *judge) gateway(name string, g *Gateway) {
-	namespace, short, _ := strings.Cut(name, "/")
-	ref := model.Ref{Kind: "Gateway", Namespace: namespace, Name: short}
+func (j *judge) gateway(name model.GatewayKey, g *Gateway) {
+	namespace, short, ref := name.Namespace(), name.Name(), name.Ref()
 	pods := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", namespace, gatewayv1.GatewayNameLabelKey, short)
 	if len(g.Missing) > 0 {
 		fix := "the controller makes it when it can; see its log, and the Gateway's conditions"

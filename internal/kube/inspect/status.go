@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -21,7 +22,7 @@ func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 		return in.Statuses
 	}
 	fleet := infra.Fleet{ControllerName: controllerName}
-	return fleet.Overlay(in.Set, in.Statuses, func(gateway string) infra.State {
+	return fleet.Overlay(in.Set, in.Statuses, func(gateway model.GatewayKey) infra.State {
 		g := c.Gateways[gateway]
 		if g == nil {
 			return infra.State{}

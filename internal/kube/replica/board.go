@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // What a ConfigMap of the board looks like.
@@ -54,7 +55,7 @@ type Board struct {
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
 	// Running returns what proxies run that are connected to this replica, by Gateway.
-	Running func() map[string][]feed.Proxy
+	Running func() map[model.GatewayKey][]feed.Proxy
 	// Changed is called when another replica wrote something else.
 	Changed func()
 	Logger  *slog.Logger
@@ -67,7 +68,7 @@ type Board struct {
 
 // word is what another replica said.
 type word struct {
-	said map[string][]feed.Proxy // by Gateway
+	said map[model.GatewayKey][]feed.Proxy // by Gateway
 	seen time.Time
 }
 
@@ -94,7 +95,7 @@ func (b *Board) Tell() {
 }
 
 // Others returns what proxies of a Gateway run that are connected to other replicas.
-func (b *Board) Others(gateway string) []feed.Proxy {
+func (b *Board) Others(gateway model.GatewayKey) []feed.Proxy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []feed.Proxy
@@ -119,7 +120,7 @@ func (b *Board) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch what other replicas write: %w", err)
 	}
-	var written map[string][]feed.Proxy
+	var written map[model.GatewayKey][]feed.Proxy
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last time.Time
@@ -183,7 +184,7 @@ func (b *Board) read(o any, gone bool) {
 	if !ok || c.Name == b.Name {
 		return
 	}
-	var said map[string][]feed.Proxy
+	var said map[model.GatewayKey][]feed.Proxy
 	if !gone {
 		var err error
 		if said, err = unpack(c.BinaryData[boardKey]); err != nil {
@@ -206,7 +207,7 @@ func (b *Board) read(o any, gone bool) {
 	}
 }
 
-func (b *Board) write(ctx context.Context, running map[string][]feed.Proxy) error {
+func (b *Board) write(ctx context.Context, running map[model.GatewayKey][]feed.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
 	defer cancel()
 	data, err := pack(running)
@@ -234,7 +235,7 @@ func (b *Board) remove(ctx context.Context, name string) {
 	}
 }
 
-func pack(running map[string][]feed.Proxy) ([]byte, error) {
+func pack(running map[model.GatewayKey][]feed.Proxy) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	if err := errors.Join(json.NewEncoder(z).Encode(running), z.Close()); err != nil {
@@ -243,12 +244,12 @@ func pack(running map[string][]feed.Proxy) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func unpack(data []byte) (map[string][]feed.Proxy, error) {
+func unpack(data []byte) (map[model.GatewayKey][]feed.Proxy, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	var out map[string][]feed.Proxy
+	var out map[model.GatewayKey][]feed.Proxy
 	err = json.NewDecoder(io.LimitReader(z, boardSize)).Decode(&out)
 	return out, err
 }
@@ -267,12 +268,12 @@ func Newest(all ...[]feed.Proxy) []feed.Proxy {
 }
 
 // ReadBoard returns what proxies run by what all replicas of the controller in a namespace have written, by Gateway.
-func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[string][]feed.Proxy, error) {
+func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[model.GatewayKey][]feed.Proxy, error) {
 	var list corev1.ConfigMapList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{BoardLabel: BoardValue}); err != nil {
 		return nil, err
 	}
-	out := map[string][]feed.Proxy{}
+	out := map[model.GatewayKey][]feed.Proxy{}
 	for _, c := range list.Items {
 		said, err := unpack(c.BinaryData[boardKey])
 		if err != nil {

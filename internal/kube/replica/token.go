@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,7 +36,7 @@ type Tokens struct {
 	// Audience is the one the token must be for.
 	Audience string
 	// GatewayOf returns the Gateway, "namespace/name", whose proxies run as that ServiceAccount; empty if there is none.
-	GatewayOf func(namespace, serviceAccount string) string
+	GatewayOf func(namespace, serviceAccount string) model.GatewayKey
 
 	once    sync.Once
 	reviews chan struct{} // bounds those under way
@@ -50,7 +51,7 @@ type review struct {
 
 // Authenticate returns the Gateway that the holder of the token is a proxy of, and the name of the proxy's pod, "namespace/name". The error is
 // ErrToken if the token is not one of a Gateway's proxy.
-func (t *Tokens) Authenticate(ctx context.Context, token string) (gateway, proxy string, err error) {
+func (t *Tokens) Authenticate(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
 	if token == "" || len(token) > maxToken {
 		return "", "", fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
 	}

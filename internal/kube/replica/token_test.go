@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // reviewer is an API server that reviews tokens.
@@ -39,7 +40,7 @@ func proxyToken(change func(*authenticationv1.TokenReviewStatus)) authentication
 }
 
 func newTokens(r *reviewer) *replica.Tokens {
-	return &replica.Tokens{Client: r, Audience: "proxies", GatewayOf: func(namespace, serviceAccount string) string {
+	return &replica.Tokens{Client: r, Audience: "proxies", GatewayOf: func(namespace, serviceAccount string) model.GatewayKey {
 		if namespace == "shop" && serviceAccount == "edge-weir" {
 			return "shop/edge"
 		}

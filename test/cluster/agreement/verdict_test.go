@@ -202,6 +202,26 @@ func located(errors []string) []string {
 	return all
 }
 
+// owner is what an API server before 1.37 says of a field that an owner reference lacks: not which reference it is, and not
+// that the field is required, so that it runs the rules all the same. Weir has the words of 1.37.
+var owner = struct{ before, since *regexp.Regexp }{
+	before: regexp.MustCompile(`^metadata\.ownerReferences\.\w+: Invalid value: "": must not be empty$`),
+	since:  regexp.MustCompile(`^metadata\.ownerReferences\[\d+\](\.\w+: )Required value: must not be empty$`),
+}
+
+// asBefore returns ours as a server of theirs' age would have it.
+func asBefore(theirs, ours verdict) verdict {
+	if !slices.ContainsFunc(theirs.errors, owner.before.MatchString) {
+		return ours
+	}
+	for i, e := range ours.errors {
+		ours.errors[i] = owner.since.ReplaceAllString(e, `metadata.ownerReferences${1}Invalid value: "": must not be empty`)
+	}
+	slices.Sort(ours.errors)
+	ours.unchecked = theirs.unchecked
+	return ours
+}
+
 // fields are the paths of errors, each once.
 func fields(errors []string) []string {
 	var all []string

@@ -23,6 +23,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // applied is an Applier that may do no more than the controller may, and one Gateway that it works for.
@@ -103,7 +104,9 @@ func (a *applied) create(o client.Object) {
 	}
 }
 
-func (a *applied) name() string { return a.gateway.Namespace + "/" + a.gateway.Name }
+func (a *applied) name() model.GatewayKey {
+	return model.GatewayOf(a.gateway.Namespace, a.gateway.Name)
+}
 
 // want gives the Applier a plan for the Gateway with these parameters and ports.
 func (a *applied) want(p infra.Parameters, ports []int32, addresses ...netip.Addr) {

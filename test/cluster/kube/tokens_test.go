@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // TestTokenOfAProxyIsGoodForItsFeedAlone has tokens of a real API server: who has taken a proxy over has one that opens its own
@@ -40,14 +41,14 @@ func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
 		}
 		return r.Status.Token
 	}
-	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: func(namespace, account string) string {
+	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: func(namespace, account string) model.GatewayKey {
 		if namespace == ns && account == "edge-weir" {
-			return ns + "/edge"
+			return model.GatewayOf(ns, "edge")
 		}
 		return ""
 	}}
 	own := issue(account, true, infra.Audience)
-	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != ns+"/edge" || proxy != ns+"/"+pod.Name {
+	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != model.GatewayOf(ns, "edge") || proxy != ns+"/"+pod.Name {
 		t.Errorf("a proxy's token is of %q %q, %v", gateway, proxy, err)
 	}
 	for name, token := range map[string]string{

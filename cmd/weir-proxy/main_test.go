@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	mostOnDisk   = 25 << 20
+	mostResident = 20 << 20
+	mostPrivate  = 10 << 20
+)
+
+// TestBinaryIsSmall builds the program as it is released, runs it beside a control plane that is away, and looks at what it takes.
+func TestBinaryIsSmall(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "weir-proxy")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > mostOnDisk {
+		t.Errorf("the binary has %d bytes, want at most %d", info.Size(), mostOnDisk)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("what a process takes is read from /proc, which Linux has")
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--gateway", "shop/edge", "--controller", "127.0.0.1:1", "--admin", "127.0.0.1:0",
+		"--ca-file", filepath.Join(dir, "none"), "--token-file", filepath.Join(dir, "none"), "--log-level", "debug")
+	cmd.Cancel = func() error { return cmd.Process.Kill() }
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It has tried to reach the control plane by then.
+	lines, tried := bufio.NewScanner(log), false
+	for !tried && lines.Scan() {
+		tried = strings.Contains(lines.Text(), "no configuration from the control plane")
+	}
+	if !tried {
+		t.Fatal("it never tried to reach the control plane")
+	}
+	resident, private := memory(t, cmd.Process.Pid)
+	t.Logf("binary %d KiB, resident %d KiB, private %d KiB", info.Size()>>10, resident>>10, private>>10)
+	if resident > mostResident || private > mostPrivate {
+		t.Errorf("resident %d bytes, private %d, want at most %d and %d", resident, private, mostResident, mostPrivate)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, log)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after an interrupt: %v", err)
+	}
+}
+
+// memory returns what is resident of a process, in bytes, and what of that is its own.
+func memory(t *testing.T, pid int) (resident, private int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	field := func(name string) int {
+		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)
+		if m == nil {
+			t.Fatalf("no %s in\n%s", name, status)
+		}
+		n, _ := strconv.Atoi(string(m[1]))
+		return n << 10
+	}
+	return field("VmRSS"), field("RssAnon")
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Setenv("WEIR_MAX_HOPS", "many")
+	for _, x := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, 0, "--controller"},
+		{[]string{"--version"}, 0, "weir "},
+		{[]string{"--gatewai", "a/b"}, 2, "unknown flag: --gatewai"},
+		{[]string{"extra"}, 2, `unexpected argument "extra"`},
+		{nil, 2, `WEIR_MAX_HOPS="many"`},
+		{[]string{"--max-hops", "3"}, 2, `--gateway "": want NAMESPACE/NAME`},
+		{[]string{"proxy", "--max-hops", "3", "--gateway", "a/b"}, 2, `--controller "": want HOST:PORT`},
+	} {
+		var out bytes.Buffer
+		if code := run(x.args, &out, &out); code != x.code || !strings.Contains(out.String(), x.want) {
+			t.Errorf("%q: exit code %d, want %d with %q: %s", x.args, code, x.code, x.want, out.String())
+		}
+	}
+}
+
+// TestPortInUseEndsIt holds that what fails at the start is told, with the exit code of a failure.
+func TestPortInUseEndsIt(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { _ = http.Serve(l, http.NotFoundHandler()) }()
+	var out bytes.Buffer
+	if code := run([]string{"--gateway", "a/b", "--controller", "127.0.0.1:1", "--admin", l.Addr().String()}, &out, &out); code != 1 || !strings.Contains(out.String(), "admin endpoint") {
+		t.Errorf("exit code %d: %s", code, out.String())
+	}
+}

@@ -1,0 +1,119 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/process"
+)
+
+// Fed is a data plane that serves what a controller's feed brings, as its command line says.
+type Fed struct {
+	serve             Options
+	gateway           string
+	controller        string
+	caFile, tokenFile string
+	stateDir          string
+}
+
+// NewFed returns one with the defaults of its flags.
+func NewFed() *Fed { return &Fed{serve: NewOptions()} }
+
+// Flags adds them to a command.
+func (o *Fed) Flags(f *pflag.FlagSet) {
+	o.serve.Flags(f, ":19080", "cluster", "any")
+	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
+	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
+	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the certificates that vouch for the controller, in PEM")
+	f.StringVar(&o.tokenFile, "token-file", "/var/run/weir/token/token", "`file` with the token that says who this proxy is")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: it belongs on memory; empty keeps none")
+}
+
+// validate fails where the command line is wrong.
+func (o *Fed) validate() error {
+	if !model.GatewayKey(o.gateway).Valid() {
+		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
+	}
+	if _, _, err := net.SplitHostPort(o.controller); err != nil {
+		return flags.Errorf("--controller %q: want HOST:PORT", o.controller)
+	}
+	return nil
+}
+
+// Run serves until ctx ends and everything is drained, or until something fails; a *flags.Fault is a wrong command line.
+func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
+	log, processLog, closeProcessLog := o.serve.Log.Open(stderr)
+	defer closeProcessLog()
+	process.IgnoreBrokenPipes()
+	if err := o.validate(); err != nil {
+		return err
+	}
+	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
+	if err != nil {
+		return err
+	}
+	client := &feed.Client{
+		Address: o.controller, Gateway: model.GatewayKey(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
+	}
+	if o.stateDir != "" {
+		client.StateFile = filepath.Join(o.stateDir, "configuration")
+	}
+	client.Unserved = func() (out []feed.Unserved) {
+		for _, u := range plane.unserved() {
+			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})
+		}
+		return out
+	}
+	drops := finding.Teller{Log: log}
+	plane.Told = func(r Report) {
+		client.Tell()
+		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
+			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane tells of the others
+		}))
+	}
+	err = plane.Run(ctx, func(ctx context.Context) error {
+		return client.Run(ctx, newApplied(plane).apply)
+	})
+	if e := closeLog(); err == nil {
+		err = e
+	}
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
+}
+
+// applied counts the configurations that a feed brings to a data plane.
+type applied struct {
+	plane  *Plane
+	report Standing
+}
+
+func newApplied(plane *Plane) *applied { return &applied{plane: plane} }
+
+// apply serves a configuration, or fails and leaves the old one alone.
+func (a *applied) apply(cfg *model.Config) error {
+	err := a.plane.Publish(cfg)
+	if a.report.Changed, a.report.Err = err == nil, nil; err != nil {
+		a.report.Err = fmt.Errorf("configuration not applied: %w", err)
+		a.plane.Note(a.report)
+		return err
+	}
+	a.report.Generation++
+	a.report.Config = cfg
+	a.report.Findings = finding.LeftOut(a.plane.Server.LeftOut(), nil)
+	a.plane.Note(a.report)
+	if a.report.Generation == 1 {
+		a.plane.Began("the Gateway has none that could be served")
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package dataplane
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/proxy"
+)
+
+// clientFlags bound what clients may take of time and size; see docs/limits.md.
+type clientFlags struct {
+	header, idle, stream, grace time.Duration
+	rate, body                  flags.Size
+}
+
+func (c *clientFlags) flags(f *pflag.FlagSet) {
+	c.rate = 256
+	f.DurationVar(&c.header, "header-timeout", 10*time.Second, "how long a request's head may take from its first byte")
+	f.DurationVar(&c.idle, "idle-timeout", 75*time.Second, "how long a client's connection may wait for a request")
+	f.DurationVar(&c.stream, "stream-timeout", 5*time.Minute, "how long a body or a tunnel may be silent, on either side")
+	f.Var(&c.rate, "min-body-rate", "least bytes a second a client must send of a body, or take of an answer, on average; 0 for no rule")
+	f.DurationVar(&c.grace, "body-grace", 30*time.Second, "how far a client may fall behind --min-body-rate, and so how long it may stall")
+	f.Var(&c.body, "max-body", "largest request body; 0 for no bound")
+}
+
+// apply fills in the server's options.
+func (c *clientFlags) apply(o *proxy.Options) error {
+	if c.header <= 0 || c.idle <= 0 || c.stream <= 0 || c.grace <= 0 {
+		return flags.Errorf("--header-timeout, --idle-timeout, --stream-timeout and --body-grace must be above zero")
+	}
+	o.HeaderTimeout, o.IdleTimeout, o.StreamTimeout, o.BodyGrace = c.header, c.idle, c.stream, c.grace
+	o.MaxBody = int64(c.body)
+	if o.MinBodyRate = int(c.rate); c.rate == 0 {
+		o.MinBodyRate = -1
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
+	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// Options are what the command line of a data plane may set.
+type Options struct {
+	admin             string
+	access            process.Access
+	reach             flags.Choice
+	drain, drainDelay time.Duration
+	Log               process.LogFlags
+	accessLog         accessLogFlags
+	fields            fieldFlags
+	client            clientFlags
+	load              loadFlags
+	mirror            mirrorFlags
+}
+
+// NewOptions returns them with their defaults.
+func NewOptions() Options {
+	return Options{Log: process.NewLogFlags(), accessLog: newAccessLogFlags(), fields: newFieldFlags()}
+}
+
+// Flags adds them to a command, with the address of the admin endpoint and the reaches that may be chosen, the first of which is the default.
+func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
+	o.reach = flags.NewChoice(reach...)
+	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
+	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the machine itself")
+	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster for none that is loopback, link-local, a cloud's metadata or this machine's own")
+	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long requests in flight may take when the process ends")
+	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to go on taking connections after SIGTERM, with /readyz at 503 already")
+	o.Log.Flags(f)
+	o.accessLog.flags(f)
+	o.fields.flags(f)
+	o.client.flags(f)
+	o.load.flags(f)
+	o.mirror.flags(f)
+}
+
+// Open makes the data plane, which logs to log. The last function is to be called when it has ended.
+func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*Plane, func() error, error) {
+	if err := o.access.Check(); err != nil {
+		return nil, nil, err
+	}
+	mirror, err := o.mirror.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
+	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
+	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
+	if err := o.client.apply(&options); err != nil {
+		return nil, nil, err
+	}
+	if err := o.fields.apply(&options); err != nil {
+		return nil, nil, err
+	}
+	machine := process.ThisMachine()
+	process.CollectWithin(process.GroupMemory())
+	if err := o.load.apply(&options, machine, log); err != nil {
+		return nil, nil, err
+	}
+	accessLog, closeLog, err := o.openAccessLog(stdout, stderr, log, boundsOf(machine).lines)
+	if err != nil {
+		return nil, nil, err
+	}
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
+	metrics.WatchAccessLog(accessLog)
+	metrics.WatchProcessLog(processLog)
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Listen)
+	d := &Plane{
+		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
+		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,
+	}
+	options.PortsChanged, options.DropsChanged = d.Changed, d.Changed
+	d.Server = proxy.New(options)
+	return d, closeLog, nil
+}
+
+// openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.
+func (o *Options) openAccessLog(stdout, stderr io.Writer, log *slog.Logger, lines int) (*telemetry.AccessLog, func() error, error) {
+	options, err := o.accessLog.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	var w io.Writer
+	closeFile, renamed := func() error { return nil }, func() {}
+	switch o.accessLog.where {
+	case "", "off":
+		stop := process.OnRotate(renamed)
+		return nil, func() error { stop(); return nil }, nil
+	case "stdout":
+		w = stdout
+	case "stderr":
+		w = stderr
+	default:
+		file, err := telemetry.OpenLogFile(o.accessLog.where, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--access-log: %w", err)
+		}
+		w, closeFile, renamed = file, file.Close, file.Follow
+	}
+	stop := process.OnRotate(renamed)
+	options.QueueBytes, options.Logger = lines, log
+	l := telemetry.NewAccessLog(w, options)
+	return l, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		stop()
+		err := l.Close(ctx)
+		if e := closeFile(); err == nil {
+			err = e
+		}
+		return err
+	}, nil
+}

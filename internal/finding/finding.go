@@ -1,0 +1,134 @@
+// Package finding holds what people are told about what they wrote: what, where, why, and what to do. Front ends make findings of objects, the data
+// plane of what it cannot serve. It knows no kind of object and nothing of Kubernetes.
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// Origin is the place in the input where a document begins, or where a file could not be read on.
+type Origin struct {
+	// File is the path as it was reached from the paths given, or "-" for the standard input.
+	File string `json:"file,omitempty"`
+	// Line counts from 1; 0 is the file as a whole.
+	Line int `json:"line,omitempty"`
+}
+
+// String is "file:line", "file", or empty.
+func (o Origin) String() string {
+	if o.Line == 0 {
+		return Visible(o.File)
+	}
+	return Visible(o.File) + ":" + strconv.Itoa(o.Line)
+}
+
+// Visible escapes what a terminal, or whoever reads lines, would obey: control characters and those that change the direction of text.
+// What is reported holds what others wrote, such as names that are not valid.
+func Visible(s string) string {
+	if !strings.ContainsFunc(s, obeyed) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if obeyed(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func obeyed(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Severity of a finding. The zero value is Error.
+type Severity uint8
+
+const (
+	// Error means that something the user wrote is not served.
+	Error Severity = iota
+	// Warning means that it is served, but hardly as meant.
+	Warning
+	// Info is worth knowing.
+	Info
+)
+
+var severities = [...]string{Error: "error", Warning: "warning", Info: "info"}
+
+// String is "error", "warning" or "info".
+func (s Severity) String() string {
+	if int(s) < len(severities) {
+		return severities[s]
+	}
+	return "severity " + strconv.Itoa(int(s))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Severity) UnmarshalText(text []byte) error {
+	i := slices.Index(severities[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("severity %q: want error, warning or info", text)
+	}
+	*s = Severity(i)
+	return nil
+}
+
+// Finding is one thing a user should know about what was written.
+type Finding struct {
+	// Code is stable; see Codes.
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// Ref is the object, its Field the path inside it; zero when no object could be made out.
+	Ref    model.Ref `json:"ref,omitzero"`
+	Origin Origin    `json:"origin,omitzero"`
+	// Message is the reason, Fix what to do about it.
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+	// Server has the words in which an API server says the same, a line of "field: message" each; empty for what only Weir says.
+	Server string `json:"-"`
+}
+
+// String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".
+func (f Finding) String() string {
+	var b strings.Builder
+	if o := f.Origin.String(); o != "" {
+		b.WriteString(o + ": ")
+	}
+	b.WriteString(f.Severity.String() + " " + f.Code)
+	switch {
+	case f.Ref.Kind != "":
+		b.WriteString(" " + f.Ref.String())
+	case f.Ref.Field != "":
+		b.WriteString(" " + f.Ref.Field)
+	}
+	b.WriteString(": " + f.Message)
+	if f.Fix != "" {
+		b.WriteString("; " + f.Fix)
+	}
+	return b.String()
+}
+
+// Sort orders by place, object, field, code and message.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.Origin.File, b.Origin.File),
+			cmp.Compare(a.Origin.Line, b.Origin.Line),
+			a.Ref.Compare(b.Ref),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+}

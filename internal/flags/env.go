@@ -1,0 +1,32 @@
+package flags
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// EnvName is the environment variable of a flag: "--drain-timeout" is WEIR_DRAIN_TIMEOUT.
+func EnvName(flag string) string {
+	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// NameEnvironment says in each flag's usage which environment variable sets it.
+func NameEnvironment(f *pflag.FlagSet) {
+	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + EnvName(f.Name) + "]" })
+}
+
+// ReadEnvironment lets the environment set each flag that the command line does not.
+func ReadEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, ok := os.LookupEnv(EnvName(f.Name))
+		if err != nil || f.Changed || !ok || f.Name == "help" {
+			return
+		}
+		if e := flags.Set(f.Name, value); e != nil {
+			err = Errorf("%s=%q: %w", EnvName(f.Name), value, e)
+		}
+	})
+	return err
+}

@@ -1,0 +1,30 @@
+package model
+
+import "strings"
+
+// GatewayKey names a Gateway: "namespace/name". Empty is none.
+type GatewayKey string
+
+// GatewayOf returns the key of a Gateway.
+func GatewayOf(namespace, name string) GatewayKey { return GatewayKey(namespace + "/" + name) }
+
+// Namespace is the Gateway's.
+func (k GatewayKey) Namespace() string {
+	namespace, _, _ := strings.Cut(string(k), "/")
+	return namespace
+}
+
+// Name is the Gateway's, without the namespace.
+func (k GatewayKey) Name() string {
+	_, name, _ := strings.Cut(string(k), "/")
+	return name
+}
+
+// Valid is true for keys that have both parts, and nothing else.
+func (k GatewayKey) Valid() bool {
+	namespace, name, ok := strings.Cut(string(k), "/")
+	return ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
+
+// Ref is the Gateway as provenance.
+func (k GatewayKey) Ref() Ref { return Ref{Kind: "Gateway", Namespace: k.Namespace(), Name: k.Name()} }

@@ -1,0 +1,127 @@
+package process
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/flags"
+)
+
+// Access says who may see the pages of an admin endpoint that are not for everybody: what shows how things stand inside,
+// or costs processor time. The zero value is for those on the machine alone.
+type Access struct {
+	// tokenFile holds the token that opens the pages, to whoever shows it and to nobody else; empty is none. It is read anew for each
+	// request, so that it can be replaced.
+	TokenFile string
+}
+
+// adminTokenSize bounds the file, in bytes.
+const adminTokenSize = 4 << 10
+
+// Check fails where nobody could ever get in.
+func (a Access) Check() error {
+	if a.TokenFile == "" {
+		return nil
+	}
+	if _, err := a.token(); err != nil {
+		return flags.Errorf("--admin-token-file: %w", err)
+	}
+	return nil
+}
+
+func (a Access) token() (string, error) {
+	f, err := os.Open(a.TokenFile)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, adminTokenSize+1))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(data))
+	switch {
+	case len(data) > adminTokenSize:
+		return "", fmt.Errorf("%s is larger than %d bytes", a.TokenFile, adminTokenSize)
+	case token == "":
+		return "", errors.New(a.TokenFile + " is empty")
+	}
+	return token, nil
+}
+
+// Restrict answers those alone who show the token or, where there is none, who ask from the machine itself (in a pod, by
+// port-forwarding), not by way of a proxy and not for a web page.
+func (a Access) Restrict(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("cache-control", "no-store")
+		if a.TokenFile == "" {
+			if why := notInside(r); why != "" {
+				Text(w, http.StatusForbidden, why+"\n")
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		token, err := a.token()
+		if err != nil {
+			Text(w, http.StatusInternalServerError, "the token cannot be read: see --admin-token-file\n")
+			return
+		}
+		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		// Hashed, so that the time it takes does not tell the length.
+		want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(shown)))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			w.Header().Set("www-authenticate", "Bearer")
+			Text(w, http.StatusUnauthorized, "show the token of --admin-token-file (Authorization: Bearer)\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// relayed are the fields that proxies add. A source address says nothing about who asked a proxy.
+// All that begin with X-Forwarded- are, too.
+var relayed = []string{"Via", "Weir-Via", "Forwarded", "X-Real-Ip"}
+
+// notInside says why a request does not come from the machine itself; empty if it does.
+func notInside(r *http.Request) string {
+	local := func(a netip.AddrPort, err error) bool { return err == nil && a.Addr().Unmap().IsLoopback() }
+	to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !local(netip.ParseAddrPort(r.RemoteAddr)) || to == nil || !local(netip.ParseAddrPort(to.String())) {
+		return "this is for those inside; in a cluster, use kubectl port-forward, elsewhere ask on the machine itself or give it an --admin-token-file"
+	}
+	if !literalHost(r.Host) {
+		return "use an IP address or localhost as the host"
+	}
+	for name := range r.Header {
+		if slices.Contains(relayed, name) || strings.HasPrefix(name, "X-Forwarded-") {
+			return "this is not for requests that came through a proxy (" + name + ")"
+		}
+	}
+	if from := r.Header.Get("Sec-Fetch-Site"); from != "" && from != "none" && from != "same-origin" || r.Header.Get("Origin") != "" {
+		return "this is not for other web pages"
+	}
+	return ""
+}
+
+// literalHost is false for hosts that are names: a web page that had its own name resolve to the loopback address could read
+// the endpoint otherwise.
+func literalHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if host == "localhost" {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package process
+
+// fileLimit is not known here.
+func fileLimit() int { return 0 }

@@ -1,0 +1,87 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// LogFlags say how the process's log looks.
+type LogFlags struct{ format, level flags.Choice }
+
+// NewLogFlags returns them with their defaults: text, info.
+func NewLogFlags() LogFlags {
+	return LogFlags{format: flags.NewChoice("text", "json"), level: flags.NewChoice("info", "debug", "warn", "error")}
+}
+
+// Flags adds them to a command.
+func (l *LogFlags) Flags(f *pflag.FlagSet) {
+	f.Var(&l.format, "log-format", "format of the process's log, on stderr")
+	f.Var(&l.level, "log-level", "least level of the process's log")
+}
+
+// Open makes the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+func (l *LogFlags) Open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
+	return newProcessLog(w, l.format.Value, l.level.Value)
+}
+
+// newProcessLog is the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
+	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
+	log := NewLogger(lines, format, level)
+	lines.TellOwn(log)
+	return log, lines, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = lines.Close(ctx) // there is nowhere to tell
+	}
+}
+
+// NewLogger writes to w in a format (text, json) from a level on. Values are cut at 4 KiB.
+func NewLogger(w io.Writer, format, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: l, ReplaceAttr: shortened}
+	if format == "json" {
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return shortened(groups, readable(groups, a)) }
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// maxAttr bounds what a line of the log says of one thing, in bytes. Much of it is written by others: clients, backends, whoever writes objects.
+const maxAttr = 4 << 10
+
+// shortened cuts what is too long, and says how much is left out.
+func shortened(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		text = fmt.Sprint(a.Value.Any())
+	}
+	if len(text) > maxAttr && a.Key != "stack" { // which is our own
+		a.Value = slog.StringValue(strings.ToValidUTF8(text[:maxAttr], "") + "...+" + strconv.Itoa(len(text)-maxAttr))
+	}
+	return a
+}
+
+// readable gives durations in JSON the form they have in text, "1.5s", in place of a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package process
+
+// IgnoreBrokenPipes does nothing where there are no such signals.
+func IgnoreBrokenPipes() {}
+
+// OnRotate has no signal here; files that were renamed are noticed with the next write.
+func OnRotate(func()) (stop func()) { return func() {} }

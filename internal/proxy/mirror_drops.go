@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// dropsQuiet is how long no copy must have been dropped for a cause until that is not told any more.
+const dropsQuiet = time.Minute
+
+// DropCause is the bound for which copies were dropped.
+type DropCause uint8
+
+const (
+	dropNothing DropCause = iota
+	// DropInFlight is MirrorOptions.MaxInFlight.
+	DropInFlight
+	// DropBytes is MirrorOptions.MaxBytes.
+	DropBytes
+	// DropBuffered is Options.MaxBuffered, of which copies get a part.
+	DropBuffered
+	// DropBody is MirrorOptions.MaxCopyBytes.
+	DropBody
+	// DropFailing is MirrorOptions.BreakAfter: the service fails too often.
+	DropFailing
+	dropCauses
+)
+
+// MirrorDrop tells that copies are being dropped.
+type MirrorDrop struct {
+	// Service is the name of the one that copies go to, Ref the filter whose copy was the first.
+	Service string
+	Ref     model.Ref
+	Cause   DropCause
+	// Bound is what was exceeded, in the unit of the cause; Enough is a bound by which that copy would not have been dropped, as far as that is known.
+	Bound, Enough int64
+	// Failure is what DropFailing was preceded by.
+	Failure telemetry.MirrorOutcome
+}
+
+// dropNote is what is known of the copies to a service that were dropped for a cause.
+type dropNote struct {
+	last atomic.Int64 // instant of one of the last second's
+	told atomic.Bool  // drop is valid
+	drop MirrorDrop   // guarded by mirrors.dropsMu
+}
+
+// MirrorDrops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
+func (s *Server) MirrorDrops() []MirrorDrop { return s.mirrors.drops() }
+
+func (m *mirrors) drops() (out []MirrorDrop) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropsMu.Lock()
+	defer m.dropsMu.Unlock()
+	for _, s := range m.services {
+		for i := range s.drops {
+			if n := &s.drops[i]; n.told.Load() {
+				out = append(out, n.drop)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b MirrorDrop) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cause, b.Cause))
+	})
+	return out
+}
+
+// dropped notes that a copy of the target was dropped. enough is as of MirrorDrop.
+func (s *mirrorService) dropped(t *mirrorTarget, cause DropCause, enough int64) {
+	n := &s.drops[cause]
+	if now := instant(time.Now()); now-n.last.Load() > int64(time.Second) || !n.told.Load() {
+		n.last.Store(now)
+	}
+	if n.told.Load() {
+		return
+	}
+	m := s.mirrors
+	m.dropsMu.Lock()
+	first := !n.told.Load()
+	if first {
+		n.drop = MirrorDrop{Service: s.name, Ref: t.ref, Cause: cause, Bound: s.bound(cause), Failure: telemetry.MirrorOutcome(s.failure.Load())}
+		n.drop.Enough = max(2*n.drop.Bound, roundUp(enough))
+		n.told.Store(true)
+	}
+	m.dropsMu.Unlock()
+	if first {
+		select {
+		case m.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// bound is the value of the cause's bound.
+func (s *mirrorService) bound(c DropCause) int64 {
+	opt := &s.mirrors.opt
+	switch c {
+	case DropInFlight:
+		return int64(opt.MaxInFlight)
+	case DropBytes:
+		return opt.MaxBytes
+	case DropBuffered:
+		return s.mirrors.budget.Limit()
+	case DropBody:
+		return int64(opt.MaxCopyBytes)
+	case DropFailing:
+		return int64(opt.BreakAfter)
+	}
+	return 0
+}
+
+// roundUp is the next power of two.
+func roundUp(n int64) int64 {
+	if n <= 1 || n > 1<<61 {
+		return n
+	}
+	return 1 << bits.Len64(uint64(n-1))
+}
+
+// forgetDrops ends what is told of causes for which no copy was dropped since before. It reports whether there was one.
+func (m *mirrors) forgetDrops(before time.Time) (changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropsMu.Lock()
+	defer m.dropsMu.Unlock()
+	for _, s := range m.services {
+		for i := range s.drops {
+			if n := &s.drops[i]; n.told.Load() && n.last.Load() < instant(before) {
+				n.told.Store(false)
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// keepDrops forgets what is told of filters that are gone. m.mu is held.
+func (m *mirrors) keepDrops(specs []mirrorSpec) {
+	m.dropsMu.Lock()
+	defer m.dropsMu.Unlock()
+	for _, s := range m.services {
+		for i := range s.drops {
+			if n := &s.drops[i]; n.told.Load() && !slices.ContainsFunc(specs, func(spec mirrorSpec) bool { return spec.name == s.name && spec.ref == n.drop.Ref }) {
+				n.told.Store(false)
+			}
+		}
+	}
+}
