@@ -88,12 +88,3 @@ func mirrorMemory(m http2.Memory) (http2.Memory, *budget.Budget) {
 	e.use = budget.Mirror
 	return e, e.srv.buffers.Budget
 }
-
-// forget lets go of a large p that was sent, in which the request's strings are, before the answer is awaited.
-func (w *mirrorWorker) forget(p []byte) {
-	if cap(p) > mirrorKeep {
-		w.req.Reset()
-		w.head = http2.Head{}
-		w.data = nil
-	}
-}

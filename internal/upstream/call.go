@@ -23,6 +23,8 @@ const maxTries = 4
 var (
 	// ErrTimeout is what waiting for an answer gives after Call.Look, and at Call.Deadline. The call goes on.
 	ErrTimeout = http2.ErrTimeout
+	// ErrAborted is what Head and Next give after Abort.
+	ErrAborted = http2.ErrInterrupted
 	// ErrInterim is a 101 that nobody asked for, or too many interim answers.
 	ErrInterim = errors.New("unexpected 1xx response")
 )
@@ -297,12 +299,23 @@ func (c *Call) Abort() {
 	}
 }
 
+// Aborter is what Abort aborts, from Open to Close. It may be aborted later too: then nothing happens, unless the connection is used again.
+func (c *Call) Aborter() http2.Aborter {
+	if c.conn != nil {
+		return c.conn
+	}
+	return c.stream.Stream
+}
+
+// Reused is true if the connection served others before, over HTTP/1.1.
+func (c *Call) Reused() bool { return c.reused && c.conn != nil }
+
 // Blame counts against the endpoint what ended the call, if it is its fault. Slowness is not: it may lie in the request.
 func (c *Call) Blame(err error) {
 	switch {
 	case c.stream.Stream != nil:
 		c.stream.Blame(err)
-	case c.conn == nil || c.stale(err) || errors.Is(err, ErrNoMemory) || isTimeout(err):
+	case c.conn == nil || c.Stale(err) || err == ErrAborted || errors.Is(err, ErrNoMemory) || isTimeout(err):
 	default:
 		c.endpoint.Failed()
 	}
@@ -315,7 +328,7 @@ func (c *Call) Again(err error, idempotent bool) bool {
 	if c.stream.Stream != nil {
 		return c.againHTTP2(err, idempotent)
 	}
-	if !c.stale(err) {
+	if !c.Stale(err) {
 		return false
 	}
 	if idempotent && c.whole {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -139,6 +140,8 @@ func (c *Call) failed(err error) error {
 	switch {
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
+	case errors.Is(err, net.ErrClosed):
+		return ErrAborted
 	case isTimeout(err):
 		c.looked = true
 		return ErrTimeout
@@ -262,11 +265,12 @@ func (c *Call) Splice(to io.ReaderFrom, most int64, now time.Time) (n int64, err
 	return n, err
 }
 
-// stale is true if err is the end of a connection that had been idle, without a byte of an answer, which says nothing of the endpoint.
-func (c *Call) stale(err error) bool {
-	if !c.reused || c.heard || len(c.conn.Buffered()) > 0 {
+// Stale is true if err is the end of a connection that had been idle, without a byte of an answer, which says nothing of the endpoint. It is asked before
+// Close.
+func (c *Call) Stale(err error) bool {
+	if c.conn == nil || !c.reused || c.heard || len(c.conn.Buffered()) > 0 {
 		return false
 	}
 	var malformed *http1.Error
-	return !isTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
+	return err != ErrAborted && !isTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
 }
