@@ -12,7 +12,7 @@ SOAKFLAGS   ?=
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control cluster-up cluster-down kubectl setup-cluster conformance conformance-short test-cluster
+.PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -50,6 +50,25 @@ image: ## Make bin/weir-image.tar, an OCI image for amd64 and arm64, without a d
 	cd deploy/release && $(GO) run . image -o ../../bin/weir-image.tar ../../bin/linux-amd64/weir ../../bin/linux-arm64/weir
 	@sha256sum bin/weir-image.tar
 
+# The files of a release: see docs/install.md. URL and IMAGE are where they and the image are going to be.
+PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64
+URL       ?=
+IMAGE     ?=
+.PHONY: release
+release: build ## Make a release of the last commit in bin/release: archives, checksums, SBOMs, image, Homebrew, krew, kustomize (docs/install.md).
+	@[ -z "$$(git status --porcelain)" ] || { echo "release: commit first, as a release is made of a commit:" >&2; git status --short >&2; exit 1; }
+	rm -rf bin/release && mkdir -p bin/release bin/completions
+	for p in $(PLATFORMS); do \
+		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags="-s -w" -o bin/$$p/weir ./cmd/weir || exit 1; \
+	done
+	bin/weir completion zsh >bin/completions/_weir
+	for s in bash fish; do bin/weir completion $$s >bin/completions/weir.$$s || exit 1; done
+	bin/weir completion powershell >bin/completions/weir.ps1
+	$(if $(filter linux-%,$(PLATFORMS)),cd deploy/release && $(GO) run . image -o ../../bin/release/weir-image.tar $(patsubst %,../../bin/%/weir,$(filter linux-%,$(PLATFORMS))))
+	cd deploy/release && $(GO) run . dist -o ../../bin/release -completions ../../bin/completions $(if $(URL),-url=$(URL)) $(if $(IMAGE),-image=$(IMAGE)) \
+		$(PLATFORMS:%=../../bin/%/weir)
+	@cat bin/release/SHA256SUMS
+
 test: setup ## Run all tests: with the race detector, then against a real API server, then (as root) on real pods.
 	$(GO) test -race -timeout 20m ./...
 	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
@@ -83,8 +102,8 @@ test-tls: ## Run testssl.sh against "weir run": nothing above low (six minutes, 
 	@scripts/setup.sh testssl
 	$(GO) test -timeout 20m -v ./test/tls -testssl -run Testssl
 
-test-release: ## Test the SBOM and the image, which runc runs without privileges (as root).
-	@scripts/setup.sh runc
+test-release: ## Test what "make release" makes, and the image, which runc runs without privileges (as root).
+	@scripts/setup.sh runc ruby git
 	cd deploy/release && $(GO) test ./...
 
 test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four other parsers: all of the corpus, in two minutes (docs/http1.md).
@@ -141,6 +160,12 @@ cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (te
 
 cluster-down: ## Remove it.
 	@cd test/cluster && $(GO) run . down
+
+cluster-image: ## Build the image weir:dev of this tree and put it into that cluster, also in place of an older one.
+	@cd test/cluster && $(GO) run . import weir
+
+cluster-shell: build ## A shell in its network, with kubectl and the weir of this tree (CMD="..." runs that instead).
+	@cd test/cluster && $(GO) run . exec -- bash -c 'cd ../.. && PATH="$$PWD/bin:$$PATH" exec $(if $(CMD),bash -c "$$1",bash)' - '$(CMD)'
 
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)

@@ -45,7 +45,7 @@ func TestMetricsPageNamesEverything(t *testing.T) {
 	for _, m := range reasons {
 		names = append(names, m[1])
 	}
-	source, err = os.ReadFile("internal/cli/controller_metrics.go")
+	source, err = os.ReadFile("internal/controller/metrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}

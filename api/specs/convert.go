@@ -3,187 +3,181 @@ package specs
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/weirmesh/weir/api/convert"
 )
 
-// KeptAnnotation holds, as JSON, what a version has no field for: the matches of an HTTPRouteGroup with headers in
-// v1alpha1, the ports of a TCPRoute before v1alpha4. A conversion may change nothing else of the metadata.
+// KeptAnnotation holds, as JSON, what a version has no field for: the headers of an HTTPRouteGroup's matches in v1alpha1,
+// by the names of the matches; the spec of a TCPRoute before v1alpha4. A conversion may change nothing else of the metadata.
 const KeptAnnotation = Group + "/matches"
 
-// Convert returns an HTTPRouteGroup, TCPRoute or UDPRoute in another version of the group, for a conversion webhook. The
-// object is left alone. A version that is asked for again gives back what was written first, unless it was edited in
-// between. Headers come out as a list.
+// maxMatches is that of the definition's schema.
+const maxMatches = 256
+
+// Kinds are those of the group with several versions, with their conversions.
+func Kinds() []convert.Kind { return []convert.Kind{httpRouteGroup, tcpRoute} }
+
+var httpRouteGroup = convert.Kind{
+	Group: Group, Name: "HTTPRouteGroup", Plural: "httproutegroups", Hub: "v1alpha4",
+	Versions: map[string]convert.Version{
+		"v1alpha3": {},
+		"v1alpha2": {Up: intoSpec, Down: outOfSpec},
+		"v1alpha1": {
+			Up: func(u map[string]any) error {
+				if err := restoreHeaders(u); err != nil {
+					return err
+				}
+				return intoSpec(u)
+			},
+			Down: func(u map[string]any) { outOfSpec(u); keepHeaders(u) },
+		},
+	},
+}
+
+var tcpRoute = convert.Kind{
+	Group: Group, Name: "TCPRoute", Plural: "tcproutes", Hub: "v1alpha4",
+	Versions: map[string]convert.Version{
+		"v1alpha3": {Up: restorePorts, Down: func(u map[string]any) {
+			spec, ok := u["spec"].(map[string]any)
+			if len(spec) == 0 {
+				delete(u, "spec") // it has an empty one, too
+			}
+			if keepPorts(u); ok {
+				u["spec"] = map[string]any{}
+			}
+		}},
+		"v1alpha2": {Up: restorePorts, Down: keepPorts},
+		"v1alpha1": {Up: restorePorts, Down: keepPorts},
+	},
+}
+
+// Convert returns an HTTPRouteGroup or TCPRoute in another version of the group, for a conversion webhook. The object is left
+// alone. A version that is asked for again gives back what was written first, unless it was edited in between.
 func Convert(u map[string]any, version string) (map[string]any, error) {
-	kind, _ := u["kind"].(string)
-	apiVersion, _ := u["apiVersion"].(string)
-	from := strings.TrimPrefix(apiVersion, Group+"/")
-	if !slices.Contains(Versions, version) {
-		return nil, fmt.Errorf("%s: apiVersion: there is no version %q", kind, version)
-	}
-	out := runtime.DeepCopyJSON(u)
-	out["apiVersion"] = Group + "/" + version
-	kept, hasKept := takeAnnotation(out)
-	var err error
-	switch kind {
-	case "HTTPRouteGroup":
-		err = convertGroup(out, u, from, version, kept, hasKept)
-	case "TCPRoute":
-		err = convertTCP(out, u, from, version, kept, hasKept)
-	case "UDPRoute":
-		if version != Versions[0] {
-			err = fmt.Errorf("there is only version %s", Versions[0])
+	for _, k := range Kinds() {
+		if u["kind"] == k.Name {
+			return k.Convert(u, version)
 		}
-	default:
-		err = fmt.Errorf("the kind is none of %s", Group)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
-	}
-	return out, nil
+	return nil, fmt.Errorf("kind: %v has no conversion", u["kind"])
 }
 
-func convertGroup(out, u map[string]any, from, to, kept string, hasKept bool) error {
-	g, errs := DecodeHTTPRouteGroup(from, u)
-	if len(errs) > 0 {
-		return errs.ToAggregate()
+// intoSpec moves the matches of an HTTPRouteGroup to where v1alpha3 and v1alpha4 have them.
+func intoSpec(u map[string]any) error {
+	spec := map[string]any{}
+	if matches, ok := u["matches"]; ok {
+		spec["matches"] = matches
+		delete(u, "matches")
 	}
-	matches := g.Spec.Matches
-	if hasKept && from == "v1alpha1" {
-		var before []HTTPMatch
-		if json.Unmarshal([]byte(kept), &before) == nil && reflect.DeepEqual(bare(before), bare(matches)) {
-			matches = before
-		}
-	}
-	delete(out, "matches")
-	holder := out
-	if inSpec(to) {
-		spec, ok := out["spec"].(map[string]any)
-		if !ok {
-			spec = map[string]any{}
-			out["spec"] = spec
-		}
-		holder = spec
-	} else {
-		delete(out, "spec")
-	}
-	delete(holder, "matches")
-	if len(matches) > 0 {
-		holder["matches"] = encodeMatches(matches, to != "v1alpha1")
-	}
-	if to == "v1alpha1" && !reflect.DeepEqual(bare(matches), matches) {
-		return setAnnotation(out, matches)
-	}
+	u["spec"] = spec
 	return nil
 }
 
-// bare returns the matches as v1alpha1 can say them.
-func bare(matches []HTTPMatch) []HTTPMatch {
-	out := slices.Clone(matches)
-	for i := range out {
-		out[i].Headers = nil
+// outOfSpec is the inverse of intoSpec.
+func outOfSpec(u map[string]any) {
+	spec, _ := u["spec"].(map[string]any)
+	delete(u, "spec")
+	if matches, ok := spec["matches"]; ok {
+		u["matches"] = matches
 	}
-	return out
 }
 
-func encodeMatches(matches []HTTPMatch, headers bool) []any {
-	var out []any
-	for _, m := range matches {
-		u := map[string]any{"name": m.Name}
-		if len(m.Methods) > 0 {
-			var methods []any
-			for _, method := range m.Methods {
-				methods = append(methods, method)
-			}
-			u["methods"] = methods
-		}
-		if m.PathRegex != "" {
-			u["pathRegex"] = m.PathRegex
-		}
-		if headers && len(m.Headers) > 0 {
-			var list []any
-			for _, h := range m.Headers {
-				list = append(list, map[string]any{h.Name: h.Value})
-			}
-			u["headers"] = list
-		}
-		out = append(out, u)
-	}
-	return out
+// namedHeaders are those of one match.
+type namedHeaders struct {
+	Name    string `json:"name"`
+	Headers any    `json:"headers,omitempty"`
 }
 
-func convertTCP(out, u map[string]any, from, to, kept string, hasKept bool) error {
-	r, errs := DecodeTCPRoute(from, u)
-	if len(errs) > 0 {
+// keepHeaders takes the headers out of the matches, for v1alpha1.
+func keepHeaders(u map[string]any) {
+	convert.Take(u, KeptAnnotation)
+	matches, _ := u["matches"].([]any)
+	var all []namedHeaders
+	some := false
+	for _, v := range matches {
+		m, _ := v.(map[string]any)
+		name, _ := m["name"].(string)
+		headers, ok := m["headers"]
+		delete(m, "headers")
+		some = some || ok
+		all = append(all, namedHeaders{name, headers})
+	}
+	if !some {
+		return
+	}
+	if text, err := json.Marshal(all); err == nil {
+		convert.Keep(u, KeptAnnotation, string(text))
+	}
+}
+
+// restoreHeaders gives the matches of v1alpha1 the headers that those of their names had. A match that lost them would take
+// more requests than was written.
+func restoreHeaders(u map[string]any) error {
+	text, ok := convert.Take(u, KeptAnnotation)
+	if !ok {
+		return nil
+	}
+	at := field.NewPath("metadata", "annotations").Key(KeptAnnotation)
+	if text == convert.TooLarge {
+		return field.Forbidden(at, "the headers of these matches did not fit into the annotation: write them in v1alpha4")
+	}
+	var all []namedHeaders
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &all); err != nil {
+		return field.Invalid(at, "text", "must be a list of names and headers as JSON, or go: "+err.Error())
+	}
+	kept := map[string][]any{} // of several of one name the first is the first again
+	for _, n := range all {
+		kept[n.Name] = append(kept[n.Name], n.Headers)
+	}
+	matches, _ := u["matches"].([]any)
+	if len(matches) > maxMatches {
+		return field.TooMany(field.NewPath("matches"), len(matches), maxMatches)
+	}
+	for _, v := range matches {
+		m, _ := v.(map[string]any)
+		name, _ := m["name"].(string)
+		if headers := kept[name]; m != nil && len(headers) > 0 {
+			if kept[name] = headers[1:]; headers[0] != nil {
+				m["headers"] = headers[0]
+			}
+		}
+	}
+	return nil // headers may be anything by the schema
+}
+
+// keepPorts takes the spec, and with it the ports, out of a TCPRoute.
+func keepPorts(u map[string]any) {
+	convert.Take(u, KeptAnnotation)
+	spec, ok := u["spec"]
+	delete(u, "spec")
+	if !ok {
+		return
+	}
+	if text, err := json.Marshal(spec); err == nil {
+		convert.Keep(u, KeptAnnotation, string(text))
+	}
+}
+
+// restorePorts is the inverse of keepPorts. A route that lost its ports would be one of all.
+func restorePorts(u map[string]any) error {
+	text, ok := convert.Take(u, KeptAnnotation)
+	if !ok {
+		return nil
+	}
+	at := field.NewPath("metadata", "annotations").Key(KeptAnnotation)
+	if text == convert.TooLarge {
+		return field.Forbidden(at, "the ports of this route did not fit into the annotation: write it in v1alpha4")
+	}
+	var spec map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &spec); err != nil || spec == nil {
+		return field.Invalid(at, "text", "must be spec of v1alpha4 as JSON, or go")
+	}
+	u["spec"] = spec
+	if _, errs := DecodeTCPRoute("v1alpha4", u); len(errs) > 0 {
 		return errs.ToAggregate()
 	}
-	matches := r.Spec.Matches
-	if hasKept && from != "v1alpha4" {
-		var before PortsMatch
-		if json.Unmarshal([]byte(kept), &before) == nil {
-			matches = before
-		}
-	}
-	delete(out, "spec")
-	if to != "v1alpha4" {
-		if to == "v1alpha3" {
-			out["spec"] = map[string]any{}
-		}
-		if matches.Name == "" && len(matches.Ports) == 0 {
-			return nil
-		}
-		return setAnnotation(out, matches)
-	}
-	ports := make([]any, len(matches.Ports))
-	for i, p := range matches.Ports {
-		ports[i] = int64(p)
-	}
-	m := map[string]any{"ports": ports}
-	if matches.Name != "" {
-		m["name"] = matches.Name
-	}
-	out["spec"] = map[string]any{"matches": m}
-	return validated(DecodeTCPRoute(to, out))
-}
-
-// validated turns what a decoding found into an error: an annotation may hold anything.
-func validated(_ *TCPRoute, errs field.ErrorList) error {
-	if len(errs) > 0 {
-		return errs.ToAggregate()
-	}
-	return nil
-}
-
-func takeAnnotation(u map[string]any) (string, bool) {
-	meta, _ := u["metadata"].(map[string]any)
-	all, _ := meta["annotations"].(map[string]any)
-	text, ok := all[KeptAnnotation].(string)
-	delete(all, KeptAnnotation)
-	if len(all) == 0 {
-		delete(meta, "annotations")
-	}
-	return text, ok
-}
-
-func setAnnotation(u map[string]any, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	meta, ok := u["metadata"].(map[string]any)
-	if !ok {
-		meta = map[string]any{}
-		u["metadata"] = meta
-	}
-	all, ok := meta["annotations"].(map[string]any)
-	if !ok {
-		all = map[string]any{}
-		meta["annotations"] = all
-	}
-	all[KeptAnnotation] = string(text)
 	return nil
 }

@@ -99,11 +99,13 @@ func DecodeHTTPRouteGroup(version string, u map[string]any) (*HTTPRouteGroup, fi
 	return g, nil
 }
 
-// DecodeTCPRoute is as DecodeHTTPRouteGroup. Ports count in every version, as a CRD without conversion serves them in all.
+// DecodeTCPRoute is as DecodeHTTPRouteGroup. Versions before v1alpha4 have no ports.
 func DecodeTCPRoute(version string, u map[string]any) (*TCPRoute, field.ErrorList) {
 	r := &TCPRoute{TypeMeta: typeMeta("TCPRoute")}
 	d := start(version, u, &r.ObjectMeta)
-	r.Spec = d.ports(u)
+	if version == Versions[0] {
+		r.Spec = d.ports(u)
+	}
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}

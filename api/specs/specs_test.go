@@ -155,34 +155,42 @@ func decoded(t *testing.T, u map[string]any) any {
 	return *g
 }
 
-func TestHeadersDroppedInV1alpha1AreNotBroughtBackOverAnEdit(t *testing.T) {
-	u := object(t, "apiVersion: specs.smi-spec.io/v1alpha4\nkind: HTTPRouteGroup\nspec: {matches: [{name: a, headers: [{x: why}]}]}")
+func TestAnEditInV1alpha1KeepsTheHeadersItCannotSee(t *testing.T) {
+	u := object(t, "apiVersion: specs.smi-spec.io/v1alpha4\nkind: HTTPRouteGroup\nspec: {matches: [{name: a, headers: [{x: why}]}, {name: b}, {name: a, headers: {k: z}}]}")
 	old, err := specs.Convert(u, "v1alpha1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	old["matches"].([]any)[0].(map[string]any)["pathRegex"] = "/new"
+	matches := old["matches"].([]any)
+	matches[0].(map[string]any)["pathRegex"] = "/new"
+	old["matches"] = append([]any{map[string]any{"name": "c"}}, matches[0], matches[2])
 	back, err := specs.Convert(old, "v1alpha4")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(back["spec"]), "map[matches:[map[name:a pathRegex:/new]]]"; got != want {
+	const want = "map[matches:[map[name:c] map[headers:[map[x:why]] name:a pathRegex:/new] map[headers:map[k:z] name:a]]]"
+	if got := fmt.Sprint(back["spec"]); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestWhatCannotBeConvertedSaysWhy(t *testing.T) {
 	for text, version := range map[string]string{
-		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: UDPRoute}":                           "v1alpha1",
-		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: Other}":                              "v1alpha4",
-		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: TCPRoute}":                           "v1",
-		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: HTTPRouteGroup, spec: {matches: 1}}": "v1alpha1",
+		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: UDPRoute}":                                                                         "v1alpha1",
+		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: Other}":                                                                            "v1alpha4",
+		"{apiVersion: specs.smi-spec.io/v1alpha4, kind: TCPRoute}":                                                                         "v1",
+		"{apiVersion: split.smi-spec.io/v1alpha4, kind: TCPRoute}":                                                                         "v1alpha1",
+		"{apiVersion: specs.smi-spec.io/v1alpha1, kind: HTTPRouteGroup, metadata: {annotations: {specs.smi-spec.io/matches: too large}}}":  "v1alpha4",
+		"{apiVersion: specs.smi-spec.io/v1alpha1, kind: HTTPRouteGroup, metadata: {annotations: {specs.smi-spec.io/matches: '{'}}}":        "v1alpha4",
+		"{apiVersion: specs.smi-spec.io/v1alpha1, kind: TCPRoute, metadata: {annotations: {specs.smi-spec.io/matches: too large}}}":        "v1alpha4",
+		"{apiVersion: specs.smi-spec.io/v1alpha1, kind: TCPRoute, metadata: {annotations: {specs.smi-spec.io/matches: 'null'}}}":           "v1alpha4",
+		`{apiVersion: specs.smi-spec.io/v1alpha1, kind: TCPRoute, metadata: {annotations: {specs.smi-spec.io/matches: '{"matches": 1}'}}}`: "v1alpha4",
 	} {
 		if out, err := specs.Convert(object(t, text), version); err == nil {
 			t.Errorf("%s to %s: %v", text, version, out)
 		}
 	}
-	same := object(t, "{apiVersion: specs.smi-spec.io/v1alpha4, kind: UDPRoute, spec: {matches: {ports: [53]}}}")
+	same := object(t, "{apiVersion: specs.smi-spec.io/v1alpha4, kind: TCPRoute, spec: {matches: {ports: [53]}}}")
 	if out, err := specs.Convert(same, "v1alpha4"); err != nil || !reflect.DeepEqual(out, same) {
 		t.Errorf("the same version: %v, %v", out, err)
 	}

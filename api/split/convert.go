@@ -3,11 +3,12 @@ package split
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+	"reflect"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/weirmesh/weir/api/convert"
 )
 
 // What a version has no field for is kept in annotations, which is all that a conversion may change in the metadata, so
@@ -15,109 +16,169 @@ import (
 const (
 	// MatchesAnnotation holds spec.matches as JSON in versions without it.
 	MatchesAnnotation = Group + "/matches"
-	// WeightsAnnotation holds the quantities, by comma, of a split whose weights had to be scaled to whole numbers.
+	// WeightsAnnotation holds the weights of a split as a version with quantities wrote them, as a JSON list, where whole
+	// numbers alone would not give them back: "500m", 0.5, "1e3".
 	WeightsAnnotation = Group + "/weights"
 )
+
+// Bounds of the definition's schema, which the content of an annotation has to keep.
+const (
+	maxMatches  = 64
+	maxKind     = 63
+	maxNameText = 253
+)
+
+// Kinds are those of the group, with their conversions.
+func Kinds() []convert.Kind { return []convert.Kind{trafficSplit} }
+
+var trafficSplit = convert.Kind{
+	Group: Group, Name: "TrafficSplit", Plural: "trafficsplits", Hub: "v1alpha4",
+	Versions: map[string]convert.Version{
+		"v1alpha3": {}, "v1alpha2": {},
+		"v1alpha1": {Up: toWhole, Down: toQuantities}, Draft: {Up: toWhole, Down: toQuantities},
+	},
+}
 
 // Convert returns the object in another version of the group, for a conversion webhook. The object is left alone. Every
 // share of the traffic is kept exactly: thousandths become whole numbers in the same proportion. A version that is
 // asked for again gives back what was written first, unless it was edited in between.
 func Convert(u map[string]any, version string) (map[string]any, error) {
-	apiVersion, _ := u["apiVersion"].(string)
-	from := strings.TrimPrefix(apiVersion, Group+"/")
-	if !slices.Contains(Versions, version) {
-		return nil, fmt.Errorf("TrafficSplit: apiVersion: there is no version %q", version)
-	}
-	s, errs := Decode(from, u)
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("TrafficSplit: %w", errs.ToAggregate())
-	}
-	out := runtime.DeepCopyJSON(u)
-	out["apiVersion"] = Group + "/" + version
-	notes := annotations(out)
-	restore(&s.Spec, shapeOf(from), notes)
-	spec, _ := out["spec"].(map[string]any)
-	if err := encode(spec, s.Spec, shapeOf(version), notes); err != nil {
-		return nil, fmt.Errorf("TrafficSplit: %w", err)
-	}
-	setAnnotations(out, notes)
-	return out, nil
+	return trafficSplit.Convert(u, version)
 }
 
-// restore takes out of the annotations what the version it was written in could not say.
-func restore(s *Spec, from shape, notes map[string]string) {
-	if text, ok := notes[MatchesAnnotation]; ok && !from.matches {
-		var matches []Match
-		if json.Unmarshal([]byte(text), &matches) == nil {
-			s.Matches = matches
+// toWhole makes whole numbers of quantities, and matches of the annotation.
+func toWhole(u map[string]any) error {
+	at := field.NewPath("spec")
+	spec, ok := u["spec"].(map[string]any)
+	if !ok {
+		return field.Required(at, "write what is split, and over which backends")
+	}
+	backends, ok := spec["backends"].([]any)
+	if !ok {
+		return field.Required(at.Child("backends"), "write at least one backend")
+	}
+	at = at.Child("backends")
+	convert.Take(u, WeightsAnnotation)
+	written := make([]any, len(backends))
+	weights := make([]Weight, len(backends))
+	for i, v := range backends {
+		b, ok := v.(map[string]any)
+		if !ok {
+			return field.TypeInvalid(at.Index(i), v, "must be an object with service and weight")
 		}
-	}
-	delete(notes, MatchesAnnotation)
-	text, ok := notes[WeightsAnnotation]
-	delete(notes, WeightsAnnotation)
-	words := strings.Split(text, ",")
-	if !ok || from.quantities || len(words) != len(s.Backends) {
-		return
-	}
-	before := make([]Weight, len(words))
-	for i, word := range words {
-		w, err := parseWeight(word, true, nil)
+		w, err := parseWeight(b["weight"], true, at.Index(i).Child("weight"))
 		if err != nil {
-			return
+			return err
 		}
-		before[i] = w
+		written[i], weights[i] = b["weight"], w
 	}
-	for i, w := range whole(before) {
-		if w != s.Backends[i].Weight {
-			return // edited since
+	weights = whole(weights)
+	same := true
+	for i, w := range weights {
+		if w > MaxWeight*1000 {
+			return field.Invalid(at.Index(i).Child("weight"), fmt.Sprint(written[i]),
+				fmt.Sprintf("no whole numbers up to %d have the proportion of these weights", int64(MaxWeight)))
 		}
+		same = same && written[i] == quantity(w)
+		backends[i].(map[string]any)["weight"] = int64(w) / 1000
 	}
-	for i, w := range before {
-		s.Backends[i].Weight = w
+	if !same {
+		text, err := json.Marshal(written)
+		if err != nil {
+			return field.Invalid(at, "list", err.Error())
+		}
+		convert.Keep(u, WeightsAnnotation, string(text))
 	}
+	return restoreMatches(u, spec)
 }
 
-func encode(spec map[string]any, s Spec, to shape, notes map[string]string) error {
-	weights := make([]Weight, len(s.Backends))
-	for i, b := range s.Backends {
-		weights[i] = b.Weight
-	}
-	if scaled := whole(weights); !to.quantities && !slices.Equal(scaled, weights) {
-		words := make([]string, len(weights))
-		for i, w := range weights {
-			words[i] = w.String()
-		}
-		notes[WeightsAnnotation] = strings.Join(words, ",")
-		weights = scaled
-	}
-	backends := make([]any, len(weights))
-	for i, w := range weights {
-		var weight any = int64(w) / 1000
-		if to.quantities {
-			weight = w.String()
-		}
-		backends[i] = map[string]any{"service": s.Backends[i].Service, "weight": weight}
-	}
-	spec["backends"] = backends
-	delete(spec, "matches")
-	if len(s.Matches) == 0 {
+// restoreMatches takes the matches out of the annotation. One that cannot be read is an error: without its matches a split
+// would be one of all requests.
+func restoreMatches(u, spec map[string]any) error {
+	text, ok := convert.Take(u, MatchesAnnotation)
+	if !ok {
 		return nil
 	}
-	if !to.matches {
-		text, err := json.Marshal(s.Matches)
-		notes[MatchesAnnotation] = string(text)
-		return err
+	at := field.NewPath("metadata", "annotations").Key(MatchesAnnotation)
+	if text == convert.TooLarge {
+		return field.Forbidden(at, "the matches of this split did not fit into the annotation: write it in v1alpha4")
 	}
-	var matches []any
-	for _, m := range s.Matches {
-		match := map[string]any{"kind": m.Kind, "name": m.Name}
-		if m.APIGroup != "" {
-			match["apiGroup"] = m.APIGroup
+	var value any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &value); err != nil {
+		return field.Invalid(at, "text", "must be spec.matches of v1alpha4 as JSON, or go: "+err.Error())
+	}
+	matches, ok := value.([]any)
+	if !ok || len(matches) > maxMatches {
+		return field.Invalid(at, "text", fmt.Sprintf("must be a list of at most %d matches as JSON, or go", maxMatches))
+	}
+	d := decoder{shape: shape{matches: true}}
+	for i, m := range d.matches(map[string]any{"matches": value}, at) {
+		if len(m.APIGroup) > maxNameText || len(m.Kind) > maxKind || len(m.Name) > maxNameText {
+			d.fail(field.TooLong(at.Child("matches").Index(i), "", maxNameText))
 		}
-		matches = append(matches, match)
 	}
-	spec["matches"] = matches
+	if len(d.errs) > 0 {
+		return d.errs.ToAggregate()
+	}
+	spec["matches"] = value
 	return nil
+}
+
+// toQuantities makes the form of versions with quantities of whole numbers.
+func toQuantities(u map[string]any) {
+	text, kept := convert.Take(u, WeightsAnnotation)
+	convert.Take(u, MatchesAnnotation)
+	spec, ok := u["spec"].(map[string]any)
+	if !ok {
+		return
+	}
+	if matches, ok := spec["matches"]; ok {
+		if text, err := json.Marshal(matches); err == nil {
+			convert.Keep(u, MatchesAnnotation, string(text))
+		}
+		delete(spec, "matches")
+	}
+	backends, _ := spec["backends"].([]any)
+	var written []any
+	if kept {
+		written = asWritten(text, backends)
+	}
+	for i, v := range backends {
+		b, ok := v.(map[string]any)
+		if !ok {
+			continue
+		}
+		if w, err := parseWeight(b["weight"], false, nil); err == nil {
+			b["weight"] = quantity(w)
+		}
+		if written != nil {
+			b["weight"] = written[i]
+		}
+	}
+}
+
+// quantity is a weight without thousandths as versions with quantities have it when nothing else was written.
+func quantity(w Weight) any { return w.String() }
+
+// asWritten returns the weights of the annotation if the backends have what they became, nil if these were edited since.
+func asWritten(text string, backends []any) []any {
+	var written []any
+	if kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &written) != nil || len(written) != len(backends) {
+		return nil
+	}
+	then, now := make([]Weight, len(written)), make([]Weight, len(written))
+	for i, v := range backends {
+		b, _ := v.(map[string]any)
+		var errThen, errNow *field.Error
+		then[i], errThen = parseWeight(written[i], true, nil)
+		if now[i], errNow = parseWeight(b["weight"], false, nil); errThen != nil || errNow != nil {
+			return nil
+		}
+	}
+	if !reflect.DeepEqual(whole(then), now) {
+		return nil
+	}
+	return written
 }
 
 // whole returns weights in the same proportion without thousandths: as they are if there are none, else the smallest.
@@ -135,35 +196,7 @@ func whole(weights []Weight) []Weight {
 	}
 	out := make([]Weight, len(weights))
 	for i, w := range weights {
-		out[i] = w / divisor * 1000
+		out[i] = min(w/divisor, MaxWeight+1) * 1000
 	}
 	return out
-}
-
-func annotations(u map[string]any) map[string]string {
-	meta, _ := u["metadata"].(map[string]any)
-	all, _ := meta["annotations"].(map[string]any)
-	out := map[string]string{}
-	for k, v := range all {
-		if text, ok := v.(string); ok {
-			out[k] = text
-		}
-	}
-	return out
-}
-
-func setAnnotations(u map[string]any, notes map[string]string) {
-	meta, ok := u["metadata"].(map[string]any)
-	if !ok {
-		meta = map[string]any{}
-		u["metadata"] = meta
-	}
-	delete(meta, "annotations")
-	if len(notes) > 0 {
-		all := map[string]any{}
-		for _, k := range slices.Sorted(maps.Keys(notes)) {
-			all[k] = notes[k]
-		}
-		meta["annotations"] = all
-	}
 }

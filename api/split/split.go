@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,8 @@ import (
 const Group = "split.smi-spec.io"
 
 // Versions are all there are, the newest first. Draft is the specification's first draft (April 2019); "v1alpha1" and it
-// write weights as quantities and have no matches; the others have whole numbers. (v1alpha2 had no matches at first; a CRD
-// without conversion must serve them there, or every update through v1alpha2 would lose them.)
+// write weights as quantities and have no matches; the others have whole numbers. (v1alpha2 had no matches at first; they are
+// read there too, as other implementations serve them.)
 var Versions = []string{"v1alpha4", "v1alpha3", "v1alpha2", "v1alpha1", Draft}
 
 // Draft is the version of the first draft.
@@ -146,9 +147,13 @@ func (d *decoder) spec(u map[string]any, at *field.Path) (s Spec) {
 		}
 		s.Backends = append(s.Backends, Backend{Service: d.text(b, at, "service", true), Weight: w})
 	}
-	if !d.shape.matches {
-		return s
+	if d.shape.matches {
+		s.Matches = d.matches(u, at)
 	}
+	return s
+}
+
+func (d *decoder) matches(u map[string]any, at *field.Path) (out []Match) {
 	matches, _ := u["matches"].([]any)
 	for i, v := range matches {
 		at := at.Child("matches").Index(i)
@@ -157,11 +162,11 @@ func (d *decoder) spec(u map[string]any, at *field.Path) (s Spec) {
 			d.fail(field.TypeInvalid(at, v, "must be an object with kind and name"))
 			continue
 		}
-		s.Matches = append(s.Matches, Match{
+		out = append(out, Match{
 			APIGroup: d.text(m, at, "apiGroup", false), Kind: d.text(m, at, "kind", true), Name: d.text(m, at, "name", true),
 		})
 	}
-	return s
+	return out
 }
 
 func (d *decoder) text(u map[string]any, at *field.Path, name string, required bool) string {
@@ -193,6 +198,9 @@ func parseWeight(v any, quantities bool, at *field.Path) (Weight, *field.Error) 
 	default:
 		return 0, field.TypeInvalid(at, v, "must be a number")
 	}
+	if tooLong(text) {
+		return 0, field.Invalid(at, text[:min(len(text), maxWeightText)], fmt.Sprintf("must be at most %d, in at most %d characters", int64(MaxWeight), maxWeightText))
+	}
 	q, err := resource.ParseQuantity(text)
 	switch {
 	case err != nil:
@@ -210,4 +218,14 @@ func parseWeight(v any, quantities bool, at *field.Path) (Weight, *field.Error) 
 		return 0, field.Invalid(at, text, "must be a whole number; only the shares of the sum count, so 0.5 and 1 can be 1 and 2")
 	}
 	return w, nil
+}
+
+// maxWeightText bounds the text of a quantity, in bytes.
+const maxWeightText = 64
+
+// tooLong says that a quantity is more text, or has more digits in its exponent, than any weight needs: "1e2147483647" would be
+// computed for minutes.
+func tooLong(text string) bool {
+	i := strings.LastIndexAny(text, "eE")
+	return len(text) > maxWeightText || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-0")) > 2
 }

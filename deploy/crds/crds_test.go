@@ -11,9 +11,11 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/version"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/api/convert"
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/deploy/crds"
@@ -83,29 +85,61 @@ func TestEveryVersionIsDefined(t *testing.T) {
 	}
 }
 
-// Without a webhook the versions that are served must be one form, or reading in one what was written in another would
-// lose or change it.
-func TestServedVersionsHaveOneFormWithoutAWebhook(t *testing.T) {
+// TestVersionsOfOtherFormsAreConverted holds that an API server asks the webhook for what it cannot do by renaming, and that the
+// webhook's kinds are those.
+func TestVersionsOfOtherFormsAreConverted(t *testing.T) {
+	kinds := map[string]convert.Kind{}
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) {
+		kinds[k.Name] = k
+	}
 	for kind, crd := range definitions(t) {
-		var first *apiextensionsv1.CustomResourceDefinitionVersion
-		for i := range crd.Spec.Versions {
-			v := &crd.Spec.Versions[i]
-			if !v.Served {
-				continue
+		k, converted := kinds[kind]
+		forms := map[string]bool{}
+		for _, v := range crd.Spec.Versions {
+			form, _ := yaml.Marshal(v.Schema)
+			forms[string(form)] = true
+			if v.Storage && converted && v.Name != k.Hub {
+				t.Errorf("%s: %s is stored, and %s can hold everything", kind, v.Name, k.Hub)
 			}
-			if first == nil {
-				first = v
+			if converted && !slices.Contains(k.All(), v.Name) {
+				t.Errorf("%s: there is no way to %s", kind, v.Name)
 			}
-			a, _ := yaml.Marshal(first.Schema)
-			b, _ := yaml.Marshal(v.Schema)
-			if string(a) != string(b) {
-				t.Errorf("%s: %s and %s are both served but differ", kind, first.Name, v.Name)
-			}
+		}
+		webhook := crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
+		if webhook != converted || webhook != (len(forms) > 1) {
+			t.Errorf("%s: it has a webhook: %t, conversions: %t, and %d forms", kind, webhook, converted, len(forms))
+		}
+		if converted && k.Definition() != crd.Name {
+			t.Errorf("the conversions of %s are for %s", crd.Name, k.Definition())
+		}
+		if webhook && len(crd.Spec.Conversion.Webhook.ClientConfig.CABundle) > 0 {
+			t.Errorf("%s: the certificates are the controller's to write", kind)
 		}
 	}
 }
 
-func validate(t *testing.T, kind, version, text string) []string {
+// TestTheVersionThatAPIServersPreferIsStored holds that discovery, and with it kubectl, the deletion of namespaces and garbage collection,
+// use the version that needs no webhook. All are served but the draft, which would come first.
+func TestTheVersionThatAPIServersPreferIsStored(t *testing.T) {
+	for kind, crd := range definitions(t) {
+		var served []string
+		for _, v := range crd.Spec.Versions {
+			if v.Served != (v.Name != split.Draft) {
+				t.Errorf("%s %s is served: %t", kind, v.Name, v.Served)
+			}
+			if v.Served {
+				served = append(served, v.Name)
+			}
+		}
+		preferred := slices.MaxFunc(served, version.CompareKubeAwareVersionStrings)
+		if !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage && v.Name == preferred }) {
+			t.Errorf("%s: %s is preferred and not stored", kind, preferred)
+		}
+	}
+}
+
+// schemaOf is that of a version of a kind.
+func schemaOf(t *testing.T, kind, version string) crvalidation.SchemaValidator {
 	t.Helper()
 	for _, v := range definitions(t)[kind].Spec.Versions {
 		if v.Name != version {
@@ -119,22 +153,27 @@ func validate(t *testing.T, kind, version, text string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := yaml.YAMLToJSON([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var u map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u); err != nil {
-			t.Fatal(err)
-		}
-		var out []string
-		for _, e := range crvalidation.ValidateCustomResource(nil, u, schema) {
-			out = append(out, e.Field)
-		}
-		return out
+		return schema
 	}
 	t.Fatalf("no %s of %s", version, kind)
 	return nil
+}
+
+func validate(t *testing.T, kind, version, text string) []string {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var u map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range crvalidation.ValidateCustomResource(nil, u, schemaOf(t, kind, version)) {
+		out = append(out, e.Field)
+	}
+	return out
 }
 
 func TestSchemasHoldTheWeights(t *testing.T) {
@@ -174,6 +213,7 @@ func TestSchemasHoldTheRoutes(t *testing.T) {
 		{"TCPRoute", "v1alpha4", "spec: {matches: {ports: [80]}}", true},
 		{"TCPRoute", "v1alpha4", "spec: {matches: {ports: [0]}}", false},
 		{"TCPRoute", "v1alpha1", "{}", true},
+		{"TCPRoute", "v1alpha3", "spec: {}", true},
 		{"UDPRoute", "v1alpha4", "spec: {matches: {ports: [53]}}", true},
 		{"UDPRoute", "v1alpha4", "spec: {matches: {ports: [dns]}}", false},
 	} {

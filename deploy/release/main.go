@@ -1,5 +1,7 @@
-// Command release makes what goes with a released binary, from the binary alone and the same each time: "release sbom" lists what it was
-// built from (CycloneDX), "release image" puts binaries, one for each architecture, into an OCI image, without a daemon or a registry.
+// Command release makes what goes with released binaries, from the binaries and the same each time: "release sbom" lists what one was
+// built from (CycloneDX), "release image" puts binaries, one for each architecture, into an OCI image, without a daemon or a registry,
+// "release dist" makes the files of a release: archives, lists of what is in them, a Homebrew formula, a krew manifest, a kustomization
+// and SHA256SUMS.
 package main
 
 import (
@@ -7,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -19,10 +22,17 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("usage: release sbom|image -o FILE BINARY [BINARY...]")
+		return fmt.Errorf("usage: release sbom|image|dist -o FILE BINARY [BINARY...]")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
-	out := flags.String("o", "", "the `file` to write")
+	out := flags.String("o", "", "the `file` to write; of dist the folder")
+	var d dist
+	if args[0] == "dist" {
+		flags.StringVar(&d.tree, "tree", "../..", "the top `folder` of the repository")
+		flags.StringVar(&d.completions, "completions", "", "`folder` with the completions of shells")
+		flags.StringVar(&d.url, "url", homepage+"/releases/download", "`URL` below which the files are going to be, in a folder called as the version")
+		flags.StringVar(&d.image, "image", "", "the `image` that the kustomization names, with a tag or a digest (default localhost/weir:VERSION)")
+	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -38,6 +48,9 @@ func run(args []string) error {
 		data, err = sbom(flags.Arg(0))
 	case "image":
 		data, err = image(flags.Args())
+	case "dist":
+		d.binaries, d.url = flags.Args(), strings.TrimRight(d.url, "/")
+		return d.write(*out)
 	default:
 		return fmt.Errorf("unknown command %q", args[0])
 	}

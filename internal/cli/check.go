@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/finding"
@@ -20,50 +20,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// load reads the paths once and translates what they hold.
-func load(paths []string, stdin io.Reader, options control.Options) (*resource.Set, control.Result, error) {
-	set, err := resource.Load(paths, stdin)
-	if err != nil {
-		return nil, control.Result{}, &exitError{exitUsage, err}
-	}
-	result, err := options.Translate(set)
-	return set, result, err
-}
-
 // translation adds the flags that say how the files are to be understood.
 func translation(cmd *cobra.Command) *control.Options {
 	o := &control.Options{}
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
-	pathPolicyFlag(cmd.Flags(), &o.PathPolicy)
+	flags.PathPolicy(cmd.Flags(), &o.PathPolicy)
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o
-}
-
-// pathPolicyFlag adds the flag that sets the path policy where nothing else does.
-func pathPolicyFlag(f *pflag.FlagSet, p *model.PathPolicy) {
-	*p = model.PathAsWritten
-	f.Var((*pathPolicyValue)(p), "path-policy", "what becomes of paths that servers read in different ways, where no annotation says it (docs/paths.md)")
-}
-
-// pathPolicyValue is a model.PathPolicy as a flag.
-type pathPolicyValue model.PathPolicy
-
-func (p *pathPolicyValue) String() string { return string(*p) }
-
-// Type implements pflag.Value; it is what help shows.
-func (p *pathPolicyValue) Type() string {
-	return string(model.PathAsWritten) + "|" + string(model.PathStrict)
-}
-
-func (p *pathPolicyValue) Set(s string) error {
-	if !model.PathPolicy(s).Valid() {
-		return fmt.Errorf("want %s or %s", model.PathAsWritten, model.PathStrict)
-	}
-	*p = pathPolicyValue(s)
-	return nil
 }
 
 func newCheck(s streams) *cobra.Command {
@@ -75,12 +41,17 @@ them: file and line, object, field, reason and fix. The schemas and CEL rules
 of the API server run here too, without an API server. Every finding has a
 stable code; "weir check --list-codes" and docs/codes.md explain them.
 
+Files are for "weir run", or manifests for a cluster, as "kustomize build" makes
+them: a cluster makes EndpointSlices of selectors, gives each Gateway proxies
+and parameters, and may have objects that are not among them. Which of the two
+is guessed, and the output says why; --target says it.
+
 Without PATHs it reads a Kubernetes cluster, with your own rights: all objects
 as above, and what there is of Weir: the kinds installed and their release, the
 controller, its lease and what it may do, what each Gateway is to have, proxies
 and what they run, and whether statuses are up to date. It changes nothing.`,
 		Example: `  weir check routes/
-  kustomize build . | weir check -
+  kustomize build . | weir check --target cluster -
   weir check -o json --fail-on warning routes/
   weir check -o github routes/                 annotations of a pull request on GitHub
   weir check -o sarif routes/ > weir.sarif     for code scanning
@@ -109,6 +80,9 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 			return err
 		}
 		defer l.close()
+		if err := l.knows(*namespace); err != nil {
+			return err
+		}
 		r, err := l.check(cmd.Context(), in, *namespace)
 		if err != nil {
 			return err
@@ -121,7 +95,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		case "github":
 			err = r.github(s.out)
 		default:
-			err = r.print(s.out)
+			err = r.print(s.out, screenOf(s.out))
 		}
 		if err != nil {
 			return err
@@ -137,7 +111,8 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 // checkReport is what check found; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
-	Cluster  *clusterSummary    `json:"cluster,omitempty"`
+	Cluster *clusterSummary `json:"cluster,omitempty"`
+	aim
 	Objects  int                `json:"objects"`
 	Errors   int                `json:"errors"`
 	Warnings int                `json:"warnings"`
@@ -148,7 +123,9 @@ type checkReport struct {
 // check reports on what was read; in a cluster on what runs, too.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
-		return newCheckReport(l.set, within(l.Findings, namespace)), nil
+		r := newCheckReport(l.set, within(l.Findings, namespace))
+		r.aim = l.aim
+		return r, nil
 	}
 	c, findings, err := l.inspect(ctx, in, true)
 	if err != nil {
@@ -183,10 +160,15 @@ func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport 
 }
 
 // print groups the findings by object.
-func (r checkReport) print(w io.Writer) error {
+func (r checkReport) print(w io.Writer, screen screen) error {
 	var b strings.Builder
 	if r.Cluster != nil {
-		b.WriteString(r.Cluster.String() + "\n")
+		for _, l := range strings.Split(r.Cluster.String(), "\n") {
+			b.WriteString(screen.fold(l, 13) + "\n")
+		}
+	}
+	if line := r.aim.String(); line != "" {
+		b.WriteString(line + "\n\n")
 	}
 	var last string
 	for _, f := range r.Findings {
@@ -195,15 +177,16 @@ func (r checkReport) print(w io.Writer) error {
 				b.WriteByte('\n')
 			}
 			last = head
-			b.WriteString(head + "\n")
+			b.WriteString(screen.fold(head, 2) + "\n")
 		}
-		fmt.Fprintf(&b, "  %-7s %s", f.Severity, f.Code)
+		field := ""
 		if f.Ref.Field != "" {
-			b.WriteString("  " + f.Ref.Field)
+			field = "  " + f.Ref.Field
 		}
-		b.WriteString("\n" + wrap(f.Message, 10, 100))
+		b.WriteString("  " + screen.in(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
+		b.WriteString(screen.fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + wrap(f.Message, 10, screen.prose()))
 		if f.Fix != "" {
-			b.WriteString(wrap("fix: "+f.Fix, 10, 100))
+			b.WriteString(wrap("fix: "+f.Fix, 10, screen.prose()))
 		}
 	}
 	if last != "" {
@@ -212,6 +195,13 @@ func (r checkReport) print(w io.Writer) error {
 	b.WriteString(r.summary() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func severityColour(s resource.Severity) string {
+	if s == resource.Error {
+		return red
+	}
+	return yellow
 }
 
 func (r checkReport) summary() string {
@@ -266,7 +256,7 @@ func wrap(text string, indent, width int) string {
 		case column == 0:
 			b.WriteString(pad)
 			column = indent
-		case column+1+len(word) > width:
+		case column+1+utf8.RuneCountInString(word) > width:
 			b.WriteString("\n" + pad)
 			column = indent
 		default:
@@ -274,7 +264,7 @@ func wrap(text string, indent, width int) string {
 			column++
 		}
 		b.WriteString(word)
-		column += len(word)
+		column += utf8.RuneCountInString(word)
 	}
 	if column > 0 {
 		b.WriteByte('\n')

@@ -33,6 +33,9 @@ func (r checkReport) github(w io.Writer) error {
 		fmt.Fprintf(b, "::%s %s::%s\n", level[f.Severity], strings.Join(at, ","), escapeData(sentence(f)))
 	}
 	b.WriteString(r.summary() + "\n")
+	if line := r.aim.String(); line != "" {
+		b.WriteString(line + "\n")
+	}
 	return b.Flush()
 }
 
@@ -65,6 +68,8 @@ type (
 	sarifRun struct {
 		Tool    sarifTool     `json:"tool"`
 		Results []sarifResult `json:"results"`
+		// Properties is a property bag (3.8).
+		Properties aim `json:"properties,omitzero"`
 	}
 	sarifTool struct {
 		Driver sarifDriver `json:"driver"`
@@ -120,7 +125,7 @@ type (
 func (r checkReport) sarif() sarifLog {
 	level := map[resource.Severity]string{resource.Error: "error", resource.Warning: "warning", resource.Info: "note"}
 	known := codes()
-	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "weir", InformationURI: "https://github.com/weirmesh/weir", Rules: []sarifRule{}}}, Results: []sarifResult{}}
+	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "weir", InformationURI: "https://github.com/weirmesh/weir", Rules: []sarifRule{}}}, Results: []sarifResult{}, Properties: r.aim}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		run.Tool.Driver.Version = info.Main.Version
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/flags"
 )
 
@@ -107,6 +108,7 @@ traffic by it.`,
 	root.AddCommand(
 		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newDemo(s), newEcho(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
+	completeChoices(root)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND]",
@@ -143,6 +145,19 @@ func outputFlag(cmd *cobra.Command, formats ...string) *flags.Choice {
 	c := flags.NewChoice(formats...)
 	cmd.Flags().VarP(&c, "output", "o", "format of the output")
 	return &c
+}
+
+// completeChoices has shells complete the values of flags that have a fixed set of them, by their types: "a|b|c".
+func completeChoices(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if allowed := strings.Split(f.Value.Type(), "|"); len(allowed) > 1 {
+			// It fails for a flag that the command does not have, or has been given one.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, c := range cmd.Commands() {
+		completeChoices(c)
+	}
 }
 
 // usage prints how a command is used, and under the root's commands the exit codes. It is a function, not a template of cobra's:

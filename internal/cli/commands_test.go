@@ -274,3 +274,13 @@ func TestGeneratedPagesAreUpToDate(t *testing.T) {
 		}
 	}
 }
+
+func TestANamespaceWithNothingInItIsTold(t *testing.T) {
+	for _, command := range []string{"check", "status"} {
+		weir(gateway, command, "-n", "typo", "-").want(t, 2, `stderr:"typo": nothing is in that namespace; there is: default`)
+		weir(gateway, command, "-n", "default", "-").want(t, 0)
+		// What is left out for an error is there all the same.
+		weir(strings.ReplaceAll(gateway, "{name: ", "{namespace: shop, name: ")+wrongRoute, command, "-n", "shop", "-").want(t, 0)
+		weir("kind: x\napiVersion: y\n", command, "-n", "typo", "-").want(t, 2, "stderr:nor in any other")
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -120,6 +121,8 @@ type demo struct {
 	view    *view
 
 	mu sync.Mutex
+	// listener is the gateway's port, until it takes it.
+	listener net.Listener
 	// config is the latest report; base is the counters when its configuration came into force.
 	config control.Report
 	base   telemetry.Snapshot
@@ -127,11 +130,6 @@ type demo struct {
 }
 
 func (o demoOptions) run(ctx context.Context, s streams) (err error) {
-	if o.length > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.length)
-		defer cancel()
-	}
 	d := &demo{demoOptions: o, streams: s, view: newView(s.out), served: make(chan struct{})}
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return err
@@ -145,6 +143,7 @@ func (o demoOptions) run(ctx context.Context, s streams) (err error) {
 			t.close()
 		}
 	}()
+	defer d.release()
 	if err := d.start(&background); err != nil {
 		return err
 	}
@@ -168,9 +167,10 @@ func (d *demo) start(background *sync.WaitGroup) error {
 		background.Go(func() { _ = t.serve(l, nil) })
 	}
 	var err error
-	if d.port, err = freePort(demoGatewayPort); err != nil {
+	if d.listener, err = freeListener(demoGatewayPort); err != nil {
 		return err
 	}
+	d.port = d.listener.Addr().(*net.TCPAddr).Port
 	ports = append(ports, strconv.Itoa(demoGatewayPort), strconv.Itoa(d.port))
 	files, err := demoFiles()
 	if err != nil {
@@ -185,17 +185,39 @@ func (d *demo) start(background *sync.WaitGroup) error {
 	return nil
 }
 
-// freePort returns the preferred port if nobody listens there, else another one.
-func freePort(preferred int) (int, error) {
-	for _, p := range []int{preferred, 0} {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().(*net.TCPAddr).Port, nil
+// freeListener listens on the preferred port if nobody else does, else on another one. The gateway is given the socket, so that no other
+// process can take the port in between.
+func freeListener(preferred int) (net.Listener, error) {
+	l, err := socket.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
+	if err != nil {
+		l, err = socket.Listen("tcp", "127.0.0.1:0")
 	}
-	return 0, errors.New("no free port on 127.0.0.1")
+	if err != nil {
+		return nil, fmt.Errorf("no free port on 127.0.0.1: %w", err)
+	}
+	return l, nil
+}
+
+// listen opens a port of the gateway's: its first is open already.
+func (d *demo) listen(network, address string) (net.Listener, error) {
+	d.mu.Lock()
+	l := d.listener
+	if l != nil && l.Addr().String() == address {
+		d.listener = nil
+		d.mu.Unlock()
+		return l, nil
+	}
+	d.mu.Unlock()
+	return socket.Listen(network, address)
+}
+
+// release closes the first port, should the gateway not have taken it.
+func (d *demo) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener != nil {
+		d.listener.Close()
+	}
 }
 
 // serve runs gateway, load and display until ctx ends or the gateway fails, then sums up.
@@ -212,7 +234,7 @@ func (d *demo) serve(ctx context.Context) error {
 	guard := &reach.Guard{}
 	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
 	plane.Server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed,
+		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})
@@ -230,6 +252,11 @@ func (d *demo) serve(ctx context.Context) error {
 		return <-ended
 	}
 
+	if d.length > 0 { // from when there is something to see
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.length)
+		defer cancel()
+	}
 	d.load = &loadGenerator{url: d.url(), rate: d.rate}
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()

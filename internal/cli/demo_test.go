@@ -148,3 +148,29 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 func (rawCodec) Name() string { return "raw" }
+
+func TestThreeDemosRunAtOnce(t *testing.T) {
+	results := make(chan result, 3)
+	for range cap(results) {
+		go func() {
+			cmd := weirtest.Command("demo", "--for", "2s", "--rate", "50")
+			out, err := cmd.CombinedOutput()
+			r := result{stdout: string(out)}
+			if err != nil {
+				r.code = 1
+			}
+			results <- r
+		}()
+	}
+	urls := map[string]bool{}
+	for range cap(results) {
+		r := <-results
+		r.want(t, 0, ", 0 failed", "try it   curl http://127.0.0.1:")
+		_, url, _ := strings.Cut(r.stdout, "try it   curl ")
+		url, _, _ = strings.Cut(url, "\n")
+		urls[url] = true
+	}
+	if len(urls) != cap(results) {
+		t.Errorf("ports: %v", urls)
+	}
+}

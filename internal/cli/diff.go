@@ -27,7 +27,8 @@ sent. The requests are made from the matches of both versions; what only moves
 or changes its name is no difference.
 
 The exit code is 0 if there is no difference, 1 if there are some, 2 if one of
-the two could not be read.`,
+the two could not be read. What both are for, "weir run" or a cluster, is guessed
+of NEW unless --target says it.`,
 		Example: `  weir diff old/ new/
   git worktree add /tmp/base origin/main && weir diff /tmp/base/routes routes/
   weir diff -o markdown old/ new/ >> "$GITHUB_STEP_SUMMARY"
@@ -40,21 +41,33 @@ the two could not be read.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "markdown")
-	options := translation(cmd)
+	options, target := translation(cmd), targetFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		var sides [2]diffSide
 		for i, path := range args {
-			set, result, err := load([]string{path}, s.in, *options)
+			set, err := resource.Load([]string{path}, s.in)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			sides[i] = diffSide{path, set, result.Config}
+			sides[i] = diffSide{path: path, set: set}
+		}
+		meant := choose(target, sides[1].set)
+		if len(sides[1].set.Origins) == 0 {
+			meant = choose(target, sides[0].set)
+		}
+		for i, path := range args {
+			set := sides[i].set
+			result, err := options.For(meant.Target).Translate(set)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			sides[i].config = result.Config
 			if r := newCheckReport(set, result.Findings); r.Errors > 0 {
 				fmt.Fprintf(s.err, "weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it\n", path, r.summary(), path)
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config)
-		p := &diffPrinter{sides: sides, report: report}
+		p := &diffPrinter{screen: screenOf(s.out), sides: sides, report: report}
 		var err error
 		switch output.Value {
 		case "json":
@@ -80,6 +93,7 @@ type diffSide struct {
 
 type diffPrinter struct {
 	strings.Builder
+	screen
 	sides  [2]diffSide
 	report *diff.Report
 }
@@ -115,17 +129,17 @@ func (p *diffPrinter) text() string {
 			if more := c.Requests - len(c.Examples); j == len(c.Examples)-1 && more > 0 {
 				line += fmt.Sprintf("   and %d more of those asked", more)
 			}
-			p.WriteString(line + "\n")
+			p.WriteString(p.fold(line, 4) + "\n")
 		}
 		p.lines("before", outcomeLines(&c.Before, p.sides[0].set, c.Differ))
 		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
-		p.WriteString("  differ  " + strings.Join(c.Differ, ", ") + "\n\n")
+		p.WriteString(p.fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
 	}
 	for _, part := range p.report.Services {
-		fmt.Fprintf(p, "service   %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	for _, part := range p.report.Listeners {
-		fmt.Fprintf(p, "listener  %s: %s\n", part.Name, strings.Join(part.Differ, ", "))
+		p.WriteString(p.fold(fmt.Sprintf("listener  %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	if len(p.report.Services)+len(p.report.Listeners) > 0 {
 		p.WriteString("\n")
@@ -136,7 +150,12 @@ func (p *diffPrinter) text() string {
 
 func (p *diffPrinter) lines(label string, lines []string) {
 	for _, l := range lines {
-		fmt.Fprintf(p, "  %-7s %s\n", label, l)
+		colour := map[string]string{"before": red, "after": green}[label]
+		head := "  " + fmt.Sprintf("%-7s", label)
+		if label != "" {
+			head = "  " + p.in(colour, fmt.Sprintf("%-7s", label))
+		}
+		p.WriteString(head + p.fold(strings.Repeat(" ", 10)+l, 2)[9:] + "\n")
 		label = ""
 	}
 }
@@ -189,7 +208,7 @@ func requestLine(r *diff.Request) string {
 	if r.Scheme == "tcp" {
 		return fmt.Sprintf("tcp://%s:%d", host, r.Port)
 	}
-	line := fmt.Sprintf("%s %s://%s", r.Method, r.Scheme, host)
+	line := fmt.Sprintf("%s://%s", r.Scheme, host)
 	if standard := map[string]int32{"http": 80, "https": 443}[r.Scheme]; standard != r.Port {
 		line += fmt.Sprintf(":%d", r.Port)
 	}
@@ -197,10 +216,26 @@ func requestLine(r *diff.Request) string {
 	if r.Query != "" {
 		line += "?" + r.Query
 	}
+	line = r.Method + " " + quoted(line)
 	for _, h := range r.Headers {
-		line += fmt.Sprintf(" -H '%s: %s'", h.Name, h.Value)
+		line += " -H " + inQuotes(h.Name+": "+h.Value)
+	}
+	if r.Gateway != "" {
+		line += "  at " + r.Gateway
 	}
 	return line
+}
+
+// quoted is a word as one may paste it into a shell: in quotes if it holds what some shell reads in a way of its own.
+func quoted(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:@_") == "" {
+		return word
+	}
+	return inQuotes(word)
+}
+
+func inQuotes(word string) string {
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // outcomeLines tells who answers, and of the rest what differs.

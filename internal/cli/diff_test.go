@@ -23,7 +23,7 @@ func TestDiffOfTwoFolders(t *testing.T) {
 	}
 	weir("", "diff", old, old).want(t, 0, "no difference in")
 	weir("", "diff", old, changed).want(t, 1, "GET http://shop.example:8080/\n", "before  90 %  default/shop-v1:80", "after   80 %  default/shop-v1:80",
-		"HTTPRoute default/shop spec.rules[0]  ("+changed+"/canary.yaml:15)", "1 difference in")
+		"HTTPRoute default/shop spec.rules[0]  ("+changed+"/canary.yaml:25)", "1 difference in")
 	weir("", "diff", "-o", "json", old, changed).want(t, 1, `"differ": [`, `"backends"`, `"path": "/"`)
 	weir("", "diff", "-o", "markdown", old, changed).want(t, 1, "| <code>GET http://shop.example:8080/</code>", "<code>80 %  default/shop-v1:80</code>")
 	weir("", "diff", old).want(t, 2, "stderr:two paths")

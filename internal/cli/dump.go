@@ -35,7 +35,7 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 		}
 		cfg := l.Config
 		if *gateway != "" {
-			if l.client == nil {
+			if !l.separate() {
 				return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 			}
 			if cfg, err = part(cfg, l.set, model.GatewayKey(*gateway)); err != nil {

@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -20,23 +19,30 @@ import (
 
 func newExplain(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [PATH...] -- [METHOD] URL [-H 'NAME: VALUE']...",
+		Use:   "explain [PATH...] -- [METHOD] URL [-H 'NAME: VALUE']... | curl ...",
 		Short: "Say what would happen to a request, and why",
 		Long: `Explain compiles the files as the proxy would and asks the proxy's own matching
 what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
-which mirrors get a copy, and what is forwarded. Nothing is sent. What follows
--- reads like a curl command, with --from ADDRESS for where the connection comes
-from; a URL without a port means 80 or 443, or the only
-port there is for its scheme. tcp://HOST:PORT is a connection to a TCP port.
+which mirrors get a copy, and what is forwarded; or why the request is refused,
+and which route would take it that is left out. Nothing is sent.
+
+What follows -- is a curl command, or reads like one: its options in any order,
+with --from ADDRESS for where the connection comes from. With the word curl in
+front the header fields count that curl sends by itself. The command may be one
+word in quotes, or - for the standard input; what of it cannot be taken into
+account is told. A URL without a port means 80 or 443, or the only port there
+is for its scheme. tcp://HOST:PORT is a connection to a TCP port.
 
 Without PATHs it reads a Kubernetes cluster, with your own rights and without
 asking Weir's controller. The Gateway is the one of --gateway, or the one whose
 address is the URL's host (with -H 'Host: ...'), or the only one that listens
 for the request.`,
-		Example: `  weir explain routes/ -- http://shop.example/cart?x=1
+		Example: `  weir explain routes/ -- 'http://shop.example/cart?x=1'
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
   weir explain -o json routes/ -- POST http://shop.example/order
+  weir explain routes/ -- curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order
+  pbpaste | weir explain routes/ -- -                                   a command copied from a browser
   weir explain -- http://shop.example/cart                              in a cluster
   weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'`,
 	}
@@ -51,7 +57,10 @@ for the request.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dash := cmd.ArgsLenAtDash()
-		request, err := parseRequest(args[dash:])
+		if slices.Contains(args[:dash], "-") && len(args[dash:]) == 1 && args[dash] == "-" {
+			return flags.Errorf("the standard input holds either the files or the command, not both")
+		}
+		request, err := readRequest(args[dash:], s.in)
 		if err != nil {
 			return err
 		}
@@ -66,9 +75,9 @@ for the request.`,
 		}
 		e.mirrorsOff(l.Findings)
 		if output.Value == "json" {
-			err = process.WriteJSON(s.out, e)
+			err = writeWithOrigins(s.out, e, l.set)
 		} else {
-			err = e.print(s.out, func(ref model.Ref) string { return l.set.Origin(ref).String() })
+			err = e.print(s.out, screenOf(s.out), func(ref model.Ref) string { return originOf(l.set, ref).String() })
 		}
 		if err == nil && !e.matched() {
 			return &exitError{code: exitNoMatch}
@@ -103,7 +112,10 @@ type explanation struct {
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
 	Retry    *model.Retry   `json:"retry,omitempty"`
 	Session  *model.Session `json:"session,omitempty"`
-	// Answer is given without a backend: a redirect or a fault.
+	// LeftOut is what would take the request if it were valid.
+	LeftOut []leftOut `json:"leftOut,omitempty"`
+
+	// Answer is given without a backend: a redirect, a fault, or because the request is refused.
 	Answer   *answer            `json:"answer,omitempty"`
 	Backends []explainedBackend `json:"backends,omitempty"`
 	Mirrors  []explainedMirror  `json:"mirrors,omitempty"`
@@ -120,7 +132,9 @@ type answer struct {
 }
 
 type explainedBackend struct {
-	Service string `json:"service,omitempty"`
+	// Ref is where the backend was written, or the leaf of a split.
+	Ref     model.Ref `json:"ref,omitzero"`
+	Service string    `json:"service,omitempty"`
 	// Probability is 0..1; exactly Weight of every WeightSum requests.
 	Probability float64  `json:"probability"`
 	Weight      uint64   `json:"weight"`
@@ -147,11 +161,13 @@ type forwarded struct {
 }
 
 type explainedMirror struct {
-	Service     string   `json:"service"`
-	Probability float64  `json:"probability"`
-	Numerator   uint32   `json:"numerator,omitempty"`
-	Denominator uint32   `json:"denominator,omitempty"`
-	Endpoints   []string `json:"endpoints,omitempty"`
+	// Ref is where the mirror was written, or the leaf of a split.
+	Ref         model.Ref `json:"ref,omitzero"`
+	Service     string    `json:"service"`
+	Probability float64   `json:"probability"`
+	Numerator   uint32    `json:"numerator,omitempty"`
+	Denominator uint32    `json:"denominator,omitempty"`
+	Endpoints   []string  `json:"endpoints,omitempty"`
 	// Copies are what it gets: the request as the backend gets it that answers, and so more than one if backends get different ones.
 	Copies []forwarded `json:"copies,omitempty"`
 	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
@@ -164,18 +180,29 @@ func (e *explanation) matched() bool { return e.Rule != nil || e.Explanation != 
 
 func explain(cfg *model.Config, r *clientRequest) *explanation {
 	e := &explanation{Request: r}
+	table, _ := routing.Compile(cfg, nil)
 	if r.scheme == "tcp" {
-		table, _ := routing.Compile(cfg, nil)
 		e.connection(cfg, table)
+		return e
+	}
+	port := e.findPort(table)
+	if port == nil {
+		return e
+	}
+	if r.refused != nil {
+		e.refuse("the proxy refuses the request", *r.refused)
+		return e
+	}
+	if a := r.parsed.AnswersItself(); a != nil {
+		e.refuse("the proxy answers this itself", *a)
 		return e
 	}
 	path, err := routing.NormalizePath(r.path)
 	if err != nil {
-		e.Reason = fmt.Sprintf("the path is not valid, the answer is 400: %v", err)
+		e.refuse("the path is not valid", proxy.Refusal{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: err.Error()})
 		return e
 	}
-	table, _ := routing.Compile(cfg, nil)
-	listener := e.listener(table)
+	listener := e.listener(port)
 	if listener == nil {
 		return e
 	}
@@ -186,12 +213,15 @@ func explain(cfg *model.Config, r *clientRequest) *explanation {
 	e.Explanation = &why
 	if why.Winner == nil {
 		e.Reason = "no rule of the listener matches, the answer is 404"
+		e.Answer = &answer{Status: http.StatusNotFound, Reason: string(telemetry.NoRoute)}
 		switch match.Excess() {
 		case routing.NoExcess:
 		case routing.ExcessField:
 			e.Reason = "the request's fields are too long for the patterns they have to be matched with, the answer is 431"
+			e.Answer = &answer{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: string(telemetry.HeadTooLarge)}
 		default:
 			e.Reason = "the request's target is too long for the patterns it has to be matched with, the answer is 414"
+			e.Answer = &answer{Status: http.StatusRequestURITooLong, Reason: string(telemetry.HeadTooLarge)}
 		}
 		return e
 	}
@@ -199,8 +229,24 @@ func explain(cfg *model.Config, r *clientRequest) *explanation {
 		e.Answer = &answer{Status: http.StatusBadRequest, Reason: string(telemetry.AmbiguousPath)}
 		return e
 	}
+	if a := r.parsed.Judge(); a != nil {
+		e.Answer = &answer{Status: a.Status, Reason: cmpOr(string(a.Reason), a.Detail)}
+		if a.Reason != "" {
+			e.Answer.Reason += ": " + a.Detail
+		}
+		return e
+	}
 	e.outcome(cfg, why.Decision, match)
+	if e.Answer != nil && e.Answer.Location != "" && r.follow {
+		r.Notes = append(r.Notes, "-L asks next for "+e.Answer.Location+", which is another request to explain")
+	}
 	return e
+}
+
+// refuse says that the proxy answers by itself, before it looks for a rule.
+func (e *explanation) refuse(why string, a proxy.Refusal) {
+	e.Reason = fmt.Sprintf("%s, the answer is %d: %s", why, a.Status, a.Detail)
+	e.Answer = &answer{Status: a.Status, Reason: string(a.Reason)}
 }
 
 // client says who the request is from.
@@ -209,50 +255,58 @@ func (e *explanation) client() {
 	if !r.from.IsValid() {
 		return
 	}
-	p := proxy.Preview{Scheme: r.scheme, Authority: r.fields["host"], Peer: r.from}
-	for _, h := range r.Headers {
-		name, value, _ := strings.Cut(h, ":")
-		name = strings.TrimSpace(name)
-		p.Fields = append(p.Fields, http1.Field{Name: name, Value: strings.TrimSpace(value), ID: http1.Identify(name)})
-	}
+	p := proxy.Preview{Scheme: r.scheme, Authority: r.authority, Peer: r.from, Fields: r.wire()}
 	e.Client, e.ForwardedFor = p.Client(e.Listener.Front)
 }
 
-// listener finds the listener for the request's scheme, port and host, or sets Reason.
-func (e *explanation) listener(t *routing.Table) *routing.Listener {
+// findPort finds the port for the request's scheme and port, or sets Reason.
+func (e *explanation) findPort(t *routing.Table) *routing.Port {
 	r := e.Request
 	tls := r.scheme == "https"
 	var fit []*routing.Port
-	var have []string
 	for _, p := range t.Ports() {
-		have = append(have, portName(p))
 		if p.TLS == tls && !p.TCP {
 			fit = append(fit, p)
 		}
 	}
-	wanted := r.port
-	if wanted == 0 {
-		wanted = 80
-		if tls {
-			wanted = 443
-		}
-	}
+	wanted := r.wantedPort()
 	at := slices.IndexFunc(fit, func(p *routing.Port) bool { return p.Number == wanted })
 	switch {
 	case at >= 0:
-		fit = fit[at:]
+		return fit[at]
 	case r.port == 0 && len(fit) == 1:
 		e.Note = fmt.Sprintf("nothing listens on port %d; taken is the only port for %s, %d", wanted, r.scheme, fit[0].Number)
-	default:
-		e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", r.scheme, wanted, cmpOr(strings.Join(have, ", "), "no listener at all"))
-		return nil
+		return fit[0]
 	}
-	l := fit[0].Listener(r.host)
+	e.noPort(t, r.scheme, wanted)
+	return nil
+}
+
+// noPort says that nothing listens there, and where there is something.
+func (e *explanation) noPort(t *routing.Table, scheme string, wanted int32) {
+	var have []string
+	for _, p := range t.Ports() {
+		have = append(have, portName(p))
+	}
+	e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", scheme, wanted, cmpOr(strings.Join(finding.First(have, maxListed), ", "), "no listener at all"))
+}
+
+// listener finds the listener of a port that takes the request's host, or sets Reason.
+func (e *explanation) listener(p *routing.Port) *routing.Listener {
+	l := p.Listener(e.Request.host)
 	if l == nil {
-		e.Reason = fmt.Sprintf("no listener on port %d takes the host %q", fit[0].Number, r.host)
+		var have []string
+		for _, l := range p.Listeners {
+			have = append(have, l.Listener.Name+" for "+cmpOr(l.Listener.Hostname, "any host"))
+		}
+		e.Reason = fmt.Sprintf("no listener on port %d takes the host %q, the answer is 404; there is: %s", p.Number, e.Request.host, strings.Join(finding.First(have, maxListed), ", "))
+		e.Answer = &answer{Status: http.StatusNotFound, Reason: string(telemetry.NoListener)}
 	}
 	return l
 }
+
+// maxListed is how many listeners a message lists.
+const maxListed = 20
 
 func portName(p *routing.Port) string {
 	protocol := "http"
@@ -276,7 +330,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 	o := &outcome{
 		services: map[string]*model.Service{},
 		preview: proxy.Preview{
-			Scheme: r.scheme, Method: r.Method, Authority: r.fields["host"], Path: r.path, Query: r.query, HasQuery: r.hasQuery,
+			Scheme: r.scheme, Method: r.Method, Authority: r.authority, Path: r.path, Query: r.query, HasQuery: r.hasQuery,
 			Match: match, Decision: d,
 		},
 		preflight: r.preflight(),
@@ -324,7 +378,7 @@ func (o *outcome) filtered(f *model.Filters) *answer {
 
 func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend {
 	b := backend.Backend
-	out := explainedBackend{Service: b.Service, Weight: uint64(b.Weight), WeightSum: sum}
+	out := explainedBackend{Ref: b.Ref, Service: b.Service, Weight: uint64(b.Weight), WeightSum: sum}
 	if sum > 0 {
 		out.Probability = float64(b.Weight) / float64(sum)
 	}
@@ -334,7 +388,7 @@ func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend
 	}
 	for _, l := range out.Splits[len(out.Splits)-1].Leaves {
 		leaf := explainedBackend{
-			Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability(),
+			Ref: l.Ref, Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability(),
 		}
 		out.Leaves = append(out.Leaves, o.target(leaf, backend, l.Fault))
 	}
@@ -387,7 +441,7 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend
 	copies := o.copies(backends)
 	for _, mirror := range mirrors {
 		m := mirror.Mirror
-		x := explainedMirror{Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator, Copies: copies}
+		x := explainedMirror{Ref: m.Ref, Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator, Copies: copies}
 		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
 		x.Splits = mirror.ExplainLeaf(&o.preview.Match)
 		if n := len(x.Splits); n == 0 || !x.Splits[n-1].Takes {
@@ -395,7 +449,7 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend
 		} else {
 			for _, l := range x.Splits[n-1].Leaves {
 				x.Leaves = append(x.Leaves, explainedMirror{
-					Service: l.Service, Probability: x.Probability * l.Probability(), Endpoints: o.endpoints(l.Service),
+					Ref: l.Ref, Service: l.Service, Probability: x.Probability * l.Probability(), Endpoints: o.endpoints(l.Service),
 				})
 			}
 		}
@@ -453,8 +507,8 @@ func cmpOr(s, other string) string {
 }
 
 // print writes the explanation for people; origin says where an object was written.
-func (e *explanation) print(w io.Writer, origin func(model.Ref) string) error {
-	p := &explainPrinter{origin: origin}
+func (e *explanation) print(w io.Writer, screen screen, origin func(model.Ref) string) error {
+	p := &explainPrinter{screen: screen, origin: origin}
 	p.explanation(e)
 	_, err := io.WriteString(w, p.String())
 	return err

@@ -21,18 +21,28 @@ func gatewayFlag(cmd *cobra.Command) *string {
 // explain explains a request where the configuration was read: in files, or in a cluster at a Gateway, if it is given.
 func (l *look) explain(r *clientRequest, gateway model.GatewayKey) (*explanation, error) {
 	switch {
-	case l.client == nil && gateway != "":
+	case !l.separate() && gateway != "":
 		return nil, flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
-	case l.client == nil:
-		return explain(l.Config, r), nil
+	case !l.separate():
+		return l.explainAt(l.Config, r), nil
 	case gateway == "":
-		return explainIn(l.Config, l.set, r)
+		return l.explainIn(l.Config, l.set, r)
 	}
 	if _, err := part(l.Config, l.set, gateway); err != nil {
 		return nil, err
 	}
-	return explainAt(l.Config, gateway, "", r)
+	return l.explainFor(l.Config, gateway, "", r), nil
 }
+
+// explainAt explains a request, and says what is left out that would take it.
+func (l *look) explainAt(cfg *model.Config, r *clientRequest) *explanation {
+	e := explain(cfg, r)
+	l.leftOut(cfg, e)
+	return e
+}
+
+// heard says that something listens for the request, if only to refuse it.
+func (e *explanation) heard() bool { return e.Listener != nil || e.Answer != nil }
 
 // part returns the configuration of the Gateway "namespace/name", of those that each have their own.
 func part(cfg *model.Config, set *resource.Set, gateway model.GatewayKey) (*model.Config, error) {
@@ -44,7 +54,7 @@ func part(cfg *model.Config, set *resource.Set, gateway model.GatewayKey) (*mode
 
 // explainIn explains a request in a cluster, where each Gateway has addresses and proxies of its own: it finds the Gateway
 // that the request goes to, first.
-func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explanation, error) {
+func (l *look) explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explanation, error) {
 	all := cfg.Gateways()
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
@@ -55,15 +65,15 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 		names, why = all, ""
 	}
 	if len(names) == 1 {
-		return explainAt(cfg, names[0], why, r)
+		return l.explainFor(cfg, names[0], why, r), nil
 	}
 	var listening, matching []*explanation
 	for _, g := range names {
-		e, err := explainAt(cfg, g, "", r)
-		if err != nil {
-			return nil, err
+		e := l.explainFor(cfg, g, "", r)
+		if e.heard() && r.refused != nil {
+			return e, nil // so all would
 		}
-		if e.Listener != nil {
+		if e.heard() {
 			listening = append(listening, e)
 		}
 		if e.matched() {
@@ -97,10 +107,10 @@ func explainIn(cfg *model.Config, set *resource.Set, r *clientRequest) (*explana
 		candidates(cfg, set, names))
 }
 
-func explainAt(cfg *model.Config, gateway model.GatewayKey, why string, r *clientRequest) (*explanation, error) {
-	e := explain(cfg.Of(gateway), r)
+func (l *look) explainFor(cfg *model.Config, gateway model.GatewayKey, why string, r *clientRequest) *explanation {
+	e := l.explainAt(cfg.Of(gateway), r)
 	e.Gateway, e.GatewayBy = gateway, why
-	return e, nil
+	return e
 }
 
 func gatewayOf(set *resource.Set, name model.GatewayKey) *gatewayv1.Gateway {

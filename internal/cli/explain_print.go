@@ -13,6 +13,7 @@ import (
 // explainPrinter writes an explanation as text: a name at the left, what there is to say in columns beside it.
 type explainPrinter struct {
 	strings.Builder
+	screen
 	origin func(model.Ref) string
 }
 
@@ -21,7 +22,27 @@ const explainColumn = 12
 // line writes a line under a name; an empty name continues the one above.
 func (p *explainPrinter) line(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", explainColumn, name, text), " ") + "\n")
+	line := p.fold(strings.Repeat(" ", explainColumn)+strings.TrimRight(text, " "), 2)
+	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s", explainColumn, name)+p.paint(line[explainColumn:]), " ") + "\n")
+}
+
+// paint colours who won, and answers that are errors.
+func (p *explainPrinter) paint(text string) string {
+	if !p.colour {
+		return text
+	}
+	word, rest, _ := cutWord(text)
+	switch {
+	case word == "won":
+		return p.in(green, word) + rest
+	case len(word) == 4 && word[3] == ',' && (word[0] == '4' || word[0] == '5'):
+		return p.in(red, text)
+	case strings.Contains(text, "the answer is 4") || strings.HasPrefix(text, "nothing listens"):
+		return p.in(red, text)
+	case word == "note:":
+		return p.in(yellow, word) + rest
+	}
+	return text
 }
 
 // list writes lines under one name, an empty line before them.
@@ -52,6 +73,9 @@ func (p *explainPrinter) explanation(e *explanation) {
 	for _, h := range e.Request.Headers {
 		p.line("", "%s", h)
 	}
+	for _, n := range e.Request.Notes {
+		p.line("", "note: %s", n)
+	}
 	if e.Gateway != "" {
 		why := ""
 		if e.GatewayBy != "" {
@@ -60,7 +84,11 @@ func (p *explainPrinter) explanation(e *explanation) {
 		p.line("gateway", "%s%s", e.Gateway, why)
 	}
 	if e.Listener == nil {
+		if e.Note != "" {
+			p.line("", "note: %s", e.Note)
+		}
 		p.line("answer", "%s", e.Reason)
+		p.leftOut(e)
 		return
 	}
 	l := e.Listener
@@ -84,6 +112,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 		p.line("rule", "%s%s", ruleWords(e.Winner), p.where(e.Winner.Rule))
 		p.line("matched by", "%s", matchWords(e.Winner))
 	}
+	p.leftOut(e)
 	p.candidates(e)
 	if e.Winner == nil {
 		return
@@ -122,6 +151,34 @@ func (p *explainPrinter) candidates(e *explanation) {
 		near = append(near, ruleWords(c)+": "+matchWords(c), "      "+c.Lost)
 	}
 	p.list("near", near)
+}
+
+// leftOut lists what would take the request if it were valid.
+func (p *explainPrinter) leftOut(e *explanation) {
+	var lines []string
+	for i := range e.LeftOut {
+		x := &e.LeftOut[i]
+		switch {
+		case x.Ref.Kind == "":
+			lines = append(lines, "what could not be read, and so may be meant for this")
+		case x.Match != nil:
+			lines = append(lines, fmt.Sprintf("%s %s, which would take the request: %s%s", objectName(x.Ref), strings.TrimPrefix(x.Ref.Field, "spec."),
+				matchWords(&routing.Candidate{Hostname: "*", Match: *x.Match}), p.where(x.Ref)))
+		default:
+			lines = append(lines, objectName(x.Ref)+", which may be meant for this"+p.where(x.Ref))
+		}
+		for _, f := range x.Findings {
+			at := ""
+			if o := f.Origin.String(); o != "" {
+				at = "  (" + o + ")"
+			}
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("      %s %s%s", f.Code, f.Ref.Field, at), " "), "      "+f.Message)
+			if f.Fix != "" {
+				lines = append(lines, "      fix: "+f.Fix)
+			}
+		}
+	}
+	p.list("left out", lines)
 }
 
 func (p *explainPrinter) backends(e *explanation) {

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
@@ -11,13 +9,9 @@ import (
 
 // connection explains what becomes of a connection to a TCP port.
 func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
-	var have []string
-	for _, p := range t.Ports() {
-		have = append(have, portName(p))
-	}
 	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.TCP && p.Number == e.Request.port })
 	if at < 0 {
-		e.Reason = fmt.Sprintf("nothing listens for tcp on port %d; there is: %s", e.Request.port, cmpOr(strings.Join(have, ", "), "no listener at all"))
+		e.noPort(t, "tcp", e.Request.port)
 		return
 	}
 	port := t.Ports()[at]
@@ -44,7 +38,7 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 		e.Answer = &answer{Reason: "the rule has no backend with a weight"}
 	}
 	for _, b := range rule.Backends {
-		out := explainedBackend{Service: b.Backend.Service, Weight: uint64(b.Backend.Weight), WeightSum: sum, Splits: b.ExplainConnectionLeaf()}
+		out := explainedBackend{Ref: b.Backend.Ref, Service: b.Backend.Service, Weight: uint64(b.Backend.Weight), WeightSum: sum, Splits: b.ExplainConnectionLeaf()}
 		if sum > 0 {
 			out.Probability = float64(out.Weight) / float64(sum)
 		}
@@ -52,7 +46,7 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 			out.connect(services, b.Backend.Fault)
 		} else {
 			for _, l := range out.Splits[n-1].Leaves {
-				leaf := explainedBackend{Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability()}
+				leaf := explainedBackend{Ref: l.Ref, Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability()}
 				leaf.connect(services, l.Fault)
 				out.Leaves = append(out.Leaves, leaf)
 			}
@@ -91,6 +85,7 @@ func resetAnswer(f *model.Fault) *answer {
 func (p *explainPrinter) connection(e *explanation) {
 	if e.Rule == nil {
 		p.line("answer", "%s", e.Reason)
+		p.leftOut(e)
 		return
 	}
 	p.line("rule", "%s%s", objectName(*e.Rule)+" "+e.Rule.Field, p.where(*e.Rule))

@@ -28,10 +28,10 @@ type gateway struct {
 
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
-	tell := newTeller(g.Log, false)
+	tell := control.NewTeller(g.Log, false)
 	g.Told = func(r dataplane.Report) {
 		c := r.(controlReport)
-		tell.tell(c.Findings, c.Events)
+		tell.Tell(c.Findings, c.Events)
 	}
 	reported := func(r control.Report) {
 		g.Note(controlReport{r})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
@@ -22,37 +21,18 @@ import (
 // lookTimeout bounds the reading of a cluster.
 const lookTimeout = 2 * time.Minute
 
-// kubeFlags say which cluster.
-type kubeFlags struct{ file, context string }
-
-func (k *kubeFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&k.file, "kubeconfig", "", "`file` that says how to reach the API server (default: $KUBECONFIG, ~/.kube/config, or the pod's own)")
-	f.StringVar(&k.context, "context", "", "`name` of a context in it other than the current one")
-}
-
-func (k *kubeFlags) client() (*kube.Client, error) {
-	config, err := kube.Config(k.file, k.context)
-	if err != nil {
-		return nil, err
-	}
-	return kube.NewClient(config)
-}
-
-// clusterTranslation is how the objects of a cluster are understood: each Gateway has proxies of its own, and nothing else is
-// served.
-var clusterTranslation = control.Options{Separate: true, Serve: []string{"none"}, Names: &resource.HostNames{}}
-
 // input is what a command that looks at configuration reads: files, or without paths a cluster.
 type input struct {
-	kube    kubeFlags
+	kube    kube.Flags
 	options *control.Options
+	target  *flags.Choice
 	// controller is the controller's namespace, for commands that look at it.
 	controller string
 }
 
 func newInput(cmd *cobra.Command) *input {
-	i := &input{options: translation(cmd)}
-	i.kube.flags(cmd.Flags())
+	i := &input{options: translation(cmd), target: targetFlag(cmd)}
+	i.kube.Flags(cmd.Flags())
 	return i
 }
 
@@ -62,15 +42,20 @@ func (i *input) forController(f *pflag.FlagSet) {
 }
 
 // asked says that a flag names a cluster.
-func (i *input) asked() bool { return i.kube != kubeFlags{} || i.controller != "" }
+func (i *input) asked() bool { return i.kube != kube.Flags{} || i.controller != "" }
 
 // look is what was read, and what it means.
 type look struct {
 	set *resource.Set
 	control.Result
+	// aim is zero for a cluster.
+	aim
 	// client is of the cluster that was read; nil for files.
 	client *kube.Client
 }
+
+// separate says that each Gateway has proxies of its own.
+func (l *look) separate() bool { return l.client != nil || l.Target == control.TargetCluster }
 
 func (l *look) close() {
 	if l.client != nil {
@@ -84,20 +69,16 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 		if i.asked() {
 			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context), not both")
 		}
-		set, result, err := load(paths, stdin, *i.options)
-		return &look{set: set, Result: result}, err
-	}
-	config, err := kube.Config(i.kube.file, i.kube.context)
-	switch {
-	case err != nil && (i.asked() || !clientcmd.IsEmptyConfig(errors.Unwrap(err))):
-		return nil, &exitError{exitUsage, err}
-	case err != nil:
-		return nil, flags.Errorf("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
+		set, result, meant, err := load(paths, stdin, *i.options, i.target)
+		return &look{set: set, Result: result, aim: meant}, err
 	}
 	kube.SetLogger(slog.New(slog.DiscardHandler)) // what matters is an error or a finding
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return nil, err
+	client, err := i.kube.Client()
+	switch {
+	case errors.Is(err, kube.ErrNoCluster) && !i.asked():
+		return nil, flags.Errorf("which files, or which cluster? Give at least one PATH, - for the standard input, or --kubeconfig FILE ($KUBECONFIG, ~/.kube/config) for a cluster")
+	case err != nil:
+		return nil, &exitError{exitUsage, err}
 	}
 	l := &look{client: client}
 	if err := l.again(ctx, i); err != nil {
@@ -118,7 +99,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName, scope); err != nil {
 		return err
 	}
-	options := clusterTranslation
+	options := control.InCluster()
 	options.Names = inspect.Names(ctx, l.client, i.controller)
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve

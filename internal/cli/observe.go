@@ -34,6 +34,7 @@ type toyCount struct {
 
 type backendRow struct {
 	rule, backend string
+	// wanted is below zero where the weights of all backends are zero, share where there was no request.
 	share, wanted float64
 	telemetry.ExchangeSnapshot
 }
@@ -101,8 +102,7 @@ func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
 			}
 			for j := first; j < len(o.backends); j++ {
 				row := &o.backends[j]
-				row.wanted /= float64(max(weights, 1))
-				row.share = float64(row.Requests) / float64(max(requests, 1))
+				row.wanted, row.share = partOf(row.wanted, weights), partOf(float64(row.Requests), requests)
 			}
 			for _, m := range rule.Filters.Mirrors {
 				x := mirrors[telemetry.MirrorLabels{Route: routeName, Rule: name, Mirror: m.Service}]
@@ -112,6 +112,14 @@ func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
 			}
 		}
 	}
+}
+
+// partOf is n of all; below zero if all is nothing.
+func partOf(n float64, all uint64) float64 {
+	if all == 0 {
+		return -1
+	}
+	return n / float64(all)
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -115,6 +115,9 @@ is. A *warning* is served, but hardly as meant. ` + "`weir check -o json`" + ` p
   "origin": {"file": "shop.yaml", "line": 12}, "message": "...", "fix": "..."}]}
 ` + "```" + `
 
+The line is that of the field. Of files the output also says what they were read as (` + "`target`, `targetBy`" + `): files for
+` + "`weir run`" + `, or manifests for a cluster; ` + "`--target`" + ` decides it.
+
 ` + "`weir check -o github`" + ` prints workflow commands, which GitHub shows beside the lines of a pull request;
 ` + "`weir check -o sarif`" + ` a log of SARIF 2.1.0 for code scanning and editors.
 

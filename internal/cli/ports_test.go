@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,5 +86,8 @@ func TestNothingThatCanBeServedIsAnError(t *testing.T) {
 	w := newWorld(t)
 	w.port, _ = takePort(t)
 	w.write("route.yaml", w.route("blue"))
-	weir("", "run", "--admin", "off", w.dir).want(t, 1, "stderr:nothing is served", "stderr:default/edge/http", "stderr:port "+strconv.Itoa(w.port), "stderr:free the port")
+	weir("", "run", "--admin", "off", w.dir).want(t, 1, "stderr:configuration not applied, nothing is served", "stderr:!keeps serving", "stderr:default/edge/http", "stderr:port "+strconv.Itoa(w.port), "stderr:free the port")
+	if runtime.GOOS == "linux" {
+		weir("", "run", "--admin", "off", w.dir).want(t, 1, fmt.Sprintf("stderr:port %d is in use by cli.test (process %d)", w.port, os.Getpid()))
+	}
 }

@@ -43,6 +43,9 @@ and has an exit code.`,
 			return err
 		}
 		defer l.close()
+		if err := l.knows(*namespace); err != nil {
+			return err
+		}
 		r, err := l.status(cmd.Context(), in, *namespace)
 		if err != nil {
 			return err
@@ -57,7 +60,7 @@ and has an exit code.`,
 			}
 			return err
 		}
-		return r.print(s.out, output.Value == "wide", colourful(s.out))
+		return r.print(s.out, output.Value == "wide", screenOf(s.out))
 	}
 	return cmd
 }

@@ -62,7 +62,7 @@ func clusterReport() *statusReport {
 func TestStatusIsPrintedForPeople(t *testing.T) {
 	for name, wide := range map[string]bool{"status.txt": false, "status-wide.txt": true} {
 		var got strings.Builder
-		if err := clusterReport().print(&got, wide, false); err != nil {
+		if err := clusterReport().print(&got, wide, screen{}); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join("testdata", name)
@@ -84,10 +84,10 @@ func TestStatusIsPrintedForPeople(t *testing.T) {
 // TestColoursDoNotMoveColumns compares the output with and without colours.
 func TestColoursDoNotMoveColumns(t *testing.T) {
 	var with, without strings.Builder
-	if err := clusterReport().print(&with, false, true); err != nil {
+	if err := clusterReport().print(&with, false, screen{colour: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := clusterReport().print(&without, false, false); err != nil {
+	if err := clusterReport().print(&without, false, screen{}); err != nil {
 		t.Fatal(err)
 	}
 	if with.String() == without.String() {

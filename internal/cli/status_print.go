@@ -3,39 +3,26 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/term"
-
 	"github.com/weirmesh/weir/internal/resource"
-)
-
-// colourful says whether the output is a terminal whose user has nothing against colours (https://no-color.org).
-func colourful(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
-}
-
-const (
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	plain  = "\x1b[0m"
 )
 
 // statusPrinter writes tables with lines of text under their rows.
 type statusPrinter struct {
 	strings.Builder
-	wide, colour bool
+	screen
+	wide bool
 }
 
-func (r *statusReport) print(w io.Writer, wide, colour bool) error {
-	p := &statusPrinter{wide: wide, colour: colour}
+func (r *statusReport) print(w io.Writer, wide bool, screen screen) error {
+	p := &statusPrinter{wide: wide, screen: screen}
 	if r.Cluster != nil {
-		p.WriteString(r.Cluster.String() + "\n")
+		for _, l := range strings.Split(r.Cluster.String(), "\n") {
+			p.WriteString(p.fold(l, 13) + "\n")
+		}
 	}
 	of := func(kinds ...string) (out []*objectStatus) {
 		for _, o := range r.Objects {
@@ -221,6 +208,11 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	least := make([]int, len(header))
+	for i, h := range header {
+		least[i] = max(leastColumn, len(h))
+	}
+	widths = p.columns(widths, least, 2)
 	for i, row := range rows {
 		p.row(row, widths)
 		if i == 0 {
@@ -236,44 +228,55 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 	p.WriteByte('\n')
 }
 
-func (p *statusPrinter) row(cells []string, widths []int) {
-	for i, cell := range cells {
-		pad := ""
-		if i < len(cells)-1 {
-			pad = strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-		}
-		switch cell {
-		case "yes":
-			cell = p.in(green, cell)
-		case "no":
-			cell = p.in(red, cell)
-		case "unknown":
-			cell = p.in(yellow, cell)
-		}
-		p.WriteString(cell + pad)
-	}
-	p.WriteByte('\n')
-}
+// leastColumn is the width that a column keeps however narrow the screen is; its header's, if that is more.
+const leastColumn = 8
 
-func (p *statusPrinter) in(colour, text string) string {
-	if !p.colour {
-		return text
+// row writes a row, in as many lines as the cell with the most needs.
+func (p *statusPrinter) row(cells []string, widths []int) {
+	parts, lines := make([][]string, len(cells)), 1
+	for i, cell := range cells {
+		parts[i] = []string{cell}
+		if utf8.RuneCountInString(cell) > widths[i] {
+			parts[i] = cellLines(cell, widths[i])
+		}
+		lines = max(lines, len(parts[i]))
 	}
-	return colour + text + plain
+	for n := range lines {
+		var b strings.Builder
+		gap := ""
+		for i := range cells {
+			cell := ""
+			if n < len(parts[i]) {
+				cell = parts[i][n]
+			}
+			next := strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+2)
+			switch cell {
+			case "":
+				gap += next
+				continue
+			case "yes":
+				cell = p.in(green, cell)
+			case "no":
+				cell = p.in(red, cell)
+			case "unknown":
+				cell = p.in(yellow, cell)
+			}
+			b.WriteString(gap + cell)
+			gap = next
+		}
+		p.WriteString(b.String() + "\n")
+	}
 }
 
 func (p *statusPrinter) problem(o objectProblem) {
-	colour := red
-	if o.Severity != resource.Error {
-		colour = yellow
-	}
+	colour := severityColour(o.Severity)
 	head := o.Code
 	if o.Condition != "" {
 		head = o.Condition + " " + o.Reason
 	}
-	p.WriteString("  " + p.in(colour, fmt.Sprintf("%-7s", o.Severity)) + " " + strings.TrimSpace(head+"  "+o.Field) + "\n")
-	p.WriteString(wrap(o.Message, 10, 100))
+	p.WriteString("  " + p.in(colour, fmt.Sprintf("%-7s", o.Severity)) + p.fold(strings.Repeat(" ", 10)+strings.TrimSpace(head+"  "+o.Field), 0)[9:] + "\n")
+	p.WriteString(wrap(o.Message, 10, p.prose()))
 	if o.Fix != "" {
-		p.WriteString(wrap("fix: "+o.Fix, 10, 100))
+		p.WriteString(wrap("fix: "+o.Fix, 10, p.prose()))
 	}
 }

@@ -11,7 +11,7 @@ func TestStatusShowsFilesAndWhatIsWrongWithThem(t *testing.T) {
 	weir(gateway+wrongRoute, "status", "-").want(t, 0, "default/shop", "WR301", "spec.rules[0].filters[0].requestMirror.percent", "fix: ", "1 error")
 	weir(gateway+wrongRoute, "status", "-o", "wide", "-").want(t, 0, "http HTTP:8080 (1)", "from -:")
 	weir(gateway+wrongRoute, "status", "-o", "yaml", "-").want(t, 0, "kind: HTTPRoute", "code: WR301")
-	weir(gateway+wrongRoute, "status", "-n", "elsewhere", "-").want(t, 0, "0 Gateways, 0 routes: nothing is wrong")
+	weir(gateway+wrongRoute+elsewhere, "status", "-n", "elsewhere", "-").want(t, 0, "0 Gateways, 0 routes: nothing is wrong")
 }
 
 func TestStatusAsJSON(t *testing.T) {
@@ -52,7 +52,7 @@ metadata: {name: a}
 spec: {ports: [{port: 80}]}
 `
 	weir(broken, "status", "-").want(t, 0, "default/s", "a 2 (66.67 %), b 1 (33.33 %)", "WR604", "fix: create it", "1 error")
-	weir(broken, "status", "-n", "elsewhere", "-").want(t, 0, "!TRAFFICSPLIT", "!split")
+	weir(broken+elsewhere, "status", "-n", "elsewhere", "-").want(t, 0, "!TRAFFICSPLIT", "!split")
 	r := weir(broken, "status", "-o", "json", "-")
 	r.want(t, 0)
 	var report struct {
@@ -98,4 +98,15 @@ func TestProxyAndControllerCheckTheirFlags(t *testing.T) {
 	weir("", "proxy", "--gateway", "a/edge", "--controller", "a").want(t, 2, `stderr:--controller "a": want HOST:PORT`)
 	weir("", "controller").want(t, 2, "stderr:--proxy-image")
 	weir("", "controller", "--proxy-image", "weir", "--feed-address", "18000").want(t, 2, "stderr:--feed-address")
+	weir("", "controller", "--proxy-image", "weir", "--conversion-address", "18443").want(t, 2, "stderr:--conversion-address")
+	weir("", "controller", "--proxy-image", "weir", "--conversion-drain-delay", "-1s").want(t, 2, "stderr:--conversion-drain-delay")
+	for _, url := range []string{"http://weir.example/convert", "https:///convert", "https://weir.example/other", "https://u@weir.example/convert", "https://weir.example/convert?a", "::"} {
+		weir("", "controller", "--proxy-image", "weir", "--conversion-url", url).want(t, 2, "stderr:must be https://HOST:PORT/convert")
+	}
 }
+
+const elsewhere = `---
+apiVersion: v1
+kind: Namespace
+metadata: {name: elsewhere}
+`

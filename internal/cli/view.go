@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -16,12 +18,13 @@ import (
 // view shows observations: on a terminal a table that is redrawn in place, else a line each.
 type view struct {
 	out      io.Writer
+	screen   func() screen // its size may change
 	terminal bool
 	drawn    int // lines of the table on the screen
 }
 
 func newView(out io.Writer) *view {
-	v := &view{out: out}
+	v := &view{out: out, screen: func() screen { return screenOf(out) }}
 	if f, ok := out.(*os.File); ok {
 		v.terminal = term.IsTerminal(int(f.Fd()))
 	}
@@ -29,13 +32,16 @@ func newView(out io.Writer) *view {
 }
 
 func (v *view) intro(d *demo) {
-	fmt.Fprintf(v.out, `weir demo: a gateway, three toy services and %d requests a second, all in this process
+	text := fmt.Sprintf(`weir demo: a gateway, three toy services and %d requests a second, all in this process
   try it   curl %s
            curl -H 'x-beta: yes' %s
   metrics  curl %smetrics
   change   edit %s/demo.yaml: new weights and fractions apply at once
   end      Ctrl-C
 `, d.rate, d.url(), d.url(), d.gateway.Admin.URL(), d.dir)
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		fmt.Fprintln(v.out, v.screen().fold(l, 9))
+	}
 	if !v.terminal {
 		fmt.Fprintln(v.out)
 	}
@@ -46,8 +52,7 @@ func (v *view) show(o observation) {
 		fmt.Fprintln(v.out, line(o)) // nothing to draw over
 		return
 	}
-	o.problem = v.fit(o.problem)
-	table := tables(o)
+	table := v.screen().tables(o)
 	up := v.back()
 	v.drawn = strings.Count(table, "\n")
 	fmt.Fprint(v.out, up+table)
@@ -61,22 +66,18 @@ func (v *view) back() string {
 	return fmt.Sprintf("\x1b[%dA\x1b[J", v.drawn)
 }
 
-// fit cuts a text to the screen's width, as a line that wraps would upset the drawing.
-func (v *view) fit(text string) string {
-	f, ok := v.out.(*os.File)
-	if !ok {
+// fit cuts a line to the screen's width, as one that wraps would upset the drawing.
+func (s screen) fit(text string) string {
+	if s.width == 0 || utf8.RuneCountInString(text) <= s.width {
 		return text
 	}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 3 && len(text) > width {
-		return text[:width-3] + "..."
-	}
-	return text
+	return string([]rune(text)[:s.width-3]) + "..."
 }
 
 // line is an observation in one line.
 func line(o observation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3.0fs  %4.0f rps  success %s", o.elapsed.Seconds(), rps(o.total, o.interval), share(o.total.Success()))
+	fmt.Fprintf(&b, "%3.0fs  %4.0f rps  success %s", o.elapsed.Seconds(), rps(o.total, o.interval), success(o.total))
 	for _, r := range o.backends {
 		if r.wanted < 1 {
 			fmt.Fprintf(&b, "  %s %s of %s", short(r.backend), share(r.share), share(r.wanted))
@@ -95,33 +96,94 @@ func line(o observation) string {
 
 func (r mirrorRow) wanted() float64 { return float64(r.numerator) / float64(max(r.denominator, 1)) }
 
-func (r mirrorRow) selected() float64 { return float64(r.Selected) / float64(max(r.Considered, 1)) }
+// selected is the part that was copied; below zero if there was nothing to copy.
+func (r mirrorRow) selected() float64 { return partOf(float64(r.Selected), r.Considered) }
 
-// tables is an observation as tables.
-func tables(o observation) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "RULE\tBACKEND\tWANTED\tSHARE\tREQUESTS\tSUCCESS\tRPS\tP50\tP99\t")
+// tables is an observation as tables, no line of which is wider than the screen.
+func (s screen) tables(o observation) string {
+	rows := [][]string{{"RULE", "BACKEND", "WANTED", "SHARE", "REQUESTS", "SUCCESS", "RPS", "P50", "P99"}}
 	for _, r := range o.backends {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%.0f\t%s\t%s\t\n", r.rule, short(r.backend), share(r.wanted), share(r.share),
-			r.Requests, share(r.Success()), rps(r.ExchangeSnapshot, o.interval),
-			latency(r.Latency.Quantile(0.5)), latency(r.Latency.Quantile(0.99)))
+		rows = append(rows, []string{
+			r.rule, short(r.backend), share(r.wanted), share(r.share), strconv.FormatUint(r.Requests, 10), success(r.ExchangeSnapshot),
+			fmt.Sprintf("%.0f", rps(r.ExchangeSnapshot, o.interval)), latency(r.Latency.Quantile(0.5)), latency(r.Latency.Quantile(0.99)),
+		})
 	}
-	w.Flush()
-	b.WriteByte('\n')
-	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "RULE\tMIRROR\tWANTED\tSHARE\tMIRRORED\tOF\tSENT\tDROPPED\tFAILED\t")
+	text := s.table(rows, "RPS", "P50", "REQUESTS", "P99", "SUCCESS") + "\n"
+	rows = [][]string{{"RULE", "MIRROR", "WANTED", "SHARE", "MIRRORED", "OF", "SENT", "DROPPED", "FAILED"}}
 	for _, r := range o.mirrors {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", r.rule, short(r.mirror), share(r.wanted()), share(r.selected()),
-			r.Selected, r.Considered, r.Sent, r.Dropped, r.Failed)
+		row := []string{r.rule, short(r.mirror), share(r.wanted()), share(r.selected())}
+		for _, n := range []uint64{r.Selected, r.Considered, r.Sent, r.Dropped, r.Failed} {
+			row = append(row, strconv.FormatUint(n, 10))
+		}
+		rows = append(rows, row)
 	}
-	w.Flush()
-	fmt.Fprintf(&b, "\n%.0f s, configuration %d, clients: %d requests, %d failed\n",
-		o.elapsed.Seconds(), o.generation, o.sent, o.failed)
+	text += s.table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
+	text += s.fit(fmt.Sprintf("%.0f s, configuration %d, clients: %d requests, %d failed", o.elapsed.Seconds(), o.generation, o.sent, o.failed)) + "\n"
 	if o.problem != "" {
-		b.WriteString(o.problem + "\n")
+		text += s.fit(o.problem) + "\n"
+	}
+	return text
+}
+
+// table writes rows in columns, right-aligned. On a screen that is too narrow first the names in the first two columns are cut, then columns are left
+// out, those of the least importance first.
+func (s screen) table(rows [][]string, least ...string) string {
+	const nameWidth = 10
+	for {
+		widths, total := columnWidths(rows)
+		if s.width == 0 || total <= s.width {
+			break
+		}
+		cut := false
+		for i := range 2 {
+			most := max(widths[i]-(total-s.width), nameWidth)
+			for _, row := range rows {
+				if n := utf8.RuneCountInString(row[i]); n > most {
+					row[i] = string([]rune(row[i])[:most-1]) + "…"
+					cut = true
+				}
+			}
+			widths, total = columnWidths(rows)
+		}
+		if cut {
+			continue
+		}
+		if len(least) == 0 {
+			break
+		}
+		at := slices.Index(rows[0], least[0])
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, at, at+1)
+		}
+		least = least[1:]
+	}
+	widths, _ := columnWidths(rows)
+	var b strings.Builder
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+tableGap) + cell
+		}
+		b.WriteString(s.fit(strings.TrimPrefix(line, "  ")) + "\n")
 	}
 	return b.String()
+}
+
+// tableGap is how many columns are between those of a table.
+const tableGap = 2
+
+// columnWidths are those of a table's columns, and of all of it.
+func columnWidths(rows [][]string) (widths []int, total int) {
+	widths = make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, w := range widths {
+		total += w + tableGap
+	}
+	return widths, total - tableGap
 }
 
 // summary is the last word: all that happened, and what the toy services saw of it.
@@ -137,7 +199,7 @@ func (v *view) summary(o observation, d *demo) error {
 		}
 	}
 	_, err := fmt.Fprintf(v.out, "%s%s\nservices received: %s\nmirror outcomes:%s\nclients: %d requests, %d failed\n",
-		v.back(), tables(o), strings.Join(received, ", "), drops, o.sent, o.failed)
+		v.back(), v.screen().tables(o), strings.Join(received, ", "), drops, o.sent, o.failed)
 	return err
 }
 
@@ -148,7 +210,21 @@ func rps(x telemetry.ExchangeSnapshot, interval time.Duration) float64 {
 	return float64(x.Requests) / interval.Seconds()
 }
 
-func share(p float64) string { return fmt.Sprintf("%.2f%%", p*100) }
+// share is a part of 1 as a percentage; "-" for a part of nothing, which is below zero.
+func share(p float64) string {
+	if p < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f%%", p*100)
+}
+
+// success is the share of requests that succeeded.
+func success(x telemetry.ExchangeSnapshot) string {
+	if x.Requests == 0 {
+		return "-"
+	}
+	return share(x.Success())
+}
 
 // short drops the namespace and port of a service's name.
 func short(service string) string {

@@ -189,13 +189,21 @@ func (s *state) translate(set *resource.Set) {
 // unpublished says that there is a valid configuration that is not being served.
 func (s *state) unpublished() bool { return s.wanted != nil && s.wanted != s.report.Config }
 
+// notApplied logs that a configuration is not served, and what is in its stead.
+func (s *state) notApplied(err error) {
+	message := "configuration not applied, the last good one keeps serving"
+	if s.report.Generation == 0 {
+		message = "configuration not applied, nothing is served"
+	}
+	s.loop.logger().Error(message, "error", err, "generation", s.report.Generation)
+}
+
 // publish serves the wanted configuration, if it differs from the one being served, and reports.
 func (s *state) publish() {
 	s.report.Changed = false
 	switch {
 	case s.wanted == nil:
-		s.loop.logger().Error("configuration not applied, the last good one keeps serving",
-			"error", s.report.Err, "generation", s.report.Generation)
+		s.notApplied(s.report.Err)
 	case s.report.Config != nil && s.wanted.Equal(s.report.Config):
 		s.wanted, s.report.Err = s.report.Config, nil
 	default:
@@ -204,8 +212,7 @@ func (s *state) publish() {
 		s.report.PublishTime = time.Since(begun)
 		if err != nil {
 			s.report.Err = fmt.Errorf("configuration not applied: %w", err)
-			s.loop.logger().Error("configuration not applied, the last good one keeps serving",
-				"error", err, "generation", s.report.Generation)
+			s.notApplied(err)
 			break
 		}
 		s.report.Generation++

@@ -32,6 +32,9 @@ type Options struct {
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
+	// Partial says that the set is a part of a cluster's objects, as manifests are; it is core.Options.Partial, gateway.Options.Partial and
+	// smi.Options.Partial.
+	Partial bool
 	// PathPolicy is that of requests for which nothing says another; empty is model.PathAsWritten.
 	PathPolicy model.PathPolicy
 	// Names is core.Options.Names and gateway.Options.Names.
@@ -62,14 +65,14 @@ type Translator struct {
 func NewTranslator(o Options) *Translator {
 	return &Translator{
 		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Names: o.Names, TrustedProxies: o.TrustedProxies}},
-		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve}},
+		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
+		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
 	}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names}.Translate(set)
+	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
@@ -82,11 +85,18 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}
 
+	routeFindings = append(slices.Clone(routeFindings), ambiguousPaths(&config, set)...)
+
+	read := set.Findings
+	if t.options.Partial {
+		// Manifests are full of kinds that are nothing to Weir.
+		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
+	}
 	r := Result{
 		Config:   &config,
 		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
 		Events:   events,
-		Findings: slices.Concat(set.Findings, serviceFindings, routeFindings, splitFindings),
+		Findings: slices.Concat(read, serviceFindings, routeFindings, splitFindings),
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
@@ -105,5 +115,5 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 
 // Codes returns the documentation of every code a finding can have, in order.
 func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), smi.Codes(), codes)
+	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), pathCodes, smi.Codes(), codes)
 }

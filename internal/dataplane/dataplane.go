@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/finding"
@@ -153,7 +154,25 @@ func (d *Plane) Publish(cfg *model.Config) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; %s", err, privilegeFix)
 	}
+	var taken *proxy.ListenError
+	if errors.As(err, &taken) {
+		if by := holder(taken); by != "" {
+			return fmt.Errorf("%w; %s", err, by)
+		}
+	}
 	return err
+}
+
+// holder says who has the port that could not be bound; empty if that is not why, or not known.
+func holder(e *proxy.ListenError) string {
+	if !errors.Is(e, syscall.EADDRINUSE) {
+		return ""
+	}
+	by := process.PortHolder(e.Port)
+	if by == "" {
+		return ""
+	}
+	return fmt.Sprintf("port %d is in use by %s", e.Port, by)
 }
 
 const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
@@ -165,8 +184,12 @@ func (d *Plane) unserved() (out []finding.Unserved) {
 		if errors.Is(e, fs.ErrPermission) {
 			fix = privilegeFix
 		}
+		reason := cause(e.Err)
+		if by := holder(e); by != "" {
+			reason += ": " + by
+		}
 		for i, name := range e.Listeners {
-			out = append(out, finding.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: cause(e.Err), Fix: fix})
+			out = append(out, finding.Unserved{Listener: name, Ref: e.Refs[i], Port: e.Port, Reason: reason, Fix: fix})
 		}
 	}
 	return out

@@ -45,22 +45,4 @@ func (s Standing) With(unserved []finding.Unserved, running []finding.Finding) R
 }
 
 // Status implements report.
-func (s Standing) Status() any { return NewStatus(s) }
-
-// Status is what /status has of every report.
-type Status struct {
-	// Generation counts the configurations served since the start.
-	Generation uint64 `json:"generation"`
-	// Error says why the newest configuration is not the one being served.
-	Error    string            `json:"error,omitempty"`
-	Findings []finding.Finding `json:"findings"`
-}
-
-// NewStatus is that of a standing.
-func NewStatus(s Standing) Status {
-	out := Status{Generation: s.Generation, Findings: append([]finding.Finding{}, s.Findings...)}
-	if s.Err != nil {
-		out.Error = s.Err.Error()
-	}
-	return out
-}
+func (s Standing) Status() any { return finding.NewSummary(s.Generation, s.Findings, s.Err) }

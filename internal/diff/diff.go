@@ -47,8 +47,32 @@ type Part struct {
 // maxExamples bounds those of one change.
 const maxExamples = 3
 
-// Compare compares what two configurations do. What cannot be served of one is left out of the comparison as it is in a proxy.
+// Compare compares what two configurations do. What cannot be served of one is left out of the comparison as it is in a proxy. Gateways that
+// have proxies of their own are compared one by one.
 func Compare(before, after *model.Config) *Report {
+	gateways := slices.Concat(before.Gateways(), after.Gateways())
+	slices.Sort(gateways)
+	if gateways = slices.Compact(gateways); len(gateways) < 2 {
+		r := answers(before, after, "")
+		r.parts(before, after)
+		return r
+	}
+	r := &Report{Changes: []Change{}}
+	for _, g := range gateways {
+		of := answers(before.Of(g), after.Of(g), string(g))
+		r.Asked, r.Thinned, r.Changes = r.Asked+of.Asked, r.Thinned || of.Thinned, append(r.Changes, of.Changes...)
+	}
+	r.parts(before, after)
+	return r
+}
+
+func (r *Report) parts(before, after *model.Config) {
+	r.Services = parts(before.Services, after.Services, func(s model.Service) string { return s.Name })
+	r.Listeners = parts(before.Listeners, after.Listeners, func(l model.Listener) string { return l.Name })
+}
+
+// answers compares what two configurations of one set of proxies do.
+func answers(before, after *model.Config, gateway string) *Report {
 	a, b := compile(before), compile(after)
 	p := &prober{doors: map[door]map[string]*asked{}, tcp: map[door]bool{}}
 	p.add(before)
@@ -70,11 +94,10 @@ func Compare(before, after *model.Config) *Report {
 		}
 		c := &r.Changes[n]
 		if c.Requests++; len(c.Examples) < maxExamples {
+			requests[i].Gateway = gateway
 			c.Examples = append(c.Examples, requests[i])
 		}
 	}
-	r.Services = parts(before.Services, after.Services, func(s model.Service) string { return s.Name })
-	r.Listeners = parts(before.Listeners, after.Listeners, func(l model.Listener) string { return l.Name })
 	return r
 }
 

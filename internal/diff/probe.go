@@ -12,6 +12,8 @@ import (
 
 // Request is one that was asked of both configurations.
 type Request struct {
+	// Gateway that is asked, "namespace/name"; empty if there is one at most.
+	Gateway string `json:"gateway,omitempty"`
 	// Scheme is http, https or tcp; a connection has nothing else but its address.
 	Scheme string `json:"scheme"`
 	// Address is the one the listener is bound to, empty for all.

@@ -98,6 +98,12 @@ type Finding struct {
 	Fix     string `json:"fix,omitempty"`
 	// Server has the words in which an API server says the same, a line of "field: message" each; empty for what only Weir says.
 	Server string `json:"-"`
+	// Meant is the field that a misspelt one was most likely meant to be.
+	Meant string `json:"-"`
+	// Absent says that a field is missing that must be there.
+	Absent bool `json:"-"`
+	// General says that it is about alternatives: what else is wrong inside of the field says more.
+	General bool `json:"-"`
 }
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".

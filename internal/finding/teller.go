@@ -2,6 +2,7 @@ package finding
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (t *Teller) tellCleared(now map[Finding]bool) {
 	if t.Quiet {
 		level = slog.LevelDebug
 	}
-	t.Log.Log(context.Background(), level, "findings cleared", "cleared", len(gone), "left", len(now), "which", strings.Join(gone[:min(len(gone), maxCleared)], ", "))
+	t.Log.Log(context.Background(), level, "findings cleared", "cleared", len(gone), "left", len(now), "which", strings.Join(First(gone, maxCleared), ", "))
 }
 
 // Object is "Kind namespace/name" of a reference, empty when it names no object.
@@ -92,4 +93,12 @@ func Object(r model.Ref) string {
 	}
 	r.Field = ""
 	return r.String()
+}
+
+// First is the first of a list of texts for people, and how many more there are.
+func First(all []string, most int) []string {
+	if len(all) <= most {
+		return all
+	}
+	return append(slices.Clone(all[:most]), fmt.Sprintf("%d more", len(all)-most))
 }

@@ -205,6 +205,27 @@ func (s *Source) ready() bool {
 	return true
 }
 
+// Lost returns the kinds without which there is no first Set and that the API server tells nothing of, though it had the time, if
+// these are all that it waits for; otherwise none.
+func (s *Source) Lost() (kinds []schema.GroupKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.looked {
+		return nil
+	}
+	for _, w := range s.watches {
+		synced, refused := w.state()
+		if synced || !w.waits(s.absent) || refused != nil && !w.essential() {
+			continue
+		}
+		if !w.isLost() {
+			return nil
+		}
+		kinds = append(kinds, w.id())
+	}
+	return kinds
+}
+
 // set reads the Secrets and ConfigMaps that are referred to and not yet known, and makes a Set. It is nil, with the object
 // that is waited for, where that may be read soon.
 func (s *Source) set(ctx context.Context) (set *resource.Set, awaited resource.Key) {

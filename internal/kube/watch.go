@@ -41,6 +41,8 @@ type watch struct {
 	// refusals counts them since the first.
 	refusals     int
 	firstRefused time.Time
+	// begun is when the watch was started.
+	begun time.Time
 }
 
 // receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
@@ -58,7 +60,7 @@ const patience = 5 * time.Second
 // start watches a kind, as far as it is in scope, until ctx ends or stop is called.
 func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, log *slog.Logger) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}}
+	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}, begun: time.Now()}
 	var runs []func()
 	for _, p := range scope.parts(v.Kind) {
 		w.behind[p] = true
@@ -231,6 +233,12 @@ func (w *watch) state() (synced bool, refused error) {
 	defer w.mu.Unlock()
 	return len(w.behind) == 0, w.refused
 }
+
+// isLost says that the watch should have told of something by now. An API server that cannot convert what it has stored says nothing
+// for a minute, then fails.
+func (w *watch) isLost() bool { return time.Since(w.begun) > lostAfter }
+
+const lostAfter = 10 * time.Second
 
 // allowed forgets the refusal.
 func (w *watch) allowed() {

@@ -130,3 +130,43 @@ func (m *Mirror) Check() error {
 	}
 	return nil
 }
+
+// ownFields are header fields that the proxy writes by itself, since the framing of messages and the connections depend on them: a modifier does
+// not change them.
+var ownFields = []string{
+	"Connection", "Content-Length", "Host", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// ownRequestFields are those beside them in requests: loops are found by them.
+var ownRequestFields = []string{"Via", "Weir-Via"}
+
+// Ignored returns the parts of a modifier that have no effect, since the field is the proxy's own, each with the field's name: by "set[0].name"
+// and the like. request says what is modified: of a request's fields Host can be set. It works on nil.
+func (e *HeaderEdit) Ignored(request bool) (fields []IgnoredField) {
+	if e == nil {
+		return nil
+	}
+	own := func(name string) bool {
+		is := func(x string) bool { return strings.EqualFold(x, name) }
+		return slices.ContainsFunc(ownFields, is) || request && slices.ContainsFunc(ownRequestFields, is)
+	}
+	for i, h := range e.Set {
+		if own(h.Name) && !(request && strings.EqualFold(h.Name, "Host")) {
+			fields = append(fields, IgnoredField{FieldAt("set", i) + ".name", h.Name})
+		}
+	}
+	for i, h := range e.Add {
+		if own(h.Name) {
+			fields = append(fields, IgnoredField{FieldAt("add", i) + ".name", h.Name})
+		}
+	}
+	for i, name := range e.Remove {
+		if own(name) {
+			fields = append(fields, IgnoredField{FieldAt("remove", i), name})
+		}
+	}
+	return fields
+}
+
+// IgnoredField is a part of a modifier that has no effect.
+type IgnoredField struct{ Field, Name string }

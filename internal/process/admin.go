@@ -58,7 +58,7 @@ func (a *Admin) URL() string { return "http://" + a.Listener.Addr().String() + "
 func (a *Admin) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.server.Close() })
 	defer stop()
-	if err := a.server.Serve(bounded(a.Listener)); !errors.Is(err, http.ErrServerClosed) {
+	if err := a.server.Serve(Bounded(a.Listener)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin endpoint: %w", err)
 	}
 	return nil

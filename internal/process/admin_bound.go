@@ -22,7 +22,8 @@ type boundedListener struct {
 	from map[netip.Addr]int // open connections
 }
 
-func bounded(l net.Listener) *boundedListener {
+// Bounded returns a listener that closes connections beyond 1,024, and beyond 32 of one address.
+func Bounded(l net.Listener) *boundedListener {
 	return &boundedListener{Listener: l, from: map[netip.Addr]int{}}
 }
 

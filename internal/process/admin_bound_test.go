@@ -59,7 +59,7 @@ func TestAdminListenerKeepsItsBooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bounded(l)
+	b := Bounded(l)
 	defer b.Close()
 	for range 3 {
 		var in []net.Conn

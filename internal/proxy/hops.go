@@ -145,22 +145,8 @@ const maxForwardsName = "max-forwards"
 
 // limitForwards obeys Max-Forwards of TRACE and OPTIONS (RFC 9110 §7.6.2): at zero the request is answered here, else one less is sent on.
 func (ex *exchange) limitForwards() (done bool, err error) {
-	if m := ex.req.method; m != http.MethodOptions && m != http.MethodTrace {
-		return false, nil
-	}
-	for i := range ex.req.fields {
-		f := &ex.req.fields[i]
-		if len(f.Name) != len(maxForwardsName) || !http1.EqualFold(f.Name, maxForwardsName) {
-			continue
-		}
-		n, err := strconv.ParseUint(f.Value, 10, 64)
-		if err != nil && strings.Trim(f.Value, "0123456789") == "" && f.Value != "" {
-			n, err = maxForwardsKept+1, nil // more than fits
-		}
-		if err != nil || ex.forwards >= 0 {
-			return true, failForwards
-		}
-		ex.forwards = int64(min(n, maxForwardsKept+1))
+	if err := ex.readForwards(); err != nil {
+		return true, err
 	}
 	switch {
 	case ex.forwards < 0:
@@ -172,6 +158,28 @@ func (ex *exchange) limitForwards() (done bool, err error) {
 		return true, ex.answerTrace()
 	}
 	return true, ex.answerOptions()
+}
+
+// readForwards reads Max-Forwards into forwards, which is -1 before and stays so without the field, and for methods that it does not matter to.
+func (ex *exchange) readForwards() error {
+	if m := ex.req.method; m != http.MethodOptions && m != http.MethodTrace {
+		return nil
+	}
+	for i := range ex.req.fields {
+		f := &ex.req.fields[i]
+		if len(f.Name) != len(maxForwardsName) || !http1.EqualFold(f.Name, maxForwardsName) {
+			continue
+		}
+		n, err := strconv.ParseUint(f.Value, 10, 64)
+		if err != nil && strings.Trim(f.Value, "0123456789") == "" && f.Value != "" {
+			n, err = maxForwardsKept+1, nil // more than fits
+		}
+		if err != nil || ex.forwards >= 0 {
+			return failForwards
+		}
+		ex.forwards = int64(min(n, maxForwardsKept+1))
+	}
+	return nil
 }
 
 var failForwards = &failure{status: http.StatusBadRequest, reason: telemetry.BadRequest, detail: "Max-Forwards is not one number"}

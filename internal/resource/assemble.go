@@ -24,8 +24,9 @@ type assembly struct {
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
 	over   map[passedOver]*overlooked
-	// rejected is the Set's.
+	// rejected and drafts are the Set's.
 	rejected map[Key]Finding
+	drafts   map[Key]map[string]any
 	// now is when certificates are judged, next when something else is to be said of them.
 	now, next time.Time
 	// held says that the document at hand is of a file that lost it, perhaps to another.
@@ -58,6 +59,7 @@ func (r *reader) set(l *listing) *Set {
 		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
 		rejected: make(map[Key]Finding),
+		drafts:   make(map[Key]map[string]any),
 		now:      r.now().Round(0), // the clock on the wall
 	}
 	documents := make(map[string]int) // by root
@@ -132,14 +134,18 @@ func (a *assembly) entry(e entry, path string, line int) {
 			a.rejected[e.key] = a.findings[len(a.findings)-1]
 		}
 	}
-	a.judge(e, at)
+	if e.object == nil {
+		a.drafts[e.key] = e.draft
+	}
+	a.judge(e, at, Fields{e.at, line})
 	if _, served := a.good[e.key]; served {
 		delete(a.rejected, e.key)
+		delete(a.drafts, e.key)
 	}
 }
 
 // judge decides whether an object takes the place of the last good one.
-func (a *assembly) judge(e entry, at Origin) {
+func (a *assembly) judge(e entry, at Origin, fields Fields) {
 	last, had := a.last[e.key]
 	switch {
 	case e.object == nil && had:
@@ -154,7 +160,7 @@ func (a *assembly) judge(e entry, at Origin) {
 		}
 		a.keep(e.key, last, at, "the certificates of this version cannot be used")
 	default:
-		a.good[e.key] = good{e.object, at, e.certified}
+		a.good[e.key] = good{e.object, at, fields, e.certified}
 	}
 }
 
@@ -193,7 +199,12 @@ func (a *assembly) nameOverlooked() {
 		if o.count > 1 {
 			msg += fmt.Sprintf(" (%d objects)", o.count)
 		}
-		a.report(finding(CodeUnknownKind, "", msg), o.first)
+		f := finding(CodeUnknownKind, "", msg)
+		if read := siblings(over.apiVersion); read != "" {
+			f = finding(CodeNotServed, "", strings.Replace(msg, ": passed over", ", so it has no effect", 1))
+			f.Fix = "write it with the kinds that Weir reads (" + read + "), or have something else serve it"
+		}
+		a.report(f, o.first)
 	}
 }
 
@@ -212,10 +223,13 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
-	s := &Set{Origins: make(map[Key]Origin, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected}
+	s := &Set{
+		Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected,
+		Drafts: a.drafts,
+	}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
-		s.Origins[k] = g.origin
+		s.Origins[k], s.Fields[k] = g.origin, g.fields
 		s.add(g.object)
 		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
@@ -237,6 +251,10 @@ func (a *assembly) finish() *Set {
 			s.add(slice)
 			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
 		}
+	}
+	s.PassedOver = make(map[string]int, len(a.over))
+	for over, o := range a.over {
+		s.PassedOver[over.apiVersion+" "+over.kind] = o.count
 	}
 	s.Findings = a.findings
 	s.sort()

@@ -78,6 +78,9 @@ const (
 	CodeCertificateSoon   = "WR407"
 	CodeCertificateUrgent = "WR408"
 	CodeCertificateDates  = "WR409"
+
+	CodeElsewhere = "WR487"
+	CodeNotServed = "WR488"
 )
 
 const leftOut = "The object is left out, or stays as it last was valid; the rest is served."
@@ -96,8 +99,8 @@ var codes = []Code{
 		"Weir knows the kind, but not in this version. " + leftOut,
 		"Write one of the versions named."},
 	{CodeUnknownKind, Info, "kind passed over",
-		"Weir does not read this kind. It is named once, however many objects of it there are.",
-		"Nothing, if something else reads it."},
+		"Weir does not read this kind. It is named once, however many objects of it there are. Of manifests for a cluster, which are full of them, nothing is said.",
+		"Check the kind and the apiVersion, if Weir is to read it."},
 	{CodeDuplicate, Error, "object defined twice",
 		"Two documents define one object. The first in the order of file names and lines counts, the other is left out.",
 		"Remove or rename one of the two."},
@@ -204,6 +207,13 @@ var codes = []Code{
 	{CodeCertificateDates, Error, "certificate expired",
 		"A certificate in use has expired or is not valid yet. It is served, as there is no better one, but peers refuse it.",
 		"Renew it, or set the machine's clock."},
+
+	{CodeElsewhere, Info, "object not among the files",
+		"Of manifests for a cluster: something refers to an object that is not among them. What depends on it was not checked; a cluster that has the object serves it all.",
+		"Nothing, if the object is in the cluster, or something makes it there; otherwise create it or correct the name."},
+	{CodeNotServed, Warning, "kind not served",
+		"Weir reads other kinds of the same API, but not this one: what its objects ask for is not done. It is named once, however many objects of it there are.",
+		"Write it with the kinds that Weir reads, or have something else serve it."},
 }
 
 // finding makes a finding with the severity and the usual fix of its code.

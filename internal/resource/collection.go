@@ -77,7 +77,7 @@ func (c *Collection) Due() bool {
 // Set makes a Set of the objects there are. Findings of the caller's are added to it.
 func (c *Collection) Set(findings ...Finding) *Set {
 	a := &assembly{last: c.good, good: make(map[Key]good, len(c.good)), now: c.now().Round(0), findings: slices.Clone(findings)}
-	s := &Set{Expiries: make(map[Key]Finding)}
+	s := &Set{Expiries: make(map[Key]Finding), Rejected: make(map[Key]Finding)}
 	for k, o := range c.judged {
 		a.findings = append(a.findings, o.entry.findings...)
 		if o.entry.object != nil && o.entry.certified == nil {
@@ -86,10 +86,16 @@ func (c *Collection) Set(findings ...Finding) *Set {
 		if k.Kind == "ConfigMap" && o.entry.object != nil {
 			delete(c.good, k)
 		}
-		a.judge(o.entry, Origin{})
+		a.judge(o.entry, Origin{}, Fields{})
 		if g, ok := a.good[k]; ok {
 			c.place(k, g.object)
 			a.date(s, k, g)
+		}
+	}
+	for k, o := range c.judged {
+		i := slices.IndexFunc(o.entry.findings, func(f Finding) bool { return f.Severity == Error })
+		if _, served := a.good[k]; o.entry.object == nil && !served && i >= 0 {
+			s.Rejected[k] = o.entry.findings[i]
 		}
 	}
 	c.good, c.last, c.next = a.good, a.now, a.next

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,17 +60,19 @@ func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P)
 	for _, err := range strict {
 		var fe kjson.FieldError
 		if errors.As(err, &fe) {
-			findings = append(findings, unknownField(fe.FieldPath(), typeFields[T](fe.FieldPath())))
+			findings = append(findings, unknownField(k.name, fe.FieldPath(), typeFields[T](fe.FieldPath())))
 		}
 	}
 	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.cluster, nameRule(k), field.NewPath("metadata"))
+	var wrong []Finding
 	for _, err := range errs {
-		findings = append(findings, fieldFinding(CodeMetadata, err, u))
+		wrong = append(wrong, fieldFinding(CodeMetadata, err, u))
 	}
 	for _, err := range check(object) {
 		errs = append(errs, err)
-		findings = append(findings, finding(CodeCoreInvalid, err.Field, err.ErrorBody()))
+		wrong = append(wrong, fieldFinding(CodeCoreInvalid, err, u))
 	}
+	findings = together(findings, once(wrong))
 	if len(errs) > 0 {
 		return nil, findings
 	}
@@ -83,38 +86,119 @@ func coreTypeFinding(err error, u map[string]any) Finding {
 		return finding(CodeCoreType, "", "the object cannot be decoded: "+err.Error())
 	}
 	found, _, _ := strings.Cut(te.Value, " ") // the value itself follows a number
-	wanted := jsonType(te.Type)
-	path := te.Field
-	// Of a map the error names no key.
-	if m, ok := u[te.Field].(map[string]any); ok && wanted == "string" {
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			if _, text := m[key].(string); !text && m[key] != nil {
-				path = field.NewPath(te.Field).Key(key).String()
-				break
-			}
-		}
+	return typed(CodeCoreType, te.Field, found, jsonType(te.Type), u)
+}
+
+// typed is the finding that a field has one type of JSON and must have another. The path lacks the indices of lists and the keys of maps.
+func typed(code, path, found, wanted string, u map[string]any) Finding {
+	if at := ofType(u, splitPath(path), found, ""); at != "" {
+		path = at
 	}
-	f := finding(CodeCoreType, path, fmt.Sprintf("%s must be of type %s, not %s", path, wanted, found))
+	is := typeNames[found]
+	if found == "bool" {
+		is = "a boolean"
+	}
+	f := finding(code, path, fmt.Sprintf("is %s, but must be %s", is, typeNames[wanted]))
+	f.Fix = "write " + typeNames[wanted]
 	if wanted == "string" && (found == "number" || found == "bool") {
 		f.Fix = "put it in quotes"
 	}
 	return f
 }
 
+// ofType finds the first value of a type at a path without indices, or under it; empty if there is none.
+func ofType(value any, path []string, found, at string) string {
+	switch v := value.(type) {
+	case []any:
+		for i, item := range v {
+			if in := ofType(item, path, found, fmt.Sprintf("%s[%d]", at, i)); in != "" {
+				return in
+			}
+		}
+	case map[string]any:
+		if len(path) > 0 {
+			return ofType(v[path[0]], path[1:], found, strings.TrimPrefix(at+"."+path[0], "."))
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if found != "object" && foundType(v[key]) == found {
+				return at + "[" + key + "]"
+			}
+		}
+	}
+	if len(path) == 0 && foundType(value) == found {
+		return at
+	}
+	return ""
+}
+
+// foundType is how encoding/json calls the type of a value.
+func foundType(value any) string {
+	switch value.(type) {
+	case string:
+		return "string"
+	case bool:
+		return "bool"
+	case int64, float64:
+		return "number"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return ""
+}
+
+// wrongMeta finds the types in the message of the API server's decoder of metadata.
+var wrongMeta = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
+
+// metadataFinding says what is wrong with metadata that cannot be decoded.
+func metadataFinding(err error, u map[string]any) Finding {
+	text := err.Error()
+	m := wrongMeta.FindStringSubmatch(text)
+	switch {
+	case m != nil:
+		wanted := "string"
+		switch t := m[3]; {
+		case strings.HasPrefix(t, "[]"):
+			wanted = "array"
+		case strings.HasPrefix(t, "int"):
+			wanted = "integer"
+		case strings.HasPrefix(t, "map[") || strings.HasSuffix(t, "ObjectMeta"):
+			wanted = "object"
+		case t == "bool":
+			wanted = "boolean"
+		}
+		path := strings.TrimSuffix("metadata."+m[2], ".")
+		meta, _ := u["metadata"].(map[string]any)
+		if values, ok := meta[m[2]].(map[string]any); ok && wanted == "string" && len(values) > 0 {
+			path = "metadata." + m[2]
+		}
+		f := typed(CodeMetadata, path, m[1], wanted, u)
+		f.Server = "metadata: " + text
+		return f
+	case strings.Contains(text, "parsing time"):
+		f := finding(CodeMetadata, "metadata.creationTimestamp", "is not a time")
+		f.Fix, f.Server = "write it as 2006-01-02T15:04:05Z, or leave it out", "metadata: "+text
+		return f
+	}
+	return finding(CodeMetadata, "metadata", text)
+}
+
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
-	case reflect.String:
-		return "string"
 	case reflect.Bool:
-		return "bool"
+		return "boolean"
 	case reflect.Struct, reflect.Map:
 		return "object"
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "string"
+		}
 		return "array"
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		return "integer (" + t.Kind().String() + ")"
+		return "integer"
 	}
-	return t.String()
+	return "string"
 }
 
 func nameRule(k *kind) validation.ValidateNameFunc {

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,10 @@ type document struct {
 type entry struct {
 	key  Key
 	line int
-	// object is the typed object, nil if it was rejected.
+	at   locator // of its fields
+	// object is the typed object, nil if it was rejected; then draft is what was written.
 	object   any
+	draft    map[string]any
 	findings []Finding
 	// certified is nil if the object holds no certificates.
 	certified *certified
@@ -33,7 +36,8 @@ type passedOver struct{ apiVersion, kind string }
 func decodeDocument(p part) *document {
 	d := &document{}
 	value, findings, ok := p.parse()
-	l := &locator{text: p.text}
+	// What is kept must not keep the rest of the file in memory.
+	l := &locator{source: &source{text: bytes.Clone(p.text), json: p.json}}
 	for i := range findings {
 		if findings[i].Ref.Field != "" {
 			findings[i].Origin.Line = l.line(findings[i].Ref.Field)
@@ -48,7 +52,7 @@ func decodeDocument(p part) *document {
 		d.add(value, l)
 	}
 	if len(d.entries) == 1 && d.entries[0].passedOver == nil {
-		for i := range d.findings {
+		for i := range findings { // those of the text; others say what they are about, or that nobody can know
 			field := d.findings[i].Ref.Field
 			d.findings[i].Ref = d.entries[0].key.Ref()
 			d.findings[i].Ref.Field = field
@@ -79,11 +83,15 @@ func (d *document) add(value any, l *locator) {
 		apiVersion, kindName = fullVersion, fullKind
 	}
 	if apiVersion == "" {
-		message, fix := "apiVersion is missing or not text", ""
-		if k := kindNamed(kindName); k != nil {
-			fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		const message = "apiVersion is missing or not text"
+		k := kindNamed(kindName)
+		if k == nil {
+			d.reject(l, "apiVersion", message, "")
+			return
 		}
-		d.reject(l, "apiVersion", message, fix)
+		f := finding(CodeNoObject, "apiVersion", message)
+		f.Fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		d.leaveOut(l, k, u, f)
 		return
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
@@ -96,7 +104,7 @@ func (d *document) add(value any, l *locator) {
 	}
 	k := findKind(group, kindName)
 	if like := misspelt(group, kindName); k == nil && like != nil {
-		d.misspell(l, group, version, kindName, like)
+		d.misspell(l, u, group, version, kindName, like)
 		return
 	}
 	if k == nil {
@@ -124,7 +132,6 @@ func (d *document) addList(items []any, apiVersion, kindName string, l *locator)
 			}
 		}
 		d.add(item, &at)
-		l.root, l.parsed = at.root, at.parsed
 	}
 }
 
@@ -144,7 +151,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		namespace = "default"
 		meta["namespace"] = namespace
 	}
-	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line("")}
+	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l}
 	if !slices.Contains(k.versions, version) {
 		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.apiVersion(version), k.name))}
 		e.findings[0].Fix = "write " + k.versionList()
@@ -164,23 +171,47 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
 		f.Origin.Line = l.line(f.Ref.Field)
 	}
+	if e.object == nil {
+		e.draft = u
+	}
 	d.entries = append(d.entries, e)
 }
 
 // misspell reports a kind or group that is almost one that is read. It is left out, as it would be in a cluster.
-func (d *document) misspell(l *locator, group, version, kindName string, like *kind) {
+func (d *document) misspell(l *locator, u map[string]any, group, version, kindName string, like *kind) {
 	at, written, meant := "kind", kindName, like.name
 	if kindName == like.name {
-		at, written, meant = "apiVersion", group+"/"+version, like.apiVersion(like.versions[0])
+		at, written, meant = "apiVersion", strings.TrimPrefix(group+"/"+version, "/"), like.apiVersion(like.versions[0])
 		if slices.Contains(like.versions, version) {
 			meant = like.apiVersion(version)
 		}
 	}
 	f := finding(CodeMisspelt, at, fmt.Sprintf("%q is not known, so the document is left out", written))
+	if at == "apiVersion" {
+		f.Message = fmt.Sprintf("there is no %s of %q, so the document is left out", kindName, written)
+	}
 	f.Fix = fmt.Sprintf("did you mean %q?", meant)
-	f.Origin.Line = l.line(at)
-	d.findings = append(d.findings, f)
-	d.broken = true
+	d.leaveOut(l, like, u, f)
+}
+
+// leaveOut reports a document that was most likely meant to be an object of a kind: who refers to that learns what to mend.
+func (d *document) leaveOut(l *locator, k *kind, u map[string]any, f Finding) {
+	f.Origin.Line = l.line(f.Ref.Field)
+	meta, _ := u["metadata"].(map[string]any)
+	objectName, _ := meta["name"].(string)
+	if objectName == "" {
+		d.findings = append(d.findings, f)
+		d.broken = true
+		return
+	}
+	namespace, _ := meta["namespace"].(string)
+	if k.cluster {
+		namespace = ""
+	} else if namespace == "" {
+		namespace = "default"
+	}
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
+	d.entries = append(d.entries, entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l, findings: []Finding{f}})
 }
 
 // maxFindings bounds what is told of one document or object: to find the lines of each takes time, and nobody reads more.

@@ -11,6 +11,12 @@ import (
 
 type name struct{ namespace, name string }
 
+// place is where an object was read.
+type place struct {
+	origin Origin
+	fields Fields
+}
+
 // index is built on the first look-up, so that a Set written as a literal has one too.
 type index struct {
 	gatewayClasses map[string]*gatewayv1.GatewayClass
@@ -21,7 +27,8 @@ type index struct {
 	secrets        map[name]*corev1.Secret
 	configMaps     map[name]*corev1.ConfigMap
 	namespaces     map[string]*corev1.Namespace
-	origins        map[model.Ref]Origin
+	origins        map[model.Ref]place
+	written        map[Key]bool // kinds and namespaces of which there are objects; no name
 }
 
 func (s *Set) indexed() *index {
@@ -62,9 +69,13 @@ func (s *Set) indexed() *index {
 		for _, o := range s.Namespaces {
 			x.namespaces[o.Name] = o
 		}
-		x.origins = make(map[model.Ref]Origin, len(s.Origins))
+		x.written = make(map[Key]bool)
+		for k := range s.Origins {
+			x.written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}] = true
+		}
+		x.origins = make(map[model.Ref]place, len(s.Origins))
 		for k, o := range s.Origins {
-			x.origins[k.Ref()] = o
+			x.origins[k.Ref()] = place{o, s.Fields[k]}
 		}
 	})
 	return &s.index
@@ -128,11 +139,17 @@ func (s *Set) NamespaceLabels(namespace string) map[string]string {
 	return labels
 }
 
-// Origin returns where the object of a reference was read; zero if the set does not know, or is nil. Ref.Field is ignored.
+// Origin returns where what a reference names was read: the field, or the innermost part of its path that is written, or the object if the
+// reference has no field; zero if the set does not know, or is nil.
 func (s *Set) Origin(ref model.Ref) Origin {
 	if s == nil {
 		return Origin{}
 	}
+	field := ref.Field
 	ref.Field = ""
-	return s.indexed().origins[ref]
+	at := s.indexed().origins[ref]
+	if line := at.fields.Line(field); line > 0 {
+		at.origin.Line = line
+	}
+	return at.origin
 }

@@ -79,6 +79,22 @@ var known = map[string]bool{
 	"TLSRoute": true, "UDPRoute": true, "HTTPRouteGroup": true, "ServiceEntry": true, "ServiceImport": true, "ServiceAccount": true,
 }
 
+// shared are names of kinds that other APIs have, too.
+var shared = map[string]bool{"Gateway": true, "TCPRoute": true, "UDPRoute": true, "GRPCRoute": true}
+
+// siblings lists the kinds that are read of an apiVersion's group, or of the same specification; empty if there are none.
+func siblings(apiVersion string) string {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	_, specification, _ := strings.Cut(group, ".")
+	var names []string
+	for _, k := range kinds {
+		if k.crd != "" && (k.group == group || strings.HasSuffix(k.group, "."+specification) && specification == "smi-spec.io") {
+			names = append(names, k.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // misspelt returns the kind that an unknown one was most likely meant to be, or nil: one of the same group whose name is almost the same,
 // or one of the same name whose group is almost the same.
 func misspelt(group, name string) *kind {
@@ -87,7 +103,7 @@ func misspelt(group, name string) *kind {
 		switch {
 		case k.group == group:
 			names = append(names, k.name)
-		case k.name == name && k.group != "" && distance(group, k.group) <= 3:
+		case k.name == name && k.group != "" && (distance(group, k.group) <= 3 || group == "" || !shared[name]):
 			return k
 		}
 	}

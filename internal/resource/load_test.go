@@ -53,7 +53,7 @@ func TestLoadReadsAnyExtensionAndTheStandardInputWhenNamed(t *testing.T) {
 	if hosts(set) != "a=a.example b=b.example" {
 		t.Errorf("got %s with %v", hosts(set), set.Findings)
 	}
-	if got := set.Origin(model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "b", Field: "spec"}); got != (Origin{File: "-", Line: 2}) {
+	if got := set.Origin(model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "b", Field: "spec"}); got != (Origin{File: "-", Line: 5}) {
 		t.Errorf("origin is %v", got)
 	}
 }

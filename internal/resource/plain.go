@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,9 +24,17 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 		f.Ref.Field = m[1]
 	}
 	f.Server = f.Ref.Field + ": " + f.Message
+	if m := oneForm.FindStringSubmatch(err.Detail); m != nil {
+		f.Ref.Field, f.Message, f.Fix = m[1], "has none of the forms that the field can have, or several of them", "write it as the API's documentation says"
+		f.General = true
+		return f
+	}
+	if f.Ref.Field == "<nil>" {
+		f.Ref.Field = ""
+	}
 	switch {
 	case err.Type == field.ErrorTypeRequired:
-		f.Message = "is missing"
+		f.Message, f.Absent, f.Fix = "is missing", true, "add the field"
 		if err.Detail != "" {
 			f.Message += ": " + err.Detail
 		}
@@ -34,45 +43,128 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	case err.Type == field.ErrorTypeNotSupported:
 		plainEnum(&f, err)
 	case err.Type == field.ErrorTypeDuplicate:
-		f.Message = "occurs twice: " + short(err.BadValue)
+		f.Message, f.Fix = "occurs twice: "+short(err.BadValue), "remove or rename one of the two"
 	case code == CodeMetadata:
 		plainMetadata(&f, err)
 	case code == CodeRule:
-		f.Message = strings.TrimSuffix(err.Detail, ".")
+		f.Message = strings.TrimSuffix(matching.ReplaceAllStringFunc(err.Detail, inWords), ".")
 	case err.Type == field.ErrorTypeInvalid:
-		plainInvalid(&f, err)
+		plainInvalid(&f, err, valueAt(u, f.Ref.Field))
 	}
 	return f
 }
+
+// oneForm finds the field in the message of a schema about alternatives.
+var oneForm = regexp.MustCompile(`^"([^"]+)" must validate `)
 
 // schemaFinding is a finding of a schema.
 func schemaFinding(err *field.Error, u map[string]any) Finding {
 	return fieldFinding(schemaCode(err.Type), err, u)
 }
 
-// once drops what is said of a value twice: that it has the wrong type, and as a consequence the wrong format.
+// once drops what is said of a value again: that it has the wrong type, and as a consequence the wrong format; that it is too large for the
+// field, and for the format of its type.
 func once(findings []Finding) (out []Finding) {
-	typed := make(map[string]int)
-	for i, f := range findings {
-		if f.Code == CodeType {
-			typed[f.Ref.Field] = i
-		}
-	}
-	for _, f := range findings {
-		if i, ok := typed[f.Ref.Field]; ok && f.Code == CodeInvalid {
-			findings[i].Server += "\n" + f.Server
-		}
-	}
-	for _, f := range findings {
-		if _, ok := typed[f.Ref.Field]; !ok || f.Code != CodeInvalid {
+	said := make(map[string]int) // in out, by field
+	for _, first := range []string{CodeType, CodeEnum, ""} {
+		for _, f := range findings {
+			early := f.Code == CodeType || f.Code == CodeEnum
+			if n, ok := said[f.Ref.Field]; f.Code != first && (first != "" || early) {
+				continue
+			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType || f.Code == CodeEnum || f.Code == CodeCoreInvalid) {
+				out[n].Server += "\n" + f.Server
+				continue
+			}
+			if _, ok := said[f.Ref.Field]; !ok {
+				said[f.Ref.Field] = len(out)
+			}
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
+// specific drops what follows from something else that was found: a rule that does not hold, or alternatives none of which fits, where
+// what is wrong is said of the very field. Rules about one mapping become one finding; those about a list are about its several entries.
+func specific(findings []Finding, u map[string]any) []Finding {
+	if len(findings) > 10*maxFindings {
+		return findings // most of which nobody will see
+	}
+	findings = slices.Clone(findings)
+	follows := make([]bool, len(findings))
+	for i, f := range findings {
+		if f.Code != CodeRule && !f.General {
+			continue
+		}
+		for j := range findings {
+			o := &findings[j]
+			inside := strings.HasPrefix(o.Ref.Field, f.Ref.Field+".") && o.Code != CodeRule
+			if i != j && inside && (f.General || containsFold(f.Message, lastName(o.Ref.Field))) {
+				follows[i] = true
+				o.Server += "\n" + f.Server
+				break
+			}
+		}
+	}
+	var out []Finding
+	for i, f := range findings {
+		if follows[i] {
+			continue
+		}
+		if f.Code == CodeRule {
+			n := slices.IndexFunc(out, func(o Finding) bool { return o.Code == CodeRule && o.Ref.Field == f.Ref.Field })
+			if _, list := valueAt(u, f.Ref.Field).([]any); n >= 0 && !list {
+				out[n].Message += "; and " + lowerFirst(f.Message)
+				out[n].Server += "\n" + f.Server
+				continue
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// together are the findings about unknown fields and the others, where those that follow from a field that was misspelt are one with those that
+// say so: the field, or what it holds, is missing, or a rule about what it is a field of does not hold.
+func together(unknown, others []Finding) []Finding {
+	for i := range unknown {
+		f := &unknown[i]
+		if f.Meant == "" {
+			continue
+		}
+		parent := strings.TrimSuffix(f.Ref.Field[:len(f.Ref.Field)-len(lastName(f.Ref.Field))], ".")
+		at := strings.TrimPrefix(parent+"."+f.Meant, ".")
+		under := func(field, of string) bool {
+			rest, ok := strings.CutPrefix(field, of)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		}
+		first := true
+		others = slices.DeleteFunc(slices.Clone(others), func(o Finding) bool {
+			missing := o.Absent && (under(o.Ref.Field, at) || under(at, o.Ref.Field)) || o.Code == CodeCoreInvalid && o.Ref.Field == at ||
+				o.Absent && at == "stringData" && under(o.Ref.Field, "data")
+			broken := o.Code == CodeRule && under(f.Ref.Field, o.Ref.Field) && (o.Ref.Field == parent || containsFold(o.Message, lastName(f.Meant))) ||
+				o.General && under(o.Ref.Field, parent)
+			if !missing && !broken {
+				return false
+			}
+			switch {
+			case !first:
+				f.Server += "\n" + o.Server
+				return true
+			case missing:
+				f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", o.Ref.Field)
+			default:
+				f.Message = "the field is not known, so the object is left out: " + lowerFirst(o.Message)
+			}
+			first, f.Server = false, o.Server
+			return true
+		})
+	}
+	return append(unknown, others...)
+}
+
 // wrongType finds the types in the message of a schema.
-var wrongType = regexp.MustCompile(`must be of type (\w+): "(\w+)"`)
+var wrongType = regexp.MustCompile(`must be of type (\w+): "([^"]*)"`)
 
 // typeNames are the types of JSON in plain words.
 var typeNames = map[string]string{
@@ -88,6 +180,10 @@ func plainType(f *Finding, err *field.Error, value any) {
 		return
 	}
 	wanted := typeNames[m[1]]
+	if wanted == "" { // a format, such as ipv4
+		f.Message, f.Fix, f.General = fmt.Sprintf("%s is not of the form %s", short(value), m[1]), "write it in that form", true
+		return
+	}
 	name := lastName(f.Ref.Field)
 	f.Fix = "write " + wanted
 	switch v := value.(type) {
@@ -189,8 +285,7 @@ func plainEnum(f *Finding, err *field.Error) {
 	}
 	f.Message = fmt.Sprintf("%s is not one of %s", short(err.BadValue), strings.Join(supported, ", "))
 	f.Fix = "write one of them"
-	written, _ := err.BadValue.(string)
-	if near := nearest(written, supported); near != "" {
+	if near := nearest(strings.Trim(short(err.BadValue), `"`), supported); near != "" {
 		f.Fix = `did you mean "` + near + `"?`
 	}
 }
@@ -204,6 +299,17 @@ var (
 	mustForm  = regexp.MustCompile(`^Checked value must be of type (\w+) with format (\w+) in `)
 )
 
+// matching finds an expression in the message of a rule.
+var matching = regexp.MustCompile(` \(matching (\^.*?\$)\)`)
+
+// inWords says what an expression asks for, or nothing.
+func inWords(text string) string {
+	if form, ok := forms[matching.FindStringSubmatch(text)[1]]; ok {
+		return " (" + form + ")"
+	}
+	return ""
+}
+
 // forms are what the expressions of the definitions ask for, each with an example.
 var forms = map[string]string{
 	`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`:                                                                           `a kind, such as Service: letters, digits and "-"`,
@@ -213,6 +319,8 @@ var forms = map[string]string{
 	"^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$":                                                                             "the name of a header field or a query parameter",
 	`^[!-~]+([\t ]?[!-~]+)*$`:                                                                                         "the value of a header field: visible ASCII characters, with single spaces between them",
 	`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                        "a host name, such as shop.example or *.example",
+	`^[A-Za-z_][A-Za-z_0-9]*$`:                                                                                        "a name of letters, digits and underscores",
+	`^(?i)\.?[a-z_][a-z_0-9]*(\.[a-z_][a-z_0-9]*)*$`:                                                                  "a name such as shop.Cart",
 	`^([0-9]{1,5}(h|m|s|ms)){1,4}$`:                                                                                   "a duration, such as 500ms, 10s or 1h30m",
 	`^(\*|[A-Z][A-Z0-9_-]*)$`:                                                                                         `a method in upper case, or "*"`,
 	`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$`:                                                          "a path, in which other characters are escaped as %20",
@@ -223,7 +331,7 @@ var forms = map[string]string{
 	`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`: "a key, such as example.com/name",
 }
 
-func plainInvalid(f *Finding, err *field.Error) {
+func plainInvalid(f *Finding, err *field.Error, written any) {
 	value := short(err.BadValue)
 	switch d := err.Detail; {
 	case mustMatch.MatchString(d):
@@ -254,8 +362,9 @@ func plainInvalid(f *Finding, err *field.Error) {
 	case mustItems.MatchString(d):
 		f.Message, f.Fix = "has too few entries", "write at least "+mustItems.FindStringSubmatch(d)[1]
 	case mustForm.MatchString(d):
-		m := mustForm.FindStringSubmatch(d)
-		f.Message, f.Fix = fmt.Sprintf("the value is outside of what the format %s holds", m[2]), "write a smaller number"
+		f.Message, f.Fix = short(written)+" is too large", "write a smaller number"
+	case d != "":
+		f.Message = fmt.Sprintf("%s is not valid: %s", value, Plain(d))
 	}
 }
 
@@ -276,9 +385,14 @@ func atLeast(orEqual string) string {
 // usedForValidation ends the messages of apimachinery.
 var usedForValidation = regexp.MustCompile(`,? ?\((e\.g\.|regex).*$`)
 
+// Plain is a message of Kubernetes' own validation without the expressions it ends with.
+func Plain(detail string) string {
+	return strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "a lowercase RFC 1123 label must", "a name must",
+		"lower case alphanumeric", "lower-case alphanumeric").Replace(usedForValidation.ReplaceAllString(detail, ""))
+}
+
 func plainMetadata(f *Finding, err *field.Error) {
-	detail := usedForValidation.ReplaceAllString(err.Detail, "")
-	detail = strings.NewReplacer("a lowercase RFC 1123 subdomain must", "a name must", "lower case alphanumeric", "lower-case alphanumeric").Replace(detail)
+	detail := Plain(err.Detail)
 	if err.Type != field.ErrorTypeInvalid || detail == "" {
 		return
 	}
@@ -295,6 +409,9 @@ var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 // short prints a value, cut where it is long.
 func short(value any) string {
 	text := fmt.Sprintf("%v", value)
+	if reflect.ValueOf(value).Kind() == reflect.String {
+		value = reflect.ValueOf(value).String() // of whatever type
+	}
 	switch v := value.(type) {
 	case string:
 		text = strconv.Quote(v)

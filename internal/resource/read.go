@@ -54,6 +54,7 @@ type filePart struct {
 type good struct {
 	object any
 	origin Origin
+	fields Fields
 	// certified is nil if the object holds no certificates.
 	certified *certified
 }

@@ -111,9 +111,32 @@ func TestFieldsAreFoundInTheText(t *testing.T) {
 		"": 0, "kind": 0, "metadata.labels": 2, "metadata.labels.a.b/c": 3, "metadata.labels[a.b/c]": 3, "spec[0].a": 5, "spec[1].b.c": 7, "spec[1].b.none": 6,
 		"spec[9]": 4, "none.at[all]": 0, "spec[2].d.c": 7, "metadata.[": 1,
 	} {
-		if got := (&locator{text: []byte(text)}).line(path); got != want {
+		if got := (&locator{source: &source{text: []byte(text)}}).line(path); got != want {
 			t.Errorf("%s is found in line %d, want %d", path, got, want)
 		}
+	}
+}
+
+func TestFieldsAreFoundInJSONAndThroughMergeKeys(t *testing.T) {
+	text := "{\n\t\"kind\": \"List\",\n\t\"items\": [\n\t\t{\"a\": {\n\t\t\t\"b\": [1,\n2, {\"c\": \"\\ud83d\\ude00\"}]}}, {\n\"a\": null}\n]}"
+	for path, want := range map[string]int{"kind": 1, "items": 2, "items[0]": 3, "items[0].a.b": 4, "items[0].a.b[1]": 5, "items[0].a.b[2].c": 5, "items[1].a": 6, "items[1].z": 5, "none": 0} {
+		if got := (&locator{source: &source{text: []byte(text), json: true}}).line(path); got != want {
+			t.Errorf("%s is found in line %d, want %d", path, got, want)
+		}
+	}
+	text = "base: &base\n  x: 1\n  y: 2\nother: &other {z: 3}\nspec:\n  <<: [*base, *other]\n  y: 3\nmore:\n  <<: *base\n"
+	for path, want := range map[string]int{"spec.x": 1, "spec.y": 6, "spec.z": 3, "more.y": 2, "more.z": 7} {
+		if got := (&locator{source: &source{text: []byte(text)}}).line(path); got != want {
+			t.Errorf("%s is found in line %d, want %d", path, got, want)
+		}
+	}
+	// What names others that name others costs no more than it is worth.
+	bomb := "a0: &a0 {k: 1}\n"
+	for i := 1; i < 40; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d {<<: [*a%d, *a%d, *a%d]}\n", i, i, i-1, i-1, i-1)
+	}
+	if got := (&locator{source: &source{text: []byte(bomb)}}).line("a39"); got != 39 {
+		t.Errorf("line %d, want 39", got)
 	}
 }
 

@@ -70,14 +70,20 @@ type Set struct {
 	// Watched are the only namespaces that were read, sorted; none is all. What is in others is not known to be missing.
 	Watched []string
 
+	// PassedOver counts the objects of kinds that are not read, by "apiVersion kind".
+	PassedOver map[string]int
 	// Origins says where each object was read.
 	Origins map[Key]Origin
+	// Fields says where the fields of each object were read; nil for a cluster.
+	Fields map[Key]Fields
 	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
 	// object that holds them, for whoever uses it to report.
 	Expiries map[Key]Finding
 	// Rejected has the objects that were read but are not valid, and of which no earlier version is served: for each the first
 	// finding that says why. Whoever misses such an object can say that it must be mended rather than created.
 	Rejected map[Key]Finding
+	// Drafts has the same objects as they were written: maps, slices and scalars, of which nothing is known to be valid.
+	Drafts map[Key]map[string]any
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 
@@ -109,4 +115,24 @@ func (s *Set) Missing(k Key) (why, fix string) {
 		at = " at " + o
 	}
 	return "is left out, because it is not valid (" + f.Code + at + ")", "mend " + f.Code + at
+}
+
+// Elsewhere says whether an object that is not in the set, which has a part of a cluster's objects, may be in the cluster all the same. Secrets
+// and ConfigMaps are often made there. Others may be there if the set has none of their kind and namespace: who writes some of them there has
+// most likely misspelt the name.
+func (s *Set) Elsewhere(k Key) bool {
+	if _, ok := s.Rejected[k]; ok {
+		return false
+	}
+	return k.Kind == "Secret" || k.Kind == "ConfigMap" || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
+}
+
+// Absent is Missing with the code of the finding: for a set that is a part of a cluster's objects it is CodeElsewhere if the object may be
+// elsewhere.
+func (s *Set) Absent(code string, k Key, partial bool) (finding, why, fix string) {
+	if partial && s.Elsewhere(k) {
+		return CodeElsewhere, "is not among the files, so the cluster must have it", "nothing, if the cluster has it or something makes it there"
+	}
+	why, fix = s.Missing(k)
+	return code, why, fix
 }

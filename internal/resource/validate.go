@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -46,7 +47,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		if i > maxFindings {
 			break // bounded says that there are more
 		}
-		findings = append(findings, unknownField(path, schemaFields(s.structural, path)))
+		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
 	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
@@ -57,20 +58,24 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.cluster)
-	return append(findings, errs...), len(errs) == 0
+	valid := len(errs) == 0
+	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
+		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
+	})
+	return together(findings, specific(errs, u)), valid
 }
 
 // decodeMeta reads the metadata strictly. It is not ok when malformed.
 func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, ok bool) {
 	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return nil, []Finding{finding(CodeMetadata, "metadata", err.Error())}, false
+		return nil, []Finding{metadataFinding(err, u)}, false
 	}
 	if !found || meta == nil {
 		meta = &metav1.ObjectMeta{}
 	}
 	for _, path := range unknown {
-		findings = append(findings, unknownField(path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+		findings = append(findings, unknownField("", path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
 	}
 	return meta, findings, true
 }
@@ -104,7 +109,12 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	}
 	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
 	for _, err := range ruleErrs {
-		findings = append(findings, fieldFinding(CodeRule, err, u))
+		f := fieldFinding(CodeRule, err, u)
+		if strings.Contains(err.Detail, "evaluating rule: ") && len(findings) > 0 {
+			findings[0].Server += "\n" + f.Server // it could not be judged, because of what was found before
+			continue
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }
@@ -149,29 +159,12 @@ func schemaCode(t field.ErrorType) string {
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
 // level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
-func unknownField(path string, candidates []string) Finding {
+func unknownField(kind, path string, candidates []string) Finding {
 	near := nearest(lastName(path), candidates)
 	if near == "" {
 		return finding(CodeUnknownField, path, "the field is not known and has no effect")
 	}
-	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(path, near))
-	f.Fix = fmt.Sprintf("did you mean %q?", near)
+	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(kind, path, near))
+	f.Fix, f.Meant = fmt.Sprintf("did you mean %q?", near), near
 	return f
-}
-
-// effect says what the lack of the field that was meant comes to, where it is not what one would think.
-func effect(path, meant string) string {
-	switch {
-	case strings.HasSuffix(path, "requestMirror."+lastName(path)) && (meant == "fraction" || meant == "percent"):
-		return ": without " + meant + " the mirror copies 100 % of the requests"
-	case meant == "backendRefs":
-		return ": without backendRefs the rule answers every request 500"
-	case meant == "matches":
-		return ": without matches the rule takes every request"
-	case meant == "weight":
-		return ": without weight the backend has the weight 1"
-	case meant == "hostnames":
-		return ": without hostnames the route takes every host of its listeners"
-	}
-	return ""
 }

@@ -30,6 +30,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 weir-controller-watch
 {{- end -}}
 
+{{- /* The definitions whose versions the controller converts, and what it may do to them. */ -}}
+{{- define "weir.converted" -}}
+["httproutegroups.specs.smi-spec.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io"]
+{{- end -}}
+
+{{- define "weir.definitions" }}
+# Where the API server has SMI's versions converted, and by which certificates that is known.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames: {{ include "weir.converted" . }}
+  verbs: [get, patch]
+{{- end }}
+
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
 # What is read. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.

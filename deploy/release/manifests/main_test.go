@@ -89,7 +89,7 @@ controller:
   env: {WEIR_SETTLE: 50ms}
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}}
 namespaces: [shop]
-networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}}
+networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}, conversionFrom: [{ipBlock: {cidr: 198.51.100.2/32}}]}
 admissionPolicy: {images: ["other/image:*"]}
 externalNames: {allow: [api.example.com, corp.example], clusterDomain: k8s.test}
 commonLabels: {team: net}
@@ -121,7 +121,7 @@ func TestEveryValueArrives(t *testing.T) {
 	for _, want := range []string{
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
-		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443",
+		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443", "cidr: 198.51.100.2/32",
 		`[\"example/weir\"]`, `[\"other/image:*\"]`,
 		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "--proxy-image=example/weir@sha256:0000",
 	} {
@@ -178,5 +178,60 @@ func TestNamespacesMode(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), "- --namespaces=shop,blog\n") {
 		t.Error("the controller is not told of its namespaces")
+	}
+}
+
+// TestTheChartConvertsTheVersionsOfItsDefinitions holds the Service, its port and the names in the roles to what the definitions say.
+func TestTheChartConvertsTheVersionsOfItsDefinitions(t *testing.T) {
+	c := load(t)
+	objects, err := render(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ports, all strings.Builder
+	for _, o := range objects {
+		all.WriteString(o.Content)
+		if o.Head.Kind == "Service" {
+			ports.WriteString(o.Content)
+		}
+	}
+	n := 0
+	for _, d := range c.CRDObjects() {
+		var crd struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				Conversion struct {
+					Strategy string
+					Webhook  struct {
+						ClientConfig struct {
+							Service struct {
+								Namespace, Name, Path string
+								Port                  int
+							}
+						}
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal(d.File.Data, &crd); err != nil {
+			t.Fatal(err)
+		}
+		named := strings.Count(all.String(), crd.Metadata.Name)
+		if crd.Spec.Conversion.Strategy != "Webhook" {
+			if named != 0 {
+				t.Errorf("%s is named, and not converted", crd.Metadata.Name)
+			}
+			continue
+		}
+		n++
+		if named < 2 {
+			t.Errorf("%s is missing in the roles or the admission policy", crd.Metadata.Name)
+		}
+		if s := crd.Spec.Conversion.Webhook.ClientConfig.Service; s.Namespace != namespace || s.Name != "weir-controller" || s.Path != "/convert" || s.Port != 443 {
+			t.Errorf("%s is converted at %+v", crd.Metadata.Name, s)
+		}
+	}
+	if n != 3 || !strings.Contains(ports.String(), "name: conversion\n    port: 443\n    targetPort: conversion\n") || !strings.Contains(all.String(), "- --conversion-address=:18443\n") {
+		t.Errorf("%d definitions, and the Service\n%s", n, ports.String())
 	}
 }

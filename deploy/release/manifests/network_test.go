@@ -168,6 +168,9 @@ func TestNetworkPoliciesOfAllNamespaces(t *testing.T) {
 		"a pod called weir to the feed":            {podIn("shop", labels.Set{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "proxy"}), controllerPod, "", 18000, false},
 		"from outside to the feed":                 {client, controllerPod, "", 18000, false},
 		"a controller to the feed of another":      {controllerPod, controllerPod, "", 18000, false},
+		"the API server has versions converted":    {apiServer, controllerPod, "", 18443, true},
+		"a pod may ask, too":                       {shop, controllerPod, "", 18443, true}, // in many networks the API server cannot be told from it
+		"the Service's port is not the pod's":      {apiServer, controllerPod, "", 443, false},
 		"Prometheus":                               {podIn("monitoring", labels.Set{"app": "prometheus"}), controllerPod, "", 19081, true},
 		"metrics from outside":                     {client, controllerPod, "", 19081, false},
 		"another port of the controller":           {proxyIn("shop"), controllerPod, "", 8080, false},
@@ -189,6 +192,7 @@ networkPolicies:
   - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}
     podSelector: {matchLabels: {app: prometheus}}
   apiServer: {cidrs: [198.51.100.0/24], ports: [443]}
+  conversionFrom: [{ipBlock: {cidr: 198.51.100.0/24}}]
 `)
 	if len(n) != 3 {
 		t.Fatalf("%d policies", len(n))
@@ -200,6 +204,10 @@ networkPolicies:
 		"proxy asks for its configuration":            {proxyIn("shop"), controllerPod, "", 18000, true},
 		"proxy of a namespace that is not watched":    {proxyIn("elsewhere"), controllerPod, "", 18000, false},
 		"another pod to the feed":                     {cart, controllerPod, "", 18000, false},
+		"the API server has versions converted":       {apiServer, controllerPod, "", 18443, true},
+		"a proxy asks for conversions":                {proxyIn("shop"), controllerPod, "", 18443, false},
+		"another pod asks for conversions":            {cart, controllerPod, "", 18443, false},
+		"a client asks for conversions":               {client, controllerPod, "", 18443, false},
 		"Prometheus to the controller":                {prometheus, controllerPod, "", 19081, true},
 		"Prometheus to a proxy":                       {prometheus, proxyIn("shop"), "", 19080, true},
 		"another pod to a proxy's admin endpoint":     {cart, proxyIn("shop"), "", 19080, false},

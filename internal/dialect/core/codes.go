@@ -21,7 +21,8 @@ const (
 var codes = []resource.Code{
 	{ID: codeNoEndpoints, Severity: resource.Warning, Title: "service without endpoints",
 		Meaning: "A route or a split leads to a Service port that has no ready endpoint. Its requests are answered 503.",
-		Fix:     "Add an EndpointSlice with the label kubernetes.io/service-name, a port of the same name and a ready endpoint."},
+		Fix: "Outside of a cluster, add an EndpointSlice with the label kubernetes.io/service-name, a port of the same name and a ready endpoint. " +
+			"In a cluster, which makes the slices of a Service that has a selector, see why no pod that it selects is ready."},
 	{ID: codeAppProtocol, Severity: resource.Warning, Title: "unknown appProtocol",
 		Meaning: "A route or a split leads to a Service port whose appProtocol is not one of HTTP. Its requests are answered 500.",
 		Fix:     "Use http, kubernetes.io/h2c, kubernetes.io/ws or, with a BackendTLSPolicy, https; or remove the field."},

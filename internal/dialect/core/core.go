@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -26,6 +27,11 @@ type Options struct {
 	// Names, if not nil, are the host names that endpoints may have, which are written by many people: what is refused of them is
 	// left out, and so are addresses that reach.Judge refuses. A Service that has nothing else answers 500.
 	Names *resource.HostNames
+	// Cluster says that Kubernetes makes the EndpointSlices of Services that have a selector.
+	Cluster bool
+	// Partial says that the set is a part of a cluster's objects, as manifests are: it does not have what Kubernetes makes. A Service with a
+	// selector has its own name for an endpoint then.
+	Partial bool
 }
 
 // Translate is Options.Translate without options.
@@ -129,7 +135,11 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		return []model.Endpoint{{Address: join(host, number)}}
 	}
 	var ready, draining []string
-	for _, slice := range t.set.EndpointSlicesOf(s.Namespace, s.Name) {
+	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
+	if len(all) == 0 && t.Cluster && t.Partial && len(s.Spec.Selector) > 0 {
+		return []model.Endpoint{{Address: join(s.Name+"."+s.Namespace+".svc", p.Port)}}
+	}
+	for _, slice := range all {
 		number, ok := slicePort(slice, p)
 		if !ok {
 			continue
@@ -202,7 +212,17 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 		return
 	}
 	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
-	if len(all) == 0 {
+	selected := t.Cluster && len(s.Spec.Selector) > 0
+	switch {
+	case selected && !hasEndpoints(all):
+		selector := labels.FormatLabels(s.Spec.Selector)
+		t.report(codeNoEndpoints, ref, fmt.Sprintf("no pod of the Service (%s) is ready%s", selector, answer),
+			fmt.Sprintf("scale up what runs its pods, or see why they are not ready: kubectl -n %s get pods -l %s", s.Namespace, selector))
+		return
+	case len(all) == 0 && len(s.Spec.Selector) > 0:
+		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix+"; without a cluster nothing makes one of the selector")
+		return
+	case len(all) == 0:
 		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix)
 		return
 	}
@@ -221,9 +241,19 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 		}
 	}
 	slices.Sort(names)
+	advice := "give the slice's port the name of the Service's port"
+	if selected {
+		advice = "let targetPort name a port of the pods"
+	}
 	t.report(codeNoEndpoints, ref, fmt.Sprintf("no EndpointSlice of the Service has a port named %q (they have %s)%s",
-		p.Name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"), answer),
-		"give the slice's port the name of the Service's port")
+		p.Name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"), answer), advice)
+}
+
+// hasEndpoints says whether any is ready, on whatever port.
+func hasEndpoints(all []*discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return isTrue(e.Conditions.Ready, true) })
+	})
 }
 
 func join(host string, number int32) string { return net.JoinHostPort(host, strconv.Itoa(int(number))) }
@@ -280,7 +310,9 @@ func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 		for _, rule := range r.Spec.Rules {
 			filters(rule.Filters)
 			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
+				if gets(b.BackendRef) {
+					add(r.Namespace, b.BackendObjectReference)
+				}
 				filters(b.Filters)
 			}
 		}
@@ -296,7 +328,9 @@ func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 		for _, rule := range r.Spec.Rules {
 			filters(rule.Filters)
 			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
+				if gets(b.BackendRef) {
+					add(r.Namespace, b.BackendObjectReference)
+				}
 				filters(b.Filters)
 			}
 		}
@@ -305,13 +339,18 @@ func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	for _, r := range set.TCPRoutes {
 		for _, rule := range r.Spec.Rules {
 			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
+				if gets(b) {
+					add(r.Namespace, b.BackendObjectReference)
+				}
 			}
 		}
 	}
 	splitPorts(set, used, requested)
 	return used, requested
 }
+
+// gets says whether a backend gets any requests. One without weight need not be there yet, or any more.
+func gets(b gatewayv1.BackendRef) bool { return b.Weight == nil || *b.Weight > 0 }
 
 // splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
 // one.

@@ -145,8 +145,8 @@ func (t *translator) readParents(r *route) {
 		} else if !exists && !t.set.Watches(at.namespace) {
 			t.report(r.ref, problem{codeParentUnwatched, "", field, fmt.Sprintf("%s %s: %s", kind, at, t.unwatched(at.namespace)), watchIt})
 		} else if !exists {
-			t.report(r.ref, problem{codeParentNotFound, "", field, fmt.Sprintf("%s %s does not exist", kind, at),
-				"create it or correct name and namespace"})
+			code, why, fix := t.absent(codeParentNotFound, gatewayv1.GroupName, string(kind), at)
+			t.report(r.ref, problem{code, "", field, why, fix})
 		}
 	}
 	if r.spec.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {

@@ -27,8 +27,8 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 	}
 	service := t.set.Service(to.namespace, to.name)
 	if service == nil {
-		return "", &problem{codeBackendNotFound, "BackendNotFound", field + ".name",
-			fmt.Sprintf("Service %s does not exist", to), "create it or correct the name"}
+		code, why, fix := t.absent(codeBackendNotFound, "", "Service", to)
+		return "", &problem{code, "BackendNotFound", field + ".name", why, fix}
 	}
 	if refused, all := t.set.RefusedNames(service, t.Names); all {
 		return "", &problem{codeBackendRefused, "UnsupportedValue", field + ".name",

@@ -66,6 +66,7 @@ const (
 	codeAnnotation    = "WR562"
 	codeNobodyTrusted = "WR564"
 	codeAllTrusted    = "WR572"
+	codeHeaderIgnored = "WR573"
 	codePatternLarge  = "WR560"
 	codeNotSendable   = "WR561"
 )
@@ -243,6 +244,10 @@ var codes = []resource.Code{
 	{ID: codeAllTrusted, Severity: resource.Warning, Title: "everybody is trusted",
 		Meaning: "A Gateway trusts all addresses to say who their client is, so that any client can take any address: limits, logs and policies by address mean nothing.",
 		Fix:     "Name the addresses of what is in front."},
+	{ID: codeHeaderIgnored, Severity: resource.Warning, Title: "header that filters cannot change",
+		Meaning: "A header modifier names a header that the proxy writes by itself, as the connections and the framing of messages depend on it (Connection, Content-Length, Host, " +
+			"Keep-Alive, TE, Trailer, Transfer-Encoding, Upgrade and the like), or by which loops are found (Via of requests). That part of the filter has no effect, the rest has.",
+		Fix: "Remove it from the filter. To send another Host, use set in a RequestHeaderModifier, or a URLRewrite filter."},
 	{ID: codePatternLarge, Severity: resource.Error, Title: "regular expression too large",
 		Meaning: "A match has a regular expression that would cost too much memory, or too much time with each request: the message names its instructions and the bound (docs/limits.md). Its rule is left out.",
 		Fix:     "Repeat less: x{0,1000} counts a thousand times, and nested repeats multiply."},
@@ -254,4 +259,4 @@ var codes = []resource.Code{
 // Codes documents the codes of this package's findings.
 func Codes() []resource.Code { return slices.Clone(codes) }
 
-var severities = resource.Severities(codes)
+var severities = resource.Severities(slices.Concat(resource.Codes(), codes))

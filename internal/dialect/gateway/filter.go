@@ -50,9 +50,11 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		case f.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.RequestHeaderModifier != nil:
 			out.RequestHeaders = headerEdit(f.RequestHeaderModifier)
 			judge(model.Filters{RequestHeaders: out.RequestHeaders})
+			t.ignoredHeaders(r, at+".requestHeaderModifier", out.RequestHeaders, true)
 		case f.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && f.ResponseHeaderModifier != nil:
 			out.ResponseHeaders = headerEdit(f.ResponseHeaderModifier)
 			judge(model.Filters{ResponseHeaders: out.ResponseHeaders})
+			t.ignoredHeaders(r, at+".responseHeaderModifier", out.ResponseHeaders, false)
 		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
 			redirect, p := redirect(f.RequestRedirect)
 			if out.Redirect = redirect; p != nil {
@@ -89,6 +91,17 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			"RequestRedirect and URLRewrite exclude each other", "keep one of them"})
 	}
 	return out
+}
+
+// ignoredHeaders reports header fields that a modifier names and cannot change.
+func (t *translator) ignoredHeaders(r *route, field string, edit *model.HeaderEdit, request bool) {
+	for _, x := range edit.Ignored(request) {
+		fix := "remove it from the filter: the proxy writes " + x.Name + " by itself"
+		if request && strings.EqualFold(x.Name, "Host") {
+			fix = "to send another host, use set, or a URLRewrite filter with hostname"
+		}
+		t.report(r.ref, problem{codeHeaderIgnored, "", field + "." + x.Field, fmt.Sprintf("a filter cannot change the header %s, so this has no effect", x.Name), fix})
+	}
 }
 
 // filterField is the field of a filter as a route has it, from that of the model, which has one filter alone.

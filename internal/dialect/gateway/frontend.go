@@ -7,6 +7,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // frontend is how a Gateway's clients are checked (Gateway.spec.tls.frontend): by default, or by port instead.
@@ -21,6 +22,8 @@ type clientValidation struct {
 	cas      string
 	optional bool
 	problems []problem
+	// elsewhere says that some of the authorities may be in the cluster.
+	elsewhere bool
 }
 
 // of returns the validation for a port; nil is none. A port of its own overrides the default, also with none.
@@ -74,8 +77,9 @@ func (t *translator) readClientValidation(g *gateway, written *gatewayv1.Fronten
 				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"}
 		} else if !t.permitted("Gateway", g.namespace, "", "ConfigMap", namespace, name) {
 			p = t.notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
-		} else if bundle, message, fix := t.caBundle(namespace, name); message != "" {
-			p = problem{codeClientCA, "InvalidCACertificateRef", at, message, fix}
+		} else if bundle, code, message, fix := t.caBundle(codeClientCA, namespace, name); message != "" {
+			v.elsewhere = v.elsewhere || code == resource.CodeElsewhere
+			p = problem{code, "InvalidCACertificateRef", at, message, fix}
 		} else {
 			v.cas += bundle
 			continue

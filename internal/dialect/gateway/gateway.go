@@ -33,6 +33,9 @@ type Options struct {
 	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
 	// where nothing stands against it here. Gateways' parameters are theirs to judge as well. A class that is not in the set is nobody's.
 	Separate bool
+	// Partial says that the set is a part of a cluster's objects, as manifests are: a class that is not in the set is taken for Weir's, and
+	// other objects that are referred to may be elsewhere (resource.Set.Elsewhere).
+	Partial bool
 	// Names, if not nil, are the host names that backends may have; see core.Options.
 	Names *resource.HostNames
 	// TrustedProxies are the networks of what is in front of Gateways that do not name any themselves.

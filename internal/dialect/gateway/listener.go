@@ -113,7 +113,7 @@ func (t *translator) readGateways() {
 		ref := model.Ref{Kind: "Gateway", Namespace: obj.Namespace, Name: obj.Name}
 		class := string(obj.Spec.GatewayClassName)
 		c := t.set.GatewayClass(class)
-		if c == nil && t.Separate {
+		if c == nil && t.Separate && !t.Partial {
 			continue // in a cluster it may be anybody's
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
@@ -139,7 +139,7 @@ func (t *translator) readGateways() {
 	for _, g := range t.order {
 		for _, l := range g.listeners {
 			for _, p := range []*problem{l.notAccepted, l.conflict} {
-				if p != nil {
+				if p != nil && (p.code != codeClientCA || len(l.unresolved) == 0) { // else each authority is reported
 					t.report(l.holder(), *p)
 				}
 			}
@@ -278,7 +278,7 @@ func (t *translator) readListener(l *listener) {
 	if v := l.gateway.frontend.of(spec.Port); v != nil {
 		l.tls.ClientCAs, l.tls.ClientOptional = v.cas, v.optional
 		l.unresolved = append(l.unresolved, v.problems...)
-		if v.cas == "" {
+		if v.cas == "" && !v.elsewhere {
 			l.notAccepted = &problem{codeClientCA, "NoValidCACertificate", v.field + ".caCertificateRefs",
 				fmt.Sprintf("listener %s has no usable CA to check client certificates against", spec.Name),
 				"correct the references"}

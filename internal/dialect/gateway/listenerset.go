@@ -72,8 +72,8 @@ func (t *translator) gatewayOf(s *listenerSet) *gateway {
 		return nil
 	}
 	if g == nil && t.set.Gateway(at.namespace, at.name) == nil {
-		t.report(s.ref, problem{codeParentNotFound, "", "spec.parentRef", fmt.Sprintf("Gateway %s does not exist", at),
-			"create it or correct name and namespace"})
+		code, why, fix := t.absent(codeParentNotFound, gatewayv1.GroupName, "Gateway", at)
+		t.report(s.ref, problem{code, "", "spec.parentRef", why, fix})
 	}
 	return g
 }

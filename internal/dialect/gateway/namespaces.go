@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // namespaces is a set of namespaces (RouteNamespaces, ListenerNamespaces). The zero value is empty.
@@ -44,7 +46,7 @@ func readNamespaces(from gatewayv1.FromNamespaces, selector *metav1.LabelSelecto
 		}
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
-			return namespaces{}, fmt.Errorf("the selector is invalid: %w", err)
+			return namespaces{}, fmt.Errorf("the selector is invalid: %s", resource.Plain(err.Error()))
 		}
 		return namespaces{selector: s}, nil
 	default:

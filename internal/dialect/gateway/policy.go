@@ -56,7 +56,7 @@ func (t *translator) readPolicies() {
 				t.report(p.ref, x)
 			}
 		}
-		if p.invalid != nil {
+		if p.invalid != nil && (p.invalid.code != codePolicyCA || len(p.unresolved) == 0) {
 			t.report(p.ref, *p.invalid)
 		}
 		for _, x := range p.lost {
@@ -80,7 +80,8 @@ func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPoli
 	on := target{service: key{p.obj.Namespace, string(ref.Name)}, section: string(value(ref.SectionName, ""))}
 	service := t.set.Service(on.service.namespace, on.service.name)
 	if service == nil {
-		missing(field+".name", fmt.Sprintf("Service %s does not exist", on.service), "create it or correct the name")
+		code, why, fix := t.absent(codePolicyTarget, "", "Service", on.service)
+		p.missing = append(p.missing, problem{code, "TargetNotFound", field + ".name", why, fix})
 		return
 	}
 	if others := t.aimedAt[on.service]; !slices.Contains(others, p) {
@@ -110,6 +111,7 @@ func (t *translator) readValidation(p *policy) {
 	invalid := func(code, reason, at, message, fix string) {
 		p.invalid = cmp.Or(p.invalid, &problem{code, reason, field + at, message, fix})
 	}
+	elsewhere := false
 	for i, ref := range v.CACertificateRefs {
 		at := model.FieldAt(field+".caCertificateRefs", i)
 		if ref.Group != "" || ref.Kind != "ConfigMap" {
@@ -117,9 +119,10 @@ func (t *translator) readValidation(p *policy) {
 				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"})
 			continue
 		}
-		bundle, message, fix := t.caBundle(p.obj.Namespace, string(ref.Name))
+		bundle, code, message, fix := t.caBundle(codePolicyCA, p.obj.Namespace, string(ref.Name))
 		if message != "" {
-			p.unresolved = append(p.unresolved, problem{codePolicyCA, "InvalidCACertificateRef", at, message, fix})
+			elsewhere = elsewhere || code == resource.CodeElsewhere
+			p.unresolved = append(p.unresolved, problem{code, "InvalidCACertificateRef", at, message, fix})
 			continue
 		}
 		settings.CAs += bundle
@@ -128,7 +131,7 @@ func (t *translator) readValidation(p *policy) {
 	switch {
 	case len(v.CACertificateRefs) > 0 && known != "":
 		invalid(codePolicyInvalid, "Invalid", ".wellKnownCACertificates", "is set together with caCertificateRefs", "remove one of the two")
-	case len(v.CACertificateRefs) > 0 && settings.CAs == "":
+	case len(v.CACertificateRefs) > 0 && settings.CAs == "" && !elsewhere:
 		invalid(codePolicyCA, "NoValidCACertificate", ".caCertificateRefs", "none of the CAs can be used", "correct the references")
 	case len(v.CACertificateRefs) == 0 && known == "":
 		invalid(codePolicyInvalid, "Invalid", ".caCertificateRefs", "no CA is given", "add caCertificateRefs, or wellKnownCACertificates System")

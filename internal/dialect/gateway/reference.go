@@ -42,6 +42,11 @@ func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string
 	if !t.set.Watches(to) {
 		return problem{codeUnwatched, "RefNotPermitted", field, fmt.Sprintf("%s %s/%s: %s", toKind, to, name, t.unwatched(to)), watchIt}
 	}
+	if k, ok := t.brokenGrants[to]; ok {
+		why, fix := t.set.Missing(k)
+		return problem{codeNotPermitted, "RefNotPermitted", field,
+			fmt.Sprintf("%s %s/%s is in another namespace, and %s %s", toKind, to, name, k, why), fix}
+	}
 	return problem{codeNotPermitted, "RefNotPermitted", field,
 		fmt.Sprintf("%s %s/%s is in another namespace and no ReferenceGrant there allows it", toKind, to, name),
 		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
@@ -71,7 +76,17 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 	full := namespace + "/" + name
 	secret := t.set.Secret(namespace, name)
 	if secret == nil {
-		return invalid("Secret "+full+" does not exist", "create it or correct the name")
+		code, why, fix := t.absent(code, "", "Secret", key{namespace, name})
+		if code == resource.CodeElsewhere {
+			// The rest is judged as if it were there.
+			t.report(from, problem{code, reason, field, why, fix})
+			if !t.certificates[full] {
+				t.certificates[full] = true
+				t.cfg.Certificates = append(t.cfg.Certificates, model.Certificate{Name: full, Chain: "(not among the files)", Key: "(not among the files)"})
+			}
+			return full, nil
+		}
+		return "", &problem{code, reason, field, why, fix}
 	}
 	if secret.Type != corev1.SecretTypeTLS {
 		return invalid(fmt.Sprintf("Secret %s has type %q", full, secret.Type), "use a Secret of type kubernetes.io/tls")
@@ -97,12 +112,20 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 	return full, nil
 }
 
-// caBundle reads the certificates under ca.crt of a ConfigMap; on failure it says why and what to do.
-func (t *translator) caBundle(namespace, name string) (pemText, message, fix string) {
+// absent says why an object that something refers to is not there, what to do about it, and the code for it, which is usually the one given.
+func (t *translator) absent(code, group, kind string, at key) (finding, why, fix string) {
+	finding, why, fix = t.set.Absent(code, resource.Key{Group: group, Kind: kind, Namespace: at.namespace, Name: at.name}, t.Partial)
+	return finding, kind + " " + at.String() + " " + why, fix
+}
+
+// caBundle reads the certificates under ca.crt of a ConfigMap; on failure it says why and what to do, with the code for it, which is usually the
+// one given.
+func (t *translator) caBundle(code, namespace, name string) (pemText, finding, message, fix string) {
 	full := namespace + "/" + name
 	cm := t.set.ConfigMap(namespace, name)
 	if cm == nil {
-		return "", "ConfigMap " + full + " does not exist", "create it or correct the name"
+		code, why, fix := t.absent(code, "", "ConfigMap", key{namespace, name})
+		return "", code, why, fix
 	}
 	text, ok := cm.Data["ca.crt"]
 	if !ok {
@@ -111,7 +134,7 @@ func (t *translator) caBundle(namespace, name string) (pemText, message, fix str
 		}
 	}
 	if !ok {
-		return "", "ConfigMap " + full + " has no key ca.crt", "put the CA's certificate in PEM form under ca.crt"
+		return "", code, "ConfigMap " + full + " has no key ca.crt", "put the CA's certificate in PEM form under ca.crt"
 	}
 	found := 0
 	for rest := []byte(text); ; found++ {
@@ -120,18 +143,18 @@ func (t *translator) caBundle(namespace, name string) (pemText, message, fix str
 			break
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
-			return "", fmt.Sprintf("ca.crt of ConfigMap %s holds something that is not a certificate", full),
+			return "", code, fmt.Sprintf("ca.crt of ConfigMap %s holds something that is not a certificate", full),
 				"put only certificates in PEM form under ca.crt"
 		}
 	}
 	if found == 0 {
-		return "", fmt.Sprintf("ca.crt of ConfigMap %s holds no certificate", full), "put the CA's certificate in PEM form under ca.crt"
+		return "", code, fmt.Sprintf("ca.crt of ConfigMap %s holds no certificate", full), "put the CA's certificate in PEM form under ca.crt"
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
 	t.reportExpiry("ConfigMap", namespace, name)
-	return text, "", ""
+	return text, "", "", ""
 }
 
 // reportExpiry tells, once, that certificates in use are not valid, or not for long.

@@ -83,9 +83,11 @@ type translator struct {
 
 // basis is what routes are judged by. It does not change once it was read.
 type basis struct {
-	grants       map[string][]*gatewayv1.ReferenceGrant // by namespace
-	certificates map[string]bool                        // in found, by name
-	rejected     map[string]bool                        // classes of ours that are not accepted
+	grants map[string][]*gatewayv1.ReferenceGrant // by namespace
+	// brokenGrants are the first of each namespace that are left out because they are not valid.
+	brokenGrants map[string]resource.Key
+	certificates map[string]bool // in found, by name
+	rejected     map[string]bool // classes of ours that are not accepted
 	gateways     map[key]*gateway
 	order        []*gateway           // oldest first
 	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
@@ -109,6 +111,7 @@ type basis struct {
 func (t *translator) readBasis() *basis {
 	t.basis = &basis{
 		grants:       map[string][]*gatewayv1.ReferenceGrant{},
+		brokenGrants: map[string]resource.Key{},
 		certificates: map[string]bool{},
 		rejected:     map[string]bool{},
 		gateways:     map[key]*gateway{},
@@ -124,6 +127,11 @@ func (t *translator) readBasis() *basis {
 	}
 	for _, g := range t.set.ReferenceGrants {
 		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
+	}
+	for k := range t.set.Rejected {
+		if first, ok := t.brokenGrants[k.Namespace]; k.Kind == "ReferenceGrant" && (!ok || k.Name < first.Name) {
+			t.brokenGrants[k.Namespace] = k
+		}
 	}
 	t.readSplits()
 	t.readClasses()
@@ -143,7 +151,7 @@ func (b *basis) serves(read, set *resource.Set, o Options) bool {
 		slices.Equal(read.BackendTLSPolicies, set.BackendTLSPolicies) && slices.Equal(read.TrafficSplits, set.TrafficSplits) &&
 		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&
 		slices.Equal(read.ConfigMaps, set.ConfigMaps) && slices.Equal(read.Namespaces, set.Namespaces) &&
-		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) &&
+		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) && maps.Equal(read.Rejected, set.Rejected) &&
 		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService)
 }
 

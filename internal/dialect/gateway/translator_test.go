@@ -31,7 +31,7 @@ func (h *history) next(s *resource.Set) *resource.Set {
 		HTTPRoutes: s.HTTPRoutes, GRPCRoutes: s.GRPCRoutes, TCPRoutes: s.TCPRoutes,
 		ReferenceGrants: s.ReferenceGrants, BackendTLSPolicies: s.BackendTLSPolicies, TrafficSplits: s.TrafficSplits,
 		Services: s.Services, EndpointSlices: s.EndpointSlices, Secrets: s.Secrets, ConfigMaps: s.ConfigMaps, Namespaces: s.Namespaces,
-		Origins: s.Origins, Expiries: s.Expiries,
+		Origins: s.Origins, Fields: s.Fields, Rejected: s.Rejected, Expiries: s.Expiries,
 	}
 	switch h.IntN(12) {
 	case 0:

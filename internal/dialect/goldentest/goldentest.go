@@ -296,6 +296,8 @@ func Shuffled(s *resource.Set) *resource.Set {
 		ConfigMaps:         shuffle(s.ConfigMaps),
 		Namespaces:         shuffle(s.Namespaces),
 		Origins:            s.Origins,
+		Fields:             s.Fields,
+		Rejected:           s.Rejected,
 		Expiries:           s.Expiries,
 		Findings:           shuffle(s.Findings),
 	}

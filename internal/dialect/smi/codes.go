@@ -120,4 +120,4 @@ var codes = []resource.Code{
 // Codes documents the codes of this package's findings.
 func Codes() []resource.Code { return slices.Clone(codes) }
 
-var severities = resource.Severities(codes)
+var severities = resource.Severities(slices.Concat(resource.Codes(), codes))

@@ -27,8 +27,8 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 				fmt.Sprintf("kind %s of %q: %s, so the split is not in force", m.Kind, m.APIGroup, why), "name an HTTPRouteGroup of " + specs.Group})
 			inert = true
 		case group == nil:
-			why, fix := t.set.Missing(resource.Key{Group: specs.Group, Kind: "HTTPRouteGroup", Namespace: s.ref.Namespace, Name: m.Name})
-			p := problem{codeGroupNotFound, "GroupNotFound", field + ".name",
+			code, why, fix := t.set.Absent(codeGroupNotFound, resource.Key{Group: specs.Group, Kind: "HTTPRouteGroup", Namespace: s.ref.Namespace, Name: m.Name}, t.options.Partial)
+			p := problem{code, "GroupNotFound", field + ".name",
 				fmt.Sprintf("HTTPRouteGroup %s/%s %s, so the split is not in force: the root's own endpoints serve", s.ref.Namespace, m.Name, why), fix}
 			t.reject(s, p)
 			s.unresolved = append(s.unresolved, p)

@@ -12,6 +12,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
+// none is what Options.Serve says for no Service.
+var none = []string{"none"}
+
 // serve opens the ports of services to clients that call them by their host names, as they would without any proxy.
 func (t *translator) serve() {
 	t.served = map[key]bool{}
@@ -57,7 +60,7 @@ func (t *translator) byDefault() bool { return len(t.options.Serve) == 0 && len(
 func (t *translator) toServe() []key {
 	var all []key
 	switch {
-	case slices.Equal(t.options.Serve, []string{"none"}):
+	case slices.Equal(t.options.Serve, none):
 		return nil
 	case len(t.options.Serve) > 0:
 		for _, text := range t.options.Serve {
@@ -149,8 +152,12 @@ func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
 
 // unused reports the roots that nothing leads to.
 func (t *translator) unused() {
-	if len(t.splits) == 0 {
-		return
+	if len(t.splits) == 0 || t.options.Partial && len(t.set.HTTPRoutes)+len(t.set.GRPCRoutes)+len(t.set.TCPRoutes) == 0 {
+		return // of a part of a cluster's objects the routes may be elsewhere
+	}
+	serve := ", or serve it by its host names with --serve %s"
+	if slices.Equal(t.options.Serve, none) {
+		serve = "%.0s"
 	}
 	routed := map[key]bool{}
 	add := func(from string, ref gatewayv1.BackendObjectReference) {
@@ -186,7 +193,7 @@ func (t *translator) unused() {
 		if s.service != nil && !routed[s.root] && !t.served[s.root] {
 			t.report(s.ref, problem{codeUnused, "Unused", "spec.service",
 				fmt.Sprintf("no route leads to Service %s, so there is nothing to split", s.root),
-				fmt.Sprintf("add a route to it, or serve it by its host names with --serve %s", s.root)})
+				"add a route to it" + fmt.Sprintf(serve, s.root)})
 		}
 	}
 }

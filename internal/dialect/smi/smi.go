@@ -28,6 +28,9 @@ type Options struct {
 	// names on their own ports without any route. Empty means the roots of all splits if the set has no Gateway; "none"
 	// means none.
 	Serve []string
+	// Partial says that the set is a part of a cluster's objects, as manifests are: others that are referred to may be elsewhere
+	// (resource.Set.Elsewhere).
+	Partial bool
 }
 
 // Translate returns the splits of the set, the listeners and routes of the services to be served by host name, the
@@ -146,8 +149,8 @@ func (t *translator) read(o *split.TrafficSplit) {
 	}
 	s.root, s.domain = key{o.Namespace, name}, domain
 	if s.service = t.set.Service(o.Namespace, name); s.service == nil {
-		why, fix := t.set.Missing(serviceKey(s.root))
-		t.reject(s, problem{codeRootNotFound, "RootNotFound", "spec.service",
+		code, why, fix := t.set.Absent(codeRootNotFound, serviceKey(s.root), t.options.Partial)
+		t.reject(s, problem{code, "RootNotFound", "spec.service",
 			fmt.Sprintf("Service %s %s, so there is nothing to split", s.root, why), fix})
 	}
 }
@@ -170,8 +173,8 @@ func (t *translator) resolve(s *trafficSplit) {
 		case t.set.Service(at.namespace, at.name) == nil:
 			// The workflow names a Service before it exists; as long as it has no weight that is nothing to say.
 			if b.Weight > 0 {
-				why, fix := t.set.Missing(serviceKey(at))
-				t.add(s, &s.unresolved, problem{codeBackendNotFound, "BackendNotFound", field,
+				code, why, fix := t.set.Absent(codeBackendNotFound, serviceKey(at), t.options.Partial)
+				t.add(s, &s.unresolved, problem{code, "BackendNotFound", field,
 					fmt.Sprintf("Service %s %s: %s", at, why, t.missingShare(s)), fix + ", or give it the weight 0 until then"})
 			}
 		case at == s.root:

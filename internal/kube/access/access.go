@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -40,7 +42,7 @@ var reported = []schema.GroupResource{
 	{Group: gatewayGroup, Resource: "backendtlspolicies"}, {Group: "split.smi-spec.io", Resource: "trafficsplits"},
 }
 
-const gatewayGroup = "gateway.networking.k8s.io"
+const gatewayGroup, definitionsGroup = "gateway.networking.k8s.io", "apiextensions.k8s.io"
 
 // fetched are the kinds of which names alone are watched and the objects that are referred to are fetched.
 var fetched = []string{"configmaps", "secrets"}
@@ -73,6 +75,11 @@ func Cluster() []Verb {
 	for _, r := range made {
 		add(r.Group, r.Resource, "get", "list", "watch", "create", "patch", "delete")
 	}
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) { // where the conversion webhook is
+		for _, verb := range []string{"get", "patch"} {
+			all = append(all, Verb{Group: definitionsGroup, Resource: "customresourcedefinitions", Verb: verb, Name: k.Definition()})
+		}
+	}
 	add("events.k8s.io", "events", "create")
 	add("authentication.k8s.io", "tokenreviews", "create")
 	return sorted(all)
@@ -92,7 +99,7 @@ func Own() []Verb {
 }
 
 // Shared is what a controller of named namespaces may do that belongs to none, sorted: read GatewayClasses, say what became of them
-// and keep those in use, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
+// and keep those in use, tell the API server how SMI's versions are converted, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
 func Shared(namespaces []string) []Verb {
 	var all []Verb
 	for _, v := range Cluster() {
@@ -116,7 +123,7 @@ func Each() []Verb {
 
 // shared are those of resources that belong to no namespace.
 func shared(v Verb) bool {
-	return v.Resource == "tokenreviews" || strings.HasPrefix(v.Resource, "gatewayclasses")
+	return v.Resource == "tokenreviews" || v.Group == definitionsGroup || strings.HasPrefix(v.Resource, "gatewayclasses")
 }
 
 // Alone is what a controller of named namespaces may do in its own, sorted: what Own has, and what follows of it from Cluster where all

@@ -69,6 +69,8 @@ type Cluster struct {
 	Gateways map[model.GatewayKey]*Gateway
 	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
 	Seen bool
+	// Conversions are how SMI's versions are converted, of the definitions that there are and may be read.
+	Conversions []Conversion
 	// NotSeen is what may not be looked at, with the reason.
 	NotSeen []NotSeen
 }
@@ -95,6 +97,8 @@ type Controller struct {
 	// Elects says that a leader is elected by the lease Lease, which Leader holds; it is empty if nobody does.
 	Elects        bool
 	Lease, Leader string
+	// Service is the name of that by which it is reached.
+	Service string
 	// Namespaces are those that it watches, sorted; none is all.
 	Namespaces []string
 }
@@ -132,6 +136,9 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 	if err := r.gateways(ctx, in); err != nil {
 		return nil, err
 	}
+	if err := r.conversions(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.unwatched(ctx, in); err != nil {
 		return nil, err
 	}
@@ -142,6 +149,8 @@ type reader struct {
 	client *kube.Client
 	Options
 	out *Cluster
+	// trust is the ConfigMap of a Gateway with the controller's certificates; its name is empty if there is none.
+	trust client.ObjectKey
 }
 
 // refused notes what may not be read, and reports whether it was that.
@@ -195,7 +204,7 @@ func (r *reader) controller(ctx context.Context) error {
 // describe says what a Deployment of the controller is.
 func describe(d *appsv1.Deployment) *Controller {
 	c := &Controller{
-		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease,
+		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease, Service: DefaultName,
 		ServiceAccount: d.Spec.Template.Spec.ServiceAccountName,
 	}
 	if d.Spec.Replicas != nil {
@@ -209,6 +218,9 @@ func describe(d *appsv1.Deployment) *Controller {
 		for _, arg := range container.Args {
 			if name, ok := strings.CutPrefix(arg, "--lease="); ok {
 				c.Lease = name
+			}
+			if name, ok := strings.CutPrefix(arg, "--controller-service="); ok {
+				c.Service = name
 			}
 			c.Elects = c.Elects && arg != "--leader-elect=false"
 			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
@@ -312,6 +324,9 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 				g.Deployment = f
 			case *corev1.Service:
 				g.Services[f.Name] = f
+			}
+			if there && o.GetKind() == "ConfigMap" && r.trust.Name == "" {
+				r.trust = client.ObjectKey{Namespace: namespace, Name: o.GetName()}
 			}
 			if !there && r.out.Seen && !p.Keep {
 				g.Missing = append(g.Missing, o.GetKind()+" "+o.GetName())

@@ -21,6 +21,9 @@ const (
 	CodeBehind        = "WR710"
 	CodeStatus        = "WR711"
 	CodeNotSeen       = "WR712"
+	CodeConversion    = "WR714"
+	CodeConverter     = "WR715"
+	CodeNotConverted  = "WR716"
 	CodeUnwatched     = "WR719"
 	CodeClassEnds     = "WR713"
 )
@@ -64,6 +67,16 @@ var codes = []resource.Code{
 	{ID: CodeStatus, Severity: resource.Warning, Title: "status out of date",
 		Meaning: "The status of an object is not what it should be by what is written and runs now.",
 		Fix:     "It passes within a second or two of a change; else see that a controller leads, and its log."},
+	{ID: CodeConversion, Severity: resource.Error, Title: "versions not converted",
+		Meaning: "A definition of SMI does not tell the API server how versions are converted: it names no webhook, or not by certificates that are the controller's now. " +
+			"Requests in versions that differ from the stored one fail; that one is served. It is a warning where another webhook converts, a note where old versions are not served.",
+		Fix: "See that a controller leads; apply the definitions of Weir's release (deploy/crds), which Helm does not upgrade."},
+	{ID: CodeConverter, Severity: resource.Error, Title: "conversion webhook missing",
+		Meaning: "The Service by which the API server has versions converted does not exist, lacks the port, or has no ready endpoints. Requests in versions that differ from the stored one fail; that one is served.",
+		Fix:     "Look at the controller's pods, or install the chart or the manifests anew."},
+	{ID: CodeNotConverted, Severity: resource.Error, Title: "conversion fails",
+		Meaning: "All seems to be there, but the API server cannot list objects in a version that differs from the stored one. The message is the API server's.",
+		Fix:     "Let the API server reach the controller: firewalls between it and the nodes, NetworkPolicies (networkPolicies.conversionFrom)."},
 	{ID: CodeUnwatched, Severity: resource.Warning, Title: "Gateway in a namespace that is not watched",
 		Meaning: "A Gateway of one of Weir's classes is in a namespace that the controller does not read (--namespaces). It has no proxies of Weir's.",
 		Fix:     "Add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway."},

@@ -23,6 +23,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.definitions()
 	j.release()
 	j.controller()
+	j.conversions()
 	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])
@@ -311,6 +312,7 @@ func condition(all []resource.Condition, kind string) *resource.Condition {
 // Passing says that some finding may be of a change that is on its way, so that another look is worth while.
 func Passing(findings []resource.Finding) bool {
 	return slices.ContainsFunc(findings, func(f resource.Finding) bool {
-		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject
+		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject ||
+			f.Code == CodeConversion || f.Code == CodeConverter || f.Code == CodeNotConverted
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -79,12 +81,33 @@ func definitions(release, channel string) (all []Definition) {
 	return all
 }
 
+// authority makes one at a time and returns its bundle.
+func authority(at time.Time) []byte {
+	a, err := identity.New(at)
+	if err != nil {
+		panic(err)
+	}
+	return a.Bundle()
+}
+
+// good1 is the bundle of an authority, ended that of one of long ago.
+var good1, ended = authority(time.Now()), authority(time.Now().Add(-2 * identity.RootLife))
+
+// conversion edits that of the good cluster.
+func conversion(edit func(*Conversion)) func(*Cluster, *Input) {
+	return func(c *Cluster, _ *Input) { edit(&c.Conversions[0]) }
+}
+
 // good is a cluster in which all is well.
 func good() *Cluster {
 	two := int32(2)
 	return &Cluster{
 		Definitions: definitions(Release, "experimental"), Seen: true,
-		Controller: &Controller{Namespace: "weir-system", Name: "weir-controller", ServiceAccount: "weir-controller", Replicas: 2, Ready: 2, Elects: true, Lease: "weir-controller", Leader: "a"},
+		Conversions: []Conversion{{
+			Definition: "trafficsplits.split.smi-spec.io", Converted: []string{"v1alpha1"}, Webhook: true, Service: "weir-system/weir-controller", Endpoints: 2,
+			Bundle: append(slices.Clone(ended), good1...), Authority: good1,
+		}},
+		Controller: &Controller{Namespace: "weir-system", Name: "weir-controller", Service: "weir-controller", ServiceAccount: "weir-controller", Replicas: 2, Ready: 2, Elects: true, Lease: "weir-controller", Leader: "a"},
 		Gateways: map[model.GatewayKey]*Gateway{"shop/edge": {
 			Version: "0123456789", Proxies: []feed.Proxy{{Name: "shop/a", Version: "0123456789", Since: time.Unix(0, 0)}, {Name: "shop/b", Version: "0123456789"}},
 			Found: infra.Found{
@@ -137,6 +160,19 @@ func TestFindings(t *testing.T) {
 			}
 			c.Missing = append(c.Missing, Missing{access.Verb{Resource: "namespaces", Verb: "list", Name: "shop"}, ""})
 		},
+		"conversion without strategy": conversion(func(c *Conversion) { c.Webhook = false }),
+		"conversion without bundle":   conversion(func(c *Conversion) { c.Bundle = nil }),
+		"conversion by another":       conversion(func(c *Conversion) { c.Service = "mesh/webhook" }),
+		"conversion ended":            conversion(func(c *Conversion) { c.Bundle = ended }),
+		"conversion stale":            conversion(func(c *Conversion) { c.Bundle = authority(time.Now()) }),
+		"conversion without service":  conversion(func(c *Conversion) { c.NoService, c.Endpoints = true, -1 }),
+		"conversion without pods":     conversion(func(c *Conversion) { c.Endpoints = 0 }),
+		"conversion fails": conversion(func(c *Conversion) {
+			c.Failure = `conversion webhook for split.smi-spec.io/v1alpha4, Kind=TrafficSplit failed: Post "https://...": i/o timeout`
+		}),
+		"conversion unserved": conversion(func(c *Conversion) {
+			c.Converted, c.Unserved, c.Webhook, c.Bundle = nil, []string{"v1alpha1"}, false, nil
+		}),
 		"no class": func(_ *Cluster, in *Input) { in.Set.GatewayClasses, in.Statuses = nil, in.Statuses[:1] },
 		"class ends": func(_ *Cluster, in *Input) {
 			in.Set.GatewayClasses[0].DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ type Authority struct {
 	Client client.Client
 	// Namespace is the controller's.
 	Namespace string
-	// Hosts are the names that this replica's certificate is for.
+	// Hosts are the names and IP addresses that this replica's certificate is for.
 	Hosts []string
 	// Changed, if set, is called when Bundle returns something else.
 	Changed func()
@@ -49,7 +50,13 @@ type Authority struct {
 func (a *Authority) init() {
 	a.once.Do(func() {
 		a.ready = make(chan struct{})
-		a.server.Subject = identity.Subject{DNSNames: a.Hosts}
+		for _, host := range a.Hosts {
+			if ip := net.ParseIP(host); ip != nil {
+				a.server.Subject.IPs = append(a.server.Subject.IPs, ip)
+			} else {
+				a.server.Subject.DNSNames = append(a.server.Subject.DNSNames, host)
+			}
+		}
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,15 +73,15 @@ type word struct {
 	seen time.Time
 }
 
-// BoardCache are options for a cache that sees the board alone.
-func BoardCache(namespace string) cache.Options {
-	return cache.Options{
+// BoardCache returns a cache that sees the board alone; its Start blocks until its context ends.
+func BoardCache(config *rest.Config, namespace string) (cache.Cache, error) {
+	return cache.New(config, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
 			Namespaces: map[string]cache.Config{namespace: {}},
 			Label:      labels.SelectorFromSet(labels.Set{BoardLabel: BoardValue}),
 		}},
 		DefaultTransform: cache.TransformStripManagedFields(),
-	}
+	})
 }
 
 func (b *Board) init() { b.once.Do(func() { b.wake = make(chan struct{}, 1) }) }

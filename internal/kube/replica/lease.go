@@ -9,9 +9,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
+
+// Leases are those of an API server.
+func Leases(config *rest.Config) (v1.LeasesGetter, error) { return v1.NewForConfig(config) }
 
 // Lease elects one of several replicas by a Lease of the API server.
 type Lease struct {

@@ -182,7 +182,7 @@ func targetOf(d document) (to target, why string) {
 	case !ok:
 		return to, "kind that Weir does not read"
 	case unserved(group, version, o.Kind):
-		return to, "version that is defined, but not served, as there is nothing to convert it"
+		return to, "version that is defined, but not served"
 	case o.Metadata.Name == "":
 		return to, "no name, without which Weir does not take it for an object"
 	case o.Metadata.ResourceVersion != "":

@@ -54,6 +54,15 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 			err = stopErr
 		}
 	}()
+	stop, err := convertVersions(ctx)
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if stopErr := stop(); err == nil {
+			err = stopErr
+		}
+	}()
 	if definitions, err = install(ctx); err != nil {
 		return 1, err
 	}
@@ -106,8 +115,10 @@ func create(ctx context.Context, d document) (string, error) {
 		return "", fmt.Errorf("the API server warns: %q", a.warnings)
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
-	err = json.Unmarshal(a.body, &crd)
-	return crd.Name, err
+	if err := json.Unmarshal(a.body, &crd); err != nil {
+		return "", err
+	}
+	return crd.Name, redirect(ctx, &crd)
 }
 
 // established waits until the definition is served and returns it.

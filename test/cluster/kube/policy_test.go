@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -474,4 +475,62 @@ func edit(u *unstructured.Unstructured, change func(*metav1.OwnerReference)) {
 	all := u.GetOwnerReferences()
 	change(&all[0])
 	u.SetOwnerReferences(all)
+}
+
+// TestPolicyHoldsTheControllerToConversions has definitions, of which the controller may say where their webhook is.
+func TestPolicyHoldsTheControllerToConversions(t *testing.T) {
+	definitions := convertible(t)
+	c := policed(t)
+	ctx := t.Context()
+	patch := func(name, text string, options ...client.PatchOption) error {
+		d := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(text)), options...)
+	}
+	err := within(ctx, func() error {
+		if err := patch(definitions[0], `{"metadata":{"labels":{"a":"b"}}}`, client.DryRunAll); !denied(err) {
+			return fmt.Errorf("the policy is not in force: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==" // the API server wants certificates, and says so after the policy
+	at := func(client string) string {
+		return `{"spec":{"conversion":{"webhook":{"clientConfig":` + client + `}}}}`
+	}
+	for _, name := range definitions {
+		if err := patch(name, at(`{"service":{"namespace":"`+own+`","name":"weir-controller","path":"/convert","port":443}}`)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := patch(name, at(`{"caBundle":"`+bundle+`"}`)); err == nil || denied(err) {
+			t.Errorf("%s: %v, want that the policy lets certificates pass", name, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"another Service":     at(`{"service":{"namespace":"default","name":"weir-controller"}}`),
+		"another name":        at(`{"service":{"namespace":"` + own + `","name":"other"}}`),
+		"a URL":               at(`{"service":null,"url":"https://evil.example/convert"}`),
+		"no webhook":          `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`,
+		"labels":              `{"metadata":{"labels":{"a":"b"}}}`,
+		"annotations":         `{"metadata":{"annotations":{"a":"b"}}}`,
+		"finalizers":          `{"metadata":{"finalizers":["example.com/keep"]}}`,
+		"names":               `{"spec":{"names":{"categories":["all"]}}}`,
+		"versions not served": `{"spec":{"versions":[{"name":"v1alpha4","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+	} {
+		if err := patch(definitions[0], text); !denied(err) {
+			t.Errorf("%s: %v, want that the policy denies it", what, err)
+		}
+	}
+	if err := patch("gateways.gateway.networking.k8s.io", `{"metadata":{"labels":{"a":"b"}}}`); !apierrors.IsForbidden(err) {
+		t.Errorf("another definition: %v", err)
+	}
+	for what, err := range map[string]error{
+		"deleted": c.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definitions[0]}}),
+		"listed":  c.List(ctx, &apiextensionsv1.CustomResourceDefinitionList{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want that it is forbidden", what, err)
+		}
+	}
 }

@@ -124,20 +124,29 @@ func TestAStatusAloneMakesNoSet(t *testing.T) {
 // defineSplits installs the definition of TrafficSplits, changed by edit if that is not nil, until the test ends or deletes it.
 func defineSplits(t *testing.T, edit func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "trafficsplits.split.smi-spec.io"}}
+	return define(t, "split.smi-spec.io", "trafficsplits", edit)
+}
+
+// define does so with one of SMI's kinds.
+func define(t *testing.T, group, plural string, edit func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}
 	t.Cleanup(func() {
+		// Its objects are deleted with it, which nobody is there to convert any more.
+		none := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+		_ = admin.Patch(context.Background(), definition, none)
 		_ = admin.Delete(context.Background(), definition)
 		if err := within(context.Background(), func() error {
 			err := admin.Get(context.Background(), client.ObjectKeyFromObject(definition), definition)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("the definition of TrafficSplits is still there: %v", err)
+			return fmt.Errorf("the definition of %s is still there: %v", plural, err)
 		}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := install(t.Context(), root+"/deploy/crds/split.smi-spec.io_trafficsplits.yaml", edit); err != nil {
+	if err := install(t.Context(), root+"/deploy/crds/"+group+"_"+plural+".yaml", edit); err != nil {
 		t.Fatal(err)
 	}
 	return definition
@@ -146,7 +155,7 @@ func defineSplits(t *testing.T, edit func(*apiextensionsv1.CustomResourceDefinit
 // splitOf is a TrafficSplit of the Service web.
 func splitOf(ns, name string, backends any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "split.smi-spec.io/v1alpha2", "kind": "TrafficSplit", "metadata": map[string]any{"namespace": ns, "name": name},
+		"apiVersion": "split.smi-spec.io/v1alpha4", "kind": "TrafficSplit", "metadata": map[string]any{"namespace": ns, "name": name},
 		"spec": map[string]any{"service": "web", "backends": backends},
 	}}
 }

@@ -157,7 +157,7 @@ func (r *run) startController(ctx context.Context) (err error) {
 	r.controller, err = process.Start(r.path("controller.log"), r.Weir, "controller",
 		"--kubeconfig", r.server.Kubeconfig, "--namespace", system, "--name", "controller-0",
 		// The certificate is for the Service's name, so this is how a proxy on this machine reaches it.
-		"--controller-service", "localhost", "--feed-address", fmt.Sprintf("127.0.0.1:%d", feedPort),
+		"--controller-service", "localhost", "--feed-address", fmt.Sprintf("127.0.0.1:%d", feedPort), "--conversion-address", "off",
 		"--proxy-image", "weir:dev", "--admin", controllerAdmin, "--log-format", "json")
 	if err != nil {
 		return err

@@ -1,10 +1,11 @@
-package cli
+package controller
 
 import (
 	"context"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -15,7 +16,7 @@ const controllerIndex = `weir controller
 
 /metrics       Prometheus metrics
 /healthz       200 as long as the process runs
-/readyz        200 once the cluster is known and proxies are fed, 503 before and while ending
+/readyz        200 once the cluster is known, proxies are fed and versions converted, 503 before and while ending
 /config        the routing model of all Gateways, private keys redacted
 /status        generation, findings, conditions of every resource, and what proxies run
 /debug/pprof/  profiles of the process
@@ -23,7 +24,7 @@ const controllerIndex = `weir controller
 
 // controllerStatus is the JSON form of the controller's /status.
 type controllerStatus struct {
-	statusReply
+	control.Status
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
 	// Proxies are what proxies run that are connected, by Gateway.
@@ -39,13 +40,14 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 	mux.Handle("GET /metrics", c.metrics.handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ok, why := c.ready()
 		switch {
 		case asked.Err() != nil:
 			process.Text(w, http.StatusServiceUnavailable, "ending\n")
-		case !c.feeding.Load():
-			process.Text(w, http.StatusServiceUnavailable, "the cluster is not known yet\n")
+		case !ok:
+			process.Text(w, http.StatusServiceUnavailable, why+"\n")
 		default:
-			process.Text(w, http.StatusOK, "ready\n")
+			process.Text(w, http.StatusOK, why+"\n")
 		}
 	})
 	mux.Handle("GET /config", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -62,7 +64,7 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		statusReply: newStatusReply(c.latest.Load()), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
+		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
 	}
 	if l := c.lead.Load(); l != nil {
 		if statuses := l.statuses.Load(); statuses != nil {

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"net/http"
@@ -40,6 +40,9 @@ var (
 	metricUnwritten   = prometheus.NewDesc("weir_controller_status_errors_total", "Statuses that could not be written and are tried again.", nil, nil)
 	metricRefusals    = prometheus.NewDesc("weir_controller_feed_refusals_total", "Responses that proxies did not apply.", nil, nil)
 	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
+	metricConversions = prometheus.NewDesc("weir_controller_conversions_total", "Reviews of the API server, in which objects are converted between versions, that were answered.", nil, nil)
+	metricConvFailed  = prometheus.NewDesc("weir_controller_conversion_failures_total", "Reviews answered that an object could not be converted.", nil, nil)
+	metricConvRefused = prometheus.NewDesc("weir_controller_conversion_refusals_total", "Requests to the conversion webhook that were no review, too large or too many at once.", nil, nil)
 	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
@@ -103,6 +106,10 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricRefusals, s.Refusals)
 	count(metricRefused, s.Unauthenticated)
 	count(metricTurned, s.TurnedAway)
+	conversions := c.plane.conversions.Stats()
+	count(metricConversions, conversions.Answered)
+	count(metricConvFailed, conversions.Failed)
+	count(metricConvRefused, conversions.Refused)
 	count(metricStatuses, c.plane.statusWriter.Written())
 	count(metricUnwritten, c.plane.statusWriter.Failed())
 

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -30,7 +29,7 @@ import (
 
 // controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
 type controlPlane struct {
-	*controllerOptions
+	*Options
 	log    *slog.Logger
 	client *kube.Client
 
@@ -42,10 +41,10 @@ type controlPlane struct {
 	tokens       *replica.Tokens
 	authority    *replica.Authority
 	board        *replica.Board
-	boardData    cache.Cache
 	lease        *replica.Lease
+	conversions  *conversion.Handler
 	metrics      *controllerMetrics
-	tell         *teller
+	tell         *control.Teller
 
 	latest    atomic.Pointer[control.Report]
 	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
@@ -55,35 +54,42 @@ type controlPlane struct {
 	lead      atomic.Pointer[leader]                      // nil: another replica leads
 	leads     atomic.Pointer[string]                      // who leads
 	feeding   atomic.Bool
+	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
+	converting atomic.Bool
+	rebundled  chan struct{}
 }
 
-func newControlPlane(o *controllerOptions, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
+func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
 	kube.SetLogger(log)
-	client, err := o.kube.client()
+	client, err := o.kube.Client()
 	if err != nil {
 		return nil, err
 	}
-	leases, err := coordinationv1.NewForConfig(client.Config)
+	leases, err := replica.Leases(client.Config)
 	if err != nil {
 		return nil, err
 	}
 	c := &controlPlane{
-		controllerOptions: o, log: log, client: client, synced: make(chan struct{}), tell: newTeller(log, true),
+		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
-	c.authority = &replica.Authority{Client: client, Namespace: o.namespace, Hosts: o.feedHosts(), Changed: c.wakeLeader, Logger: log}
+	c.conversions = &conversion.Handler{Kinds: conversionKinds()}
+	c.authority = &replica.Authority{
+		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
+	}
 	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	if c.boardData, err = cache.New(client.Config, replica.BoardCache(o.namespace)); err != nil {
+	boardData, err := replica.BoardCache(client.Config, o.namespace)
+	if err != nil {
 		return nil, err
 	}
 	c.board = &replica.Board{
-		Client: client, Cache: c.boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
+		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
 		Running: c.running, Changed: c.wakeLeader, Logger: log,
 	}
 	c.lease = &replica.Lease{
@@ -102,6 +108,13 @@ func (c *controlPlane) run(asked context.Context) error {
 		return fmt.Errorf("--feed-address: %w", err)
 	}
 	defer listener.Close()
+	var conversions net.Listener
+	if c.conversion.on() {
+		if conversions, err = net.Listen("tcp", c.conversion.address); err != nil {
+			return fmt.Errorf("--conversion-address: %w", err)
+		}
+		defer conversions.Close()
+	}
 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -130,7 +143,10 @@ func (c *controlPlane) run(asked context.Context) error {
 	part(loop.Run)
 	part(c.authority.Run)
 	part(func(ctx context.Context) error { return c.serveFeed(ctx, listener) })
-	part(c.boardData.Start)
+	if conversions != nil {
+		part(func(ctx context.Context) error { return c.serveConversions(ctx, asked, conversions) })
+	}
+	part(c.board.Cache.Start)
 	part(c.board.Run)
 	if c.elect {
 		part(func(ctx context.Context) error { return c.lease.Run(ctx, c.leading) })
@@ -176,7 +192,7 @@ func (c *controlPlane) report(r control.Report) {
 	c.latest.Store(&r)
 	c.metrics.report(r)
 	if c.lead.Load() == nil { // the leader tells for all
-		c.tell.tell(r.Findings, nil)
+		c.tell.Tell(r.Findings, nil)
 	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
@@ -267,6 +283,14 @@ func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 
 func (c *controlPlane) proxyChanged(model.GatewayKey) {
 	c.board.Tell()
+	c.wakeLeader()
+}
+
+func (c *controlPlane) authorityChanged() {
+	select {
+	case c.rebundled <- struct{}{}:
+	default:
+	}
 	c.wakeLeader()
 }
 

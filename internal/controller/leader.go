@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type leader struct {
 	applier *infra.Applier
 	fleet   infra.Fleet
 
-	tell  *teller
+	tell  *control.Teller
 	told  *control.Report // the report whose findings were told last
 	woken chan struct{}
 	// planned and plannedCA are what the applier's plans were made of: what proxies say changes none of them.
@@ -44,7 +44,7 @@ const leaderRetry = 200 * time.Millisecond
 
 // leading is what a replica does while it leads.
 func (c *controlPlane) leading(ctx context.Context) {
-	l := &leader{controlPlane: c, tell: newTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
+	l := &leader{controlPlane: c, tell: control.NewTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
 	for {
 		err := l.run(ctx)
 		if err == nil {
@@ -80,6 +80,9 @@ func (l *leader) run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { err = l.applier.Run(ctx); cancel() })
 	wg.Go(func() { l.follow(ctx) })
+	if l.conversion.on() {
+		wg.Go(func() { l.bundles().Run(ctx, l.rebundled) })
+	}
 	wg.Wait()
 	return err
 }
@@ -126,7 +129,7 @@ func (l *leader) failed(what string, err error) {
 
 func (l *leader) step(ctx context.Context, r *control.Report) error {
 	if r != l.told {
-		l.tell.tell(r.Findings, nil)
+		l.tell.Tell(r.Findings, nil)
 		l.told = r
 	}
 	if ca := l.authority.Bundle(); ca != "" && r.Config != nil && (r != l.planned || ca != l.plannedCA) {

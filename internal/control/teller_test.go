@@ -1,11 +1,11 @@
-package cli
+package control
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -13,9 +13,9 @@ func TestFindingsThatAnotherTellsAreForDebugging(t *testing.T) {
 	findings := []resource.Finding{{Code: "WR999", Severity: resource.Error, Message: "wrong"}}
 	for _, quiet := range []bool{false, true} {
 		var b bytes.Buffer
-		l := newTeller(process.NewLogger(&b, "text", "debug"), quiet)
-		l.tell(findings, nil)
-		l.tell(findings, nil)
+		l := NewTeller(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), quiet)
+		l.Tell(findings, nil)
+		l.Tell(findings, nil)
 		want := "level=ERROR"
 		if quiet {
 			want = "level=DEBUG"

@@ -1,0 +1,219 @@
+package crds_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/weirmesh/weir/api/convert"
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
+)
+
+// writer makes objects that somebody might write: most of them valid, with what is hard to keep.
+type writer struct{ *rand.Rand }
+
+func (w writer) oneOf(all ...any) any { return all[w.IntN(len(all))] }
+
+func (w writer) some(n int, make func() any) []any {
+	out := []any{}
+	for range w.IntN(n + 1) {
+		out = append(out, make())
+	}
+	return out
+}
+
+func (w writer) with(u map[string]any, name string, value any) {
+	if w.IntN(2) == 0 {
+		u[name] = value
+	}
+}
+
+func (w writer) weight(version string) any {
+	if version == "v1alpha1" || version == split.Draft {
+		return w.oneOf("500m", "1", "1e2", "0.5", "+3", "2k", "1Ki", "0", "1000000000000", "1m", "0m", "1e2147483647", "100n",
+			int64(0), int64(100), 0.5, 2.25, "100", "100", "900m", fmt.Sprint(w.IntN(1000)))
+	}
+	return w.oneOf(int64(0), int64(1), int64(w.IntN(1000)), int64(split.MaxWeight))
+}
+
+// hostile are contents of annotations that a conversion did not write.
+func (w writer) hostile() any {
+	return w.oneOf("", "null", "[]", "{", "too large", `["1","500m"]`, `["1e2147483647"]`, `[{"kind":"HTTPRouteGroup","name":"g"}]`, `[{"kind":"","name":""}]`, `[1]`,
+		`[{"name":"a","headers":{"x":"y"}},{"name":"b"}]`, `[{"name":"a","headers":7}]`, `{"matches":{"ports":[80]}}`, `{"matches":{"ports":[70000]}}`,
+		"["+strings.Repeat(`{"kind":"a","name":"b"},`, 64)+`{"kind":"a","name":"b"}]`, strings.Repeat("x", 1000))
+}
+
+func (w writer) object(kind, version string) map[string]any {
+	meta := map[string]any{"name": "o", "namespace": "ns", "uid": "1", "managedFields": []any{map[string]any{"manager": "m"}}}
+	annotations := map[string]any{"example.com/unknown": "kept"}
+	if w.IntN(60) == 0 {
+		annotations["example.com/large"] = strings.Repeat("x", 262144-len("example.com/large")-len("example.com/unknown")-len("kept")-w.IntN(400))
+	}
+	w.with(meta, "annotations", annotations)
+	u := map[string]any{"metadata": meta, "kind": kind}
+	switch kind {
+	case "TrafficSplit":
+		u["apiVersion"] = split.Group + "/" + version
+		spec := map[string]any{"service": "root"}
+		spec["backends"] = append(w.some(4, func() any { return map[string]any{"service": "leaf", "weight": w.weight(version)} }), map[string]any{"service": "leaf", "weight": w.weight(version)})
+		if version != "v1alpha1" && version != split.Draft {
+			w.with(spec, "matches", w.some(3, func() any {
+				m := map[string]any{"kind": "HTTPRouteGroup", "name": w.oneOf("g", "h")}
+				w.with(m, "apiGroup", w.oneOf("", specs.Group))
+				return m
+			}))
+		}
+		u["spec"] = spec
+		w.with(u, "status", map[string]any{"observedGeneration": int64(1)})
+	case "HTTPRouteGroup":
+		u["apiVersion"] = specs.Group + "/" + version
+		in := map[string]any{}
+		w.with(in, "matches", w.some(4, func() any {
+			m := map[string]any{"name": w.oneOf("a", "b", "c")}
+			w.with(m, "methods", []any{"GET", "*"})
+			w.with(m, "pathRegex", w.oneOf("", "/x"))
+			if version != "v1alpha1" {
+				w.with(m, "headers", w.oneOf([]any{}, []any{map[string]any{"a": "b"}, map[string]any{"c": "d"}}, map[string]any{"a": "b"}, map[string]any{},
+					strings.Repeat("junk", 1000*w.IntN(200)), int64(7), []any{"x"}))
+			}
+			return m
+		}))
+		if version == "v1alpha1" || version == "v1alpha2" {
+			for k, v := range in {
+				u[k] = v
+			}
+		} else {
+			u["spec"] = in
+		}
+	case "TCPRoute":
+		u["apiVersion"] = specs.Group + "/" + version
+		spec := map[string]any{}
+		if version == "v1alpha4" {
+			w.with(spec, "matches", w.oneOf(map[string]any{}, map[string]any{"name": "m"}, map[string]any{"ports": []any{int64(80)}}, map[string]any{"ports": []any{}}))
+		}
+		if version == "v1alpha3" || version == "v1alpha4" {
+			w.with(u, "spec", spec)
+		}
+	}
+	return u
+}
+
+func asJSON(t *testing.T, u map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// again is the object as it comes from the wire.
+func again(t *testing.T, u map[string]any) (out map[string]any) {
+	t.Helper()
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(asJSON(t, u)), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func short(text string) string { return fmt.Sprintf("%.1500s", text) }
+
+// TestConversionsLoseNothing writes objects in one version, has them stored and read again: they are what they were, byte for byte, and
+// at each step what the schema of the version admits. From the stored version there is a way to every other, whatever somebody wrote.
+func TestConversionsLoseNothing(t *testing.T) {
+	schemas := map[string]crvalidation.SchemaValidator{}
+	schema := func(kind, version string) crvalidation.SchemaValidator {
+		if schemas[kind+version] == nil {
+			schemas[kind+version] = schemaOf(t, kind, version)
+		}
+		return schemas[kind+version]
+	}
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) {
+		t.Run(k.Name, func(t *testing.T) {
+			seed := rand.Uint64()
+			w := writer{rand.New(rand.NewPCG(seed, 0))}
+			converted, identical := 0, 0
+			for range 400 {
+				from := w.oneOf("v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4").(string)
+				u := w.object(k.Name, from)
+				hostile := w.IntN(4) == 0
+				if hostile {
+					meta := u["metadata"].(map[string]any)
+					meta["annotations"] = map[string]any{w.oneOf(split.MatchesAnnotation, split.WeightsAnnotation, specs.KeptAnnotation).(string): w.hostile()}
+				}
+				if len(crvalidation.ValidateCustomResource(nil, u, schema(k.Name, from))) > 0 {
+					continue
+				}
+				before := asJSON(t, u)
+				for _, to := range k.All() {
+					what := fmt.Sprintf("seed %d: %s to %s", seed, short(before), to)
+					out, err := k.Convert(u, to)
+					if asJSON(t, u) != before {
+						t.Fatalf("%s: the input was changed", what)
+					}
+					if err != nil {
+						if from == k.Hub {
+							t.Fatalf("%s: %v: one object keeps all from being listed", what, err)
+						}
+						continue
+					}
+					converted++
+					out = again(t, out)
+					if errs := crvalidation.ValidateCustomResource(nil, out, schema(k.Name, to)); len(errs) > 0 {
+						t.Fatalf("%s: %s is not valid: %v", what, short(asJSON(t, out)), errs)
+					}
+					metadataStays(t, what, u, out)
+					back, err := k.Convert(out, from)
+					if err != nil && strings.Contains(err.Error(), "did not fit") {
+						continue
+					}
+					if err != nil {
+						t.Fatalf("%s and back: %v", what, err)
+					}
+					if full := strings.Contains(before, "example.com/large") || strings.Contains(asJSON(t, out), convert.TooLarge); hostile || full {
+						continue // what a conversion did not write may go, and what does not fit
+					}
+					if got := asJSON(t, again(t, back)); got != before {
+						t.Fatalf("%s and back is\n%s\nwas\n%s", what, short(got), short(before))
+					}
+					identical++
+				}
+			}
+			if converted < 200 || identical < 100 {
+				t.Errorf("only %d conversions, %d of them compared", converted, identical)
+			}
+		})
+	}
+}
+
+// metadataStays holds what an API server demands of a conversion.
+func metadataStays(t *testing.T, what string, u, out map[string]any) {
+	t.Helper()
+	before, after := runtime.DeepCopyJSON(u["metadata"].(map[string]any)), runtime.DeepCopyJSON(out["metadata"].(map[string]any))
+	notes := map[string]string{}
+	all, _ := after["annotations"].(map[string]any)
+	for name, v := range all {
+		notes[name] = v.(string)
+	}
+	if err := apivalidation.ValidateAnnotationsSize(notes); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if was, ok := before["annotations"].(map[string]any); ok && was["example.com/unknown"] != all["example.com/unknown"] {
+		t.Fatalf("%s: an annotation of somebody else is %v", what, all["example.com/unknown"])
+	}
+	delete(before, "annotations")
+	delete(after, "annotations")
+	if !reflect.DeepEqual(before, after) || !reflect.DeepEqual(u["status"], out["status"]) || u["kind"] != out["kind"] {
+		t.Fatalf("%s: metadata, status or kind changed: %v", what, after)
+	}
+}

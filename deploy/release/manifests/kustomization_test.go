@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// build runs kustomize on the released folder, with another image if one is given.
+func build(t *testing.T, image string) map[string]map[string]any {
+	t.Helper()
+	const dir = "../../manifests/"
+	files := filesys.MakeFsInMemory()
+	for _, name := range []string{"kustomization.yaml", "install.yaml"} {
+		text, err := os.ReadFile(dir + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image != "" {
+			text = bytes.Replace(text, []byte("\n  newTag: dev\n"), []byte("\n"+image+"\n"), 1)
+		}
+		if err := files.WriteFile("/weir/"+name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := all.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, text)
+}
+
+// objects are the documents of a file by kind, namespace and name.
+func objects(t *testing.T, text []byte) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, document := range strings.Split("\n"+string(text), "\n---\n") {
+		var o map[string]any
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatal(err)
+		}
+		if o == nil {
+			continue // the comment at the top
+		}
+		metadata := o["metadata"].(map[string]any)
+		key := fmt.Sprint(o["kind"], " ", metadata["namespace"], "/", metadata["name"])
+		if all[key] != nil {
+			t.Errorf("%s is there twice", key)
+		}
+		all[key] = o
+	}
+	return all
+}
+
+const (
+	controller = "Deployment weir-system/weir-controller"
+	policy     = "ValidatingAdmissionPolicy <nil>/weir-controller-pods"
+)
+
+// images are the places where an image is named: what the controller runs, what it has proxies run, what they may run.
+func images(t *testing.T, all map[string]map[string]any) (runs, proxies string, allowed map[string]any) {
+	t.Helper()
+	pod := all[controller]["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	container := pod["containers"].([]any)[0].(map[string]any)
+	for _, arg := range container["args"].([]any) {
+		if image, ok := strings.CutPrefix(arg.(string), "--proxy-image="); ok {
+			proxies = image
+		}
+	}
+	variables := all[policy]["spec"].(map[string]any)["variables"].([]any)
+	i := slices.IndexFunc(variables, func(v any) bool { return v.(map[string]any)["name"] == "repositories" })
+	return container["image"].(string), proxies, variables[i].(map[string]any)
+}
+
+// TestKustomizationIsTheChart builds it with kustomize and compares it with install.yaml, object by object.
+func TestKustomizationIsTheChart(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, have := objects(t, text), build(t, "")
+	if len(want) < 10 || len(have) != len(want) {
+		t.Errorf("%d objects, not %d", len(have), len(want))
+	}
+	_, _, allowed := images(t, want)
+	allowed["expression"] = `["weir:dev"]` // this image alone, where the chart knows its repository
+	for key, o := range want {
+		if !reflect.DeepEqual(have[key], o) {
+			t.Errorf("%s differs:\n%v\nis to be\n%v", key, have[key], o)
+		}
+	}
+}
+
+// TestKustomizationSetsTheImageEverywhere takes names with a port, a tag, a digest.
+func TestKustomizationSetsTheImageEverywhere(t *testing.T) {
+	for image, lines := range map[string]string{
+		"registry.example:5000/team/weir:v1":      "  newName: registry.example:5000/team/weir\n  newTag: v1",
+		"localhost/weir@sha256:" + zeros:          "  newName: localhost/weir\n  digest: sha256:" + zeros,
+		"weir:v0.0.0-20260102030405-0123456789ab": "  newTag: v0.0.0-20260102030405-0123456789ab",
+	} {
+		runs, proxies, allowed := images(t, build(t, lines))
+		if runs != image || proxies != image || allowed["expression"] != `["`+image+`"]` {
+			t.Errorf("%s: the controller runs %s, proxies %s, which may run %s", image, runs, proxies, allowed["expression"])
+		}
+	}
+}
+
+var zeros = strings.Repeat("0", 64)

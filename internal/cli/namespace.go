@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// knows fails for a namespace in which there is nothing, and names those there are.
+func (l *look) knows(namespace string) error {
+	if namespace == "" || l.client != nil && !l.input().Complete { // who may not read all does not know
+		return nil
+	}
+	all := namespaces(l.set)
+	for _, f := range l.Findings {
+		all[f.Ref.Namespace] = true
+	}
+	delete(all, "")
+	if all[namespace] {
+		return nil
+	}
+	if len(all) == 0 {
+		return flags.Errorf("--namespace %q: nothing is in that namespace, nor in any other", namespace)
+	}
+	return flags.Errorf("--namespace %q: nothing is in that namespace; there is: %s", namespace, strings.Join(finding.First(slices.Sorted(maps.Keys(all)), maxListed), ", "))
+}
+
+// namespaces are those of objects, and those that are themselves objects.
+func namespaces(s *resource.Set) map[string]bool {
+	all := map[string]bool{}
+	for _, o := range s.Namespaces {
+		all[o.Name] = true
+	}
+	for k := range s.Origins {
+		all[k.Namespace] = true
+	}
+	add(all, s.Gateways)
+	add(all, s.ListenerSets)
+	add(all, s.HTTPRoutes)
+	add(all, s.GRPCRoutes)
+	add(all, s.TCPRoutes)
+	add(all, s.ReferenceGrants)
+	add(all, s.BackendTLSPolicies)
+	add(all, s.TrafficSplits)
+	add(all, s.HTTPRouteGroups)
+	add(all, s.Services)
+	add(all, s.EndpointSlices)
+	return all
+}
+
+func add[T interface{ GetNamespace() string }](to map[string]bool, all []T) {
+	for _, o := range all {
+		to[o.GetNamespace()] = true
+	}
+}

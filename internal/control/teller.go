@@ -1,0 +1,37 @@
+package control
+
+import (
+	"log/slog"
+
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Teller logs findings and events, each once as long as it stays.
+type Teller struct {
+	finding.Teller
+	events map[resource.Event]bool
+}
+
+// NewTeller returns one that logs to log; quiet is for what another process tells people.
+func NewTeller(log *slog.Logger, quiet bool) *Teller {
+	return &Teller{Teller: finding.Teller{Log: log, Quiet: quiet}}
+}
+
+// Tell logs those that were not there the last time.
+func (t *Teller) Tell(findings []resource.Finding, events []resource.Event) {
+	t.Teller.Tell(findings)
+	t.TellEvents(events)
+}
+
+// TellEvents logs events as a cluster would show them on the object. A finding says the same with its place.
+func (t *Teller) TellEvents(events []resource.Event) {
+	known := make(map[resource.Event]bool, len(events))
+	for _, e := range events {
+		if !t.events[e] && !known[e] {
+			t.Log.Info("event", "type", e.Type, "object", finding.Object(e.Ref), "reason", e.Reason, "message", e.Message)
+		}
+		known[e] = true
+	}
+	t.events = known
+}

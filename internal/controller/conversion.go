@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/weirmesh/weir/api/convert"
+	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/kube/conversion"
+	"github.com/weirmesh/weir/internal/process"
+)
+
+// conversionKinds are those that the controller converts between versions.
+func conversionKinds() []convert.Kind { return slices.Concat(split.Kinds(), specs.Kinds()) }
+
+// conversionFlags say how the API server reaches the conversion webhook.
+type conversionFlags struct {
+	address, url string
+	delay        time.Duration
+}
+
+func (c *conversionFlags) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.address, "conversion-address", ":18443", "`address` at which the API server has SMI objects converted between versions, or off; the Service has it at port 443")
+	f.StringVar(&c.url, "conversion-url", "", "`URL` of that for the API server, of a controller outside the cluster: https://HOST:PORT"+conversion.Path)
+	f.DurationVar(&c.delay, "conversion-drain-delay", 5*time.Second, "how long conversions go on after SIGTERM or SIGINT, as API servers learn of it")
+}
+
+func (c *conversionFlags) on() bool { return c.address != "off" }
+
+func (c *conversionFlags) check() error {
+	if c.delay < 0 {
+		return flags.Errorf("--conversion-drain-delay must not be below zero")
+	}
+	if _, _, err := net.SplitHostPort(c.address); c.on() && err != nil {
+		return flags.Errorf("--conversion-address %q: %w", c.address, err)
+	}
+	if c.url == "" {
+		return nil
+	}
+	u, err := url.Parse(c.url)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != conversion.Path || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return flags.Errorf("--conversion-url %q: must be https://HOST:PORT%s", c.url, conversion.Path)
+	}
+	return nil
+}
+
+// hosts are the names by which the webhook is reached besides the Service's.
+func (c *conversionFlags) hosts() []string {
+	if u, err := url.Parse(c.url); c.url != "" && err == nil {
+		return []string{u.Hostname()}
+	}
+	return nil
+}
+
+// bundles tell the API server where the webhook is.
+func (c *controlPlane) bundles() *conversion.Bundles {
+	b := &conversion.Bundles{
+		Client: c.client, URL: c.conversion.url, Service: apiextensionsv1.ServiceReference{Namespace: c.namespace, Name: c.service},
+		Bundle: c.authority.Bundle, Logger: c.log,
+	}
+	for _, k := range conversionKinds() {
+		b.Definitions = append(b.Definitions, k.Definition())
+	}
+	return b
+}
+
+// serveConversions lets API servers come once there is a certificate to show, and, after asked has ended, as long as they may not
+// know of it.
+func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listener) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.authority.Ready():
+	}
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		defer cancel()
+		if asked.Err() == nil {
+			return // the process has failed
+		}
+		select {
+		case <-time.After(c.conversion.delay):
+		case <-serving.Done():
+		}
+	})
+	defer stop()
+	c.log.Info("converting versions of SMI objects", "address", l.Addr().String())
+	c.converting.Store(true)
+	defer c.converting.Store(false)
+	return conversion.Serve(serving, process.Bounded(l), c.conversions, c.authority.Certificate)
+}
+
+// ready says whether others may rely on this replica, and if not, why. Objects that are stored in other versions than they are
+// read in can only be read when this webhook has endpoints: it does not wait for itself.
+func (c *controlPlane) ready() (ok bool, why string) {
+	if c.conversion.on() && !c.converting.Load() {
+		return false, "there is no certificate yet"
+	}
+	if c.feeding.Load() {
+		return true, "ready"
+	}
+	if lost := c.source.Lost(); c.conversion.on() && len(lost) > 0 {
+		for _, kind := range lost {
+			if !slices.ContainsFunc(conversionKinds(), func(k convert.Kind) bool { return k.Group == kind.Group && k.Name == kind.Kind }) {
+				return false, "the cluster is not known yet"
+			}
+		}
+		return true, fmt.Sprintf("ready for conversions; %v cannot be read yet", lost)
+	}
+	return false, "the cluster is not known yet"
+}
