@@ -22,9 +22,9 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
-	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
