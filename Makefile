@@ -10,7 +10,7 @@ REPORT      ?= docs/conformance/gateway-api-v1.6.3.yaml
 SOAKFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-mirror soak setup
+.PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
 .PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster
 
@@ -27,8 +27,8 @@ demo: build ## Run the demo: toy services, load, a gateway and a live table in o
 # Without the tracing pages of grpc, which nothing serves, the linker leaves out a quarter of the binary.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace
 
-build: ## Build bin/weir, a static binary.
-	$(BUILD) -o bin/weir ./cmd/weir
+build: ## Build bin/weir, a static binary, and bin/weir-proxy, the data plane of it alone.
+	$(BUILD) -o bin/ ./cmd/weir ./cmd/weir-proxy
 
 verify: ## Check that the modules are those that go.sum names, and that the go.mod files are tidy.
 	@for mod in $$(git ls-files '*go.mod'); do \
@@ -44,29 +44,34 @@ reproducible: ## Build the last commit twice, in two folders with two caches, an
 sbom: build ## List what bin/weir was built from, as CycloneDX, in bin/weir.cdx.json.
 	cd deploy/release && $(GO) run . sbom -o ../../bin/weir.cdx.json ../../bin/weir
 
-image: ## Make bin/weir-image.tar, an OCI image for amd64 and arm64, without a daemon or a registry.
-	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags="-s -w" -o bin/linux-amd64/weir ./cmd/weir
-	GOOS=linux GOARCH=arm64 $(BUILD) -ldflags="-s -w" -o bin/linux-arm64/weir ./cmd/weir
-	cd deploy/release && $(GO) run . image -o ../../bin/weir-image.tar ../../bin/linux-amd64/weir ../../bin/linux-arm64/weir
-	@sha256sum bin/weir-image.tar
+image: ## Make bin/weir-image.tar and bin/weir-proxy-image.tar, OCI images for amd64 and arm64, without a daemon or a registry.
+	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags="-s -w" -o bin/linux-amd64/ ./cmd/weir ./cmd/weir-proxy
+	GOOS=linux GOARCH=arm64 $(BUILD) -ldflags="-s -w" -o bin/linux-arm64/ ./cmd/weir ./cmd/weir-proxy
+	cd deploy/release && for i in weir weir-proxy; do \
+		$(GO) run . image -o ../../bin/$$i-image.tar ../../bin/linux-amd64/$$i ../../bin/linux-arm64/$$i || exit 1; done
+	@sha256sum bin/weir-image.tar bin/weir-proxy-image.tar
 
-# The files of a release: see docs/install.md. URL and IMAGE are where they and the image are going to be.
-PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64
-URL       ?=
-IMAGE     ?=
+# The files of a release: see docs/install.md. URL, IMAGE and PROXY_IMAGE are where they and the images are going to be.
+PLATFORMS   := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64
+LINUX        = $(filter linux-%,$(PLATFORMS))
+URL         ?=
+IMAGE       ?=
+PROXY_IMAGE ?=
 .PHONY: release
-release: build ## Make a release of the last commit in bin/release: archives, checksums, SBOMs, image, Homebrew, krew, kustomize (docs/install.md).
+release: build ## Make a release of the last commit in bin/release: archives, checksums, SBOMs, images, Homebrew, krew, kustomize (docs/install.md).
 	@[ -z "$$(git status --porcelain)" ] || { echo "release: commit first, as a release is made of a commit:" >&2; git status --short >&2; exit 1; }
 	rm -rf bin/release && mkdir -p bin/release bin/completions
 	for p in $(PLATFORMS); do \
-		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags="-s -w" -o bin/$$p/weir ./cmd/weir || exit 1; \
+		case $$p in linux-*) proxy=./cmd/weir-proxy;; *) proxy=;; esac; \
+		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags="-s -w" -o bin/$$p/ ./cmd/weir $$proxy || exit 1; \
 	done
 	bin/weir completion zsh >bin/completions/_weir
 	for s in bash fish; do bin/weir completion $$s >bin/completions/weir.$$s || exit 1; done
 	bin/weir completion powershell >bin/completions/weir.ps1
-	$(if $(filter linux-%,$(PLATFORMS)),cd deploy/release && $(GO) run . image -o ../../bin/release/weir-image.tar $(patsubst %,../../bin/%/weir,$(filter linux-%,$(PLATFORMS))))
+	$(if $(LINUX),cd deploy/release && for i in weir weir-proxy; do \
+		$(GO) run . image -o ../../bin/release/$$i-image.tar $(LINUX:%=../../bin/%/$$i) || exit 1; done)
 	cd deploy/release && $(GO) run . dist -o ../../bin/release -completions ../../bin/completions $(if $(URL),-url=$(URL)) $(if $(IMAGE),-image=$(IMAGE)) \
-		$(PLATFORMS:%=../../bin/%/weir)
+		$(if $(PROXY_IMAGE),-proxy-image=$(PROXY_IMAGE)) $(PLATFORMS:%=../../bin/%/weir) $(LINUX:%=../../bin/%/weir-proxy)
 	@cat bin/release/SHA256SUMS
 
 test: setup ## Run all tests: with the race detector, then against a real API server, then (as root) on real pods.
@@ -146,6 +151,9 @@ bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one 
 recording: build ## Record "weir demo" as docs/demo.svg, the picture of the README (needs the program "script" of util-linux).
 	$(GO) run ./docs/recording
 
+bench-latency: ## Compare latencies with nginx's and HAProxy's at fixed rates, in rounds that nothing disturbed (docs/performance.md; half an hour).
+	$(GO) run ./test/bench -latency $(BENCHFLAGS)
+
 bench-mirror: ## Show that a broken mirror backend does not touch the primary (docs/performance.md).
 	$(GO) run ./test/bench -mirror -rounds 15 -duration 2s $(BENCHFLAGS)
 
@@ -161,7 +169,7 @@ cluster-up: setup-cluster ## Boot a real one-node Kubernetes on this machine (te
 cluster-down: ## Remove it.
 	@cd test/cluster && $(GO) run . down
 
-cluster-image: ## Build the image weir:dev of this tree and put it into that cluster, also in place of an older one.
+cluster-image: ## Build the images weir:dev and weir-proxy:dev of this tree and put them into that cluster, also in place of older ones.
 	@cd test/cluster && $(GO) run . import weir
 
 cluster-shell: build ## A shell in its network, with kubectl and the weir of this tree (CMD="..." runs that instead).

@@ -18,7 +18,8 @@ const module = "github.com/weirmesh/weir"
 // test: give it one, here and in docs/architecture.md.
 var importTable = map[string][]string{
 	"internal/model":              {},
-	"internal/resource":           {"internal/finding", "internal/model", "api/split", "api/specs", "deploy/crds"},
+	"internal/spare":              {},
+	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "api/split", "api/specs", "deploy/crds"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
@@ -39,10 +40,10 @@ var importTable = map[string][]string{
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
-		"internal/routing",
+		"internal/routing", "internal/spare",
 	},
 	"internal/diff":            {"internal/routing", "internal/model"},
-	"internal/feed":            {"internal/model"},
+	"internal/feed":            {"internal/model", "internal/spare"},
 	"internal/identity":        {},
 	"internal/kube":            {"internal/resource", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":     {"internal/resource", "api/split", "api/specs"},
@@ -59,7 +60,7 @@ var importTable = map[string][]string{
 	},
 	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
-	"internal/process": {"internal/flags", "internal/telemetry"},
+	"internal/process": {"internal/flags", "internal/spare", "internal/telemetry"},
 	"internal/controller": {
 		"internal/control", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",

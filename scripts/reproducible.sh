@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Releases the last commit twice for this machine's platform, in folders of different names with different build caches,
-# the second one empty, and compares the bytes: of the binary and of all files of the release.
+# the second one empty, and compares the bytes: of the binaries and of all files of the release.
 set -euo pipefail
 cd "$(git -C "$(dirname "$0")" rev-parse --show-toplevel)"
 
@@ -12,7 +12,7 @@ for name in one another/with/a/longer/name; do
 	export GOCACHE=$work/cache
 done
 cd "$work"
-sha256sum one/bin/weir another/with/a/longer/name/bin/weir
+sha256sum {one,another/with/a/longer/name}/bin/weir{,-proxy}
 diff -r one/bin/release another/with/a/longer/name/bin/release
-cmp one/bin/weir another/with/a/longer/name/bin/weir
+for program in weir weir-proxy; do cmp "one/bin/$program" "another/with/a/longer/name/bin/$program"; done
 echo "the same: $(one/bin/weir version)"

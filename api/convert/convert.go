@@ -56,7 +56,7 @@ func (k Kind) Change(u map[string]any, version string) error {
 	}
 	for _, v := range []string{from, version} {
 		if _, ok := k.Versions[v]; !ok && v != k.Hub {
-			return fmt.Errorf("apiVersion: %s has no version %q; there are %s", k.Name, v, strings.Join(k.All(), ", "))
+			return fmt.Errorf("apiVersion: %s has no version %q; its versions are %s", k.Name, v, strings.Join(k.All(), ", "))
 		}
 	}
 	if from == version {

@@ -40,7 +40,7 @@ func TestEveryVersionIsReachedByTheHub(t *testing.T) {
 		}
 	}
 	for want, c := range map[string][2]string{
-		`apiVersion: "other.example/v1" is not of example.com`: {"other.example/v1", "v3"}, `no version "v4"; there are v3, v1, v2`: {"example.com/v4", "v3"},
+		`apiVersion: "other.example/v1" is not of example.com`: {"other.example/v1", "v3"}, `no version "v4"; its versions are v3, v1, v2`: {"example.com/v4", "v3"},
 		`no version "v5"`: {"example.com/v3", "v5"}, "old: is broken": {"example.com/v1", "v3"},
 	} {
 		if out, err := thing.Convert(map[string]any{"apiVersion": c[0], "old": "broken"}, c[1]); err == nil || !strings.Contains(err.Error(), want) {

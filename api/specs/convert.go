@@ -122,11 +122,11 @@ func restoreHeaders(u map[string]any) error {
 	}
 	at := field.NewPath("metadata", "annotations").Key(KeptAnnotation)
 	if text == convert.TooLarge {
-		return field.Forbidden(at, "the headers of these matches did not fit into the annotation: write them in v1alpha4")
+		return field.Forbidden(at, "the headers of these matches do not fit into the annotation: write them in v1alpha4")
 	}
 	var all []namedHeaders
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &all); err != nil {
-		return field.Invalid(at, "text", "must be a list of names and headers as JSON, or go: "+err.Error())
+		return field.Invalid(at, "text", "must be a list of names and headers as JSON, or be removed: "+err.Error())
 	}
 	kept := map[string][]any{} // of several of one name the first is the first again
 	for _, n := range all {
@@ -169,11 +169,11 @@ func restorePorts(u map[string]any) error {
 	}
 	at := field.NewPath("metadata", "annotations").Key(KeptAnnotation)
 	if text == convert.TooLarge {
-		return field.Forbidden(at, "the ports of this route did not fit into the annotation: write it in v1alpha4")
+		return field.Forbidden(at, "the ports of this route do not fit into the annotation: write it in v1alpha4")
 	}
 	var spec map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &spec); err != nil || spec == nil {
-		return field.Invalid(at, "text", "must be spec of v1alpha4 as JSON, or go")
+		return field.Invalid(at, "text", "must be spec of v1alpha4 as JSON, or be removed")
 	}
 	u["spec"] = spec
 	if _, errs := DecodeTCPRoute("v1alpha4", u); len(errs) > 0 {

@@ -101,15 +101,15 @@ func restoreMatches(u, spec map[string]any) error {
 	}
 	at := field.NewPath("metadata", "annotations").Key(MatchesAnnotation)
 	if text == convert.TooLarge {
-		return field.Forbidden(at, "the matches of this split did not fit into the annotation: write it in v1alpha4")
+		return field.Forbidden(at, "the matches of this split do not fit into the annotation: write it in v1alpha4")
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &value); err != nil {
-		return field.Invalid(at, "text", "must be spec.matches of v1alpha4 as JSON, or go: "+err.Error())
+		return field.Invalid(at, "text", "must be spec.matches of v1alpha4 as JSON, or be removed: "+err.Error())
 	}
 	matches, ok := value.([]any)
 	if !ok || len(matches) > maxMatches {
-		return field.Invalid(at, "text", fmt.Sprintf("must be a list of at most %d matches as JSON, or go", maxMatches))
+		return field.Invalid(at, "text", fmt.Sprintf("must be a list of at most %d matches as JSON, or be removed", maxMatches))
 	}
 	d := decoder{shape: shape{matches: true}}
 	for i, m := range d.matches(map[string]any{"matches": value}, at) {

@@ -17,7 +17,7 @@ import (
 )
 
 const usage = `weir-proxy serves a Gateway of a Kubernetes cluster as its controller says. It is
-"weir proxy" in a binary of its own; docs/cli.md tells of the flags.
+"weir proxy" in a binary of its own; docs/cli.md lists the flags.
 
 Usage:
   weir-proxy --gateway NAMESPACE/NAME --controller HOST:PORT [flags]

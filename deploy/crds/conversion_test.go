@@ -174,7 +174,7 @@ func TestConversionsLoseNothing(t *testing.T) {
 					}
 					metadataStays(t, what, u, out)
 					back, err := k.Convert(out, from)
-					if err != nil && strings.Contains(err.Error(), "did not fit") {
+					if err != nil && strings.Contains(err.Error(), "do not fit") {
 						continue
 					}
 					if err != nil {

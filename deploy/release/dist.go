@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,7 +18,8 @@ type dist struct {
 	completions string   // folder of the shells' completions
 	url         string   // where the files are going to be, without the version
 	image       string   // the image of the kustomization; empty is the one that "release image" makes
-	binaries    []string // one for each platform
+	proxyImage  string   // the image of proxies there; empty follows from the other
+	binaries    []string // one of each program for each platform
 }
 
 // archive is one platform's.
@@ -59,6 +61,13 @@ func (d dist) write(dir string) error {
 		if err != nil {
 			return err
 		}
+		if b.program() == proxyName { // its image alone is released, with a list of what is in it
+			list, err := sbom(path)
+			if err := put(fmt.Sprintf("%s-%s-%s-%s.cdx.json", proxyName, p.Version, b.os, b.arch), list, err); err != nil {
+				return err
+			}
+			continue
+		}
 		binary, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -77,12 +86,12 @@ func (d dist) write(dir string) error {
 		}
 		p.Archives = append(p.Archives, a)
 	}
-	install, kustomization, err := d.kustomization(first)
+	kustomization, err := d.kustomization(first)
 	if err != nil {
 		return err
 	}
 	name := "weir-" + p.Version + "-kustomization"
-	data, err := tarGz(name, []file{{"install.yaml", 0o644, install}, {"kustomization.yaml", 0o644, kustomization}}, first.time)
+	data, err := tarGz(name, kustomization, first.time)
 	if err := put(name+".tar.gz", data, err); err != nil {
 		return err
 	}
@@ -117,10 +126,11 @@ func (d dist) check() (*build, error) {
 			return nil, fmt.Errorf("%s is %s, revision %q, of %s; %s is %s, revision %q, of %s: build both from the same commit", path,
 				b.Main.Version, b.revision, b.GoVersion, d.binaries[0], first.Main.Version, first.revision, first.GoVersion)
 		}
-		if seen[b.os+"/"+b.arch] {
-			return nil, fmt.Errorf("%s: there is another binary for %s/%s", path, b.os, b.arch)
+		key := b.program() + " for " + b.os + "/" + b.arch
+		if seen[key] {
+			return nil, fmt.Errorf("%s: there is another binary of %s", path, key)
 		}
-		seen[b.os+"/"+b.arch] = true
+		seen[key] = true
 	}
 	return first, nil
 }
@@ -142,33 +152,62 @@ func told(b *build) string {
 	return "devel"
 }
 
-// kustomization returns the two files of deploy/manifests, the second with the image of this release.
-func (d dist) kustomization(b *build) (install, kustomization []byte, err error) {
+// kustomization returns the files of deploy/manifests, with the images of this release in kustomization.yaml.
+func (d dist) kustomization(b *build) ([]file, error) {
+	const main = "kustomization.yaml"
 	folder := filepath.Join(d.tree, "deploy", "manifests")
-	if install, err = os.ReadFile(filepath.Join(folder, "install.yaml")); err != nil {
-		return nil, nil, err
+	var files []file
+	for _, name := range []string{"install.yaml", main, "proxy-image.yaml"} {
+		data, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name, 0o644, data})
 	}
-	file := filepath.Join(folder, "kustomization.yaml")
-	if kustomization, err = os.ReadFile(file); err != nil {
-		return nil, nil, err
+	of := cmp.Or(d.image, "localhost/weir:"+tag(b))
+	proxies, err := proxyImage(of)
+	if err != nil {
+		return nil, err
 	}
-	name := d.image
-	if name == "" {
-		name = "localhost/weir:" + tag(b)
+	for _, image := range []struct{ entry, name string }{{"weir", of}, {proxyName, cmp.Or(d.proxyImage, proxies)}} {
+		repository, tag, digest, err := parts(image.name)
+		if err != nil {
+			return nil, err
+		}
+		before := []byte("\n- name: " + image.entry + "\n  newTag: dev\n")
+		if bytes.Count(files[1].data, before) != 1 {
+			return nil, fmt.Errorf("%s has no lines %q to set the image in", filepath.Join(folder, main), before)
+		}
+		after := "\n- name: " + image.entry + "\n  newName: " + repository + "\n"
+		if digest != "" {
+			after += "  digest: " + digest + "\n"
+		} else {
+			after += fmt.Sprintf("  newTag: %q\n", tag)
+		}
+		files[1].data = bytes.Replace(files[1].data, before, []byte(after), 1)
 	}
-	const before = "\n  newTag: dev\n"
-	if bytes.Count(kustomization, []byte(before)) != 1 {
-		return nil, nil, fmt.Errorf("%s has no line %q to set the image in", file, strings.TrimSpace(before))
+	return files, nil
+}
+
+// proxyImage is the image of proxies where the controller's alone is named, as in the chart: "-proxy" comes before the tag, and no name
+// follows from a digest, so it is the same image then, which has the data plane too.
+func proxyImage(of string) (string, error) {
+	repository, tag, digest, err := parts(of)
+	if err != nil || digest != "" {
+		return of, err
 	}
-	after := "\n  newName: "
-	if repository, digest, ok := strings.Cut(name, "@"); ok {
-		after += fmt.Sprintf("%s\n  digest: %s\n", repository, digest)
-	} else if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		after += fmt.Sprintf("%s\n  newTag: %q\n", name[:i], name[i+1:])
-	} else {
-		return nil, nil, fmt.Errorf("image %q has neither a tag nor a digest", name)
+	return repository + "-proxy:" + tag, nil
+}
+
+// parts of an image's name, which has a tag or a digest.
+func parts(image string) (repository, tag, digest string, err error) {
+	if repository, digest, ok := strings.Cut(image, "@"); ok {
+		return repository, "", digest, nil
 	}
-	return install, bytes.Replace(kustomization, []byte(before), []byte(after), 1), nil
+	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
+		return image[:i], image[i+1:], "", nil
+	}
+	return "", "", "", fmt.Errorf("image %q has neither a tag nor a digest", image)
 }
 
 func sum(data []byte) string {

@@ -43,11 +43,16 @@ var released = sync.OnceValues(func() (files map[string][]byte, err error) {
 		}
 		goos, arch, _ := strings.Cut(p, "-")
 		binary := filepath.Join(dir, p, "weir")
-		if err := strippedBuild(from, binary, goos, arch); err != nil {
+		if err := strippedBuild(from, "weir", binary, goos, arch); err != nil {
 			return nil, err
 		}
 		d.binaries = append(d.binaries, binary)
 	}
+	proxy := filepath.Join(dir, "proxy")
+	if err := strippedBuild("../..", proxyName, proxy, "linux", "amd64"); err != nil {
+		return nil, err
+	}
+	d.binaries = append(d.binaries, proxy)
 	if err := os.Mkdir(d.completions, 0o755); err != nil {
 		return nil, err
 	}
@@ -77,8 +82,8 @@ var released = sync.OnceValues(func() (files map[string][]byte, err error) {
 	return files, err
 })
 
-func strippedBuild(from, to, goos, arch string) error {
-	cmd := exec.Command("go", "build", "-C", from, "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w", "-o", to, "./cmd/weir")
+func strippedBuild(from, program, to, goos, arch string) error {
+	cmd := exec.Command("go", "build", "-C", from, "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w", "-o", to, "./cmd/"+program)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s/%s: %w\n%s", goos, arch, err, out)
@@ -130,7 +135,7 @@ func TestReleaseIsComplete(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	want := []string{base + "kustomization.tar.gz", "weir.rb", "weir.yaml"}
+	want := []string{base + "kustomization.tar.gz", "weir.rb", "weir.yaml", "weir-proxy-v0.0.0-devel-linux-amd64.cdx.json"}
 	for _, p := range []string{"darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64"} {
 		want = append(want, base+p+".tar.gz", base+p+".cdx.json")
 	}
@@ -390,7 +395,7 @@ func TestOnlyWhatBelongsTogetherIsReleased(t *testing.T) {
 	from := module("one", "package main\n\nfunc main() {}\n")
 	linux, windows, whole := filepath.Join(dir, "linux"), filepath.Join(dir, "windows.exe"), filepath.Join(dir, "whole")
 	for to, goos := range map[string]string{linux: "linux", windows: "windows"} {
-		if err := strippedBuild(from, to, goos, "amd64"); err != nil {
+		if err := strippedBuild(from, "weir", to, goos, "amd64"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -400,9 +405,9 @@ func TestOnlyWhatBelongsTogetherIsReleased(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for want, binaries := range map[string][]string{
-		"is not stripped":                {whole},
-		"no releases for windows":        {windows},
-		"another binary for linux/amd64": {linux, linux},
+		"is not stripped":                        {whole},
+		"no releases for windows":                {windows},
+		"another binary of weir for linux/amd64": {linux, linux},
 	} {
 		err := dist{tree: "../..", binaries: binaries}.write(filepath.Join(dir, "out"))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -411,18 +416,61 @@ func TestOnlyWhatBelongsTogetherIsReleased(t *testing.T) {
 	}
 }
 
-// TestImageOfTheKustomization sets each form of a name.
-func TestImageOfTheKustomization(t *testing.T) {
-	b := &build{BuildInfo: &debug.BuildInfo{}}
-	for name, want := range map[string]string{
-		"":                                     "\n  newName: localhost/weir\n  newTag: \"devel\"\n",
-		"registry.example:5000/team/weir:1.10": "\n  newName: registry.example:5000/team/weir\n  newTag: \"1.10\"\n",
-		"weir@sha256:00":                       "\n  newName: weir\n  digest: sha256:00\n",
-		"registry.example:5000/weir":           "",
+// TestImagesOfTheKustomization sets each form of a name, of one image or of both.
+func TestImagesOfTheKustomization(t *testing.T) {
+	b := &build{BuildInfo: &debug.BuildInfo{Path: "github.com/weirmesh/weir/cmd/weir"}}
+	for _, c := range []struct{ image, proxy, want, wantProxy string }{
+		{"", "", "  newName: localhost/weir\n  newTag: \"devel\"\n", "  newName: localhost/weir-proxy\n  newTag: \"devel\"\n"},
+		{"registry.example:5000/team/weir:1.10", "", "  newName: registry.example:5000/team/weir\n  newTag: \"1.10\"\n",
+			"  newName: registry.example:5000/team/weir-proxy\n  newTag: \"1.10\"\n"},
+		{"weir:1", "slim@sha256:11", "  newName: weir\n  newTag: \"1\"\n", "  newName: slim\n  digest: sha256:11\n"},
+		// No name follows from a digest: the controller's image serves, too.
+		{"weir@sha256:00", "", "  newName: weir\n  digest: sha256:00\n", "  newName: weir\n  digest: sha256:00\n"},
+		{"registry.example:5000/weir", "", "", ""},
+		{"weir:1", "registry.example:5000/weir", "", ""},
 	} {
-		_, text, err := dist{tree: "../..", image: name}.kustomization(b)
-		if want == "" != (err != nil) || !strings.Contains(string(text), want) {
-			t.Errorf("%q: %v\n%s", name, err, text)
+		files, err := dist{tree: "../..", image: c.image, proxyImage: c.proxy}.kustomization(b)
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "neither a tag nor a digest") {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "\nimages:\n- name: weir\n" + c.want + "- name: weir-proxy\n" + c.wantProxy + "replacements:\n"
+		if !strings.Contains(string(files[1].data), want) {
+			t.Errorf("%+v:\n%s", c, files[1].data)
+		}
+	}
+}
+
+// TestTheKustomizationIsComplete finds each file that it names beside it.
+func TestTheKustomizationIsComplete(t *testing.T) {
+	files, err := released()
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(files[base+"kustomization.tar.gz"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	each(t, z, func(h *tar.Header, _ []byte) {
+		if h.Typeflag == tar.TypeReg {
+			have = append(have, filepath.Base(h.Name))
+		}
+	})
+	entries, err := os.ReadDir("../manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, e := range entries {
+		want = append(want, e.Name())
+	}
+	if !slices.Equal(have, want) {
+		t.Errorf("it has %q, the folder %q", have, want)
 	}
 }

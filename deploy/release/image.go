@@ -24,7 +24,11 @@ import (
 // user is who the process is: nobody that the image's files belong to. By number, so that an orchestrator can tell that it is not root.
 const user = "65532:65532"
 
-// image returns an OCI image layout as a tar, with an index of one image for each binary.
+// proxyName is the program that is the data plane alone.
+const proxyName = "weir-proxy"
+
+// image returns an OCI image layout as a tar, with an index of one image for each binary: of the same program, which gives the image
+// its name, for each platform.
 func image(binaries []string) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var of *build
@@ -32,6 +36,9 @@ func image(binaries []string) ([]byte, error) {
 		b, err := readBuild(path)
 		if err != nil {
 			return nil, err
+		}
+		if of != nil && b.program() != of.program() {
+			return nil, fmt.Errorf("%s is %s, %s is %s: an image holds one program", path, b.program(), binaries[0], of.program())
 		}
 		img, err := platformImage(path, b)
 		if err != nil {
@@ -54,7 +61,7 @@ func image(binaries []string) ([]byte, error) {
 		return nil, err
 	}
 	err = at.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": tag(of), "io.containerd.image.name": "localhost/weir:" + tag(of),
+		"org.opencontainers.image.ref.name": tag(of), "io.containerd.image.name": "localhost/" + of.program() + ":" + tag(of),
 	}))
 	if err != nil {
 		return nil, err
@@ -72,9 +79,13 @@ func tag(b *build) string {
 }
 
 func labels(b *build) map[string]string {
+	description := "Splits, mirrors, matches and measures HTTP traffic."
+	if b.program() == proxyName {
+		description = "The data plane of Weir: serves a Gateway of a Kubernetes cluster as its controller says."
+	}
 	l := map[string]string{
-		"org.opencontainers.image.title":       "weir",
-		"org.opencontainers.image.description": "Splits, mirrors, matches and measures HTTP traffic.",
+		"org.opencontainers.image.title":       b.program(),
+		"org.opencontainers.image.description": description,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.source":      "https://" + b.Main.Path,
 		"org.opencontainers.image.version":     tag(b),
@@ -112,8 +123,12 @@ func platformImage(path string, b *build) (v1.Image, error) {
 	add("etc/ssl/", 0o755, nil)
 	add("etc/ssl/certs/", 0o755, nil)
 	add("etc/ssl/certs/ca-certificates.crt", 0o644, authorities())
-	add("etc/weir/", 0o755, nil)
-	add("weir", 0o755, binary)
+	config := v1.Config{User: user, Entrypoint: []string{"/" + b.program()}, WorkingDir: "/", Labels: labels(b)}
+	if b.program() != proxyName { // which is told by a controller what to serve, and has no folder of it
+		add("etc/weir/", 0o755, nil)
+		config.Cmd = []string{"run", "/etc/weir"}
+	}
+	add(b.program(), 0o755, binary)
 	if err = cmp.Or(err, w.Close()); err != nil {
 		return nil, err
 	}
@@ -124,20 +139,17 @@ func platformImage(path string, b *build) (v1.Image, error) {
 		return nil, err
 	}
 	img, err := mutate.Append(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
-		mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: "weir " + tag(b)}})
+		mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: b.program() + " " + tag(b)}})
 	if err != nil {
 		return nil, err
 	}
-	config, err := img.ConfigFile()
+	file, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: b.time}
-	config.Config = v1.Config{
-		User: user, Entrypoint: []string{"/weir"}, Cmd: []string{"run", "/etc/weir"}, WorkingDir: "/", Labels: labels(b),
-	}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Created, file.Config = b.os, b.arch, v1.Time{Time: b.time}, config
+	if img, err = mutate.ConfigFile(img, file); err != nil {
 		return nil, err
 	}
 	return mutate.Annotations(img, labels(b)).(v1.Image), nil

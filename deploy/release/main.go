@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"time"
 )
@@ -32,6 +33,8 @@ func run(args []string) error {
 		flags.StringVar(&d.completions, "completions", "", "`folder` with the completions of shells")
 		flags.StringVar(&d.url, "url", homepage+"/releases/download", "`URL` below which the files are going to be, in a folder called as the version")
 		flags.StringVar(&d.image, "image", "", "the `image` that the kustomization names, with a tag or a digest (default localhost/weir:VERSION)")
+		flags.StringVar(&d.proxyImage, "proxy-image", "",
+			"the `image` of proxies that it names (default the other with -proxy before the tag; with a digest, the other itself)")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -67,6 +70,9 @@ type build struct {
 	revision string    // of the source; empty if the binary does not say
 	time     time.Time // of the revision; the epoch if unknown, so that nothing depends on the clock
 }
+
+// program is the name of its main package's folder, whatever the file is called.
+func (b *build) program() string { return path.Base(b.Path) }
 
 func readBuild(path string) (*build, error) {
 	info, err := buildinfo.ReadFile(path)

@@ -19,8 +19,8 @@ statuses and events and makes the proxies' Deployments and Services. SIGTERM
 or SIGINT gives up the lead and closes the feed; proxies go to another replica,
 or serve on with what they have. Every replica also converts SMI objects
 between their versions for the API server.`,
-		Example: `  weir controller --proxy-image weir:1.0
-  weir controller --proxy-image weir:1.0 --namespaces shop,blog   nothing else is read
+		Example: `  weir controller --proxy-image weir-proxy:1.0
+  weir controller --proxy-image weir-proxy:1.0 --namespaces shop,blog   nothing else is read
   weir controller --kubeconfig ~/.kube/config --leader-elect=false     outside the cluster, for a try`,
 		Args: noArgs,
 	}

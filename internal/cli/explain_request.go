@@ -346,7 +346,7 @@ func (r *clientRequest) curlPath(c *curlCommand) {
 		return
 	}
 	if path := removeDots(r.path); path != r.path {
-		r.Notes = append(r.Notes, fmt.Sprintf("curl sends the path %s for %s, unless it is told --path-as-is", path, r.path))
+		r.Notes = append(r.Notes, fmt.Sprintf("curl sends the path %s for %s, unless --path-as-is is set", path, r.path))
 		r.path = path
 		r.setTarget()
 	}

@@ -93,7 +93,7 @@ func TestFailedHandoverLeavesTheOlderProcessServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	visitor.Close()
-	w.weir.WaitLog("a process that was to take over did not come to serve")
+	w.weir.WaitLog("the process that was taking over did not start serving")
 
 	// One that has the sockets and cannot serve: its own port is taken.
 	taken, err := net.Listen("tcp", fmt.Sprintf(":%d", weirtest.FreePort(t)))
@@ -110,7 +110,7 @@ func TestFailedHandoverLeavesTheOlderProcessServing(t *testing.T) {
 		t.Errorf("a process whose port is taken ended with %d, want 1", code)
 	}
 	waitUntil(t, func() bool {
-		return strings.Count(w.weir.Stderr(), "a process that was to take over did not come to serve") == 2
+		return strings.Count(w.weir.Stderr(), "the process that was taking over did not start serving") == 2
 	})
 	if sent, first := stop(); first != nil || sent == 0 {
 		t.Errorf("of %d requests some failed, the first with %q", sent, first)
@@ -157,7 +157,7 @@ func TestDrainDelayServesWhileNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.run("--drain-delay", "10m")
 	w.weir.Signal(syscall.SIGTERM)
-	w.weir.WaitLog("not ready any more, draining soon")
+	w.weir.WaitLog("not ready, draining soon")
 	if status, _ := w.admin("readyz"); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz: %d, want 503", status)
 	}

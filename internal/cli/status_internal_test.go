@@ -53,7 +53,7 @@ func clusterReport() *statusReport {
 			{Kind: "BackendTLSPolicy", Namespace: "shop", Name: "backend", Parents: []string{"shop/edge"}, Accepted: "True", Resolved: "True"},
 		},
 		Problems: []resource.Finding{
-			{Code: "WR712", Severity: resource.Info, Message: "you may not look at Pods", Fix: "ask for the right"},
+			{Code: "WR712", Severity: resource.Info, Message: "you may not read Pods", Fix: "ask for the right"},
 			{Code: "WR709", Severity: resource.Warning, Ref: model.Ref{Kind: "Deployment", Namespace: "shop", Name: "edge-weir"}, Message: "1 of 2 proxies are ready"},
 		},
 	}

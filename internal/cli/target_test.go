@@ -42,7 +42,7 @@ func TestTutorialsAndExamplesPassForTheirTarget(t *testing.T) {
 		weir("", "check", "--fail-on", "warning", dir).want(t, 0, because, "nothing to complain about")
 		stream := strings.Join([]string{files["shop.yaml"], files["edge.yaml"], content}, "---\n")
 		weir(stream, "check", "--fail-on", "warning", "-").want(t, 0, because, "nothing to complain about")
-		weir(stream, "check", "--target", "files", "--fail-on", "warning", "-").want(t, 1, "WR480", "WR105", "without a cluster nothing makes one", "!target: ")
+		weir(stream, "check", "--target", "files", "--fail-on", "warning", "-").want(t, 1, "WR480", "WR105", "outside of a cluster nothing makes them", "!target: ")
 		// The same files are explained and compared as the cluster would serve them.
 		weir(stream, "explain", "-", "--", "http://shop.example/cart").want(t, 0, "shop/edge", "at shop-v1.shop.svc:80", "!no endpoint")
 		weir(stream, "dump", "-").want(t, 0, `"gateway": "shop/edge"`, `"shop-v1.shop.svc:80"`)

@@ -110,7 +110,7 @@ func (s *Scanner) judge() error {
 	case !v1 && !v2:
 		return malformed("the connection begins with %.16q", b)
 	case v1 && len(b) >= maxV1 && b[len(b)-1] != '\n':
-		return malformed("a line of version 1 has no end within %d bytes", maxV1)
+		return malformed("its version 1 line is longer than %d bytes", maxV1)
 	case v2 && len(b) >= prefixV2 && s.wholeV2() > MaxHeader:
 		return malformed("it has %d bytes, more than %d", s.wholeV2(), MaxHeader)
 	}
@@ -132,7 +132,7 @@ func ParseHeader(b []byte) (h Header, err error) {
 		return h, nil
 	}
 	if p.TransportProtocol.IsDatagram() {
-		return Header{}, malformed("it is about datagrams")
+		return Header{}, malformed("it is for datagrams, not for a stream")
 	}
 	source, destination, ok := p.TCPAddrs()
 	if !ok {
@@ -159,12 +159,12 @@ func extensions(b []byte) (tls bool, err error) {
 	summed := false
 	for at < len(b) {
 		if len(b)-at < 3 {
-			return false, malformed("an extension is cut short")
+			return false, malformed("it has a truncated extension")
 		}
 		kind, size := proxyproto.PP2Type(b[at]), int(binary.BigEndian.Uint16(b[at+1:]))
 		at += 3
 		if size > len(b)-at {
-			return false, malformed("extension %#02x has %d bytes, of which %d are there", byte(kind), size, len(b)-at)
+			return false, malformed("extension %#02x is truncated: %d bytes announced, %d present", byte(kind), size, len(b)-at)
 		}
 		value := b[at : at+size]
 		switch kind {
@@ -179,7 +179,7 @@ func extensions(b []byte) (tls bool, err error) {
 			}
 		case proxyproto.PP2_TYPE_SSL:
 			if size < 5 {
-				return false, malformed("its extension about TLS has %d bytes", size)
+				return false, malformed("its TLS extension is malformed: %d bytes", size)
 			}
 			const clientTLS = 1 // PP2_CLIENT_SSL
 			tls = value[0]&clientTLS != 0

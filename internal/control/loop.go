@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // Report is where the loop stands after a set, or after another attempt to publish one.
@@ -106,10 +107,13 @@ func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 			continue
 		case set := <-sets:
 			set = l.settle(ctx, set, sets)
-			state.translate(set)
+			spare.Do(func() {
+				state.translate(set)
+				state.publish()
+			})
 		case <-retry.C:
+			spare.Do(state.publish)
 		}
-		state.publish()
 		if state.report.Err != nil && state.report.Generation == 0 {
 			return state.report.Err, sourceEnded
 		}

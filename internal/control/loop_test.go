@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -293,5 +294,48 @@ func TestCodesAreUniqueAndDocumented(t *testing.T) {
 		if c.Title == "" || c.Meaning == "" {
 			t.Errorf("code %s has no title or meaning", c.ID)
 		}
+	}
+}
+
+func TestTrafficKeepsAProcessorWhileAConfigurationIsMadeAndPublished(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1") // what is put back afterwards
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	ctx, cancel := context.WithCancel(t.Context())
+	source := newScripted()
+	go func() {
+		for _, port := range []int32{80, 81} {
+			select {
+			case source.sets <- setOn(port):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	var during []int
+	l := &Loop{Source: source, Publish: func(*model.Config) error {
+		if during = append(during, runtime.GOMAXPROCS(0)); len(during) < 3 {
+			return errors.New("a port is in use") // it is tried again
+		}
+		cancel()
+		return nil
+	}, Retry: time.Millisecond}
+	// The first configuration has to be published: let it be.
+	first := true
+	publish := l.Publish
+	l.Publish = func(c *model.Config) error {
+		err := publish(c)
+		if first {
+			first, err = false, nil
+		}
+		return err
+	}
+	if err := l.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(during, []int{2, 2, 2}) {
+		t.Errorf("%v processors while something was published, want 2 each time", during)
+	}
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d processors afterwards, want 1", n)
 	}
 }

@@ -11,9 +11,9 @@ import (
 const codeAmbiguousPath = "WR547"
 
 var pathCodes = []resource.Code{
-	{ID: codeAmbiguousPath, Severity: resource.Warning, Title: "path that the path policy refuses",
-		Meaning: "The path of a match is one that servers read in several ways, and the path policy strict holds for it, of the route, its Gateway or --path-policy: requests for the path are " +
-			"answered 400 before any rule counts, so the match takes none (docs/paths.md).",
+	{ID: codeAmbiguousPath, Severity: resource.Warning, Title: "path rejected by the path policy",
+		Meaning: "Servers read the path of a match in different ways, and the path policy strict applies to it (set by the route, its Gateway or --path-policy): Weir answers requests for the path " +
+			"400 before any rule applies, so the match gets no requests (docs/paths.md).",
 		Fix: "Write another path, or give the route the annotation weirmesh.github.io/path-policy: as-written."},
 }
 
@@ -45,7 +45,7 @@ func ambiguousPaths(cfg *model.Config, set *resource.Set) (out []resource.Findin
 				ref.Field = model.FieldAt(ref.Field+".matches", k) + ".path.value"
 				out = append(out, resource.Finding{
 					Code: codeAmbiguousPath, Severity: resource.Warning, Ref: ref, Origin: set.Origin(ref),
-					Message: fmt.Sprintf("the path %q has %s, so the path policy strict refuses all requests for it: the match takes none", path.Value, reading.Words()),
+					Message: fmt.Sprintf("the path %q has %s, so the path policy strict rejects all requests for it: the match gets none", path.Value, reading.Words()),
 					Fix:     "write another path, or annotate the route with weirmesh.github.io/path-policy: as-written",
 				})
 			}

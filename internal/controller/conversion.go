@@ -104,7 +104,7 @@ func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listen
 // read in can only be read when this webhook has endpoints: it does not wait for itself.
 func (c *controlPlane) ready() (ok bool, why string) {
 	if c.conversion.on() && !c.converting.Load() {
-		return false, "there is no certificate yet"
+		return false, "no certificate yet"
 	}
 	if c.feeding.Load() {
 		return true, "ready"

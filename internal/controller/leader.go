@@ -50,7 +50,7 @@ func (c *controlPlane) leading(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		c.log.Error("the leader's work was cut off and begins anew", "error", err)
+		c.log.Error("the leader's work was interrupted, starting again", "error", err)
 		select {
 		case <-ctx.Done():
 			return

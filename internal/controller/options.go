@@ -52,7 +52,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
 	o.conversion.flags(f)
-	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies")
+	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
 	f.StringVar(&o.proxyLog.format, "proxy-log-format", "", "--log-format of the proxies whose parameters do not say")
@@ -75,7 +75,7 @@ func (o *Options) validate() error {
 	}
 	for _, n := range o.namespaces {
 		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
-			return flags.Errorf("--namespaces: %q is no namespace: %s", n, strings.Join(problems, "; "))
+			return flags.Errorf("--namespaces: %q is not a namespace: %s", n, strings.Join(problems, "; "))
 		}
 	}
 	slices.Sort(o.namespaces)

@@ -32,14 +32,14 @@ func newAccessLogFlags() accessLogFlags {
 
 func (o *accessLogFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.where, "access-log", "off", "`where` to write a line for each request: off, stdout, stderr or a file")
-	f.Var(&o.format, "access-log-format", "format of the access log; text is the combined log format, text-extended has more behind it")
-	f.Var(&o.maxField, "access-log-max-field", "longest field of a line of the access log; 0 for no bound")
+	f.Var(&o.format, "access-log-format", "format of the access log; text is the combined log format, text-extended adds fields to it")
+	f.Var(&o.maxField, "access-log-max-field", "maximum length of a field in the access log; 0 for no limit")
 	f.Var(listOf("names", &o.request, checked(telemetry.CheckField)), "access-log-request-header", "header fields of requests to log")
-	f.Var(listOf("names", &o.response, checked(telemetry.CheckField)), "access-log-response-header", "header fields of answers to log")
-	f.Var(listOf("names", &o.unmask, checked(telemetry.CheckField)), "access-log-unmask", "which of them to log although they are secrets, such as Authorization and Cookie, for which there is *** otherwise")
-	f.Var(&o.sample, "access-log-sample", "share of requests to log, such as 1/100 or 5%; those that failed, or took --access-log-min-duration, always are")
-	f.DurationVar(&o.minDuration, "access-log-min-duration", 0, "log requests that took at least so long, those that failed, and of the others only a sample, none by default")
-	f.Var(listOf("statuses", &o.statuses, telemetry.ParseStatuses), "access-log-status", "log only requests that were answered so: 404, 5xx, 400-428, none")
+	f.Var(listOf("names", &o.response, checked(telemetry.CheckField)), "access-log-response-header", "header fields of responses to log")
+	f.Var(listOf("names", &o.unmask, checked(telemetry.CheckField)), "access-log-unmask", "logged header fields with secrets, such as Authorization and Cookie, to show; others are logged as ***")
+	f.Var(&o.sample, "access-log-sample", "share of requests to log, such as 1/100 or 5%; requests that failed or took --access-log-min-duration are always logged")
+	f.DurationVar(&o.minDuration, "access-log-min-duration", 0, "log requests that took at least this long or failed, and only a sample of the others, none by default")
+	f.Var(listOf("statuses", &o.statuses, telemetry.ParseStatuses), "access-log-status", "log only requests with these response statuses: 404, 5xx, 400-428, none")
 	f.Var(listOf("reasons", &o.reasons, telemetry.ParseReasons), "access-log-reason", "log only requests that failed for these reasons, or any")
 	f.Var(listOf("routes", &o.routes, checked(telemetry.CheckRoute)), "access-log-route", "log only requests of these routes, namespace/name")
 }

@@ -38,13 +38,13 @@ const adminIndex = `weir admin
 func (a *planeAdmin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, adminIndex) })
-	mux.Handle("GET /metrics", a.metrics)
+	mux.Handle("GET /metrics", process.Beside(a.metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	for pattern, handler := range map[string]http.Handler{
-		"GET /config":       http.HandlerFunc(a.config),
-		"GET /endpoints":    http.HandlerFunc(a.endpoints),
-		"GET /status":       http.HandlerFunc(a.status),
+		"GET /config":       process.Beside(http.HandlerFunc(a.config)),
+		"GET /endpoints":    process.Beside(http.HandlerFunc(a.endpoints)),
+		"GET /status":       process.Beside(http.HandlerFunc(a.status)),
 		"GET /debug/pprof/": process.Profiles(),
 	} {
 		mux.Handle(pattern, a.access.Restrict(handler))

@@ -105,7 +105,7 @@ func (d *Plane) awaitEnd(ctx, asked context.Context) {
 	if d.drainDelay <= 0 {
 		return
 	}
-	d.Log.Info("not ready any more, draining soon", "delay", d.drainDelay)
+	d.Log.Info("not ready, draining soon", "delay", d.drainDelay)
 	t := time.NewTimer(d.drainDelay)
 	defer t.Stop()
 	select {

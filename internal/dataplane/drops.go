@@ -18,13 +18,13 @@ func (m *mirrorFlags) dropped(drops []proxy.MirrorDrop) (out []finding.Finding) 
 		bound, enough := flags.Size(d.Bound), flags.Size(d.Enough)
 		switch d.Cause {
 		case proxy.DropInFlight:
-			why = fmt.Sprintf("more than %d would be under way at once (dropped_in_flight)", d.Bound)
+			why = fmt.Sprintf("more than %d would be in flight at once (dropped_in_flight)", d.Bound)
 			f.Fix = fmt.Sprintf("set --mirror-max-in-flight %d, mirror a smaller fraction, or make the service answer faster", d.Enough)
 		case proxy.DropBytes:
 			why = fmt.Sprintf("more than %s would wait to be sent (dropped_bytes)", &bound)
 			f.Fix = fmt.Sprintf("set --mirror-max-bytes %s, or mirror a smaller fraction", &enough)
 		case proxy.DropBuffered:
-			why = fmt.Sprintf("what is kept for all peers would be more than %s, of which copies get half at most (dropped_bytes)", &bound)
+			why = fmt.Sprintf("the buffers for all peers would exceed %s, of which copies get half at most (dropped_bytes)", &bound)
 			f.Fix = fmt.Sprintf("set --max-buffered %s if the process may have as much memory, or mirror a smaller fraction", &enough)
 		case proxy.DropBody:
 			why = fmt.Sprintf("one fell more than %s behind its request (dropped_body)", &bound)
@@ -34,7 +34,7 @@ func (m *mirrorFlags) dropped(drops []proxy.MirrorDrop) (out []finding.Finding) 
 			}
 		case proxy.DropFailing:
 			f.Code = finding.CodeFailing
-			f.Message = fmt.Sprintf("mirror %s failed %d times in a row (%s) and is left alone for a while", d.Service, d.Bound, d.Failure)
+			f.Message = fmt.Sprintf("mirror %s failed %d times in a row (%s) and is paused for a while", d.Service, d.Bound, d.Failure)
 			f.Fix = failingFix(d.Failure, m)
 		default:
 			continue
@@ -50,11 +50,11 @@ func (m *mirrorFlags) dropped(drops []proxy.MirrorDrop) (out []finding.Finding) 
 func failingFix(o telemetry.MirrorOutcome, m *mirrorFlags) string {
 	switch o {
 	case telemetry.MirrorFailedConnect:
-		return "see that its endpoints take connections (and speak TLS, if a policy says so), or remove the mirror"
+		return "make sure that its endpoints accept connections (and speak TLS, if a policy says so), or remove the mirror"
 	case telemetry.MirrorFailedTimeout:
 		return fmt.Sprintf("see why it does not answer in time, set --mirror-timeout to more than %s, or remove the mirror", m.timeout)
 	case telemetry.MirrorFailedResponse:
-		return "see that it speaks the protocol of its port's appProtocol, or remove the mirror"
+		return "make sure that it speaks the protocol of its port's appProtocol, or remove the mirror"
 	}
 	return "see why it ends connections without an answer, or remove the mirror"
 }

@@ -33,9 +33,9 @@ func (o *Fed) Flags(f *pflag.FlagSet) {
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
-	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the certificates that vouch for the controller, in PEM")
-	f.StringVar(&o.tokenFile, "token-file", "/var/run/weir/token/token", "`file` with the token that says who this proxy is")
-	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: it belongs on memory; empty keeps none")
+	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the CA certificates that sign the controller's, in PEM")
+	f.StringVar(&o.tokenFile, "token-file", "/var/run/weir/token/token", "`file` with the token that identifies this proxy")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: use one in memory; empty stores nothing")
 }
 
 // validate fails where the command line is wrong.
@@ -113,7 +113,7 @@ func (a *applied) apply(cfg *model.Config) error {
 	a.report.Findings = finding.LeftOut(a.plane.Server.LeftOut(), nil)
 	a.plane.Note(a.report)
 	if a.report.Generation == 1 {
-		a.plane.Began("the Gateway has none that could be served")
+		a.plane.Began("the Gateway has no listener that can be served")
 	}
 	return nil
 }

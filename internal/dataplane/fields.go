@@ -29,15 +29,15 @@ func newFieldFlags() fieldFlags {
 }
 
 func (o *fieldFlags) flags(f *pflag.FlagSet) {
-	f.Var(&o.via, "via", "add Via to requests and answers, to requests alone, or to none; loops are found all the same")
-	f.StringVar(&o.pseudonym, "via-name", "", "`name` of this proxy in Via, one for all replicas and for nobody else; empty draws one")
-	f.IntVar(&o.hops, "max-hops", proxy.DefaultMaxHops, "`number` of proxies that a request may have come through; beyond it is answered 508")
-	f.IntVar(&o.passes, "max-passes", 1, "how often (`number`) a request may come through this proxy; beyond it is answered 508")
+	f.Var(&o.via, "via", "add Via to requests and responses, to requests only, or to none; loops are detected in any case")
+	f.StringVar(&o.pseudonym, "via-name", "", "`name` of this proxy in Via, shared by its replicas and by no other proxy; empty picks a random one")
+	f.IntVar(&o.hops, "max-hops", proxy.DefaultMaxHops, "`number` of proxies that a request may have passed at most; others are answered 508")
+	f.IntVar(&o.passes, "max-passes", 1, "how often (`number`) a request may pass this proxy at most; others are answered 508")
 	f.Var(&o.requestID, "request-id", "give requests an id that come without, or with one of somebody who is not trusted; trusted: with one of anybody but a trusted proxy")
 	f.StringVar(&o.requestIDHeader, "request-id-header", "X-Request-Id", "`name` of the header field with the id")
-	f.BoolVar(&o.requestIDAnswer, "request-id-answer", false, "tell clients the id, in the same field of the answer")
-	f.Var(&o.underscores, "underscore-fields", "what becomes of request fields such as X_User, which backends may take for X-User")
-	f.StringVar(&o.sessionKey, "session-key-file", "", "`file` with a secret of 16 bytes or more that proves session tokens, the same for all replicas")
+	f.BoolVar(&o.requestIDAnswer, "request-id-answer", false, "send the id to clients, in the same field of the response")
+	f.Var(&o.underscores, "underscore-fields", "what to do with request fields such as X_User, which backends may read as X-User")
+	f.StringVar(&o.sessionKey, "session-key-file", "", "`file` with a secret of 16 bytes or more that signs session tokens, the same for all replicas")
 }
 
 // apply fills in the server's options.

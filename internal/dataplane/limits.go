@@ -17,12 +17,12 @@ type clientFlags struct {
 
 func (c *clientFlags) flags(f *pflag.FlagSet) {
 	c.rate = 256
-	f.DurationVar(&c.header, "header-timeout", 10*time.Second, "how long a request's head may take from its first byte")
-	f.DurationVar(&c.idle, "idle-timeout", 75*time.Second, "how long a client's connection may wait for a request")
-	f.DurationVar(&c.stream, "stream-timeout", 5*time.Minute, "how long a body or a tunnel may be silent, on either side")
-	f.Var(&c.rate, "min-body-rate", "least bytes a second a client must send of a body, or take of an answer, on average; 0 for no rule")
+	f.DurationVar(&c.header, "header-timeout", 10*time.Second, "timeout for a request's head, from its first byte")
+	f.DurationVar(&c.idle, "idle-timeout", 75*time.Second, "timeout for a client's connection without a request")
+	f.DurationVar(&c.stream, "stream-timeout", 5*time.Minute, "timeout for a body or a tunnel without data, on either side")
+	f.Var(&c.rate, "min-body-rate", "minimum bytes per second, on average, that a client must send of a body or read of a response; 0 for no limit")
 	f.DurationVar(&c.grace, "body-grace", 30*time.Second, "how far a client may fall behind --min-body-rate, and so how long it may stall")
-	f.Var(&c.body, "max-body", "largest request body; 0 for no bound")
+	f.Var(&c.body, "max-body", "largest request body; 0 for no limit")
 }
 
 // apply fills in the server's options.

@@ -21,10 +21,10 @@ type loadFlags struct {
 
 func (l *loadFlags) flags(f *pflag.FlagSet) {
 	l.inFlight, l.connections, l.buffered = flags.Automatic, flags.Automatic, flags.SizeBound(flags.Automatic)
-	f.Var(&l.inFlight, "max-in-flight", "requests in flight beyond which others are answered 503; auto goes by memory and descriptors, 0 is no bound")
-	f.Var(&l.connections, "max-connections", "client connections beyond which others are refused; auto goes by memory and descriptors, 0 is no bound")
-	f.Var(&l.buffered, "max-buffered", "most memory for what cannot be passed on yet, such as unfinished heads; auto is an eighth of the memory, 0 is no bound")
-	f.DurationVar(&l.delay, "max-queue-delay", time.Second, "how long a request may wait for the processor before it is refused; 0 for ever")
+	f.Var(&l.inFlight, "max-in-flight", "maximum requests in flight, others are answered 503; auto depends on memory and descriptors, 0 is no limit")
+	f.Var(&l.connections, "max-connections", "maximum client connections, others are refused; auto depends on memory and descriptors, 0 is no limit")
+	f.Var(&l.buffered, "max-buffered", "maximum memory for data that cannot be forwarded yet, such as unfinished heads; auto is an eighth of the memory, 0 is no limit")
+	f.DurationVar(&l.delay, "max-queue-delay", time.Second, "maximum time that a request waits for the processor before it is refused; 0 for no limit")
 }
 
 // apply fills in the server's options.

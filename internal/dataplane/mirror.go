@@ -21,13 +21,13 @@ type mirrorFlags struct {
 func (m *mirrorFlags) flags(f *pflag.FlagSet) {
 	m.bytes, m.copyBytes = 64<<20, 8<<20
 	f.StringVar(&m.header, "mirror-header", proxy.DefaultMirrorHeader, "`name` of the header field that marks mirrored requests, or off")
-	f.Bool("mirror-forwarded", false, "has no effect any more: mirrored requests have X-Forwarded-* as the primary's")
-	_ = f.MarkDeprecated("mirror-forwarded", "mirrored requests always have X-Forwarded-* as the primary's")
-	f.IntVar(&m.inFlight, "mirror-max-in-flight", 512, "largest `number` of copies that are being sent to one service, or answered")
-	f.Var(&m.bytes, "mirror-max-bytes", "most memory for copies to one service")
-	f.Var(&m.copyBytes, "mirror-max-copy-bytes", "most memory for one copy; one that falls further behind is dropped")
-	f.DurationVar(&m.timeout, "mirror-timeout", 5*time.Second, "how long a mirror may take to accept bytes, and to answer")
-	f.DurationVar(&m.connectTimeout, "mirror-connect-timeout", time.Second, "how long connecting to a mirror may take")
+	f.Bool("mirror-forwarded", false, "no longer has an effect: mirrored requests have the same X-Forwarded-* as the primary's")
+	_ = f.MarkDeprecated("mirror-forwarded", "mirrored requests always have the same X-Forwarded-* as the primary's")
+	f.IntVar(&m.inFlight, "mirror-max-in-flight", 512, "maximum `number` of copies in flight to one service")
+	f.Var(&m.bytes, "mirror-max-bytes", "maximum memory for copies to one service")
+	f.Var(&m.copyBytes, "mirror-max-copy-bytes", "maximum memory for one copy; a copy that falls further behind is dropped")
+	f.DurationVar(&m.timeout, "mirror-timeout", 5*time.Second, "timeout for a mirror to accept bytes, and to answer")
+	f.DurationVar(&m.connectTimeout, "mirror-connect-timeout", time.Second, "timeout for connecting to a mirror")
 }
 
 func (m *mirrorFlags) options() (proxy.MirrorOptions, error) {

@@ -16,12 +16,12 @@ func TestFindingsOfDroppedCopiesNameTheFlagThatHelps(t *testing.T) {
 		drop                       proxy.MirrorDrop
 		code, reason, fix, another string
 	}{
-		{proxy.MirrorDrop{Cause: proxy.DropInFlight, Bound: 512, Enough: 1024}, "WR806", "more than 512 would be under way", "set --mirror-max-in-flight 1024", ""},
+		{proxy.MirrorDrop{Cause: proxy.DropInFlight, Bound: 512, Enough: 1024}, "WR806", "more than 512 would be in flight", "set --mirror-max-in-flight 1024", ""},
 		{proxy.MirrorDrop{Cause: proxy.DropBytes, Bound: 64 << 20, Enough: 128 << 20}, "WR806", "more than 64MiB would wait", "set --mirror-max-bytes 128MiB", ""},
-		{proxy.MirrorDrop{Cause: proxy.DropBuffered, Bound: 100 << 20, Enough: 200 << 20}, "WR806", "more than 100MiB", "set --max-buffered 200MiB", ""},
+		{proxy.MirrorDrop{Cause: proxy.DropBuffered, Bound: 100 << 20, Enough: 200 << 20}, "WR806", "would exceed 100MiB", "set --max-buffered 200MiB", ""},
 		{proxy.MirrorDrop{Cause: proxy.DropBody, Bound: 8 << 20, Enough: 16 << 20}, "WR806", "more than 8MiB behind", "set --mirror-max-copy-bytes 16MiB", ""},
 		{proxy.MirrorDrop{Cause: proxy.DropBody, Bound: 8 << 20, Enough: 64 << 20}, "WR806", "more than 8MiB behind", "set --mirror-max-copy-bytes 64MiB", "and --mirror-max-bytes 128MiB"},
-		{proxy.MirrorDrop{Cause: proxy.DropFailing, Bound: 10, Failure: telemetry.MirrorFailedConnect}, "WR807", "failed 10 times in a row (failed_connect)", "take connections", ""},
+		{proxy.MirrorDrop{Cause: proxy.DropFailing, Bound: 10, Failure: telemetry.MirrorFailedConnect}, "WR807", "failed 10 times in a row (failed_connect)", "accept connections", ""},
 		{proxy.MirrorDrop{Cause: proxy.DropFailing, Bound: 10, Failure: telemetry.MirrorFailedTimeout}, "WR807", "(failed_timeout)", "--mirror-timeout to more than 5s", ""},
 	} {
 		c.drop.Service = "default/copies:80"

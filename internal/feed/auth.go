@@ -54,28 +54,28 @@ func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy 
 		v.refuse()
 	}
 	s.counts.refused.Add(1)
-	s.refused.log(s.Logger, slog.LevelWarn, "stream of a proxy is refused", "from", from, "error", printable(err.Error(), maxError))
+	s.refused.log(s.Logger, slog.LevelWarn, "rejecting a proxy's stream", "from", from, "error", printable(err.Error(), maxError))
 	if errors.Is(err, ErrUnavailable) {
 		return "", "", nil, status.Error(codes.Unavailable, ErrUnavailable.Error())
 	}
-	return "", "", nil, status.Error(codes.Unauthenticated, "the token is missing, or is none of a proxy of this control plane")
+	return "", "", nil, status.Error(codes.Unauthenticated, "missing token, or not the token of a proxy of this control plane")
 }
 
 func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway model.GatewayKey, proxy string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(authorization)
 	if len(values) != 1 {
-		return "", "", fmt.Errorf("there are %d tokens in place of one", len(values))
+		return "", "", fmt.Errorf("want one token, not %d", len(values))
 	}
 	token, ok := strings.CutPrefix(values[0], bearer)
 	if !ok || token == "" || len(token) > maxToken {
-		return "", "", errors.New("what should be a token is none")
+		return "", "", errors.New("malformed token")
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	done, err := s.check(ctx, v)
 	if err != nil {
-		return "", "", fmt.Errorf("%w: too many are being checked", ErrUnavailable)
+		return "", "", fmt.Errorf("%w: too many token checks in progress", ErrUnavailable)
 	}
 	defer done()
 	gateway, proxy, err = s.Authenticate(ctx, token)

@@ -210,7 +210,7 @@ func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool,
 	}
 	if v := r.has.version(); v != d.SystemVersionInfo {
 		r.has = assembly{} // all of it is sent anew
-		return false, nil, errors.New("what was received is not what the control plane has: version " + v + " in place of " + printable(d.SystemVersionInfo, 64))
+		return false, nil, errors.New("the received configuration differs from the control plane's: version " + v + ", want " + printable(d.SystemVersionInfo, 64))
 	}
 	if r.has.version() == r.client.Status().Version && r.client.Status().Err == "" {
 		return true, nil, nil // it is back, and nothing has changed

@@ -194,7 +194,7 @@ func (v *visitor) arrived() {
 	v.asked = true
 }
 
-var errFull = errors.New("there is no room for another proxy")
+var errFull = errors.New("too many proxies are connected")
 
 // prove says that a stream's token was found good.
 func (v *visitor) prove() error {
@@ -343,7 +343,7 @@ func (t doorTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 	of, ok := info.(credentials.TLSInfo)
 	if !ok {
 		_ = v.Close()
-		return nil, nil, errors.New("feed: the library's credentials are none of TLS")
+		return nil, nil, errors.New("feed: the library's credentials are not TLS credentials")
 	}
 	return secure, come{of, v}, nil
 }

@@ -305,7 +305,7 @@ func TestGatewayComesFromTheToken(t *testing.T) {
 	c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	p := w.run(c)
 	until(t, "it is sent nothing", func() bool {
-		return strings.Contains(log.String(), "the token is of a proxy of Gateway default/mine, not of "+gateway)
+		return strings.Contains(log.String(), "the token belongs to a proxy of Gateway default/mine, not of "+gateway)
 	})
 	p.stop()
 	if len(p.configs) != 0 || len(s.Running(gateway))+len(s.Running("default/mine")) != 0 {

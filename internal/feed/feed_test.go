@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -399,5 +400,30 @@ func TestWhatApplyRefusesIsTriedAgain(t *testing.T) {
 	}
 	if n := s.Stats().Responses; n != 1 {
 		t.Errorf("%d responses", n)
+	}
+}
+
+func TestTrafficKeepsAProcessorWhileAConfigurationIsApplied(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1") // what is put back afterwards
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	w := newWorld(t)
+	s := w.server()
+	address, stop := w.serve(s, "")
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	during := 0
+	publish(t, s, config(2, 2))
+	err := w.client("a", address).Run(ctx, func(*model.Config) error {
+		during = runtime.GOMAXPROCS(0)
+		cancel()
+		return nil
+	})
+	if err != nil || during != 2 {
+		t.Errorf("%d processors while it was applied, want 2; %v", during, err)
+	}
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d processors afterwards, want 1", n)
 	}
 }

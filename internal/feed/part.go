@@ -59,7 +59,7 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 		return nil, fmt.Errorf("part %q: %w", name, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("part %q: more follows its end", name)
+		return nil, fmt.Errorf("part %q: trailing data", name)
 	}
 	content := &model.Config{Listeners: w.Listeners, Routes: w.Routes, Splits: w.Splits, Services: w.Services}
 	for _, c := range w.Certificates {
@@ -73,7 +73,7 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 		n++
 	}
 	if n != 1 {
-		return nil, fmt.Errorf("part %q: holds %d parts in place of one", name, n)
+		return nil, fmt.Errorf("part %q: holds %d parts, want one", name, n)
 	}
 	return content, nil
 }

@@ -219,7 +219,7 @@ func TestOrderOfSplitsAndUnsortedInputSurvive(t *testing.T) {
 		t.Errorf("order: %q", order)
 	}
 	clash := &model.Config{Routes: []model.Route{{Ref: model.Ref{Kind: "R", Namespace: "a/b", Name: "c"}}, {Ref: model.Ref{Kind: "R", Namespace: "a", Name: "b/c"}}}}
-	if _, err := newSnapshot(clash, nil); err == nil || !strings.Contains(err.Error(), "two that differ") {
+	if _, err := newSnapshot(clash, nil); err == nil || !strings.Contains(err.Error(), "two different parts") {
 		t.Errorf("clash: %v", err)
 	}
 }

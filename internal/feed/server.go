@@ -213,7 +213,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	var turned quiet
 	err := server.Serve(&watched{Listener: l, door: s.door, told: func(from net.Addr) {
-		turned.log(s.Logger, slog.LevelWarn, "connection to the feed is turned away: its address has too many, or makes them too fast", "from", from.String())
+		turned.log(s.Logger, slog.LevelWarn, "rejecting a connection to the feed: too many or too frequent connections from its address", "from", from.String())
 	}})
 	ended := ctx.Err() != nil
 	cancel()
@@ -276,7 +276,7 @@ func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryS
 	defer s.close(session)
 	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
 	if err != nil && status.Code(err) == codes.InvalidArgument {
-		s.Logger.Warn("proxy does not keep to the protocol", "gateway", gateway, "proxy", proxy, "error", err)
+		s.Logger.Warn("protocol error from a proxy", "gateway", gateway, "proxy", proxy, "error", err)
 	}
 	return err
 }

@@ -162,11 +162,11 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	}()
 	switch {
 	case first && r.Node.GetId() != "" && model.GatewayKey(r.Node.GetId()) != s.gateway:
-		return status.Errorf(codes.InvalidArgument, "the token is of a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))
+		return status.Errorf(codes.InvalidArgument, "the token belongs to a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))
 	case first:
 		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")
 	case r.ResponseNonce == "":
-		return status.Error(codes.InvalidArgument, "a request after the first acknowledges nothing")
+		return status.Error(codes.InvalidArgument, "a request after the first has no nonce to acknowledge")
 	case !acknowledged:
 	case r.ErrorDetail.GetCode() == servedInPart:
 		s.server.report(s, version, printable(r.ErrorDetail.GetMessage(), maxError))
@@ -185,9 +185,9 @@ func check(r *discovery.DeltaDiscoveryRequest) error {
 	case r.TypeUrl != typeURL:
 		return errors.New("the type is not " + typeURL)
 	case len(r.ResourceNamesUnsubscribe) > 0:
-		return errors.New("nothing can be unsubscribed")
+		return errors.New("unsubscribing is not supported")
 	case len(r.ResourceNamesSubscribe) > 1 || len(r.ResourceNamesSubscribe) == 1 && r.ResourceNamesSubscribe[0] != "*":
-		return errors.New(`nothing but "*" can be subscribed`)
+		return errors.New(`only "*" can be subscribed`)
 	}
 	return nil
 }
@@ -210,5 +210,5 @@ func printable(s string, limit int) string {
 
 // CreateWatch implements cache.ConfigWatcher; there is no such stream.
 func (s *session) CreateWatch(*discovery.DiscoveryRequest, cache.Subscription, chan cache.Response) (func(), error) {
-	return nil, status.Error(codes.Unimplemented, "only the incremental protocol is spoken")
+	return nil, status.Error(codes.Unimplemented, "only the incremental protocol is supported")
 }

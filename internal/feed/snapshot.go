@@ -61,7 +61,7 @@ func newSnapshot(c *model.Config, earlier *snapshot) (*snapshot, error) {
 	sorted.Sort()
 	s, twice, err = buildSnapshot(&sorted, earlier)
 	if twice != "" && err == nil {
-		return nil, fmt.Errorf("part %q: two that differ have this name", twice)
+		return nil, fmt.Errorf("part %q: two different parts have this name", twice)
 	}
 	return s, err
 }

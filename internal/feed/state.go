@@ -46,13 +46,13 @@ func encodeState(gateway model.GatewayKey, parts []*received) ([]byte, error) {
 func decodeState(data []byte, gateway model.GatewayKey, limit int) (*assembly, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(stateMagic))
 	if !ok {
-		return nil, errors.New("is no state file that this version understands")
+		return nil, errors.New("is not a state file that this version understands")
 	}
 	if len(rest) < sha256.Size {
-		return nil, errors.New("is cut off")
+		return nil, errors.New("is truncated")
 	}
 	if sum := sha256.Sum256(rest[sha256.Size:]); !bytes.Equal(sum[:], rest[:sha256.Size]) {
-		return nil, errors.New("is torn: its checksum is wrong")
+		return nil, errors.New("is damaged: wrong checksum")
 	}
 	var r discovery.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(rest[sha256.Size:], &r); err != nil {

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
@@ -140,7 +142,8 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 			var complete bool
 			var err error
 			nonce = d.Nonce
-			if complete, refusal, err = r.response(d); err != nil {
+			spare.Do(func() { complete, refusal, err = r.response(d) })
+			if err != nil {
 				return err
 			}
 			if complete && refusal == nil {
@@ -154,7 +157,7 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 			ack.Node, said = r.node(unserved), len(unserved) > 0
 		}
 		if refused {
-			r.log.Warn("configuration is not applied; the one before stays", "error", printable(refusal.Error(), maxError))
+			r.log.Warn("configuration not applied, the previous one stays", "error", printable(refusal.Error(), maxError))
 			ack.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: printable(refusal.Error(), maxError)}
 		} else if partly := r.partly(); partly != "" {
 			ack.ErrorDetail = &rpc.Status{Code: servedInPart, Message: partly}

@@ -45,7 +45,7 @@ func LeftOut(left []model.Omission, origin func(model.Ref) Origin) []Finding {
 	for _, o := range left {
 		f := Finding{
 			Code: CodeLeftOut, Severity: Error, Ref: o.Ref, Message: o.Reason,
-			Fix: "please report this; until then, change the field that is named",
+			Fix: "please report this; until then, change the named field",
 		}
 		if origin != nil {
 			f.Origin = origin(o.Ref)

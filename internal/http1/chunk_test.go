@@ -91,7 +91,7 @@ func TestMalformedChunkedBodyIsRefusedHoweverItArrives(t *testing.T) {
 		{"request as trailer", "0\r\nGET / HTTP/1.1\r\n\r\n", "", "space_before_colon"},
 		{"trailer too large", "0\r\n" + strings.Repeat("X: "+strings.Repeat("y", 100)+"\r\n", 90) + "\r\n", "", "trailer_too_large"},
 		{"too many trailers", "0\r\n" + strings.Repeat("X: y\r\n", 65) + "\r\n", "", "too_many_fields"},
-		{"more framing than data", strings.Repeat("1;"+strings.Repeat("a", 200)+"\r\nx\r\n", 60), strings.Repeat("x", 43), "excessive_chunk_overhead"},
+		{"too much chunk framing", strings.Repeat("1;"+strings.Repeat("a", 200)+"\r\nx\r\n", 60), strings.Repeat("x", 43), "excessive_chunk_overhead"},
 	} {
 		for _, step := range []int{1, 2, 3, 7, 100, 1 << 20} {
 			data, _, _, err := decode(c.body, step)

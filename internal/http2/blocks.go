@@ -86,17 +86,17 @@ func (c *Conn) blockKind(h *headers) (blockKind, error) {
 	}
 	switch {
 	case c.client || h.id%2 == 0:
-		return 0, protocol("HEADERS on a stream that cannot be")
+		return 0, protocol("HEADERS on an invalid stream")
 	case c.ending == endFinal:
 		return blockDropped, nil
 	}
-	return 0, protocol("a stream was opened out of order (RFC 9113 §5.1.1)")
+	return 0, protocol("stream opened out of order (RFC 9113 §5.1.1)")
 }
 
 // onDropped is called for a block on a stream that takes none; mu is held.
 func (c *Conn) onDropped(h *headers) error {
 	if s := c.streams[h.id]; s != nil {
-		return c.fault(s, StreamClosed, "HEADERS behind the end of the stream")
+		return c.fault(s, StreamClosed, "HEADERS after the end of the stream")
 	}
 	if known, ours := c.closed.find(h.id); known && !ours {
 		return &ConnError{Code: StreamClosed, Detail: "HEADERS on a stream that has ended"}
@@ -118,7 +118,7 @@ func (c *Conn) onRequest(h *headers) error {
 	}
 	length := c.dec.length
 	if h.end && length > 0 && !c.dec.tooLarge {
-		return c.refuse(h, ProtocolError, "there is less body than Content-Length says")
+		return c.refuse(h, ProtocolError, "the body is shorter than Content-Length")
 	}
 	if len(c.streams)+c.zombies >= int(c.cfg.MaxStreams) {
 		c.framer.WriteRSTStream(h.id, RefusedStream)
@@ -194,9 +194,9 @@ func (c *Conn) onResponse(s *Stream, h *headers) error {
 	if status < 200 {
 		switch s.interims++; {
 		case h.end || status == 101:
-			return c.fault(s, ProtocolError, "an interim answer that cannot be")
+			return c.fault(s, ProtocolError, "unexpected 1xx response")
 		case s.interims > maxInterim:
-			return c.fault(s, EnhanceYourCalm, "too many interim answers")
+			return c.fault(s, EnhanceYourCalm, "too many 1xx responses")
 		}
 		s.interim = append(s.interim, c.head)
 		c.head = Head{}
@@ -227,7 +227,7 @@ func (c *Conn) onResponse(s *Stream, h *headers) error {
 // bodyEnd notes that the peer's message is complete; mu is held.
 func (c *Conn) bodyEnd(s *Stream) error {
 	if s.declared >= 0 && s.received != s.declared {
-		return c.fault(s, ProtocolError, "there is less body than Content-Length says")
+		return c.fault(s, ProtocolError, "the body is shorter than Content-Length")
 	}
 	s.remoteEnd = true
 	s.reading.cond.Signal()

@@ -57,14 +57,14 @@ func (c *Conn) tick() error {
 	if !c.peer.settled || !c.peer.acked {
 		t := c.began.Add(c.cfg.HeaderTimeout)
 		if !now.Before(t) {
-			return &ConnError{Code: SettingsTimeout, Detail: "the peer's settings, or its acknowledgement of ours, did not come in time"}
+			return &ConnError{Code: SettingsTimeout, Detail: "timeout waiting for the peer's SETTINGS or its acknowledgement of ours"}
 		}
 		soon(t)
 	}
 	if !c.blockAt.IsZero() {
 		t := c.blockAt.Add(c.cfg.HeaderTimeout)
 		if !now.Before(t) {
-			return &ConnError{Code: EnhanceYourCalm, Detail: "a header block did not come in time"}
+			return &ConnError{Code: EnhanceYourCalm, Detail: "timeout waiting for the rest of a header block"}
 		}
 		soon(t)
 	}
@@ -76,7 +76,7 @@ func (c *Conn) tick() error {
 		if t := c.partAt.Add(limit); now.Before(t) {
 			soon(t)
 		} else {
-			return &ConnError{Code: EnhanceYourCalm, Detail: "a frame did not come in time"}
+			return &ConnError{Code: EnhanceYourCalm, Detail: "timeout waiting for the rest of a frame"}
 		}
 	}
 	c.stalls(!c.partAt.IsZero() && now.Sub(c.partAt) >= tickEvery/2)
@@ -113,7 +113,7 @@ func (c *Conn) tick() error {
 		if limit := c.cfg.IdleTimeout; limit > 0 {
 			t := c.idleAt.Add(limit)
 			if !now.Before(t) {
-				return &ConnError{Code: NoError, Unprocessed: true, Detail: "no stream was open for too long"}
+				return &ConnError{Code: NoError, Unprocessed: true, Detail: "idle timeout: no open stream"}
 			}
 			soon(t)
 		}
@@ -155,7 +155,7 @@ func (c *Conn) ping(now time.Time, soon func(time.Time)) error {
 	}
 	t := c.pinged.Add(c.cfg.PingTimeout)
 	if !now.Before(t) {
-		return &ConnError{Code: NoError, Remote: true, Detail: "the peer does not answer", Err: ErrTimeout}
+		return &ConnError{Code: NoError, Remote: true, Detail: "timeout waiting for the answer to a PING", Err: ErrTimeout}
 	}
 	soon(t)
 	return nil

@@ -84,17 +84,17 @@ func (d *decoder) finish() {
 		h := d.head
 		switch {
 		case h.Method == "":
-			d.bad = "there is no :method"
+			d.bad = "missing :method"
 		case h.Method == "CONNECT":
 			if d.pseudo != pseudoMethod|pseudoAuthority {
 				d.bad = "CONNECT has :scheme or :path, or no :authority"
 			}
 		case h.Scheme == "" || h.Path == "":
-			d.bad = "there is no :scheme or no :path"
+			d.bad = "missing :scheme or :path"
 		}
 	case blockResponse:
 		if d.pseudo != pseudoStatus {
-			d.bad = "there is no :status"
+			d.bad = "missing :status"
 		}
 	}
 }
@@ -114,10 +114,10 @@ func (d *decoder) emit(f *codedField) {
 	}
 	switch {
 	case f.name == nameEmpty:
-		d.bad = "a field has no name"
+		d.bad = "empty field name"
 		return
 	case f.badValue:
-		d.bad = "a field has an invalid value"
+		d.bad = "invalid field value"
 		return
 	case f.name == namePseudo:
 		d.setPseudo(f.Name, f.Value)
@@ -125,7 +125,7 @@ func (d *decoder) emit(f *codedField) {
 	}
 	d.regular = true
 	if f.name == nameBad {
-		d.bad = "a field has an invalid name"
+		d.bad = "invalid field name"
 		return
 	}
 	switch f.ID {
@@ -136,11 +136,11 @@ func (d *decoder) emit(f *codedField) {
 			}
 		}
 	case http1.FieldConnection, http1.FieldKeepAlive, http1.FieldProxyConnection, http1.FieldTransferEncoding, http1.FieldUpgrade:
-		d.bad = "a field is specific to connections (RFC 9113 §8.2.2)"
+		d.bad = "connection-specific field (RFC 9113 §8.2.2)"
 		return
 	case http1.FieldTE:
 		if d.kind == blockRequest && f.Value != "trailers" {
-			d.bad = "TE is not trailers (RFC 9113 §8.2.2)"
+			d.bad = "TE must be trailers (RFC 9113 §8.2.2)"
 			return
 		}
 	case http1.FieldContentLength:
@@ -149,7 +149,7 @@ func (d *decoder) emit(f *codedField) {
 		}
 		n, ok := parseLength(f.Value)
 		if !ok || d.length >= 0 && d.length != n {
-			d.bad = "Content-Length is invalid or given twice"
+			d.bad = "invalid or repeated Content-Length"
 			return
 		}
 		if d.length >= 0 {
@@ -181,18 +181,18 @@ func (d *decoder) setPseudo(name, value string) {
 	} else if d.kind == blockResponse && name == ":status" {
 		bit = pseudoStatus
 		if len(value) != 3 || !digits(value) || value[0] == '0' {
-			d.bad = ":status is no status"
+			d.bad = "invalid :status"
 			return
 		}
 		d.head.Status = int(value[0]-'0')*100 + int(value[1]-'0')*10 + int(value[2]-'0')
 	}
 	switch {
 	case bit == 0:
-		d.bad = "a pseudo-field is unknown here (RFC 9113 §8.3)"
+		d.bad = "unknown pseudo-header field (RFC 9113 §8.3)"
 	case d.regular:
-		d.bad = "a pseudo-field comes behind other fields (RFC 9113 §8.3)"
+		d.bad = "pseudo-header field after a regular field (RFC 9113 §8.3)"
 	case d.pseudo&bit != 0:
-		d.bad = "a pseudo-field comes twice (RFC 9113 §8.3)"
+		d.bad = "repeated pseudo-header field (RFC 9113 §8.3)"
 	case place != nil:
 		*place = value
 	}

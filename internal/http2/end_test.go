@@ -318,13 +318,13 @@ func TestClientLearnsWhatWasNotProcessed(t *testing.T) {
 
 func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 	for name, write := range map[string]func(*pipe){
-		"no status":             func(p *pipe) { p.headers(1, true, blockOf("a", "b")) },
+		"invalid :status":       func(p *pipe) { p.headers(1, true, blockOf("a", "b")) },
 		"connection-specific":   func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "transfer-encoding", "chunked")) },
 		"an interim answer end": func(p *pipe) { p.headers(1, true, blockOf(":status", "103")) },
 		"switching protocols":   func(p *pipe) { p.headers(1, false, blockOf(":status", "101")) },
 		"DATA before the head":  func(p *pipe) { p.WriteData(1, false, []byte("x")) },
-		"less body":             func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "content-length", "3")) },
-		"more body": func(p *pipe) {
+		"body is shorter":       func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "content-length", "3")) },
+		"body is longer": func(p *pipe) {
 			p.headers(1, false, blockOf(":status", "200", "content-length", "3"))
 			p.WriteData(1, true, []byte("1234"))
 		},
@@ -333,7 +333,7 @@ func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 			p.WriteData(1, true, []byte("1"))
 		},
 		"LF in a field": func(p *pipe) { p.headers(1, true, blockOf(":status", "200", "a", "b\nc: d")) },
-		"many interim answers": func(p *pipe) {
+		"too many 1xx responses": func(p *pipe) {
 			for range maxInterim + 1 {
 				p.headers(1, false, blockOf(":status", "103"))
 			}

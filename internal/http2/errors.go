@@ -86,14 +86,14 @@ func (e *ConnError) Unwrap() error { return e.Err }
 
 var (
 	// ErrInterrupted is what reading gives after Stream.Interrupt and Pause, and what everything gives after Abort.
-	ErrInterrupted = errors.New("http2: reading was interrupted")
+	ErrInterrupted = errors.New("http2: read interrupted")
 	// ErrTimeout is a deadline or StallTimeout that passed; it is os.ErrDeadlineExceeded too.
 	ErrTimeout = fmt.Errorf("http2: %w", os.ErrDeadlineExceeded)
 	// ErrNoMemory is what a client's stream gives that was reset, or whose answer was dropped, because Config.Memory had none for what its reader had
 	// not taken. Neither peer is to blame.
-	ErrNoMemory = errors.New("http2: no memory is left for what was not read")
+	ErrNoMemory = errors.New("http2: memory limit for unread data reached")
 	// ErrUnavailable is what Open gives when the connection takes no stream more now, or ever. Nothing was sent.
-	ErrUnavailable = errors.New("http2: the connection takes no more streams")
+	ErrUnavailable = errors.New("http2: the connection accepts no more streams")
 )
 
 // Unprocessed reports whether err says that the peer has not acted on the request, so that it may be sent again.

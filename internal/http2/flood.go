@@ -37,9 +37,9 @@ type scores struct {
 }
 
 var (
-	errResets = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "too many streams are reset for nothing"}
-	errJunk   = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "too many frames serve no stream"}
-	errOutput = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "acknowledgements are not read"}
+	errResets = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "flood: too many streams reset"}
+	errJunk   = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "flood: too many frames that serve no stream"}
+	errOutput = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "flood: the peer does not read acknowledgements"}
 )
 
 // wasted counts a stream that was for nothing.

@@ -43,7 +43,7 @@ func (c *Conn) frame(fh *http2.FrameHeader, p []byte) error {
 	case http2.FramePriority:
 		return c.onPriority(fh, p)
 	case http2.FramePushPromise:
-		return protocol("PUSH_PROMISE, which was not allowed")
+		return protocol("PUSH_PROMISE although push is disabled")
 	}
 	return c.scores.useless(1) // RFC 9113 §4.1: ignored
 }
@@ -137,7 +137,7 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 	c.partID = 0
 	switch c.inWin -= int32(len(p)); {
 	case c.inWin < 0:
-		return &ConnError{Code: FlowControlError, Detail: "more was sent than the connection's window allows"}
+		return &ConnError{Code: FlowControlError, Detail: "flow control: the peer exceeded the connection's window"}
 	case c.inWin < maxFrame && c.blockedAt.IsZero():
 		c.blockedAt = time.Now()
 	}
@@ -149,16 +149,16 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 	}
 	if s.remoteEnd {
 		c.giveRoom(len(p))
-		return c.fault(s, StreamClosed, "DATA behind the end of the stream")
+		return c.fault(s, StreamClosed, "DATA after the end of the stream")
 	}
 	if s.inWin -= int32(len(p)); s.inWin < 0 {
 		c.giveRoom(len(p))
-		return c.fault(s, FlowControlError, "more was sent than the stream's window allows")
+		return c.fault(s, FlowControlError, "flow control: the peer exceeded the stream's window")
 	}
 	s.received += int64(len(data))
 	if c.client && !s.headCame || s.declared >= 0 && s.received > s.declared {
 		c.giveRoom(len(p))
-		return c.fault(s, ProtocolError, "there is more body than Content-Length says, or none may be here")
+		return c.fault(s, ProtocolError, "the body is longer than Content-Length, or not allowed")
 	}
 	if len(data) > 0 {
 		c.scores.data(len(data))
@@ -186,7 +186,7 @@ func (c *Conn) onLost(fh *http2.FrameHeader) error {
 	id := fh.StreamID
 	mine := c.client == (id%2 == 1)
 	if !mine && c.client || id > c.lastID && c.ending != endFinal || mine && !c.client {
-		return protocol("a frame on a stream that was not opened")
+		return protocol("frame on an idle stream")
 	}
 	_, ours := c.closed.find(id)
 	if fh.Type == http2.FrameData && !ours && id <= c.lastID {
@@ -207,7 +207,7 @@ func (c *Conn) onWindowUpdate(fh *http2.FrameHeader, p []byte) error {
 	}
 	if fh.StreamID == 0 {
 		if n == 0 {
-			return protocol("WINDOW_UPDATE of nothing")
+			return protocol("WINDOW_UPDATE with an increment of 0")
 		}
 		if c.window += n; c.window > maxWindow {
 			return &ConnError{Code: FlowControlError, Detail: "the connection's window is too large"}
@@ -220,7 +220,7 @@ func (c *Conn) onWindowUpdate(fh *http2.FrameHeader, p []byte) error {
 		return c.onLost(fh)
 	}
 	if n == 0 {
-		return c.fault(s, ProtocolError, "WINDOW_UPDATE of nothing")
+		return c.fault(s, ProtocolError, "WINDOW_UPDATE with an increment of 0")
 	}
 	if s.window += n; s.window > maxWindow {
 		return c.fault(s, FlowControlError, "the stream's window is too large")

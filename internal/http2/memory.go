@@ -121,7 +121,7 @@ func (c *Conn) spare() {
 	}
 }
 
-var errMemory = &ConnError{Code: EnhanceYourCalm, Detail: "no memory is left for what is not read"}
+var errMemory = &ConnError{Code: EnhanceYourCalm, Detail: "memory limit for unread data reached"}
 
 // draw draws for what was kept since the last time, by Run's goroutine; no lock is held. A server waits, and ends the connection if there is no memory: what
 // is read from it then is for others to have. A client goes on: the streams that keep most are reset.

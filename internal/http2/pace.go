@@ -29,10 +29,10 @@ func (c *Conn) watchOutput(now time.Time) error {
 	if c.cfg.Acked == nil {
 		c.taking.at = time.Time{}
 	} else if !c.takesEnough(now, stuck) {
-		return &ConnError{Code: NoError, Remote: true, Detail: "the peer takes too little", Err: ErrTimeout}
+		return &ConnError{Code: NoError, Remote: true, Detail: "the peer reads too slowly", Err: ErrTimeout}
 	}
 	if stuck && now.Sub(c.writeAt) >= c.cfg.StallTimeout {
-		return &ConnError{Code: NoError, Remote: true, Detail: "the peer takes nothing", Err: ErrTimeout}
+		return &ConnError{Code: NoError, Remote: true, Detail: "the peer reads nothing", Err: ErrTimeout}
 	}
 	return nil
 }

@@ -202,7 +202,7 @@ func (c *Conn) readPreface() error {
 		}
 	}
 	if c.w-c.r < len(Preface) || string(c.buf[c.r:c.r+len(Preface)]) != Preface {
-		return &ConnError{Code: ProtocolError, Detail: "the preface is not that of HTTP/2"}
+		return &ConnError{Code: ProtocolError, Detail: "invalid HTTP/2 preface"}
 	}
 	c.r += len(Preface)
 	return nil
@@ -354,7 +354,7 @@ func (c *Conn) frames() error {
 		b := c.buf[c.r:c.w]
 		n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
 		if n > maxFrame {
-			return frameSize("a frame is larger than was allowed")
+			return frameSize("a frame is larger than SETTINGS_MAX_FRAME_SIZE")
 		}
 		if len(b) < frameHeader+n {
 			return nil
@@ -364,7 +364,7 @@ func (c *Conn) frames() error {
 		}
 		h := &c.header
 		if h.open != (fh.Type == http2.FrameContinuation) || h.open && fh.StreamID != h.id {
-			return protocol("a header block is not gone on with, or CONTINUATION goes on with none (RFC 9113 §6.10)")
+			return protocol("missing or unexpected CONTINUATION (RFC 9113 §6.10)")
 		}
 		c.r += frameHeader + n
 		c.progress = true

@@ -12,7 +12,7 @@ import (
 // sendTurn is how many bytes a stream sends at once while others wait.
 const sendTurn = 4 * maxFrame
 
-var errEnded = errors.New("http2: the message was completed before")
+var errEnded = errors.New("http2: the message is already complete")
 
 // Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
 // Stream.Send. Everything is copied before it returns. The stream must be closed. An error leaves no stream; see Unprocessed.

@@ -60,10 +60,10 @@ func init() {
 
 // Errors of a block that breaks the connection, since the tables do not agree any more.
 var (
-	errTruncated = errors.New("a header block ends too early")
-	errInteger   = errors.New("an integer of a header block is too large")
-	errIndex     = errors.New("a header block refers to no entry of the tables")
-	errUpdate    = errors.New("a header block changes the table's size wrongly")
+	errTruncated = errors.New("truncated header block")
+	errInteger   = errors.New("integer too large in a header block")
+	errIndex     = errors.New("header block with an invalid table index")
+	errUpdate    = errors.New("header block with an invalid table size update")
 )
 
 // decoderState is the dynamic table of a decoder (RFC 7541 §2.3.2).

@@ -59,10 +59,10 @@ func Parse(data map[string][]byte) (*Authority, error) {
 func parseRoot(data map[string][]byte, certificate, key string) (*root, error) {
 	certs, err := parseCertificates(data[certificate])
 	if err == nil && len(certs) != 1 {
-		err = fmt.Errorf("holds %d certificates in place of one", len(certs))
+		err = fmt.Errorf("holds %d certificates, want one", len(certs))
 	}
 	if err == nil && !certs[0].IsCA {
-		err = errors.New("is no certificate of an authority")
+		err = errors.New("is not a CA certificate")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", certificate, err)
@@ -77,7 +77,7 @@ func parseRoot(data map[string][]byte, certificate, key string) (*root, error) {
 	}
 	private, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s: is no ECDSA key", key)
+		return nil, fmt.Errorf("%s: is not an ECDSA key", key)
 	}
 	if !private.PublicKey.Equal(certs[0].PublicKey) {
 		return nil, fmt.Errorf("%s: does not belong to %s", key, certificate)

@@ -36,7 +36,7 @@ func (s *Server) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.authority == nil {
-		return nil, errors.New("identity: there is no authority yet")
+		return nil, errors.New("identity: no certificate authority yet")
 	}
 	now := time.Now()
 	if s.Now != nil {

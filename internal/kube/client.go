@@ -50,7 +50,7 @@ func Config(kubeconfig, context string) (*rest.Config, error) {
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no way to a Kubernetes API server: %w", err)
+		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
 	}
 	config.QPS = -1
 	config.UserAgent = "weir"

@@ -181,7 +181,7 @@ func (c *contents) take(r reading, into *resource.Collection) {
 		w.err = r.err
 		w.next = time.Now().Add(min(time.Second<<min(w.tries, 10), retryMost))
 		w.tries++
-		c.log.Error("an object that is referred to cannot be read", "object", r.key.String(), "error", r.err)
+		c.log.Error("cannot read a referenced object", "object", r.key.String(), "error", r.err)
 		return
 	}
 	w.known, w.stale, w.err, w.tries, w.next = true, w.told != r.told, nil, 0, time.Time{}

@@ -75,7 +75,7 @@ func (r *Recorder) Set(events []resource.Event) {
 		}
 	}
 	if dropped > 0 && r.dropped == 0 {
-		r.log.Warn("too many events wait to be written; those that stay are written later", "left", dropped)
+		r.log.Warn("too many events wait to be written; the rest is written later", "left", dropped)
 	}
 	r.current, r.dropped = current, dropped
 }

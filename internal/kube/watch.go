@@ -212,9 +212,9 @@ func (w *watch) failed(err error) bool {
 		}
 		return !known
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF):
-		w.log.Debug("the watch begins anew", "reason", err)
+		w.log.Debug("restarting the watch", "reason", err)
 	default:
-		w.log.Warn("the watch was lost and is tried again; what is known stays", "error", err)
+		w.log.Warn("watch lost, trying again; the last known objects stay in use", "error", err)
 	}
 	return false
 }

@@ -113,7 +113,7 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.queue != nil {
 		w.mu.Unlock()
-		return fmt.Errorf("the writer of statuses runs already")
+		return fmt.Errorf("the status writer is already running")
 	}
 	w.queue = queue
 	desired, known := w.desired, w.known

@@ -87,6 +87,6 @@ func (v *validator) front(where Ref, f *Front) {
 	switch f.ClientAddress {
 	case "", XForwardedFor, Forwarded, XRealIP:
 	default:
-		v.fail(where, "front.clientAddress", "%q is none of %q, %q and %q", f.ClientAddress, XForwardedFor, Forwarded, XRealIP)
+		v.fail(where, "front.clientAddress", "%q is not %q, %q or %q", f.ClientAddress, XForwardedFor, Forwarded, XRealIP)
 	}
 }

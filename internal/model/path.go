@@ -8,7 +8,7 @@ import (
 var (
 	errPathStart  = &ValueError{"the path does not begin with a slash", "write an absolute path"}
 	errPathByte   = &ValueError{"the path has a space, a control byte, \"?\" or \"#\"; escape it", "write %20 for a space, %3F for ?, %23 for #"}
-	errPathEscape = &ValueError{"the path has an invalid percent escape", "write % as %25, or two hexadecimal digits behind it"}
+	errPathEscape = &ValueError{"the path has an invalid percent escape", "write % as %25, or two hexadecimal digits after it"}
 	errPathNUL    = &ValueError{"the path has an escaped NUL", "remove %00"}
 	errPathHidden = &ValueError{"the path hides a dot segment behind an escape, a backslash or \";\"",
 		"remove the segment: servers differ in what they make of it, and requests with it are answered 400"}

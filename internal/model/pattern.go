@@ -190,7 +190,7 @@ func judgeAnew(pattern string) verdict {
 		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d Unicode or negated classes, and a pattern has at most %d", classes, maxClasses), "use fewer of them")}
 	}
 	if n := folded(pattern); n > maxFolded {
-		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d ranges to beyond ASCII without regard to case, and a pattern has at most %d", n, maxFolded),
+		return verdict{err: tooLarge(pattern, fmt.Sprintf("has %d case-insensitive ranges beyond ASCII, and a pattern has at most %d", n, maxFolded),
 			"use fewer of them, or leave out (?i)")}
 	}
 	// By itself first: "a)(b" would be valid in a group.

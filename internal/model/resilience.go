@@ -99,7 +99,7 @@ func (v *validator) resilience(where Ref, s *Service) {
 		return
 	}
 	if h.Type != CheckHTTP && h.Type != CheckGRPC && h.Type != CheckTCP {
-		v.fail(where, "healthCheck.type", "%q is none of %q, %q and %q", h.Type, CheckHTTP, CheckGRPC, CheckTCP)
+		v.fail(where, "healthCheck.type", "%q is not %q, %q or %q", h.Type, CheckHTTP, CheckGRPC, CheckTCP)
 	}
 	if h.Type == CheckHTTP && !ValidCheckPath(h.Path) {
 		v.fail(where, "healthCheck.path", "%q is not a path", h.Path)

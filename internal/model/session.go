@@ -36,9 +36,9 @@ func SessionNameFault(kind SessionType, name string) string {
 	case name == "":
 		return "is empty"
 	case strings.ContainsFunc(name, func(c rune) bool { return !tokenRune(c) }):
-		return "has characters that no name of a cookie or a header can have"
+		return "has characters that the name of a cookie or a header cannot have"
 	case kind == Header && reservedField(name):
-		return "is a header with a meaning of its own"
+		return "is a header that has another use"
 	}
 	return ""
 }

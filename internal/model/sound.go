@@ -228,7 +228,7 @@ func (s *sounder) attachments(r *Route) []Attachment {
 		good := s.ok(r.Ref, func() {
 			v.attachment(r.Ref, field, a)
 			if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
-				v.fail(r.Ref, field+".listener", "listener %q and the route differ in whether they carry TCP", a.Listener)
+				v.fail(r.Ref, field+".listener", "listener %q and the route must both be for TCP, or neither", a.Listener)
 			}
 		}, "the route is not attached there")
 		if changed = changed || !good; good {

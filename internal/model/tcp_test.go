@@ -30,14 +30,14 @@ func TestValidateKnowsWhatARouteForTCPHas(t *testing.T) {
 	}
 	rule := func(c *model.Config) *model.Rule { return &c.Routes[0].Rules[0] }
 	for want, breakIt := range map[string]func(*model.Config){
-		"protocol: \"tcp\" goes neither with a hostname":         func(c *model.Config) { c.Listeners[0].Hostname = "a.example" },
-		"attachments[0].listener: listener \"gw/http\"":          func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gw/http" },
-		"attachments[0].listener: listener \"gw/db\"":            func(c *model.Config) { c.Routes[0].TCP = false },
-		"rules[0].matches: is empty":                             func(c *model.Config) { c.Routes[0].TCP = false },
-		"rules: a route for TCP has one rule":                    func(c *model.Config) { c.Routes[0].Rules = nil },
-		"rules[0]: a rule for TCP has something":                 func(c *model.Config) { rule(c).Timeouts.Request = 1 },
-		"rules[0]: a rule for TCP has something that only reque": func(c *model.Config) { rule(c).Filters.Redirect = &model.Redirect{Status: 302} },
-		"rules[0].backends: a backend for TCP has filters":       func(c *model.Config) { rule(c).Backends[0].Filters.CORS = &model.CORS{} },
+		"protocol: \"tcp\" does not support a hostname":        func(c *model.Config) { c.Listeners[0].Hostname = "a.example" },
+		"attachments[0].listener: listener \"gw/http\"":        func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gw/http" },
+		"attachments[0].listener: listener \"gw/db\"":          func(c *model.Config) { c.Routes[0].TCP = false },
+		"rules[0].matches: is empty":                           func(c *model.Config) { c.Routes[0].TCP = false },
+		"rules: a TCP route must have one rule":                func(c *model.Config) { c.Routes[0].Rules = nil },
+		"rules[0]: a TCP rule cannot have":                     func(c *model.Config) { rule(c).Timeouts.Request = 1 },
+		"rules[0]: a TCP rule cannot have matches":             func(c *model.Config) { rule(c).Filters.Redirect = &model.Redirect{Status: 302} },
+		"rules[0].backends: a TCP backend cannot have filters": func(c *model.Config) { rule(c).Backends[0].Filters.CORS = &model.CORS{} },
 	} {
 		c := connections()
 		breakIt(&c)

@@ -109,7 +109,7 @@ func (v *validator) service(s *Service) {
 	v.fault(where, "fault", s.Fault)
 	v.resilience(where, s)
 	if s.ProxyProtocol < 0 || s.ProxyProtocol > 2 {
-		v.fail(where, "proxyProtocol", "%d is no version of the PROXY protocol: 1 or 2, 0 for none", s.ProxyProtocol)
+		v.fail(where, "proxyProtocol", "%d is not a version of the PROXY protocol: use 1 or 2, or 0 for none", s.ProxyProtocol)
 	}
 }
 
@@ -145,13 +145,13 @@ func (v *validator) listener(l Listener) {
 	}
 	switch {
 	case l.Protocol == HTTP && l.TLS != nil:
-		v.fail(where, "tls", "is set on a listener in cleartext")
+		v.fail(where, "tls", "is set on a listener without TLS")
 	case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
 		v.fail(where, "tls", "has no certificate")
 	case l.Protocol == TCP && (l.TLS != nil || l.Hostname != "" || l.PathPolicy != ""):
-		v.fail(where, "protocol", "%q goes neither with a hostname nor with tls nor with a path policy", l.Protocol)
+		v.fail(where, "protocol", "%q does not support a hostname, tls or a path policy", l.Protocol)
 	case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
-		v.fail(where, "protocol", "%q is none of %q, %q and %q", l.Protocol, HTTP, HTTPS, TCP)
+		v.fail(where, "protocol", "%q is not %q, %q or %q", l.Protocol, HTTP, HTTPS, TCP)
 	}
 	v.pathPolicy(where, l.PathPolicy)
 	if l.TLS != nil {

@@ -58,7 +58,7 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"route path policy":    {func(c *model.Config) { c.Routes[0].PathPolicy = "x" }, []string{"pathPolicy", `"x" is neither`}},
 		"listener upper case":  {func(c *model.Config) { c.Listeners[0].Hostname = "A.example" }, []string{"hostname", `"A.example"`}},
 		"listener protocol":    {func(c *model.Config) { c.Listeners[0].Protocol = model.H2C }, []string{"protocol", `"h2c"`}},
-		"cleartext with TLS":   {func(c *model.Config) { c.Listeners[0].TLS = &model.ListenerTLS{} }, []string{"spec.listeners[0]", "tls", "cleartext"}},
+		"cleartext with TLS":   {func(c *model.Config) { c.Listeners[0].TLS = &model.ListenerTLS{} }, []string{"spec.listeners[0]", "tls", "without TLS"}},
 		"TLS without":          {func(c *model.Config) { c.Listeners[1].TLS = nil }, []string{"spec.listeners[1]", "tls", "no certificate"}},
 		"listener certificate": {func(c *model.Config) { c.Listeners[1].TLS.Certificates[1] = "none" }, []string{"tls.certificates[1]", `"none" does not exist`}},
 		"route unnamed":        {func(c *model.Config) { c.Routes[0].Ref.Name = "" }, []string{"HTTPRoute", "has no name"}},
@@ -94,7 +94,7 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"session without name": {func(c *model.Config) { rule(c).Session = &model.Session{Type: model.Cookie} }, []string{"rules[0].session.name", "is empty"}},
 		"session header": {func(c *model.Config) {
 			rule(c).Session = &model.Session{Name: "content-length", Type: model.Header}
-		}, []string{"rules[0].session.name", "a meaning of its own"}},
+		}, []string{"rules[0].session.name", "another use"}},
 		"session timeout": {func(c *model.Config) {
 			rule(c).Session = &model.Session{Name: "s", Type: model.Cookie, AbsoluteTimeout: -1}
 		}, []string{"rules[0].session", "negative"}},

@@ -38,7 +38,7 @@ func CheckMatchPath(path string) error {
 func CheckHostname(host string, port bool) error {
 	bad := &ValueError{fmt.Sprintf("%q is not a host name", brief(host)), "write a DNS name or an IP address, without scheme, port and path"}
 	if port {
-		bad.Fix = "write a DNS name or an IP address, with a port perhaps, without scheme and path"
+		bad.Fix = "write a DNS name or an IP address, optionally with a port, without scheme and path"
 	}
 	name := host
 	if i := strings.LastIndexByte(host, ':'); port && i >= 0 && strings.IndexByte(host[i:], ']') < 0 {

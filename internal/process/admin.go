@@ -13,6 +13,8 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"time"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // Admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
@@ -72,6 +74,13 @@ func localOnly(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// Beside is for handlers that compute long where there is much to tell: they leave traffic its processor.
+func Beside(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		spare.Do(func() { next.ServeHTTP(w, r) })
 	})
 }
 

@@ -81,7 +81,7 @@ func (a Access) Restrict(next http.Handler) http.Handler {
 		want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(shown)))
 		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 			w.Header().Set("www-authenticate", "Bearer")
-			Text(w, http.StatusUnauthorized, "show the token of --admin-token-file (Authorization: Bearer)\n")
+			Text(w, http.StatusUnauthorized, "send the token of --admin-token-file (Authorization: Bearer)\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -97,18 +97,18 @@ func notInside(r *http.Request) string {
 	local := func(a netip.AddrPort, err error) bool { return err == nil && a.Addr().Unmap().IsLoopback() }
 	to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !local(netip.ParseAddrPort(r.RemoteAddr)) || to == nil || !local(netip.ParseAddrPort(to.String())) {
-		return "this is for those inside; in a cluster, use kubectl port-forward, elsewhere ask on the machine itself or give it an --admin-token-file"
+		return "only local access is allowed; in a cluster, use kubectl port-forward, elsewhere ask on the machine itself or set --admin-token-file"
 	}
 	if !literalHost(r.Host) {
 		return "use an IP address or localhost as the host"
 	}
 	for name := range r.Header {
 		if slices.Contains(relayed, name) || strings.HasPrefix(name, "X-Forwarded-") {
-			return "this is not for requests that came through a proxy (" + name + ")"
+			return "requests that came through a proxy are not allowed (" + name + ")"
 		}
 	}
 	if from := r.Header.Get("Sec-Fetch-Site"); from != "" && from != "none" && from != "same-origin" || r.Header.Get("Origin") != "" {
-		return "this is not for other web pages"
+		return "requests from other web pages are not allowed"
 	}
 	return ""
 }

@@ -63,7 +63,7 @@ func NewHandover(path string, log *slog.Logger) (*Handover, error) {
 	h.predecessor = nc.(*net.UnixConn)
 	if err := h.fetch(); err != nil {
 		h.Close()
-		return nil, errHandover(fmt.Errorf("the process at %s did not pass its sockets on: %w", path, err))
+		return nil, errHandover(fmt.Errorf("the process at %s did not pass on its sockets: %w", path, err))
 	}
 	log.Info("taking over from another process", "sockets", len(h.inherited))
 	return h, nil
@@ -156,7 +156,7 @@ func (h *Handover) Serving() error {
 		h.mu.Unlock()
 		p.SetDeadline(time.Now().Add(handoverStep))
 		if _, err := p.Write(append(line, '\n')); err != nil {
-			h.log.Warn("the process that was taken over from cannot be told to end", "reason", err)
+			h.log.Warn("cannot tell the previous process to end", "reason", err)
 		}
 	}
 	h.Close()
@@ -188,7 +188,7 @@ func (h *Handover) Offer(ctx context.Context, sockets func(pass func(address str
 		if err == nil {
 			return nil
 		}
-		h.log.Warn("a process that was to take over did not come to serve", "reason", err)
+		h.log.Warn("the process that was taking over did not start serving", "reason", err)
 	}
 }
 

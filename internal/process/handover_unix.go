@@ -26,7 +26,7 @@ func sendSockets(nc *net.UnixConn, line []byte, sockets []net.Listener) error {
 		}
 		s, ok := sockets[len(fds)].(syscall.Conn)
 		if !ok {
-			return fmt.Errorf("%s is no socket", sockets[len(fds)].Addr())
+			return fmt.Errorf("%s is not a socket", sockets[len(fds)].Addr())
 		}
 		raw, err := s.SyscallConn()
 		if err != nil {

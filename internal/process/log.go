@@ -25,8 +25,8 @@ func NewLogFlags() LogFlags {
 
 // Flags adds them to a command.
 func (l *LogFlags) Flags(f *pflag.FlagSet) {
-	f.Var(&l.format, "log-format", "format of the process's log, on stderr")
-	f.Var(&l.level, "log-level", "least level of the process's log")
+	f.Var(&l.format, "log-format", "format of the process log, on stderr")
+	f.Var(&l.level, "log-level", "lowest level that the process logs")
 }
 
 // Open makes the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.

@@ -47,7 +47,7 @@ func Judge(address netip.Addr) (why string) {
 func judge(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
-		return "is no IP address"
+		return "is not an IP address"
 	case a.IsUnspecified() || thisNetwork.Contains(a):
 		return "is unspecified"
 	case a.IsLoopback():

@@ -122,7 +122,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 	if first, twice := a.seen[e.key]; twice && a.held {
 		return
 	} else if twice {
-		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: what %s says counts, this is left out", first))
+		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: the definition in %s counts, this one is left out", first))
 		f.Ref = e.key.Ref()
 		a.report(f, at)
 		return
@@ -179,7 +179,7 @@ func (a *assembly) keep(k Key, last good, at Origin, why string) {
 	if o := last.origin.String(); o != "" {
 		from = ", read from " + o + ","
 	}
-	f := finding(CodeLastGood, "", fmt.Sprintf("%s: the last good one%s is served on", why, from))
+	f := finding(CodeLastGood, "", fmt.Sprintf("%s: the last good one%s is still served", why, from))
 	f.Ref = k.Ref()
 	a.report(f, at)
 }
@@ -195,14 +195,14 @@ func (a *assembly) keepLost(l *listing) {
 
 func (a *assembly) nameOverlooked() {
 	for over, o := range a.over {
-		msg := fmt.Sprintf("Weir does not read %s of %s: passed over", over.kind, over.apiVersion)
+		msg := fmt.Sprintf("Weir does not read %s of %s: ignored", over.kind, over.apiVersion)
 		if o.count > 1 {
 			msg += fmt.Sprintf(" (%d objects)", o.count)
 		}
 		f := finding(CodeUnknownKind, "", msg)
 		if read := siblings(over.apiVersion); read != "" {
-			f = finding(CodeNotServed, "", strings.Replace(msg, ": passed over", ", so it has no effect", 1))
-			f.Fix = "write it with the kinds that Weir reads (" + read + "), or have something else serve it"
+			f = finding(CodeNotServed, "", strings.Replace(msg, ": ignored", ", so it has no effect", 1))
+			f.Fix = "write it with kinds that Weir reads (" + read + "), or have something else serve it"
 		}
 		a.report(f, o.first)
 	}
@@ -242,7 +242,7 @@ func (a *assembly) finish() *Set {
 			continue
 		}
 		if sliced[legacy.service] {
-			f := finding(CodeEndpointsOld, "", "the Service has EndpointSlices too: this Endpoints object is passed over")
+			f := finding(CodeEndpointsOld, "", "the Service has EndpointSlices too: this Endpoints object is ignored")
 			f.Ref = k.Ref()
 			a.report(f, g.origin)
 			continue

@@ -175,7 +175,7 @@ func (c *certified) expiry(now time.Time) (f Finding, ok bool) {
 	soon, urgent := c.warnings()
 	switch {
 	case !c.valid(now):
-		f = finding(CodeCertificateDates, c.field, c.outside(now)+", but there is none to serve in its place")
+		f = finding(CodeCertificateDates, c.field, c.outside(now)+", but no other one can be served")
 	case now.After(c.chain):
 		f = finding(CodeCertificateUrgent, c.field, "a certificate of the chain expired on "+date(c.chain))
 	case now.After(urgent):

@@ -223,7 +223,7 @@ func bounded(findings []Finding) []Finding {
 		return findings
 	}
 	findings = findings[:maxFindings]
-	findings[maxFindings-1].Message += " (there are more findings of this kind and others; mend these first)"
+	findings[maxFindings-1].Message += " (there are more findings, of this kind and others; correct these first)"
 	return findings
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 // Dir is a Source over files and folders on disk. It reads them at the start and after each change; what a new version
@@ -62,6 +64,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	r.read(l)
 	emit(r.set(l))
 	errs := l.errs
+	r.serving = true
 
 	poll := time.NewTimer(d.interval(w))
 	defer poll.Stop()
@@ -97,11 +100,13 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 		due = nil
 		l = w.settle(list(d.paths), d.paths)
 		r.believe = again
-		changed := r.read(l)
-		confirmed = r.confirmed()
-		if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
-			emit(r.set(l))
-		}
+		spare.Do(func() {
+			changed := r.read(l)
+			confirmed = r.confirmed()
+			if changed || !maps.EqualFunc(errs, l.errs, sameError) || r.due() {
+				emit(r.set(l))
+			}
+		})
 		errs = l.errs
 		poll.Reset(d.interval(w))
 	}
@@ -138,7 +143,7 @@ func (d *Dir) watch() *watch {
 	}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.log.Warn("files are polled, as the system does not tell of changes", "error", err)
+		d.log.Warn("polling files: the system does not report changes", "error", err)
 		return w
 	}
 	w.notify = notify
@@ -213,7 +218,7 @@ func (w *watch) follow(l *listing) (added bool) {
 			w.complete = false
 			if !w.warned[path] {
 				w.warned[path] = true
-				w.log.Warn("a folder is polled, as the system does not tell of its changes", "folder", path, "error", err)
+				w.log.Warn("polling a folder: the system does not report its changes", "folder", path, "error", err)
 			}
 			continue
 		}

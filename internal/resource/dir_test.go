@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -257,5 +258,34 @@ func TestOnlyChangedDocumentsAreDecodedAgain(t *testing.T) {
 	}
 	if o := second.Origins[Key{gatewayGroup, "HTTPRoute", "default", "b"}]; o.Line != 2 {
 		t.Errorf("the moved route is at %v", o)
+	}
+}
+
+func TestTrafficKeepsAProcessorWhileChangesAreRead(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1") // what is put back afterwards
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", route("a", "one.example"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var during []int
+	err := NewDir([]string{dir}, nil).Run(ctx, func(s *Set) {
+		during = append(during, runtime.GOMAXPROCS(0))
+		if serves("a=two.example")(s) {
+			cancel()
+			return
+		}
+		write(t, dir, "a.yaml", route("a", "two.example"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range during {
+		if i == 0 && n != 1 || i > 0 && n != 2 {
+			t.Errorf("%v processors while sets were made, want 1 for the first, which nobody is served beside, and 2 then", during)
+		}
+	}
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d processors afterwards, want 1", n)
 	}
 }

@@ -169,7 +169,7 @@ func syntaxFinding(err error, text []byte) Finding {
 	}
 	// What stands there may be a secret: an unquoted value that begins with "*" is taken for the name of an anchor.
 	if strings.Contains(msg, "unknown anchor") {
-		msg = `a value begins with "*", which YAML takes for the name of an anchor; put the value in quotes`
+		msg = `a value begins with "*", which YAML reads as the name of an anchor; put the value in quotes`
 	}
 	f := finding(CodeSyntax, "", "not YAML: "+strings.TrimPrefix(msg, "yaml: "))
 	f.Origin.Line = line

@@ -59,7 +59,7 @@ func withoutRule(s *apiextensions.JSONSchemaProps, rule string) {
 }
 
 // checkMirrors reports the shares of all RequestMirror filters of a route, before defaults are filled in. What has a
-// wrong type is passed over: the schema reports it.
+// wrong type is ignored: the schema reports it.
 func checkMirrors(u map[string]any) []Finding {
 	var findings []Finding
 	spec, _ := u["spec"].(map[string]any)

@@ -25,7 +25,7 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 	}
 	f.Server = f.Ref.Field + ": " + f.Message
 	if m := oneForm.FindStringSubmatch(err.Detail); m != nil {
-		f.Ref.Field, f.Message, f.Fix = m[1], "has none of the forms that the field can have, or several of them", "write it as the API's documentation says"
+		f.Ref.Field, f.Message, f.Fix = m[1], "has none of the forms that the field allows, or several of them", "write it as the API's documentation says"
 		f.General = true
 		return f
 	}
@@ -152,9 +152,9 @@ func together(unknown, others []Finding) []Finding {
 				f.Server += "\n" + o.Server
 				return true
 			case missing:
-				f.Message = fmt.Sprintf("the field is not known, and %s, which must be there, is missing: the object is left out", o.Ref.Field)
+				f.Message = fmt.Sprintf("unknown field, and the required %s is missing: the object is left out", o.Ref.Field)
 			default:
-				f.Message = "the field is not known, so the object is left out: " + lowerFirst(o.Message)
+				f.Message = "unknown field, so the object is left out: " + lowerFirst(o.Message)
 			}
 			first, f.Server = false, o.Server
 			return true
@@ -235,7 +235,7 @@ func plainType(f *Finding, err *field.Error, value any) {
 	case []any:
 		f.Message = fmt.Sprintf("is a list, but must be %s", wanted)
 		if wanted == "a mapping" {
-			f.Fix = `write one mapping: take "- " away`
+			f.Fix = `write one mapping: remove "- "`
 		}
 	case map[string]any:
 		f.Message = fmt.Sprintf("is a mapping, but must be %s", wanted)
@@ -337,7 +337,7 @@ func plainInvalid(f *Finding, err *field.Error, written any) {
 	case mustMatch.MatchString(d):
 		form, ok := forms[mustMatch.FindStringSubmatch(d)[1]]
 		if !ok {
-			f.Message = value + " does not have the form that the field asks for"
+			f.Message = value + " does not have the form that the field requires"
 		} else {
 			f.Message = fmt.Sprintf("%s is not %s", value, form)
 			f.Fix = "write it in that form"
@@ -346,7 +346,7 @@ func plainInvalid(f *Finding, err *field.Error, written any) {
 			written, _ := err.BadValue.(string)
 			f.Fix = "write it in lower case: " + strings.ToLower(written)
 		} else if v, text := err.BadValue.(string); text && v == "*" && lastName(strings.TrimRight(f.Ref.Field, "[]0123456789")) == "hostnames" {
-			f.Fix = "leave hostnames out: the route is then for any host"
+			f.Fix = "remove hostnames: the route then serves any host"
 		}
 	case mustLess.MatchString(d):
 		m := mustLess.FindStringSubmatch(d)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/spare"
 )
 
 const stdinPath = "-"
@@ -31,6 +33,7 @@ type reader struct {
 	holds   map[string]*hold
 	clock   func() time.Time
 	believe bool // what is read now is believed at once
+	serving bool // what was read before is being served meanwhile
 }
 
 type sum [sha256.Size]byte
@@ -152,7 +155,7 @@ func newFile(content []byte, isJSON bool) *file {
 	return f
 }
 
-// decode makes documents of the texts that have none yet, on all cores, and forgets those that no file has.
+// decode makes documents of the texts that have none yet, on all cores that are not needed for traffic, and forgets those that no file has.
 func (r *reader) decode() {
 	documents := make(map[sum]*document, len(r.documents))
 	var missing []*filePart
@@ -171,7 +174,11 @@ func (r *reader) decode() {
 	decoded := make([]*document, len(missing))
 	var next atomic.Int64
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(missing)) {
+	workers := runtime.GOMAXPROCS(0)
+	if r.serving {
+		workers = spare.Workers()
+	}
+	for range min(workers, len(missing)) {
 		wait.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(missing)); i = next.Add(1) - 1 {
 				decoded[i] = decodeDocument(missing[i].part)

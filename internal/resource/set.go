@@ -131,7 +131,7 @@ func (s *Set) Elsewhere(k Key) bool {
 // elsewhere.
 func (s *Set) Absent(code string, k Key, partial bool) (finding, why, fix string) {
 	if partial && s.Elsewhere(k) {
-		return CodeElsewhere, "is not among the files, so the cluster must have it", "nothing, if the cluster has it or something makes it there"
+		return CodeElsewhere, "is not among the files, so it must exist in the cluster", "nothing, if it exists in the cluster or will be created there"
 	}
 	why, fix = s.Missing(k)
 	return code, why, fix

@@ -101,7 +101,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	}
 	if blocksRules(metaErrs) || blocksRules(schemaErrs) || blocksRules(listErrs) {
 		return append(findings, finding(CodeUnchecked, "",
-			"the rules of the API that compare fields were not checked, as other errors come first"))
+			"the API's rules that compare fields were not checked because of the other errors"))
 	}
 	budget := int64(celconfig.RuntimeCELCostBudget)
 	if s.rules.hold(u, &budget) {
@@ -162,9 +162,9 @@ func schemaCode(t field.ErrorType) string {
 func unknownField(kind, path string, candidates []string) Finding {
 	near := nearest(lastName(path), candidates)
 	if near == "" {
-		return finding(CodeUnknownField, path, "the field is not known and has no effect")
+		return finding(CodeUnknownField, path, "unknown field, it has no effect")
 	}
-	f := finding(CodeMisspeltField, path, "the field is not known and has no effect"+effect(kind, path, near))
+	f := finding(CodeMisspeltField, path, "unknown field, it has no effect"+effect(kind, path, near))
 	f.Fix, f.Meant = fmt.Sprintf("did you mean %q?", near), near
 	return f
 }

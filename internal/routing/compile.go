@@ -156,7 +156,7 @@ func (c *compiler) route(m *model.Route, age int) {
 		case l == nil && c.lost[a.Listener]:
 			continue // told of already
 		case l == nil:
-			c.omit(m.Ref, field()+".listener", "there is no listener %q", a.Listener)
+			c.omit(m.Ref, field()+".listener", "listener %q does not exist", a.Listener)
 			continue
 		case l.Listener.Protocol == model.TCP:
 			c.omit(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)
@@ -357,7 +357,7 @@ func (c *compiler) candidate(rule *Rule, index int) *candidate {
 			candidate.path = strings.TrimSuffix(candidate.path, "/")
 		}
 	default:
-		c.omit(ref(), "path.type", "%q is none of %q, %q and %q; the match is left out", m.Path.Type, model.Exact, model.Prefix, model.Regex)
+		c.omit(ref(), "path.type", "%q is not %q, %q or %q; the match is left out", m.Path.Type, model.Exact, model.Prefix, model.Regex)
 		return nil
 	}
 	var headers, query bool
@@ -390,7 +390,7 @@ func (c *compiler) conditions(ref func() model.Ref, field string, list []model.V
 			}
 			next.expression = e
 		default:
-			c.omit(at(), "type", "%q is none of %q and %q; the match is left out", m.Type, model.Exact, model.Regex)
+			c.omit(at(), "type", "%q is not %q or %q; the match is left out", m.Type, model.Exact, model.Regex)
 			return nil, false
 		}
 		if !slices.ContainsFunc(conditions, func(c condition) bool { return c.name == next.name }) {

@@ -29,7 +29,7 @@ func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 		},
 		"unknown listener": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gone" },
-			`HTTPRoute ns/r attachments[0].listener: there is no listener "gone"`,
+			`HTTPRoute ns/r attachments[0].listener: listener "gone" does not exist`,
 		},
 		"no hostnames": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Hostnames = nil },
@@ -45,7 +45,7 @@ func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 		},
 		"path type": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Type = "glob" },
-			`HTTPRoute ns/r rules[0].matches[0].path.type: "glob" is none of`,
+			`HTTPRoute ns/r rules[0].matches[0].path.type: "glob" is not`,
 		},
 		"relative path": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Value = "a" },
@@ -74,7 +74,7 @@ func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 			func(c *model.Config) {
 				c.Routes[0].Rules[0].Matches[0].Headers = []model.ValueMatch{{Type: model.Prefix, Name: "h"}}
 			},
-			`rules[0].matches[0].headers[0].type: "prefix" is none of "exact" and "regex"`,
+			`rules[0].matches[0].headers[0].type: "prefix" is not "exact" or "regex"`,
 		},
 		"query name": {
 			func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Query = []model.ValueMatch{{Type: model.Exact}} },

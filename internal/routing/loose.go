@@ -39,7 +39,7 @@ func (l *Listener) PathPolicy(r *Rule) model.PathPolicy {
 //     to some server and not to NormalizePath: where they lead depends on everything else.
 //
 // A server so gives the path to a rule if the rule's path matches when both are brought into one loose form, in which everything in
-// everyReading is passed over, the rest of its match holds, and its path is more specific than the one that matched. Of paths that are
+// everyReading is ignored, the rest of its match holds, and its path is more specific than the one that matched. Of paths that are
 // the same in loose form the one that matches as written counts.
 //
 // A request whose patterns would be too much work is not refused here: its Excess says so.
@@ -224,9 +224,9 @@ func trimSlash(s string) string {
 	return s
 }
 
-// reading is what has to be passed over for the path to lead to the candidate: one of the readings found if that is enough.
+// reading is what has to be ignored for the path to lead to the candidate: one of the readings found if that is enough.
 func (c *candidate) reading(path string, found readingSet) Reading {
-	found |= ofTheRules // what the rule's own path has that is passed over
+	found |= ofTheRules // what the rule's own path has that is ignored
 	for r := OneReading + 1; r < SeveralReadings; r++ {
 		if found.has(r) && c.matchesLoosely(path, alone(r)) {
 			return r

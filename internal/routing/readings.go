@@ -28,7 +28,7 @@ const (
 	PathParameter
 	// OuterSpace: escaped spaces that begin or end a segment are passed over.
 	OuterSpace
-	// ControlCharacter: an escaped control character ends the path or is passed over.
+	// ControlCharacter: an escaped control character ends the path or is ignored.
 	ControlCharacter
 	// EscapedQuestionMark: "%3F" begins the query.
 	EscapedQuestionMark
@@ -62,10 +62,10 @@ var readingWords = [readings]struct{ name, what, servers string }{
 	ControlCharacter:    {"control_character", "an escaped control character", "Some servers drop it or end the path there; regular expressions may take it for the end of a line."},
 	EscapedQuestionMark: {"escaped_question_mark", "an escaped question mark (%3F)", "Servers that decode before they rewrite take what follows for the query, as Apache httpd did."},
 	InvalidUTF8:         {"invalid_utf8", "escapes that are not valid UTF-8", "Servers read them as other characters, drop or replace them."},
-	LetterCase:          {"letter_case", "letters whose case differs", "Caddy, Express, IIS and files on Windows and macOS pass over letter case."},
-	TrailingDot:         {"trailing_dot", "a dot at the end of a segment", "Files on Windows pass over it."},
+	LetterCase:          {"letter_case", "letters whose case differs", "Caddy, Express, IIS and files on Windows and macOS ignore letter case."},
+	TrailingDot:         {"trailing_dot", "a dot at the end of a segment", "Files on Windows ignore it."},
 	EscapedCharacter:    {"escaped_character", "an escaped character", "Servers decode it before they compare paths."},
-	SeveralReadings:     {"several", "characters that servers pass over", "Servers differ in more than one of them."},
+	SeveralReadings:     {"several", "characters that servers ignore", "Servers differ in more than one of them."},
 }
 
 // String is the reading's name in logs, such as "escaped_slash"; empty for OneReading.

@@ -12,7 +12,7 @@ type Share struct{ fraction fraction }
 // NewShare fails unless 0 <= numerator <= denominator and 0 < denominator <= MaxShare.
 func NewShare(numerator, denominator uint64) (*Share, error) {
 	if denominator == 0 || denominator > MaxShare || numerator > denominator {
-		return nil, fmt.Errorf("%d of %d is no share", numerator, denominator)
+		return nil, fmt.Errorf("%d of %d is not a share", numerator, denominator)
 	}
 	s := &Share{fraction{numerator: numerator, all: numerator == denominator}}
 	if numerator > 0 && numerator < denominator {

@@ -179,7 +179,7 @@ func (c *compiler) addSplit(m *model.Split) {
 		}
 	}
 	if len(m.Matches) > 0 && len(s.matches) == 0 {
-		c.omit(m.Ref, "matches", "none of them can be used; the split is left out, as without them it would take all requests")
+		c.omit(m.Ref, "matches", "none of them can be used; the split is left out, because without matches it would take all requests")
 		return
 	}
 	weights := make([]uint64, len(m.Leaves))

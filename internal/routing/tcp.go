@@ -40,7 +40,7 @@ func (c *compiler) tcpRoute(m *model.Route, age int) {
 		l := c.listeners[a.Listener]
 		if l == nil || l.Listener.Protocol != model.TCP {
 			if l != nil || !c.lost[a.Listener] {
-				c.omit(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "there is no TCP listener %q", a.Listener)
+				c.omit(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "TCP listener %q does not exist", a.Listener)
 			}
 			continue
 		}

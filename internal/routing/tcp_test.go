@@ -73,12 +73,12 @@ func TestCompileRefusesRoutesOnListenersOfTheOtherSort(t *testing.T) {
 		breakIt func(*model.Config)
 		want    string
 	}{
-		"requests on TCP": {func(c *model.Config) { c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))} }, "there is no listener"},
+		"requests on TCP": {func(c *model.Config) { c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))} }, "does not exist"},
 		"HTTPRoute on TCP": {func(c *model.Config) {
 			c.Routes = []model.Route{on("r", []string{"*"}, prefix("/"))}
 			c.Routes[0].Attachments[0].Listener = "db"
 		}, `listener "db" is for TCP`},
-		"TCPRoute on HTTP": {func(c *model.Config) { c.Listeners[0].Protocol = model.HTTP }, `there is no TCP listener "db"`},
+		"TCPRoute on HTTP": {func(c *model.Config) { c.Listeners[0].Protocol = model.HTTP }, `TCP listener "db" does not exist`},
 		"matches":          {func(c *model.Config) { c.Routes[0].Rules[0].Matches = []model.Match{prefix("/")} }, "one rule, without matches"},
 		"two rules":        {func(c *model.Config) { c.Routes[0].Rules = append(c.Routes[0].Rules, model.Rule{}) }, "one rule"},
 		"a second listener": {func(c *model.Config) {

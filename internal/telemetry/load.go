@@ -60,33 +60,33 @@ type EndpointState struct {
 // The families of load and health.
 var (
 	descInFlight = desc("weir_requests_in_flight",
-		"Requests that the proxy is carrying.")
+		"Requests in flight.")
 	descInFlightMax = desc("weir_requests_in_flight_limit",
-		"How many requests the proxy may carry; 0 is no limit.")
+		"Maximum requests in flight; 0 is no limit.")
 	descConnsNow = desc("weir_client_connections",
-		"Client connections that are open, of all listeners.")
+		"Open client connections of all listeners.")
 	descConnsMax = desc("weir_client_connections_limit",
-		"How many client connections may be open; 0 is no limit.")
+		"Maximum open client connections; 0 is no limit.")
 	descRefused = desc("weir_refused_total",
-		"Requests and connections that the proxy refused by itself: by what was at its limit.", "limit")
+		"Requests and connections that the proxy refused, by the limit that was reached.", "limit")
 	descQueueDelay = desc("weir_queue_delay_seconds",
-		"How long the request looked at last had waited for the proxy, about one in 32.")
+		"Time that the last sampled request waited for the proxy, about one in 32.")
 	descStrained = desc("weir_overloaded",
 		"1 while requests wait too long for the proxy.")
 
 	descServiceFull = desc("weir_service_circuit_open",
-		"1 while no request to the service can begin, because it or all its endpoints are at their limits.", "service")
+		"1 while the service or all its endpoints are at their limits, so no request can begin.", "service")
 	descServiceRejected = desc("weir_service_rejected_total",
-		"Requests and retries that a limit kept from the service.", "service", "limit")
+		"Requests and retries that a limit of the service refused.", "service", "limit")
 
 	descEndpointHealthy = desc("weir_endpoint_healthy",
 		"1 unless the endpoint is ejected or fails its health check.", "service", "endpoint")
 	descEndpointInFlight = desc("weir_endpoint_requests_in_flight",
-		"Exchanges and connects under way at the endpoint, whichever service led there.", "service", "endpoint")
+		"Exchanges and connects in flight at the endpoint, over all services.", "service", "endpoint")
 	descEndpointFailures = desc("weir_endpoint_failures_total",
-		"Failures that passive health checking noted.", "service", "endpoint")
+		"Failures that passive health checks counted.", "service", "endpoint")
 	descEndpointEjections = desc("weir_endpoint_ejections_total",
-		"Ejections that were due: carried out, or denied since too many endpoints were ejected.", "service", "endpoint", "result")
+		"Ejections: carried out, or denied because too many endpoints were ejected.", "service", "endpoint", "result")
 	descEndpointChecks = desc("weir_endpoint_health_checks_total",
 		"Active health checks, by result.", "service", "endpoint", "result")
 )

@@ -74,7 +74,7 @@ func (l *LogFile) follow() {
 	}
 	if l.complained.IsZero() || time.Since(l.complained) >= complainEvery {
 		l.complained = time.Now()
-		l.logger.Error("log file cannot be opened anew, the old one is written on", "path", l.path, "err", err)
+		l.logger.Error("log file cannot be reopened, writing to the old one", "path", l.path, "err", err)
 	}
 }
 

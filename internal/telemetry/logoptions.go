@@ -15,7 +15,7 @@ import (
 // CheckField says why there can be no header field of this name.
 func CheckField(name string) error {
 	if !http1.ValidToken(name) {
-		return fmt.Errorf("%q is no name of a header field", name)
+		return fmt.Errorf("%q is not the name of a header field", name)
 	}
 	return nil
 }
@@ -23,7 +23,7 @@ func CheckField(name string) error {
 // CheckRoute says why there can be no route of this name.
 func CheckRoute(s string) error {
 	if namespace, name, ok := strings.Cut(s, "/"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/,") {
-		return fmt.Errorf("%q is no route: want namespace/name", s)
+		return fmt.Errorf("%q is not a route: want namespace/name", s)
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func CheckIDField(name string) error {
 	case !http1.ValidToken(name) || f.ID == http1.FieldIrregular:
 		return errors.New("want a name of letters, digits and hyphens")
 	case f.ID != http1.FieldOther && f.ID != http1.FieldXRequestID, http1.Vouched(&f), Secret(name):
-		return errors.New("the field means something else")
+		return errors.New("the field has another use")
 	}
 	return nil
 }
@@ -52,14 +52,14 @@ func ParseReasons(s string) ([]Reason, error) {
 		return all, nil
 	}
 	if !slices.Contains(all, Reason(s)) {
-		return nil, fmt.Errorf("%q is no reason: want any, or one of docs/metrics.md#reasons such as no_route, connect_failed, backend_timeout", s)
+		return nil, fmt.Errorf("%q is not a reason: want any, or one of docs/metrics.md#reasons such as no_route, connect_failed, backend_timeout", s)
 	}
 	return []Reason{Reason(s)}, nil
 }
 
 // ParseStatuses reads a status such as 404, a class such as 5xx, a range such as 400-428, or "none".
 func ParseStatuses(s string) ([]StatusRange, error) {
-	bad := fmt.Errorf("%q is no status: want one such as 404, a class such as 5xx, a range such as 400-428, or none", s)
+	bad := fmt.Errorf("%q is not a status: want one such as 404, a class such as 5xx, a range such as 400-428, or none", s)
 	if s == "none" {
 		return []StatusRange{{}}, nil
 	}
@@ -98,7 +98,7 @@ func ParseShare(s string) (numerator, denominator uint64, err error) {
 	n, err := strconv.ParseUint(above, 10, 64)
 	d, e := strconv.ParseUint(below, 10, 64)
 	if err != nil || e != nil || d == 0 || d > maxShare || n > d {
-		return 0, 0, fmt.Errorf("%q is no share: want one such as 1/100, 5%%, 0 or 1", s)
+		return 0, 0, fmt.Errorf("%q is not a share: want one such as 1/100, 5%%, 0 or 1", s)
 	}
 	return n, d, nil
 }

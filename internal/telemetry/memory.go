@@ -14,13 +14,13 @@ type Memory struct {
 
 var (
 	descBuffered = desc("weir_buffered_bytes",
-		"Bytes that are kept until they can be passed on, beyond what each connection and request has anyway.")
+		"Bytes buffered until they can be forwarded, beyond the fixed buffers of connections and requests.")
 	descBufferedMax = desc("weir_buffered_bytes_limit",
-		"How many bytes may be kept; 0 is no limit.")
+		"Maximum buffered bytes; 0 is no limit.")
 	descBufferedEnded = desc("weir_buffered_ended_total",
-		"Client connections ended to make room for others: unfinished heads and handshakes, and HTTP/2 with much unread.")
+		"Client connections closed to make room for others: unfinished heads and handshakes, and HTTP/2 with much unread data.")
 	descBufferedRefused = desc("weir_buffered_refused_total",
-		"What was given up as no memory was left for it: by what it was for.", "use")
+		"Operations given up because the memory limit was reached, by purpose.", "use")
 )
 
 var memoryDescs = []*prometheus.Desc{descBuffered, descBufferedMax, descBufferedEnded, descBufferedRefused}

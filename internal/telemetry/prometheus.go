@@ -15,7 +15,7 @@ import (
 // The families. README and dashboards name them: they are part of the interface.
 var (
 	descRequests = desc("weir_requests_total",
-		"Exchanges that ended, by the status the client was answered with; code 0 is no answer.",
+		"Finished exchanges, by the status sent to the client; code 0 is no answer.",
 		"route", "rule", "backend", "code")
 	descDuration = desc("weir_request_duration_seconds",
 		"Time from the request's head to the response's end.",
@@ -27,34 +27,34 @@ var (
 		"Bytes of response bodies sent to clients.",
 		"route", "rule", "backend")
 	descRetries = desc("weir_request_retries_total",
-		"Attempts towards backends beyond the first of each exchange.",
+		"Attempts to reach backends beyond the first of each exchange.",
 		"route", "rule", "backend")
 	descFailures = desc("weir_request_failures_total",
-		"Exchanges that failed, by the reason also found in the access log.",
+		"Failed exchanges, by the reason that the access log also has.",
 		"route", "rule", "reason")
 	descMirror = desc("weir_mirror_requests_total",
-		"Copies that ended: sent, dropped by the proxy, or failed by the mirror's target.",
+		"Finished copies: sent, dropped by the proxy, or failed by the mirror's target.",
 		"route", "rule", "mirror", "outcome")
 	descConsidered = desc("weir_mirror_considered_total",
-		"Requests that met the mirror filter, before its fraction was applied.",
+		"Requests that reached the mirror filter, before its fraction was applied.",
 		"route", "rule", "mirror")
 	descSelected = desc("weir_mirror_selected_total",
 		"Requests that the mirror's fraction selected to be copied.",
 		"route", "rule", "mirror")
 	descMirrorInFlight = desc("weir_mirror_in_flight_requests",
-		"Copies on their way to the mirror's target.", "mirror")
+		"Copies in flight to the mirror's target.", "mirror")
 	descMirrorQueued = desc("weir_mirror_queued_bytes",
 		"Bytes of copies held in memory for the mirror's target.", "mirror")
 	descMirrorBreaker = desc("weir_mirror_breaker_open",
-		"1 while the mirror's target is left alone because it failed too often.", "mirror")
+		"1 while the mirror's target is paused because it failed too often.", "mirror")
 	descConnections = desc("weir_connections_total",
 		"Client connections accepted.", "listener")
 	descOpen = desc("weir_connections_open",
-		"Client connections that are open.", "listener")
+		"Open client connections.", "listener")
 	descCertificate = desc("weir_certificate_expiry_timestamp_seconds",
 		"When the first certificate of a chain that listeners present expires.", "certificate")
 	descReloads = desc("weir_config_reloads_total",
-		"Configurations that were to be applied, by result.", "result")
+		"Attempts to apply a configuration, by result.", "result")
 	descReloadOK = desc("weir_config_last_reload_successful",
 		"1 when the last configuration was applied, 0 when it was refused.")
 	descReloadTime = desc("weir_config_last_reload_success_timestamp_seconds",
@@ -66,7 +66,7 @@ var (
 	descProcessLogDropped = desc("weir_log_dropped_lines_total",
 		"Lines of the process's own log lost because the queue was full or the log could not be written.")
 	descBuild = desc("weir_build_info",
-		"1, with what was built.", "version", "revision", "goversion")
+		"Always 1; the labels describe the build.", "version", "revision", "goversion")
 )
 
 var allDescs = []*prometheus.Desc{

@@ -67,29 +67,29 @@ weir_config_generation 7
 # HELP weir_config_last_reload_successful 1 when the last configuration was applied, 0 when it was refused.
 # TYPE weir_config_last_reload_successful gauge
 weir_config_last_reload_successful 0
-# HELP weir_config_reloads_total Configurations that were to be applied, by result.
+# HELP weir_config_reloads_total Attempts to apply a configuration, by result.
 # TYPE weir_config_reloads_total counter
 weir_config_reloads_total{result="failure"} 1
 weir_config_reloads_total{result="success"} 1
-# HELP weir_connections_open Client connections that are open.
+# HELP weir_connections_open Open client connections.
 # TYPE weir_connections_open gauge
 weir_connections_open{listener="default/gw/http"} 1
 # HELP weir_connections_total Client connections accepted.
 # TYPE weir_connections_total counter
 weir_connections_total{listener="default/gw/http"} 2
-# HELP weir_mirror_breaker_open 1 while the mirror's target is left alone because it failed too often.
+# HELP weir_mirror_breaker_open 1 while the mirror's target is paused because it failed too often.
 # TYPE weir_mirror_breaker_open gauge
 weir_mirror_breaker_open{mirror="default/v3:80"} 1
-# HELP weir_mirror_considered_total Requests that met the mirror filter, before its fraction was applied.
+# HELP weir_mirror_considered_total Requests that reached the mirror filter, before its fraction was applied.
 # TYPE weir_mirror_considered_total counter
 weir_mirror_considered_total{mirror="default/v3:80",route="default/shop",rule="0"} 10
-# HELP weir_mirror_in_flight_requests Copies on their way to the mirror's target.
+# HELP weir_mirror_in_flight_requests Copies in flight to the mirror's target.
 # TYPE weir_mirror_in_flight_requests gauge
 weir_mirror_in_flight_requests{mirror="default/v3:80"} 3
 # HELP weir_mirror_queued_bytes Bytes of copies held in memory for the mirror's target.
 # TYPE weir_mirror_queued_bytes gauge
 weir_mirror_queued_bytes{mirror="default/v3:80"} 4096
-# HELP weir_mirror_requests_total Copies that ended: sent, dropped by the proxy, or failed by the mirror's target.
+# HELP weir_mirror_requests_total Finished copies: sent, dropped by the proxy, or failed by the mirror's target.
 # TYPE weir_mirror_requests_total counter
 weir_mirror_requests_total{mirror="default/v3:80",outcome="dropped_in_flight",route="default/shop",rule="0"} 1
 weir_mirror_requests_total{mirror="default/v3:80",outcome="sent",route="default/shop",rule="0"} 0
@@ -101,16 +101,16 @@ weir_mirror_selected_total{mirror="default/v3:80",route="default/shop",rule="0"}
 weir_request_bytes_total{backend="",route="",rule=""} 0
 weir_request_bytes_total{backend="default/v1:80",route="default/shop",rule="0"} 1000
 weir_request_bytes_total{backend="default/v2:80",route="default/shop",rule="0"} 0
-# HELP weir_request_failures_total Exchanges that failed, by the reason also found in the access log.
+# HELP weir_request_failures_total Failed exchanges, by the reason that the access log also has.
 # TYPE weir_request_failures_total counter
 weir_request_failures_total{reason="connect_failed",route="default/shop",rule="0"} 2
 weir_request_failures_total{reason="no_route",route="",rule=""} 1
-# HELP weir_request_retries_total Attempts towards backends beyond the first of each exchange.
+# HELP weir_request_retries_total Attempts to reach backends beyond the first of each exchange.
 # TYPE weir_request_retries_total counter
 weir_request_retries_total{backend="",route="",rule=""} 0
 weir_request_retries_total{backend="default/v1:80",route="default/shop",rule="0"} 1
 weir_request_retries_total{backend="default/v2:80",route="default/shop",rule="0"} 0
-# HELP weir_requests_total Exchanges that ended, by the status the client was answered with; code 0 is no answer.
+# HELP weir_requests_total Finished exchanges, by the status sent to the client; code 0 is no answer.
 # TYPE weir_requests_total counter
 weir_requests_total{backend="",code="404",route="",rule=""} 1
 weir_requests_total{backend="default/v1:80",code="200",route="default/shop",rule="0"} 100

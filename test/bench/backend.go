@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -77,8 +78,16 @@ type backend struct {
 }
 
 // serveBackend is the subcommand "backend": it prints its ports by role as JSON, then serves until it is killed.
-func serveBackend(out io.Writer) error {
+func serveBackend(args []string, out io.Writer) error {
+	f := flag.NewFlagSet("backend", flag.ExitOnError)
+	realtime := f.Bool("realtime", false, "as the generator's")
+	_ = f.Parse(args)
 	loopProcess()
+	if *realtime {
+		if err := goRealtime(); err != nil {
+			return err
+		}
+	}
 	p, err := newPoller()
 	if err != nil {
 		return err
@@ -370,7 +379,7 @@ func (b *backend) flush(c *peerConn) bool {
 }
 
 // startBackend starts the backend on the load's processor and reads its ports.
-func (b *bench) startBackend() (map[role]int, error) {
+func (b *bench) startBackend(args ...string) (map[role]int, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -380,7 +389,7 @@ func (b *bench) startBackend() (map[role]int, error) {
 		return nil, err
 	}
 	defer out.Close()
-	_, err = b.start("backend", b.loadCPU, in, self, "backend")
+	_, err = b.start("backend", b.loadCPU, in, append([]string{self, "backend"}, args...)...)
 	in.Close()
 	if err != nil {
 		return nil, err

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// haproxy configures a HAProxy of one thread for the setting: connections to the backends always reused, no log.
+// haproxy configures a HAProxy for the setting: connections to the backends always reused, no log.
 func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 	var c strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	p("global")
-	p("  nbthread 1")
+	p("  nbthread %d", s.workers())
 	connections := 4000
 	if s.Idle > 0 {
 		connections = s.Idle + 100

@@ -27,13 +27,13 @@ func lookPath(command string) (string, error) {
 	return exec.LookPath(filepath.Join("/usr/sbin", command))
 }
 
-// install installs from Debian what is absent.
-func (b *bench) install(peers []string, mirror bool) error {
+// install installs from Debian what is absent of the peers, and of the tools if they are wanted.
+func (b *bench) install(tools bool) error {
 	commands := []string{"taskset"}
-	if !mirror {
+	if tools {
 		commands = append(commands, "wrk", "h2load")
 	}
-	for _, peer := range peers {
+	for _, peer := range b.peers {
 		if _, ok := debian[peer]; ok {
 			commands = append(commands, peer)
 		}
@@ -82,10 +82,9 @@ func (b *bench) build() (string, error) {
 var numbers = regexp.MustCompile(`[0-9]+\.[0-9]+[^\s,/]*`)
 
 // readVersions notes what is compared, for the report.
-func (b *bench) readVersions(peers []string) {
+func (b *bench) readVersions(tools bool) {
 	for _, c := range []struct{ name, flag string }{{"nginx", "-v"}, {"haproxy", "-v"}, {"wrk", "-v"}, {"h2load", "--version"}} {
-		_, isPeer := debian[c.name]
-		if slices.Contains(allPeers, c.name) && isPeer && !slices.Contains(peers, c.name) {
+		if slices.Contains(allPeers, c.name) && !slices.Contains(b.peers, c.name) || !tools && !slices.Contains(allPeers, c.name) {
 			continue
 		}
 		path, err := lookPath(c.name)

@@ -35,6 +35,9 @@ type loadResult struct {
 	P90 int64 `json:"p90"`
 	P99 int64 `json:"p99"`
 	Max int64 `json:"max"`
+	// Latencies holds all of them, Lateness how long after it was due the generator came to each request that had a time.
+	Latencies histogram `json:"latencies,omitempty"`
+	Lateness  histogram `json:"lateness,omitempty"`
 }
 
 // loadConn is a connection of the generator.
@@ -82,6 +85,7 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 	duration := f.Duration("duration", 3*time.Second, "measured time")
 	warmup := f.Duration("warmup", 500*time.Millisecond, "time before it")
 	grace := f.Duration("grace", 3*time.Second, "how long to wait for the last answers")
+	realtime := f.Bool("realtime", false, "let nothing else run that the scheduler can keep waiting, where that is permitted")
 	_ = f.Parse(args)
 	request, err := io.ReadAll(in)
 	if err != nil {
@@ -96,6 +100,11 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 		return errors.New("no request on the standard input")
 	}
 	loopProcess()
+	if *realtime {
+		if err := goRealtime(); err != nil {
+			return err
+		}
+	}
 	p, err := newPoller()
 	if err != nil {
 		return err
@@ -117,6 +126,7 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 		g.conns = append(g.conns, c)
 		g.free = append(g.free, c)
 	}
+	g.result.Latencies, g.result.Lateness = histogram{}, histogram{}
 	interval := int64(0)
 	if *rate > 0 {
 		interval = int64(time.Second) / int64(*rate)
@@ -162,6 +172,9 @@ func (g *generator) run(interval int64, warmup, duration, grace time.Duration) {
 	for due := start; ; {
 		t := now()
 		for ; due <= t && due < end; due += interval {
+			if due >= g.from {
+				g.result.Lateness.add(t - due)
+			}
 			g.send(due)
 		}
 		until := due - t
@@ -373,6 +386,11 @@ func (g *generator) finish() loadResult {
 		}
 	}
 	g.result.Requests += g.result.Late
+	if g.result.Latencies != nil {
+		for _, ns := range g.samples {
+			g.result.Latencies.add(ns)
+		}
+	}
 	g.result.quantiles(g.samples)
 	return g.result
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -52,8 +53,11 @@ func TestGeneratorCountsHowEveryRequestEnded(t *testing.T) {
 			if c.role == roleSlow && r.P50 < int64(slowDelay) {
 				t.Errorf("p50 %v is less than the backend's delay", time.Duration(r.P50))
 			}
-			if got := (loadResult{Requests: r.Requests, OK: r.OK, Status: r.Status, Broken: r.Broken, Late: r.Late}); got != c.want {
+			if got := (loadResult{Requests: r.Requests, OK: r.OK, Status: r.Status, Broken: r.Broken, Late: r.Late}); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("result %+v, want %+v", got, c.want)
+			}
+			if answered := uint64(r.OK + r.Status); r.Latencies.count() != answered || r.Lateness.count() != all || r.Latencies.most() < time.Duration(r.Max) {
+				t.Errorf("%d latencies up to %v and %d latenesses, of %d answers up to %v", r.Latencies.count(), r.Latencies.most(), r.Lateness.count(), answered, time.Duration(r.Max))
 			}
 		})
 	}

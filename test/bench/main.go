@@ -2,7 +2,8 @@
 
 // Command bench compares Weir with nginx, HAProxy and Go's httputil.ReverseProxy: processor time for each request,
 // throughput and latency, one core for the proxy, the same backend, load and headers for all, in interleaved rounds.
-// With -mirror it shows instead what a broken mirror backend does to the primary. See docs/performance.md.
+// With -latency it compares latencies at fixed rates instead, and with -mirror it shows what a broken mirror backend does to the primary. See
+// docs/performance.md.
 //
 // It runs the real weir binary and imports nothing of its data plane.
 package main
@@ -30,6 +31,9 @@ type bench struct {
 	weir     string // the binary
 	proxyCPU int
 	loadCPU  int
+	shared   bool // both processors are everybody's
+	realtime bool // load and backend have real-time priority
+	favoured bool // the proxies too
 	conns    int
 	rounds   int
 	duration time.Duration
@@ -63,7 +67,7 @@ func command(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "backend":
-			return serveBackend(os.Stdout)
+			return serveBackend(args[1:], os.Stdout)
 		case "load":
 			return generateLoad(args[1:], os.Stdin, os.Stdout)
 		case "grpcload":
@@ -93,11 +97,25 @@ func harness(args []string) (err error) {
 	f.StringVar(&b.weir, "weir", "", "the weir binary (default: built from ./cmd/weir)")
 	f.StringVar(&b.output, "o", "", "also write the table to a file; see docs/performance.md")
 	mirror := f.Bool("mirror", false, "compare mirror backends that are healthy, refuse, stall or answer garbage with none")
+	latency := f.Bool("latency", false, "compare latencies at fixed rates, of undisturbed rounds")
+	f.BoolVar(&b.favoured, "realtime", false, "with -latency: give the proxies real-time priority too, on a machine that others use")
+	readLatency := latencyFlags(f)
 	peers := f.String("peers", strings.Join(allPeers, ","), "proxies to compare")
 	only := f.String("scenarios", "", "scenarios to run (default all): "+strings.Join(scenarioNames(*mirror), ", "))
 	_ = f.Parse(args)
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if *latency && *mirror {
+		return errors.New("-latency and -mirror are two comparisons")
+	}
+	if *latency {
+		setUnlessGiven(f, "rounds", &b.rounds, latencyRounds)
+		setUnlessGiven(f, "duration", &b.duration, latencyDuration)
+	}
+	options, err := readLatency()
+	if err != nil {
+		return err
 	}
 	if b.rounds < 1 || b.duration < 100*time.Millisecond || b.conns < 1 || b.rate < 1 || b.body < 0 {
 		return errors.New("-rounds, -conns and -rate must be 1 at least, -duration 100ms, -body 0")
@@ -114,15 +132,37 @@ func harness(args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b.ctx = ctx
-	if err := b.setup(*mirror); err != nil {
+	switch {
+	case *mirror:
+		b.peers = []string{"weir"}
+	case *latency:
+		b.peers = slices.DeleteFunc(slices.Clone(b.peers), func(p string) bool { return !slices.Contains(daemons, p) })
+	}
+	if err := b.setup(!*mirror && !*latency); err != nil {
 		return errors.Join(err, b.close())
 	}
-	if *mirror {
+	switch {
+	case *mirror:
 		err = b.runMirror()
-	} else {
+	case *latency:
+		if b.realtime = mayRealtime(); b.favoured && !b.realtime {
+			err = errors.New("-realtime: real-time priority is not permitted")
+			break
+		}
+		err = b.runLatency(options)
+	default:
 		err = b.runScenarios()
 	}
 	return errors.Join(err, b.close())
+}
+
+// setUnlessGiven sets the value of a flag that was not on the command line.
+func setUnlessGiven[T any](f *flag.FlagSet, name string, value *T, to T) {
+	given := false
+	f.Visit(func(one *flag.Flag) { given = given || one.Name == name })
+	if !given {
+		*value = to
+	}
 }
 
 // choose splits a list of names; an empty one means all.
@@ -139,13 +179,9 @@ func choose(what, list string, all []string) ([]string, error) {
 	return names, nil
 }
 
-// setup installs the peers, builds weir and starts the backend.
-func (b *bench) setup(mirror bool) (err error) {
-	need := b.peers
-	if mirror {
-		need = []string{"weir"}
-	}
-	if err := b.install(need, mirror); err != nil {
+// setup installs the peers, and the tools of others if they are wanted, builds weir and starts the backend.
+func (b *bench) setup(tools bool) (err error) {
+	if err := b.install(tools); err != nil {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {
@@ -154,14 +190,12 @@ func (b *bench) setup(mirror bool) (err error) {
 	if b.certificate, err = newCertificate(b.dir); err != nil {
 		return err
 	}
-	if slices.Contains(need, "weir") && b.weir == "" {
+	if slices.Contains(b.peers, "weir") && b.weir == "" {
 		if b.weir, err = b.build(); err != nil {
 			return err
 		}
 	}
-	if !mirror {
-		b.readVersions(need)
-	}
+	b.readVersions(tools)
 	b.versions = append(b.versions, runtime.Version())
 	if err := pinSelf(b.loadCPU); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (b *bench) runMirror() error {
 			continue // no mirror at all is what the others are compared with
 		}
 		s := setting{Backend: roleFast, Mirror: t.role, MirrorPercent: 100}
-		p, err := b.startProxy(contender{"weir, " + t.title, "weir", s})
+		p, err := b.startProxy(contender{label: "weir, " + t.title, peer: "weir", setting: s})
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// nginx configures an nginx of one worker for the setting. It is tuned as its documentation advises: keep-alive to the
+// nginx configures an nginx for the setting. It is tuned as its documentation advises: keep-alive to the
 // backends without limit, no access log, no accept mutex, and buffers that hold large bodies.
 func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	var c strings.Builder
@@ -16,7 +16,7 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	if s.Idle > 0 {
 		connections = s.Idle*5/4 + 20 // it closes idle ones when less than a sixteenth is free
 	}
-	p("daemon off; worker_processes 1; pid %s/nginx.pid; error_log stderr crit;", dir)
+	p("daemon off; worker_processes %d; pid %s/nginx.pid; error_log stderr crit;", s.workers(), dir)
 	p("events { worker_connections %d; }", connections)
 	p("http {")
 	p("access_log off; server_tokens off; tcp_nodelay on; default_type text/plain;")
@@ -51,6 +51,9 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	if s.HTTP2 {
 		listen += " http2"
 	}
+	if s.workers() > 1 {
+		listen += " reuseport" // so that all get their share of the connections
+	}
 	if s.GRPC > 0 {
 		p("grpc_set_header Host $http_host; grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for; grpc_set_header X-Forwarded-Proto $scheme;")
 	}
@@ -67,6 +70,7 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 				p("location %s { proxy_pass %s; }", prefix, to)
 			}
 			p("}")
+			listen = strings.TrimSuffix(listen, " reuseport") // it is the socket's
 			return nil
 		})
 	} else {

@@ -22,6 +22,7 @@ type proxy struct {
 	process *process
 	port    int
 	admin   int // weir's
+	dir     string
 }
 
 // startProxy configures and starts a proxy on its processor, and waits until it serves correctly.
@@ -35,6 +36,7 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.dir = dir
 	var command []string
 	switch c.peer {
 	case "nginx":
@@ -45,11 +47,14 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 		command, err = b.reverseProxy(c.setting, port)
 	case "weir":
 		if p.admin, err = freePort(); err == nil {
-			command, err = b.weirCommand(dir, c.setting, port, p.admin)
+			command, err = b.weirCommand(dir, c, port, p.admin)
 		}
 	}
 	if err != nil {
 		return nil, err
+	}
+	if b.favoured {
+		command = append([]string{"chrt", "--rr", "1"}, command...)
 	}
 	if p.process, err = b.start(c.peer, b.proxyCPU, nil, command...); err != nil {
 		return nil, err
@@ -215,8 +220,8 @@ func (b *bench) reverseProxy(s setting, port int) ([]string, error) {
 	return command, nil
 }
 
-// writeFile writes a proxy's file and returns its path.
+// writeFile writes a proxy's file, or replaces it at once, and returns its path.
 func writeFile(dir, name, text string) (string, error) {
-	path := filepath.Join(dir, name)
-	return path, os.WriteFile(path, []byte(text), 0o644)
+	path, draft := filepath.Join(dir, name), filepath.Join(dir, ".draft")
+	return path, errors.Join(os.WriteFile(draft, []byte(text), 0o644), os.Rename(draft, path))
 }

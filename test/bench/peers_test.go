@@ -97,11 +97,11 @@ func checkShares(t *testing.T, b *bench, p *proxy) {
 func TestAProxyThatDoesNotStartIsReportedWithWhatItSaid(t *testing.T) {
 	b := newBench(t)
 	b.weir = "/bin/false"
-	if _, err := b.startProxy(contender{"weir", "weir", setting{Backend: roleFast}}); err == nil {
+	if _, err := b.startProxy(contender{label: "weir", peer: "weir", setting: setting{Backend: roleFast}}); err == nil {
 		t.Fatal("no error")
 	}
 	b.weir = "/bin/ls"
-	_, err := b.startProxy(contender{"weir", "weir", setting{Backend: roleFast}})
+	_, err := b.startProxy(contender{label: "weir", peer: "weir", setting: setting{Backend: roleFast}})
 	if err == nil || !bytes.Contains([]byte(fmt.Sprint(err)), []byte("ls:")) {
 		t.Fatalf("error %v does not hold the process's output", err)
 	}

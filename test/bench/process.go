@@ -32,7 +32,7 @@ func (b *bench) start(name string, cpu int, stdout *os.File, command ...string) 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
+	cmd := exec.Command("taskset", append([]string{"-c", b.processorsOf(cpu)}, command...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, log, log
 	if stdout != nil {
 		cmd.Stdout = stdout
@@ -51,6 +51,14 @@ func (b *bench) start(name string, cpu int, stdout *os.File, command ...string) 
 	b.processes = append(b.processes, p)
 	b.mu.Unlock()
 	return p, nil
+}
+
+// processorsOf is where a process may run whose place is cpu.
+func (b *bench) processorsOf(cpu int) string {
+	if b.shared {
+		return fmt.Sprintf("%d,%d", b.loadCPU, b.proxyCPU)
+	}
+	return strconv.Itoa(cpu)
 }
 
 // stop ends the process and its children, and waits for it.
@@ -87,19 +95,24 @@ func (p *process) ended() bool {
 
 // cpu is the processor time, user and system, that the process and its children have used.
 func (p *process) cpu() (time.Duration, error) {
-	var total time.Duration
+	used, _, err := p.times()
+	return used, err
+}
+
+// times also is how long their threads were ready to run and had no processor, 0 where the system does not tell.
+func (p *process) times() (used, waited time.Duration, err error) {
 	pids, err := family(p.cmd.Process.Pid)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, pid := range pids {
-		d, err := cpuOf(pid)
+		u, w, err := cpuOf(pid)
 		if err != nil {
-			return 0, fmt.Errorf("processor time of %s: %w", p.name, err)
+			return 0, 0, fmt.Errorf("processor time of %s: %w", p.name, err)
 		}
-		total += d
+		used, waited = used+u, waited+w
 	}
-	return total, nil
+	return used, waited, nil
 }
 
 // memory is the proportional set size of the process and its children, in bytes.
@@ -147,33 +160,32 @@ func family(pid int) ([]int, error) {
 	return pids, nil
 }
 
-// cpuOf is the processor time of one process: the scheduler's account of its threads in nanoseconds (schedstat), or
-// the coarser one of proc_pid_stat(5) where that is missing.
-func cpuOf(pid int) (time.Duration, error) {
+// cpuOf is the processor time of one process, and how long its threads waited for it: the scheduler's account of its threads in nanoseconds
+// (schedstat), or the coarser one of proc_pid_stat(5) where that is missing.
+func cpuOf(pid int) (used, waited time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if len(threads) == 0 {
-		return statCPU(pid)
+		used, err = statCPU(pid)
+		return used, 0, err
 	}
-	var total time.Duration
 	for _, name := range threads {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // the thread has ended
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		first, _, _ := bytes.Cut(text, []byte{' '})
-		ns, err := strconv.ParseInt(string(first), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+		var u, w time.Duration
+		if _, err := fmt.Sscan(string(text), (*int64)(&u), (*int64)(&w)); err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", name, err)
 		}
-		total += time.Duration(ns)
+		used, waited = used+u, waited+w
 	}
-	return total, nil
+	return used, waited, nil
 }
 
 func statCPU(pid int) (time.Duration, error) {
@@ -190,10 +202,12 @@ func statCPU(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2) // USER_HZ is 100
 }
 
-// pinSelf keeps the harness off the proxy's processor; what it starts inherits that.
-func pinSelf(cpu int) error {
+// pinSelf keeps the harness to some processors; what it starts inherits that.
+func pinSelf(cpus ...int) error {
 	var set unix.CPUSet
-	set.Set(cpu)
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
 	tasks, err := filepath.Glob("/proc/self/task/*")
 	if err != nil {
 		return err

@@ -36,7 +36,13 @@ type setting struct {
 	GRPC int
 	// Idle is how many connections are to be held without a request.
 	Idle int
+	// Workers is how many processors the proxy is to use: 0 stands for 1. Weir and ReverseProxy find out themselves.
+	Workers int
+	// Version changes all routes, where it is not 0.
+	Version int
 }
+
+func (s setting) workers() int { return max(1, s.Workers) }
 
 const (
 	splitHeader, splitValue = "X-Channel", "beta"
@@ -74,7 +80,7 @@ type tool string
 const (
 	toolWrk tool = "wrk"    // closed loop: as fast as the proxy answers
 	toolH2  tool = "h2load" // the same over HTTP/2
-	// toolOwn is the generator in load.go: at a fixed rate, or as a closed loop where wrk would be the bottleneck (it
+	// toolOwn is the generator in load.go: as a closed loop where wrk would be the bottleneck (it
 	// reads 8 KiB at a time, and needs a script for many paths).
 	toolOwn tool = "own"
 	// toolChurn is toolOwn with a connection for each request; with TLS, toolHandshakes, or toolResume for sessions that are resumed.
@@ -94,7 +100,6 @@ type scenario struct {
 	title   string
 	setting setting
 	tool    tool
-	rate    int // with toolOwn: requests a second, 0 for a closed loop
 	// few, if not nil, also measures weir with fewer routes, of which the same are requested.
 	few *setting
 	// peers, if not nil, are those that take part.
@@ -153,14 +158,6 @@ var scenarios = []scenario{
 		note:    "The same routes, in an order that no cache likes.",
 	},
 	{
-		name: "rate2k", title: "plain, 2,000 requests/s", tool: toolOwn, rate: 2000, peers: daemons, setting: setting{Backend: roleFast},
-		note: "Open loop: latency counts from when a request was due.",
-	},
-	{
-		name: "rate", title: "plain, 10,000 requests/s", tool: toolOwn, rate: 10_000, setting: setting{Backend: roleFast},
-		note: "Open loop: latency counts from when a request was due.",
-	},
-	{
 		name: "idle", title: "10,000 idle connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, Idle: 10_000},
 		note: idleNote,
 	},
@@ -215,6 +212,7 @@ type contender struct {
 	label   string
 	peer    string
 	setting setting
+	binary  string // weir's, if it is not the one that all are measured with
 }
 
 // contenders are those of a scenario among the peers that were chosen.
@@ -230,9 +228,9 @@ func (b *bench) contenders(s scenario) []contender {
 		if s.peers != nil && !slices.Contains(s.peers, peer) {
 			continue
 		}
-		c := contender{peer, peer, s.setting}
+		c := contender{label: peer, peer: peer, setting: s.setting}
 		if peer == "weir" && s.few != nil {
-			all = append(all, contender{fewLabel(s), peer, *s.few})
+			all = append(all, contender{label: fewLabel(s), peer: peer, setting: *s.few})
 		}
 		all = append(all, c)
 	}

@@ -47,11 +47,11 @@ func (b *bench) load(s scenario, p *proxy, duration time.Duration) (measured, er
 	case s.tool == toolHandshakes || s.tool == toolResume:
 		r, err = b.own(lastRequest(), "handshakes", p.port, duration, fmt.Sprint("-resume=", s.tool == toolResume))
 	case s.tool == toolChurn:
-		r, err = b.generate(p.port, s.rate, duration, 0, lastRequest(), append(args, "-churn")...)
+		r, err = b.generate(p.port, 0, duration, 0, lastRequest(), append(args, "-churn")...)
 	case p.setting.Routes > 0:
-		r, err = b.generate(p.port, s.rate, duration, 0, routesRequests(p.setting), append(args, "-many")...)
+		r, err = b.generate(p.port, 0, duration, 0, routesRequests(p.setting), append(args, "-many")...)
 	default:
-		r, err = b.generate(p.port, s.rate, duration, 0, plainRequest(), args...)
+		r, err = b.generate(p.port, 0, duration, 0, plainRequest(), args...)
 	}
 	return measured{r.OK, r.Requests - r.OK, time.Duration(r.Elapsed), time.Duration(r.P50), time.Duration(r.P99)}, err
 }

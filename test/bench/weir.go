@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"path/filepath"
@@ -11,12 +12,13 @@ import (
 
 // weirCommand writes Gateway API manifests for the setting and returns the command that serves them: metrics on,
 // access log off.
-func (b *bench) weirCommand(dir string, s setting, port, admin int) ([]string, error) {
+func (b *bench) weirCommand(dir string, c contender, port, admin int) ([]string, error) {
+	s, binary := c.setting, cmp.Or(c.binary, b.weir)
 	manifests := filepath.Join(dir, "manifests")
 	if err := b.manifests(manifests, s, port); err != nil {
 		return nil, err
 	}
-	command := []string{b.weir, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}
+	command := []string{binary, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}
 	if s.Idle > 0 {
 		command = append(command, "--max-connections", fmt.Sprint(s.Idle+100)) // by itself it keeps half of the descriptors for endpoints
 	}
@@ -65,6 +67,9 @@ spec:
 		for _, prefix := range prefixes {
 			file.WriteString(routeHead(fmt.Sprintf("route-%d", n), host))
 			fmt.Fprintf(&file, "  rules:\n  - matches: [{path: {type: PathPrefix, value: %s}}]\n    backendRefs: [{name: first, port: 80}]\n", strings.TrimSuffix(prefix, "/"))
+			if s.Version > 0 {
+				fmt.Fprintf(&file, "    timeouts: {request: %dms}\n", 60_000+s.Version)
+			}
 			n++
 		}
 		_, err := writeFile(dir, host+".yaml", file.String())

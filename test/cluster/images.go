@@ -22,11 +22,12 @@ import (
 
 // The images that are built here; any other is a file.
 const (
-	weirImage        = "weir"        // Weir of this tree, under the name weirName
+	weirImage        = "weir"        // Weir of this tree, under the name weirName, and its proxy alone, under proxyName
 	conformanceImage = "conformance" // what the Gateway API's conformance suite runs pods of
 
-	weirName = "weir:dev"
-	echoName = "echo-basic:dev"
+	weirName  = "weir:dev"
+	proxyName = "weir-proxy:dev"
+	echoName  = "echo-basic:dev"
 )
 
 // builder builds images into a folder of their own for each tree, as several may be used at once.
@@ -73,11 +74,13 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 		switch name {
 		case conformanceImage:
 		case weirImage:
-			file, err := b.weir(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("image %s: %w", weirName, err)
+			for _, name := range []string{weirName, proxyName} {
+				file, err := b.weir(ctx, name)
+				if err != nil {
+					return nil, fmt.Errorf("image %s: %w", name, err)
+				}
+				files = append(files, file)
 			}
-			files = append(files, file)
 		default:
 			file, err := filepath.Abs(name)
 			if err != nil {
@@ -147,18 +150,19 @@ func suiteImages(ctx context.Context, module string) (map[string][]string, error
 	return names, err
 }
 
-// weir builds Weir as it is released, but for this machine's architecture alone.
-func (b *builder) weir(ctx context.Context) (string, error) {
+// weir builds one of Weir's images as it is released, but for this machine's architecture alone.
+func (b *builder) weir(ctx context.Context, name string) (string, error) {
 	top := filepath.Join(b.source, "../..")
-	binary, packed, file := filepath.Join(b.dir, "weir"), filepath.Join(b.dir, "weir-image.tar"), filepath.Join(b.dir, "weir.tar")
+	program, _, _ := strings.Cut(name, ":")
+	binary, packed, file := filepath.Join(b.dir, program), filepath.Join(b.dir, program+"-image.tar"), filepath.Join(b.dir, program+".tar")
 	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
-	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-tags", "grpcnotrace", "-o", binary, "./cmd/weir"); err != nil {
+	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-tags", "grpcnotrace", "-o", binary, "./cmd/"+program); err != nil {
 		return "", err
 	}
 	if _, err := output(ctx, filepath.Join(top, "deploy/release"), nil, "go", "run", ".", "image", "-o", packed, binary); err != nil {
 		return "", err
 	}
-	return file, image.Rename(file, packed, weirName)
+	return file, image.Rename(file, packed, name)
 }
 
 // output of a command that is run in dir.

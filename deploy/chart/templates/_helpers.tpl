@@ -115,10 +115,24 @@ spec:
   validationActions: [Deny]
 {{- end -}}
 
-{{- /* The images that the chart names, without tag and digest. */ -}}
+{{- /* The image of proxies: the one named, else the controller's with "-proxy" before its tag, else, of a digest, the controller's. */ -}}
+{{- define "weir.proxyImage" -}}
+{{- $image := .Values.image.name -}}
+{{- with (.Values.proxyImage).name -}}
+{{- . -}}
+{{- else -}}
+{{- if contains "@" $image -}}
+{{- $image -}}
+{{- else -}}
+{{- regexReplaceAll "(:[^/]*)?$" $image "-proxy${1}" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The images that the chart names, without tag and digest. A controller before an upgrade has proxies run the one of image. */ -}}
 {{- define "weir.repositories" -}}
 {{- $all := list -}}
-{{- range list .Values.image.name (.Values.proxies.image | default .Values.image.name) -}}
+{{- range list .Values.image.name (include "weir.proxyImage" .) (.Values.proxies.image | default .Values.image.name) -}}
 {{- $all = append $all (regexReplaceAll ":[^/]*$" (regexReplaceAll "@.*$" . "") "") -}}
 {{- end -}}
 {{- toJson (uniq $all) -}}

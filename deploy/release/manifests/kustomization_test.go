@@ -14,18 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// build runs kustomize on the released folder, with another image if one is given.
-func build(t *testing.T, image string) map[string]map[string]any {
+// build runs kustomize on the released folder, with other lines of the entries of images if they are given.
+func build(t *testing.T, images map[string]string) map[string]map[string]any {
 	t.Helper()
 	const dir = "../../manifests/"
 	files := filesys.MakeFsInMemory()
-	for _, name := range []string{"kustomization.yaml", "install.yaml"} {
+	for _, name := range []string{"kustomization.yaml", "install.yaml", "proxy-image.yaml"} {
 		text, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if image != "" {
-			text = bytes.Replace(text, []byte("\n  newTag: dev\n"), []byte("\n"+image+"\n"), 1)
+		for image, lines := range images {
+			text = bytes.Replace(text, []byte("\n- name: "+image+"\n  newTag: dev\n"), []byte("\n- name: "+image+"\n"+lines+"\n"), 1)
 		}
 		if err := files.WriteFile("/weir/"+name, text); err != nil {
 			t.Fatal(err)
@@ -90,12 +90,12 @@ func TestKustomizationIsTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, have := objects(t, text), build(t, "")
+	want, have := objects(t, text), build(t, nil)
 	if len(want) < 10 || len(have) != len(want) {
 		t.Errorf("%d objects, not %d", len(have), len(want))
 	}
 	_, _, allowed := images(t, want)
-	allowed["expression"] = `["weir:dev"]` // this image alone, where the chart knows its repository
+	allowed["expression"] = `["weir:dev","weir-proxy:dev"]` // these images alone, where the chart knows their repositories
 	for key, o := range want {
 		if !reflect.DeepEqual(have[key], o) {
 			t.Errorf("%s differs:\n%v\nis to be\n%v", key, have[key], o)
@@ -103,18 +103,23 @@ func TestKustomizationIsTheChart(t *testing.T) {
 	}
 }
 
-// TestKustomizationSetsTheImageEverywhere takes names with a port, a tag, a digest.
-func TestKustomizationSetsTheImageEverywhere(t *testing.T) {
-	for image, lines := range map[string]string{
-		"registry.example:5000/team/weir:v1":      "  newName: registry.example:5000/team/weir\n  newTag: v1",
-		"localhost/weir@sha256:" + zeros:          "  newName: localhost/weir\n  digest: sha256:" + zeros,
-		"weir:v0.0.0-20260102030405-0123456789ab": "  newTag: v0.0.0-20260102030405-0123456789ab",
+// TestKustomizationSetsTheImagesEverywhere takes names with a port, a tag, a digest.
+func TestKustomizationSetsTheImagesEverywhere(t *testing.T) {
+	type image struct{ name, lines string }
+	for _, c := range []struct{ controller, proxy image }{
+		{image{"registry.example:5000/team/weir:v1", "  newName: registry.example:5000/team/weir\n  newTag: v1"},
+			image{"registry.example:5000/team/weir-proxy:v1", "  newName: registry.example:5000/team/weir-proxy\n  newTag: v1"}},
+		{image{"localhost/weir@sha256:" + zeros, "  newName: localhost/weir\n  digest: sha256:" + zeros},
+			image{"localhost/slim@sha256:" + ones, "  newName: localhost/slim\n  digest: sha256:" + ones}},
+		{image{"weir:v0.0.0-20260102030405-0123456789ab", "  newTag: v0.0.0-20260102030405-0123456789ab"}, image{"weir-proxy:v2", "  newTag: v2"}},
+		// One image for both, as before there were two.
+		{image{"weir:v1", "  newTag: v1"}, image{"weir:v1", "  newName: weir\n  newTag: v1"}},
 	} {
-		runs, proxies, allowed := images(t, build(t, lines))
-		if runs != image || proxies != image || allowed["expression"] != `["`+image+`"]` {
-			t.Errorf("%s: the controller runs %s, proxies %s, which may run %s", image, runs, proxies, allowed["expression"])
+		runs, proxies, allowed := images(t, build(t, map[string]string{"weir": c.controller.lines, "weir-proxy": c.proxy.lines}))
+		if runs != c.controller.name || proxies != c.proxy.name || allowed["expression"] != `["`+runs+`","`+proxies+`"]` {
+			t.Errorf("%+v: the controller runs %s, proxies %s, which may run %s", c, runs, proxies, allowed["expression"])
 		}
 	}
 }
 
-var zeros = strings.Repeat("0", 64)
+var zeros, ones = strings.Repeat("0", 64), strings.Repeat("1", 64)

@@ -72,6 +72,7 @@ func TestTheChartHasAllDefinitions(t *testing.T) {
 // everything sets each value to something that is not its default.
 const everything = `
 image: {name: "example/weir@sha256:0000", pullPolicy: Always, pullSecrets: [one, two]}
+proxyImage: {name: "example/slim@sha256:1111", pullPolicy: Never}
 gatewayClass: {name: other}
 controller:
   replicas: 1
@@ -122,8 +123,8 @@ func TestEveryValueArrives(t *testing.T) {
 		`image: "example/weir@sha256:0000"`, "imagePullPolicy: Always", "- name: one", "- name: two", "name: other", "replicas: 1", "memory: 1Gi",
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443", "cidr: 198.51.100.2/32",
-		`[\"example/weir\"]`, `[\"other/image:*\"]`,
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "--proxy-image=example/weir@sha256:0000",
+		`[\"example/weir\",\"example/slim\"]`, `[\"other/image:*\"]`,
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)
@@ -136,7 +137,7 @@ func TestEveryValueArrives(t *testing.T) {
 
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
-		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
+		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
 		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "proxies: {gateways: {allow: [command]}}",
 	} {
 		values := map[string]any{}
@@ -145,6 +146,44 @@ func TestValuesThatCannotBeAreRefused(t *testing.T) {
 		}
 		if _, err := render(load(t), values); err == nil {
 			t.Errorf("%s is taken", text)
+		}
+	}
+}
+
+// TestTheProxysImageFollowsTheControllers gives values that name one image, both, and others for the class.
+func TestTheProxysImageFollowsTheControllers(t *testing.T) {
+	for _, c := range []struct{ values, proxies, policy, repositories string }{
+		{"{}", "weir-proxy:dev", "IfNotPresent", `["weir","weir-proxy"]`},
+		{"image: {name: 'weir:v1', pullPolicy: Always}", "weir-proxy:v1", "Always", `["weir","weir-proxy"]`},
+		{"image: {name: weir}", "weir-proxy", "IfNotPresent", `["weir","weir-proxy"]`},
+		{"image: {name: 'registry.example:5000/team/weir:v1'}", "registry.example:5000/team/weir-proxy:v1", "IfNotPresent",
+			`["registry.example:5000/team/weir","registry.example:5000/team/weir-proxy"]`},
+		{"image: {name: 'registry.example:5000/weir'}", "registry.example:5000/weir-proxy", "IfNotPresent",
+			`["registry.example:5000/weir","registry.example:5000/weir-proxy"]`},
+		// No name follows from a digest: the controller's image serves, too.
+		{"image: {name: 'a/weir@sha256:00'}", "a/weir@sha256:00", "IfNotPresent", `["a/weir"]`},
+		{"image: {name: 'a/weir:v1@sha256:00'}", "a/weir:v1@sha256:00", "IfNotPresent", `["a/weir"]`},
+		{"{image: {name: 'a/weir:v1'}, proxyImage: {name: 'b/slim:v2', pullPolicy: Never}}", "b/slim:v2", "Never", `["a/weir","b/slim"]`},
+		{"{image: {name: 'a/weir:v1'}, proxyImage: {name: 'a/weir:v1'}}", "a/weir:v1", "IfNotPresent", `["a/weir"]`},
+		{"{image: {name: 'a/weir:v1'}, proxies: {image: 'c/own:v3'}}", "a/weir-proxy:v1", "IfNotPresent", `["a/weir","a/weir-proxy","c/own"]`},
+		{"proxyImage: null", "weir-proxy:dev", "IfNotPresent", `["weir","weir-proxy"]`}, // as with --reuse-values of an older chart
+	} {
+		values := map[string]any{}
+		if err := yaml.Unmarshal([]byte(c.values), &values); err != nil {
+			t.Fatal(err)
+		}
+		manifests, err := render(load(t), values)
+		if err != nil {
+			t.Fatalf("%s: %v", c.values, err)
+		}
+		var text strings.Builder
+		for _, o := range manifests {
+			text.WriteString("---\n" + o.Content + "\n")
+		}
+		all := objects(t, []byte(text.String()))
+		_, proxies, allowed := images(t, all)
+		if proxies != c.proxies || allowed["expression"] != c.repositories || !strings.Contains(text.String(), "--proxy-image-pull-policy="+c.policy+"\n") {
+			t.Errorf("%s: proxies run %s, and may run %s", c.values, proxies, allowed["expression"])
 		}
 	}
 }

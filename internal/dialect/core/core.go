@@ -92,11 +92,11 @@ func (t *translator) service(s *corev1.Service, i int, own resilience, refused *
 	switch {
 	case !known:
 		out.Fault = &model.Fault{Status: 500, Reason: model.UnsupportedProtocol,
-			Message: fmt.Sprintf("appProtocol %q is not one that HTTP requests can be sent by", *p.AppProtocol)}
+			Message: fmt.Sprintf("appProtocol %q cannot carry HTTP requests", *p.AppProtocol)}
 		if t.isRequested(at) {
 			ref := out.Ref
 			ref.Field += ".appProtocol"
-			t.report(codeAppProtocol, ref, fmt.Sprintf("%q is not known here, so the port answers 500", *p.AppProtocol),
+			t.report(codeAppProtocol, ref, fmt.Sprintf("%q is not supported, so the port answers 500", *p.AppProtocol),
 				"use http, kubernetes.io/h2c, kubernetes.io/ws or, with a BackendTLSPolicy, https; or remove the field")
 		}
 	case app.TLS:
@@ -217,10 +217,10 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 	case selected && !hasEndpoints(all):
 		selector := labels.FormatLabels(s.Spec.Selector)
 		t.report(codeNoEndpoints, ref, fmt.Sprintf("no pod of the Service (%s) is ready%s", selector, answer),
-			fmt.Sprintf("scale up what runs its pods, or see why they are not ready: kubectl -n %s get pods -l %s", s.Namespace, selector))
+			fmt.Sprintf("scale up what runs its pods, or find out why they are not ready: kubectl -n %s get pods -l %s", s.Namespace, selector))
 		return
 	case len(all) == 0 && len(s.Spec.Selector) > 0:
-		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix+"; without a cluster nothing makes one of the selector")
+		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix+"; outside of a cluster nothing makes them from the selector")
 		return
 	case len(all) == 0:
 		t.report(codeNoEndpoints, ref, "the Service has no EndpointSlices"+answer, fix)

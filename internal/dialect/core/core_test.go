@@ -204,7 +204,7 @@ func TestWhatRoutesLeadToIsReported(t *testing.T) {
 		"no slices":          {service(corev1.ServicePort{Port: 80}), slice("1", web), "WR480", `no EndpointSlice of the Service has a port named "" (they have "web")`},
 		"none ready":         {service(corev1.ServicePort{Name: "web", Port: 80}), slice("1", web, endpoint(notReady, "10.0.0.1")), "WR480", "none of the Service's endpoints is ready"},
 		"empty name":         {external, nil, "WR480", "the name is empty"},
-		"unknown protocol":   {service(corev1.ServicePort{Name: "web", Port: 80, AppProtocol: to("mysql")}), slice("1", web, endpoint(ready, "10.0.0.1")), "WR481", `"mysql" is not known here`},
+		"unknown protocol":   {service(corev1.ServicePort{Name: "web", Port: 80, AppProtocol: to("mysql")}), slice("1", web, endpoint(ready, "10.0.0.1")), "WR481", `"mysql" is not supported`},
 		"no ports":           {service(), nil, "WR482", "has no ports"},
 		"no slices whatever": {service(corev1.ServicePort{Port: 80}), nil, "WR480", "the Service has no EndpointSlices"},
 		"nothing":            {service(corev1.ServicePort{Name: "web", Port: 80}), slice("1", web, endpoint(ready, "10.0.0.1")), "", ""},

@@ -84,16 +84,16 @@ func (t *translator) annotated(s *corev1.Service) resilience {
 	out.header = r.proxyProtocol()
 	for _, name := range slices.Sorted(maps.Keys(r.left)) {
 		if strings.HasPrefix(name, healthCheck+"-") && out.check == nil && slices.Contains(known, name) {
-			t.report(codeAnnotation, r.ref(name), "there is no "+healthCheck+" that it could belong to, so it does nothing",
+			t.report(codeAnnotation, r.ref(name), "there is no "+healthCheck+" to go with, so it has no effect",
 				"add "+healthCheck+" with http, grpc or tcp")
 			continue
 		}
 		if slices.Contains(known, name) {
-			t.report(codeAnnotation, r.ref(name), "it says nothing about health checks of the type "+string(out.check.Type)+", so it does nothing",
+			t.report(codeAnnotation, r.ref(name), "it does not apply to health checks of the type "+string(out.check.Type)+", so it has no effect",
 				"remove it, or change "+healthCheck)
 			continue
 		}
-		t.report(codeUnknownAnnotation, r.ref(name), "Weir knows no annotation of this name", "use one of "+strings.Join(known, ", "))
+		t.report(codeUnknownAnnotation, r.ref(name), "unknown annotation", "use one of "+strings.Join(known, ", "))
 	}
 	return out
 }
@@ -123,7 +123,7 @@ func (r *reader) value(name string) (text string, ok bool) {
 
 // wrong reports a value that means nothing: the default stays.
 func (r *reader) wrong(name, want string) {
-	r.t.report(codeAnnotation, r.ref(name), fmt.Sprintf("%q is not %s, so the annotation is passed over", r.service.Annotations[name], want), "write "+want)
+	r.t.report(codeAnnotation, r.ref(name), fmt.Sprintf("%q is not %s, so the annotation is ignored", r.service.Annotations[name], want), "write "+want)
 }
 
 const mostCount = 1_000_000
@@ -236,7 +236,7 @@ func (r *reader) check() *model.HealthCheck {
 			if model.CheckHostname(host, true) == nil {
 				h.Host = host
 			} else {
-				r.wrong(healthCheckHost, "a host name, with a port perhaps")
+				r.wrong(healthCheckHost, "a host name, optionally with a port")
 			}
 		}
 		if text, ok := r.value(healthCheckStatuses); ok {

@@ -92,7 +92,7 @@ func TestWrongAnnotationsAreReportedOnceAndPassedOver(t *testing.T) {
 		"eject-after-gateway-errors=x":                         `"x" is not off or`,
 		"health-check=icmp":                                    `"icmp" is not http, grpc, tcp or off`,
 		"health-check-path=/up":                                "there is no weirmesh.github.io/health-check",
-		"health-chek=http":                                     "no annotation of this name",
+		"health-chek=http":                                     "unknown annotation",
 		"health-check=http health-check-path=up":               `"up" is not a path`,
 		"health-check=http health-check-host=a/b":              `"a/b" is not a host name`,
 		"health-check=http health-check-statuses=2xx":          `"2xx" is not a list of status codes`,
@@ -101,7 +101,7 @@ func TestWrongAnnotationsAreReportedOnceAndPassedOver(t *testing.T) {
 		"health-check=tcp health-check-timeout=1h":             `"1h" is not a duration`,
 		"health-check=tcp health-check-healthy-threshold=0":    `"0" is not a whole number from 1 to 100`,
 		"health-check=tcp health-check-unhealthy-threshold=1k": `"1k" is not a whole number`,
-		"health-check=tcp health-check-path=/up":               "nothing about health checks of the type tcp",
+		"health-check=tcp health-check-path=/up":               "does not apply to health checks of the type tcp",
 	} {
 		all := strings.Fields(annotation)
 		_, findings := annotated(t, all...)

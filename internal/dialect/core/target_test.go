@@ -25,14 +25,14 @@ func TestAdviceAboutEndpointsFitsTheTarget(t *testing.T) {
 		endpoint string
 	}{
 		"files":                        {weight: 1, want: "no EndpointSlices|add an EndpointSlice"},
-		"files, selector":              {weight: 1, selector: map[string]string{"app": "a"}, want: "no EndpointSlices|without a cluster nothing makes one"},
+		"files, selector":              {weight: 1, selector: map[string]string{"app": "a"}, want: "no EndpointSlices|outside of a cluster nothing makes them"},
 		"files, no weight":             {weight: 0},
 		"manifests":                    {options: core.Options{Cluster: true, Partial: true}, weight: 1, selector: map[string]string{"app": "a"}, endpoint: "a.default.svc:80"},
 		"manifests, no selector":       {options: core.Options{Cluster: true, Partial: true}, weight: 1, want: "no EndpointSlices|add an EndpointSlice"},
 		"cluster":                      {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a", "tier": "b"}, want: "no pod of the Service (app=a,tier=b) is ready|kubectl -n default get pods -l app=a,tier=b"},
 		"cluster, no weight":           {options: core.Options{Cluster: true}, weight: 0, selector: map[string]string{"app": "a"}},
 		"cluster, scaled to zero":      {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a"}, slices: []*discoveryv1.EndpointSlice{slice("s", nil)}, want: "no pod of the Service (app=a) is ready|scale up"},
-		"cluster, none ready":          {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a"}, slices: []*discoveryv1.EndpointSlice{slice("s", []discoveryv1.EndpointPort{port}, endpoint(notReady, "192.0.2.1"))}, want: "is ready|see why they are not ready"},
+		"cluster, none ready":          {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a"}, slices: []*discoveryv1.EndpointSlice{slice("s", []discoveryv1.EndpointPort{port}, endpoint(notReady, "192.0.2.1"))}, want: "is ready|find out why they are not ready"},
 		"cluster, another port":        {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a"}, slices: []*discoveryv1.EndpointSlice{slice("s", []discoveryv1.EndpointPort{{Name: to("b"), Port: to[int32](1)}}, endpoint(ready, "192.0.2.1"))}, want: "no EndpointSlice of the Service has a port named|let targetPort name a port of the pods"},
 		"cluster, slices of one's own": {options: core.Options{Cluster: true}, weight: 1, want: "no EndpointSlices|add an EndpointSlice"},
 		"cluster, ready":               {options: core.Options{Cluster: true}, weight: 1, selector: map[string]string{"app": "a"}, slices: []*discoveryv1.EndpointSlice{slice("s", []discoveryv1.EndpointPort{port}, endpoint(ready, "192.0.2.1"))}, endpoint: "192.0.2.1:8080"},

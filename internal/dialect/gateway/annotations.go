@@ -39,15 +39,15 @@ func (t *translator) annotated(ref model.Ref, meta *metav1.ObjectMeta) (policy m
 		field := annotationField(name)
 		switch known := known(ref.Kind); {
 		case !slices.Contains(known, name):
-			t.report(ref, problem{codeUnknownAnnotation, "", field, "Weir knows no annotation of this name on a " + ref.Kind,
+			t.report(ref, problem{codeUnknownAnnotation, "", field, "unknown annotation for a " + ref.Kind,
 				"use " + strings.Join(known, " or ") + ", or remove it"})
 		case name != pathPolicy: // see readFront
 		case ref.Kind == "TCPRoute":
-			t.report(ref, problem{codeUnknownAnnotation, "", field, "connections have no paths, so it does nothing", "remove it"})
+			t.report(ref, problem{codeUnknownAnnotation, "", field, "connections have no paths, so it has no effect", "remove it"})
 		default:
 			if policy = model.PathPolicy(strings.TrimSpace(meta.Annotations[name])); !policy.Valid() {
 				t.report(ref, problem{codePathPolicy, "", field,
-					fmt.Sprintf("%q is neither %s nor %s, so %[3]s holds", meta.Annotations[name], model.PathAsWritten, model.PathStrict),
+					fmt.Sprintf("%q is neither %s nor %s, so %[3]s applies", meta.Annotations[name], model.PathAsWritten, model.PathStrict),
 					fmt.Sprintf("write %s or %s", model.PathStrict, model.PathAsWritten)})
 				policy = model.PathStrict
 			}

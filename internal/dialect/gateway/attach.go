@@ -130,9 +130,9 @@ func (t *translator) readParents(r *route) {
 				p.gateway = p.set.gateway
 			}
 		default:
-			message, fix := fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway or a ListenerSet"
+			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway or a ListenerSet"
 			if group == "" && kind == "Service" {
-				message, fix = "a parent of kind Service is for a mesh and is passed over", "name a Gateway to have the route served here"
+				message, fix = "a parent of kind Service is for a mesh and is ignored", "name a Gateway to have the route served here"
 			}
 			t.report(r.ref, problem{codeParentKind, "", field + ".kind", message, fix})
 			continue

@@ -80,7 +80,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		case f.Type == gatewayv1.HTTPRouteFilterExtensionRef && f.ExtensionRef != nil:
 			ref := f.ExtensionRef
 			out.close(problem{codeFilterUnsupported, "InvalidKind", at + ".extensionRef",
-				fmt.Sprintf("%s %s is not a filter that is known", kindName(string(ref.Group), string(ref.Kind)), ref.Name), "remove the filter"})
+				fmt.Sprintf("unknown filter %s %s", kindName(string(ref.Group), string(ref.Kind)), ref.Name), "remove the filter"})
 		default:
 			out.close(problem{codeFilterUnsupported, "UnsupportedValue", at + ".type",
 				fmt.Sprintf("filter %s is not supported or has no settings", f.Type), "remove the filter"})
@@ -96,7 +96,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 // ignoredHeaders reports header fields that a modifier names and cannot change.
 func (t *translator) ignoredHeaders(r *route, field string, edit *model.HeaderEdit, request bool) {
 	for _, x := range edit.Ignored(request) {
-		fix := "remove it from the filter: the proxy writes " + x.Name + " by itself"
+		fix := "remove it from the filter: the proxy sets " + x.Name + " by itself"
 		if request && strings.EqualFold(x.Name, "Host") {
 			fix = "to send another host, use set, or a URLRewrite filter with hostname"
 		}

@@ -43,8 +43,8 @@ func (t *translator) readFront(g *gateway) *front {
 		case model.XForwardedFor, model.Forwarded, model.XRealIP:
 			f.field = field
 		default:
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(clientAddress), fmt.Sprintf("%q is no field that Weir takes a client's address from", text),
-				"write X-Forwarded-For, Forwarded or X-Real-IP, or remove the annotation to have the first there is of them"})
+			t.report(g.ref, problem{codeAnnotation, "", annotationField(clientAddress), fmt.Sprintf("Weir does not read the client's address from %q", text),
+				"write X-Forwarded-For, Forwarded or X-Real-IP, or remove the annotation to use the first of them that is present"})
 		}
 	}
 	if text, ok := notes[proxyProtocol]; ok {
@@ -66,11 +66,11 @@ func (t *translator) readTrusted(g *gateway, text string) []string {
 	for _, part := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' || c == '\n' || c == '\t' }) {
 		p, err := model.ParseTrusted(part)
 		if err != nil {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(trustedProxies), err.Error() + "; it is not trusted", "write addresses and networks, by comma, or none"})
+			t.report(g.ref, problem{codeAnnotation, "", annotationField(trustedProxies), err.Error() + "; it is not trusted", "write addresses and networks, separated by commas, or none"})
 			continue
 		}
 		if p.Bits() == 0 {
-			t.report(g.ref, problem{codeAllTrusted, "", annotationField(trustedProxies), fmt.Sprintf("%s trusts everybody, so every client can say that it is another one", p),
+			t.report(g.ref, problem{codeAllTrusted, "", annotationField(trustedProxies), fmt.Sprintf("%s trusts everybody, so any client can claim any address", p),
 				"name the addresses of what is in front"})
 		}
 		all = append(all, p)
@@ -97,7 +97,7 @@ func (t *translator) readProxyProtocol(g *gateway, f *front, text string) {
 		part = strings.TrimSpace(part)
 		n, err := strconv.ParseUint(part, 10, 16)
 		if err != nil || n == 0 {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is passed over", part), fix})
+			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is ignored", part), fix})
 			continue
 		}
 		ports = append(ports, int32(n))

@@ -80,7 +80,7 @@ func (t *translator) readClasses() {
 		if c.Spec.ParametersRef != nil && !t.Separate {
 			t.rejected[c.Name] = true
 			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
-				"no kind of parameters is supported", "remove the field"}
+				"parameters are not supported", "remove the field"}
 			accepted = isFalse("Accepted", p.reason, p.String())
 			t.report(ref, p)
 		}

@@ -118,8 +118,8 @@ func (t *translator) readGateways() {
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
 			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
-				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is passed over", class, c.Spec.ControllerName),
-				"name a class of " + ControllerName + " if Weir is to serve it"})
+				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is ignored", class, c.Spec.ControllerName),
+				"name a class of " + ControllerName + " if Weir should serve it"})
 			continue
 		}
 		g := &gateway{key: key{obj.Namespace, obj.Name}, obj: obj, ref: ref, pending: t.rejected[class]}
@@ -151,7 +151,7 @@ func (t *translator) readGateway(g *gateway) {
 	spec := &g.obj.Spec
 	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.Separate {
 		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
-			"no kind of parameters is supported", "remove the field"}
+			"parameters are not supported", "remove the field"}
 	}
 	g.pathPolicy = t.annotated(g.ref, &g.obj.ObjectMeta)
 	t.readAddresses(g)
@@ -249,7 +249,7 @@ func (t *translator) readListener(l *listener) {
 	}
 	if t.Separate && spec.Port == AdminPort {
 		l.notAccepted = &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
-			fmt.Sprintf("the proxies have port %d for their own health and metrics", AdminPort), "use another port"}
+			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"}
 	}
 	t.readAllowedRoutes(l)
 	if !https {
@@ -267,7 +267,7 @@ func (t *translator) readListener(l *listener) {
 			}
 		}
 		if len(spec.TLS.Options) > 0 {
-			t.report(l.holder(), problem{codeIgnored, "", l.field + ".tls.options", "no TLS option is known", "remove the field"})
+			t.report(l.holder(), problem{codeIgnored, "", l.field + ".tls.options", "TLS options are not supported", "remove the field"})
 		}
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {

@@ -62,7 +62,7 @@ func (t *translator) gatewayOf(s *listenerSet) *gateway {
 	group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
 	if group != gatewayv1.GroupName || kind != "Gateway" {
 		t.report(s.ref, problem{codeParentKind, "", "spec.parentRef.kind",
-			fmt.Sprintf("a parent of kind %s is passed over", kindName(string(group), string(kind))), "name a Gateway"})
+			fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway"})
 		return nil
 	}
 	at := key{string(value(ref.Namespace, gatewayv1.Namespace(s.namespace))), string(ref.Name)}

@@ -49,7 +49,7 @@ func (t *translator) readPolicies() {
 			t.readTarget(p, fmt.Sprintf("spec.targetRefs[%d]", i), ref)
 		}
 		if len(p.obj.Spec.Options) > 0 {
-			t.report(p.ref, problem{codeIgnored, "", "spec.options", "no TLS option is known", "remove the field"})
+			t.report(p.ref, problem{codeIgnored, "", "spec.options", "TLS options are not supported", "remove the field"})
 		}
 		for _, all := range [][]problem{p.unresolved, p.missing} {
 			for _, x := range all {
@@ -206,7 +206,7 @@ func (t *translator) policyStatuses() {
 			})
 		}
 		if len(status.Ancestors) == 0 && len(p.targets) > 0 {
-			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if that is meant"})
+			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if this is intended"})
 		}
 		t.statuses = append(t.statuses, status)
 	}

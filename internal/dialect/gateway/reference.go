@@ -54,7 +54,7 @@ func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string
 
 // unwatched says that a namespace is not read.
 func (t *translator) unwatched(namespace string) string {
-	return fmt.Sprintf("namespace %s is not watched by this controller, which watches %s alone", namespace, strings.Join(t.set.Watched, ", "))
+	return fmt.Sprintf("namespace %s is not watched by this controller, which watches only %s", namespace, strings.Join(t.set.Watched, ", "))
 }
 
 const watchIt = "add the namespace to the controller's --namespaces (the chart's namespaces), or refer to an object of a namespace that is watched"
@@ -143,7 +143,7 @@ func (t *translator) caBundle(code, namespace, name string) (pemText, finding, m
 			break
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
-			return "", code, fmt.Sprintf("ca.crt of ConfigMap %s holds something that is not a certificate", full),
+			return "", code, fmt.Sprintf("ca.crt of ConfigMap %s holds data other than certificates", full),
 				"put only certificates in PEM form under ca.crt"
 		}
 	}

@@ -16,7 +16,7 @@ func (t *translator) tcpRules(r *route) {
 		if i > 0 {
 			r.brokenRules++
 			r.broken = append(r.broken, problem{codeValue, "UnsupportedValue", field,
-				"a TCPRoute has one rule, as nothing tells connections apart", "put its backendRefs into the first rule"})
+				"a TCPRoute has only one rule, as connections cannot be told apart", "put its backendRefs into the first rule"})
 			continue
 		}
 		t.tcpRule(r, field, &r.tcp.Spec.Rules[i])

@@ -51,7 +51,7 @@ func TestReferencesToNamespacesThatAreNotWatched(t *testing.T) {
 		got := map[string]int{}
 		for _, f := range findings {
 			got[f.Code]++
-			if told := strings.Contains(f.Message, "namespace other is not watched by this controller, which watches shop alone"); told != (f.Code == "WR519" || f.Code == "WR529") {
+			if told := strings.Contains(f.Message, "namespace other is not watched by this controller, which watches only shop"); told != (f.Code == "WR519" || f.Code == "WR529") {
 				t.Errorf("%s", f)
 			}
 		}

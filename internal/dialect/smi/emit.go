@@ -25,7 +25,7 @@ func (t *translator) emit(s *trafficSplit) {
 		if known > 0 && with == 0 {
 			t.add(s, &s.ports, problem{codePortNotSplit, "PortNotSplit", "spec.backends",
 				fmt.Sprintf("no backend has port %d of Service %s, so its traffic is not split: the root's own endpoints serve it", port.Port, s.root),
-				fmt.Sprintf("add port %d to the backends, if it is to be split", port.Port)})
+				fmt.Sprintf("add port %d to the backends, if it should be split", port.Port)})
 			continue
 		}
 		if with < known && !weighted(leaves) {
@@ -54,7 +54,7 @@ func (t *translator) divisible(s *trafficSplit, i int) bool {
 	port := s.service.Spec.Ports[i]
 	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
 		t.add(s, &s.ports, problem{codeNotHTTP, "NotTCP", "spec.service",
-			fmt.Sprintf("port %d of Service %s is %s, of which weir serves none: its traffic is not split", port.Port, s.root, port.Protocol),
+			fmt.Sprintf("port %d of Service %s is %s, which weir does not serve: its traffic is not split", port.Port, s.root, port.Protocol),
 			"leave the port to kube-proxy"})
 		return false
 	}

@@ -21,7 +21,7 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 		case m.Kind != "HTTPRouteGroup" || m.APIGroup != "" && m.APIGroup != specs.Group:
 			why := "only HTTPRouteGroups can limit a split"
 			if m.Kind == "TCPRoute" || m.Kind == "UDPRoute" {
-				why = "a TCP or UDP connection carries nothing that a split could be limited by"
+				why = "a TCP or UDP connection has nothing that a match could select by"
 			}
 			t.reject(s, problem{codeMatchKind, "UnsupportedMatch", field + ".kind",
 				fmt.Sprintf("kind %s of %q: %s, so the split is not in force", m.Kind, m.APIGroup, why), "name an HTTPRouteGroup of " + specs.Group})

@@ -23,7 +23,7 @@ func (t *translator) serve() {
 		s := t.set.Service(at.namespace, at.name)
 		if s == nil {
 			t.report(model.Ref{Kind: "Service", Namespace: at.namespace, Name: at.name}, problem{codeServeNotFound, "ServiceNotFound", "",
-				"the Service is to be served by its host names but does not exist", "create it or correct the name"})
+				"the Service to serve by its host names does not exist", "create it or correct the name"})
 			continue
 		}
 		services = append(services, s)
@@ -202,7 +202,7 @@ func (t *translator) unused() {
 func (t *translator) ports() {
 	report := func(kind, namespace, name string) {
 		t.report(model.Ref{Kind: kind, Namespace: namespace, Name: name}, problem{codePortRoute, "Unused", "",
-			"the route names ports for access rules, of which weir has none: it has no effect", "nothing, if something else reads it"})
+			"the route names ports for access rules, which weir does not support: it has no effect", "nothing, if something else reads it"})
 	}
 	for _, r := range t.set.TCPPorts {
 		report(resource.PortsKind, r.Namespace, r.Name)

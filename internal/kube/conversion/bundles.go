@@ -66,7 +66,7 @@ func (b *Bundles) tell(name string, err error) {
 		text = err.Error()
 	}
 	if text != "" && text != b.told[name] {
-		b.Logger.Error("the API server is not told how versions are converted; trying again", "definition", name, "error", err)
+		b.Logger.Error("registering the conversion webhook failed; trying again", "definition", name, "error", err)
 	}
 	b.told[name] = text
 }
@@ -109,7 +109,7 @@ func (b *Bundles) keep(ctx context.Context, name string) error {
 		return nil // next time
 	}
 	if err == nil {
-		b.Logger.Info("the API server is told how versions are converted", "definition", name)
+		b.Logger.Info("conversion webhook registered", "definition", name)
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func Review(kinds []convert.Kind, body []byte) (*apiextensionsv1.ConversionRevie
 		return nil, fmt.Errorf("apiVersion and kind: must be %s ConversionReview", want)
 	}
 	if in.Request == nil {
-		return nil, errors.New("request: there is none")
+		return nil, errors.New("request: missing")
 	}
 	out := &apiextensionsv1.ConversionReview{TypeMeta: in.TypeMeta, Response: &apiextensionsv1.ConversionResponse{
 		UID: in.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}, ConvertedObjects: []runtime.RawExtension{},
@@ -89,7 +89,7 @@ func object(kinds []convert.Kind, raw []byte, group, version string) ([]byte, er
 		}
 		return json.Marshal(u)
 	}
-	return nil, fmt.Errorf("%s of %s: there is no conversion of this kind", name, group)
+	return nil, fmt.Errorf("%s of %s: no conversion for this kind", name, group)
 }
 
 // called is the namespace and name of an object.

@@ -51,12 +51,12 @@ func TestReviewConvertsEachObjectInOrder(t *testing.T) {
 func TestReviewNamesTheObjectAndTheFieldThatFail(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"field":             {body("split.smi-spec.io/v1alpha4", object1("v1alpha1", `"1"`), object1("v1alpha1", `"x"`)), "object 1: TrafficSplit ns/o to v1alpha4: spec.backends[0].weight: Invalid value"},
-		"version to":        {body("split.smi-spec.io/v2", object1("v1alpha1", `"1"`)), `TrafficSplit ns/o to v2: apiVersion: TrafficSplit has no version "v2"; there are v1alpha4, v1alpha1`},
+		"version to":        {body("split.smi-spec.io/v2", object1("v1alpha1", `"1"`)), `TrafficSplit ns/o to v2: apiVersion: TrafficSplit has no version "v2"; its versions are v1alpha4, v1alpha1`},
 		"version from":      {body("split.smi-spec.io/v1alpha4", object1("v9", `"1"`)), `no version "v9"`},
-		"group":             {body("specs.smi-spec.io/v1alpha4", object1("v1alpha1", `"1"`)), "TrafficSplit of specs.smi-spec.io: there is no conversion"},
-		"kind":              {body("split.smi-spec.io/v1alpha4", `{"kind":"Other"}`), "no conversion of this kind"},
+		"group":             {body("specs.smi-spec.io/v1alpha4", object1("v1alpha1", `"1"`)), "TrafficSplit of specs.smi-spec.io: no conversion"},
+		"kind":              {body("split.smi-spec.io/v1alpha4", `{"kind":"Other"}`), "no conversion for this kind"},
 		"no object":         {body("split.smi-spec.io/v1alpha4", `1`), "object 0: json:"},
-		"null":              {body("split.smi-spec.io/v1alpha4", `null`), "no conversion of this kind"},
+		"null":              {body("split.smi-spec.io/v1alpha4", `null`), "no conversion for this kind"},
 		"long":              {body("split.smi-spec.io/v1alpha4", object1("v1alpha1", `"`+strings.Repeat("x", 10000)+`"`)), "spec.backends[0].weight"},
 		"long name of kind": {body("split.smi-spec.io/v1alpha4", `{"kind":"`+strings.Repeat("ü", 10000)+`"}`), "..."},
 	} {

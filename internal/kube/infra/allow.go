@@ -38,7 +38,7 @@ func (f GatewayFields) forbidden(document map[string]any) (field, why string) {
 	for _, name := range slices.Sorted(maps.Keys(document)) {
 		switch {
 		case name == classOnly:
-			return name, "it is for the parameters of a GatewayClass"
+			return name, "only the parameters of a GatewayClass may have it"
 		case slices.Contains(f.Deny, name):
 			return name, "GatewayClass %s denies it to Gateways (gateways.deny)"
 		case !slices.Contains(free, name) && !slices.Contains(f.Allow, name):

@@ -259,7 +259,7 @@ func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
 		return true // what failed for that is no problem of the Gateway's
 	}
 	if err != nil {
-		a.log.Error("infrastructure of a Gateway is not as it is to be", "gateway", gateway, "error", err)
+		a.log.Error("applying the Gateway's objects failed, trying again", "gateway", gateway, "error", err)
 	}
 	a.mu.Lock()
 	changed := !slices.Equal(p.problems, r.problems)

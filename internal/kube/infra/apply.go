@@ -130,9 +130,9 @@ func (r *run) applyObject(ctx context.Context, wanted *unstructured.Unstructured
 	case err != nil:
 		return r.failed(wanted, err)
 	case !sameGateway(existing, wanted):
-		return r.problem(wanted, ObjectProblem{Foreign: true, Message: "there is an object of that name that Weir did not make for this Gateway"})
+		return r.problem(wanted, ObjectProblem{Foreign: true, Message: "an object of that name exists and does not belong to this Gateway"})
 	case ownerOf(existing).UID != ownerOf(wanted).UID:
-		return r.problem(wanted, ObjectProblem{Message: "it belongs to an earlier Gateway of the same name and has still to be removed"})
+		return r.problem(wanted, ObjectProblem{Message: "it belongs to an earlier Gateway of the same name and is not removed yet"})
 	default:
 		o.SetUID(existing.UID) // another one in its place is refused
 	}
@@ -208,7 +208,7 @@ func (a *Applier) madeFor(ctx context.Context, k kind, namespace, name string) (
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		o, ok := item.(client.Object)
 		if !ok {
-			return fmt.Errorf("listing %s: %T is no object", k.kind, item)
+			return fmt.Errorf("listing %s: %T is not an object", k.kind, item)
 		}
 		if owner := ownerOf(o); owner != nil && owner.Name == name {
 			found = append(found, o)

@@ -226,7 +226,7 @@ func (j *judgement) foreign() *resource.Condition {
 	if len(names) == 0 {
 		return nil
 	}
-	c := isFalse(programmed, nameConflict, fmt.Sprintf("%s in namespace %s: there is an object of that name that Weir did not make for this Gateway; "+
+	c := isFalse(programmed, nameConflict, fmt.Sprintf("%s in namespace %s: an object of that name exists and does not belong to this Gateway; "+
 		"rename or delete it, or rename the Gateway", strings.Join(names, ", "), j.gateway.Namespace))
 	return &c
 }
@@ -266,7 +266,7 @@ func (j *judgement) why(service string, assigned []gatewayv1.GatewayStatusAddres
 	}
 	switch s := j.state.Services[service]; {
 	case s == nil:
-		return "it has not been made yet"
+		return "it does not exist yet"
 	case len(assigned) > 0:
 		return fmt.Sprintf("Service %s was given %s instead", service, assigned[0].Value)
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
@@ -297,7 +297,7 @@ func (j *judgement) served() resource.Condition {
 	connected := len(j.state.Proxies)
 	switch {
 	case j.state.Unsent != "":
-		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the one before: "+j.state.Unsent)
+		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the previous one: "+j.state.Unsent)
 	case len(refusing) > 0:
 		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
 	case len(partly) > 0:
@@ -335,7 +335,7 @@ func available(d *appsv1.Deployment) int32 {
 // describe says how far a Deployment is.
 func describe(d *appsv1.Deployment) string {
 	if d == nil {
-		return "there is no Deployment yet"
+		return "the Deployment does not exist yet"
 	}
 	replicas := int32(1)
 	if d.Spec.Replicas != nil {

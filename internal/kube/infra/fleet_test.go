@@ -70,10 +70,10 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 		want, message string
 		addresses     string
 	}{
-		"nothing is there":         {state: infra.State{Version: "2"}, want: "False AddressNotAssigned 0", message: "has not been made yet"},
+		"nothing is there":         {state: infra.State{Version: "2"}, want: "False AddressNotAssigned 0", message: "does not exist yet"},
 		"no address yet":           {state: infra.State{Found: found(balanced("edge-weir")), Version: "2", Proxies: runs}, want: "False AddressNotAssigned 0", message: "assigned no address yet"},
 		"no proxy yet":             {state: infra.State{Found: without, Version: "2"}, want: "False Pending 0", message: "Deployment edge-weir has 0 of 2 pods ready", addresses: "192.0.2.1"},
-		"no Deployment":            {state: infra.State{Found: gone, Version: "2"}, want: "False Pending 0", message: "no Deployment", addresses: "192.0.2.1"},
+		"no Deployment":            {state: infra.State{Found: gone, Version: "2"}, want: "False Pending 0", message: "the Deployment does not exist", addresses: "192.0.2.1"},
 		"a proxy runs it":          {state: infra.State{Found: address, Version: "2", Proxies: runs}, want: "True Programmed 0", addresses: "192.0.2.1"},
 		"ClusterIP":                {state: infra.State{Found: found(internal("edge-weir", "10.96.0.9", "fd00::9")), Version: "2", Proxies: runs}, want: "True Programmed 0", addresses: "10.96.0.9 fd00::9"},
 		"headless by mistake":      {state: infra.State{Found: found(internal("edge-weir", "None")), Version: "2", Proxies: runs}, want: "False AddressNotAssigned 0"},
@@ -88,7 +88,7 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 		"all proxies are gone":       {before: yes, state: infra.State{Found: without, Version: "2"}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
 		"they stay gone":             {before: lost, state: infra.State{Found: without, Version: "2"}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
 		"gone, still connected":      {before: yes, state: infra.State{Found: without, Version: "2", Proxies: runs}, want: "False NoResources 0", message: "0 of 2", addresses: "192.0.2.1"},
-		"the Deployment is gone":     {before: yes, state: infra.State{Found: gone, Version: "2", Proxies: runs}, want: "False NoResources 0", message: "no Deployment", addresses: "192.0.2.1"},
+		"the Deployment is gone":     {before: yes, state: infra.State{Found: gone, Version: "2", Proxies: runs}, want: "False NoResources 0", message: "the Deployment does not exist", addresses: "192.0.2.1"},
 		"a proxy is back":            {before: lost, state: infra.State{Found: address, Version: "2", Proxies: runs}, want: "True Programmed 0", addresses: "192.0.2.1"},
 		"back, not connected":        {before: lost, state: infra.State{Found: address, Version: "2"}, want: "False Pending 0", message: "no proxy is connected", addresses: "192.0.2.1"},
 		"its pod is not ready":       {state: infra.State{Found: without, Version: "2", Proxies: runs}, want: "False Pending 0", message: "no proxy is ready: Deployment edge-weir has 0 of 2", addresses: "192.0.2.1"},
@@ -98,7 +98,7 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 		"one refuses": {before: yes, state: infra.State{Found: address, Version: "2", Proxies: []infra.Proxy{{Name: "a", Version: "2"}, {Name: "b", Version: "1", Err: "port 80 is taken"}}},
 			want: "False Invalid 0", message: "proxy b: port 80 is taken", addresses: "192.0.2.1"},
 		"it cannot be sent": {before: yes, state: infra.State{Found: address, Version: "2", Unsent: "too large", Proxies: runs},
-			want: "False Invalid 0", message: "cannot be sent to the proxies, which keep the one before: too large", addresses: "192.0.2.1"},
+			want: "False Invalid 0", message: "cannot be sent to the proxies, which keep the previous one: too large", addresses: "192.0.2.1"},
 		"a foreign object": {before: yes, state: infra.State{Found: problem(address, infra.ObjectProblem{Kind: "Deployment", Name: "edge-weir", Foreign: true}), Version: "2", Proxies: runs},
 			want: "False NameConflict 0", message: "Deployment edge-weir in namespace shop", addresses: "192.0.2.1"},
 		"the API server refuses": {state: infra.State{Found: problem(address, infra.ObjectProblem{Kind: "Deployment", Name: "edge-weir", Refused: true, Message: "affinity is wrong"}), Version: "2", Proxies: runs},

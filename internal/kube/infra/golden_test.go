@@ -16,7 +16,7 @@ import (
 )
 
 var options = infra.Options{
-	Controller: "weir-controller.weir-system.svc:18000", Image: "weir:dev", ImagePullPolicy: "IfNotPresent",
+	Controller: "weir-controller.weir-system.svc:18000", Image: "weir-proxy:dev", ImagePullPolicy: "IfNotPresent",
 	CA: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
 }
 

@@ -154,7 +154,7 @@ func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[strin
 // readParameters returns the document in a ConfigMap, which is valid by itself.
 func readParameters(set *resource.Set, field, group, kind, namespace, name string) (map[string]any, *Problem) {
 	if group != "" || kind != "ConfigMap" {
-		return nil, &Problem{field, fmt.Sprintf("parameters of kind %q of group %q are not known", kind, group),
+		return nil, &Problem{field, fmt.Sprintf("parameters of kind %q of group %q are not supported", kind, group),
 			`refer to a ConfigMap (group "", kind ConfigMap)`}
 	}
 	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
@@ -164,7 +164,7 @@ func readParameters(set *resource.Set, field, group, kind, namespace, name strin
 			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"}
 	}
 	if object == nil {
-		return nil, &Problem{at, "there is no such object", "create it, or remove the reference"}
+		return nil, &Problem{at, "it does not exist", "create it, or remove the reference"}
 	}
 	text, ok := object.Data[ParametersKey]
 	if !ok {

@@ -65,7 +65,7 @@ func (p *Parameters) validate() field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath(classOnly, "allow"), name, guarded))
 	}
 	for _, name := range deny {
-		errs = append(errs, field.Invalid(field.NewPath(classOnly, "deny"), name, "is no parameter"))
+		errs = append(errs, field.Invalid(field.NewPath(classOnly, "deny"), name, "is not a parameter"))
 	}
 	return errs
 }

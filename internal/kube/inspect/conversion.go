@@ -171,7 +171,7 @@ func (j *judge) conversion(c Conversion) {
 	const where = "spec.conversion.webhook.clientConfig"
 	ref := model.Ref{Kind: "CustomResourceDefinition", Name: c.Definition}
 	versions := strings.Join(c.Converted, ", ")
-	leader := fmt.Sprintf("the leader of the controller writes it: see that one leads, and its log: kubectl -n %s logs deployment/%s --all-pods", j.Controller.Namespace, j.Controller.Name)
+	leader := fmt.Sprintf("the controller's leader writes it: make sure that one leads, and see its log: kubectl -n %s logs deployment/%s --all-pods", j.Controller.Namespace, j.Controller.Name)
 	own := j.Controller.Namespace + "/" + j.Controller.Service
 	if len(c.Unserved) > 0 {
 		f := j.add(CodeConversion, ref, "spec.versions", fmt.Sprintf("%s is not served: clients that know no other version, such as rollout controllers, cannot write objects",
@@ -181,13 +181,13 @@ func (j *judge) conversion(c Conversion) {
 	switch {
 	case len(c.Converted) == 0:
 	case !c.Webhook:
-		j.add(CodeConversion, ref, "spec.conversion.strategy", "no webhook converts "+versions+": the API server only renames versions, so that what is written in one means something else in another",
+		j.add(CodeConversion, ref, "spec.conversion.strategy", "no webhook converts "+versions+": the API server only renames versions, so an object means something else in another version",
 			"apply the definitions of this release (deploy/crds)")
 	case len(bytes.TrimSpace(c.Bundle)) == 0:
 		j.add(CodeConversion, ref, where+".caBundle", "is empty: the API server cannot tell the controller from others and converts no "+versions, leader)
 	case c.URL == "" && c.Service != own:
 		f := j.add(CodeConversion, ref, where+".service", fmt.Sprintf("Service %s converts %s, and not this controller (%s)", c.Service, versions, own),
-			"remove caBundle there, if this controller is to convert")
+			"remove caBundle there, if this controller should convert")
 		f.Severity = resource.Warning
 	case !current(c.Bundle):
 		j.add(CodeConversion, ref, where+".caBundle", "none of its certificates is valid now: the API server converts no "+versions, leader)
@@ -200,7 +200,7 @@ func (j *judge) conversion(c Conversion) {
 			fmt.Sprintf("kubectl -n %s describe pods -l app.kubernetes.io/component=controller", j.Controller.Namespace))
 	case c.Failure != "":
 		j.add(CodeNotConverted, ref, "spec.conversion", "objects cannot be read in "+c.Converted[0]+": "+c.Failure,
-			"if the message names an object, correct that in the version it is stored in; else see that the API server reaches port 443 of the Service (firewalls and NetworkPolicies)")
+			"if the message names an object, correct that in the version it is stored in; otherwise make sure that the API server reaches port 443 of the Service (firewalls and NetworkPolicies)")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-const install = "install the chart or the manifests of Weir's release anew"
+const install = "reinstall the chart or the manifests of Weir's release"
 
 // Findings judges what was read. They are about the cluster; what the objects mean by themselves is the translation's to
 // find.
@@ -34,10 +34,10 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 		for _, n := range c.NotSeen {
 			what = append(what, n.What)
 		}
-		j.add(CodeNotSeen, model.Ref{}, "", "you may not look at "+strings.Join(what, "; ")+". "+c.NotSeen[0].Reason, "ask for the right to read them, if you want them checked")
+		j.add(CodeNotSeen, model.Ref{}, "", "you may not read "+strings.Join(what, "; ")+". "+c.NotSeen[0].Reason, "ask for the right to read them, if you want them checked")
 	}
 	if !in.Complete {
-		j.add(CodeNotSeen, model.Ref{}, "", "what proxies should run is not known and was not compared, as not everything that they are told of could be read",
+		j.add(CodeNotSeen, model.Ref{}, "", "what the proxies run was not compared, because not all of their objects could be read",
 			"see the other findings")
 	}
 	resource.SortFindings(j.found)
@@ -67,11 +67,11 @@ func (j *judge) classes(set *resource.Set, controllerName string) {
 				users = append(users[:3], fmt.Sprintf("and %d more", n-3))
 			}
 			j.add(CodeClassEnds, model.Ref{Kind: "GatewayClass", Name: c.Name}, "metadata.deletionTimestamp",
-				"it was deleted, and stays as long as Gateways use it: "+strings.Join(users, ", "), "delete them or give them another class, if it is to go")
+				"it was deleted, and stays as long as Gateways use it: "+strings.Join(users, ", "), "delete them or give them another class to let it go")
 		}
 	}
 	if !ours && !j.lacks("GatewayClass") {
-		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so that no Gateway is Weir's",
+		j.add(CodeClass, model.Ref{}, "", "no GatewayClass has spec.controllerName "+controllerName+", so no Gateway is Weir's",
 			"create one, or let the chart do it (gatewayClass.create)")
 	}
 }
@@ -176,7 +176,7 @@ func (j *judge) controller() {
 	c := j.Controller
 	if c == nil {
 		if !slices.ContainsFunc(j.NotSeen, func(n NotSeen) bool { return strings.HasPrefix(n.What, "the controller's Deployment") }) {
-			j.add(CodeController, model.Ref{Kind: "Deployment", Namespace: DefaultNamespace, Name: DefaultName}, "", "there is no controller: no Deployment is labelled app.kubernetes.io/name=weir and app.kubernetes.io/component=controller",
+			j.add(CodeController, model.Ref{Kind: "Deployment", Namespace: DefaultNamespace, Name: DefaultName}, "", "no controller found: no Deployment is labelled app.kubernetes.io/name=weir and app.kubernetes.io/component=controller",
 				"helm install weir deploy/chart --namespace weir-system --create-namespace")
 		}
 		return
@@ -195,7 +195,7 @@ func (j *judge) controller() {
 	if c.Elects && c.Leader == "" && c.Ready > 0 {
 		j.add(CodeLease, model.Ref{Kind: "Lease", Namespace: c.Namespace, Name: c.Lease}, "spec.holderIdentity",
 			"no replica of the controller leads: no statuses are written, and new Gateways get no proxies",
-			fmt.Sprintf("wait for some seconds after a start, else see: kubectl -n %s logs deployment/%s --all-pods", c.Namespace, c.Name))
+			fmt.Sprintf("wait a few seconds after a start, otherwise see: kubectl -n %s logs deployment/%s --all-pods", c.Namespace, c.Name))
 	}
 	account := model.Ref{Kind: "ServiceAccount", Namespace: c.Namespace, Name: c.ServiceAccount}
 	of := map[Missing][]string{} // verbs, by all else
@@ -213,7 +213,7 @@ func (j *judge) controller() {
 	}
 	for _, name := range j.Unwatched {
 		j.add(CodeUnwatched, name.Ref(), "", fmt.Sprintf(
-			"the controller does not watch namespace %s, so that nothing serves it; it watches %s alone", name.Namespace(), strings.Join(c.Namespaces, ", ")),
+			"the controller does not watch namespace %s, so nothing serves it; it watches only %s", name.Namespace(), strings.Join(c.Namespaces, ", ")),
 			"add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway")
 	}
 }
@@ -247,7 +247,7 @@ func (j *judge) gateway(name model.GatewayKey, g *Gateway) {
 		pod.Namespace, pod.Name, _ = strings.Cut(p.Name, "/")
 		switch {
 		case p.Err != "" && g.Version != "" && p.Version == g.Version:
-			f := j.add(CodeBehind, pod, "", fmt.Sprintf("serves the newest configuration of Gateway %s but for parts of it: %s", name, p.Err), "give it the controller's version; else please report this")
+			f := j.add(CodeBehind, pod, "", fmt.Sprintf("serves the newest configuration of Gateway %s except for parts of it: %s", name, p.Err), "give it the controller's version; otherwise please report this")
 			f.Severity = resource.Error
 		case p.Err != "":
 			f := j.add(CodeBehind, pod, "", fmt.Sprintf("refuses the newest configuration of Gateway %s and serves an earlier one: %s", name, p.Err), "please report this")
@@ -283,7 +283,7 @@ func (j *judge) statuses(in Input, controllerName string) {
 			continue
 		}
 		if field, message := stale(in.Set, controllerName, &s, j.Seen); message != "" {
-			j.add(CodeStatus, s.Ref, field, message, "look again; if it stays, see that a controller leads, and its log")
+			j.add(CodeStatus, s.Ref, field, message, "look again; if it stays, make sure that a controller leads, and see its log")
 		}
 	}
 }
@@ -295,7 +295,7 @@ func mend(ref model.Ref, reason string) string {
 	case string(gatewayv1.GatewayReasonPending), string(gatewayv1.GatewayReasonNoResources):
 		return fmt.Sprintf("if it stays, see: kubectl -n %s describe deployments,pods %s", ref.Namespace, made)
 	case string(gatewayv1.GatewayReasonAddressNotAssigned):
-		return fmt.Sprintf("see: kubectl -n %s describe services %s; where nobody gives load balancers addresses, set service.type in the parameters", ref.Namespace, made)
+		return fmt.Sprintf("see: kubectl -n %s describe services %s; where nothing assigns addresses to load balancers, set service.type in the parameters", ref.Namespace, made)
 	case string(gatewayv1.GatewayReasonInvalidParameters):
 		return "correct the ConfigMap that parametersRef names"
 	}

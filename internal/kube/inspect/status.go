@@ -169,7 +169,7 @@ func treeValues(status map[string]any) []resource.Condition {
 func stale(set *resource.Set, controllerName string, want *resource.Status, programmed bool) (field, message string) {
 	have, generation, ok := written(set, controllerName, keyOf(want))
 	if !ok && len(want.Conditions)+len(want.Parents)+len(want.Ancestors) > 0 {
-		return "status", "nothing is written by Weir's controller"
+		return "status", "Weir's controller has written nothing"
 	}
 	d := difference{generation: generation, programmed: programmed}
 	d.conditions("status.conditions", have.Conditions, want.Conditions)

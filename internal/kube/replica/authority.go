@@ -89,7 +89,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		if err := a.look(ctx); err == nil {
 			retry = authorityRetry
 		} else if ctx.Err() == nil {
-			a.Logger.Error("certificate authority cannot be kept; trying again", "secret", a.Namespace+"/"+AuthorityName, "error", err)
+			a.Logger.Error("storing the certificate authority failed; trying again", "secret", a.Namespace+"/"+AuthorityName, "error", err)
 			wait, retry = retry, min(2*retry, authorityLook)
 		}
 		t := time.NewTimer(wait)
@@ -120,7 +120,7 @@ func (a *Authority) look(ctx context.Context) error {
 	}
 	kept, err := identity.Parse(secret.Data)
 	if err != nil {
-		return fmt.Errorf("%w; delete the Secret, and a new authority is made", err)
+		return fmt.Errorf("%w; delete the Secret to get a new authority", err)
 	}
 	next, err := kept.Rotate(time.Now())
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *Authority) look(ctx context.Context) error {
 			a.use(kept)
 			return err
 		} else {
-			a.Logger.Info("certificate authority is rotated", "secret", a.Namespace+"/"+AuthorityName)
+			a.Logger.Info("certificate authority rotated", "secret", a.Namespace+"/"+AuthorityName)
 		}
 	}
 	a.use(next)
@@ -163,7 +163,7 @@ func (a *Authority) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.Logger.Info("certificate authority is made", "secret", a.Namespace+"/"+AuthorityName)
+	a.Logger.Info("certificate authority created", "secret", a.Namespace+"/"+AuthorityName)
 	a.use(made)
 	return nil
 }

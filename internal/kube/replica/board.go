@@ -111,7 +111,7 @@ func (b *Board) Run(ctx context.Context) error {
 	b.init()
 	informer, err := b.Cache.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watch what other replicas write: %w", err)
+		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { b.read(o, false) },
@@ -119,7 +119,7 @@ func (b *Board) Run(ctx context.Context) error {
 		DeleteFunc: func(o any) { b.read(o, true) },
 	})
 	if err != nil {
-		return fmt.Errorf("watch what other replicas write: %w", err)
+		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
 	var written map[model.GatewayKey][]feed.Proxy
 	pause := time.NewTimer(0)
@@ -137,7 +137,7 @@ func (b *Board) Run(ctx context.Context) error {
 			if err := b.write(ctx, running); err == nil {
 				written, last = running, time.Now()
 			} else if ctx.Err() == nil {
-				b.Logger.Warn("other replicas are not told what proxies run", "configmap", b.Namespace+"/"+b.Name, "reason", err)
+				b.Logger.Warn("telling other replicas what the proxies run failed", "configmap", b.Namespace+"/"+b.Name, "reason", err)
 				b.Tell()
 			}
 		}
@@ -168,7 +168,7 @@ func (b *Board) expire(ctx context.Context) {
 	}
 	b.mu.Unlock()
 	for _, name := range gone {
-		b.Logger.Info("removing what a replica wrote that is gone", "configmap", b.Namespace+"/"+name)
+		b.Logger.Info("removing the state of a replica that is gone", "configmap", b.Namespace+"/"+name)
 		b.remove(ctx, name)
 	}
 	if changed {
@@ -189,7 +189,7 @@ func (b *Board) read(o any, gone bool) {
 	if !gone {
 		var err error
 		if said, err = unpack(c.BinaryData[boardKey]); err != nil {
-			b.Logger.Warn("what another replica wrote cannot be read", "configmap", c.Namespace+"/"+c.Name, "reason", err)
+			b.Logger.Warn("cannot read the state of another replica", "configmap", c.Namespace+"/"+c.Name, "reason", err)
 		}
 	}
 	b.mu.Lock()
@@ -232,7 +232,7 @@ func (b *Board) remove(ctx context.Context, name string) {
 	defer cancel()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: name}}
 	if err := b.Client.Delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
-		b.Logger.Warn("what proxies ran stays written down", "configmap", b.Namespace+"/"+name, "reason", err)
+		b.Logger.Warn("removing the state of the proxies failed", "configmap", b.Namespace+"/"+name, "reason", err)
 	}
 }
 

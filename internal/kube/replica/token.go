@@ -120,7 +120,7 @@ func (t *Tokens) review(ctx context.Context, token string) (review, error) {
 	account, ok := strings.CutPrefix(r.Status.User.Username, "system:serviceaccount:")
 	namespace, name, split := strings.Cut(account, ":")
 	if !ok || !split {
-		return review{}, fmt.Errorf("%w: %s is no ServiceAccount", ErrToken, r.Status.User.Username)
+		return review{}, fmt.Errorf("%w: %s is not a ServiceAccount", ErrToken, r.Status.User.Username)
 	}
 	pods := r.Status.User.Extra[podNameKey]
 	if len(pods) != 1 {

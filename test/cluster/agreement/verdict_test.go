@@ -162,7 +162,7 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 	own := false
 	for _, f := range set.Findings {
 		v.told += "\n  " + strings.TrimPrefix(f.String(), file)
-		if message, more := strings.CutSuffix(f.Message, " (there are more findings of this kind and others; mend these first)"); more {
+		if message, more := strings.CutSuffix(f.Message, " (there are more findings, of this kind and others; correct these first)"); more {
 			f.Message, v.bounded = message, true
 		}
 		switch f.Code {

@@ -219,7 +219,7 @@ func TestCommandsWorkWithFewRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, _ := weir(t, file, "check", "-n", ns)
-	holds(t, said, "WR712", "you may not look at", "Deployments of Gateways", "proxies not seen", "!WR703", "!WR708", "!WR711")
+	holds(t, said, "WR712", "you may not read", "Deployments of Gateways", "proxies not seen", "!WR703", "!WR708", "!WR711")
 	said, code := weir(t, file, "explain", "--gateway", ns+"/edge", "--", "http://shop.example/")
 	if code != 0 {
 		t.Errorf("explain: exit code %d, want 0", code)

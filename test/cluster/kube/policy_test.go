@@ -260,6 +260,7 @@ func TestPolicyDeniesPodsThatAreNoProxies(t *testing.T) {
 		"image":                 container("evil:1", "image"),
 		"image that begins so":  container("weirdo:1", "image"),
 		"image of a registry":   container("weir:5000/evil", "image"),
+		"image of proxies, too": container("weir-proxyist:1", "image"),
 		"image in a folder":     container("weir/evil:1", "image"),
 		"image of another host": container("evil.example/weir:dev", "image"),
 		"command":               container([]any{"/bin/sh"}, "command"),
@@ -324,9 +325,11 @@ func TestPolicyDeniesPodsThatAreNoProxies(t *testing.T) {
 		}
 	}
 	u := tree(t, golden(t, "default"), "Deployment")
-	container("weir@sha256:0123456789012345678901234567890123456789012345678901234567890123", "image")(u)
-	if err := put(t, c, u, true); err != nil {
-		t.Errorf("another version of the image: %v", err)
+	for _, image := range []string{"weir-proxy@sha256:0123456789012345678901234567890123456789012345678901234567890123", "weir:v1"} {
+		container(image, "image")(u)
+		if err := put(t, c, u, true); err != nil {
+			t.Errorf("image %s: %v", image, err)
+		}
 	}
 	for _, kind := range []string{"StatefulSet", "DaemonSet", "ReplicaSet"} {
 		u := tree(t, golden(t, "default"), "Deployment")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/test/conformance/install"
 )
 
 func TestTrafficIsSplitAndMirrored(t *testing.T) {
@@ -28,6 +30,10 @@ spec:
 `)
 	w.condition("httproute/shop", ".status.parents[*]", "Accepted", "True")
 	w.eventually(func() error { return served(w, url+"/warm") })
+	if image := w.kubectl("", "get", "pods", "--selector=gateway.networking.k8s.io/gateway-name=edge",
+		"--output=jsonpath={.items[*].spec.containers[*].image}"); image != install.ProxyImage {
+		t.Errorf("the proxy is of image %q, want %q", image, install.ProxyImage)
+	}
 
 	const n = 40
 	counts := make(map[string]int)

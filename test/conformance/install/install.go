@@ -21,8 +21,9 @@ const (
 	Namespace = "weir-system"
 	// Class is the name of the GatewayClass.
 	Class = "weir"
-	// Image is that of this tree, which "cluster run -image weir" makes known to the node.
-	Image = "weir:dev"
+	// Image and ProxyImage are those of this tree, which "cluster run -image weir" makes known to the node.
+	Image      = "weir:dev"
+	ProxyImage = "weir-proxy:dev"
 
 	// readyTimeout bounds how long the controller may take to be available.
 	readyTimeout = 2 * time.Minute
