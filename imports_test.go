@@ -56,7 +56,7 @@ var importTable = map[string][]string{
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
+		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
 	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},

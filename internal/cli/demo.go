@@ -24,6 +24,7 @@ import (
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -187,9 +188,9 @@ func (d *demo) start(background *sync.WaitGroup) error {
 // freeListener listens on the preferred port if nobody else does, else on another one. The gateway is given the socket, so that no other
 // process can take the port in between.
 func freeListener(preferred int) (net.Listener, error) {
-	l, err := proxy.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
+	l, err := socket.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
 	if err != nil {
-		l, err = proxy.Listen("tcp", "127.0.0.1:0")
+		l, err = socket.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("no free port on 127.0.0.1: %w", err)
@@ -207,7 +208,7 @@ func (d *demo) listen(network, address string) (net.Listener, error) {
 		return l, nil
 	}
 	d.mu.Unlock()
-	return proxy.Listen(network, address)
+	return socket.Listen(network, address)
 }
 
 // release closes the first port, should the gateway not have taken it.

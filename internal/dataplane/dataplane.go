@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -69,7 +70,7 @@ func (d *Plane) Run(asked context.Context, configure func(context.Context) error
 			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
-		a, err := process.ListenAdmin(d.handover.Listen(proxy.Listen), d.AdminAddress, p.handler())
+		a, err := process.ListenAdmin(d.handover.Listen(socket.Listen), d.AdminAddress, p.handler())
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -81,7 +82,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
-	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(proxy.Listen)
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Listen)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
 		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,

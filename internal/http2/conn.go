@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Preface is what a client begins with (RFC 9113 §3.4).
@@ -327,7 +329,7 @@ func (c *Conn) settleEnd() {
 func (c *Conn) endIfDone() {
 	if c.ending == endFinal && len(c.streams) == 0 && !c.over {
 		c.over = true
-		c.nc.SetReadDeadline(longAgo)
+		c.nc.SetReadDeadline(socket.LongAgo)
 	}
 }
 
@@ -339,5 +341,3 @@ func (c *Conn) Close() {
 	c.mu.Unlock()
 	c.nc.Close()
 }
-
-var longAgo = time.Unix(1, 0)

@@ -1,6 +1,9 @@
 package http2
 
-import "github.com/weirmesh/weir/internal/budget"
+import (
+	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/socket"
+)
 
 // Memory is what connections draw from for what they keep of others' bytes, and have to give back. What each connection and each stream has anyway is
 // not drawn.
@@ -225,7 +228,7 @@ func (c *Conn) Evict(detail string) {
 	}
 	c.evicted = &ConnError{Code: EnhanceYourCalm, Detail: detail}
 	c.over = true
-	c.nc.SetReadDeadline(longAgo)
+	c.nc.SetReadDeadline(socket.LongAgo)
 }
 
 // Crowded is true while what is sent has to wait for the peer.

@@ -147,7 +147,7 @@ func (c *Conn) writeOut() {
 		// Reading finds out why; if it does not, this ends it.
 		c.die(&ConnError{Code: NoError, Remote: true, Detail: "writing failed", Err: err})
 		c.over = true
-		c.nc.SetReadDeadline(longAgo)
+		c.nc.SetReadDeadline(socket.LongAgo)
 	}
 	c.wrote.Broadcast()
 	c.wakeSenders()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -329,7 +330,7 @@ func (c *conn) endForRoom() (held int64, ok bool) {
 	if h2 := c.h2.Load(); h2 != nil {
 		h2.Evict("the memory for what is not read is used up")
 	} else {
-		c.sock.SetReadDeadline(longAgo)
+		c.sock.SetReadDeadline(socket.LongAgo)
 	}
 	return held, true
 }

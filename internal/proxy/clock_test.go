@@ -13,8 +13,7 @@ import (
 
 // wallClock are the functions of the data plane that may speak of the time of day, by file, and why that is no measuring of intervals.
 var wallClock = map[string]string{
-	"proxy/conn.go: longAgo":     "a deadline that has passed, whatever the clock says",
-	"http2/conn.go: longAgo":     "the same",
+	"socket/clock.go: LongAgo":   "a deadline that has passed, whatever the clock says",
 	"proxy/session.go: *":        "tokens outlive the process; see maxSkew",
 	"telemetry/registry.go: *":   "when a configuration was applied, for people",
 	"telemetry/prometheus.go: *": "the same, and when certificates expire",
@@ -27,7 +26,7 @@ var wallClock = map[string]string{
 // A time that was turned into a number of the Unix epoch has lost its reading of the monotonic clock: intervals between such numbers jump when
 // somebody sets the clock.
 func TestIntervalsComeFromTheMonotonicClock(t *testing.T) {
-	for _, dir := range []string{"proxy", "upstream", "http1", "http2", "routing", "telemetry", "control"} {
+	for _, dir := range []string{"proxy", "upstream", "socket", "http1", "http2", "routing", "telemetry", "control"} {
 		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)

@@ -39,7 +39,7 @@ type conn struct {
 	sock   net.Conn
 	nc     net.Conn       // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
 	tcp    tcpSocket      // sock, unless there is TLS: what it is given goes out as it is
-	late   unpolledSocket // sock, if it may be one; nil otherwise
+	fresh  unpolledSocket // sock, if it may be one; nil otherwise
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
 	scheme string
@@ -100,8 +100,8 @@ type tcpSocket interface {
 
 // unpolledSocket is what is asked of a socket that the runtime's poller may not know yet.
 type unpolledSocket interface {
-	unpolled() bool
-	attempt(f func(fd uintptr) bool) (done bool, err error)
+	Unpolled() bool
+	Attempt(f func(fd uintptr) bool) (done bool, err error)
 }
 
 // tlsSession is a TLS connection, and what it was let in with.
@@ -133,10 +133,10 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw
-			c.peek = func(fd uintptr) { c.peeked.Store(peekClosed(fd)) }
+			c.peek = func(fd uintptr) { c.peeked.Store(socket.Closed(fd)) }
 		}
 	}
-	c.paced = canAcknowledge && c.socket != nil && b.srv.minPace.Rate > 0
+	c.paced = socket.CanAcknowledge && c.socket != nil && b.srv.minPace.Rate > 0
 	tcp, _ := nc.(tcpSocket)
 	poll := socket.CanPoll && tcp != nil && c.socket != nil
 	c.canPark = poll && b.srv.idle != nil
@@ -148,7 +148,7 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	c.tcp = tcp
 	if poll {
 		c.wait, c.push = c.readable, c.writable
-		c.late, _ = nc.(unpolledSocket)
+		c.fresh, _ = nc.(unpolledSocket)
 	}
 	return c
 }
@@ -230,11 +230,9 @@ func (c *conn) kill() { c.sock.Close() }
 // wakeIdle makes a connection that waits for a request look at the phase of its port.
 func (c *conn) wakeIdle() {
 	if c.state.Load() >= connIdle {
-		c.sock.SetReadDeadline(longAgo)
+		c.sock.SetReadDeadline(socket.LongAgo)
 	}
 }
-
-var longAgo = time.Unix(1, 0)
 
 // nextRequest waits for a request and reads its head into w.req. It reports false when the connection is to be closed.
 func (c *conn) nextRequest() bool {
@@ -352,7 +350,7 @@ func (c *conn) serveRequest() bool {
 		return false
 	}
 	if c.interrupted.Load() || c.continued.Load() {
-		c.readBy = longAgo // as interrupt or inform may have set it
+		c.readBy = socket.LongAgo // as interrupt or inform may have set it
 	}
 	if !c.in.finished() {
 		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
@@ -450,7 +448,7 @@ func (c *conn) linger() {
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	c.readBy = longAgo
+	c.readBy = socket.LongAgo
 	if c.state.Store(connIdle); c.bind.phase.Load() == phaseClose {
 		return
 	}

@@ -44,7 +44,7 @@ func (c *conn) inform(status int, fields []http1.Field) error {
 	err := c.flush()
 	c.sent = false
 	if status == http.StatusContinue {
-		c.sock.SetReadDeadline(longAgo) // the body is due from now on: see fillBody
+		c.sock.SetReadDeadline(socket.LongAgo) // the body is due from now on: see fillBody
 	}
 	return err
 }

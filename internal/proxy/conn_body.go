@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/pace"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // pieceSize is how much of a body is moved at once.
@@ -202,7 +203,7 @@ func (c *conn) trailers() []http1.Field {
 // interrupt implements client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
 func (c *conn) interrupt() {
 	c.interrupted.Store(true)
-	c.sock.SetReadDeadline(longAgo)
+	c.sock.SetReadDeadline(socket.LongAgo)
 }
 
 // resume implements client.
@@ -211,7 +212,7 @@ func (c *conn) resume() {
 		return
 	}
 	c.interrupted.Store(false)
-	c.readBy = longAgo // as interrupt may have set it
+	c.readBy = socket.LongAgo // as interrupt may have set it
 	if c.in.err == failInterrupted {
 		c.in.err = nil
 	}

@@ -25,7 +25,7 @@ func (c *conn) idle() bool {
 		}
 		return false
 	}
-	if c.first && c.canPark && c.late != nil && c.late.unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
+	if c.first && c.canPark && c.fresh != nil && c.fresh.Unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
 		return c.firstLook()
 	}
 	if c.canPark && !c.resumed {
@@ -47,7 +47,7 @@ func (c *conn) idle() bool {
 
 // firstLook is for a connection that nothing has waited for: as long as it brings no request it is parked, and enters no other poller.
 func (c *conn) firstLook() bool {
-	done, err := c.late.attempt(c.wait)
+	done, err := c.fresh.Attempt(c.wait)
 	c.toPark = err == nil && !done
 	return err == nil && done && c.readErr == nil
 }
@@ -199,14 +199,14 @@ func (c *conn) readHeld() bool {
 // lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
 func (c *conn) lastLook() bool {
 	if c.wait == nil {
-		c.readBy = longAgo // so that it is set anew for the request
+		c.readBy = socket.LongAgo // so that it is set anew for the request
 		c.sock.SetReadDeadline(time.Now().Add(time.Millisecond))
 		return c.waitBytes()
 	}
 	got := false
 	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })
 	if got {
-		c.readBy = longAgo // as wakeIdle may have set it
+		c.readBy = socket.LongAgo // as wakeIdle may have set it
 	}
 	return got
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // drain ends a bind: no new connections; answers announce the end; after the grace time idle connections are closed; when ctx ends
@@ -14,10 +16,8 @@ import (
 func (b *bind) drain(ctx context.Context) {
 	b.phase.Store(phaseDrain)
 	close(b.quit)
-	if d, ok := b.ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(longAgo) != nil {
-		b.ln.Close()
-	}
-	b.queue.wake()
+	socket.StopAccepting(b.ln)
+	b.queue.Wake()
 	<-b.accepting
 	b.each((*conn).goAway)
 

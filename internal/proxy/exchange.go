@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"io"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
-	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -111,25 +109,16 @@ type exchange struct {
 	ended     bool   // the client's body was read to its end
 	retain    int    // how much of the body may be kept for another attempt
 	attempt   attempt
-	request   http2.Head
+	call      upstream.Call // to the endpoint
 	waiting   upstream.Waiting
 	resp      http1.Response
 	upload    upload
-	chunks    http1.ChunkReader // of the answer
 
 	answer  answer
 	picked  []*mirrorTarget // to be copied to, until the legs begin
 	legs    []mirrorLegState
 	copied  bool // the legs have begun
 	settled bool // the legs have ended
-
-	limited io.LimitedReader
-	// wire is the request in bytes: the head and what was in memory of the body, but for rest. complete: nothing follows. serialized: it
-	// is to be sent as it is, since no endpoint has taken any of it, or since it may be repeated and is complete.
-	wire       []byte
-	rest       []byte
-	complete   bool
-	serialized bool
 
 	scratch []byte // strings made for this exchange
 	keep    []byte // a body kept for retries
@@ -164,13 +153,13 @@ func (ex *exchange) reset() {
 	ex.resumed = nil
 	ex.composed, ex.forwards = false, -1
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0
-	ex.rest, ex.complete, ex.serialized = nil, false, false
+	ex.call.Reset()
 	ex.answer = answer{}
 	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
 	ex.scratch = ex.scratch[:0]
 	ex.keep = ex.keep[:0]
 	ex.deadline = time.Time{}
-	ex.upload.running, ex.upload.stopped, ex.upload.failed = false, false, nil
+	ex.upload.running, ex.upload.failed = false, nil
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.entered, ex.crowded = false, false
 	ex.id, ex.loggedAnswer = requestID{}, ex.loggedAnswer[:0]

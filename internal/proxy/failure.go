@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -158,15 +159,23 @@ func connectFailure(err error) *failure {
 	return f
 }
 
-// streamFailure is why an endpoint's connection failed after the request was sent, or while it was.
-func streamFailure(err error) *failure {
-	var e *http1.Error
+// callFailure is what an error of a call means, after it was opened.
+func callFailure(err error) *failure {
+	var f *failure
+	var malformed *http1.Error
+	var se *http2.StreamError
+	var ce *http2.ConnError
 	switch {
-	case errors.As(err, &e), errors.Is(err, upstream.ErrBufferFull):
-		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
-	case errors.Is(err, upstream.ErrNoMemory):
+	case errors.As(err, &f):
+		return f
+	case err == upstream.ErrInterim:
+		return failInterim
+	case errors.Is(err, upstream.ErrNoMemory), errors.Is(err, http2.ErrNoMemory):
 		return failAnswerRoom
-	case isTimeout(err):
+	case errors.As(err, &malformed), errors.Is(err, upstream.ErrBufferFull), errors.As(err, &se) && !se.Remote,
+		errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError:
+		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
+	case se == nil && ce == nil && isTimeout(err):
 		return failBackendTime
 	}
 	return &failure{status: 502, reason: telemetry.BackendReset, detail: "the backend closed the connection", err: err, retry: true}

@@ -12,20 +12,16 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// attempt is one try at an endpoint. Of conn and stream at most one is set.
+// attempt is one try at an endpoint.
 type attempt struct {
 	start time.Time
 	times times
-	// deadline is the attempt's end, late what passing it means.
+	// deadline is the attempt's end, expired what passing it means.
 	deadline time.Time
-	late     *failure
+	expired  *failure
 	// connectBy, if not zero, is when connecting has to end, however far away deadline is.
 	connectBy time.Time
-	// conn is the HTTP/1.1 connection while it is the exchange's.
-	conn *upstream.Conn
-	// stream is that of an attempt over HTTP/2.
-	stream upstream.Stream
-	// watched is the client whose leaving aborts conn or stream; nil if it is not of HTTP/2.
+	// watched is the client whose leaving aborts the call; nil if it is not of HTTP/2.
 	watched *http2.Stream
 	// informed: interim answers were passed on.
 	informed bool
@@ -62,7 +58,7 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 	if left > 0 || ex.overHTTP2(service) {
 		ex.retain = ex.srv.opt.MaxRetryBody // an endpoint may say of a stream that it did not look at it
 	} else if idempotent(ex.req.method) {
-		ex.retain = min(ex.srv.opt.MaxRetryBody, joinBody) // an endpoint may end an idle connection in this moment
+		ex.retain = min(ex.srv.opt.MaxRetryBody, upstream.JoinBody) // an endpoint may end an idle connection in this moment
 	}
 	var avoid *upstream.Endpoint
 	var moved moves
@@ -79,12 +75,7 @@ func (ex *exchange) exchangeWith(service *upstream.Service) error {
 		ex.attempts++
 		ex.beginAttempt()
 		ex.attempt.connectBy = moved.until
-		var err error
-		if ex.overHTTP2(service) {
-			err = ex.tryHTTP2(e)
-		} else {
-			err = ex.tryHTTP1(e)
-		}
+		err := ex.try(e)
 		ex.tried(err)
 		if err == failConnecting {
 			// Another endpoint may do; nothing has been sent.
@@ -145,7 +136,7 @@ type moves struct {
 // connection that it accepted and ended, a handshake, or being too slow to accept) the move is of the retry budget.
 func (ex *exchange) move(m *moves, service *upstream.Service, err error) bool {
 	f, ok := err.(*failure)
-	if !ok || !f.unreached && !(ex.serialized && f.reason == telemetry.BackendReset) {
+	if !ok || !f.unreached && !(ex.call.Unsent() && f.reason == telemetry.BackendReset) {
 		return false
 	}
 	if m.tried[m.n] = ex.endpoint; m.n+1 == len(m.tried) {
@@ -183,7 +174,7 @@ func (ex *exchange) beginAttempt() {
 	if ex.attempts > 1 {
 		a.start = time.Now()
 	}
-	a.late = failBackendTime
+	a.expired = failBackendTime
 	d := ex.rule.backendRequest
 	if d == 0 && ex.deadline.IsZero() {
 		return
@@ -192,16 +183,16 @@ func (ex *exchange) beginAttempt() {
 		a.deadline = a.start.Add(d)
 	}
 	if !ex.deadline.IsZero() && (d == 0 || ex.deadline.Before(a.deadline)) {
-		a.deadline, a.late = ex.deadline, failRequestTime
+		a.deadline, a.expired = ex.deadline, failRequestTime
 	}
 }
 
-// replayable is true if the body can be sent again from its beginning: the request is serialized, or all that was read of the body is in memory. No upload may run.
-func (ex *exchange) replayable() bool { return ex.serialized || ex.whole || !ex.touched }
+// replayable is true if the request can be sent again from its beginning: none of it was, or all that was read of the body is in memory. No upload may run.
+func (ex *exchange) replayable() bool { return ex.call.Unsent() || ex.whole || !ex.touched }
 
 // rewind goes back to the beginning of a body that is replayable.
 func (ex *exchange) rewind() {
-	if ex.serialized {
+	if ex.call.Unsent() {
 		ex.client.resume()
 		return
 	}
@@ -405,14 +396,6 @@ func (ex *exchange) answerFields() {
 	ex.resp.Fields = fields
 }
 
-// relay passes the answer on.
-func (ex *exchange) relay() error {
-	if ex.attempt.stream.Stream != nil {
-		return ex.relayHTTP2()
-	}
-	return ex.relayHTTP1()
-}
-
 // head gives the client the answer's head.
 func (ex *exchange) head() error {
 	ex.answerFields()
@@ -428,35 +411,17 @@ func (ex *exchange) head() error {
 
 // dropAnswer gives up an answer that another attempt is to replace.
 func (ex *exchange) dropAnswer() {
-	if ex.attempt.stream.Stream != nil {
-		ex.closeStream()
-		return
-	}
-	c := ex.attempt.conn
-	ex.attempt.conn = nil
-	ex.endpoint.Answered(ex.resp.Status)
-	if b := ex.resp.Body; b.Kind == http1.BodyLength && b.Length <= int64(len(c.Buffered())) {
-		c.Discard(int(b.Length))
-	} else if b.Kind != http1.BodyNone {
-		ex.resp.KeepAlive = false // not worth reading
-	}
-	ex.putBack(c)
-}
-
-// endpointFault is true for failures that tell of an endpoint in bad health. Slowness does not: it may lie in the request.
-func endpointFault(f *failure) bool {
-	return f.reason == telemetry.BackendReset || f.reason == telemetry.MalformedResponse
+	ex.call.Skip()
+	ex.endCall()
 }
 
 // dispose ends what a panic left behind; the exchange is not used again.
 func (ex *exchange) dispose() {
-	if c := ex.attempt.conn; c != nil {
+	if ex.call.Opened() {
 		ex.stopUpload()
-		c.Close()
-	}
-	if ex.attempt.stream.Stream != nil {
-		ex.stopUpload()
-		ex.closeStream()
+		ex.attempt.unwatch()
+		ex.call.Abort()
+		ex.call.Close()
 	}
 	ex.copyEnd(false, nil)
 	ex.leave()
@@ -464,9 +429,7 @@ func (ex *exchange) dispose() {
 
 // shrink lets go of what is too large to keep.
 func (ex *exchange) shrink() {
-	if cap(ex.wire) > keepSize {
-		ex.wire = nil
-	}
+	ex.call.Shrink(keepSize)
 	if cap(ex.scratch) > keepSize {
 		ex.scratch = nil
 	}
@@ -481,7 +444,7 @@ func (ex *exchange) shrink() {
 	ex.told, ex.heard = nil, told{}
 	ex.client, ex.conn, ex.snap, ex.port = nil, nil, nil, nil
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
-	ex.resumed, ex.rest = nil, nil
+	ex.resumed = nil
 }
 
 // connectDeadline is when connecting has to end; zero is no time of the exchange's own.
@@ -494,12 +457,8 @@ func (a *attempt) connectDeadline() time.Time {
 
 // brokenAnswer is what ends an exchange whose answer broke off.
 func (ex *exchange) brokenAnswer(err error) error {
-	f := streamFailure(err)
-	if f == failBackendTime {
-		f = ex.attempt.late
+	if f := callFailure(err); f != failBackendTime {
+		return f
 	}
-	if endpointFault(f) {
-		ex.endpoint.Failed()
-	}
-	return f
+	return ex.attempt.expired
 }

@@ -133,7 +133,7 @@ func (h *hops) mark(r *request) http1.Field {
 func (ex *exchange) markAnswer() http1.Field {
 	h := ex.srv.hops
 	switch {
-	case ex.attempt.stream.Stream != nil:
+	case ex.call.Request.HTTP2:
 		return h.answers[version2]
 	case ex.resp.Minor == 0:
 		return h.answers[version10]

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -215,7 +216,7 @@ func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 
 // An answer whose client gives window by crumbs, for the stream or the whole connection, or reads by crumbs, ends.
 func TestHTTP2AnswerThatIsTakenByCrumbsEnds(t *testing.T) {
-	if !canAcknowledge {
+	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}
 	const much = 1 << 30

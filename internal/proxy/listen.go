@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -57,7 +57,7 @@ type bind struct {
 	number  int32
 	port    string // number, as text
 	ln      net.Listener
-	queue   *acceptQueue // of ln, while it is accepted from; nil where that has to be left to ln
+	queue   *socket.Queue // of ln, while it is accepted from; nil where that has to be left to ln
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
@@ -115,7 +115,7 @@ func (b *bind) snapshot() (*snapshot, *routing.Port) {
 // run starts the accept loop, which drain ends.
 func (b *bind) run() {
 	b.srv.log.Info("listening", "address", b.ln.Addr().String())
-	b.queue = openQueue(b.ln)
+	b.queue = socket.OpenQueue(b.ln)
 	go b.accept()
 }
 
@@ -123,7 +123,7 @@ func (b *bind) run() {
 func (b *bind) accept() {
 	defer close(b.accepting)
 	defer b.ln.Close()
-	defer b.queue.close()
+	defer b.queue.Close()
 	var pause time.Duration
 	for {
 		for b.srv.shortage.now.Load() && b.phase.Load() == phaseServe {
@@ -136,7 +136,7 @@ func (b *bind) accept() {
 		}
 		if b.phase.Load() != phaseServe {
 			if !b.shared.Load() {
-				b.acceptLast()
+				socket.AcceptLast(b.ln, b.start)
 			}
 			return
 		}
@@ -156,7 +156,7 @@ func (b *bind) accept() {
 // take waits for connections, and begins with them, at least until there is something else to see to.
 func (b *bind) take() error {
 	if b.queue != nil && b.plain() {
-		return b.queue.take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
+		return b.queue.Take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
 	}
 	nc, err := b.ln.Accept()
 	if err == nil {
@@ -178,34 +178,6 @@ func (b *bind) pause(d time.Duration) {
 	select {
 	case <-t.C:
 	case <-b.quit:
-	}
-}
-
-// Bounds of acceptLast.
-const (
-	acceptQuiet  = 2 * time.Millisecond
-	acceptLinger = 100 * time.Millisecond
-)
-
-// acceptLast takes the connections that the system has accepted already: they would be reset, and a request in them lost.
-func (b *bind) acceptLast() {
-	d, ok := b.ln.(interface{ SetDeadline(time.Time) error })
-	for end := time.Now().Add(acceptLinger); ok; {
-		now := time.Now()
-		if now.After(end) || d.SetDeadline(now.Add(acceptQuiet)) != nil {
-			return
-		}
-		nc, err := b.ln.Accept()
-		if err != nil {
-			break
-		}
-		b.start(nc)
-	}
-	// Once more, with nothing between it and the close.
-	if sc, ok := b.ln.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { acceptQueued(fd, b.start) })
-		}
 	}
 }
 

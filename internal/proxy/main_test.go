@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -30,7 +31,7 @@ type testServer struct {
 }
 
 // listen opens the servers' sockets.
-var listen = Listen
+var listen = socket.Listen
 
 // serve runs a server with cfg; ports are the system's choice, whatever the listeners say.
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -104,8 +105,9 @@ type mirrors struct {
 	ended func() // tests are told of each copy that ended
 }
 
-// newMirrors takes from connections what opt does not say about them. tell, which may be nil, is called when drops gives another answer, but for apply.
-func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logger, metrics *telemetry.Registry, tell func()) *mirrors {
+// newMirrors takes from connections what opt does not say about them; copies draw from memory. tell, which may be nil, is called when drops gives another
+// answer, but for apply.
+func newMirrors(opt MirrorOptions, connections upstream.Options, memory *budget.Budget, log *slog.Logger, metrics *telemetry.Registry, tell func()) *mirrors {
 	opt = opt.withDefaults()
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
@@ -113,9 +115,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, log *slog.Logge
 	connections.MaxConnections /= 4 // beside those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
-	memory, b := mirrorMemory(connections.Memory)
-	connections.Memory = memory
-	m := &mirrors{opt: opt, log: log, budget: b, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	m := &mirrors{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
 	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
 	m.tell = tell
 	m.helpers.Go(m.tidy)
@@ -262,8 +262,8 @@ type mirrorHead struct {
 	body      http1.Body    // BodyChunked if the length is not known
 	grpc      bool          // it can be sent over HTTP/2 alone
 	trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
-	// from is the exchange whose client endpoints are told of in PROXY headers; nil: nobody.
-	from *exchange
+	// from says who the request is from, for endpoints that are told in PROXY headers; nil: nobody.
+	from interface{ addresses() clientaddr.Pair }
 }
 
 // begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.

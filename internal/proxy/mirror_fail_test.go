@@ -108,16 +108,16 @@ func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
 }
 
 func TestBytesQueuedForAServiceAreBounded(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 100 << 10, MaxBytes: 100 << 10}, toMirror(refusing(t)))
-	// Copies of which nothing is sent yet: of known length, waiting for their last bytes.
-	first, _ := f.begin(f.target, mirrorPost("/", lengthBody(60<<10)), 0)
-	first.write(make([]byte, 60<<10))
-	second, _ := f.begin(f.target, mirrorPost("/", lengthBody(60<<10)), 0)
-	second.write(make([]byte, 60<<10))
+	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 30 << 10, MaxBytes: 30 << 10}, toMirror(refusing(t)))
+	f.mirrors.held.running.Store(true) // the clock stands: no copy is begun before its primary was answered
+	first, _ := f.begin(f.target, mirrorPost("/", lengthBody(20<<10)), 0)
+	first.write(make([]byte, 20<<10))
+	second, _ := f.begin(f.target, mirrorPost("/", lengthBody(20<<10)), 0)
+	second.write(make([]byte, 20<<10))
 	if o := second.outcome(); o != telemetry.MirrorDroppedBytes {
 		t.Errorf("second: %v", o)
 	}
-	head := mirrorGet("/" + strings.Repeat("x", 50<<10))
+	head := mirrorGet("/" + strings.Repeat("x", 15<<10))
 	if l, o := f.begin(f.target, head, 0); l != nil || o != telemetry.MirrorDroppedBytes {
 		t.Errorf("third: %v", o)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -29,7 +30,7 @@ type mirrorFixture struct {
 func newMirrorFixture(t testing.TB, opt MirrorOptions, service model.Service, certificates ...model.Certificate) *mirrorFixture {
 	t.Helper()
 	registry := telemetry.New()
-	f := &mirrorFixture{mirrors: newMirrors(opt, Options{}.Upstream, slog.New(slog.DiscardHandler), registry, nil), ended: make(chan struct{}, 1<<16)}
+	f := &mirrorFixture{mirrors: newMirrors(opt, Options{}.Upstream, budget.New(0), slog.New(slog.DiscardHandler), registry, nil), ended: make(chan struct{}, 1<<16)}
 	f.mirrors.ended = func() { f.ended <- struct{}{} }
 	f.metric = registry.Mirror(telemetry.MirrorLabels{Route: "default/route", Rule: "0", Mirror: service.Name})
 	f.configure(service, certificates...)

@@ -13,7 +13,7 @@ import (
 )
 
 // mirrorLeg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
-// sends what has been gathered meanwhile. What is gathered is the copy as a message of HTTP/1.1, whatever the service speaks. A worker gets the copy after
+// sends what has been gathered meanwhile: the head is copied when the leg begins, of the body its bytes, without frames. A worker gets the copy after
 // outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
 type mirrorLeg struct {
 	service  *mirrorService
@@ -23,9 +23,10 @@ type mirrorLeg struct {
 	endpoint *upstream.Endpoint
 	from     clientaddr.Pair // for endpoints that want a PROXY header
 	born     time.Time
-	probe    bool // of the breaker
-	http2    bool
-	bodyless bool // the answer has no body, whatever it says
+	probe    bool             // of the breaker
+	request  upstream.Request // its strings are in text
+	text     []byte
+	trailers []byte // as a last chunk; empty if there are none
 	chunked  bool
 
 	wake chan struct{} // there is something new for the worker
@@ -35,14 +36,13 @@ type mirrorLeg struct {
 	mu      sync.Mutex // never held while anything waits
 	left    int64      // of a body of known length, not yet written
 	queue   copyQueue
-	unsent  int            // bytes gathered and not sent
-	listed  bool           // it was held back
-	carried bool           // it is one of the service's that may be in flight
-	started bool           // a worker has it or is about to
-	ended   bool           // all is gathered
-	over    bool           // nothing is gathered any more
-	conn    *upstream.Conn // what giving up has to end, or
-	stream  *http2.Stream
+	unsent  int           // bytes gathered and not sent
+	listed  bool          // it was held back
+	carried bool          // it is one of the service's that may be in flight
+	started bool          // a worker has it or is about to
+	ended   bool          // all is gathered
+	over    bool          // nothing is gathered any more
+	call    http2.Aborter // what giving up has to end
 
 	// Of heldLegs.
 	held           bool
@@ -51,7 +51,7 @@ type mirrorLeg struct {
 }
 
 var mirrorLegPool = sync.Pool{New: func() any {
-	return &mirrorLeg{queue: copyQueue{first: make([]byte, 0, 1<<10)}, wake: make(chan struct{}, 1)}
+	return &mirrorLeg{text: make([]byte, 0, 1<<10), wake: make(chan struct{}, 1)}
 }}
 
 func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time, probe bool) {
@@ -60,6 +60,7 @@ func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time,
 	l.fate.Store(uint32(telemetry.MirrorPending))
 	l.unsent = 0
 	l.listed, l.carried, l.started, l.ended, l.over = false, false, false, false, false
+	l.trailers = l.trailers[:0]
 	l.from = clientaddr.Pair{}
 }
 
@@ -69,7 +70,10 @@ func (l *mirrorLeg) recycle() {
 	default:
 	}
 	l.queue.reset()
-	l.service, l.target, l.metric, l.endpoint, l.conn, l.stream = nil, nil, nil, nil, nil, nil
+	if cap(l.text) > mirrorKeep {
+		l.text = nil
+	}
+	l.service, l.target, l.metric, l.endpoint, l.call = nil, nil, nil, nil, nil
 	mirrorLegPool.Put(l)
 }
 
@@ -91,12 +95,7 @@ func (l *mirrorLeg) write(p []byte) {
 		return
 	}
 	n := len(p)
-	var frame [20]byte
-	var size []byte
-	if l.chunked {
-		size = http1.AppendChunkHeader(frame[:0], n)
-		n += len(size) + len(crlf)
-	} else if int64(n) > l.left {
+	if !l.chunked && int64(n) > l.left {
 		l.abandon(telemetry.MirrorDroppedAborted)
 		return
 	}
@@ -105,18 +104,12 @@ func (l *mirrorLeg) write(p []byte) {
 		return
 	}
 	l.unsent += n
-	if l.chunked {
-		l.queue.put(size)
-		l.queue.put(p)
-		l.queue.put(crlf)
-	} else {
-		l.queue.put(p)
+	l.queue.put(p)
+	if !l.chunked {
 		l.left -= int64(n)
 	}
 	l.hand()
 }
-
-var crlf = []byte("\r\n")
 
 // end says that the body was whole.
 func (l *mirrorLeg) end(trailers []http1.Field) {
@@ -130,12 +123,10 @@ func (l *mirrorLeg) end(trailers []http1.Field) {
 		return
 	}
 	l.ended = true
-	if l.chunked {
-		var frame [64]byte
-		last := http1.AppendLastChunk(frame[:0], trailers)
-		l.unsent += len(last)
-		l.service.queued.Add(int64(len(last)))
-		l.queue.put(last)
+	if l.chunked && len(trailers) > 0 {
+		l.trailers = http1.AppendLastChunk(l.trailers, trailers)
+		l.unsent += len(l.trailers)
+		l.service.queued.Add(int64(len(l.trailers)))
 	}
 	l.hand()
 }
@@ -282,12 +273,9 @@ func (l *mirrorLeg) abandon(o telemetry.MirrorOutcome) {
 		l.finish()
 		return
 	}
-	switch {
-	case l.conn != nil:
+	if l.call != nil {
 		// Closing a connection may wait for a write to return. It is the worker's still, which closes it for good: see detach.
-		l.service.mirrors.helpers.Go(l.conn.Abort)
-	case l.stream != nil:
-		l.stream.Abort()
+		l.service.mirrors.helpers.Go(l.call.Abort)
 	}
 	l.mu.Unlock()
 	l.signal()
@@ -346,6 +334,16 @@ func (l *mirrorLeg) sent(n int) {
 	l.service.letGo(int64(n))
 }
 
+// sentAll accounts for all that was taken of a copy that is whole, and lets go of it.
+func (l *mirrorLeg) sentAll() {
+	l.mu.Lock()
+	n := l.unsent
+	l.unsent = 0
+	l.queue.drop()
+	l.mu.Unlock()
+	l.service.letGo(int64(n))
+}
+
 // forget lets go of what was taken and sent, before the answer is awaited.
 func (l *mirrorLeg) forget() {
 	l.mu.Lock()
@@ -353,11 +351,11 @@ func (l *mirrorLeg) forget() {
 	l.mu.Unlock()
 }
 
-// attach names what abandoning the copy has to stop; false if it was given up before.
-func (l *mirrorLeg) attach(c *upstream.Conn, s *http2.Stream) bool {
+// attach names what giving up the copy has to stop; false if it was given up before.
+func (l *mirrorLeg) attach(call http2.Aborter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.stream = c, s
+	l.call = call
 	return !l.over
 }
 
@@ -366,6 +364,18 @@ func (l *mirrorLeg) detach() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	whole := !l.over
-	l.over, l.conn, l.stream = true, nil, nil
+	l.over, l.call = true, nil
 	return whole
+}
+
+// Wanted implements upstream.Waiting.
+func (l *mirrorLeg) Wanted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.service.mirrors.quit:
+		return false
+	default:
+	}
+	return !l.over
 }

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/budget"
-	"github.com/weirmesh/weir/internal/http2"
 )
 
 // Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: a first part doubles as it grows, and a piece may
@@ -76,24 +75,5 @@ func (s *mirrorService) letGo(n int64) {
 	if n := c.cover.Spare(s.taken()); n > 0 {
 		s.mirrors.budget.Give(2 * n)
 		c.covered.Store(copiesFree + c.cover.Drawn())
-	}
-}
-
-// mirrorMemory is the memory of connections that copies go over: what primaries' draw from, with a copy's rank.
-func mirrorMemory(m http2.Memory) (http2.Memory, *budget.Budget) {
-	e, ok := m.(endpointMemory)
-	if !ok {
-		return m, budget.New(0)
-	}
-	e.use = budget.Mirror
-	return e, e.srv.buffers.Budget
-}
-
-// forget lets go of a large p that was sent, in which the request's strings are, before the answer is awaited.
-func (w *mirrorWorker) forget(p []byte) {
-	if cap(p) > mirrorKeep {
-		w.req.Reset()
-		w.head = http2.Head{}
-		w.data = nil
 	}
 }

@@ -22,13 +22,10 @@ type mirrorWorker struct {
 	next    chan *mirrorLeg // nil ends it
 	since   time.Time       // idle
 
-	req     http1.Request
-	body    http1.ChunkReader // of req
-	data    []byte            // decoded by it
-	head    http2.Head
+	call    upstream.Call
 	waiting upstream.Waiting
+	last    http1.ChunkReader // of trailers
 	resp    http1.Response
-	chunks  http1.ChunkReader
 	answers chan mirrorResult
 	timer   *time.Timer
 }
@@ -36,8 +33,6 @@ type mirrorWorker struct {
 // mirrorResult is how a copy, or its answer, ended.
 type mirrorResult struct {
 	outcome telemetry.MirrorOutcome
-	// again: the connection can serve another copy.
-	again bool
 	// stale: the connection was closed while it was idle, which says nothing of the service.
 	stale bool
 }
@@ -75,11 +70,7 @@ func (w *mirrorWorker) carry(l *mirrorLeg) {
 		l.finish()
 		l.release()
 	}()
-	if l.http2 {
-		result = w.sendHTTP2(l)
-	} else {
-		result = w.sendHTTP1(l)
-	}
+	result = w.send(l)
 }
 
 // recovered reports a panic: a fault in here costs a copy, not the process.
@@ -106,147 +97,161 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 	}
 }
 
-// connect gets a connection: a new one if it is to name the client, or if anew. One that is reused is checked now if now is set, or by its first write.
-func (w *mirrorWorker) connect(l *mirrorLeg, now, anew bool) (c *upstream.Conn, reused bool, err error) {
-	switch {
-	case l.endpoint.Announces():
-		c, err = l.endpoint.DialFor(time.Time{}, l.from)
-	case anew:
-		c, err = l.endpoint.Dial(time.Time{})
-	case now:
-		return l.endpoint.GetAlive(time.Time{})
-	default:
-		return l.endpoint.Get(time.Time{})
-	}
-	return c, false, err
-}
-
-// sendHTTP1 carries the leg over a connection.
-func (w *mirrorWorker) sendHTTP1(l *mirrorLeg) mirrorResult {
+// send carries the leg.
+func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
+	c, opt := &w.call, &w.service.mirrors.opt
 	p, ended, over := l.take()
 	if over {
 		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
 	}
-	// Of a copy that is still gathered the answer is read while it is sent, so that the connection is checked before.
-	c, reused, err := w.connect(l, !ended, false)
-	if err != nil {
-		return mirrorResult{outcome: telemetry.MirrorFailedConnect}
-	}
-	var r mirrorResult
+	c.Request, c.Stall = l.request, opt.Timeout
+	c.Begin()
+	c.First(p)
 	if ended {
-		c, reused, r = w.ask(l, c, reused, p)
-		if c == nil {
+		c.End(w.trailers(l))
+	}
+	defer c.Shrink(mirrorKeep)
+	w.waiting = upstream.Waiting{Wanted: l, From: l.from}
+	for try := 1; ; try++ {
+		now := time.Now()
+		if c.Deadline = now.Add(opt.Timeout); !ended {
+			c.Deadline = l.born.Add(opt.MaxDuration)
+		}
+		if c.Open(l.endpoint, &w.waiting, try, now) != nil {
+			return mirrorResult{outcome: telemetry.MirrorFailedConnect}
+		}
+		var r mirrorResult
+		var err error
+		if l.attach(c.Aborter()) {
+			// In one step, but a new connection may have something to say before it is asked.
+			if err = c.Send(c.Reused()); err == nil {
+				r, err = w.carryOn(l, ended, len(p))
+			}
+		}
+		if err != nil {
+			r.outcome, r.stale = w.failed(err), c.Stale(err)
+		}
+		again := err != nil && c.Again(err, false) && c.Unsent()
+		if !again && !l.detach() || again && !l.attach(nil) {
+			c.Abort() // it may be about to be aborted, and is nobody else's then
+			again, r = false, mirrorResult{outcome: telemetry.MirrorDroppedAborted}
+		}
+		if r.outcome == telemetry.MirrorFailedTimeout {
+			l.endpoint.Failed()
+		}
+		if c.Close(); !again {
 			return r
 		}
-	} else {
-		r = w.stream(l, c, p)
-	}
-	if !l.detach() {
-		c.Close()
-		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
-	}
-	silent := reused && r.outcome == telemetry.MirrorFailedReset && len(c.Buffered()) == 0
-	switch {
-	case r.outcome == telemetry.MirrorSent:
-		l.endpoint.Succeeded()
-	case silent:
-		r.stale = true
-	case r.outcome.Failed():
-		l.endpoint.Failed()
-	}
-	if r.again {
-		l.endpoint.Put(c)
-	} else {
-		c.Close()
-	}
-	return r
-}
-
-// ask sends p, a whole copy, and reads the answer. A connection that had ended while it was idle is replaced by a new one; c is nil if there is none.
-func (w *mirrorWorker) ask(l *mirrorLeg, c *upstream.Conn, reused bool, p []byte) (*upstream.Conn, bool, mirrorResult) {
-	limit := w.service.mirrors.opt.Timeout
-	for {
-		now := time.Now()
-		c.WriteBy(now.Add(limit), limit/4)
-		c.ReadBy(now.Add(limit), limit/4)
-		ask := c.Ask // in one step; but a new connection may have something to say before it is asked
-		if !reused {
-			ask = c.Write
-		}
-		n, err := ask(p)
-		if n == 0 && err != nil && reused && !isTimeout(err) {
-			c.Close()
-			if c, reused, err = w.connect(l, false, true); err != nil {
-				return nil, false, mirrorResult{outcome: telemetry.MirrorFailedConnect}
-			}
-			continue
-		}
-		if n < len(p) {
-			return c, reused, mirrorFailure(err)
-		}
-		l.sent(n)
-		l.forget()
-		return c, reused, w.answer(c, l.bodyless) // meets the failure of a read again
 	}
 }
 
-// stream sends a copy while it is gathered, beginning with p. The answer is read at the same time, since the service may begin it before it has
+// carryOn sends what is left of a copy whose first n bytes were sent, and reads the answer. What it returns as an error comes from reading a whole copy's
+// answer.
+func (w *mirrorWorker) carryOn(l *mirrorLeg, ended bool, n int) (mirrorResult, error) {
+	c, opt := &w.call, &w.service.mirrors.opt
+	if !ended {
+		return w.stream(l, n), nil
+	}
+	if !c.Sent() {
+		if c.Finish(w.trailers(l)) == upstream.ErrTimeout {
+			return mirrorResult{outcome: telemetry.MirrorFailedTimeout}, nil
+		} // any other failure shows in the answer
+		c.Deadline = time.Now().Add(opt.Timeout)
+	}
+	l.sentAll()
+	if err := w.answer(); err != nil {
+		return mirrorResult{}, err
+	}
+	return mirrorResult{outcome: telemetry.MirrorSent}, nil
+}
+
+// stream sends a copy while it is gathered, of which owed bytes were taken. The answer is read at the same time, since the service may begin it before it has
 // the whole request.
-func (w *mirrorWorker) stream(l *mirrorLeg, c *upstream.Conn, p []byte) mirrorResult {
-	if !l.attach(c, nil) {
-		return mirrorResult{}
-	}
-	opt := &w.service.mirrors.opt
-	last := l.born.Add(opt.MaxDuration)
-	w.setTimer(last)
+func (w *mirrorWorker) stream(l *mirrorLeg, owed int) mirrorResult {
+	c, opt := &w.call, &w.service.mirrors.opt
+	w.setTimer(l.born.Add(opt.MaxDuration))
 	defer w.timer.Stop()
-	c.ReadBy(last, opt.Timeout/4)
-	w.await(func() mirrorResult { return w.answer(c, l.bodyless) })
+	w.await()
 
-	answers, answered, r := w.answers, false, mirrorResult{}
-	ended := false
-	for {
-		if len(p) > 0 {
-			c.WriteBy(time.Now().Add(opt.Timeout), opt.Timeout/4)
-			if _, err := c.Write(p); err != nil {
-				r = mirrorFailure(err)
-				break
-			}
-			l.sent(len(p))
-		} else if ended {
-			break
-		} else {
-			select {
-			case <-l.wake:
-			case r = <-answers:
-				answers, answered = nil, true
-			case <-w.timer.C:
-				r = mirrorResult{outcome: telemetry.MirrorDroppedTime}
-			case <-w.service.mirrors.quit:
-				r = mirrorResult{outcome: telemetry.MirrorDroppedDraining}
-			}
-			if r.outcome != telemetry.MirrorPending && r.outcome != telemetry.MirrorSent {
-				break
-			}
+	answers, r := w.answers, mirrorResult{}
+	end := func(o telemetry.MirrorOutcome) mirrorResult {
+		c.Abort()
+		if answers != nil {
+			<-answers
+		}
+		return mirrorResult{outcome: o}
+	}
+	var p []byte
+	for ended := false; ; {
+		err := c.Write(p, false) // at first what there was no room for
+		if err == nil && ended {
+			err = c.Finish(w.trailers(l))
+		}
+		if err != nil && isTimeout(err) && r.outcome == telemetry.MirrorPending {
+			return end(telemetry.MirrorFailedTimeout)
+		}
+		l.sent(owed)
+		if err != nil || ended {
+			l.forget()
+			break // what an error means shows in the answer
 		}
 		var over bool
 		if p, ended, over = l.take(); over {
-			r = mirrorResult{outcome: telemetry.MirrorDroppedAborted}
-			break
+			return end(telemetry.MirrorDroppedAborted)
+		}
+		owed = len(p)
+		var wait <-chan struct{} = always
+		if len(p) == 0 && !ended {
+			wait = l.wake
+		}
+		select {
+		case <-wait:
+		case r = <-answers:
+			answers = nil
+			switch r.outcome {
+			case telemetry.MirrorSent:
+			case telemetry.MirrorFailedTimeout: // the answer's time ends with the copy's
+				return end(telemetry.MirrorDroppedTime)
+			default:
+				return r
+			}
+		case <-w.timer.C:
+			return end(telemetry.MirrorDroppedTime)
+		case <-w.service.mirrors.quit:
+			return end(telemetry.MirrorDroppedDraining)
 		}
 	}
-	if !ended || r.outcome != telemetry.MirrorPending && r.outcome != telemetry.MirrorSent {
-		c.Abort()
-		if !answered {
-			<-w.answers
-		}
+	if answers == nil {
 		return r
 	}
-	if !answered {
-		c.ReadBy(time.Now().Add(opt.Timeout), opt.Timeout/4)
-		r = <-w.answers
+	w.timer.Reset(opt.Timeout)
+	select {
+	case r = <-answers:
+		return r
+	case <-w.timer.C:
+	}
+	c.Abort()
+	if r = <-answers; r.outcome != telemetry.MirrorSent {
+		r.outcome = telemetry.MirrorFailedTimeout
 	}
 	return r
+}
+
+// always can be received from.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// trailers are those of a copy that is whole.
+func (w *mirrorWorker) trailers(l *mirrorLeg) []http1.Field {
+	if len(l.trailers) == 0 {
+		return nil
+	}
+	w.last.Reset()
+	w.last.Next(l.trailers) // is what was made of fields
+	return w.last.Trailers()
 }
 
 // setTimer has the worker's timer fire at t.
@@ -259,130 +264,69 @@ func (w *mirrorWorker) setTimer(t time.Time) {
 	w.timer.Reset(time.Until(t))
 }
 
-// await has read called by a goroutine, whose result comes to w.answers.
-func (w *mirrorWorker) await(read func() mirrorResult) {
+// await has the answer read by a goroutine, whose result comes to w.answers.
+func (w *mirrorWorker) await() {
 	go func() {
 		r := mirrorResult{outcome: telemetry.MirrorFailedResponse}
 		defer func() {
 			w.recovered(recover())
 			w.answers <- r
 		}()
-		r = read()
+		r.outcome = telemetry.MirrorSent
+		if err := w.answer(); err != nil {
+			r = mirrorResult{outcome: w.failed(err), stale: w.call.Stale(err)}
+		}
 	}()
 }
 
-// answer reads an answer and discards it.
-func (w *mirrorWorker) answer(c *upstream.Conn, bodyless bool) mirrorResult {
-	method := "GET"
-	if bodyless {
-		method = "HEAD"
-	}
+// answer reads an answer, as far as it is worth it, and discards it.
+func (w *mirrorWorker) answer() error {
+	c := &w.call
 	w.resp.Reset()
-	for interim := 0; ; {
-		if b := c.Buffered(); len(b) > 0 {
-			n, err := w.resp.Parse(b, http1.Limits{}, method)
-			if err != nil {
-				return mirrorResult{outcome: telemetry.MirrorFailedResponse}
-			}
-			if n > 0 {
-				c.Discard(n)
-				if w.resp.Status >= 200 {
-					break
-				}
-				if interim++; w.resp.Status == 101 || interim > mirrorInterim {
-					return mirrorResult{outcome: telemetry.MirrorFailedResponse}
-				}
-				continue
-			}
+	for interim := 0; ; interim++ {
+		if err := c.Head(&w.resp); err != nil {
+			return err
 		}
-		_, err := c.Fill()
-		if err == upstream.ErrBufferFull {
-			err = c.Grow(http1.DefaultHead)
+		if w.resp.Status >= 200 {
+			break
 		}
-		if err != nil {
-			return mirrorFailure(err)
+		if interim == mirrorInterim {
+			return upstream.ErrInterim
 		}
 	}
-	again, err := w.discard(c)
-	switch {
-	case err == nil || isTimeout(err):
-		// An answer without end was an answer.
-		return mirrorResult{outcome: telemetry.MirrorSent, again: again && w.resp.KeepAlive}
-	case err == errMirrorAnswer:
-		return mirrorResult{outcome: telemetry.MirrorFailedResponse}
+	left := w.service.mirrors.opt.MaxAnswerBytes
+	if body := w.resp.Body; body.Kind == http1.BodyLength && body.Length > left {
+		return nil
 	}
-	return mirrorFailure(err)
+	for left >= 0 {
+		p, err := c.Next()
+		left -= int64(len(p))
+		switch err {
+		case nil:
+		case io.EOF, upstream.ErrTimeout, upstream.ErrAborted:
+			return nil // an answer without end was an answer
+		default:
+			return err
+		}
+	}
+	return nil
 }
 
-var errMirrorAnswer = errors.New("malformed answer")
-
-// discard reads the answer's body as far as it is worth it; whole says that it came to its end.
-func (w *mirrorWorker) discard(c *upstream.Conn) (whole bool, err error) {
-	most := w.service.mirrors.opt.MaxAnswerBytes
-	switch body := w.resp.Body; body.Kind {
-	case http1.BodyNone:
-		return true, nil
-	case http1.BodyLength:
-		if body.Length > most {
-			return false, nil
-		}
-		n := min(int64(len(c.Buffered())), body.Length)
-		c.Discard(int(n))
-		if n == body.Length {
-			return true, nil
-		}
-		p := piecePool.Get().(*piece)
-		defer piecePool.Put(p)
-		for left := body.Length - n; left > 0; left -= n {
-			m, err := c.Read(p.b[:min(left, pieceSize)])
-			if n = int64(m); n == 0 && err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	case http1.BodyChunked:
-		w.chunks.Reset()
-		for read := int64(0); read <= most; {
-			for b := c.Buffered(); len(b) > 0; b = c.Buffered() {
-				_, n, done, err := w.chunks.Next(b)
-				if err != nil {
-					return false, errMirrorAnswer
-				}
-				c.Discard(n)
-				if done {
-					return true, nil
-				}
-			}
-			n, err := c.Fill()
-			if read += int64(n); err != nil {
-				return false, err
-			}
-		}
-	case http1.BodyUntilClose:
-		for read := int64(0); read <= most; {
-			c.Discard(len(c.Buffered()))
-			n, err := c.Fill()
-			if err == io.EOF {
-				return true, nil
-			}
-			if read += int64(n); err != nil {
-				return false, err
-			}
-		}
-	}
-	return false, nil
-}
-
-// mirrorFailure says what an error of a connection means.
-func mirrorFailure(err error) mirrorResult {
+// failed says what an error of the call means, and whose fault it is.
+func (w *mirrorWorker) failed(err error) telemetry.MirrorOutcome {
+	w.call.Blame(err)
 	var te *upstream.TLSError
+	var malformed *http1.Error
+	var se *http2.StreamError
 	switch {
-	case errors.Is(err, upstream.ErrNoMemory):
-		return mirrorResult{outcome: telemetry.MirrorDroppedBytes}
-	case isTimeout(err):
-		return mirrorResult{outcome: telemetry.MirrorFailedTimeout}
+	case errors.Is(err, upstream.ErrNoMemory), errors.Is(err, http2.ErrNoMemory):
+		return telemetry.MirrorDroppedBytes
 	case errors.As(err, &te):
-		return mirrorResult{outcome: telemetry.MirrorFailedConnect}
+		return telemetry.MirrorFailedConnect
+	case err == upstream.ErrInterim, errors.Is(err, upstream.ErrBufferFull), errors.As(err, &malformed), errors.As(err, &se) && !se.Remote:
+		return telemetry.MirrorFailedResponse
+	case isTimeout(err):
+		return telemetry.MirrorFailedTimeout
 	}
-	return mirrorResult{outcome: telemetry.MirrorFailedReset}
+	return telemetry.MirrorFailedReset
 }

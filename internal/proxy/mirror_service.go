@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
@@ -77,7 +79,7 @@ func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, te
 		l.from = head.from.addresses()
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
-	n := len(l.queue.first)
+	n := len(l.text)
 	if cause := s.hold(int64(n)); cause != dropNothing {
 		s.dropped(t, cause, 0)
 		l.recycle()
@@ -151,28 +153,42 @@ func (s *mirrorService) close() {
 	s.idle = nil
 }
 
-// copyHead writes the head as it is sent to the service: what the primary's backend gets, and the mark.
-func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, http2 bool) {
-	b := http1.AppendRequestLine(l.queue.first, h.method, h.target)
-	b = http1.AppendField(b, "Host", h.authority)
+// copyHead copies the head as it is sent to the service: what the primary's backend gets, and the mark.
+func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, overHTTP2 bool) {
+	overHTTP2 = overHTTP2 || h.grpc
+	size := len(h.method) + len(h.target) + len(h.authority)
+	for i := range h.fields {
+		size += len(h.fields[i].Name) + len(h.fields[i].Value)
+	}
+	l.text = slices.Grow(l.text[:0], size) // it does not move under the strings in it
+	r := &l.request
+	fields := slices.Grow(r.Fields[:0], len(h.fields)+2)
 	for i := range h.fields {
 		f := &h.fields[i]
 		if len(f.Name) == len(opt.Header) && http1.EqualFold(f.Name, opt.Header) {
 			continue // a filter's
 		}
-		b = http1.AppendField(b, f.Name, f.Value)
+		n := len(fields)
+		fields = fields[:n+1]
+		to := &fields[n]
+		to.Name, to.Value, to.ID = l.copyText(f.Name), l.copyText(f.Value), f.ID
 	}
 	if !opt.Unmarked {
-		b = http1.AppendField(b, opt.Header, "1")
+		fields = append(fields, http1.Field{Name: opt.Header, Value: "1"})
 	}
-	http2 = http2 || h.grpc
-	if http2 && h.trailers {
-		b = append(b, "TE: trailers\r\n"...) // gRPC wants to see it
+	if overHTTP2 && h.trailers {
+		fields = append(fields, http1.Field{Name: "TE", Value: "trailers", ID: http1.FieldTE}) // gRPC wants to see it
 	}
-	b = http1.AppendBody(b, h.body)
-	l.queue.first = http1.AppendEnd(b)
-	l.http2 = http2
-	l.bodyless = h.method == "HEAD"
+	r.Method, r.Target, r.Authority = l.copyText(h.method), l.copyText(h.target), l.copyText(h.authority)
+	r.Fields, r.Body, r.HTTP2 = fields, h.body, overHTTP2
 	l.chunked = h.body.Kind == http1.BodyChunked
 	l.left = h.body.Length
+}
+
+// copyText is s in text, which has room for it.
+func (l *mirrorLeg) copyText(s string) string {
+	n := len(l.text)
+	l.text = l.text[:n+len(s)]
+	copy(l.text[n:], s)
+	return unsafe.String(unsafe.SliceData(l.text[n:]), len(s))
 }

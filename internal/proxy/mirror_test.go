@@ -132,7 +132,7 @@ func TestStreamedCopiesUseConnectionsAgain(t *testing.T) {
 		l.write([]byte("half "))
 		for attached := false; !attached; time.Sleep(time.Millisecond) {
 			l.mu.Lock()
-			attached = l.conn != nil
+			attached = l.call != nil
 			l.mu.Unlock()
 		}
 		l.write([]byte("whole"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -83,7 +84,7 @@ type Options struct {
 	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
 	MaxRetryBody int
 
-	// Listen opens a listening socket; nil is Listen of this package. The network is always "tcp".
+	// Listen opens a listening socket; nil is socket.Listen. The network is always "tcp".
 	Listen func(network, address string) (net.Listener, error)
 	// PortsChanged is called when Server.Unbound is another than after the last Apply: a port was bound at last, or cannot be for another
 	// reason. nil is nobody's business.
@@ -110,7 +111,7 @@ func (o *Options) setDefaults() {
 		o.RequestIDField = "X-Request-Id"
 	}
 	if o.Listen == nil {
-		o.Listen = Listen
+		o.Listen = socket.Listen
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

@@ -108,7 +108,11 @@ func (ex *exchange) overdue() error {
 // waited is how long the request was not looked at though it had come, as far as that is known, and whether its client has closed its side since.
 func (ex *exchange) waited() (d time.Duration, left bool) {
 	now := time.Now()
-	age, left, ok := ex.conn.dataAge()
+	var age time.Duration
+	ok := false
+	if raw := ex.conn.socket; raw != nil {
+		age, left, ok = socket.DataAge(raw)
+	}
 	if ex.req.http2 {
 		return max(age, now.Sub(ex.start)), ex.client.gone()
 	}

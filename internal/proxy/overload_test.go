@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -387,7 +388,7 @@ func overdue(t *testing.T, address string) (s *testServer, open func()) {
 const longWait = 120 * time.Millisecond
 
 func TestRequestsThatWaitedTooLongAreRefusedAtOnce(t *testing.T) {
-	if !canAcknowledge {
+	if !socket.CanAcknowledge {
 		t.Skip("how long a request waited is known on Linux only")
 	}
 	s, open := overdue(t, backend(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
@@ -408,7 +409,7 @@ func TestRequestsThatWaitedTooLongAreRefusedAtOnce(t *testing.T) {
 }
 
 func TestNoWorkIsDoneForClientsThatLeftMeanwhile(t *testing.T) {
-	if !canAcknowledge {
+	if !socket.CanAcknowledge {
 		t.Skip("how long a request waited is known on Linux only")
 	}
 	var served atomic.Int32

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/pace"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // outPace watches how a client takes an answer. The system buffers megabytes of it, and tells of room in large steps only, so what counts is what
@@ -67,7 +68,7 @@ func (g *outGuard) look() {
 	}
 	d := g.c.stillTaking()
 	if g.slow = d <= 0; g.slow {
-		g.c.sock.SetWriteDeadline(longAgo)
+		g.c.sock.SetWriteDeadline(socket.LongAgo)
 		return
 	}
 	g.timer.Reset(d)
@@ -86,3 +87,6 @@ func (c *conn) stillTaking() time.Duration {
 	o.since, o.acked = now, acked
 	return o.pace.Left(m, m.LookAfter())
 }
+
+// acknowledged is how many bytes the client's system has acknowledged since the connection began, and whether others wait for that.
+func (c *conn) acknowledged() (n uint64, queued bool) { return socket.Acknowledged(c.socket) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -211,7 +212,7 @@ func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 
 // The system takes megabytes at once and then nothing for seconds; the client takes a little all the time. That is enough.
 func TestClientThatTakesLittleIsServed(t *testing.T) {
-	if !canAcknowledge {
+	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}
 	const size = 6 << 20

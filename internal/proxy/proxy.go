@@ -80,7 +80,8 @@ func New(opt Options) *Server {
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
 	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
-	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, opt.Logger, opt.Metrics, opt.DropsChanged)
+	opt.Upstream.Memory = endpointMemory{s, budget.Mirror}
+	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)
 	s.hops = newHops(&opt)
 	s.sessionKeys = newSessionKeys(opt.SessionKey)
 	if s.mirrorMark = s.mirrors.opt.Header; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {

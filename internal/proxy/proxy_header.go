@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -21,7 +22,7 @@ const headerPiece = 536
 // there. io.EOF is a connection that ended without a byte.
 func readProxyHeader(nc net.Conn) (h clientaddr.Header, err error) {
 	var s clientaddr.Scanner
-	if sc, ok := nc.(syscall.Conn); ok && canPeek {
+	if sc, ok := nc.(syscall.Conn); ok && socket.CanPeek {
 		if raw, rerr := sc.SyscallConn(); rerr == nil {
 			err = scanSocket(raw, &s)
 			return parseScanned(&s, err)
@@ -55,7 +56,7 @@ func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
 		for {
 			var n, taken int
 			var whole bool
-			if n, err = peekSocket(fd, piece[:]); err != nil {
+			if n, err = socket.Peek(fd, piece[:]); err != nil {
 				if err == syscall.EAGAIN {
 					err = nil
 					return false
@@ -68,7 +69,7 @@ func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
 				return true
 			}
 			taken, whole, err = s.Take(piece[:n])
-			if terr := takeSocket(fd, piece[:taken]); err == nil {
+			if terr := socket.Take(fd, piece[:taken]); err == nil {
 				err = terr
 			}
 			if whole || err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 const (
@@ -166,7 +168,7 @@ func (s *Server) shedIdle(most int) int {
 				c.state.CompareAndSwap(i, i+1)
 			default:
 				c.shed.Store(true)
-				c.sock.SetReadDeadline(longAgo)
+				c.sock.SetReadDeadline(socket.LongAgo)
 				most--
 			}
 		}

@@ -254,11 +254,11 @@ type handshakeConn struct {
 	begun bool           // bytes have come
 	until time.Time
 	in    bool
-	io    *rawIO // behind the handshake, nil if the socket has to be used as the library does
-	held  bool   // Read answers errHeld
-	hasty bool   // Write does not wait: what does not fit is lost
-	came  int    // bytes of the handshake, from the client
-	drawn int    // how many of them were drawn for
+	io    *socket.Stream // behind the handshake, nil if the socket has to be used as the library does
+	held  bool           // Read answers errHeld
+	hasty bool           // Write does not wait: what does not fit is lost
+	came  int            // bytes of the handshake, from the client
+	drawn int            // how many of them were drawn for
 }
 
 // errHeld is temporary, so that TLS can be read again after it.
@@ -276,7 +276,7 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 			return 0, errHeld
 		}
 		if h.io != nil {
-			return h.io.read(p)
+			return h.io.Read(p)
 		}
 		return h.Conn.Read(p)
 	}
@@ -311,7 +311,7 @@ func (h *handshakeConn) Write(p []byte) (n int, err error) {
 
 func (h *handshakeConn) put(p []byte) (int, error) {
 	if h.io != nil {
-		return h.io.write(p)
+		return h.io.Write(p)
 	}
 	return h.Conn.Write(p)
 }
@@ -411,7 +411,7 @@ func (c *conn) handshake() bool {
 	c.nc.SetDeadline(time.Time{})
 	c.nc = t
 	c.tls.conn, c.tls.sock = t, hc
-	hc.io = newRawIO(c.socket)
+	hc.io = socket.NewStream(c.socket)
 	c.tls.name = lowerHost(t.ConnectionState().ServerName)
 	c.tls.auth = hc.auth
 	return true

@@ -16,14 +16,12 @@ import (
 func (ex *exchange) tunnel(up *upstream.Conn) error {
 	c, ok := ex.client.(*conn)
 	if !ok {
-		ex.attempt.conn = nil
 		up.Close()
-		return errUnasked
+		return failInterim
 	}
 	upgrade := ex.resp.Upgrade
 	err := ex.headOfTunnel(upgrade)
 	if err != nil {
-		ex.attempt.conn = nil
 		up.Close()
 		return err
 	}
@@ -39,7 +37,6 @@ func (ex *exchange) tunnel(up *upstream.Conn) error {
 	<-done
 	ex.in += t.in
 	ex.out += t.out
-	ex.attempt.conn = nil
 	up.Close()
 	c.broken = true // nothing more to say
 	return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // portMachine is a machine whose ports can be taken. It binds any port of the loopback address for each that is free.
@@ -176,7 +177,7 @@ func TestAPortMovesToAnAddressThatItsOldOneCovers(t *testing.T) {
 		return c
 	}
 	changed := make(chan struct{}, 10)
-	s := serve(t, cfg(""), func(o *Options) { o.Listen, o.PortsChanged = Listen, func() { changed <- struct{}{} } })
+	s := serve(t, cfg(""), func(o *Options) { o.Listen, o.PortsChanged = socket.Listen, func() { changed <- struct{}{} } })
 	for _, address := range []string{"127.0.0.1", "", "127.0.0.1"} {
 		if err := s.Apply(cfg(address)); err != nil {
 			t.Fatal(err)

@@ -60,7 +60,7 @@ func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 	if sc, ok := wire.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
-			c.peek = func(fd uintptr) { c.alive = peekAlive(fd) }
+			c.peek = func(fd uintptr) { c.alive = socket.Quiet(fd) }
 			if socket.CanPoll && nc == wire {
 				c.swap = c.askStep
 			}

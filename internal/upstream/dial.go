@@ -77,13 +77,13 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 	}
 	e.dials.Add(1)
 	var counted atomic.Bool
-	late := time.AfterFunc(slowConnect, func() {
+	slow := time.AfterFunc(slowConnect, func() {
 		if !e.set.opt.Strained() && !counted.Swap(true) {
 			e.Failed()
 		}
 	})
 	nc, wire, err = e.handshake(ctx, config, from)
-	late.Stop()
+	slow.Stop()
 	if err == nil {
 		return nc, wire, nil
 	}

@@ -1,13 +1,13 @@
 // Package upstream holds the services that requests are forwarded to: their endpoints, the choice between them, what is known of their
 // health, and the connections kept open to them.
 //
-// It speaks no HTTP/1.1: it hands out connections with a read buffer (Conn), and proxy parses in it with http1. Over HTTP/2 it
-// opens streams on connections of http2. It knows no routes (see routing).
+// An exchange is a Call: a request, sent to an endpoint over HTTP/1.1 or HTTP/2, and its answer. What becomes of the answer, whether another endpoint is
+// tried and when to give up is the caller's: proxy's exchanges and mirrors. It knows no routes (see routing).
 //
 // A Set lives as long as the process. Apply turns a configuration into an immutable Snapshot; what endpoints have gathered (connections,
 // health, counters) is keyed by address, protocol and TLS identity, lives in the Set and so survives a change of the configuration.
 //
-// An exchange over HTTP/1.1:
+// Below calls are connections with a read buffer, for HTTP/1.1 and for what is no exchange:
 //
 //	e := snapshot.Service(name).Pick(nil)
 //	c, reused, err := e.Get(deadline)   // or GetAlive, Dial; err is a *ConnectError or a *TLSError and already counts against e
@@ -16,7 +16,7 @@
 //	e.Answered(status) when a response head came, e.Failed() when the connection broke before one did
 //	e.Put(c) when the response was read to its end and the connection persists, else c.Close()
 //
-// and over HTTP/2:
+// and streams, over HTTP/2:
 //
 //	s, sent, err := e.Open(head, body, end, &wait) // err as above
 //	s.Send(body[sent:], end); s.AwaitHead(until); s.Next(until) ...

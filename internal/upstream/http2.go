@@ -54,11 +54,11 @@ type http2Pool struct {
 // http2Conn is a connection; http2Pool.mu guards what is not its own.
 type http2Conn struct {
 	*http2.Conn
-	pool  *http2Pool
-	ready bool        // the endpoint's settings came
-	late  *time.Timer // closes it unless ready
-	slow  bool        // late did
-	broke atomic.Bool // counted against the endpoint
+	pool     *http2Pool
+	ready    bool        // the endpoint's settings came
+	settings *time.Timer // closes it unless they come in time
+	slow     bool        // settings did
+	broke    atomic.Bool // counted against the endpoint
 }
 
 // http2Waiter is an exchange in line: it is told nil when it may try again, or why it need not.
@@ -262,13 +262,13 @@ func (p *http2Pool) dial() {
 	p.mu.Lock()
 	p.all[c] = struct{}{}
 	closed := p.closed
-	c.late = time.AfterFunc(time.Until(deadline), c.tooLate)
+	c.settings = time.AfterFunc(time.Until(deadline), c.settingsMissed)
 	p.mu.Unlock()
 	if closed {
 		c.Close()
 	}
 	err = c.Run(nil, false)
-	c.late.Stop()
+	c.settings.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.all, c)
@@ -324,8 +324,8 @@ func (p *http2Pool) dialFailed(err error) {
 	}
 }
 
-// tooLate ends a connection whose settings did not come in time.
-func (c *http2Conn) tooLate() {
+// settingsMissed ends a connection whose settings did not come in time.
+func (c *http2Conn) settingsMissed() {
 	c.pool.mu.Lock()
 	c.slow = !c.ready
 	slow := c.slow
@@ -345,7 +345,7 @@ func (c *http2Conn) changed() {
 		p.unlist(c)
 	} else if !c.ready && !c.slow {
 		c.ready = true
-		c.late.Stop()
+		c.settings.Stop()
 		p.dialing = false
 		p.list(append(slices.Clone(*p.conns.Load()), c))
 	}

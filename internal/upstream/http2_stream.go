@@ -19,7 +19,7 @@ type Waiting struct {
 	}
 	// From is who the exchange is for, for an endpoint that Announces.
 	From clientaddr.Pair
-	// Waited is set by Open: no stream was free, or no connection open.
+	// Waited is set by Open, and by Call.Open: no stream was free, or no connection open.
 	Waited bool
 }
 

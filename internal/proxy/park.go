@@ -2,24 +2,17 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/weirmesh/weir/internal/socket"
 )
 
 // parking keeps the idle HTTP/1.1 connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
-// needs, which is several KiB a connection. One goroutine waits for them all, and for the end of their time. The poller is itself waited for by
-// the runtime's, so that no thread is held.
+// needs, which is several KiB a connection. One goroutine waits for them all, and for the end of their time.
 type parking struct {
-	poller int // epoll descriptor, also file's
-	file   *os.File
-	raw    syscall.RawConn
+	poller *socket.Poller
 	limit  time.Duration // how long a connection may be idle
 	done   chan struct{}
 	alarm  time.Time // when the goroutine wakes up by itself
@@ -44,19 +37,11 @@ type parked struct {
 }
 
 func newParking(limit time.Duration) (*parking, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	poller, err := socket.NewPoller()
 	if err != nil {
-		return nil, fmt.Errorf("epoll_create1: %w", err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil { // lets os wait for it
-		unix.Close(fd)
-		return nil, fmt.Errorf("fcntl: %w", err)
-	}
-	p := &parking{poller: fd, file: os.NewFile(uintptr(fd), "idle connections"), limit: limit, done: make(chan struct{})}
-	if p.raw, err = p.file.SyscallConn(); err != nil {
-		p.file.Close()
 		return nil, err
 	}
+	p := &parking{poller: poller, limit: limit, done: make(chan struct{})}
 	go p.run()
 	return p, nil
 }
@@ -64,32 +49,22 @@ func newParking(limit time.Duration) (*parking, error) {
 // run takes up connections when something comes, and closes those whose time is over, until close.
 func (p *parking) run() {
 	defer close(p.done)
-	events := make([]unix.EpollEvent, 128)
 	for {
-		err := p.raw.Read(func(uintptr) bool { return p.look(events) })
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := p.poller.Wait(p.ready); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
 		for p.expire() {
-			p.look(events)
+			p.poller.Look(p.ready)
 		}
 	}
 }
 
-// look takes up the connections that have something to read; it reports false, as there may be more later.
-func (p *parking) look(events []unix.EpollEvent) bool {
-	for {
-		n, _ := socket.Ready(p.poller, events)
-		for i := range events[:n] {
-			p.mu.Lock()
-			if k := p.byFD[events[i].Fd]; k != nil {
-				p.resume(k, false)
-			}
-			p.mu.Unlock()
-		}
-		if n < len(events) {
-			return false
-		}
+// ready takes up a connection that has something to read.
+func (p *parking) ready(fd int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := p.byFD[fd]; k != nil {
+		p.resume(k, false)
 	}
 }
 
@@ -107,13 +82,7 @@ func (c *conn) park() bool {
 	if c.bind.phase.Load() == phaseClose {
 		return false
 	}
-	// What has come meanwhile is reported at once.
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: k.fd}
-	err := unix.EpollCtl(p.poller, unix.EPOLL_CTL_MOD, int(k.fd), &event)
-	if err == unix.ENOENT {
-		err = unix.EpollCtl(p.poller, unix.EPOLL_CTL_ADD, int(k.fd), &event)
-	}
-	if err != nil {
+	if p.poller.Watch(k.fd) != nil {
 		return false
 	}
 	if k.tls != nil {
@@ -162,7 +131,7 @@ func (p *parking) setAlarm() {
 	if p.oldest != nil {
 		p.alarm = p.oldest.since.Add(p.limit)
 	}
-	p.file.SetReadDeadline(p.alarm)
+	p.poller.WakeAt(p.alarm)
 }
 
 // expire closes connections that were idle for too long; it reports whether there are more.
@@ -237,7 +206,7 @@ func (p *parking) resume(k *parked, shed bool) {
 	}
 	if k.tls != nil {
 		c.tls, c.nc = k.tls, k.tls.conn
-		c.tls.sock.c, c.tls.sock.io = c, newRawIO(c.socket)
+		c.tls.sock.c, c.tls.sock.io = c, socket.NewStream(c.socket)
 		c.resumed, c.now = true, k.since
 	}
 	// One that comes back soon will do so again, and is spared the way.
@@ -251,6 +220,6 @@ func (p *parking) close() {
 	if p == nil {
 		return
 	}
-	p.file.Close()
+	p.poller.Close()
 	<-p.done
 }

@@ -1,4 +1,4 @@
-package proxy
+package socket
 
 import (
 	"net"
@@ -7,38 +7,38 @@ import (
 	"testing"
 )
 
-func TestAcceptQueueLeavesConnectionsToOthersWhileBusy(t *testing.T) {
+func TestQueueLeavesConnectionsToOthersWhileBusy(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	q := openQueue(ln)
+	q := OpenQueue(ln)
 	if q == nil {
 		t.Fatal("the socket cannot be used")
 	}
-	defer q.close()
+	defer q.Close()
 	free := func() bool { return false }
 	started := make(chan net.Conn, 10)
 	start := func(nc net.Conn) { started <- nc }
 	ended := make(chan error)
-	go func() { ended <- q.take(free, start) }()
+	go func() { ended <- q.Take(free, start) }()
 	for range 3 { // each is waited for
 		dial(t, ln.Addr().String())
 		(<-started).Close()
 	}
-	q.wake()
+	q.Wake()
 	if err := <-ended; !isTimeout(err) {
 		t.Errorf("woken: %v", err)
 	}
-	if err := q.take(free, start); !isTimeout(err) {
+	if err := q.Take(free, start); !isTimeout(err) {
 		t.Errorf("after it was woken: %v", err)
 	}
 
-	q = openQueue(ln)
-	defer q.close()
+	q = OpenQueue(ln)
+	defer q.Close()
 	dial(t, ln.Addr().String())
-	if err := q.take(func() bool { return true }, start); err != nil || len(started) > 0 {
+	if err := q.Take(func() bool { return true }, start); err != nil || len(started) > 0 {
 		t.Errorf("while busy: %v, and %d connections", err, len(started))
 	}
 	nc, err := ln.Accept()

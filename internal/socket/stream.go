@@ -1,17 +1,15 @@
-package proxy
+package socket
 
 import (
 	"io"
 	"net"
 	"os"
 	"syscall"
-
-	"github.com/weirmesh/weir/internal/socket"
 )
 
-// rawIO reads and writes the socket below TLS without telling the scheduler of each system call: its monitor, which that keeps awake, costs more than the
+// Stream reads and writes the socket below TLS without telling the scheduler of each system call: its monitor, which that keeps awake, costs more than the
 // call. One goroutine may read while another writes.
-type rawIO struct {
+type Stream struct {
 	raw        syscall.RawConn
 	pull, push func(fd uintptr) bool
 
@@ -22,22 +20,22 @@ type rawIO struct {
 	writeErr error
 }
 
-// newRawIO is nil if the socket cannot be used so.
-func newRawIO(raw syscall.RawConn) *rawIO {
-	if raw == nil || !socket.CanPoll {
+// NewStream is nil if the socket cannot be used so.
+func NewStream(raw syscall.RawConn) *Stream {
+	if raw == nil || !CanPoll {
 		return nil
 	}
-	r := &rawIO{raw: raw}
+	r := &Stream{raw: raw}
 	r.pull, r.push = r.pullStep, r.pushStep
 	return r
 }
 
-func (r *rawIO) pullStep(fd uintptr) bool {
-	r.got, r.readErr = socket.Read(fd, r.in)
+func (r *Stream) pullStep(fd uintptr) bool {
+	r.got, r.readErr = Read(fd, r.in)
 	return r.readErr != syscall.EAGAIN
 }
 
-func (r *rawIO) read(p []byte) (int, error) {
+func (r *Stream) Read(p []byte) (int, error) {
 	r.in, r.got, r.readErr = p, 0, nil
 	err := r.raw.Read(r.pull)
 	r.in = nil
@@ -52,13 +50,13 @@ func (r *rawIO) read(p []byte) (int, error) {
 	return r.got, nil
 }
 
-func (r *rawIO) pushStep(fd uintptr) bool {
-	done, err := socket.WriteAll(fd, &r.out)
+func (r *Stream) pushStep(fd uintptr) bool {
+	done, err := WriteAll(fd, &r.out)
 	r.writeErr = err
 	return done
 }
 
-func (r *rawIO) write(p []byte) (int, error) {
+func (r *Stream) Write(p []byte) (int, error) {
 	r.out, r.writeErr = p, nil
 	err := r.raw.Write(r.push)
 	n := len(p) - len(r.out)

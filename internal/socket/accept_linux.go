@@ -1,4 +1,4 @@
-package proxy
+package socket
 
 import (
 	"net"
@@ -6,13 +6,11 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-
-	"github.com/weirmesh/weir/internal/socket"
 )
 
-// acceptQueue takes connections from the queue of a listening socket in batches, and waits for them. They become lateSockets, which the
-// library's Accept cannot give, and no call is announced to the scheduler: see socket.Accept.
-type acceptQueue struct {
+// Queue takes connections from the queue of a listening socket in batches, and waits for them. They become Conns, which the
+// library's Accept cannot give, and no call is announced to the scheduler: see Accept.
+type Queue struct {
 	file *os.File // a second descriptor of the socket
 	raw  syscall.RawConn
 }
@@ -20,8 +18,8 @@ type acceptQueue struct {
 // acceptBatch bounds how many connections are accepted between two looks at what else the accept loop has to see to.
 const acceptBatch = 64
 
-// openQueue is nil if connections have to come from Accept.
-func openQueue(ln net.Listener) *acceptQueue {
+// OpenQueue is nil if connections have to come from Accept.
+func OpenQueue(ln net.Listener) *Queue {
 	l, ok := ln.(*net.TCPListener)
 	if !ok {
 		return nil
@@ -35,12 +33,12 @@ func openQueue(ln net.Listener) *acceptQueue {
 		f.Close()
 		return nil
 	}
-	return &acceptQueue{f, raw}
+	return &Queue{f, raw}
 }
 
-// take calls start with the connections that come, until an error, or until busy reports, before any is accepted, that the caller has something else
+// Take calls start with the connections that come, until an error, or until busy reports, before any is accepted, that the caller has something else
 // to do. That is asked at least once in acceptBatch connections, and after each wait.
-func (q *acceptQueue) take(busy func() bool, start func(net.Conn)) error {
+func (q *Queue) Take(busy func() bool, start func(net.Conn)) error {
 	var failed error
 	err := q.raw.Read(func(fd uintptr) bool {
 		for {
@@ -63,21 +61,21 @@ func (q *acceptQueue) take(busy func() bool, start func(net.Conn)) error {
 	return err
 }
 
-// wake makes take return with an error, now and later.
-func (q *acceptQueue) wake() {
+// Wake makes Take return with an error, now and later.
+func (q *Queue) Wake() {
 	if q != nil {
-		q.file.SetReadDeadline(longAgo)
+		q.file.SetReadDeadline(LongAgo)
 	}
 }
 
-func (q *acceptQueue) close() {
+func (q *Queue) Close() {
 	if q != nil {
 		q.file.Close()
 	}
 }
 
-// acceptQueued takes all that waits.
-func acceptQueued(fd uintptr, start func(net.Conn)) {
+// acceptWaiting takes all that waits.
+func acceptWaiting(fd uintptr, start func(net.Conn)) {
 	for more := true; more; {
 		more, _ = acceptSome(fd, acceptBatch, start)
 	}
@@ -86,11 +84,11 @@ func acceptQueued(fd uintptr, start func(net.Conn)) {
 // acceptSome reports whether there may be more than most.
 func acceptSome(fd uintptr, most int, start func(net.Conn)) (more bool, err error) {
 	for n := 0; n < most; {
-		s, from, err := socket.Accept(fd)
+		s, from, err := Accept(fd)
 		switch err {
 		case nil:
 			n++
-			start(&lateSocket{fd: s, remote: tcpAddr(from)})
+			start(NewConn(s, tcpAddr(from)))
 		case syscall.EAGAIN:
 			return false, nil
 		case syscall.ECONNABORTED:

@@ -1,4 +1,4 @@
-package proxy
+package socket
 
 import (
 	"errors"
@@ -12,16 +12,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirmesh/weir/internal/socket"
 )
 
-// lateSocket is an accepted connection that the runtime's poller does not know before something has to wait for it. One that brings its request
+// Conn is an accepted connection that the runtime's poller does not know before something has to wait for it. One that brings its request
 // along, is answered and closed never gets there, and is spared entering and leaving the poller.
-type lateSocket struct {
+type Conn struct {
 	fd     int
 	remote *net.TCPAddr
-	polled atomic.Pointer[polledSocket] // once something waited; it owns fd then
+	polled atomic.Pointer[polledFile] // once something waited; it owns fd then
 
 	mu              sync.Mutex
 	users           int // of fd, that came before polled was set
@@ -29,16 +27,19 @@ type lateSocket struct {
 	readBy, writeBy time.Time // deadlines, for polled
 }
 
-type polledSocket struct {
+type polledFile struct {
 	*os.File
 	raw syscall.RawConn
 }
 
-// unpolled is true as long as nothing has waited.
-func (l *lateSocket) unpolled() bool { return l.polled.Load() == nil }
+// NewConn makes a Conn of a socket that is connected and non-blocking, whose descriptor it owns from now on.
+func NewConn(fd int, remote *net.TCPAddr) *Conn { return &Conn{fd: fd, remote: remote} }
+
+// Unpolled is true as long as nothing has waited.
+func (l *Conn) Unpolled() bool { return l.polled.Load() == nil }
 
 // enter claims fd, which is not closed before leave.
-func (l *lateSocket) enter() bool {
+func (l *Conn) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -48,7 +49,7 @@ func (l *lateSocket) enter() bool {
 	return true
 }
 
-func (l *lateSocket) leave() {
+func (l *Conn) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users == 0 && l.closed {
@@ -57,15 +58,15 @@ func (l *lateSocket) leave() {
 }
 
 // release wants l.mu to be held.
-func (l *lateSocket) release() error {
+func (l *Conn) release() error {
 	if p := l.polled.Load(); p != nil {
 		return p.Close()
 	}
-	return socket.Close(l.fd)
+	return Close(l.fd)
 }
 
 // poll gives the socket to the runtime's poller.
-func (l *lateSocket) poll() (*polledSocket, error) {
+func (l *Conn) poll() (*polledFile, error) {
 	if p := l.polled.Load(); p != nil {
 		return p, nil
 	}
@@ -77,14 +78,14 @@ func (l *lateSocket) poll() (*polledSocket, error) {
 	if p := l.polled.Load(); p != nil {
 		return p, nil
 	}
-	p := &polledSocket{File: os.NewFile(uintptr(l.fd), "client")}
+	p := &polledFile{File: os.NewFile(uintptr(l.fd), "client")}
 	p.raw, _ = p.SyscallConn() // fails for no file
 	l.polled.Store(p)
 	return p, errors.Join(p.SetReadDeadline(l.readBy), p.SetWriteDeadline(l.writeBy))
 }
 
 // Close implements net.Conn. While fd is in use it is shut down, and closed by the last user.
-func (l *lateSocket) Close() error {
+func (l *Conn) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -97,7 +98,7 @@ func (l *lateSocket) Close() error {
 	return l.release()
 }
 
-func (l *lateSocket) Read(b []byte) (int, error) {
+func (l *Conn) Read(b []byte) (int, error) {
 	p, err := l.poll()
 	if err != nil {
 		return 0, err
@@ -105,7 +106,7 @@ func (l *lateSocket) Read(b []byte) (int, error) {
 	return p.Read(b)
 }
 
-func (l *lateSocket) Write(b []byte) (int, error) {
+func (l *Conn) Write(b []byte) (int, error) {
 	p, err := l.poll()
 	if err != nil {
 		return 0, err
@@ -114,7 +115,7 @@ func (l *lateSocket) Write(b []byte) (int, error) {
 }
 
 // ReadFrom implements io.ReaderFrom; between sockets it moves the bytes without copying them through the process.
-func (l *lateSocket) ReadFrom(r io.Reader) (int64, error) {
+func (l *Conn) ReadFrom(r io.Reader) (int64, error) {
 	p, err := l.poll()
 	if err != nil {
 		return 0, err
@@ -122,12 +123,12 @@ func (l *lateSocket) ReadFrom(r io.Reader) (int64, error) {
 	return p.ReadFrom(r)
 }
 
-func (l *lateSocket) CloseWrite() error {
+func (l *Conn) CloseWrite() error {
 	return l.with(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
 // SetLinger is what *net.TCPConn has.
-func (l *lateSocket) SetLinger(seconds int) error {
+func (l *Conn) SetLinger(seconds int) error {
 	o := &unix.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
 		o = &unix.Linger{}
@@ -136,27 +137,27 @@ func (l *lateSocket) SetLinger(seconds int) error {
 }
 
 // with calls f with the descriptor.
-func (l *lateSocket) with(f func(fd int) error) error {
+func (l *Conn) with(f func(fd int) error) error {
 	var err error
-	return errors.Join((*lateRaw)(l).Control(func(fd uintptr) { err = f(int(fd)) }), err)
+	return errors.Join((*connRaw)(l).Control(func(fd uintptr) { err = f(int(fd)) }), err)
 }
 
-func (l *lateSocket) RemoteAddr() net.Addr { return l.remote }
+func (l *Conn) RemoteAddr() net.Addr { return l.remote }
 
-func (l *lateSocket) LocalAddr() net.Addr {
+func (l *Conn) LocalAddr() net.Addr {
 	var local netip.AddrPort
 	l.with(func(fd int) (err error) {
-		local, err = socket.Local(uintptr(fd))
+		local, err = Local(uintptr(fd))
 		return err
 	})
 	return tcpAddr(local)
 }
 
-func (l *lateSocket) SetDeadline(t time.Time) error {
+func (l *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(l.SetReadDeadline(t), l.SetWriteDeadline(t))
 }
 
-func (l *lateSocket) SetReadDeadline(t time.Time) error {
+func (l *Conn) SetReadDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.readBy = t
@@ -166,7 +167,7 @@ func (l *lateSocket) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (l *lateSocket) SetWriteDeadline(t time.Time) error {
+func (l *Conn) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writeBy = t
@@ -177,13 +178,13 @@ func (l *lateSocket) SetWriteDeadline(t time.Time) error {
 }
 
 // SyscallConn implements syscall.Conn.
-func (l *lateSocket) SyscallConn() (syscall.RawConn, error) { return (*lateRaw)(l), nil }
+func (l *Conn) SyscallConn() (syscall.RawConn, error) { return (*connRaw)(l), nil }
 
-// lateRaw is a lateSocket's syscall.RawConn. Deadlines hold for waiting only: what is ready is read and written before they are looked at.
-type lateRaw lateSocket
+// connRaw is a Conn's syscall.RawConn. Deadlines hold for waiting only: what is ready is read and written before they are looked at.
+type connRaw Conn
 
-func (r *lateRaw) Control(f func(fd uintptr)) error {
-	l := (*lateSocket)(r)
+func (r *connRaw) Control(f func(fd uintptr)) error {
+	l := (*Conn)(r)
 	if p := l.polled.Load(); p != nil {
 		return p.raw.Control(f)
 	}
@@ -195,16 +196,16 @@ func (r *lateRaw) Control(f func(fd uintptr)) error {
 	return nil
 }
 
-func (r *lateRaw) Read(f func(fd uintptr) bool) error {
-	return (*lateSocket)(r).try(f, syscall.RawConn.Read)
+func (r *connRaw) Read(f func(fd uintptr) bool) error {
+	return (*Conn)(r).try(f, syscall.RawConn.Read)
 }
 
-func (r *lateRaw) Write(f func(fd uintptr) bool) error {
-	return (*lateSocket)(r).try(f, syscall.RawConn.Write)
+func (r *connRaw) Write(f func(fd uintptr) bool) error {
+	return (*Conn)(r).try(f, syscall.RawConn.Write)
 }
 
-// attempt calls f once, and reports what it did.
-func (l *lateSocket) attempt(f func(fd uintptr) bool) (done bool, err error) {
+// Attempt calls f once, and reports what it did.
+func (l *Conn) Attempt(f func(fd uintptr) bool) (done bool, err error) {
 	if !l.enter() {
 		return false, net.ErrClosed
 	}
@@ -213,9 +214,9 @@ func (l *lateSocket) attempt(f func(fd uintptr) bool) (done bool, err error) {
 }
 
 // try calls f, and waits with the poller if that was not enough.
-func (l *lateSocket) try(f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
+func (l *Conn) try(f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
 	if l.polled.Load() == nil {
-		if done, err := l.attempt(f); err != nil || done {
+		if done, err := l.Attempt(f); err != nil || done {
 			return err
 		}
 	}

@@ -1,8 +1,7 @@
-package proxy
+package socket
 
 import (
 	"net"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -43,33 +42,5 @@ func expectInherited(t *testing.T, fd uintptr) {
 		if got, err := unix.GetsockoptInt(int(fd), o.level, o.option); err != nil || got != o.want {
 			t.Errorf("option %d is %d, %v, want %d", o.option, got, err, o.want)
 		}
-	}
-}
-
-// BenchmarkExchangeChurn is a connection for each exchange; the client's side, raw system calls, allocates nothing that counts.
-func BenchmarkExchangeChurn(b *testing.B) {
-	s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) {
-		o.Listen = func(n, _ string) (net.Listener, error) { return Listen(n, "127.0.0.1:0") }
-	})
-	request := []byte(strings.TrimSuffix(benchRequest, "\r\n") + "Connection: close\r\n\r\n")
-	to := &unix.SockaddrInet4{Port: s.Addrs()[0].Bound.(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
-	buf := make([]byte, 16<<10)
-	b.ReportAllocs()
-	for b.Loop() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Connect(fd, to)
-		}
-		if err == nil {
-			_, err = unix.Write(fd, request)
-		}
-		n := 1
-		for n > 0 && err == nil {
-			n, err = unix.Read(fd, buf)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		unix.Close(fd)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package socket
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Listen is net.Listen. Connections inherit what bequeath sets: setting it on each costs system calls.
@@ -40,15 +38,13 @@ func bequeath(raw syscall.RawConn) error {
 
 const keepAliveSeconds, keepAliveProbes = 15, 9
 
-const canAcknowledge = true
+// CanAcknowledge is true where Acknowledged knows.
+const CanAcknowledge = true
 
-// acknowledged is how many bytes the client's system has acknowledged since the connection began, and whether others wait for that.
-func (c *conn) acknowledged() (n uint64, queued bool) {
-	if c.socket == nil {
-		return 0, true
-	}
-	c.socket.Control(func(fd uintptr) {
-		if info, err := socket.Info(fd); err == nil {
+// Acknowledged is how many bytes the other side's system has acknowledged since the connection began, and whether others wait for that.
+func Acknowledged(raw syscall.RawConn) (n uint64, queued bool) {
+	raw.Control(func(fd uintptr) {
+		if info, err := Info(fd); err == nil {
 			n, queued = info.Bytes_acked, info.Unacked > 0 || info.Notsent_bytes > 0
 		}
 	})
@@ -58,13 +54,10 @@ func (c *conn) acknowledged() (n uint64, queued bool) {
 // closeWait is TCP_CLOSE_WAIT (net/tcp_states.h): the other side has sent its last byte.
 const closeWait = 8
 
-// dataAge is how long ago the last bytes came, whether or not they were read, and whether the client has closed its side.
-func (c *conn) dataAge() (age time.Duration, left, ok bool) {
-	if c.socket == nil {
-		return 0, false, false
-	}
-	c.socket.Control(func(fd uintptr) {
-		if info, err := socket.Info(fd); err == nil {
+// DataAge is how long ago the last bytes came, whether or not they were read, and whether the other side has closed its own.
+func DataAge(raw syscall.RawConn) (age time.Duration, left, ok bool) {
+	raw.Control(func(fd uintptr) {
+		if info, err := Info(fd); err == nil {
 			age, left, ok = time.Duration(info.Last_data_recv)*time.Millisecond, info.State == closeWait, true
 		}
 	})

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package proxy
+package socket
 
 import (
 	"net"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// acceptQueued takes what waits in a listening socket's queue.
-func acceptQueued(fd uintptr, start func(net.Conn)) {
+// acceptWaiting takes what waits in a listening socket's queue.
+func acceptWaiting(fd uintptr, start func(net.Conn)) {
 	for {
 		n, _, err := syscall.Accept(int(fd))
 		if err == syscall.EINTR {

@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// spliceMost is how much is spliced between two looks at deadlines.
+const spliceMost = 16 << 20
+
+// relay passes the answer on.
+func (ex *exchange) relay() error {
+	c := &ex.call
+	if ex.resp.Status == http.StatusSwitchingProtocols || ex.req.method == http.MethodConnect && ex.resp.Status < 300 {
+		ex.attempt.unwatch()
+		err := ex.tunnel(c.Detach())
+		ex.heardMore()
+		return err
+	}
+	err := ex.head()
+	if err == nil && ex.resp.Body.Kind != http1.BodyNone {
+		err = ex.relayBody()
+	}
+	if err != nil {
+		cerr := ex.stopUpload()
+		stayed := ex.attempt.unwatch()
+		var f *failure
+		switch {
+		case cerr != nil:
+		case errors.As(err, &f):
+			cerr = f
+		case !stayed:
+			cerr = failClientClosed
+		default:
+			c.Blame(err)
+			cerr = ex.brokenAnswer(err)
+		}
+		c.Close()
+		return cerr
+	}
+	if !ex.upload.running && !c.Request.HTTP2 {
+		// The connection is free before the client has its answer: the next exchange may find it.
+		ex.endCall()
+		return ex.client.end(ex.answerTrailers())
+	}
+	err = ex.client.end(ex.answerTrailers())
+	if ex.pollUpload(); ex.upload.running {
+		ex.endUpload()
+	}
+	ex.endCall()
+	return err
+}
+
+// answerTrailers are those behind the answer's body, as the client gets them.
+func (ex *exchange) answerTrailers() []http1.Field { return ex.sentTrailers(ex.call.Trailers()) }
+
+// endCall ends the call, whose upload has ended.
+func (ex *exchange) endCall() {
+	ex.attempt.unwatch()
+	ex.call.Close()
+}
+
+// relayBody passes the answer's body on. It leaves the end of the answer to its caller.
+func (ex *exchange) relayBody() error {
+	c := &ex.call
+	// Over HTTP/2 the body of a short answer is about to come: head and body go out together.
+	short := c.Request.HTTP2 && ex.resp.Body.Kind == http1.BodyLength && ex.resp.Body.Length <= gather
+	splices := ex.conn.tcp != nil && !ex.req.http2
+	var since time.Time
+	for first := true; ; first = false {
+		ready := c.Ready()
+		if !ready && !short {
+			if splices && c.Splices() {
+				return ex.splice()
+			}
+			if err := ex.client.flush(); err != nil {
+				return err
+			}
+		}
+		short = false
+		p, err := c.Next()
+		// What is in memory was read before; over HTTP/2 it is known only of what came with the head.
+		if !ready || len(p) > 0 && c.Request.HTTP2 && !first {
+			ex.heardMore()
+		}
+		switch err {
+		case nil:
+			since = time.Time{}
+			if len(p) > 0 {
+				if err := ex.write(p); err != nil {
+					return err
+				}
+			}
+		case io.EOF:
+			return nil
+		case upstream.ErrTimeout:
+			if err := ex.stillWaiting(&since, ex.srv.opt.StreamTimeout); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// splice moves the rest of a body between two sockets without copying it through the process.
+func (ex *exchange) splice() error {
+	if err := ex.client.flush(); err != nil {
+		return err
+	}
+	c, k := &ex.call, ex.conn
+	limit := ex.srv.opt.StreamTimeout
+	k.guard.start(k)
+	defer k.guard.stop()
+	var since time.Time
+	for c.Left() > 0 {
+		now := time.Now()
+		k.writeUntil(now.Add(limit), limit/4)
+		n, err := c.Splice(k.tcp, spliceMost, now)
+		ex.out += n
+		ex.heardMore()
+		if err != nil && k.guard.tripped() {
+			return writeFailure(err)
+		}
+		switch {
+		case n > 0 && (err == nil || isTimeout(err)):
+			since = time.Time{}
+			if ex.expired() {
+				return ex.attempt.expired
+			}
+		case err == nil:
+			return io.ErrUnexpectedEOF
+		case isTimeout(err) && time.Now().Before(k.writeBy):
+			if err := ex.stillWaiting(&since, limit); err != nil {
+				return err
+			}
+		case isTimeout(err) || k.gone():
+			return writeFailure(err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// write gives the client a piece of the answer's body.
+func (ex *exchange) write(p []byte) error {
+	ex.out += int64(len(p))
+	return ex.client.write(p)
+}

@@ -1,0 +1,52 @@
+//go:build unix
+
+package socket
+
+import (
+	"io"
+	"syscall"
+)
+
+// CanPeek is true where Peek and Take work.
+const CanPeek = true
+
+// Peek reads without taking; syscall.EAGAIN if nothing is there.
+func Peek(fd uintptr, p []byte) (n int, err error) {
+	for {
+		n, _, err = syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// Take takes what was peeked.
+func Take(fd uintptr, p []byte) error {
+	for len(p) > 0 {
+		n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_DONTWAIT)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		default:
+			p = p[n:]
+		}
+	}
+	return nil
+}
+
+// Closed is true if the other side has closed the connection or it broke; bytes that wait to be read say neither.
+func Closed(fd uintptr) bool {
+	var b [1]byte
+	n, err := Peek(fd, b[:])
+	return err == nil && n == 0 || err != nil && err != syscall.EAGAIN
+}
+
+// Quiet is true if there is nothing to read and no end: what an idle connection looks like.
+func Quiet(fd uintptr) bool {
+	var b [1]byte
+	_, err := Peek(fd, b[:])
+	return err == syscall.EAGAIN
+}
