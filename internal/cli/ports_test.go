@@ -70,7 +70,7 @@ func TestATakenPortOfOneGatewayIsNoOthersMatter(t *testing.T) {
 		}
 	}
 	taken.Close()
-	w.weir.WaitLog("port is served now")
+	w.weir.WaitLog("port bound")
 	w.port = port
 	if got := w.get(); got != "green" {
 		t.Errorf("the port that became free answers %q", got)

@@ -268,8 +268,8 @@ func (s *Server) relieve(u budget.Use, n int64) bool {
 		})
 	}
 	if b.told.allow(now) {
-		s.log.Warn("the memory for what is kept is used up: connections with unfinished heads or with much unread make room, and copies are dropped; "+
-			"raise --max-buffered or the memory limit if the clients are well-meaning", "limit", b.Limit(), "drawn", b.Drawn(),
+		s.log.Warn("memory limit for buffered data reached: closing connections with unfinished heads or much unread data, dropping copies; "+
+			"raise --max-buffered or the memory limit if the clients are legitimate", "limit", b.Limit(), "drawn", b.Drawn(),
 			"connections_ended", b.ended.Load())
 	}
 	return ended > 0 || b.ending.Load() > 0

@@ -80,7 +80,7 @@ func (c *conn) ended(err error) {
 	}
 	if e.Flood {
 		if held, ok := c.srv.floods.allow(time.Now()); ok {
-			c.srv.log.Info("HTTP/2 client sent away", "client", c.remote(), "cause", e.Detail, "others", held)
+			c.srv.log.Info("closing HTTP/2 connection: flood", "client", c.remote(), "cause", e.Detail, "others", held)
 			return
 		}
 	}

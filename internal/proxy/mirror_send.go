@@ -91,7 +91,7 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 	case r.outcome.Failed():
 		w.service.failure.Store(uint32(r.outcome))
 		if d := b.failed(time.Now(), l.probe); d > 0 {
-			w.service.mirrors.log.Warn("mirror is left alone for a while", "service", w.service.name, "for", d, "outcome", r.outcome.String())
+			w.service.mirrors.log.Warn("mirror paused after failures", "service", w.service.name, "for", d, "outcome", r.outcome.String())
 		}
 		l.probe = false
 	}

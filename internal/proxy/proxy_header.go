@@ -93,18 +93,18 @@ func (b *bind) mayKnock(f *front, nc net.Conn, shard uint32) bool {
 	return false
 }
 
-var errNotTrusted = errors.New("the address is none of the trusted proxies'")
+var errNotTrusted = errors.New("the address is not a trusted proxy")
 
 // strange counts a connection that brought no PROXY header, and logs it: once a second for all to see.
 func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 	s := b.srv
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.ProxyHeader)
 	if held, ok := s.strangers.allow(time.Now()); ok {
-		s.log.Warn("connection closed: it has no valid PROXY header", "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err, "others", held)
+		s.log.Warn("connection closed: no valid PROXY header", "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err, "others", held)
 		return
 	}
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
-		s.log.Debug("connection closed: it has no valid PROXY header", "peer", nc.RemoteAddr().String(), "error", err)
+		s.log.Debug("connection closed: no valid PROXY header", "peer", nc.RemoteAddr().String(), "error", err)
 	}
 }
 

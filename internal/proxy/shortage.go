@@ -97,7 +97,7 @@ func (s *shortage) met(err error) {
 	s.timer = time.AfterFunc(shortageLook, s.look)
 	if s.told = s.toldAt.IsZero() || s.since.Sub(s.toldAt) >= shortageTold; s.told {
 		s.toldAt = s.since
-		s.log.Error("no descriptors are left: new clients wait, and connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
+		s.log.Error("out of file descriptors: new clients wait, connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
 			"error", err)
 	}
 }
@@ -117,7 +117,7 @@ func (s *shortage) look() {
 	s.timer = nil
 	s.now.Store(false)
 	if n := s.failed.Swap(0); s.told {
-		s.log.Info("descriptors are free again", "after", time.Since(s.since).Round(time.Millisecond), "failures", n)
+		s.log.Info("file descriptors available again", "after", time.Since(s.since).Round(time.Millisecond), "failures", n)
 	}
 }
 

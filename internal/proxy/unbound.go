@@ -45,7 +45,7 @@ func (s *Server) miss(unbound []*ListenError) (changed bool) {
 	}
 	for _, e := range unbound {
 		if !slices.ContainsFunc(s.unbound, func(old *ListenError) bool { return same(old, e) }) {
-			s.log.Error("port is not served; the others are, and it is tried again", "address", portKey(e.Address, e.Port), "listeners", e.Listeners, "error", e.Err)
+			s.log.Error("cannot bind port, trying again; other ports are served", "address", portKey(e.Address, e.Port), "listeners", e.Listeners, "error", e.Err)
 		}
 	}
 	changed = !slices.EqualFunc(unbound, s.unbound, same)
@@ -120,7 +120,7 @@ func (s *Server) rebind() bool {
 		s.state.Store(&snap)
 		s.binds = binds
 		for _, b := range opened {
-			s.log.Info("port is served now", "address", portKey(b.address, b.number))
+			s.log.Info("port bound", "address", portKey(b.address, b.number))
 			b.run()
 		}
 	}

@@ -33,8 +33,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 			io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.example\r\n")
 		}
 	}
-	const begun, ended = "no descriptors are left: new clients wait, and connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
-		"descriptors are free again"
+	const begun, ended = "out of file descriptors: new clients wait, connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
+		"file descriptors available again"
 	w.WaitLog(begun)
 	cpu := w.metric("process_cpu_seconds_total")
 	start := time.Now()
