@@ -117,7 +117,7 @@ func (a attack) test(t *testing.T, n int) {
 	others.end()
 	leave()
 	until(t, "all is given back", func() bool { return w.metric("weir_buffered_bytes") == 0 })
-	if n := strings.Count(w.Stderr(), "the memory for what is kept is used up"); n > 1 {
+	if n := strings.Count(w.Stderr(), "memory limit for buffered data reached"); n > 1 {
 		t.Errorf("it was logged %d times", n)
 	}
 	w.bounded()
