@@ -56,7 +56,7 @@ var (
 	failExpectation  = &failure{status: 417, reason: telemetry.Unsupported, detail: "something else than 100-continue is expected"}
 	failHeadSize     = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too large"}
 	failLineSize     = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's target is too long"}
-	failPatternPath  = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request path too long to match against the patterns"}
+	failPatternPath  = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request path is too long for the patterns"}
 	failPatternQuery = &failure{status: 414, reason: telemetry.HeadTooLarge, detail: "the request's query is too long for the patterns it has to be matched with"}
 	failPatternField = &failure{status: 431, reason: telemetry.HeadTooLarge, detail: "the request's fields are too long for the patterns they have to be matched with"}
 	failBodyTime     = &failure{status: 408, reason: telemetry.ClientTimeout, detail: "the request's body did not come in time"}

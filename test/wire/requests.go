@@ -138,7 +138,7 @@ const pseudonym = "wire"
 // own are fields that the proxy writes itself or keeps back.
 var own = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
 	"te", "transfer-encoding", "upgrade", "weir-mirrored", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
-	"x-real-ip", "forwarded"}
+	"x-real-ip", "x-request-id", "forwarded"}
 
 // alike finds names with other characters than letters, digits and hyphens, likened those that a backend may read as one of the proxy's: of own, or
 // one that is answered for.
