@@ -197,6 +197,10 @@ func TestPolicyAdmitsTheControllersOwn(t *testing.T) {
 	board := &corev1.ConfigMap{ObjectMeta: named(own, "weir-proxies-a"), Data: map[string]string{"a": "b"}}
 	lease := &coordinationv1.Lease{ObjectMeta: named(own, "weir-controller")}
 	for _, o := range []client.Object{secret, board, lease} {
+		// Controllers of other tests may have left theirs.
+		if err := client.IgnoreNotFound(admin.Delete(t.Context(), o.DeepCopyObject().(client.Object))); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Errorf("%T: %v", o, err)
 			continue
