@@ -222,7 +222,9 @@ func draw(frames []frame) string {
 		fmt.Fprintf(&b, "<g id=\"f%d\" class=\"f\">\n", i)
 		for row, line := range f.lines {
 			if line = strings.TrimRight(line, " "); line != "" {
-				fmt.Fprintf(&b, "<text x=\"%.0f\" y=\"%.1f\"%s>%s</text>\n", margin, margin+float64(row)*height+size, class(line), escape(line))
+				text := strings.TrimLeft(line, " ")
+				x := margin + width*float64(len(line)-len(text))
+				fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\"%s>%s</text>\n", x, margin+float64(row)*height+size, class(line), escape(text))
 			}
 		}
 		b.WriteString("</g>\n")
