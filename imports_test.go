@@ -28,6 +28,7 @@ var importTable = map[string][]string{
 	"internal/http1":              {},
 	"internal/budget":             {},
 	"internal/pace":               {},
+	"internal/clock":              {},
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
@@ -36,7 +37,7 @@ var importTable = map[string][]string{
 	"internal/telemetry":          {"internal/model", "internal/http1"},
 	"internal/proxy": {
 		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
-		"internal/model", "internal/budget",
+		"internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
@@ -76,7 +77,7 @@ var importTable = map[string][]string{
 
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
-	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
+	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
 	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "cmd/weir-proxy",
 }

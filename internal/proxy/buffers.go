@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -77,7 +78,7 @@ func (c *conn) headBegun(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.head == 0 {
-		h.head = instant(now)
+		h.head = clock.Instant(now)
 	}
 }
 
@@ -252,7 +253,7 @@ func (s *Server) relieve(u budget.Use, n int64) bool {
 		return true
 	}
 	now := time.Now()
-	at := instant(now)
+	at := clock.Instant(now)
 	ended := s.endConns(want, func(h *holding) float64 {
 		if h.head == 0 {
 			return 0
@@ -342,7 +343,7 @@ func (s *Server) endHeads(most int) {
 	}
 	s.buffers.mu.Lock()
 	defer s.buffers.mu.Unlock()
-	latest := instant(time.Now().Add(-headAge))
+	latest := clock.Instant(time.Now().Add(-headAge))
 	oldest := s.ranked(func(h *holding) float64 {
 		if h.head == 0 || h.head > latest {
 			return 0
@@ -391,7 +392,7 @@ func (m clientMemory) Draw(n int, wait bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.streams == 0 {
-		h.streams = instant(time.Now())
+		h.streams = clock.Instant(time.Now())
 	}
 	return true
 }

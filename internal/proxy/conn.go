@@ -17,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 const (
@@ -290,9 +291,9 @@ func (c *conn) nextRequest() bool {
 		w.n += n
 		if n == 0 && err != nil {
 			switch {
-			case isTimeout(err) && c.toldToEnd():
+			case upstream.IsTimeout(err) && c.toldToEnd():
 				c.refuse(failHeadRoom)
-			case isTimeout(err) && w.r < w.n:
+			case upstream.IsTimeout(err) && w.r < w.n:
 				c.refuse(failHeadTime)
 			}
 			return false

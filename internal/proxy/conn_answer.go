@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // gather is how much of an answer is collected before it is written; larger pieces are not copied.
@@ -170,7 +171,7 @@ func (c *conn) send(p []byte) error {
 
 // moreTime says whether a write that failed is to go on: it timed out, and the client takes enough.
 func (c *conn) moreTime(err error) bool {
-	if !c.paced || !isTimeout(err) {
+	if !c.paced || !upstream.IsTimeout(err) {
 		return false
 	}
 	d := c.stillTaking()

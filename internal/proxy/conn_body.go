@@ -9,6 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // pieceSize is how much of a body is moved at once.
@@ -173,7 +174,7 @@ func (c *conn) fillBody() error {
 			return failInterrupted
 		}
 		waited := time.Since(start)
-		if !isTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.Left(m, waited+1) <= 0 {
+		if !upstream.IsTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.Left(m, waited+1) <= 0 {
 			return bodyFailure(unexpected(err))
 		}
 		c.readBy = time.Time{} // only time to look whether the body is due

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // idle waits for the first bytes of a request.
@@ -75,7 +76,7 @@ func (c *conn) waitBytes() bool {
 		} else if err = c.socket.Read(c.wait); err == nil {
 			return c.readErr == nil && !c.over && !c.toPark
 		}
-		if !c.recheck || !isTimeout(err) || c.shed.Load() {
+		if !c.recheck || !upstream.IsTimeout(err) || c.shed.Load() {
 			return false
 		}
 		if c.canPark {

@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"os"
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
@@ -109,7 +106,7 @@ func bodyFailure(err error) *failure {
 	switch {
 	case errors.As(err, &e):
 		return &failure{status: e.Status, reason: telemetry.BadBody, detail: e.Detail, err: err}
-	case isTimeout(err):
+	case upstream.IsTimeout(err):
 		return failBodyTime
 	}
 	return &failure{reason: telemetry.ClientClosed, detail: "the client left", err: err}
@@ -117,7 +114,7 @@ func bodyFailure(err error) *failure {
 
 // writeFailure is why writing to a client failed.
 func writeFailure(err error) *failure {
-	if isTimeout(err) {
+	if upstream.IsTimeout(err) {
 		return &failure{reason: telemetry.ClientTimeout, detail: "the client does not take its answer", err: err}
 	}
 	return &failure{reason: telemetry.ClientClosed, detail: "the client left", err: err}
@@ -175,18 +172,10 @@ func callFailure(err error) *failure {
 	case errors.As(err, &malformed), errors.Is(err, upstream.ErrBufferFull), errors.As(err, &se) && !se.Remote,
 		errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError:
 		return &failure{status: 502, reason: telemetry.MalformedResponse, detail: "the backend's answer is not valid HTTP", err: err}
-	case se == nil && ce == nil && isTimeout(err):
+	case se == nil && ce == nil && upstream.IsTimeout(err):
 		return failBackendTime
 	}
 	return &failure{status: 502, reason: telemetry.BackendReset, detail: "the backend closed the connection", err: err, retry: true}
-}
-
-func isTimeout(err error) bool {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
 }
 
 // unexpected makes an early end an error.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // talk is a raw connection with a buffered reader.
@@ -576,7 +577,7 @@ func TestIdleConnectionIsClosedSilently(t *testing.T) {
 	for {
 		k := newTalk(t, s.addr())
 		io.WriteString(k, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if _, err := k.r.Peek(1); err != nil && !isTimeout(err) {
+		if _, err := k.r.Peek(1); err != nil && !upstream.IsTimeout(err) {
 			continue // the machine is so busy that the request came too late
 		}
 		k.answer("GET")

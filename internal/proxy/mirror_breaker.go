@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/clock"
 )
 
 // A breaker stays open for breakMin, twice as long each time it opens again without a success between, up to breakMax.
@@ -34,10 +36,10 @@ func (b *breaker) admit(now time.Time, patience time.Duration) (ok, probe bool) 
 	if until == 0 {
 		return true, false
 	}
-	if instant(now) < until {
+	if clock.Instant(now) < until {
 		return false, false
 	}
-	ok = b.until.CompareAndSwap(until, instant(now.Add(patience)))
+	ok = b.until.CompareAndSwap(until, clock.Instant(now.Add(patience)))
 	return ok, ok
 }
 
@@ -82,6 +84,6 @@ func (b *breaker) failed(now time.Time, probe bool) (opened time.Duration) {
 		b.level++
 	}
 	b.failures.Store(0)
-	b.until.Store(instant(now.Add(d)))
+	b.until.Store(clock.Instant(now.Add(d)))
 	return d
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -75,7 +76,7 @@ func (m *mirrors) drops() (out []MirrorDrop) {
 // dropped notes that a copy of the target was dropped. enough is as of MirrorDrop.
 func (s *mirrorService) dropped(t *mirrorTarget, cause DropCause, enough int64) {
 	n := &s.drops[cause]
-	if now := instant(time.Now()); now-n.last.Load() > int64(time.Second) || !n.told.Load() {
+	if now := clock.Instant(time.Now()); now-n.last.Load() > int64(time.Second) || !n.told.Load() {
 		n.last.Store(now)
 	}
 	if n.told.Load() {
@@ -132,7 +133,7 @@ func (m *mirrors) forgetDrops(before time.Time) (changed bool) {
 	defer m.dropsMu.Unlock()
 	for _, s := range m.services {
 		for i := range s.drops {
-			if n := &s.drops[i]; n.told.Load() && n.last.Load() < instant(before) {
+			if n := &s.drops[i]; n.told.Load() && n.last.Load() < clock.Instant(before) {
 				n.told.Store(false)
 				changed = true
 			}

@@ -187,7 +187,7 @@ func (w *mirrorWorker) stream(l *mirrorLeg, owed int) mirrorResult {
 		if err == nil && ended {
 			err = c.Finish(w.trailers(l))
 		}
-		if err != nil && isTimeout(err) && r.outcome == telemetry.MirrorPending {
+		if err != nil && upstream.IsTimeout(err) && r.outcome == telemetry.MirrorPending {
 			return end(telemetry.MirrorFailedTimeout)
 		}
 		l.sent(owed)
@@ -325,7 +325,7 @@ func (w *mirrorWorker) failed(err error) telemetry.MirrorOutcome {
 		return telemetry.MirrorFailedConnect
 	case err == upstream.ErrInterim, errors.Is(err, upstream.ErrBufferFull), errors.As(err, &malformed), errors.As(err, &se) && !se.Remote:
 		return telemetry.MirrorFailedResponse
-	case isTimeout(err):
+	case upstream.IsTimeout(err):
 		return telemetry.MirrorFailedTimeout
 	}
 	return telemetry.MirrorFailedReset

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -91,7 +92,7 @@ func (ex *exchange) overdue() error {
 	if waited < most/2 {
 		return nil
 	}
-	now := instant(time.Now())
+	now := clock.Instant(time.Now())
 	if g.strain.Swap(now+int64(lookLonger)) < now {
 		ex.srv.log.Warn("overload: requests wait for the processor", "waited", waited, "refused_from", most)
 	}
@@ -268,7 +269,7 @@ func (b *bind) rest(d time.Duration) {
 // strained is true while requests wait so long that the times which are measured say little about others.
 func (g *gate) strained() bool {
 	until := g.strain.Load()
-	return until != 0 && instant(time.Now()) < until
+	return until != 0 && clock.Instant(time.Now()) < until
 }
 
 // load is for the metrics.

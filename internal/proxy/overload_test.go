@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -381,7 +382,7 @@ func overdue(t *testing.T, address string) (s *testServer, open func()) {
 		}
 	})
 	t.Cleanup(open)
-	s.gate.strain.Store(instant(time.Now().Add(time.Hour)))
+	s.gate.strain.Store(clock.Instant(time.Now().Add(time.Hour)))
 	return s, open
 }
 

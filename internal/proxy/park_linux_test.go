@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // age makes the connections that are parked have been idle for so much longer.
@@ -41,7 +43,7 @@ func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
 	s.allParked(t)
 	s.age(time.Minute)
 	for _, r := range all[5:] {
-		if n, err := r.c.Read(r.buf); n > 0 || isTimeout(err) {
+		if n, err := r.c.Read(r.buf); n > 0 || upstream.IsTimeout(err) {
 			t.Errorf("read %d bytes, %v, want the end", n, err)
 		}
 	}

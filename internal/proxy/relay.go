@@ -128,18 +128,18 @@ func (ex *exchange) splice() error {
 			return writeFailure(err)
 		}
 		switch {
-		case n > 0 && (err == nil || isTimeout(err)):
+		case n > 0 && (err == nil || upstream.IsTimeout(err)):
 			since = time.Time{}
 			if ex.expired() {
 				return ex.attempt.expired
 			}
 		case err == nil:
 			return io.ErrUnexpectedEOF
-		case isTimeout(err) && time.Now().Before(k.writeBy):
+		case upstream.IsTimeout(err) && time.Now().Before(k.writeBy):
 			if err := ex.stillWaiting(&since, limit); err != nil {
 				return err
 			}
-		case isTimeout(err) || k.gone():
+		case upstream.IsTimeout(err) || k.gone():
 			return writeFailure(err)
 		default:
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -264,7 +265,7 @@ func reset(nc net.Conn) {
 
 // pass moves bytes both ways until both have ended or the relay is broken off.
 func (r *relay) pass() {
-	r.moved.Store(instant(time.Now()))
+	r.moved.Store(clock.Instant(time.Now()))
 	var endpoint io.ReadWriter = r.up
 	if tcp := r.up.TCP(); tcp != nil {
 		endpoint = tcp // to be spliced
@@ -313,7 +314,7 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 		n, err := io.Copy(dst, piece)
 		if n > 0 {
 			*total += n
-			r.moved.Store(instant(time.Now()))
+			r.moved.Store(clock.Instant(time.Now()))
 		}
 		switch {
 		case err == nil && n == relayPiece:
@@ -322,12 +323,12 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 				r.abort(&failure{reason: to.lost})
 			}
 			return
-		case isTimeout(err) && time.Since(start) >= r.limit:
+		case upstream.IsTimeout(err) && time.Since(start) >= r.limit:
 			// Only a write lasts that long, and what it had read is lost.
 			r.abort(&failure{reason: to.stuck})
 			return
-		case isTimeout(err):
-			if since(r.moved.Load()) >= r.limit {
+		case upstream.IsTimeout(err):
+			if clock.Since(r.moved.Load()) >= r.limit {
 				r.abort(errIdle)
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -27,7 +28,7 @@ func (ex *exchange) tunnel(up *upstream.Conn) error {
 	}
 	c.closing = true
 	t := &tunnel{c: c, up: up, limit: ex.srv.opt.StreamTimeout}
-	t.moved.Store(instant(time.Now()))
+	t.moved.Store(clock.Instant(time.Now()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -70,17 +71,17 @@ func (t *tunnel) copy(read func([]byte) (int, error), write func([]byte) (int, e
 	for {
 		n, err := read(p.b[:])
 		if n > 0 {
-			t.moved.Store(instant(time.Now()))
+			t.moved.Store(clock.Instant(time.Now()))
 			if _, err := write(p.b[:n]); err != nil {
 				t.abort()
 				return total
 			}
-			t.moved.Store(instant(time.Now()))
+			t.moved.Store(clock.Instant(time.Now()))
 			total += int64(n)
 		}
 		switch {
 		case err == nil:
-		case isTimeout(err) && since(t.moved.Load()) < t.limit:
+		case upstream.IsTimeout(err) && clock.Since(t.moved.Load()) < t.limit:
 		case err == io.EOF:
 			if end() != nil {
 				t.abort()

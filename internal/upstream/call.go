@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -315,7 +314,7 @@ func (c *Call) Blame(err error) {
 	switch {
 	case c.stream.Stream != nil:
 		c.stream.Blame(err)
-	case c.conn == nil || c.Stale(err) || err == ErrAborted || errors.Is(err, ErrNoMemory) || isTimeout(err):
+	case c.conn == nil || c.Stale(err) || err == ErrAborted || errors.Is(err, ErrNoMemory) || IsTimeout(err):
 	default:
 		c.endpoint.Failed()
 	}
@@ -360,12 +359,4 @@ func (c *Call) Detach() *Conn {
 	k := c.conn
 	c.conn = nil
 	return k
-}
-
-func isTimeout(err error) bool {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return true
-	}
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }

@@ -142,7 +142,7 @@ func (c *Call) failed(err error) error {
 		return io.ErrUnexpectedEOF
 	case errors.Is(err, net.ErrClosed):
 		return ErrAborted
-	case isTimeout(err):
+	case IsTimeout(err):
 		c.looked = true
 		return ErrTimeout
 	}
@@ -272,5 +272,5 @@ func (c *Call) Stale(err error) bool {
 		return false
 	}
 	var malformed *http1.Error
-	return err != ErrAborted && !isTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
+	return err != ErrAborted && !IsTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
 }

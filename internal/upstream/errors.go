@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // ErrClosed is why a connection cannot be had from a closed Set.
@@ -92,3 +93,12 @@ func (e *TLSError) Error() string {
 }
 
 func (e *TLSError) Unwrap() error { return e.Err }
+
+// IsTimeout says whether err came from a deadline: ErrTimeout, or a connection's or a context's that passed.
+func IsTimeout(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

@@ -1,4 +1,4 @@
-package proxy
+package clock
 
 import (
 	"go/ast"
@@ -26,7 +26,7 @@ var wallClock = map[string]string{
 // A time that was turned into a number of the Unix epoch has lost its reading of the monotonic clock: intervals between such numbers jump when
 // somebody sets the clock.
 func TestIntervalsComeFromTheMonotonicClock(t *testing.T) {
-	for _, dir := range []string{"proxy", "upstream", "socket", "http1", "http2", "routing", "telemetry", "control"} {
+	for _, dir := range []string{"clock", "proxy", "upstream", "socket", "http1", "http2", "routing", "telemetry", "control"} {
 		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)
@@ -75,9 +75,9 @@ func declared(d ast.Decl) string {
 
 func TestInstantsMeasureIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := instant(time.Now())
+		a := Instant(time.Now())
 		time.Sleep(90 * time.Minute)
-		if got := since(a); a <= 0 || got != 90*time.Minute {
+		if got := Since(a); a <= 0 || got != 90*time.Minute {
 			t.Errorf("%v since %d", got, a)
 		}
 	})
