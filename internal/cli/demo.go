@@ -20,6 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
@@ -236,7 +237,7 @@ func (d *demo) serve(ctx context.Context) error {
 	plane.Server = proxy.New(proxy.Options{
 		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
 		// Tight, so that a broken mirror shows within a second.
-		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
+		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
 	})
 	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load

@@ -3,6 +3,7 @@ package cli
 import (
 	"slices"
 
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
@@ -151,7 +152,7 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend
 func (o *outcome) copies(backends []*routing.Backend) []forwarded {
 	var out []forwarded
 	add := func(b *model.Backend) {
-		f := forwarded{Method: o.preview.Method, Mark: proxy.DefaultMirrorHeader + ": 1"}
+		f := forwarded{Method: o.preview.Method, Mark: mirror.DefaultHeader + ": 1"}
 		if f.Target, f.Host = o.preview.Forward(b); !slices.Contains(out, f) {
 			out = append(out, f)
 		}

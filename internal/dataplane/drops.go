@@ -5,34 +5,34 @@ import (
 
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // dropped are the findings about copies that are dropped, with the flag that would have helped. They say nothing that changes while copies are dropped on,
 // as a finding that is another is told again.
-func (m *mirrorFlags) dropped(drops []proxy.MirrorDrop) (out []finding.Finding) {
+func (m *mirrorFlags) dropped(drops []mirror.Drop) (out []finding.Finding) {
 	for _, d := range drops {
 		f := finding.Finding{Code: finding.CodeDropped, Severity: finding.Warning, Ref: d.Ref}
 		why := ""
 		bound, enough := flags.Size(d.Bound), flags.Size(d.Enough)
 		switch d.Cause {
-		case proxy.DropInFlight:
+		case mirror.DropInFlight:
 			why = fmt.Sprintf("more than %d would be in flight at once (dropped_in_flight)", d.Bound)
 			f.Fix = fmt.Sprintf("set --mirror-max-in-flight %d, mirror a smaller fraction, or make the service answer faster", d.Enough)
-		case proxy.DropBytes:
+		case mirror.DropBytes:
 			why = fmt.Sprintf("more than %s would wait to be sent (dropped_bytes)", &bound)
 			f.Fix = fmt.Sprintf("set --mirror-max-bytes %s, or mirror a smaller fraction", &enough)
-		case proxy.DropBuffered:
+		case mirror.DropBuffered:
 			why = fmt.Sprintf("the buffers for all peers would exceed %s, of which copies get half at most (dropped_bytes)", &bound)
 			f.Fix = fmt.Sprintf("set --max-buffered %s if the process may have as much memory, or mirror a smaller fraction", &enough)
-		case proxy.DropBody:
+		case mirror.DropBody:
 			why = fmt.Sprintf("one fell more than %s behind its request (dropped_body)", &bound)
 			f.Fix = fmt.Sprintf("set --mirror-max-copy-bytes %s", &enough)
 			if whole := 2 * enough; whole > m.bytes {
 				f.Fix += fmt.Sprintf(" and --mirror-max-bytes %s", &whole)
 			}
-		case proxy.DropFailing:
+		case mirror.DropFailing:
 			f.Code = finding.CodeFailing
 			f.Message = fmt.Sprintf("mirror %s failed %d times in a row (%s) and is paused for a while", d.Service, d.Bound, d.Failure)
 			f.Fix = failingFix(d.Failure, m)

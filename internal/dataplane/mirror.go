@@ -7,7 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
-	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/mirror"
 )
 
 // mirrorFlags are the bounds of mirrors; see docs/mirroring.md.
@@ -20,7 +20,7 @@ type mirrorFlags struct {
 
 func (m *mirrorFlags) flags(f *pflag.FlagSet) {
 	m.bytes, m.copyBytes = 64<<20, 8<<20
-	f.StringVar(&m.header, "mirror-header", proxy.DefaultMirrorHeader, "`name` of the header field that marks mirrored requests, or off")
+	f.StringVar(&m.header, "mirror-header", mirror.DefaultHeader, "`name` of the header field that marks mirrored requests, or off")
 	f.Bool("mirror-forwarded", false, "no longer has an effect: mirrored requests have the same X-Forwarded-* as the primary's")
 	_ = f.MarkDeprecated("mirror-forwarded", "mirrored requests always have the same X-Forwarded-* as the primary's")
 	f.IntVar(&m.inFlight, "mirror-max-in-flight", 512, "maximum `number` of copies in flight to one service")
@@ -30,8 +30,8 @@ func (m *mirrorFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&m.connectTimeout, "mirror-connect-timeout", time.Second, "timeout for connecting to a mirror")
 }
 
-func (m *mirrorFlags) options() (proxy.MirrorOptions, error) {
-	o := proxy.MirrorOptions{
+func (m *mirrorFlags) options() (mirror.Options, error) {
+	o := mirror.Options{
 		MaxInFlight:    m.inFlight,
 		MaxBytes:       int64(m.bytes),
 		MaxCopyBytes:   int(m.copyBytes),

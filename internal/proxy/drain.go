@@ -137,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.removed.Wait()
 	s.refusals.close()
 	s.shortage.close()
-	s.mirrors.close(limit)
+	s.mirrors.Close(limit)
 	s.workers.Close()
 	s.idle.close()
 	s.cutNow()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -115,7 +116,7 @@ type exchange struct {
 	upload    upload
 
 	answer  answer
-	picked  []*mirrorTarget // to be copied to, until the legs begin
+	picked  []*mirror.Target // to be copied to, until the legs begin
 	legs    []mirrorLegState
 	copied  bool // the legs have begun
 	settled bool // the legs have ended

@@ -4,14 +4,15 @@ import (
 	"net/http"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // mirrorLegState is a copy and what the access log says of it. leg is nil if it was dropped at once.
 type mirrorLegState struct {
-	target  *mirrorTarget
-	leg     *mirrorLeg
+	target  *mirror.Target
+	leg     *mirror.Leg
 	outcome telemetry.MirrorOutcome
 }
 
@@ -23,13 +24,13 @@ func (ex *exchange) sample(mirrors []*routing.Mirror) {
 	for _, m := range mirrors {
 		t := ex.snap.mirrors[m.ID]
 		chosen := m.Sample()
-		t.metric.Consider(ex.shard, chosen)
+		t.Metric.Consider(ex.shard, chosen)
 		if !chosen {
 			continue
 		}
 		l, ok := m.CopyLeaf(&ex.match)
 		if !ok {
-			t.metric.Count(ex.shard, telemetry.MirrorDroppedMatch)
+			t.Metric.Count(ex.shard, telemetry.MirrorDroppedMatch)
 			continue
 		}
 		if l != nil {
@@ -55,12 +56,12 @@ func (ex *exchange) beginCopies() {
 
 func (ex *exchange) copyHead() {
 	r := &ex.req
-	head := mirrorHead{method: r.method, target: ex.target, authority: ex.authority, fields: ex.fields, body: r.body, grpc: r.grpc, from: ex}
+	head := mirror.Head{Method: r.method, Target: ex.target, Authority: ex.authority, Fields: ex.fields, Body: r.body, GRPC: r.grpc, From: ex}
 	if te, _ := http1.GetID(r.fields, http1.FieldTE); r.grpc || http1.HasToken(te, "trailers") {
-		head.trailers = true
+		head.Trailers = true
 	}
 	for _, t := range ex.picked {
-		leg, outcome := ex.srv.mirrors.begin(t, &head, ex.shard)
+		leg, outcome := ex.srv.mirrors.Begin(t, &head, ex.shard)
 		ex.legs = append(ex.legs, mirrorLegState{target: t, leg: leg, outcome: outcome})
 	}
 }
@@ -68,7 +69,7 @@ func (ex *exchange) copyHead() {
 func (ex *exchange) copyBody(p []byte) {
 	for i := range ex.legs {
 		if l := ex.legs[i].leg; l != nil {
-			l.write(p)
+			l.Write(p)
 		}
 	}
 }
@@ -83,9 +84,9 @@ func (ex *exchange) copyEnd(whole bool, trailers []http1.Field) {
 		if l := ex.legs[i].leg; l == nil {
 			continue
 		} else if whole {
-			l.end(trailers)
+			l.End(trailers)
 		} else {
-			l.abort()
+			l.Abort()
 		}
 	}
 }

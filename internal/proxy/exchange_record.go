@@ -51,11 +51,11 @@ func (ex *exchange) log(d time.Duration) {
 	for i := range ex.legs {
 		l := &ex.legs[i]
 		if l.leg != nil {
-			l.outcome = l.leg.outcome()
+			l.outcome = l.leg.Outcome()
 			l.leg = nil
 		}
 		if wanted {
-			results = append(results, telemetry.MirrorResult{Mirror: l.target.name, Outcome: l.outcome})
+			results = append(results, telemetry.MirrorResult{Mirror: l.target.Name, Outcome: l.outcome})
 		}
 	}
 	if !wanted {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -47,7 +48,7 @@ func TestEachFailureHasItsStatusAndReason(t *testing.T) {
 			b.Service, b.Fault = "", fault("RefNotPermitted", 500)
 		}, 500, telemetry.RefNotPermitted},
 		{"no endpoints", func(c *model.Config) { c.Services[0].Endpoints = nil }, 503, telemetry.NoEndpoint},
-		{"refused", func(c *model.Config) { c.Services[0].Endpoints[0].Address = refusing(t) }, 502, telemetry.ConnectFailed},
+		{"refused", func(c *model.Config) { c.Services[0].Endpoints[0].Address = peertest.Refusing(t) }, 502, telemetry.ConnectFailed},
 		{"garbage", func(c *model.Config) { c.Services[0].Endpoints[0].Address = garbage }, 502, telemetry.MalformedResponse},
 		{"a head over the limit", func(c *model.Config) { c.Services[0].Endpoints[0].Address = bigHead }, 502, telemetry.MalformedResponse},
 		{"an unasked upgrade", func(c *model.Config) { c.Services[0].Endpoints[0].Address = switching }, 502, telemetry.MalformedResponse},
@@ -201,7 +202,7 @@ func TestRetries(t *testing.T) {
 
 func TestRetryGoesToAnotherEndpoint(t *testing.T) {
 	addr, _ := wire(t, okResponse)
-	cfg := plain(refusing(t), addr)
+	cfg := plain(peertest.Refusing(t), addr)
 	cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1}
 	s := serve(t, cfg)
 	k := newTalk(t, s.addr())

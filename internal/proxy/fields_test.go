@@ -11,14 +11,15 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 )
 
 // bothHeads serves cfg, whose services it makes: the heads that the primary and its mirror get.
 func bothHeads(t testing.TB, change func(*model.Rule), edit ...func(*Options)) (s *testServer, primary, copies chan string) {
 	addr, primary := wire(t, okResponse)
-	mirror, copies := wire(t, okResponse)
-	cfg := mirrored(addr, mirror, 1, 1)
+	copy, copies := wire(t, okResponse)
+	cfg := mirrored(addr, copy, 1, 1)
 	if change != nil {
 		change(&cfg.Routes[0].Rules[0])
 	}
@@ -82,7 +83,7 @@ func TestMirrorsGetWhatThePrimaryGets(t *testing.T) {
 				t.Fatalf("status %d", resp.StatusCode)
 			}
 			head, copied := <-primary, <-copies
-			if got, ok := unmarked(copied, DefaultMirrorHeader); !ok || got != head {
+			if got, ok := unmarked(copied, mirror.DefaultHeader); !ok || got != head {
 				t.Errorf("the primary gets\n%q, its mirror\n%q", head, copied)
 			}
 			for _, want := range test.want {
@@ -109,7 +110,7 @@ func TestAClientsMarkReachesNobody(t *testing.T) {
 			k := newTalk(t, s.addr())
 			mark := name
 			if mark == "" {
-				mark = DefaultMirrorHeader
+				mark = mirror.DefaultHeader
 			}
 			k.send("GET / HTTP/1.1\r\nHost: a\r\n" + mark + ": evil\r\n" + strings.ToUpper(mark) + ": 1\r\nWeir-Mirrored: evil\r\n\r\n")
 			k.answer("GET")
@@ -133,8 +134,8 @@ func TestCopiesOfFailedRequestsAreClean(t *testing.T) {
 		"no endpoint": func(r *model.Rule) { r.Backends[0].Service = "default/empty:80" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			mirror, copies := wire(t, okResponse)
-			cfg := mirrored("127.0.0.1:1", mirror, 1, 1)
+			copy, copies := wire(t, okResponse)
+			cfg := mirrored("127.0.0.1:1", copy, 1, 1)
 			cfg.Services = append(cfg.Services, service("default/empty:80", model.HTTP))
 			identity(&cfg.Routes[0].Rules[0])
 			change(&cfg.Routes[0].Rules[0])
@@ -143,7 +144,7 @@ func TestCopiesOfFailedRequestsAreClean(t *testing.T) {
 			if resp, _ := k.answer("GET"); resp.StatusCode < 500 {
 				t.Errorf("status %d", resp.StatusCode)
 			}
-			copied, ok := unmarked(<-copies, DefaultMirrorHeader)
+			copied, ok := unmarked(<-copies, mirror.DefaultHeader)
 			if !ok || !strings.HasPrefix(copied, "GET /b HTTP/1.1\r\nHost: a\r\n") || strings.Contains(copied, "evil") || !strings.Contains(copied, "X-User: anonymous\r\n") {
 				t.Errorf("the mirror gets %q", copied)
 			}
@@ -193,7 +194,7 @@ func TestNoSpellingPassesFilters(t *testing.T) {
 			t.Fatalf("status %d to %q", resp.StatusCode, request)
 		}
 		head, copied := <-primary, <-copies
-		if got, ok := unmarked(copied, DefaultMirrorHeader); !ok || got != head || strings.Contains(head, "evil") {
+		if got, ok := unmarked(copied, mirror.DefaultHeader); !ok || got != head || strings.Contains(head, "evil") {
 			t.Fatalf("%q became\n%q, and at the mirror\n%q", request, head, copied)
 		}
 	}
@@ -296,8 +297,8 @@ func TestTrailersDoNotPassFilters(t *testing.T) {
 		for _, early := range []bool{true, false} { // the body comes with the head, or later
 			t.Run(fmt.Sprint(protocol, early), func(t *testing.T) {
 				addr, got := trailing(t, "X-Out: evil\r\nX-Away: evil\r\nX-Sum: 7\r\nContent-Length: 3\r\nAccess-Control-Allow-Origin: evil\r\nmy_key: good\r\n")
-				mirror, copied := trailing(t, "")
-				cfg := mirrored(addr, mirror, 1, 1)
+				copy, copied := trailing(t, "")
+				cfg := mirrored(addr, copy, 1, 1)
 				if protocol == model.H2C {
 					inner := serve(t, plain(addr), func(o *Options) { o.Pseudonym = "inner" })
 					cfg.Services[0].Endpoints[0].Address, cfg.Services[0].Protocol = inner.addr(), protocol

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 // Gateway API, HTTPPathModifier.replacePrefixMatch.
@@ -141,7 +142,7 @@ func TestRedirects(t *testing.T) {
 		{model.Redirect{Port: 8080, Status: 302}, 80, false, "/a", "http://shop.example:8080/a"},
 	} {
 		cfg := plain("127.0.0.1:1")
-		var pool = newAuthority(t).pool()
+		var pool = peertest.NewAuthority(t).Pool()
 		if test.tls {
 			pool = secure(t, cfg, "shop.example")
 		}

@@ -129,7 +129,7 @@ func (ex *exchange) open(e *upstream.Endpoint, try int) error {
 	c.Limits, c.Stall, c.Deadline, c.Look = o.Limits, o.StreamTimeout, a.deadline, look
 	w.Until, w.Wanted = a.connectDeadline(), ex
 	if e.Announces() {
-		w.From = ex.addresses()
+		w.From = ex.Addresses()
 	}
 	if err := c.Open(e, w, try, a.start); err != nil {
 		switch {

@@ -315,8 +315,8 @@ func (ex *exchange) peer() string {
 	return ex.text(mark)
 }
 
-// addresses are who connected and what to, for a PROXY header to an endpoint. The port is known only of a client that no field names.
-func (ex *exchange) addresses() clientaddr.Pair {
+// Addresses are who connected and what to, for a PROXY header to an endpoint. The port is known only of a client that no field names.
+func (ex *exchange) Addresses() clientaddr.Pair {
 	p := ex.conn.addresses()
 	if a := ex.clientAddr(); a != p.Source.Addr() {
 		p.Source = netip.AddrPortFrom(a, 0)

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -467,7 +468,7 @@ func TestGRPCRequestsGetGRPCStatusesFromTheProxy(t *testing.T) {
 		"no rule":     {func(c *model.Config) { c.Routes[0].Rules[0].Matches[0].Path.Value = "/other" }, codes.Unimplemented},
 		"no backend":  {func(c *model.Config) { c.Routes[0].Rules[0].Backends = nil }, codes.Unavailable},
 		"no endpoint": {func(c *model.Config) { c.Services[0].Endpoints = nil }, codes.Unavailable},
-		"refused":     {func(c *model.Config) { c.Services[0].Endpoints[0].Address = refusing(t) }, codes.Unavailable},
+		"refused":     {func(c *model.Config) { c.Services[0].Endpoints[0].Address = peertest.Refusing(t) }, codes.Unavailable},
 		"timeout": {func(c *model.Config) {
 			c.Services[0].Endpoints[0].Address = rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 			c.Routes[0].Rules[0].Timeouts.Request = model.Duration(50 * time.Millisecond)
@@ -583,7 +584,7 @@ func TestExpectationsOverHTTP2(t *testing.T) {
 		{[]string{"100-continue", "tea"}, false, "5", "417", false},
 	} {
 		heads := make(chan string, 1)
-		addr := rawMirror(t, func(_ int, c net.Conn) {
+		addr := peertest.Raw(t, func(_ int, c net.Conn) {
 			if h, err := rawHead(bufio.NewReader(c)); err == nil {
 				heads <- h
 				io.WriteString(c, okResponse)

@@ -44,7 +44,7 @@ var failIrregular = &failure{status: http.StatusBadRequest, reason: telemetry.Ba
 func (ex *exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 	switch f.ID {
 	case http1.FieldIrregular:
-		mark := ex.srv.mirrors.opt.Header
+		mark := ex.srv.copyMark
 		if http1.HopByHop(f, ex.req.fields) || http1.EqualFold(f.Name, mark) {
 			return out
 		}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -29,6 +29,9 @@ type testServer struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 }
+
+// The peers of most tests.
+var backend, service = peertest.Backend, peertest.Service
 
 // listen opens the servers' sockets.
 var listen = socket.Listen
@@ -111,14 +114,6 @@ func ruleTo(services ...string) model.Rule {
 	return r
 }
 
-func service(name string, protocol model.Protocol, addresses ...string) model.Service {
-	s := model.Service{Name: name, Ref: model.Ref{Kind: "Service", Namespace: "default", Name: "app"}, Protocol: protocol}
-	for _, a := range addresses {
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Address: a})
-	}
-	return s
-}
-
 // config has one listener for any host and one route with the rules.
 func config(services []model.Service, rules ...model.Rule) *model.Config {
 	for i := range rules {
@@ -139,14 +134,6 @@ func config(services []model.Service, rules ...model.Rule) *model.Config {
 // plain is a configuration that sends everything to one address.
 func plain(addresses ...string) *model.Config {
 	return config([]model.Service{service(serviceName, model.HTTP, addresses...)}, ruleTo(serviceName))
-}
-
-// backend runs h as an HTTP/1.1 server.
-func backend(t testing.TB, h http.HandlerFunc) string {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
 }
 
 // client is an HTTP/1.1 client of its own, which does not follow redirects.

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // mirrored sends everything to primary and n of d requests to mirror too.
 func mirrored(primary, mirror string, n, d uint32) *model.Config {
 	rule := ruleTo(serviceName)
-	rule.Filters.Mirrors = []model.Mirror{{Ref: rule.Ref, Service: mirrorName, Numerator: n, Denominator: d}}
-	return config([]model.Service{service(serviceName, model.HTTP, primary), toMirror(mirror)}, rule)
+	rule.Filters.Mirrors = []model.Mirror{{Ref: rule.Ref, Service: peertest.MirrorName, Numerator: n, Denominator: d}}
+	return config([]model.Service{service(serviceName, model.HTTP, primary), peertest.ToMirror(mirror)}, rule)
 }
 
 func (s *testServer) mirrorSnapshot() (m telemetry.MirrorSnapshot) {
@@ -33,10 +34,10 @@ func TestPrimaryNeverNoticesItsMirror(t *testing.T) {
 		mirror func(testing.TB) string
 	}{
 		{"healthy", func(t testing.TB) string {
-			return rawMirror(t, func(_ int, c net.Conn) { serveMirror(c, mirrorAnswer) })
+			return peertest.Raw(t, func(_ int, c net.Conn) { peertest.Respond(c, peertest.OK) })
 		}},
-		{"refuses", refusing},
-		{"never reads", silent},
+		{"refuses", peertest.Refusing},
+		{"never reads", peertest.Silent},
 		{"slow", func(t testing.TB) string {
 			return backend(t, func(_ http.ResponseWriter, r *http.Request) {
 				io.Copy(io.Discard, r.Body) // or the server does not notice the end of the connection
@@ -44,9 +45,11 @@ func TestPrimaryNeverNoticesItsMirror(t *testing.T) {
 			})
 		}},
 		{"garbage", func(t testing.TB) string {
-			return rawMirror(t, func(_ int, c net.Conn) { io.WriteString(c, "garbage\r\n\r\n") })
+			return peertest.Raw(t, func(_ int, c net.Conn) { io.WriteString(c, "garbage\r\n\r\n") })
 		}},
-		{"closes mid-body", func(t testing.TB) string { return rawMirror(t, func(_ int, c net.Conn) { c.Read(make([]byte, 100)) }) }},
+		{"closes mid-body", func(t testing.TB) string {
+			return peertest.Raw(t, func(_ int, c net.Conn) { c.Read(make([]byte, 100)) })
+		}},
 		{"other statuses", func(t testing.TB) string {
 			return backend(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Set-Cookie", "mirror=1")
@@ -130,7 +133,7 @@ func TestUpgradeIsNotMirrored(t *testing.T) {
 		c.Read(make([]byte, 4096))
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
 	})
-	s := serve(t, mirrored(primary, refusing(t), 1, 1))
+	s := serve(t, mirrored(primary, peertest.Refusing(t), 1, 1))
 	c := dial(t, s.addr())
 	io.WriteString(c, fields("GET / HTTP/1.1", "Host: a", "Connection: upgrade", "Upgrade: echo"))
 	if _, err := io.ReadAll(c); err != nil {

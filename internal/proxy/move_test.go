@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 func TestARefusedConnectionCostsNoRequest(t *testing.T) {
@@ -21,7 +22,7 @@ func TestARefusedConnectionCostsNoRequest(t *testing.T) {
 				n, _ := io.Copy(io.Discard, r.Body)
 				fmt.Fprint(w, n)
 			})
-			cfg := plain(refusing(t), addr, refusing(t))
+			cfg := plain(peertest.Refusing(t), addr, peertest.Refusing(t))
 			cfg.Services[0].Protocol = protocol
 			s := serve(t, cfg, func(o *Options) { o.Upstream.EjectAfter = -1 })
 			for i := range 60 {
@@ -61,21 +62,21 @@ func TestARefusedConnectionCostsNoRequest(t *testing.T) {
 
 func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 	dropping := func() string { // ends connections in the handshake
-		return rawMirror(t, func(_ int, c net.Conn) {
+		return peertest.Raw(t, func(_ int, c net.Conn) {
 			c.Read(make([]byte, 1))
 		})
 	}
-	side := newBackendTLS(t, 0)
+	side := peertest.NewTLS(t, 0)
 	for name, test := range map[string]struct {
 		cfg   *model.Config
 		dials uint64
 	}{
-		"refused":                {plain(refusing(t), refusing(t), refusing(t), refusing(t), refusing(t)), 3},
-		"one endpoint":           {plain(refusing(t)), 1},
-		"two endpoints":          {plain(refusing(t), refusing(t)), 2},
-		"handshakes that fail":   {side.overTLS(plain(dropping(), dropping(), dropping(), dropping())), 3},
-		"nor beyond the budget":  {side.overTLS(plain(dropping(), dropping(), dropping(), dropping())), 1},
-		"but refusals cost none": {plain(refusing(t), refusing(t), refusing(t), refusing(t)), 3},
+		"refused":                {plain(peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t)), 3},
+		"one endpoint":           {plain(peertest.Refusing(t)), 1},
+		"two endpoints":          {plain(peertest.Refusing(t), peertest.Refusing(t)), 2},
+		"handshakes that fail":   {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 3},
+		"nor beyond the budget":  {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 1},
+		"but refusals cost none": {plain(peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t)), 3},
 	} {
 		if name[0] == 'n' || name[0] == 'b' {
 			test.cfg.Services[0].Limits = &model.Limits{RetryPercent: new(int)}
@@ -180,7 +181,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 			}
 			for range 20 {
 				// The next one is known, and refuses still.
-				if err := s.Apply(plain(append(addresses(), refusing(t))...)); err != nil {
+				if err := s.Apply(plain(append(addresses(), peertest.Refusing(t))...)); err != nil {
 					t.Fatal(err)
 				}
 				settle()
@@ -202,7 +203,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 }
 
 func TestARequestGoesToEndpointsThatCameAfterIt(t *testing.T) {
-	gone := refusing(t)
+	gone := peertest.Refusing(t)
 	addr, _ := wire(t, okResponse)
 	before := plain(gone)
 	before.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1} // has the body before it chooses an endpoint

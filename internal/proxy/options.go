@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -21,7 +22,7 @@ type Options struct {
 	AccessLog *telemetry.AccessLog
 	// Upstream are the limits of the connections to endpoints. Its Logger is replaced by the server's if nil.
 	Upstream upstream.Options
-	Mirror   MirrorOptions
+	Mirror   mirror.Options
 
 	// Via says which messages have Via.
 	Via Via

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 )
@@ -38,7 +39,7 @@ func (p *Preview) Client(f *model.Front) (client, chain string) {
 }
 
 // previewed has what exchanges ask of their server while nothing is sent.
-var previewed = &Server{hops: newHops(&Options{}), mirrors: &mirrors{opt: MirrorOptions{}.withDefaults()}}
+var previewed = &Server{hops: newHops(&Options{}), copyMark: mirror.DefaultHeader}
 
 func (p *Preview) exchange(backend *model.Backend) *exchange {
 	ex := &exchange{

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -35,12 +36,13 @@ type Server struct {
 	}
 	log      *slog.Logger
 	upstream *upstream.Set
-	mirrors  *mirrors
+	mirrors  *mirror.Set
 	hops     *hops
 
 	sessionKeys *sessionKeys
 	// mirrorMark is the name of the field that marks copies, if it has another than the usual one.
 	mirrorMark string
+	copyMark   string // the name in any case
 	requestID  idField
 	// The header fields that the access log wants.
 	loggedRequest, loggedAnswer []string
@@ -81,10 +83,11 @@ func New(opt Options) *Server {
 	opt.Upstream.Strained = s.gate.strained
 	s.upstream = upstream.New(opt.Upstream)
 	opt.Upstream.Memory = endpointMemory{s, budget.Mirror}
-	s.mirrors = newMirrors(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)
+	s.mirrors = mirror.New(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)
 	s.hops = newHops(&opt)
 	s.sessionKeys = newSessionKeys(opt.SessionKey)
-	if s.mirrorMark = s.mirrors.opt.Header; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {
+	s.copyMark = opt.Mirror.Mark()
+	if s.mirrorMark = s.copyMark; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {
 		s.mirrorMark = ""
 	}
 	s.requestID = newIDField(&s.opt)
@@ -222,3 +225,6 @@ func (s *Server) Addr(listener string) net.Addr {
 	}
 	return nil
 }
+
+// MirrorDrops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
+func (s *Server) MirrorDrops() []mirror.Drop { return s.mirrors.Drops() }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -350,13 +351,13 @@ func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
 }
 
 func announcedTLS(t *testing.T) (authorities string, config *tls.Config) {
-	a := newAuthority(t)
-	chain, key := a.issue(t, "shop.example")
+	a := peertest.NewAuthority(t)
+	chain, key := a.Issue(t, "shop.example")
 	pair, err := tls.X509KeyPair([]byte(chain), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.pem, &tls.Config{Certificates: []tls.Certificate{pair}}
+	return a.PEM, &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
 func TestRelayedConnectionsAnnounceTheirClient(t *testing.T) {

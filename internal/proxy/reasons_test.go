@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -63,13 +64,13 @@ func provocations() []provocation {
 			b.Service, b.Fault = "", &model.Fault{Reason: reason, Status: status}
 		})
 	}
-	overTLS := func(protocol model.Protocol, certificate func(*testing.T, *backendTLS), names ...string) func(t *testing.T) *model.Config {
+	overTLS := func(protocol model.Protocol, certificate func(*testing.T, *peertest.TLS), names ...string) func(t *testing.T) *model.Config {
 		return func(t *testing.T) *model.Config {
-			b := newBackendTLS(t, tls.VersionTLS13)
-			b.config.NextProtos = names
-			cfg := config([]model.Service{service(serviceName, protocol, rawBackend(t, b.serve(func(c net.Conn) { io.Copy(io.Discard, c) })))}, ruleTo(serviceName))
+			b := peertest.NewTLS(t, tls.VersionTLS13)
+			b.Config.NextProtos = names
+			cfg := config([]model.Service{service(serviceName, protocol, rawBackend(t, b.Serve(func(c net.Conn) { io.Copy(io.Discard, c) })))}, ruleTo(serviceName))
 			certificate(t, b)
-			return b.overTLS(cfg)
+			return b.OverTLS(cfg)
 		}
 	}
 	// A backend that has a request and keeps it, and a client that sends another meanwhile.
@@ -159,12 +160,12 @@ func provocations() []provocation {
 		}},
 
 		{reason: telemetry.NoEndpoint, status: 503, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].Endpoints = nil })},
-		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.HTTP, func(t *testing.T) string { return refusing(t) })},
-		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.H2C, func(t *testing.T) string { return refusing(t) })},
+		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.HTTP, func(t *testing.T) string { return peertest.Refusing(t) })},
+		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.H2C, func(t *testing.T) string { return peertest.Refusing(t) })},
 		{reason: telemetry.ConnectTimeout, status: 504, request: simple, config: at(model.H2C, mute), edit: func(o *Options) { o.Upstream.ConnectTimeout = 50 * time.Millisecond }},
-		{reason: telemetry.BackendTLS, status: 502, request: simple, config: overTLS(model.HTTP, func(t *testing.T, b *backendTLS) { b.authority = newAuthority(t).pem }, "http/1.1")},
+		{reason: telemetry.BackendTLS, status: 502, request: simple, config: overTLS(model.HTTP, func(t *testing.T, b *peertest.TLS) { b.Authority = peertest.NewAuthority(t).PEM }, "http/1.1")},
 		{reason: telemetry.BackendTLS, status: 502, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].TLS = &model.ServiceTLS{Hostname: "a.example"} })},
-		{reason: telemetry.BackendProtocol, status: 502, request: simple, config: overTLS(model.H2C, func(*testing.T, *backendTLS) {}, "http/1.1")},
+		{reason: telemetry.BackendProtocol, status: 502, request: simple, config: overTLS(model.H2C, func(*testing.T, *peertest.TLS) {}, "http/1.1")},
 		{reason: telemetry.BackendReset, status: 502, request: simple, config: at(model.HTTP, func(t *testing.T) string {
 			return rawBackend(t, func(c net.Conn) { rawHead(bufio.NewReader(c)) })
 		})},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -26,9 +27,9 @@ type snapshot struct {
 	rules        []ruleState
 	backends     []backendState
 	leaves       []backendState // of splits
-	mirrors      []*mirrorTarget
+	mirrors      []*mirror.Target
 	// mirrorLeaves are where splits lead copies.
-	mirrorLeaves []*mirrorTarget
+	mirrorLeaves []*mirror.Target
 }
 
 // service is the one of that name, nil if there is none.
@@ -134,7 +135,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	}
 	snap.rules = make([]ruleState, len(snap.table.Rules()))
 	snap.backends = make([]backendState, len(snap.table.Backends()))
-	specs := make([]mirrorSpec, len(snap.table.Mirrors()))
+	specs := make([]mirror.Spec, len(snap.table.Mirrors()))
 	for i, r := range snap.table.Rules() {
 		rs := &snap.rules[i]
 		rs.route = r.Route.Ref.Namespace + "/" + r.Route.Ref.Name
@@ -150,7 +151,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		mirror := func(m *routing.Mirror) {
 			metric := s.opt.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.route, Rule: rs.name, Mirror: m.Mirror.Service})
 			used.Mirrors = append(used.Mirrors, metric)
-			specs[m.ID] = mirrorSpec{name: m.Mirror.Service, metric: metric, ref: m.Mirror.Ref}
+			specs[m.ID] = mirror.Spec{Name: m.Mirror.Service, Metric: metric, Ref: m.Mirror.Ref}
 		}
 		for _, m := range r.Mirrors {
 			mirror(m)
@@ -189,9 +190,9 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	for _, l := range snap.table.MirrorLeaves() {
 		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
 		of := specs[l.Mirror.ID]
-		specs = append(specs, mirrorSpec{name: l.Service, metric: of.metric, ref: of.ref})
+		specs = append(specs, mirror.Spec{Name: l.Service, Metric: of.Metric, Ref: of.Ref})
 	}
-	targets := s.mirrors.apply(cfg, specs)
+	targets := s.mirrors.Apply(cfg, specs)
 	n := len(snap.table.Mirrors())
 	snap.mirrors, snap.mirrorLeaves = targets[:n], targets[n:]
 	for b := range snap.ports {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -20,13 +21,13 @@ import (
 func twoKeys(t testing.TB) *model.Config {
 	t.Helper()
 	cfg := plain("127.0.0.1:1")
-	a := newAuthority(t)
+	a := peertest.NewAuthority(t)
 	priv, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ecdsaChain, ecdsaKey := a.issue(t, "shop.example")
-	rsaChain, rsaKey := a.issueFor(t, priv, "shop.example")
+	ecdsaChain, ecdsaKey := a.Issue(t, "shop.example")
+	rsaChain, rsaKey := a.IssueFor(t, priv, "shop.example")
 	cfg.Certificates = []model.Certificate{
 		{Name: "default/ecdsa", Chain: ecdsaChain, Key: model.Secret(ecdsaKey)}, {Name: "default/rsa", Chain: rsaChain, Key: model.Secret(rsaKey)},
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 // anySession is a cache that offers its one session to whatever server is asked, as an attacker in the middle makes a client do.
@@ -107,16 +108,16 @@ func demands(t testing.TB, addr, authorities string) *model.Config {
 
 func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 	addr := backend(t, func(http.ResponseWriter, *http.Request) {})
-	clients, strangers := newAuthority(t), newAuthority(t)
-	pair := func(a *authority) tls.Certificate {
-		chain, key := a.issue(t, "client.example")
+	clients, strangers := peertest.NewAuthority(t), peertest.NewAuthority(t)
+	pair := func(a *peertest.Authority) tls.Certificate {
+		chain, key := a.Issue(t, "client.example")
 		c, err := tls.X509KeyPair([]byte(chain), []byte(key))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	cfg := demands(t, addr, clients.pem)
+	cfg := demands(t, addr, clients.PEM)
 	s := serve(t, cfg)
 	first, second := s.addr(), s.Addr("default/gw/second").String()
 	names := []string{"shop.example", "more.example", "other.example", "mtls.example", "optional.example", ""}
@@ -151,7 +152,7 @@ func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 		}
 
 		// One that began before anything was asked for is asked again.
-		unasked := demands(t, addr, clients.pem)
+		unasked := demands(t, addr, clients.PEM)
 		for i := range unasked.Listeners {
 			unasked.Listeners[i].TLS.ClientCAs, unasked.Listeners[i].TLS.ClientOptional = "", false
 		}
@@ -176,7 +177,7 @@ func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 		if _, err := resume(t, first, "mtls.example", version, cache, pair(clients)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Apply(demands(t, addr, strangers.pem)); err != nil {
+		if err := s.Apply(demands(t, addr, strangers.PEM)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := resume(t, first, "mtls.example", version, cache, pair(clients)); err == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -55,9 +56,9 @@ func TestHTTPSIsServed(t *testing.T) {
 // twoNames has two HTTPS listeners with one port, and a third certificate on the first.
 func twoNames(t testing.TB, addr string) (*model.Config, *x509.CertPool) {
 	cfg := plain(addr)
-	a := newAuthority(t)
+	a := peertest.NewAuthority(t)
 	for i, names := range [][]string{{"one.example"}, {"*.wild.example"}, {"two.example"}} {
-		chain, key := a.issue(t, names...)
+		chain, key := a.Issue(t, names...)
 		cfg.Certificates = append(cfg.Certificates, model.Certificate{Name: fmt.Sprintf("default/c%d", i), Chain: chain, Key: model.Secret(key)})
 	}
 	cfg.Listeners[0].Protocol = model.HTTPS
@@ -67,7 +68,7 @@ func twoNames(t testing.TB, addr string) (*model.Config, *x509.CertPool) {
 	second.TLS = &model.ListenerTLS{Certificates: []string{"default/c2"}}
 	cfg.Listeners = append(cfg.Listeners, second)
 	cfg.Routes[0].Attachments = append(cfg.Routes[0].Attachments, model.Attachment{Listener: second.Name, Hostnames: []string{"two.example"}})
-	return cfg, a.pool()
+	return cfg, a.Pool()
 }
 
 func TestCertificateIsChosenByName(t *testing.T) {
@@ -253,11 +254,11 @@ func TestClientCertificates(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg := plain(addr)
 	pool := secure(t, cfg, "shop.example")
-	clients, strangers := newAuthority(t), newAuthority(t)
-	cfg.Listeners[0].TLS.ClientCAs = clients.pem
+	clients, strangers := peertest.NewAuthority(t), peertest.NewAuthority(t)
+	cfg.Listeners[0].TLS.ClientCAs = clients.PEM
 	s := serve(t, cfg)
-	pair := func(a *authority) []tls.Certificate {
-		chain, key := a.issue(t, "client.example")
+	pair := func(a *peertest.Authority) []tls.Certificate {
+		chain, key := a.Issue(t, "client.example")
 		c, err := tls.X509KeyPair([]byte(chain), []byte(key))
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +290,7 @@ func TestClientCertificates(t *testing.T) {
 	optional := plain(addr)
 	optional.Certificates = cfg.Certificates
 	optional.Listeners[0].Protocol = model.HTTPS
-	optional.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{"default/cert"}, ClientCAs: clients.pem, ClientOptional: true}
+	optional.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{"default/cert"}, ClientCAs: clients.PEM, ClientOptional: true}
 	if err := s.Apply(optional); err != nil {
 		t.Fatal(err)
 	}

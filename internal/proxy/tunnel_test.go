@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -168,7 +169,7 @@ func TestOnlyProtocolsThatWereAskedForAreTunnelled(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ended := make(chan struct{}, 10)
-			s := serve(t, plain(rawMirror(t, func(_ int, c net.Conn) {
+			s := serve(t, plain(peertest.Raw(t, func(_ int, c net.Conn) {
 				r := bufio.NewReader(c)
 				if _, err := rawHead(r); err == nil {
 					io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n"+test.answer+"\r\nsecret")

@@ -231,7 +231,7 @@ func TestPortsAreTriedEverySecond(t *testing.T) {
 		}
 		m.mu.Unlock()
 		s.upstream.Close()
-		s.mirrors.close(ctx)
+		s.mirrors.Close(ctx)
 	})
 }
 

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // onceEach answers one request on each connection with the request's body and closes it then without saying so; each close is told.
-func onceEach(t testing.TB, side *backendTLS) (addr string, closed chan struct{}) {
+func onceEach(t testing.TB, side *peertest.TLS) (addr string, closed chan struct{}) {
 	closed = make(chan struct{}, 1)
-	return rawMirror(t, func(_ int, c net.Conn) {
-		side.serve(func(tc net.Conn) {
+	return peertest.Raw(t, func(_ int, c net.Conn) {
+		side.Serve(func(tc net.Conn) {
 			req, err := http.ReadRequest(bufio.NewReader(tc))
 			if err != nil {
 				return
@@ -55,9 +56,9 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 		"expected": {"Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", 5}, "expected chunks": {"Expect: 100-continue\r\n" + chunked, 5},
 	} {
 		for _, retries := range []bool{false, true} {
-			eachTransport(t, func(t *testing.T, side *backendTLS) {
+			peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 				addr, closed := onceEach(t, side)
-				cfg := side.overTLS(plain(addr))
+				cfg := side.OverTLS(plain(addr))
 				if retries {
 					cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1}
 				}
@@ -91,9 +92,9 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 }
 
 func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
-	eachTransport(t, func(t *testing.T, side *backendTLS) {
+	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		addr, closed := onceEach(t, side)
-		s := serve(t, side.overTLS(plain(addr)))
+		s := serve(t, side.OverTLS(plain(addr)))
 		c := h2cClient(t)
 		for i := range rounds {
 			method := []string{"PUT", "POST", "PATCH", "DELETE"}[i%4]
@@ -171,7 +172,7 @@ func TestABodyInMemoryIsRepeatedOverANewConnection(t *testing.T) {
 		"POST":                    {"POST", "Content-Length: 5\r\n\r\nhello", 502},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, plain(rawMirror(t, func(n int, c net.Conn) {
+			s := serve(t, plain(peertest.Raw(t, func(n int, c net.Conn) {
 				for r := bufio.NewReader(c); ; {
 					req, err := http.ReadRequest(r)
 					if err != nil {

@@ -1,12 +1,12 @@
-package proxy
+package mirror
 
 import "sync"
 
 const (
 	// firstPart is how much of a copy is gathered in one buffer, which goes out in one write. It holds most requests whole.
 	firstPart = 32 << 10
-	// mirrorKeep is the largest such buffer that is kept for the next copy: it doubles as it grows.
-	mirrorKeep = 2 * firstPart
+	// keepSize is the largest such buffer that is kept for the next copy: it doubles as it grows.
+	keepSize = 2 * firstPart
 	// copyPieceSize is how much is taken and written at once of what follows.
 	copyPieceSize = 32 << 10
 )
@@ -86,7 +86,7 @@ func (q *copyQueue) drop() {
 		copyPiecePool.Put(q.taken)
 		q.taken = nil
 	}
-	if cap(q.spare) > mirrorKeep {
+	if cap(q.spare) > keepSize {
 		q.spare = nil
 	}
 }
@@ -99,7 +99,7 @@ func (q *copyQueue) reset() {
 	}
 	clear(q.pieces)
 	q.pieces, q.at = q.pieces[:0], 0
-	if cap(q.first) > mirrorKeep {
+	if cap(q.first) > keepSize {
 		q.first = nil
 	}
 	q.first = q.first[:0]

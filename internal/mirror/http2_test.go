@@ -1,39 +1,23 @@
-package proxy
+package mirror
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
-	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// mirrorHTTP2Backend runs h as a server of HTTP/2 with prior knowledge.
-func mirrorHTTP2Backend(t testing.TB, h http.HandlerFunc) string {
-	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	s.Start()
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
-}
-
-func toHTTP2(addresses ...string) model.Service { return service(mirrorName, model.H2C, addresses...) }
-
 func TestMirrorOverHTTP2CarriesTheRequestUnchanged(t *testing.T) {
 	handler, got := arrivals(1)
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 8 << 20}, toHTTP2(mirrorHTTP2Backend(t, handler)))
+	f := newFixture(t, Options{MaxCopyBytes: 8 << 20}, peertest.ToHTTP2(peertest.H2CBackend(t, handler)))
 	piece := strings.Repeat("0123456789", 9000)
-	f.copy(mirrorPost("//a%2Fb?x=%zz", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum"}, http1.Field{Name: "X-A", Value: "1"}, http1.Field{Name: "x-a", Value: "2"}),
+	f.copy(post("//a%2Fb?x=%zz", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum"}, http1.Field{Name: "X-A", Value: "1"}, http1.Field{Name: "x-a", Value: "2"}),
 		[]http1.Field{{Name: "X-Sum", Value: "42"}, {Name: "X-Undeclared", Value: "1"}}, slicesRepeat(piece, 20)...)
 	f.wait(t, 1)
 	a := <-got
@@ -45,12 +29,12 @@ func TestMirrorOverHTTP2CarriesTheRequestUnchanged(t *testing.T) {
 		r.Header.Get("Weir-Mirrored") != "1" || r.Header.Get("User-Agent") != "" || r.ContentLength != -1 {
 		t.Errorf("%s %s %s of %s, %v, %d", r.Proto, r.Method, r.RequestURI, r.Host, r.Header, r.ContentLength)
 	}
-	f.copy(mirrorPost("/", lengthBody(4)), nil, "body")
+	f.copy(post("/", lengthBody(4)), nil, "body")
 	f.wait(t, 1)
 	if a := <-got; a.body != "body" || a.req.ContentLength != 4 {
 		t.Errorf("%q, %d", a.body, a.req.ContentLength)
 	}
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	if a := <-got; a.body != "" || a.req.Method != "GET" {
 		t.Errorf("%q, %s", a.body, a.req.Method)
@@ -60,7 +44,7 @@ func TestMirrorOverHTTP2CarriesTheRequestUnchanged(t *testing.T) {
 
 func TestGRPCIsMirroredOverHTTP2MessageByMessage(t *testing.T) {
 	first := make(chan string)
-	addr := mirrorHTTP2Backend(t, func(w http.ResponseWriter, r *http.Request) {
+	addr := peertest.H2CBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Te") != "trailers" || r.ProtoMajor != 2 {
 			t.Errorf("%s, TE %q", r.Proto, r.Header.Get("Te"))
 		}
@@ -68,31 +52,31 @@ func TestGRPCIsMirroredOverHTTP2MessageByMessage(t *testing.T) {
 		io.ReadFull(r.Body, b)
 		first <- string(b)
 		io.Copy(w, r.Body)
-		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		w.Header().Set(http.TrailerPrefix+"GRPC-Status", "0")
 	})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(addr)) // the service says HTTP/1.1
-	l, _ := f.begin(f.target, mirrorPost("/shop.Cart/Watch", chunkedBody, http1.Field{Name: "Content-Type", Value: "application/grpc+proto"}, http1.Field{Name: "TE", Value: "trailers"}), 0)
-	l.write([]byte("hello"))
+	f := newFixture(t, Options{}, peertest.ToMirror(addr)) // the service says HTTP/1.1
+	l, _ := f.Begin(f.target, post("/shop.Cart/Watch", chunkedBody, http1.Field{Name: "Content-Type", Value: "application/grpc+proto"}, http1.Field{Name: "TE", Value: "trailers"}), 0)
+	l.Write([]byte("hello"))
 	if got := <-first; got != "hello" { // before the second message
 		t.Errorf("got %q", got)
 	}
-	l.write([]byte("world"))
-	l.end(nil)
-	l.outcome()
+	l.Write([]byte("world"))
+	l.End(nil)
+	l.Outcome()
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1})
 }
 
 func TestFailuresOfAServiceOverHTTP2AreCountedByKind(t *testing.T) {
 	handler := func(h http.HandlerFunc) func(testing.TB) string {
-		return func(t testing.TB) string { return mirrorHTTP2Backend(t, h) }
+		return func(t testing.TB) string { return peertest.H2CBackend(t, h) }
 	}
 	for _, c := range []struct {
 		name    string
 		service func(testing.TB) string
 		want    telemetry.MirrorOutcome
 	}{
-		{"refuses", refusing, telemetry.MirrorFailedConnect},
+		{"refuses", peertest.Refusing, telemetry.MirrorFailedConnect},
 		{"never answers", handler(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), telemetry.MirrorFailedTimeout},
 		{"answers without end", handler(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
@@ -103,10 +87,10 @@ func TestFailuresOfAServiceOverHTTP2AreCountedByKind(t *testing.T) {
 		{"resets the stream", handler(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), telemetry.MirrorFailedReset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newMirrorFixture(t, MirrorOptions{Timeout: 200 * time.Millisecond, BreakAfter: -1}, toHTTP2(c.service(t)))
-			f.copy(mirrorGet("/"), nil)
+			f := newFixture(t, Options{Timeout: 200 * time.Millisecond, BreakAfter: -1}, peertest.ToHTTP2(c.service(t)))
+			f.copy(get("/"), nil)
 			f.wait(t, 1)
-			f.copy(mirrorPost("/", chunkedBody), nil, "body")
+			f.copy(post("/", chunkedBody), nil, "body")
 			f.wait(t, 1)
 			f.expect(t, map[telemetry.MirrorOutcome]uint64{c.want: 2})
 		})
@@ -114,11 +98,11 @@ func TestFailuresOfAServiceOverHTTP2AreCountedByKind(t *testing.T) {
 }
 
 func TestServiceThatSpeaksNoHTTP2FailsTheCopy(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{}, toHTTP2(rawMirror(t, func(_ int, c net.Conn) {
+	f := newFixture(t, Options{}, peertest.ToHTTP2(peertest.Raw(t, func(_ int, c net.Conn) {
 		io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
 		io.Copy(io.Discard, c)
 	})))
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	if n := f.metric.Snapshot().Failed; n != 1 {
 		t.Errorf("%d failed", n)
@@ -127,16 +111,16 @@ func TestServiceThatSpeaksNoHTTP2FailsTheCopy(t *testing.T) {
 }
 
 func TestServiceThatNeverReadsOverHTTP2CostsBoundedMemory(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 64 << 10}, toHTTP2(mirrorHTTP2Backend(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })))
-	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
+	f := newFixture(t, Options{MaxCopyBytes: 64 << 10}, peertest.ToHTTP2(peertest.H2CBackend(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })))
+	l, _ := f.Begin(f.target, post("/", chunkedBody), 0)
 	piece := make([]byte, 8<<10)
 	for i := 0; l.fate.Load() == uint32(telemetry.MirrorPending); i++ {
-		if l.write(piece); i > 100000 {
+		if l.Write(piece); i > 100000 {
 			t.Fatal("the copy grows without end")
 		}
 	}
-	l.abort()
-	if o := l.outcome(); o != telemetry.MirrorDroppedBody {
+	l.Abort()
+	if o := l.Outcome(); o != telemetry.MirrorDroppedBody {
 		t.Errorf("%v", o)
 	}
 	f.wait(t, 1)
@@ -144,46 +128,46 @@ func TestServiceThatNeverReadsOverHTTP2CostsBoundedMemory(t *testing.T) {
 }
 
 func TestTimesOfACopyOverHTTP2(t *testing.T) {
-	addr := mirrorHTTP2Backend(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
-	f := newMirrorFixture(t, MirrorOptions{MaxDuration: 200 * time.Millisecond}, toHTTP2(addr))
+	addr := peertest.H2CBackend(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	f := newFixture(t, Options{MaxDuration: 200 * time.Millisecond}, peertest.ToHTTP2(addr))
 	// The primary streams for too long.
-	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
-	l.write([]byte("x"))
+	l, _ := f.Begin(f.target, post("/", chunkedBody), 0)
+	l.Write([]byte("x"))
 	f.wait(t, 1)
-	l.end(nil)
-	l.outcome()
+	l.End(nil)
+	l.Outcome()
 	// It is broken off.
-	l, _ = f.begin(f.target, mirrorPost("/", chunkedBody), 0)
-	l.write([]byte("x"))
-	l.abort()
-	l.outcome()
+	l, _ = f.Begin(f.target, post("/", chunkedBody), 0)
+	l.Write([]byte("x"))
+	l.Abort()
+	l.Outcome()
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedTime: 1, telemetry.MirrorDroppedAborted: 1})
 }
 
 func TestClosingGivesUpCopiesOverHTTP2(t *testing.T) {
 	entered := make(chan struct{}, 2)
-	f := newMirrorFixture(t, MirrorOptions{}, toHTTP2(mirrorHTTP2Backend(t, func(_ http.ResponseWriter, r *http.Request) {
+	f := newFixture(t, Options{}, peertest.ToHTTP2(peertest.H2CBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		entered <- struct{}{}
 		<-r.Context().Done()
 	})))
-	f.copy(mirrorGet("/"), nil)
-	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
-	l.write([]byte("x"))
+	f.copy(get("/"), nil)
+	l, _ := f.Begin(f.target, post("/", chunkedBody), 0)
+	l.Write([]byte("x"))
 	<-entered
 	<-entered
 	ctx, cancel := contextCancelled()
 	defer cancel()
-	f.close(ctx)
-	l.abort()
-	l.outcome()
+	f.Close(ctx)
+	l.Abort()
+	l.Outcome()
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedDraining: 2})
 }
 
 func TestGRPCIsMirroredOverTLS(t *testing.T) {
 	to, got := toMirrorOverTLS(t, true)
-	f := newMirrorFixture(t, MirrorOptions{}, to)
-	f.copy(mirrorPost("/x/Y", chunkedBody, http1.Field{Name: "content-type", Value: "application/grpc"}), nil, "body")
+	f := newFixture(t, Options{}, to)
+	f.copy(post("/x/Y", chunkedBody, http1.Field{Name: "content-type", Value: "application/grpc"}), nil, "body")
 	f.wait(t, 1)
 	if r := <-got; r.body != "body" || r.req.ProtoMajor != 2 || r.req.TLS == nil {
 		t.Errorf("%q, %s", r.body, r.req.Proto)

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"cmp"
@@ -20,21 +20,21 @@ type DropCause uint8
 
 const (
 	dropNothing DropCause = iota
-	// DropInFlight is MirrorOptions.MaxInFlight.
+	// DropInFlight is Options.MaxInFlight.
 	DropInFlight
-	// DropBytes is MirrorOptions.MaxBytes.
+	// DropBytes is Options.MaxBytes.
 	DropBytes
-	// DropBuffered is Options.MaxBuffered, of which copies get a part.
+	// DropBuffered is the limit of the budget that copies get a part of.
 	DropBuffered
-	// DropBody is MirrorOptions.MaxCopyBytes.
+	// DropBody is Options.MaxCopyBytes.
 	DropBody
-	// DropFailing is MirrorOptions.BreakAfter: the service fails too often.
+	// DropFailing is Options.BreakAfter: the service fails too often.
 	DropFailing
 	dropCauses
 )
 
 // MirrorDrop tells that copies are being dropped.
-type MirrorDrop struct {
+type Drop struct {
 	// Service is the name of the one that copies go to, Ref the filter whose copy was the first.
 	Service string
 	Ref     model.Ref
@@ -49,13 +49,11 @@ type MirrorDrop struct {
 type dropNote struct {
 	last atomic.Int64 // instant of one of the last second's
 	told atomic.Bool  // drop is valid
-	drop MirrorDrop   // guarded by mirrors.dropsMu
+	drop Drop         // guarded by Set.dropsMu
 }
 
-// MirrorDrops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
-func (s *Server) MirrorDrops() []MirrorDrop { return s.mirrors.drops() }
-
-func (m *mirrors) drops() (out []MirrorDrop) {
+// Drops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
+func (m *Set) Drops() (out []Drop) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropsMu.Lock()
@@ -67,14 +65,14 @@ func (m *mirrors) drops() (out []MirrorDrop) {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b MirrorDrop) int {
+	slices.SortFunc(out, func(a, b Drop) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cause, b.Cause))
 	})
 	return out
 }
 
-// dropped notes that a copy of the target was dropped. enough is as of MirrorDrop.
-func (s *mirrorService) dropped(t *mirrorTarget, cause DropCause, enough int64) {
+// dropped notes that a copy of the target was dropped. enough is as of Drop.
+func (s *service) dropped(t *Target, cause DropCause, enough int64) {
 	n := &s.drops[cause]
 	if now := clock.Instant(time.Now()); now-n.last.Load() > int64(time.Second) || !n.told.Load() {
 		n.last.Store(now)
@@ -86,7 +84,7 @@ func (s *mirrorService) dropped(t *mirrorTarget, cause DropCause, enough int64) 
 	m.dropsMu.Lock()
 	first := !n.told.Load()
 	if first {
-		n.drop = MirrorDrop{Service: s.name, Ref: t.ref, Cause: cause, Bound: s.bound(cause), Failure: telemetry.MirrorOutcome(s.failure.Load())}
+		n.drop = Drop{Service: s.name, Ref: t.ref, Cause: cause, Bound: s.bound(cause), Failure: telemetry.MirrorOutcome(s.failure.Load())}
 		n.drop.Enough = max(2*n.drop.Bound, roundUp(enough))
 		n.told.Store(true)
 	}
@@ -100,7 +98,7 @@ func (s *mirrorService) dropped(t *mirrorTarget, cause DropCause, enough int64) 
 }
 
 // bound is the value of the cause's bound.
-func (s *mirrorService) bound(c DropCause) int64 {
+func (s *service) bound(c DropCause) int64 {
 	opt := &s.mirrors.opt
 	switch c {
 	case DropInFlight:
@@ -126,7 +124,7 @@ func roundUp(n int64) int64 {
 }
 
 // forgetDrops ends what is told of causes for which no copy was dropped since before. It reports whether there was one.
-func (m *mirrors) forgetDrops(before time.Time) (changed bool) {
+func (m *Set) forgetDrops(before time.Time) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropsMu.Lock()
@@ -143,12 +141,12 @@ func (m *mirrors) forgetDrops(before time.Time) (changed bool) {
 }
 
 // keepDrops forgets what is told of filters that are gone. m.mu is held.
-func (m *mirrors) keepDrops(specs []mirrorSpec) {
+func (m *Set) keepDrops(specs []Spec) {
 	m.dropsMu.Lock()
 	defer m.dropsMu.Unlock()
 	for _, s := range m.services {
 		for i := range s.drops {
-			if n := &s.drops[i]; n.told.Load() && !slices.ContainsFunc(specs, func(spec mirrorSpec) bool { return spec.name == s.name && spec.ref == n.drop.Ref }) {
+			if n := &s.drops[i]; n.told.Load() && !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == s.name && spec.Ref == n.drop.Ref }) {
 				n.told.Store(false)
 			}
 		}

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"sync"
@@ -28,7 +28,7 @@ func (c *copies) init() {
 }
 
 // hold counts n bytes more as queued, or says which bound of the service, or of all mirrors, that would exceed.
-func (s *mirrorService) hold(n int64) DropCause {
+func (s *service) hold(n int64) DropCause {
 	cause := dropNothing
 	if q := s.queued.Add(n); q > s.mirrors.opt.MaxBytes {
 		cause = DropBytes
@@ -42,13 +42,13 @@ func (s *mirrorService) hold(n int64) DropCause {
 }
 
 // covers draws for what the copies take, unless enough is drawn; false if there is not as much.
-func (s *mirrorService) covers() bool { return s.taken() <= s.copies.covered.Load() || s.draw() }
+func (s *service) covers() bool { return s.taken() <= s.copies.covered.Load() || s.draw() }
 
 // taken is what the copies take.
-func (s *mirrorService) taken() int64 { return s.queued.Load() + s.carried.Load()*(copyWeight/2) }
+func (s *service) taken() int64 { return s.queued.Load() + s.carried.Load()*(copyWeight/2) }
 
 // draw draws for what the copies take.
-func (s *mirrorService) draw() bool {
+func (s *service) draw() bool {
 	c, b := &s.copies, s.mirrors.budget
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *mirrorService) draw() bool {
 }
 
 // letGo counts n bytes less as queued. It is called when a copy has ended, too.
-func (s *mirrorService) letGo(n int64) {
+func (s *service) letGo(n int64) {
 	s.queued.Add(-n)
 	c := &s.copies
 	if covered, taken := c.covered.Load(), s.taken(); covered == copiesFree || taken > 0 && covered-taken < 8*copiesStep {

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"sync"
@@ -12,12 +12,12 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// mirrorLeg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
+// Leg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
 // sends what has been gathered meanwhile: the head is copied when the leg begins, of the body its bytes, without frames. A worker gets the copy after
 // outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
-type mirrorLeg struct {
-	service  *mirrorService
-	target   *mirrorTarget
+type Leg struct {
+	service  *service
+	target   *Target
 	metric   *telemetry.Mirror
 	shard    uint32
 	endpoint *upstream.Endpoint
@@ -47,14 +47,14 @@ type mirrorLeg struct {
 	// Of heldLegs.
 	held           bool
 	turn           uint32
-	before, behind *mirrorLeg
+	before, behind *Leg
 }
 
-var mirrorLegPool = sync.Pool{New: func() any {
-	return &mirrorLeg{text: make([]byte, 0, 1<<10), wake: make(chan struct{}, 1)}
+var legPool = sync.Pool{New: func() any {
+	return &Leg{text: make([]byte, 0, 1<<10), wake: make(chan struct{}, 1)}
 }}
 
-func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time, probe bool) {
+func (l *Leg) reset(s *service, e *upstream.Endpoint, now time.Time, probe bool) {
 	l.service, l.endpoint, l.born, l.probe = s, e, now, probe
 	l.refs.Store(1)
 	l.fate.Store(uint32(telemetry.MirrorPending))
@@ -64,28 +64,28 @@ func (l *mirrorLeg) reset(s *mirrorService, e *upstream.Endpoint, now time.Time,
 	l.from = clientaddr.Pair{}
 }
 
-func (l *mirrorLeg) recycle() {
+func (l *Leg) recycle() {
 	select {
 	case <-l.wake:
 	default:
 	}
 	l.queue.reset()
-	if cap(l.text) > mirrorKeep {
+	if cap(l.text) > keepSize {
 		l.text = nil
 	}
 	l.service, l.target, l.metric, l.endpoint, l.call = nil, nil, nil, nil, nil
-	mirrorLegPool.Put(l)
+	legPool.Put(l)
 }
 
 // release gives up one of the holds on the leg.
-func (l *mirrorLeg) release() {
+func (l *Leg) release() {
 	if l.refs.Add(-1) == 0 {
 		l.recycle()
 	}
 }
 
-// write copies a piece of the body. It never blocks and never fails; a leg over its bounds is abandoned and counted.
-func (l *mirrorLeg) write(p []byte) {
+// Write copies a piece of the body. It never blocks and never fails; a leg over its bounds is abandoned and counted.
+func (l *Leg) Write(p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -111,8 +111,8 @@ func (l *mirrorLeg) write(p []byte) {
 	l.hand()
 }
 
-// end says that the body was whole.
-func (l *mirrorLeg) end(trailers []http1.Field) {
+// End says that the body was whole.
+func (l *Leg) End(trailers []http1.Field) {
 	l.mu.Lock()
 	switch {
 	case l.over:
@@ -131,8 +131,8 @@ func (l *mirrorLeg) end(trailers []http1.Field) {
 	l.hand()
 }
 
-// abort says that the request ended before its body was whole.
-func (l *mirrorLeg) abort() {
+// Abort says that the request ended before its body was whole.
+func (l *Leg) Abort() {
 	l.mu.Lock()
 	if l.over {
 		l.mu.Unlock()
@@ -141,8 +141,8 @@ func (l *mirrorLeg) abort() {
 	l.abandon(telemetry.MirrorDroppedAborted)
 }
 
-// outcome is what is known of the copy now; the leg must not be used afterwards.
-func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
+// Outcome is what is known of the copy now; the leg must not be used afterwards.
+func (l *Leg) Outcome() telemetry.MirrorOutcome {
 	held := &l.service.mirrors.held
 	l.mu.Lock()
 	if l.listed {
@@ -173,7 +173,7 @@ func (l *mirrorLeg) outcome() telemetry.MirrorOutcome {
 const fairShare = 256 << 10
 
 // room holds n bytes more, or says why they do not fit; called with mu held.
-func (l *mirrorLeg) room(n int) telemetry.MirrorOutcome {
+func (l *Leg) room(n int) telemetry.MirrorOutcome {
 	s, most := l.service, int64(l.unsent+n)
 	opt := &s.mirrors.opt
 	cause := dropNothing
@@ -202,7 +202,7 @@ func (l *mirrorLeg) room(n int) telemetry.MirrorOutcome {
 }
 
 // hand tells the worker, finds one, or holds the copy back; called with mu held, which it releases.
-func (l *mirrorLeg) hand() {
+func (l *Leg) hand() {
 	switch {
 	case l.started:
 		l.mu.Unlock()
@@ -220,7 +220,7 @@ func (l *mirrorLeg) hand() {
 
 // reserve takes one of the service's places for copies in flight; if there is none, the copy is given up. Called with mu held, which it releases if it
 // returns false.
-func (l *mirrorLeg) reserve() bool {
+func (l *Leg) reserve() bool {
 	s := l.service
 	if l.carried {
 		return true
@@ -240,7 +240,7 @@ func (l *mirrorLeg) reserve() bool {
 }
 
 // start finds a worker; called with mu held, which it releases.
-func (l *mirrorLeg) start() {
+func (l *Leg) start() {
 	if !l.reserve() {
 		return
 	}
@@ -257,7 +257,7 @@ func (l *mirrorLeg) start() {
 	}
 }
 
-func (l *mirrorLeg) signal() {
+func (l *Leg) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -265,7 +265,7 @@ func (l *mirrorLeg) signal() {
 }
 
 // abandon gives the copy up on the exchange's side; called with mu held, which it releases.
-func (l *mirrorLeg) abandon(o telemetry.MirrorOutcome) {
+func (l *Leg) abandon(o telemetry.MirrorOutcome) {
 	l.over = true
 	l.settle(o)
 	if !l.started {
@@ -282,14 +282,14 @@ func (l *mirrorLeg) abandon(o telemetry.MirrorOutcome) {
 }
 
 // settle counts the outcome unless there is one already.
-func (l *mirrorLeg) settle(o telemetry.MirrorOutcome) {
+func (l *Leg) settle(o telemetry.MirrorOutcome) {
 	if l.fate.CompareAndSwap(uint32(telemetry.MirrorPending), uint32(o)) {
 		l.metric.Count(l.shard, o)
 	}
 }
 
 // finish frees what the leg took of its service's bounds, once.
-func (l *mirrorLeg) finish() {
+func (l *Leg) finish() {
 	s := l.service
 	l.mu.Lock()
 	n := l.unsent
@@ -315,7 +315,7 @@ func (l *mirrorLeg) finish() {
 
 // take gives the worker the next part of what has been gathered, valid until the next take; ended says that nothing follows, over that the copy was
 // given up.
-func (l *mirrorLeg) take() (p []byte, ended, over bool) {
+func (l *Leg) take() (p []byte, ended, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
@@ -326,7 +326,7 @@ func (l *mirrorLeg) take() (p []byte, ended, over bool) {
 }
 
 // sent accounts for n bytes that were taken, unless finish has done so.
-func (l *mirrorLeg) sent(n int) {
+func (l *Leg) sent(n int) {
 	l.mu.Lock()
 	n = min(n, l.unsent)
 	l.unsent -= n
@@ -335,7 +335,7 @@ func (l *mirrorLeg) sent(n int) {
 }
 
 // sentAll accounts for all that was taken of a copy that is whole, and lets go of it.
-func (l *mirrorLeg) sentAll() {
+func (l *Leg) sentAll() {
 	l.mu.Lock()
 	n := l.unsent
 	l.unsent = 0
@@ -345,14 +345,14 @@ func (l *mirrorLeg) sentAll() {
 }
 
 // forget lets go of what was taken and sent, before the answer is awaited.
-func (l *mirrorLeg) forget() {
+func (l *Leg) forget() {
 	l.mu.Lock()
 	l.queue.drop()
 	l.mu.Unlock()
 }
 
 // attach names what giving up the copy has to stop; false if it was given up before.
-func (l *mirrorLeg) attach(call http2.Aborter) bool {
+func (l *Leg) attach(call http2.Aborter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.call = call
@@ -360,7 +360,7 @@ func (l *mirrorLeg) attach(call http2.Aborter) bool {
 }
 
 // detach ends the gathering; false if the copy was given up before.
-func (l *mirrorLeg) detach() bool {
+func (l *Leg) detach() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	whole := !l.over
@@ -369,7 +369,7 @@ func (l *mirrorLeg) detach() bool {
 }
 
 // Wanted implements upstream.Waiting.
-func (l *mirrorLeg) Wanted() bool {
+func (l *Leg) Wanted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"errors"
@@ -13,35 +13,35 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// mirrorInterim bounds the interim answers to one copy.
-const mirrorInterim = 8
+// mostInterim bounds the interim answers to one copy.
+const mostInterim = 8
 
-// mirrorWorker is a goroutine that carries one copy after the other.
-type mirrorWorker struct {
-	service *mirrorService
-	next    chan *mirrorLeg // nil ends it
-	since   time.Time       // idle
+// worker is a goroutine that carries one copy after the other.
+type worker struct {
+	service *service
+	next    chan *Leg // nil ends it
+	since   time.Time // idle
 
 	call    upstream.Call
 	waiting upstream.Waiting
 	last    http1.ChunkReader // of trailers
 	resp    http1.Response
-	answers chan mirrorResult
+	answers chan result
 	timer   *time.Timer
 }
 
-// mirrorResult is how a copy, or its answer, ended.
-type mirrorResult struct {
+// result is how a copy, or its answer, ended.
+type result struct {
 	outcome telemetry.MirrorOutcome
 	// stale: the connection was closed while it was idle, which says nothing of the service.
 	stale bool
 }
 
-func newMirrorWorker(s *mirrorService) *mirrorWorker {
-	return &mirrorWorker{service: s, next: make(chan *mirrorLeg, 1)}
+func newWorker(s *service) *worker {
+	return &worker{service: s, next: make(chan *Leg, 1)}
 }
 
-func (w *mirrorWorker) run(l *mirrorLeg) {
+func (w *worker) run(l *Leg) {
 	for l != nil {
 		w.carry(l)
 		if !w.service.park(w) {
@@ -52,8 +52,8 @@ func (w *mirrorWorker) run(l *mirrorLeg) {
 }
 
 // carry takes the leg to its end.
-func (w *mirrorWorker) carry(l *mirrorLeg) {
-	result := mirrorResult{outcome: telemetry.MirrorFailedReset}
+func (w *worker) carry(l *Leg) {
+	result := result{outcome: telemetry.MirrorFailedReset}
 	s := w.service
 	defer func() {
 		w.recovered(recover())
@@ -74,14 +74,14 @@ func (w *mirrorWorker) carry(l *mirrorLeg) {
 }
 
 // recovered reports a panic: a fault in here costs a copy, not the process.
-func (w *mirrorWorker) recovered(p any) {
+func (w *worker) recovered(p any) {
 	if p != nil {
 		w.service.mirrors.log.Error("panic in a mirror", "service", w.service.name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
 }
 
 // judge tells the breaker.
-func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
+func (w *worker) judge(l *Leg, r result) {
 	b := &w.service.breaker
 	switch {
 	case r.stale || telemetry.MirrorOutcome(l.fate.Load()).Dropped():
@@ -98,11 +98,11 @@ func (w *mirrorWorker) judge(l *mirrorLeg, r mirrorResult) {
 }
 
 // send carries the leg.
-func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
+func (w *worker) send(l *Leg) result {
 	c, opt := &w.call, &w.service.mirrors.opt
 	p, ended, over := l.take()
 	if over {
-		return mirrorResult{outcome: telemetry.MirrorDroppedAborted}
+		return result{outcome: telemetry.MirrorDroppedAborted}
 	}
 	c.Request, c.Stall = l.request, opt.Timeout
 	c.Begin()
@@ -110,7 +110,7 @@ func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
 	if ended {
 		c.End(w.trailers(l))
 	}
-	defer c.Shrink(mirrorKeep)
+	defer c.Shrink(keepSize)
 	w.waiting = upstream.Waiting{Wanted: l, From: l.from}
 	for try := 1; ; try++ {
 		now := time.Now()
@@ -118,9 +118,9 @@ func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
 			c.Deadline = l.born.Add(opt.MaxDuration)
 		}
 		if c.Open(l.endpoint, &w.waiting, try, now) != nil {
-			return mirrorResult{outcome: telemetry.MirrorFailedConnect}
+			return result{outcome: telemetry.MirrorFailedConnect}
 		}
-		var r mirrorResult
+		var r result
 		var err error
 		if l.attach(c.Aborter()) {
 			// In one step, but a new connection may have something to say before it is asked.
@@ -134,7 +134,7 @@ func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
 		again := err != nil && c.Again(err, false) && c.Unsent()
 		if !again && !l.detach() || again && !l.attach(nil) {
 			c.Abort() // it may be about to be aborted, and is nobody else's then
-			again, r = false, mirrorResult{outcome: telemetry.MirrorDroppedAborted}
+			again, r = false, result{outcome: telemetry.MirrorDroppedAborted}
 		}
 		if r.outcome == telemetry.MirrorFailedTimeout {
 			l.endpoint.Failed()
@@ -147,39 +147,39 @@ func (w *mirrorWorker) send(l *mirrorLeg) mirrorResult {
 
 // carryOn sends what is left of a copy whose first n bytes were sent, and reads the answer. What it returns as an error comes from reading a whole copy's
 // answer.
-func (w *mirrorWorker) carryOn(l *mirrorLeg, ended bool, n int) (mirrorResult, error) {
+func (w *worker) carryOn(l *Leg, ended bool, n int) (result, error) {
 	c, opt := &w.call, &w.service.mirrors.opt
 	if !ended {
 		return w.stream(l, n), nil
 	}
 	if !c.Sent() {
 		if c.Finish(w.trailers(l)) == upstream.ErrTimeout {
-			return mirrorResult{outcome: telemetry.MirrorFailedTimeout}, nil
+			return result{outcome: telemetry.MirrorFailedTimeout}, nil
 		} // any other failure shows in the answer
 		c.Deadline = time.Now().Add(opt.Timeout)
 	}
 	l.sentAll()
 	if err := w.answer(); err != nil {
-		return mirrorResult{}, err
+		return result{}, err
 	}
-	return mirrorResult{outcome: telemetry.MirrorSent}, nil
+	return result{outcome: telemetry.MirrorSent}, nil
 }
 
 // stream sends a copy while it is gathered, of which owed bytes were taken. The answer is read at the same time, since the service may begin it before it has
 // the whole request.
-func (w *mirrorWorker) stream(l *mirrorLeg, owed int) mirrorResult {
+func (w *worker) stream(l *Leg, owed int) result {
 	c, opt := &w.call, &w.service.mirrors.opt
 	w.setTimer(l.born.Add(opt.MaxDuration))
 	defer w.timer.Stop()
 	w.await()
 
-	answers, r := w.answers, mirrorResult{}
-	end := func(o telemetry.MirrorOutcome) mirrorResult {
+	answers, r := w.answers, result{}
+	end := func(o telemetry.MirrorOutcome) result {
 		c.Abort()
 		if answers != nil {
 			<-answers
 		}
-		return mirrorResult{outcome: o}
+		return result{outcome: o}
 	}
 	var p []byte
 	for ended := false; ; {
@@ -245,7 +245,7 @@ var always = func() chan struct{} {
 }()
 
 // trailers are those of a copy that is whole.
-func (w *mirrorWorker) trailers(l *mirrorLeg) []http1.Field {
+func (w *worker) trailers(l *Leg) []http1.Field {
 	if len(l.trailers) == 0 {
 		return nil
 	}
@@ -255,9 +255,9 @@ func (w *mirrorWorker) trailers(l *mirrorLeg) []http1.Field {
 }
 
 // setTimer has the worker's timer fire at t.
-func (w *mirrorWorker) setTimer(t time.Time) {
+func (w *worker) setTimer(t time.Time) {
 	if w.timer == nil {
-		w.answers = make(chan mirrorResult, 1)
+		w.answers = make(chan result, 1)
 		w.timer = time.NewTimer(time.Until(t))
 		return
 	}
@@ -265,22 +265,22 @@ func (w *mirrorWorker) setTimer(t time.Time) {
 }
 
 // await has the answer read by a goroutine, whose result comes to w.answers.
-func (w *mirrorWorker) await() {
+func (w *worker) await() {
 	go func() {
-		r := mirrorResult{outcome: telemetry.MirrorFailedResponse}
+		r := result{outcome: telemetry.MirrorFailedResponse}
 		defer func() {
 			w.recovered(recover())
 			w.answers <- r
 		}()
 		r.outcome = telemetry.MirrorSent
 		if err := w.answer(); err != nil {
-			r = mirrorResult{outcome: w.failed(err), stale: w.call.Stale(err)}
+			r = result{outcome: w.failed(err), stale: w.call.Stale(err)}
 		}
 	}()
 }
 
 // answer reads an answer, as far as it is worth it, and discards it.
-func (w *mirrorWorker) answer() error {
+func (w *worker) answer() error {
 	c := &w.call
 	w.resp.Reset()
 	for interim := 0; ; interim++ {
@@ -290,7 +290,7 @@ func (w *mirrorWorker) answer() error {
 		if w.resp.Status >= 200 {
 			break
 		}
-		if interim == mirrorInterim {
+		if interim == mostInterim {
 			return upstream.ErrInterim
 		}
 	}
@@ -313,7 +313,7 @@ func (w *mirrorWorker) answer() error {
 }
 
 // failed says what an error of the call means, and whose fault it is.
-func (w *mirrorWorker) failed(err error) telemetry.MirrorOutcome {
+func (w *worker) failed(err error) telemetry.MirrorOutcome {
 	w.call.Blame(err)
 	var te *upstream.TLSError
 	var malformed *http1.Error

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// MirrorOptions bound what mirrors may take. All bounds are for one service that copies go to, whichever filters name it. The zero value is
+// Options bound what mirrors may take. All bounds are for one service that copies go to, whichever filters name it. The zero value is
 // usable.
-type MirrorOptions struct {
+type Options struct {
 	// Header is the field that marks a copy, with the value "1"; a field of that name from the client reaches nobody, whether or not copies are
 	// marked. Empty means "Weir-Mirrored".
 	Header string
@@ -47,12 +47,12 @@ type MirrorOptions struct {
 	BreakAfter int
 }
 
-// DefaultMirrorHeader marks copies unless MirrorOptions say otherwise.
-const DefaultMirrorHeader = "Weir-Mirrored"
+// DefaultMirrorHeader marks copies unless Options say otherwise.
+const DefaultHeader = "Weir-Mirrored"
 
-func (o MirrorOptions) withDefaults() MirrorOptions {
+func (o Options) withDefaults() Options {
 	if o.Header == "" {
-		o.Header = DefaultMirrorHeader
+		o.Header = DefaultHeader
 	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = 512
@@ -81,10 +81,13 @@ func (o MirrorOptions) withDefaults() MirrorOptions {
 	return o
 }
 
-// mirrors owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
+// Mark is the name of the field that marks copies.
+func (o Options) Mark() string { return o.withDefaults().Header }
+
+// Set owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
 // wait: a copy is memory that a worker sends, and what does not fit is dropped and counted.
-type mirrors struct {
-	opt MirrorOptions
+type Set struct {
+	opt Options
 	log *slog.Logger
 	set *upstream.Set
 
@@ -92,7 +95,7 @@ type mirrors struct {
 	held   heldLegs
 
 	mu       sync.Mutex
-	services map[string]*mirrorService
+	services map[string]*service
 	closed   bool
 	quit     chan struct{} // closed when copies are to be given up
 	workers  sync.WaitGroup
@@ -105,9 +108,9 @@ type mirrors struct {
 	ended func() // tests are told of each copy that ended
 }
 
-// newMirrors takes from connections what opt does not say about them; copies draw from memory. tell, which may be nil, is called when drops gives another
-// answer, but for apply.
-func newMirrors(opt MirrorOptions, connections upstream.Options, memory *budget.Budget, log *slog.Logger, metrics *telemetry.Registry, tell func()) *mirrors {
+// New takes from connections what opt does not say about them; copies draw from memory. tell, which may be nil, is called when Drops gives another
+// answer, but for Apply.
+func New(opt Options, connections upstream.Options, memory *budget.Budget, log *slog.Logger, metrics *telemetry.Registry, tell func()) *Set {
 	opt = opt.withDefaults()
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
@@ -115,47 +118,47 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, memory *budget.
 	connections.MaxConnections /= 4 // beside those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
-	m := &mirrors{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	m := &Set{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[string]*service{}, quit: make(chan struct{})}
 	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
 	m.tell = tell
 	m.helpers.Go(m.tidy)
 	m.helpers.Go(func() { m.held.run(m.quit) })
-	metrics.WatchMirrors(m.states)
+	metrics.WatchMirrors(m.States)
 	return m
 }
 
-// mirrorSpec is one mirror filter of a table.
-type mirrorSpec struct {
-	name   string // of the service
-	metric *telemetry.Mirror
-	ref    model.Ref // where the filter was written
+// Spec is one mirror filter of a table.
+type Spec struct {
+	Name   string // of the service
+	Metric *telemetry.Mirror
+	Ref    model.Ref // where the filter was written
 }
 
-// mirrorTarget is where the copies of one mirror filter go.
-type mirrorTarget struct {
-	name    string
-	metric  *telemetry.Mirror
-	service *mirrorService
+// Target is where the copies of one mirror filter go.
+type Target struct {
+	Name    string
+	Metric  *telemetry.Mirror
+	service *service
 	ref     model.Ref
 }
 
-// apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
+// Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
 // any more takes no further copies.
-func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
+func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
 	m.held.flush() // what is over goes to the services that were
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	named := make(map[string]*mirrorService, len(specs))
-	targets := make([]*mirrorTarget, len(specs))
+	named := make(map[string]*service, len(specs))
+	targets := make([]*Target, len(specs))
 	for i, spec := range specs {
-		s := named[spec.name]
+		s := named[spec.Name]
 		if s == nil {
-			if s = m.services[spec.name]; s == nil {
-				s = newMirrorService(m, spec.name)
+			if s = m.services[spec.Name]; s == nil {
+				s = newService(m, spec.Name)
 			}
-			named[spec.name] = s
+			named[spec.Name] = s
 		}
-		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s, ref: spec.ref}
+		targets[i] = &Target{Name: spec.Name, Metric: spec.Metric, service: s, ref: spec.Ref}
 	}
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
@@ -184,8 +187,8 @@ func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 	return targets
 }
 
-// close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
-func (m *mirrors) close(ctx context.Context) {
+// Close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
+func (m *Set) Close(ctx context.Context) {
 	m.held.flush()
 	m.mu.Lock()
 	if m.closed {
@@ -214,23 +217,23 @@ func (m *mirrors) close(ctx context.Context) {
 	m.set.Close()
 }
 
-// states tells the metrics what the services hold.
-func (m *mirrors) states(yield func(telemetry.MirrorState)) {
+// States yields what the services hold at this moment, by name.
+func (m *Set) States(yield func(telemetry.MirrorState)) {
 	m.mu.Lock()
-	all := make([]*mirrorService, 0, len(m.services))
+	all := make([]*service, 0, len(m.services))
 	for _, s := range m.services {
 		all = append(all, s)
 	}
 	m.mu.Unlock()
-	slices.SortFunc(all, func(a, b *mirrorService) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b *service) int { return strings.Compare(a.name, b.name) })
 	for _, s := range all {
 		yield(telemetry.MirrorState{Service: s.name, InFlight: s.inFlight.Load(), QueuedBytes: s.queued.Load(), BreakerOpen: s.breaker.open()})
 	}
 }
 
 // tidy ends workers that had nothing to do for a while, and tells of drops.
-func (m *mirrors) tidy() {
-	t := time.NewTicker(mirrorIdle / 2)
+func (m *Set) tidy() {
+	t := time.NewTicker(idleTime / 2)
 	defer t.Stop()
 	for {
 		news := false
@@ -242,7 +245,7 @@ func (m *mirrors) tidy() {
 		case now := <-t.C:
 			m.mu.Lock()
 			for _, s := range m.services {
-				s.retire(now.Add(-mirrorIdle))
+				s.retire(now.Add(-idleTime))
 			}
 			m.mu.Unlock()
 			news = m.forgetDrops(now.Add(-dropsQuiet))
@@ -253,26 +256,26 @@ func (m *mirrors) tidy() {
 	}
 }
 
-// mirrorHead is the request as the primary's backend gets it. Its strings are valid only during begin.
-type mirrorHead struct {
-	method    string
-	target    string // path and query
-	authority string
-	fields    []http1.Field // without those that frame the message or belong to the connection
-	body      http1.Body    // BodyChunked if the length is not known
-	grpc      bool          // it can be sent over HTTP/2 alone
-	trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
-	// from says who the request is from, for endpoints that are told in PROXY headers; nil: nobody.
-	from interface{ addresses() clientaddr.Pair }
+// Head is the request as the primary's backend gets it. Its strings are valid only during begin.
+type Head struct {
+	Method    string
+	Target    string // path and query
+	Authority string
+	Fields    []http1.Field // without those that frame the message or belong to the connection
+	Body      http1.Body    // BodyChunked if the length is not known
+	GRPC      bool          // it can be sent over HTTP/2 alone
+	Trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
+	// From says who the request is from, for endpoints that are told in PROXY headers; nil: nobody.
+	From interface{ Addresses() clientaddr.Pair }
 }
 
-// begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
-func (m *mirrors) begin(t *mirrorTarget, head *mirrorHead, shard uint32) (*mirrorLeg, telemetry.MirrorOutcome) {
+// Begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
+func (m *Set) Begin(t *Target, head *Head, shard uint32) (*Leg, telemetry.MirrorOutcome) {
 	l, o := t.service.begin(t, head)
 	if l == nil {
-		t.metric.Count(shard, o)
+		t.Metric.Count(shard, o)
 		return nil, o
 	}
-	l.target, l.metric, l.shard = t, t.metric, shard
+	l.target, l.metric, l.shard = t, t.Metric, shard
 	return l, telemetry.MirrorPending
 }

@@ -1,15 +1,12 @@
-package proxy
+package mirror
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,15 +14,14 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
-
 // bytesMirror records what arrives on each connection up to the end of the first request's head, and answers it.
-func headMirror(t *testing.T) (addr string, heads chan string) {
+func headsOf(t *testing.T) (addr string, heads chan string) {
 	heads = make(chan string, 10)
-	return rawMirror(t, func(_ int, c net.Conn) {
+	return peertest.Raw(t, func(_ int, c net.Conn) {
 		r := bufio.NewReader(c)
 		for {
 			var head strings.Builder
@@ -39,7 +35,7 @@ func headMirror(t *testing.T) (addr string, heads chan string) {
 				}
 			}
 			heads <- head.String()
-			c.Write([]byte(mirrorAnswer))
+			c.Write([]byte(peertest.OK))
 		}
 	}), heads
 }
@@ -47,22 +43,22 @@ func headMirror(t *testing.T) (addr string, heads chan string) {
 func TestMirroredHeadIsThatOfThePrimaryAndMarked(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		opt  MirrorOptions
-		head *mirrorHead
+		opt  Options
+		head *Head
 		want string
 	}{
-		{"fields", MirrorOptions{}, mirrorGet("/a%2Fb//c?q=1&q=%zz", http1.Field{Name: "X-A", Value: "1"},
+		{"fields", Options{}, get("/a%2Fb//c?q=1&q=%zz", http1.Field{Name: "X-A", Value: "1"},
 			http1.Field{Name: "x-a", Value: "2"}, http1.Field{Name: "X-Forwarded-For", Value: "203.0.113.9"}, http1.Field{Name: "Cookie", Value: "a=b"}),
 			"GET /a%2Fb//c?q=1&q=%zz HTTP/1.1\r\nHost: shop.example\r\nX-A: 1\r\nx-a: 2\r\nX-Forwarded-For: 203.0.113.9\r\nCookie: a=b\r\nWeir-Mirrored: 1\r\n\r\n"},
-		{"a mark from a filter", MirrorOptions{}, mirrorGet("/", http1.Field{Name: "weir-mirrored", Value: "no"}),
+		{"a mark from a filter", Options{}, get("/", http1.Field{Name: "weir-mirrored", Value: "no"}),
 			"GET / HTTP/1.1\r\nHost: shop.example\r\nWeir-Mirrored: 1\r\n\r\n"},
-		{"a mark of another name", MirrorOptions{Header: "X-Shadow"}, mirrorGet("/", http1.Field{Name: "x-shadow", Value: "0"}),
+		{"a mark of another name", Options{Header: "X-Shadow"}, get("/", http1.Field{Name: "x-shadow", Value: "0"}),
 			"GET / HTTP/1.1\r\nHost: shop.example\r\nX-Shadow: 1\r\n\r\n"},
-		{"no mark", MirrorOptions{Unmarked: true}, mirrorGet("/"), "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"},
+		{"no mark", Options{Unmarked: true}, get("/"), "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, heads := headMirror(t)
-			f := newMirrorFixture(t, c.opt, toMirror(addr))
+			addr, heads := headsOf(t)
+			f := newFixture(t, c.opt, peertest.ToMirror(addr))
 			f.copy(c.head, nil)
 			f.wait(t, 1)
 			if got := <-heads; got != c.want {
@@ -92,17 +88,17 @@ func arrivals(size int) (http.HandlerFunc, chan arrival) {
 
 func TestStreamedBodyArrivesUnchangedWithTrailers(t *testing.T) {
 	handler, got := arrivals(1)
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 8 << 20}, toMirror(backend(t, handler)))
+	f := newFixture(t, Options{MaxCopyBytes: 8 << 20}, peertest.ToMirror(peertest.Backend(t, handler)))
 	var whole bytes.Buffer
-	l, _ := f.begin(f.target, mirrorPost("/up", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum"}, http1.Field{Name: "Transfer-Encoding", Value: "chunked"}), 0)
+	l, _ := f.Begin(f.target, post("/up", chunkedBody, http1.Field{Name: "Trailer", Value: "X-Sum"}, http1.Field{Name: "Transfer-Encoding", Value: "chunked"}), 0)
 	for i := range 300 {
 		p := bytes.Repeat([]byte{byte('a' + i%26)}, i*i%9001)
 		whole.Write(p)
-		l.write(p)
+		l.Write(p)
 		clear(p) // the leg must not hold on to it
 	}
-	l.end([]http1.Field{{Name: "X-Sum", Value: "42"}})
-	l.outcome()
+	l.End([]http1.Field{{Name: "X-Sum", Value: "42"}})
+	l.Outcome()
 	f.wait(t, 1)
 	a := <-got
 	if a.err != nil || a.body != whole.String() || a.trailer.Get("X-Sum") != "42" || a.req.ContentLength != -1 {
@@ -113,9 +109,9 @@ func TestStreamedBodyArrivesUnchangedWithTrailers(t *testing.T) {
 
 func TestStreamedBodyOfKnownLengthArrivesUnchanged(t *testing.T) {
 	handler, got := arrivals(1)
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 8 << 20}, toMirror(backend(t, handler)))
+	f := newFixture(t, Options{MaxCopyBytes: 8 << 20}, peertest.ToMirror(peertest.Backend(t, handler)))
 	piece := strings.Repeat("0123456789", 5000)
-	f.copy(mirrorPost("/", lengthBody(20*len(piece)), http1.Field{Name: "Content-Length", Value: "1"}), nil, slicesRepeat(piece, 20)...)
+	f.copy(post("/", lengthBody(20*len(piece)), http1.Field{Name: "Content-Length", Value: "1"}), nil, slicesRepeat(piece, 20)...)
 	f.wait(t, 1)
 	if a := <-got; a.err != nil || a.body != strings.Repeat(piece, 20) || a.req.ContentLength != int64(20*len(piece)) || len(a.req.TransferEncoding) > 0 {
 		t.Errorf("%d bytes, length %d, %v", len(a.body), a.req.ContentLength, a.err)
@@ -126,18 +122,18 @@ func TestStreamedBodyOfKnownLengthArrivesUnchanged(t *testing.T) {
 // The race detector is what looks: the answer of a streamed copy is read while the copy is written.
 func TestStreamedCopiesUseConnectionsAgain(t *testing.T) {
 	handler, got := arrivals(2)
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(backend(t, handler)))
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Backend(t, handler)))
 	for range 2 {
-		l, _ := f.begin(f.target, mirrorPost("/up", chunkedBody, http1.Field{Name: "Transfer-Encoding", Value: "chunked"}), 0)
-		l.write([]byte("half "))
+		l, _ := f.Begin(f.target, post("/up", chunkedBody, http1.Field{Name: "Transfer-Encoding", Value: "chunked"}), 0)
+		l.Write([]byte("half "))
 		for attached := false; !attached; time.Sleep(time.Millisecond) {
 			l.mu.Lock()
 			attached = l.call != nil
 			l.mu.Unlock()
 		}
-		l.write([]byte("whole"))
-		l.end(nil)
-		l.outcome()
+		l.Write([]byte("whole"))
+		l.End(nil)
+		l.Outcome()
 		f.wait(t, 1)
 		if a := <-got; a.err != nil || a.body != "half whole" {
 			t.Errorf("%q, %v", a.body, a.err)
@@ -156,15 +152,15 @@ func slicesRepeat(s string, n int) []string {
 
 func TestWholeBodyGoesOutInOneWrite(t *testing.T) {
 	sizes := make(chan int, 1)
-	addr := rawMirror(t, func(_ int, c net.Conn) {
+	addr := peertest.Raw(t, func(_ int, c net.Conn) {
 		b := make([]byte, 64<<10)
 		n, _ := c.Read(b)
 		sizes <- n
-		c.Write([]byte(mirrorAnswer))
+		c.Write([]byte(peertest.OK))
 		c.Read(b)
 	})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(addr))
-	f.copy(mirrorPost("/", lengthBody(5000)), nil, strings.Repeat("x", 2000), strings.Repeat("y", 3000))
+	f := newFixture(t, Options{}, peertest.ToMirror(addr))
+	f.copy(post("/", lengthBody(5000)), nil, strings.Repeat("x", 2000), strings.Repeat("y", 3000))
 	f.wait(t, 1)
 	if n := <-sizes; n < 5000 {
 		t.Errorf("the first read gave %d bytes", n)
@@ -174,11 +170,11 @@ func TestWholeBodyGoesOutInOneWrite(t *testing.T) {
 func TestMirrorOutlivesItsPrimary(t *testing.T) {
 	handler, got := arrivals(1)
 	release := make(chan struct{})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(backend(t, func(w http.ResponseWriter, r *http.Request) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Backend(t, func(w http.ResponseWriter, r *http.Request) {
 		<-release
 		handler(w, r)
 	})))
-	if o := f.copy(mirrorPost("/", lengthBody(4)), nil, "body"); o != telemetry.MirrorPending {
+	if o := f.copy(post("/", lengthBody(4)), nil, "body"); o != telemetry.MirrorPending {
 		t.Errorf("%v at the primary's end", o)
 	}
 	close(release)
@@ -194,27 +190,27 @@ func TestConnectionIsUsedAgainIfTheAnswerAllows(t *testing.T) {
 		name, method, answer string
 		connections          int
 	}{
-		{"length", "GET", mirrorAnswer, 1},
+		{"length", "GET", peertest.OK, 1},
 		{"chunked with trailers", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nX: y\r\n\r\n", 1},
-		{"interim answers", "GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + mirrorAnswer, 1},
+		{"interim answers", "GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + peertest.OK, 1},
 		{"a large answer", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000), 1},
 		{"a large head", "GET", "HTTP/1.1 204 No Content\r\nX: " + strings.Repeat("x", 20000) + "\r\n\r\n", 1},
 		{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", 1},
 		{"close", "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 3},
 		{"an answer beyond the bound", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200000), 3},
 		{"chunks beyond the bound", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n30d40\r\n" + strings.Repeat("x", 200000) + "\r\n0\r\n\r\n", 3},
-		{"more than an answer", "GET", mirrorAnswer + "more", 3},
+		{"more than an answer", "GET", peertest.OK + "more", 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			opened := make(chan struct{}, 10)
-			addr := rawMirror(t, func(_ int, conn net.Conn) {
+			addr := peertest.Raw(t, func(_ int, conn net.Conn) {
 				opened <- struct{}{}
-				serveMirror(conn, c.answer)
+				peertest.Respond(conn, c.answer)
 			})
-			f := newMirrorFixture(t, MirrorOptions{MaxAnswerBytes: 150000}, toMirror(addr))
+			f := newFixture(t, Options{MaxAnswerBytes: 150000}, peertest.ToMirror(addr))
 			for range 3 {
-				head := mirrorGet("/")
-				head.method = c.method
+				head := get("/")
+				head.Method = c.method
 				f.copy(head, nil)
 				f.wait(t, 1)
 			}
@@ -227,29 +223,29 @@ func TestConnectionIsUsedAgainIfTheAnswerAllows(t *testing.T) {
 }
 
 func TestAnswerUntilCloseIsReadToItsEnd(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(rawMirror(t, func(_ int, c net.Conn) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) {
 		http.ReadRequest(bufio.NewReader(c))
 		io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\n"+strings.Repeat("x", 100000))
 	})))
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1})
 }
 
 func TestServiceThatEchoesWhileItReadsIsNoDeadlock(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 64 << 20, MaxBytes: 64 << 20, MaxAnswerBytes: 64 << 20}, toMirror(backend(t, func(w http.ResponseWriter, r *http.Request) {
+	f := newFixture(t, Options{MaxCopyBytes: 64 << 20, MaxBytes: 64 << 20, MaxAnswerBytes: 64 << 20}, peertest.ToMirror(peertest.Backend(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, r.Body)
 	})))
 	piece := strings.Repeat("x", 1<<20)
-	f.copy(mirrorPost("/", lengthBody(32<<20)), nil, slicesRepeat(piece, 32)...)
+	f.copy(post("/", lengthBody(32<<20)), nil, slicesRepeat(piece, 32)...)
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1})
 }
 
 func TestAbortedRequestIsNotMirrored(t *testing.T) {
 	opened := make(chan error, 1)
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(rawMirror(t, func(_ int, c net.Conn) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) {
 		_, err := http.ReadRequest(bufio.NewReader(c))
 		if err == nil {
 			_, err = io.ReadAll(c)
@@ -257,9 +253,9 @@ func TestAbortedRequestIsNotMirrored(t *testing.T) {
 		opened <- err
 	})))
 	// Before anything was sent:
-	l, _ := f.begin(f.target, mirrorPost("/", lengthBody(4)), 0)
-	l.abort()
-	if o := l.outcome(); o != telemetry.MirrorDroppedAborted {
+	l, _ := f.Begin(f.target, post("/", lengthBody(4)), 0)
+	l.Abort()
+	if o := l.Outcome(); o != telemetry.MirrorDroppedAborted {
 		t.Errorf("%v", o)
 	}
 	f.wait(t, 1)
@@ -267,11 +263,11 @@ func TestAbortedRequestIsNotMirrored(t *testing.T) {
 		t.Error("something was sent")
 	}
 	// While it is sent: the service must see that it is not whole.
-	l, _ = f.begin(f.target, mirrorPost("/", lengthBody(4)), 0)
-	l.write([]byte("bo"))
-	l.abort()
-	l.write([]byte("dy"))
-	if o := l.outcome(); o != telemetry.MirrorDroppedAborted {
+	l, _ = f.Begin(f.target, post("/", lengthBody(4)), 0)
+	l.Write([]byte("bo"))
+	l.Abort()
+	l.Write([]byte("dy"))
+	if o := l.Outcome(); o != telemetry.MirrorDroppedAborted {
 		t.Errorf("%v", o)
 	}
 	f.wait(t, 1)
@@ -279,16 +275,16 @@ func TestAbortedRequestIsNotMirrored(t *testing.T) {
 }
 
 func TestMirrorWithoutEndpointIsDropped(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror())
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
+	f := newFixture(t, Options{}, peertest.ToMirror())
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
 		t.Errorf("%v", o)
 	}
-	f.configure(model.Service{Name: mirrorName, Protocol: model.HTTP, Fault: &model.Fault{Status: 500}, Endpoints: []model.Endpoint{{Address: "127.0.0.1:1"}}})
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
+	f.configure(model.Service{Name: peertest.MirrorName, Protocol: model.HTTP, Fault: &model.Fault{Status: 500}, Endpoints: []model.Endpoint{{Address: "127.0.0.1:1"}}})
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
 		t.Errorf("%v", o)
 	}
 	f.configure(model.Service{Name: "another"})
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedNoEndpoint {
 		t.Errorf("%v", o)
 	}
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedNoEndpoint: 3})
@@ -296,33 +292,33 @@ func TestMirrorWithoutEndpointIsDropped(t *testing.T) {
 
 func TestStateOfAMirrorSurvivesANewConfiguration(t *testing.T) {
 	opened := make(chan struct{}, 10)
-	addr := rawMirror(t, func(_ int, c net.Conn) {
+	addr := peertest.Raw(t, func(_ int, c net.Conn) {
 		opened <- struct{}{}
-		serveMirror(c, mirrorAnswer)
+		peertest.Respond(c, peertest.OK)
 	})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(addr))
+	f := newFixture(t, Options{}, peertest.ToMirror(addr))
 	before := f.target.service
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
-	f.configure(toMirror(addr))
-	f.copy(mirrorGet("/"), nil)
+	f.configure(peertest.ToMirror(addr))
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	if f.target.service != before || len(opened) != 1 {
 		t.Errorf("%d connections", len(opened))
 	}
 	// A filter of an older configuration whose service is gone copies no more.
 	old := f.target
-	f.apply(&model.Config{}, nil)
+	f.Apply(&model.Config{}, nil)
 	f.target = old
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedDraining {
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedDraining {
 		t.Errorf("%v", o)
 	}
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2, telemetry.MirrorDroppedDraining: 1})
 }
 
 func TestFiltersOfOneServiceShareItsBounds(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror("127.0.0.1:1"))
-	targets := f.apply(&model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}, []mirrorSpec{{name: mirrorName, metric: f.metric}, {name: "other", metric: f.metric}, {name: mirrorName, metric: f.metric}})
+	f := newFixture(t, Options{}, peertest.ToMirror("127.0.0.1:1"))
+	targets := f.Apply(&model.Config{Services: []model.Service{peertest.ToMirror("127.0.0.1:1")}}, []Spec{{Name: peertest.MirrorName, Metric: f.metric}, {Name: "other", Metric: f.metric}, {Name: peertest.MirrorName, Metric: f.metric}})
 	if targets[0].service != targets[2].service || targets[0].service == targets[1].service {
 		t.Error("services are not told apart by name")
 	}
@@ -331,22 +327,22 @@ func TestFiltersOfOneServiceShareItsBounds(t *testing.T) {
 func TestClosingLetsCopiesEnd(t *testing.T) {
 	handler, got := arrivals(1)
 	entered, release := make(chan struct{}), make(chan struct{})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(backend(t, func(w http.ResponseWriter, r *http.Request) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Backend(t, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-release
 		handler(w, r)
 	})))
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	<-entered
 	closed := make(chan struct{})
 	go func() {
-		f.close(context.Background())
+		f.Close(context.Background())
 		close(closed)
 	}()
 	close(release)
 	<-closed
 	<-got
-	if o := f.copy(mirrorGet("/"), nil); !o.Dropped() {
+	if o := f.copy(get("/"), nil); !o.Dropped() {
 		t.Errorf("%v after close", o)
 	}
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1, telemetry.MirrorDroppedDraining: 1})
@@ -354,21 +350,21 @@ func TestClosingLetsCopiesEnd(t *testing.T) {
 
 func TestClosingGivesCopiesUpInTheEnd(t *testing.T) {
 	entered := make(chan struct{}, 2)
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(rawMirror(t, func(_ int, c net.Conn) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) {
 		http.ReadRequest(bufio.NewReader(c))
 		entered <- struct{}{}
 		io.Copy(io.Discard, c)
 	})))
-	f.copy(mirrorGet("/"), nil)
-	l, _ := f.begin(f.target, mirrorPost("/", lengthBody(4)), 0)
-	l.write([]byte("bo"))
+	f.copy(get("/"), nil)
+	l, _ := f.Begin(f.target, post("/", lengthBody(4)), 0)
+	l.Write([]byte("bo"))
 	<-entered
 	<-entered
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	f.close(ctx)
-	l.end(nil)
-	l.outcome()
+	f.Close(ctx)
+	l.End(nil)
+	l.Outcome()
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedDraining: 2})
 }
 
@@ -376,75 +372,55 @@ func TestClosingGivesCopiesUpInTheEnd(t *testing.T) {
 func toMirrorOverTLS(t *testing.T, http2 bool) (model.Service, <-chan arrival) {
 	t.Helper()
 	handler, got := arrivals(1)
-	return toTLS(t, http2, handler), got
-}
-
-// toTLS is a service at mirror.example.
-func toTLS(t *testing.T, http2 bool, handler http.HandlerFunc) model.Service {
-	t.Helper()
-	a := newAuthority(t)
-	chain, key := a.issue(t, "mirror.example")
-	cert, err := tls.X509KeyPair([]byte(chain), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(handler)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	s.EnableHTTP2 = http2
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	to := toMirror(s.Listener.Addr().String())
-	to.TLS = &model.ServiceTLS{Hostname: "mirror.example", CAs: a.pem}
-	return to
+	return peertest.ToTLS(t, http2, handler), got
 }
 
 func TestMirrorOverTLS(t *testing.T) {
 	to, got := toMirrorOverTLS(t, false)
-	f := newMirrorFixture(t, MirrorOptions{}, to)
-	f.copy(mirrorPost("/x", lengthBody(4)), nil, "body")
+	f := newFixture(t, Options{}, to)
+	f.copy(post("/x", lengthBody(4)), nil, "body")
 	f.wait(t, 1)
 	if r := <-got; r.body != "body" || r.req.TLS == nil || r.req.TLS.ServerName != "mirror.example" {
 		t.Errorf("got %q, %+v", r.body, r.req.TLS)
 	}
 	to.TLS = &model.ServiceTLS{Hostname: "other.example", CAs: to.TLS.CAs}
 	f.configure(to)
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1, telemetry.MirrorFailedConnect: 1})
 }
 
 func TestMirrorStateIsShownToTheMetrics(t *testing.T) {
 	entered := make(chan struct{})
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(rawMirror(t, func(_ int, c net.Conn) {
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) {
 		http.ReadRequest(bufio.NewReader(c))
 		close(entered)
 		io.Copy(io.Discard, c)
 	})))
-	l, _ := f.begin(f.target, mirrorGet("/"), 0)
+	l, _ := f.Begin(f.target, get("/"), 0)
 	var got []telemetry.MirrorState
-	f.states(func(s telemetry.MirrorState) { got = append(got, s) })
-	if len(got) != 1 || got[0].Service != mirrorName || got[0].InFlight != 1 || got[0].QueuedBytes == 0 || got[0].BreakerOpen {
+	f.States(func(s telemetry.MirrorState) { got = append(got, s) })
+	if len(got) != 1 || got[0].Service != peertest.MirrorName || got[0].InFlight != 1 || got[0].QueuedBytes == 0 || got[0].BreakerOpen {
 		t.Errorf("%+v", got)
 	}
-	l.end(nil)
-	l.outcome()
+	l.End(nil)
+	l.Outcome()
 	<-entered
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	f.close(ctx)
+	f.Close(ctx)
 	f.expectIdle(t)
 }
 
 func TestIdleWorkersEnd(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(rawMirror(t, func(_ int, c net.Conn) { serveMirror(c, mirrorAnswer) })))
+	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) { peertest.Respond(c, peertest.OK) })))
 	s := f.target.service
 	parked := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.idle)
 	}
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	for parked() == 0 { // it parks right behind the copy's end
 		time.Sleep(time.Millisecond)
@@ -458,27 +434,27 @@ func TestIdleWorkersEnd(t *testing.T) {
 	if parked() != 0 {
 		t.Error("a worker is left")
 	}
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2})
 }
 
 func TestManyMirrorsAtOnceKeepTheirAccounts(t *testing.T) {
 	// A service that misbehaves in every way, bounds that are always met, and primaries that end in every way.
-	f := newMirrorFixture(t, MirrorOptions{MaxInFlight: 8, MaxBytes: 64 << 10, MaxCopyBytes: 16 << 10, Timeout: 200 * time.Millisecond, BreakAfter: -1},
-		toMirror(rawMirror(t, func(n int, c net.Conn) {
+	f := newFixture(t, Options{MaxInFlight: 8, MaxBytes: 64 << 10, MaxCopyBytes: 16 << 10, Timeout: 200 * time.Millisecond, BreakAfter: -1},
+		peertest.ToMirror(peertest.Raw(t, func(n int, c net.Conn) {
 			switch n % 5 {
 			case 0:
 				return
 			case 1:
 				io.WriteString(c, "garbage\r\n\r\n")
 			case 2:
-				serveMirror(c, "")
+				peertest.Respond(c, "")
 			case 3:
 				c.Read(make([]byte, 10))
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")
 			default:
-				serveMirror(c, mirrorAnswer)
+				peertest.Respond(c, peertest.OK)
 			}
 		})))
 	const primaries, each = 8, 200
@@ -487,32 +463,32 @@ func TestManyMirrorsAtOnceKeepTheirAccounts(t *testing.T) {
 		wg.Go(func() {
 			piece := bytes.Repeat([]byte("x"), 3000)
 			for i := range each {
-				head := mirrorPost("/", chunkedBody)
+				head := post("/", chunkedBody)
 				if i%3 == 0 {
-					head = mirrorPost("/", lengthBody(6000))
+					head = post("/", lengthBody(6000))
 				}
-				l, _ := f.begin(f.target, head, uint32(p))
+				l, _ := f.Begin(f.target, head, uint32(p))
 				if l == nil {
 					continue
 				}
-				l.write(piece)
-				l.write(piece)
+				l.Write(piece)
+				l.Write(piece)
 				if i%3 > 0 {
 					for range i % 7 {
-						l.write(piece)
+						l.Write(piece)
 					}
 				}
 				if i%5 == 0 {
-					l.abort()
+					l.Abort()
 				} else {
-					l.end(nil)
+					l.End(nil)
 				}
-				l.outcome()
+				l.Outcome()
 			}
 		})
 	}
 	wg.Wait()
-	f.close(context.Background())
+	f.Close(context.Background())
 	f.expectIdle(t)
 	var n uint64
 	for _, o := range f.metric.Snapshot().Outcomes {

@@ -1,14 +1,15 @@
-package proxy
+package mirror
 
 import (
 	"net"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
-func typicalMirrorHead() *mirrorHead {
-	return mirrorGet("/shop/cart/items?id=1234&lang=en",
+func typicalHead() *Head {
+	return get("/shop/cart/items?id=1234&lang=en",
 		http1.Field{Name: "Host", Value: "shop.example.com"},
 		http1.Field{Name: "User-Agent", Value: "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"},
 		http1.Field{Name: "Accept", Value: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
@@ -20,10 +21,10 @@ func typicalMirrorHead() *mirrorHead {
 		http1.Field{Name: "Cache-Control", Value: "no-cache"})
 }
 
-// cannedMirror answers whatever arrives in one read.
-func cannedMirror(t testing.TB) string {
-	return rawMirror(t, func(_ int, c net.Conn) {
-		b, answer := make([]byte, 64<<10), []byte(mirrorAnswer)
+// canned answers whatever arrives in one read.
+func canned(t testing.TB) string {
+	return peertest.Raw(t, func(_ int, c net.Conn) {
+		b, answer := make([]byte, 64<<10), []byte(peertest.OK)
 		for {
 			if _, err := c.Read(b); err != nil {
 				return
@@ -37,21 +38,21 @@ func cannedMirror(t testing.TB) string {
 
 // BenchmarkMirrorBegin is a copy that is aborted before a worker gets it: bounds, head, accounts.
 func BenchmarkMirrorBegin(b *testing.B) {
-	f := newMirrorFixture(b, MirrorOptions{}, toMirror("127.0.0.1:1"))
-	f.mirrors.ended = nil
-	head := typicalMirrorHead()
+	f := newFixture(b, Options{}, peertest.ToMirror("127.0.0.1:1"))
+	f.Set.ended = nil
+	head := typicalHead()
 	b.ReportAllocs()
 	for b.Loop() {
-		l, _ := f.begin(f.target, head, 0)
-		l.abort()
-		l.outcome()
+		l, _ := f.Begin(f.target, head, 0)
+		l.Abort()
+		l.Outcome()
 	}
 }
 
 // BenchmarkMirrorCopy is a copy from begin to the end of its answer, one after the other.
 func BenchmarkMirrorCopy(b *testing.B) {
-	f := newMirrorFixture(b, MirrorOptions{}, toMirror(cannedMirror(b)))
-	head := typicalMirrorHead()
+	f := newFixture(b, Options{}, peertest.ToMirror(canned(b)))
+	head := typicalHead()
 	b.ReportAllocs()
 	for b.Loop() {
 		f.copy(head, nil)
@@ -61,9 +62,9 @@ func BenchmarkMirrorCopy(b *testing.B) {
 
 // BenchmarkMirrorDropped is what a copy costs that the breaker, or a bound, refuses.
 func BenchmarkMirrorDropped(b *testing.B) {
-	f := newMirrorFixture(b, MirrorOptions{}, toMirror("127.0.0.1:1"))
+	f := newFixture(b, Options{}, peertest.ToMirror("127.0.0.1:1"))
 	f.target.service.breaker.until.Store(1 << 62)
-	head := typicalMirrorHead()
+	head := typicalHead()
 	b.ReportAllocs()
 	for b.Loop() {
 		f.copy(head, nil)
@@ -74,8 +75,8 @@ func TestMirroredRequestAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	f := newMirrorFixture(t, MirrorOptions{}, toMirror(cannedMirror(t)))
-	head := typicalMirrorHead()
+	f := newFixture(t, Options{}, peertest.ToMirror(canned(t)))
+	head := typicalHead()
 	copyOne := func() {
 		f.copy(head, nil)
 		<-f.ended

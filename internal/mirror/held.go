@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"sync"
@@ -31,20 +31,20 @@ type heldLegs struct {
 
 	flushing sync.Mutex // taken before all other locks
 	mu       sync.Mutex
-	due      []*mirrorLeg // of exchanges that have ended; at most heldDue
+	due      []*Leg // of exchanges that have ended; at most heldDue
 }
 
 // heldShard is the part of connections that have little to do with others.
 type heldShard struct {
 	mu          sync.Mutex
-	first, last *mirrorLeg
+	first, last *Leg
 	_           [40]byte
 }
 
-func (h *heldLegs) of(l *mirrorLeg) *heldShard { return &h.shards[l.shard%uint32(len(h.shards))] }
+func (h *heldLegs) of(l *Leg) *heldShard { return &h.shards[l.shard%uint32(len(h.shards))] }
 
 // add takes a hold on the leg, which remove or the clock gives up.
-func (h *heldLegs) add(l *mirrorLeg) {
+func (h *heldLegs) add(l *Leg) {
 	l.refs.Add(1)
 	s := h.of(l)
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (h *heldLegs) keepRunning() {
 }
 
 // remove takes the leg out, unless the clock has.
-func (h *heldLegs) remove(l *mirrorLeg) {
+func (h *heldLegs) remove(l *Leg) {
 	s := h.of(l)
 	s.mu.Lock()
 	held := l.held
@@ -84,7 +84,7 @@ func (h *heldLegs) remove(l *mirrorLeg) {
 }
 
 // unlink is called with mu held.
-func (s *heldShard) unlink(l *mirrorLeg) {
+func (s *heldShard) unlink(l *Leg) {
 	if l.before != nil {
 		l.before.behind = l.behind
 	} else {
@@ -99,7 +99,7 @@ func (s *heldShard) unlink(l *mirrorLeg) {
 }
 
 // postpone leaves a leg whose exchange has ended to the next turn, with the caller's hold on it; false if there are enough.
-func (h *heldLegs) postpone(l *mirrorLeg) bool {
+func (h *heldLegs) postpone(l *Leg) bool {
 	h.mu.Lock()
 	if len(h.due) >= heldDue {
 		h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *heldLegs) postpone(l *mirrorLeg) bool {
 func (h *heldLegs) flush() {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
-	var legs [heldDue]*mirrorLeg
+	var legs [heldDue]*Leg
 	h.mu.Lock()
 	n := copy(legs[:], h.due)
 	clear(h.due)
@@ -130,7 +130,7 @@ func (h *heldLegs) flush() {
 func (h *heldLegs) run(quit <-chan struct{}) {
 	t := time.NewTimer(heldTurn)
 	defer t.Stop()
-	var late []*mirrorLeg
+	var late []*Leg
 	for {
 		t.Stop()
 		select {
@@ -162,7 +162,7 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 }
 
 // begin hands over what was held back for long. late is memory to use.
-func (h *heldLegs) begin(turn uint32, late []*mirrorLeg) []*mirrorLeg {
+func (h *heldLegs) begin(turn uint32, late []*Leg) []*Leg {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -180,7 +180,7 @@ func (h *heldLegs) begin(turn uint32, late []*mirrorLeg) []*mirrorLeg {
 }
 
 // beginHeld begins the copy, unless it was begun or given up, and gives up the hold on it.
-func (l *mirrorLeg) beginHeld() {
+func (l *Leg) beginHeld() {
 	l.mu.Lock()
 	if l.started || l.over {
 		l.mu.Unlock()

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"bufio"
@@ -11,32 +11,14 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
-
-// refusing is an address where nobody listens.
-func refusing(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	return ln.Addr().String()
-}
-
-// silent accepts connections and never reads.
-func silent(t testing.TB) string {
-	done := make(chan struct{})
-	addr := rawMirror(t, func(int, net.Conn) { <-done })
-	t.Cleanup(func() { close(done) })
-	return addr
-}
 
 func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
 	answer := func(answer string) func(testing.TB) string {
 		return func(t testing.TB) string {
-			return rawMirror(t, func(_ int, c net.Conn) {
+			return peertest.Raw(t, func(_ int, c net.Conn) {
 				http.ReadRequest(bufio.NewReader(c))
 				io.WriteString(c, answer)
 			})
@@ -44,7 +26,7 @@ func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
 	}
 	hang := func(answer string) func(testing.TB) string {
 		return func(t testing.TB) string {
-			return rawMirror(t, func(_ int, c net.Conn) {
+			return peertest.Raw(t, func(_ int, c net.Conn) {
 				io.WriteString(c, answer)
 				io.Copy(io.Discard, c)
 			})
@@ -55,8 +37,8 @@ func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
 		service func(testing.TB) string
 		want    telemetry.MirrorOutcome
 	}{
-		{"refuses", refusing, telemetry.MirrorFailedConnect},
-		{"accepts and never reads", silent, telemetry.MirrorFailedTimeout},
+		{"refuses", peertest.Refusing, telemetry.MirrorFailedConnect},
+		{"accepts and never reads", peertest.Silent, telemetry.MirrorFailedTimeout},
 		{"reads and never answers", hang(""), telemetry.MirrorFailedTimeout},
 		{"answers half a head", hang("HTTP/1.1 200 OK\r\nX: "), telemetry.MirrorFailedTimeout},
 		{"answers without end", hang("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx"), telemetry.MirrorSent},
@@ -72,11 +54,11 @@ func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
 		{"switches protocols", answer("HTTP/1.1 101 Switching Protocols\r\n\r\n"), telemetry.MirrorFailedResponse},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newMirrorFixture(t, MirrorOptions{Timeout: 100 * time.Millisecond, BreakAfter: -1}, toMirror(c.service(t)))
+			f := newFixture(t, Options{Timeout: 100 * time.Millisecond, BreakAfter: -1}, peertest.ToMirror(c.service(t)))
 			// Once whole, once streamed.
-			f.copy(mirrorGet("/"), nil)
+			f.copy(get("/"), nil)
 			f.wait(t, 1)
-			f.copy(mirrorPost("/", chunkedBody), nil, "body")
+			f.copy(post("/", chunkedBody), nil, "body")
 			f.wait(t, 1)
 			f.expect(t, map[telemetry.MirrorOutcome]uint64{c.want: 2})
 		})
@@ -84,22 +66,22 @@ func TestFailuresOfTheServiceAreCountedByKind(t *testing.T) {
 }
 
 func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 100 << 10, MaxBytes: 250 << 10, Timeout: time.Minute}, toMirror(silent(t)))
+	f := newFixture(t, Options{MaxCopyBytes: 100 << 10, MaxBytes: 250 << 10, Timeout: time.Minute}, peertest.ToMirror(peertest.Silent(t)))
 	s := f.target.service
 	piece := make([]byte, 8<<10)
 	for range 3 {
-		l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
+		l, _ := f.Begin(f.target, post("/", chunkedBody), 0)
 		// The system's own buffers take some megabytes first.
 		for i := 0; l.fate.Load() == uint32(telemetry.MirrorPending); i++ {
-			if l.write(piece); i > 100000 {
+			if l.Write(piece); i > 100000 {
 				t.Fatal("the copy grows without end")
 			}
 			if q := s.queued.Load(); q > 110<<10 {
 				t.Fatalf("%d bytes are queued", q)
 			}
 		}
-		l.end(nil)
-		if o := l.outcome(); o != telemetry.MirrorDroppedBody {
+		l.End(nil)
+		if o := l.Outcome(); o != telemetry.MirrorDroppedBody {
 			t.Errorf("%v", o)
 		}
 		f.wait(t, 1)
@@ -108,34 +90,34 @@ func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
 }
 
 func TestBytesQueuedForAServiceAreBounded(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxCopyBytes: 30 << 10, MaxBytes: 30 << 10}, toMirror(refusing(t)))
-	f.mirrors.held.running.Store(true) // the clock stands: no copy is begun before its primary was answered
-	first, _ := f.begin(f.target, mirrorPost("/", lengthBody(20<<10)), 0)
-	first.write(make([]byte, 20<<10))
-	second, _ := f.begin(f.target, mirrorPost("/", lengthBody(20<<10)), 0)
-	second.write(make([]byte, 20<<10))
-	if o := second.outcome(); o != telemetry.MirrorDroppedBytes {
+	f := newFixture(t, Options{MaxCopyBytes: 30 << 10, MaxBytes: 30 << 10}, peertest.ToMirror(peertest.Refusing(t)))
+	f.Set.held.running.Store(true) // the clock stands: no copy is begun before its primary was answered
+	first, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)
+	first.Write(make([]byte, 20<<10))
+	second, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)
+	second.Write(make([]byte, 20<<10))
+	if o := second.Outcome(); o != telemetry.MirrorDroppedBytes {
 		t.Errorf("second: %v", o)
 	}
-	head := mirrorGet("/" + strings.Repeat("x", 15<<10))
-	if l, o := f.begin(f.target, head, 0); l != nil || o != telemetry.MirrorDroppedBytes {
+	head := get("/" + strings.Repeat("x", 15<<10))
+	if l, o := f.Begin(f.target, head, 0); l != nil || o != telemetry.MirrorDroppedBytes {
 		t.Errorf("third: %v", o)
 	}
-	first.abort()
-	first.outcome()
+	first.Abort()
+	first.Outcome()
 	f.wait(t, 2)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedBytes: 2, telemetry.MirrorDroppedAborted: 1})
 }
 
 func TestCopiesInFlightAreBounded(t *testing.T) {
 	release := make(chan struct{})
-	f := newMirrorFixture(t, MirrorOptions{MaxInFlight: 3}, toMirror(backend(t, func(http.ResponseWriter, *http.Request) { <-release })))
+	f := newFixture(t, Options{MaxInFlight: 3}, peertest.ToMirror(peertest.Backend(t, func(http.ResponseWriter, *http.Request) { <-release })))
 	for i := range 5 {
 		want := telemetry.MirrorPending
 		if i >= 3 {
 			want = telemetry.MirrorDroppedInFlight
 		}
-		if o := f.copy(mirrorGet("/"), nil); o != want {
+		if o := f.copy(get("/"), nil); o != want {
 			t.Errorf("copy %d: %v", i, o)
 		}
 	}
@@ -145,70 +127,70 @@ func TestCopiesInFlightAreBounded(t *testing.T) {
 }
 
 func TestCopyOfAnEndlessPrimaryEnds(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{MaxDuration: 50 * time.Millisecond}, toMirror(rawMirror(t, func(_ int, c net.Conn) { io.Copy(io.Discard, c) })))
-	l, _ := f.begin(f.target, mirrorPost("/", chunkedBody), 0)
-	l.write([]byte("x"))
+	f := newFixture(t, Options{MaxDuration: 50 * time.Millisecond}, peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) { io.Copy(io.Discard, c) })))
+	l, _ := f.Begin(f.target, post("/", chunkedBody), 0)
+	l.Write([]byte("x"))
 	f.wait(t, 1)
-	l.write([]byte("y"))
-	l.end(nil)
-	l.outcome()
+	l.Write([]byte("y"))
+	l.End(nil)
+	l.Outcome()
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedTime: 1})
 }
 
 func TestConnectionClosedWhileIdleDoesNotCountAgainstTheService(t *testing.T) {
 	closed := make(chan struct{}, 10)
-	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 1}, toMirror(rawMirror(t, func(n int, c net.Conn) {
+	f := newFixture(t, Options{BreakAfter: 1}, peertest.ToMirror(peertest.Raw(t, func(n int, c net.Conn) {
 		r := bufio.NewReader(c)
 		http.ReadRequest(r)
-		io.WriteString(c, mirrorAnswer)
+		io.WriteString(c, peertest.OK)
 		http.ReadRequest(r)
 		c.Close() // instead of the second answer
 		closed <- struct{}{}
 	})))
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	<-closed
 	if f.target.service.breaker.open() {
 		t.Error("the breaker opened")
 	}
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 2, telemetry.MirrorFailedReset: 1})
 }
 
 func TestServiceThatKeepsFailingIsLeftAloneAndTriedAgain(t *testing.T) {
-	addr := refusing(t)
-	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 3}, toMirror(addr))
+	addr := peertest.Refusing(t)
+	f := newFixture(t, Options{BreakAfter: 3}, peertest.ToMirror(addr))
 	b := &f.target.service.breaker
 	for range 3 {
-		f.copy(mirrorGet("/"), nil)
+		f.copy(get("/"), nil)
 		f.wait(t, 1)
 	}
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedBreaker {
 		t.Errorf("%v with an open breaker", o)
 	}
 	// Its time is up, but the service still refuses: it opens again.
 	b.until.Store(1)
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	f.wait(t, 1)
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedBreaker {
 		t.Errorf("%v after a failed probe", o)
 	}
 	// A probe that is aborted leaves it to the next one.
 	b.until.Store(1)
-	l, _ := f.begin(f.target, mirrorPost("/", lengthBody(1)), 0)
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+	l, _ := f.Begin(f.target, post("/", lengthBody(1)), 0)
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedBreaker {
 		t.Errorf("%v beside a probe", o)
 	}
-	l.abort()
-	l.outcome()
+	l.Abort()
+	l.Outcome()
 	f.wait(t, 1)
 	// The service is back.
-	f.configure(toMirror(rawMirror(t, func(_ int, c net.Conn) { serveMirror(c, mirrorAnswer) })))
+	f.configure(peertest.ToMirror(peertest.Raw(t, func(_ int, c net.Conn) { peertest.Respond(c, peertest.OK) })))
 	for range 2 {
-		f.copy(mirrorGet("/"), nil)
+		f.copy(get("/"), nil)
 		f.wait(t, 1)
 	}
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorFailedConnect: 4, telemetry.MirrorDroppedBreaker: 3, telemetry.MirrorDroppedAborted: 1,
@@ -276,34 +258,34 @@ func TestBreakerOpensLongerEachTime(t *testing.T) {
 
 func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	told := make(chan struct{}, 10)
-	f := newMirrorFixture(t, MirrorOptions{MaxInFlight: 1, MaxCopyBytes: 100 << 10, Timeout: time.Minute}, toMirror(silent(t)))
+	f := newFixture(t, Options{MaxInFlight: 1, MaxCopyBytes: 100 << 10, Timeout: time.Minute}, peertest.ToMirror(peertest.Silent(t)))
 	f.tell = func() { told <- struct{}{} }
 	filter := model.Ref{Kind: "HTTPRoute", Name: "route", Field: "spec.rules[0].filters[0]"}
 	f.target.ref = filter
-	if d := f.drops(); len(d) > 0 {
+	if d := f.Drops(); len(d) > 0 {
 		t.Fatalf("%+v before anything was dropped", d)
 	}
 	// Of a body whose length is known, what would have done is, too.
 	for range 3 {
-		l, _ := f.begin(f.target, mirrorPost("/", lengthBody(900<<10)), 0)
-		l.write(make([]byte, 101<<10))
-		if o := l.outcome(); o != telemetry.MirrorDroppedBody {
+		l, _ := f.Begin(f.target, post("/", lengthBody(900<<10)), 0)
+		l.Write(make([]byte, 101<<10))
+		if o := l.Outcome(); o != telemetry.MirrorDroppedBody {
 			t.Fatal(o)
 		}
 	}
 	<-told
-	want := MirrorDrop{Service: mirrorName, Ref: filter, Cause: DropBody, Bound: 100 << 10, Enough: 1 << 20}
-	if d := f.drops(); len(d) != 1 || d[0] != want {
+	want := Drop{Service: peertest.MirrorName, Ref: filter, Cause: DropBody, Bound: 100 << 10, Enough: 1 << 20}
+	if d := f.Drops(); len(d) != 1 || d[0] != want {
 		t.Errorf("told %+v, want %+v", d, want)
 	}
 	// One that hangs takes the only place.
-	f.copy(mirrorGet("/"), nil)
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedInFlight {
+	f.copy(get("/"), nil)
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedInFlight {
 		t.Fatal(o)
 	}
 	<-told
-	want = MirrorDrop{Service: mirrorName, Ref: filter, Cause: DropInFlight, Bound: 1, Enough: 2}
-	if d := f.drops(); len(d) != 2 || d[0] != want {
+	want = Drop{Service: peertest.MirrorName, Ref: filter, Cause: DropInFlight, Bound: 1, Enough: 2}
+	if d := f.Drops(); len(d) != 2 || d[0] != want {
 		t.Errorf("told %+v, want %+v among them", d, want)
 	}
 	if len(told) > 0 {
@@ -313,36 +295,36 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	if f.forgetDrops(time.Now().Add(-time.Minute)) {
 		t.Error("forgotten too early")
 	}
-	cfg := &model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}
-	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric, ref: filter}})
-	if d := f.drops(); len(d) != 2 {
+	cfg := &model.Config{Services: []model.Service{peertest.ToMirror("127.0.0.1:1")}}
+	f.Apply(cfg, []Spec{{Name: peertest.MirrorName, Metric: f.metric, Ref: filter}})
+	if d := f.Drops(); len(d) != 2 {
 		t.Errorf("told %+v with the filter of before", d)
 	}
-	if !f.forgetDrops(time.Now().Add(2*time.Second)) || len(f.drops()) > 0 {
+	if !f.forgetDrops(time.Now().Add(2*time.Second)) || len(f.Drops()) > 0 {
 		t.Error("told though nothing is dropped any more")
 	}
-	f.copy(mirrorGet("/"), nil)
+	f.copy(get("/"), nil)
 	<-told
-	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric}})
-	if d := f.drops(); len(d) > 0 {
+	f.Apply(cfg, []Spec{{Name: peertest.MirrorName, Metric: f.metric}})
+	if d := f.Drops(); len(d) > 0 {
 		t.Errorf("told %+v of a filter that is gone", d)
 	}
 	ctx, cancel := contextCancelled()
 	defer cancel()
-	f.close(ctx)
+	f.Close(ctx)
 }
 
 func TestMirrorThatIsLeftAloneIsTold(t *testing.T) {
-	f := newMirrorFixture(t, MirrorOptions{BreakAfter: 2}, toMirror(refusing(t)))
+	f := newFixture(t, Options{BreakAfter: 2}, peertest.ToMirror(peertest.Refusing(t)))
 	for range 2 {
-		f.copy(mirrorGet("/"), nil)
+		f.copy(get("/"), nil)
 		f.wait(t, 1)
 	}
-	if o := f.copy(mirrorGet("/"), nil); o != telemetry.MirrorDroppedBreaker {
+	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedBreaker {
 		t.Fatal(o)
 	}
-	want := MirrorDrop{Service: mirrorName, Cause: DropFailing, Bound: 2, Enough: 4, Failure: telemetry.MirrorFailedConnect}
-	if d := f.drops(); len(d) != 1 || d[0] != want {
+	want := Drop{Service: peertest.MirrorName, Cause: DropFailing, Bound: 2, Enough: 4, Failure: telemetry.MirrorFailedConnect}
+	if d := f.Drops(); len(d) != 1 || d[0] != want {
 		t.Errorf("told %+v, want %+v", d, want)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package mirror
 
 import (
 	"slices"
@@ -13,13 +13,13 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// mirrorIdle is how long a worker is kept without work, at least.
-const mirrorIdle = 10 * time.Second
+// idleTime is how long a worker is kept without work, at least.
+const idleTime = 10 * time.Second
 
-// mirrorService is a service that copies go to, for all filters that name it. It lives as long as the configurations name it.
-type mirrorService struct {
+// service is a service that copies go to, for all filters that name it. It lives as long as the configurations name it.
+type service struct {
 	name     string
-	mirrors  *mirrors
+	mirrors  *Set
 	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
 	breaker  breaker
 	gone     atomic.Bool   // it takes no more copies
@@ -34,18 +34,18 @@ type mirrorService struct {
 
 	mu     sync.Mutex
 	closed bool
-	idle   []*mirrorWorker // a stack; since never decreases from bottom to top
+	idle   []*worker // a stack; since never decreases from bottom to top
 }
 
-func newMirrorService(m *mirrors, name string) *mirrorService {
-	s := &mirrorService{name: name, mirrors: m}
+func newService(m *Set, name string) *service {
+	s := &service{name: name, mirrors: m}
 	s.breaker.after = m.opt.BreakAfter
 	s.copies.init()
 	return s
 }
 
 // begin makes a leg with the head in it, or says what it is dropped for.
-func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, telemetry.MirrorOutcome) {
+func (s *service) begin(t *Target, head *Head) (*Leg, telemetry.MirrorOutcome) {
 	if s.gone.Load() {
 		return nil, telemetry.MirrorDroppedDraining
 	}
@@ -59,7 +59,7 @@ func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, te
 		s.dropped(t, DropFailing, 0)
 		return nil, telemetry.MirrorDroppedBreaker
 	}
-	drop := func(o telemetry.MirrorOutcome) (*mirrorLeg, telemetry.MirrorOutcome) {
+	drop := func(o telemetry.MirrorOutcome) (*Leg, telemetry.MirrorOutcome) {
 		if probe {
 			s.breaker.forgo()
 		}
@@ -73,10 +73,10 @@ func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, te
 		s.dropped(t, DropInFlight, 0)
 		return drop(telemetry.MirrorDroppedInFlight)
 	}
-	l := mirrorLegPool.Get().(*mirrorLeg)
+	l := legPool.Get().(*Leg)
 	l.reset(s, e, now, probe)
-	if e.Announces() && head.from != nil {
-		l.from = head.from.addresses()
+	if e.Announces() && head.From != nil {
+		l.from = head.From.Addresses()
 	}
 	l.copyHead(head, &s.mirrors.opt, up.Protocol == model.H2C)
 	n := len(l.text)
@@ -91,7 +91,7 @@ func (s *mirrorService) begin(t *mirrorTarget, head *mirrorHead) (*mirrorLeg, te
 }
 
 // dispatch gives a leg to a worker: the one that was used last, else a new one. False: the service takes no more copies.
-func (s *mirrorService) dispatch(l *mirrorLeg) bool {
+func (s *service) dispatch(l *Leg) bool {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -106,14 +106,14 @@ func (s *mirrorService) dispatch(l *mirrorLeg) bool {
 		return true
 	}
 	// As many legs as may be carried, so many workers.
-	w := newMirrorWorker(s)
+	w := newWorker(s)
 	s.mirrors.workers.Go(func() { w.run(l) })
 	s.mu.Unlock()
 	return true
 }
 
 // park makes the worker available; false if it is to end.
-func (s *mirrorService) park(w *mirrorWorker) bool {
+func (s *service) park(w *worker) bool {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *mirrorService) park(w *mirrorWorker) bool {
 }
 
 // retire ends workers that are idle since before.
-func (s *mirrorService) retire(before time.Time) {
+func (s *service) retire(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -142,7 +142,7 @@ func (s *mirrorService) retire(before time.Time) {
 }
 
 // close takes no more copies. Workers end when they have nothing to do.
-func (s *mirrorService) close() {
+func (s *service) close() {
 	s.gone.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,17 +154,17 @@ func (s *mirrorService) close() {
 }
 
 // copyHead copies the head as it is sent to the service: what the primary's backend gets, and the mark.
-func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, overHTTP2 bool) {
-	overHTTP2 = overHTTP2 || h.grpc
-	size := len(h.method) + len(h.target) + len(h.authority)
-	for i := range h.fields {
-		size += len(h.fields[i].Name) + len(h.fields[i].Value)
+func (l *Leg) copyHead(h *Head, opt *Options, overHTTP2 bool) {
+	overHTTP2 = overHTTP2 || h.GRPC
+	size := len(h.Method) + len(h.Target) + len(h.Authority)
+	for i := range h.Fields {
+		size += len(h.Fields[i].Name) + len(h.Fields[i].Value)
 	}
 	l.text = slices.Grow(l.text[:0], size) // it does not move under the strings in it
 	r := &l.request
-	fields := slices.Grow(r.Fields[:0], len(h.fields)+2)
-	for i := range h.fields {
-		f := &h.fields[i]
+	fields := slices.Grow(r.Fields[:0], len(h.Fields)+2)
+	for i := range h.Fields {
+		f := &h.Fields[i]
 		if len(f.Name) == len(opt.Header) && http1.EqualFold(f.Name, opt.Header) {
 			continue // a filter's
 		}
@@ -176,17 +176,17 @@ func (l *mirrorLeg) copyHead(h *mirrorHead, opt *MirrorOptions, overHTTP2 bool) 
 	if !opt.Unmarked {
 		fields = append(fields, http1.Field{Name: opt.Header, Value: "1"})
 	}
-	if overHTTP2 && h.trailers {
+	if overHTTP2 && h.Trailers {
 		fields = append(fields, http1.Field{Name: "TE", Value: "trailers", ID: http1.FieldTE}) // gRPC wants to see it
 	}
-	r.Method, r.Target, r.Authority = l.copyText(h.method), l.copyText(h.target), l.copyText(h.authority)
-	r.Fields, r.Body, r.HTTP2 = fields, h.body, overHTTP2
-	l.chunked = h.body.Kind == http1.BodyChunked
-	l.left = h.body.Length
+	r.Method, r.Target, r.Authority = l.copyText(h.Method), l.copyText(h.Target), l.copyText(h.Authority)
+	r.Fields, r.Body, r.HTTP2 = fields, h.Body, overHTTP2
+	l.chunked = h.Body.Kind == http1.BodyChunked
+	l.left = h.Body.Length
 }
 
 // copyText is s in text, which has room for it.
-func (l *mirrorLeg) copyText(s string) string {
+func (l *Leg) copyText(s string) string {
 	n := len(l.text)
 	l.text = l.text[:n+len(s)]
 	copy(l.text[n:], s)
