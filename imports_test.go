@@ -39,9 +39,13 @@ var importTable = map[string][]string{
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/peertest": {"internal/model"},
+	"internal/exchange": {
+		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
+		"internal/telemetry", "internal/model", "internal/budget", "internal/clock",
+	},
 	"internal/proxy": {
-		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
-		"internal/model", "internal/budget", "internal/clock", "internal/mirror",
+		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket",
+		"internal/routing", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
@@ -61,7 +65,7 @@ var importTable = map[string][]string{
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/mirror", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
+		"internal/proxy", "internal/exchange", "internal/mirror", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
 	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
@@ -81,7 +85,7 @@ var importTable = map[string][]string{
 
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
-	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/proxy",
+	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/exchange", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
 	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "cmd/weir-proxy",
 }

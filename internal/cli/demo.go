@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/process"
@@ -235,7 +236,7 @@ func (d *demo) serve(ctx context.Context) error {
 	guard := &reach.Guard{}
 	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
 	plane.Server = proxy.New(proxy.Options{
-		Logger: log, Metrics: metrics, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
+		Options: exchange.Options{Logger: log, Metrics: metrics}, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
 	})

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -199,7 +199,7 @@ func explain(cfg *model.Config, r *clientRequest) *explanation {
 	}
 	path, err := routing.NormalizePath(r.path)
 	if err != nil {
-		e.refuse("the path is not valid", proxy.Refusal{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: err.Error()})
+		e.refuse("the path is not valid", exchange.Refusal{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: err.Error()})
 		return e
 	}
 	listener := e.listener(port)
@@ -244,7 +244,7 @@ func explain(cfg *model.Config, r *clientRequest) *explanation {
 }
 
 // refuse says that the proxy answers by itself, before it looks for a rule.
-func (e *explanation) refuse(why string, a proxy.Refusal) {
+func (e *explanation) refuse(why string, a exchange.Refusal) {
 	e.Reason = fmt.Sprintf("%s, the answer is %d: %s", why, a.Status, a.Detail)
 	e.Answer = &answer{Status: a.Status, Reason: string(a.Reason)}
 }
@@ -255,7 +255,7 @@ func (e *explanation) client() {
 	if !r.from.IsValid() {
 		return
 	}
-	p := proxy.Preview{Scheme: r.scheme, Authority: r.authority, Peer: r.from, Fields: r.wire()}
+	p := exchange.Preview{Scheme: r.scheme, Authority: r.authority, Peer: r.from, Fields: r.wire()}
 	e.Client, e.ForwardedFor = p.Client(e.Listener.Front)
 }
 

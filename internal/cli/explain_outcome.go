@@ -3,9 +3,9 @@ package cli
 import (
 	"slices"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/routing"
 )
 
@@ -19,7 +19,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 	r := e.Request
 	o := &outcome{
 		services: map[string]*model.Service{},
-		preview: proxy.Preview{
+		preview: exchange.Preview{
 			Scheme: r.scheme, Method: r.Method, Authority: r.authority, Path: r.path, Query: r.query, HasQuery: r.hasQuery,
 			Match: match, Decision: d,
 		},
@@ -51,7 +51,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 // outcome is what is needed to say what becomes of a request that a rule took.
 type outcome struct {
 	services  map[string]*model.Service
-	preview   proxy.Preview
+	preview   exchange.Preview
 	preflight bool
 }
 

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
-	"github.com/weirmesh/weir/internal/proxy"
 )
 
 // clientRequest is the request to explain.
@@ -38,8 +38,8 @@ type clientRequest struct {
 	follow       bool // redirects
 	fields       fieldMap
 	from         netip.Addr // not valid: not given
-	parsed       *proxy.PreviewedRequest
-	refused      *proxy.Refusal // by the proxy, before it is routed
+	parsed       *exchange.PreviewedRequest
+	refused      *exchange.Refusal // by the proxy, before it is routed
 }
 
 // fieldMap is header fields by lower-case name.
@@ -181,7 +181,7 @@ func (r *clientRequest) head(c *curlCommand, real bool) error {
 	r.lines = append(r.lines, r.Headers...)
 	head := fmt.Sprintf("%s %s HTTP/1.%d\r\n%s\r\n\r\n", r.Method, r.target, r.minor, strings.Join(r.lines, "\r\n"))
 	r.fields = fieldMap{}
-	if r.parsed, r.refused = proxy.PreviewRequest([]byte(head)); r.refused != nil {
+	if r.parsed, r.refused = exchange.PreviewRequest([]byte(head)); r.refused != nil {
 		r.path, r.query, r.hasQuery = strings.Cut(r.target, "?")
 		r.host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: r.authority}).Hostname()), ".")
 		return nil

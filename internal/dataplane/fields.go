@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/proxy"
@@ -31,7 +32,7 @@ func newFieldFlags() fieldFlags {
 func (o *fieldFlags) flags(f *pflag.FlagSet) {
 	f.Var(&o.via, "via", "add Via to requests and responses, to requests only, or to none; loops are detected in any case")
 	f.StringVar(&o.pseudonym, "via-name", "", "`name` of this proxy in Via, shared by its replicas and by no other proxy; empty picks a random one")
-	f.IntVar(&o.hops, "max-hops", proxy.DefaultMaxHops, "`number` of proxies that a request may have passed at most; others are answered 508")
+	f.IntVar(&o.hops, "max-hops", exchange.DefaultMaxHops, "`number` of proxies that a request may have passed at most; others are answered 508")
 	f.IntVar(&o.passes, "max-passes", 1, "how often (`number`) a request may pass this proxy at most; others are answered 508")
 	f.Var(&o.requestID, "request-id", "give requests an id that come without, or with one of somebody who is not trusted; trusted: with one of anybody but a trusted proxy")
 	f.StringVar(&o.requestIDHeader, "request-id-header", "X-Request-Id", "`name` of the header field with the id")
@@ -42,9 +43,9 @@ func (o *fieldFlags) flags(f *pflag.FlagSet) {
 
 // apply fills in the server's options.
 func (o *fieldFlags) apply(to *proxy.Options) error {
-	to.Via = map[string]proxy.Via{"on": proxy.ViaAll, "requests": proxy.ViaRequests, "off": proxy.ViaOff}[o.via.Value]
-	to.Underscores = map[string]proxy.Underscores{
-		"drop-clashing": proxy.UnderscoresClashing, "drop": proxy.UnderscoresDropped, "reject": proxy.UnderscoresRejected, "pass": proxy.UnderscoresPassed,
+	to.Via = map[string]exchange.Via{"on": exchange.ViaAll, "requests": exchange.ViaRequests, "off": exchange.ViaOff}[o.via.Value]
+	to.Underscores = map[string]exchange.Underscores{
+		"drop-clashing": exchange.UnderscoresClashing, "drop": exchange.UnderscoresDropped, "reject": exchange.UnderscoresRejected, "pass": exchange.UnderscoresPassed,
 	}[o.underscores.Value]
 	if o.pseudonym != "" && !http1.ValidToken(o.pseudonym) {
 		return flags.Errorf("--via-name %q: want a name of letters, digits, hyphens and dots", o.pseudonym)
@@ -56,7 +57,7 @@ func (o *fieldFlags) apply(to *proxy.Options) error {
 	if err := telemetry.CheckIDField(o.requestIDHeader); err != nil {
 		return flags.Errorf("--request-id-header %q: %w", o.requestIDHeader, err)
 	}
-	to.RequestIDs = map[string]proxy.RequestIDs{"on": proxy.RequestIDsMissing, "trusted": proxy.RequestIDsTrusted, "off": proxy.RequestIDsOff}[o.requestID.Value]
+	to.RequestIDs = map[string]exchange.RequestIDs{"on": exchange.RequestIDsMissing, "trusted": exchange.RequestIDsTrusted, "off": exchange.RequestIDsOff}[o.requestID.Value]
 	to.RequestIDField, to.AnswerRequestID = o.requestIDHeader, o.requestIDAnswer
 	if o.sessionKey == "" {
 		return nil

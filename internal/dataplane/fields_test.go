@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
@@ -23,27 +24,27 @@ func TestFieldFlagsBecomeOptions(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		file string
-		want proxy.Options // of what flags say
+		want exchange.Options // of what flags say
 		err  string
 	}{
-		{nil, "", proxy.Options{MaxHops: 10, MaxPasses: 1}, ""},
+		{nil, "", exchange.Options{MaxHops: 10, MaxPasses: 1}, ""},
 		{[]string{"--via=off", "--via-name=edge.1", "--max-hops=3", "--max-passes=2", "--underscore-fields=reject"}, "",
-			proxy.Options{Via: proxy.ViaOff, Pseudonym: "edge.1", MaxHops: 3, MaxPasses: 2, Underscores: proxy.UnderscoresRejected}, ""},
+			exchange.Options{Via: exchange.ViaOff, Pseudonym: "edge.1", MaxHops: 3, MaxPasses: 2, Underscores: exchange.UnderscoresRejected}, ""},
 		{[]string{"--via=requests", "--underscore-fields=pass"}, " 0123456789abcdef\n",
-			proxy.Options{Via: proxy.ViaRequests, MaxHops: 10, MaxPasses: 1, Underscores: proxy.UnderscoresPassed, SessionKey: []byte("0123456789abcdef")}, ""},
-		{[]string{"--underscore-fields=drop"}, "", proxy.Options{MaxHops: 10, MaxPasses: 1, Underscores: proxy.UnderscoresDropped}, ""},
+			exchange.Options{Via: exchange.ViaRequests, MaxHops: 10, MaxPasses: 1, Underscores: exchange.UnderscoresPassed, SessionKey: []byte("0123456789abcdef")}, ""},
+		{[]string{"--underscore-fields=drop"}, "", exchange.Options{MaxHops: 10, MaxPasses: 1, Underscores: exchange.UnderscoresDropped}, ""},
 		{[]string{"--request-id=trusted", "--request-id-header=Trace-No", "--request-id-answer"}, "",
-			proxy.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: proxy.RequestIDsTrusted, RequestIDField: "Trace-No", AnswerRequestID: true}, ""},
-		{[]string{"--request-id=off"}, "", proxy.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: proxy.RequestIDsOff}, ""},
-		{[]string{"--request-id-header=X_Id"}, "", proxy.Options{}, "--request-id-header"},
-		{[]string{"--request-id-header=Connection"}, "", proxy.Options{}, "has another use"},
-		{[]string{"--request-id-header=x-forwarded-port"}, "", proxy.Options{}, "has another use"},
-		{[]string{"--request-id-header=Cookie"}, "", proxy.Options{}, "has another use"},
-		{[]string{"--via-name=a b"}, "", proxy.Options{}, "--via-name"},
-		{[]string{"--max-hops=0"}, "", proxy.Options{}, "--max-hops"},
-		{[]string{"--max-passes=-1"}, "", proxy.Options{}, "--max-passes"},
-		{nil, "short\n", proxy.Options{}, "5 bytes"},
-		{[]string{"--session-key-file=" + dir + "/none"}, "", proxy.Options{}, "--session-key-file"},
+			exchange.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: exchange.RequestIDsTrusted, RequestIDField: "Trace-No", AnswerRequestID: true}, ""},
+		{[]string{"--request-id=off"}, "", exchange.Options{MaxHops: 10, MaxPasses: 1, RequestIDs: exchange.RequestIDsOff}, ""},
+		{[]string{"--request-id-header=X_Id"}, "", exchange.Options{}, "--request-id-header"},
+		{[]string{"--request-id-header=Connection"}, "", exchange.Options{}, "has another use"},
+		{[]string{"--request-id-header=x-forwarded-port"}, "", exchange.Options{}, "has another use"},
+		{[]string{"--request-id-header=Cookie"}, "", exchange.Options{}, "has another use"},
+		{[]string{"--via-name=a b"}, "", exchange.Options{}, "--via-name"},
+		{[]string{"--max-hops=0"}, "", exchange.Options{}, "--max-hops"},
+		{[]string{"--max-passes=-1"}, "", exchange.Options{}, "--max-passes"},
+		{nil, "short\n", exchange.Options{}, "5 bytes"},
+		{[]string{"--session-key-file=" + dir + "/none"}, "", exchange.Options{}, "--session-key-file"},
 	} {
 		o := newFieldFlags()
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -66,7 +67,7 @@ func TestFieldFlagsBecomeOptions(t *testing.T) {
 		if w.RequestIDField == "" {
 			w.RequestIDField = "X-Request-Id"
 			if len(test.args) == 0 || test.args[0] != "--request-id=off" {
-				w.RequestIDs = proxy.RequestIDsMissing
+				w.RequestIDs = exchange.RequestIDsMissing
 			}
 		}
 		if got.RequestIDs != w.RequestIDs || got.RequestIDField != w.RequestIDField || got.AnswerRequestID != w.AnswerRequestID {

@@ -61,7 +61,8 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	if err != nil {
 		return nil, nil, err
 	}
-	options := proxy.Options{Logger: log, Mirror: mirror, DrainTimeout: o.drain}
+	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain}
+	options.Logger = log
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -205,7 +206,7 @@ func TestPlainExchangeAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkExchangeRequestID(b *testing.B) {
-	for name, ids := range map[string]RequestIDs{"off": RequestIDsOff, "on": RequestIDsMissing} {
+	for name, ids := range map[string]exchange.RequestIDs{"off": exchange.RequestIDsOff, "on": exchange.RequestIDsMissing} {
 		b.Run(name, func(b *testing.B) {
 			s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) { o.RequestIDs = ids })
 			benchExchange(b, s, strings.Replace(benchRequest, "X-Request-Id: 0123456789\r\n", "", 1), tcpDialer(s))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/clock"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -68,8 +69,7 @@ type holding struct {
 }
 
 var (
-	failHeadRoom   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy has no memory left for the request's head", later: true}
-	failAnswerRoom = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy has no memory left for the answer's head", later: true}
+	failHeadRoom = &exchange.Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no memory left for the request's head", Later: true}
 )
 
 // headBegun notes that a head, or a handshake, is not complete with what has come.
@@ -352,29 +352,6 @@ func (s *Server) endHeads(most int) {
 	})
 	for _, c := range oldest[:min(most, len(oldest))] {
 		c.endForRoom()
-	}
-}
-
-// keepFree is how much of a body is kept for another attempt without drawing for it: it is part of what an exchange has.
-const keepFree, keepStep = 8 << 10, 16 << 10
-
-// mayKeep says whether n bytes of the body may be kept for another attempt.
-func (ex *exchange) mayKeep(n int) bool {
-	for n > keepFree+ex.kept {
-		if b := &ex.srv.buffers; !b.Draw(budget.Retry, keepStep) {
-			b.Refuse(budget.Retry)
-			return false
-		}
-		ex.kept += keepStep
-	}
-	return true
-}
-
-// giveBack gives back what was drawn for the body.
-func (ex *exchange) giveBack() {
-	if ex.kept > 0 {
-		ex.srv.buffers.Give(int64(ex.kept))
-		ex.kept = 0
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/routing"
@@ -32,7 +33,7 @@ const (
 	connIdle
 )
 
-// conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements client. Its one goroutine runs serve. While it is idle it
+// conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements exchange.Client. Its one goroutine runs serve. While it is idle it
 // holds no buffer.
 type conn struct {
 	srv    *Server
@@ -43,11 +44,9 @@ type conn struct {
 	fresh  unpolledSocket // sock, if it may be one; nil otherwise
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
-	scheme string
+	peer   exchange.Peer
 	shard  uint32
-	ip     string     // address, as text
-	from   *announced // by a PROXY header; nil: by none
-	header bool       // a PROXY header is still to come
+	header bool // a PROXY header is still to come
 
 	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
 	state             atomic.Int32
@@ -109,14 +108,13 @@ type unpolledSocket interface {
 type tlsSession struct {
 	conn *tls.Conn // once the handshake is over
 	sock *handshakeConn
-	name string // SNI, in routing's form
-	auth clientAuth
+	peer exchange.TLSPeer
 }
 
 // work is what an exchange needs of memory.
 type work struct {
 	req  http1.Request
-	ex   exchange
+	ex   exchange.Exchange
 	rbuf []byte
 	r, n int // rbuf[r:n] was read and not used
 	out  []byte
@@ -125,12 +123,8 @@ type work struct {
 var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readSize)} }}
 
 func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
-	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, scheme: "http", first: true}
-	if a := c.address(); a.IsValid() {
-		c.ip = a.String()
-	} else {
-		c.ip = c.remote()
-	}
+	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, first: true}
+	c.peer.Come(nc, "http", b.port)
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw
@@ -142,8 +136,9 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	poll := socket.CanPoll && tcp != nil && c.socket != nil
 	c.canPark = poll && b.srv.idle != nil
 	if secure {
-		c.scheme = "https"
+		c.peer.Scheme = "https"
 		c.tls = &tlsSession{}
+		c.peer.TLS = &c.tls.peer
 		return c
 	}
 	c.tcp = tcp
@@ -153,17 +148,6 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 	}
 	return c
 }
-
-// remote is the client's address as logs tell it: the socket's, or that of a PROXY header.
-func (c *conn) remote() string {
-	if c.from != nil {
-		return c.from.Source.String()
-	}
-	return c.peer()
-}
-
-// peer is the address of the socket's other side.
-func (c *conn) peer() string { return c.sock.RemoteAddr().String() }
 
 // serve runs the connection to its end.
 func (c *conn) serve() {
@@ -209,7 +193,7 @@ func (c *conn) close() {
 	}
 	if p := recover(); p != nil {
 		if c.w != nil {
-			c.w.ex.dispose()
+			c.w.ex.Dispose()
 			c.w = nil
 		}
 		c.srv.recovered(p)
@@ -260,9 +244,9 @@ func (c *conn) nextRequest() bool {
 			} else {
 				n, err := w.req.Parse(buf, c.srv.opt.Limits)
 				if err != nil {
-					f := parseFailure(err)
+					f := exchange.ParseFailure(err)
 					if c.first && foreign(buf) {
-						f = failForeign
+						f = exchange.FailForeign
 					}
 					c.refuse(f)
 					return false
@@ -294,7 +278,7 @@ func (c *conn) nextRequest() bool {
 			case upstream.IsTimeout(err) && c.toldToEnd():
 				c.refuse(failHeadRoom)
 			case upstream.IsTimeout(err) && w.r < w.n:
-				c.refuse(failHeadTime)
+				c.refuse(exchange.FailHeadTime)
 			}
 			return false
 		}
@@ -335,7 +319,7 @@ func putWork(w *work) {
 	if cap(w.out) > keepSize {
 		w.out = nil
 	}
-	w.ex.shrink()
+	w.ex.Shrink()
 	w.r, w.n = 0, 0
 	workPool.Put(w)
 }
@@ -345,8 +329,9 @@ func (c *conn) serveRequest() bool {
 	w := c.w
 	c.prepare()
 	c.first, c.served = false, true
-	w.ex.serve()
-	c.now, c.last = w.ex.finished, w.ex.finished
+	w.ex.Serve()
+	c.now = w.ex.Finished()
+	c.last = c.now
 	if c.broken {
 		return false
 	}
@@ -365,67 +350,59 @@ func (c *conn) serveRequest() bool {
 }
 
 // prepare fills in the exchange.
-func (c *conn) prepare() {
+func (c *conn) prepare() *exchange.Request {
 	w := c.w
 	r, ex := &w.req, &w.ex
 	s := c.srv
-	ex.reset()
-	ex.srv, ex.client, ex.conn, ex.shard = s, c, c, c.shard
 	if s.state.Load() != c.snap {
 		if c.snap, c.port = c.bind.snapshot(); c.port.TLS != (c.tls != nil) {
 			c.port = nil
 		}
 	}
-	ex.snap, ex.port = c.snap, c.port
-	ex.since = c.last
-	ex.start = time.Now()
-	c.now = ex.start
-
-	q := &ex.req
-	q.proto, q.minor = "HTTP/1.1", r.Minor
+	c.now = time.Now()
+	q := ex.Begin(s.pipe, &exchange.Origin{
+		Client: c, Peer: &c.peer, Shard: c.shard, Snapshot: c.snap.Snapshot, Port: c.port, Start: c.now, Since: c.last,
+	})
+	q.Proto, q.Minor = "HTTP/1.1", r.Minor
 	if r.Minor == 0 {
-		q.proto = "HTTP/1.0"
+		q.Proto = "HTTP/1.0"
 	}
-	q.method, q.target, q.path, q.query, q.hasQuery, q.form = r.Method, r.Target, r.Path, r.Query, r.HasQuery, r.Form
-	if r.Unescaped {
-		ex.escapeTarget()
+	q.Method, q.Target, q.Path, q.Query, q.HasQuery, q.Form = r.Method, r.Target, r.Path, r.Query, r.HasQuery, r.Form
+	q.Unescaped = r.Unescaped
+	q.Authority, q.Fields, q.NamedHops, q.Body = r.Authority, r.Fields, r.NamedHops, r.Body
+	q.Upgrade, q.Expect100 = r.Upgrade, r.Expect100
+	if q.Upgrade != "" && (q.Body.Kind != http1.BodyNone || http1.HasToken(q.Upgrade, "h2c")) {
+		q.Upgrade = "" // a server may ignore it (RFC 9110 §7.8)
 	}
-	q.authority, q.fields, q.namedHops, q.body = r.Authority, r.Fields, r.NamedHops, r.Body
-	q.upgrade, q.expect100 = r.Upgrade, r.Expect100
-	if q.upgrade != "" && (q.body.Kind != http1.BodyNone || http1.HasToken(q.upgrade, "h2c")) {
-		q.upgrade = "" // a server may ignore it (RFC 9110 §7.8)
+	q.GRPC = false
+	q.HTTP2 = false
+	if q.Body.Kind != http1.BodyNone {
+		ct, _ := http1.GetID(q.Fields, http1.FieldContentType)
+		q.GRPC = exchange.IsGRPC(ct)
 	}
-	q.grpc = false
-	q.http2 = false
-	if q.body.Kind != http1.BodyNone {
-		ct, _ := http1.GetID(q.fields, http1.FieldContentType)
-		q.grpc = isGRPC(ct)
-	}
-	ex.setHost()
 
 	c.in.reset(r.Body)
-	c.in.stream = q.grpc
+	c.in.stream = q.GRPC
 	c.closing = !r.KeepAlive
 	c.sent, c.broken = false, false
 	c.continued.Store(false)
 	c.answering.Store(false)
 	c.interrupted.Store(false)
 	w.out = w.out[:0]
+	return q
 }
 
 // refuse answers a request that could not be read, and counts it.
-func (c *conn) refuse(f *failure) {
+func (c *conn) refuse(f *exchange.Failure) {
 	w := c.w
 	w.req.Reset()
 	if bytes.HasPrefix(w.rbuf[w.r:w.n], []byte("HEAD ")) {
 		w.req.Method = http.MethodHead // it wants no content here either
 	}
 	c.dropHead()
-	c.prepare()
-	w.ex.req.proto = ""
+	c.prepare().Proto = ""
 	c.closing = true
-	w.ex.fail(f)
-	w.ex.finish()
+	w.ex.Refuse(f)
 	c.lingering = !c.broken
 }
 
@@ -479,7 +456,7 @@ func (c *conn) writeUntil(t time.Time, slack time.Duration) {
 }
 
 // gone implements client: the client closed its side, or the connection broke.
-func (c *conn) gone() bool {
+func (c *conn) Gone() bool {
 	if c.socket == nil {
 		return false
 	}

@@ -4,30 +4,28 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// gather is how much of an answer is collected before it is written; larger pieces are not copied.
-const gather = 32 << 10
-
 const continueHead = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// proceed implements client.
-func (c *conn) proceed() error {
+// proceed implements exchange.Client.
+func (c *conn) Proceed() error {
 	if c.continued.Load() || c.w.req.Minor == 0 || !c.w.req.Expect100 {
 		return nil
 	}
 	c.continued.Store(true)
 	c.w.out = append(c.w.out, continueHead...)
-	err := c.flush()
+	err := c.Flush()
 	c.sent = false // the answer itself is not under way
 	return err
 }
 
-// inform implements client.
-func (c *conn) inform(status int, fields []http1.Field) error {
+// inform implements exchange.Client.
+func (c *conn) Inform(status int, fields []http1.Field) error {
 	if c.w.req.Minor == 0 {
 		return nil // RFC 9110 §15.2
 	}
@@ -42,7 +40,7 @@ func (c *conn) inform(status int, fields []http1.Field) error {
 		out = http1.AppendField(out, fields[i].Name, fields[i].Value)
 	}
 	c.w.out = http1.AppendEnd(out)
-	err := c.flush()
+	err := c.Flush()
 	c.sent = false
 	if status == http.StatusContinue {
 		c.sock.SetReadDeadline(socket.LongAgo) // the body is due from now on: see fillBody
@@ -50,26 +48,26 @@ func (c *conn) inform(status int, fields []http1.Field) error {
 	return err
 }
 
-// begin implements client.
-func (c *conn) begin(a *answer) error {
+// begin implements exchange.Client.
+func (c *conn) Begin(a *exchange.Answer) error {
 	w := c.w
 	c.answering.Store(true)
-	if !w.ex.reading() && !c.in.done && !c.in.skip(w) {
+	if !w.ex.Reading() && !c.in.done && !c.in.skip(w) {
 		c.closing = true
 	}
-	if a.close || c.bind.phase.Load() != phaseServe || c.shed.Load() {
+	if a.Close || c.bind.phase.Load() != phaseServe || c.shed.Load() {
 		c.closing = true
 	}
-	bodyless := a.body.Kind == http1.BodyNone
+	bodyless := a.Body.Kind == http1.BodyNone
 	c.noOut = bodyless || w.req.Method == http.MethodHead
 	c.chunkedOut = false
-	out := http1.AppendStatusLine(w.out, a.status, a.reason)
-	for i := range a.fields {
-		out = http1.AppendField(out, a.fields[i].Name, a.fields[i].Value)
+	out := http1.AppendStatusLine(w.out, a.Status, a.Reason)
+	for i := range a.Fields {
+		out = http1.AppendField(out, a.Fields[i].Name, a.Fields[i].Value)
 	}
-	switch a.body.Kind {
+	switch a.Body.Kind {
 	case http1.BodyLength:
-		out = http1.AppendContentLength(out, a.body.Length)
+		out = http1.AppendContentLength(out, a.Body.Length)
 	case http1.BodyChunked, http1.BodyUntilClose:
 		if w.req.Minor == 0 {
 			c.closing = true
@@ -79,10 +77,10 @@ func (c *conn) begin(a *answer) error {
 		}
 	}
 	switch {
-	case a.upgrade != "":
+	case a.Upgrade != "":
 		out = append(out, "Connection: Upgrade\r\n"...)
-		out = http1.AppendField(out, "Upgrade", a.upgrade)
-	case w.req.Method == http.MethodConnect && a.status/100 == 2:
+		out = http1.AppendField(out, "Upgrade", a.Upgrade)
+	case w.req.Method == http.MethodConnect && a.Status/100 == 2:
 		// What follows is a tunnel.
 	case c.closing:
 		out = append(out, "Connection: close\r\n"...)
@@ -93,17 +91,17 @@ func (c *conn) begin(a *answer) error {
 	return nil
 }
 
-// write implements client.
-func (c *conn) write(p []byte) error {
+// write implements exchange.Client.
+func (c *conn) Write(p []byte) error {
 	if c.noOut || len(p) == 0 {
 		return nil
 	}
 	w := c.w
-	if len(p) > gather/2 {
+	if len(p) > exchange.Gather/2 {
 		if c.chunkedOut {
 			w.out = http1.AppendChunkHeader(w.out, len(p))
 		}
-		if err := c.flush(); err != nil {
+		if err := c.Flush(); err != nil {
 			return err
 		}
 		if err := c.send(p); err != nil {
@@ -119,14 +117,14 @@ func (c *conn) write(p []byte) error {
 	} else {
 		w.out = append(w.out, p...)
 	}
-	if len(w.out) >= gather {
-		return c.flush()
+	if len(w.out) >= exchange.Gather {
+		return c.Flush()
 	}
 	return nil
 }
 
-// flush implements client.
-func (c *conn) flush() error {
+// flush implements exchange.Client.
+func (c *conn) Flush() error {
 	if len(c.w.out) == 0 {
 		return nil
 	}
@@ -164,7 +162,7 @@ func (c *conn) send(p []byte) error {
 		c.sending = false
 	}
 	if err != nil {
-		return writeFailure(err)
+		return exchange.WriteFailure(err)
 	}
 	return nil
 }
@@ -189,16 +187,16 @@ func (c *conn) writable(fd uintptr) bool {
 	return done
 }
 
-// end implements client.
-func (c *conn) end(trailers []http1.Field) error {
+// end implements exchange.Client.
+func (c *conn) End(trailers []http1.Field) error {
 	if c.chunkedOut && !c.noOut {
 		c.w.out = http1.AppendLastChunk(c.w.out, trailers)
 	}
-	return c.flush()
+	return c.Flush()
 }
 
-// retract implements client.
-func (c *conn) retract() bool {
+// retract implements exchange.Client.
+func (c *conn) Retract() bool {
 	if c.sent {
 		return false
 	}
@@ -207,4 +205,4 @@ func (c *conn) retract() bool {
 }
 
 // abort implements client: the connection ends before the answer does.
-func (c *conn) abort() { c.broken = true }
+func (c *conn) Abort() { c.broken = true }

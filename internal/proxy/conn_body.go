@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/socket"
@@ -71,8 +72,8 @@ func (b *bodyReader) skip(w *work) bool {
 	return false
 }
 
-// buffered implements client.
-func (c *conn) buffered() []byte {
+// buffered implements exchange.Client.
+func (c *conn) Buffered() []byte {
 	b, w := &c.in, c.w
 	if b.kind != http1.BodyLength {
 		return nil
@@ -85,13 +86,13 @@ func (c *conn) buffered() []byte {
 	return p
 }
 
-// ready implements client.
-func (c *conn) ready() bool {
+// ready implements exchange.Client.
+func (c *conn) Ready() bool {
 	return c.in.done || c.w.r < c.w.n || c.in.r < c.in.n
 }
 
-// next implements client.
-func (c *conn) next() ([]byte, error) {
+// next implements exchange.Client.
+func (c *conn) Next() ([]byte, error) {
 	b := &c.in
 	for {
 		if b.done {
@@ -124,7 +125,7 @@ func (c *conn) next() ([]byte, error) {
 		} else {
 			var err error
 			if data, used, b.done, err = b.chunks.Next(src); err != nil {
-				b.err = bodyFailure(err)
+				b.err = exchange.BodyFailure(err)
 				return nil, b.err
 			}
 		}
@@ -159,7 +160,7 @@ func (c *conn) fillBody() error {
 		}
 		c.readUntil(start.Add(limit), limit/4)
 		if c.interrupted.Load() {
-			return failInterrupted
+			return exchange.FailInterrupted
 		}
 		n, err := c.nc.Read(p)
 		b.r, b.n = 0, n
@@ -171,11 +172,14 @@ func (c *conn) fillBody() error {
 			return nil
 		}
 		if c.interrupted.Load() {
-			return failInterrupted
+			return exchange.FailInterrupted
 		}
 		waited := time.Since(start)
 		if !upstream.IsTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.Left(m, waited+1) <= 0 {
-			return bodyFailure(unexpected(err))
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return exchange.BodyFailure(err)
 		}
 		c.readBy = time.Time{} // only time to look whether the body is due
 	}
@@ -185,36 +189,31 @@ func (c *conn) fillBody() error {
 // gRPC, and bodies of unknown length once the answer has begun, as then both sides may wait for each other.
 func (c *conn) bodyDue() bool {
 	b := &c.in
-	return !b.stream && !c.waitsToBegin() && (b.kind == http1.BodyLength || !c.answering.Load())
+	return !b.stream && !c.WaitsToBegin() && (b.kind == http1.BodyLength || !c.answering.Load())
 }
 
-// waitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
-func (c *conn) waitsToBegin() bool {
-	return c.w.req.Expect100 && c.w.req.Minor > 0 && !c.continued.Load() && !c.in.begun.Load()
-}
-
-// trailers implements client.
-func (c *conn) trailers() []http1.Field {
+// trailers implements exchange.Client.
+func (c *conn) Trailers() []http1.Field {
 	if c.in.kind != http1.BodyChunked {
 		return nil
 	}
 	return c.in.chunks.Trailers()
 }
 
-// interrupt implements client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
-func (c *conn) interrupt() {
+// interrupt implements exchange.Client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
+func (c *conn) Interrupt() {
 	c.interrupted.Store(true)
 	c.sock.SetReadDeadline(socket.LongAgo)
 }
 
-// resume implements client.
-func (c *conn) resume() {
+// resume implements exchange.Client.
+func (c *conn) Resume() {
 	if !c.interrupted.Load() {
 		return
 	}
 	c.interrupted.Store(false)
 	c.readBy = socket.LongAgo // as interrupt may have set it
-	if c.in.err == failInterrupted {
+	if c.in.err == exchange.FailInterrupted {
 		c.in.err = nil
 	}
 }

@@ -9,22 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-
-func TestUUIDsAreOfVersion4(t *testing.T) {
-	for _, n := range []uint64{0, ^uint64(0), 0x0123456789abcdef} {
-		if got := string(appendUUID([]byte("x"), n, n))[1:]; !uuid.MatchString(got) {
-			t.Errorf("%x: %s", n, got)
-		}
-	}
-	if got := string(appendUUID(nil, 0x0123456789ab0def, 0x3123456789abcdef)); got != "01234567-89ab-4def-b123-456789abcdef" {
-		t.Error(got)
-	}
-}
 
 // ids answers with the lines of X-Request-Id and of what may be taken for it that come.
 func ids(w http.ResponseWriter, r *http.Request) {
@@ -44,12 +34,12 @@ func ids(w http.ResponseWriter, r *http.Request) {
 
 func TestRequestsAreGivenIDs(t *testing.T) {
 	backends := map[model.Protocol]string{model.HTTP: backend(t, ids), model.H2C: h2cBackend(t, ids)}
-	long := strings.Repeat("i", maxID)
+	long := strings.Repeat("i", 128)
 	trusting := &model.Front{TrustedProxies: model.TrustedProxies([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}
 	guarded := &model.Front{TrustedProxies: model.TrustedProxies([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}
 	off := func(o *Options) {}
-	on := func(o *Options) { o.RequestIDs = RequestIDsMissing }
-	trusted := func(o *Options) { o.RequestIDs = RequestIDsTrusted }
+	on := func(o *Options) { o.RequestIDs = exchange.RequestIDsMissing }
+	trusted := func(o *Options) { o.RequestIDs = exchange.RequestIDsTrusted }
 	for name, test := range map[string]struct {
 		edit  func(*Options)
 		front *model.Front
@@ -76,7 +66,7 @@ func TestRequestsAreGivenIDs(t *testing.T) {
 		"nobody trusted":            {trusted, nil, "X-Request-Id: a\r\n", ""},
 		"trusted":                   {trusted, trusting, "X-Request-Id: a\r\n", "X-Request-Id=a;"},
 		"not trusted":               {trusted, guarded, "X-Request-Id: a\r\n", ""},
-		"of another name": {func(o *Options) { o.RequestIDs, o.RequestIDField = RequestIDsMissing, "Trace-No" }, nil,
+		"of another name": {func(o *Options) { o.RequestIDs, o.RequestIDField = exchange.RequestIDsMissing, "Trace-No" }, nil,
 			"trace-no: a\r\nX-Request-Id: b\r\n", "Trace-No=a;X-Request-Id=b;"},
 	} {
 		for protocol, addr := range backends {
@@ -116,7 +106,7 @@ func sameParts(a, b string) bool {
 }
 
 func TestATrailerIsNoRequestID(t *testing.T) {
-	s := serve(t, plain(backend(t, ids)), func(o *Options) { o.RequestIDs = RequestIDsMissing })
+	s := serve(t, plain(backend(t, ids)), func(o *Options) { o.RequestIDs = exchange.RequestIDsMissing })
 	k := newTalk(t, s.addr())
 	k.send("POST / HTTP/1.1\r\nHost: a\r\nX-Request-Id: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Request-Id: b\r\nX_Request_Id: c\r\nX-Sum: d\r\n\r\n")
 	if _, got := k.answer("POST"); strings.Contains(strings.ToLower(got), "trailer x-request") || !strings.Contains(got, "X-Request-Id=a;") {
@@ -133,7 +123,7 @@ func TestTheRequestIDIsTheSameEverywhere(t *testing.T) {
 		cfg.Routes[0].Rules[0].Filters.Mirrors = []model.Mirror{{Service: "default/copy:80", Numerator: 1, Denominator: 1}}
 		cfg.Routes[0].Rules[0].Matches[0].Path.Value = "/here"
 		l := newLogged(t, telemetry.AccessLogOptions{})
-		s := serve(t, cfg, l.into, func(o *Options) { o.RequestIDs, o.AnswerRequestID = RequestIDsMissing, true })
+		s := serve(t, cfg, l.into, func(o *Options) { o.RequestIDs, o.AnswerRequestID = exchange.RequestIDsMissing, true })
 		k := newTalk(t, s.addr())
 		k.send("GET /here HTTP/1.1\r\nHost: a\r\n\r\n")
 		resp, body := k.answer("GET")
@@ -163,8 +153,8 @@ func TestIDsAndLoggedFieldsAllocateNothing(t *testing.T) {
 	}
 	fields := telemetry.AccessLogOptions{RequestFields: []string{"Cookie", "Accept"}, ResponseFields: []string{"Server", "Date"}}
 	for name, edit := range map[string]func(*Options){
-		"ids":            func(o *Options) { o.RequestIDs = RequestIDsMissing },
-		"ids in answers": func(o *Options) { o.RequestIDs, o.AnswerRequestID = RequestIDsMissing, true },
+		"ids":            func(o *Options) { o.RequestIDs = exchange.RequestIDsMissing },
+		"ids in answers": func(o *Options) { o.RequestIDs, o.AnswerRequestID = exchange.RequestIDsMissing, true },
 		"log":            newLogged(t, telemetry.AccessLogOptions{}).into,
 		"log of fields":  newLogged(t, fields).into,
 	} {
@@ -186,15 +176,4 @@ func TestIDsAndLoggedFieldsAllocateNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-func BenchmarkRequestID(b *testing.B) {
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		ex := exchange{srv: &Server{requestID: newIDField(&Options{RequestIDs: RequestIDsMissing, RequestIDField: "X-Request-Id"})}}
-		for pb.Next() {
-			ex.scratch, ex.id = ex.scratch[:0], requestID{}
-			ex.identify()
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
@@ -105,7 +106,7 @@ func TestAClientsMarkReachesNobody(t *testing.T) {
 		"X_Shadow":      func(o *Options) { o.Mirror.Header = "X_Shadow" },
 		"":              func(o *Options) { o.Mirror.Unmarked = true },
 	} {
-		for _, underscores := range []Underscores{UnderscoresClashing, UnderscoresPassed, UnderscoresDropped} {
+		for _, underscores := range []exchange.Underscores{exchange.UnderscoresClashing, exchange.UnderscoresPassed, exchange.UnderscoresDropped} {
 			s, primary, copies := bothHeads(t, nil, edit, func(o *Options) { o.Underscores = underscores })
 			k := newTalk(t, s.addr())
 			mark := name
@@ -202,11 +203,11 @@ func TestNoSpellingPassesFilters(t *testing.T) {
 
 func TestUnderscores(t *testing.T) {
 	request := "GET / HTTP/1.1\r\nHost: a\r\nX_User: evil\r\nx_request_id: 1\r\nX_Forwarded_Host: evil\r\na.b: 2\r\nX-Plain: 3\r\n\r\n"
-	for rule, want := range map[Underscores]string{
-		UnderscoresClashing: "x_request_id: 1\r\na.b: 2\r\nX-Plain: 3\r\n",
-		UnderscoresDropped:  "X-Plain: 3\r\n",
-		UnderscoresPassed:   "X_User: evil\r\nx_request_id: 1\r\nX_Forwarded_Host: evil\r\na.b: 2\r\nX-Plain: 3\r\n",
-		UnderscoresRejected: "",
+	for rule, want := range map[exchange.Underscores]string{
+		exchange.UnderscoresClashing: "x_request_id: 1\r\na.b: 2\r\nX-Plain: 3\r\n",
+		exchange.UnderscoresDropped:  "X-Plain: 3\r\n",
+		exchange.UnderscoresPassed:   "X_User: evil\r\nx_request_id: 1\r\nX_Forwarded_Host: evil\r\na.b: 2\r\nX-Plain: 3\r\n",
+		exchange.UnderscoresRejected: "",
 	} {
 		addr, heads := wire(t, okResponse)
 		cfg := plain(addr)
@@ -238,7 +239,7 @@ func TestUnderscores(t *testing.T) {
 		}
 		resp.Body.Close()
 		head := strings.ToLower(<-heads)
-		if strings.Contains(head, "evil") != (rule == UnderscoresPassed) || strings.Contains(head, "x_kept: 1") != (rule != UnderscoresDropped) {
+		if strings.Contains(head, "evil") != (rule == exchange.UnderscoresPassed) || strings.Contains(head, "x_kept: 1") != (rule != exchange.UnderscoresDropped) {
 			t.Errorf("%d: over HTTP/2 the backend gets %q", rule, head)
 		}
 	}
@@ -348,13 +349,5 @@ func TestATrailerFieldDoesNotAnnounceWhatIsDropped(t *testing.T) {
 		if len(resp.Header["Trailer"]) > 0 || len(resp.Trailer) > 0 {
 			t.Errorf("the client gets Trailer %v", resp.Trailer)
 		}
-	}
-}
-
-func TestGRPCKeepsItsStatus(t *testing.T) {
-	ex := &exchange{rule: &ruleState{filters: filters{response: compileEdit(&model.HeaderEdit{Remove: []string{"grpc-status", "x-a"}})}}}
-	in := []http1.Field{{Name: "x-a", Value: "1"}, {Name: "grpc-status", Value: "0"}, {Name: "grpc-message", Value: "m"}}
-	if out := ex.sentTrailers(in); len(out) != 2 || out[0].Name != "grpc-status" || out[1].Name != "grpc-message" || in[0].Name != "x-a" {
-		t.Errorf("%v of %v", out, in)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -53,8 +52,8 @@ func TestALoopEndsWhereItBeginsAgain(t *testing.T) {
 		most          uint64
 	}{
 		{"plain", request, nil, nil, 2},
-		{"Via is off", request, nil, func(o *Options) { o.Via = ViaOff }, 2},
-		{"Via is in requests alone", request, nil, func(o *Options) { o.Via = ViaRequests }, 2},
+		{"Via is off", request, nil, func(o *Options) { o.Via = exchange.ViaOff }, 2},
+		{"Via is in requests alone", request, nil, func(o *Options) { o.Via = exchange.ViaRequests }, 2},
 		{"over HTTP/2", request, func(c *model.Config) { c.Services[0].Protocol = model.H2C }, nil, 2},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", nil, nil, 2},
 		{"with an upgrade", "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", nil, nil, 2},
@@ -67,7 +66,7 @@ func TestALoopEndsWhereItBeginsAgain(t *testing.T) {
 		}, nil, 2},
 		{"filters that set the mark", request, func(c *model.Config) {
 			c.Routes[0].Rules[0].Filters.RequestHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "via", Value: "1.1 x"}, {Name: "Weir-Via", Value: ""}}}
-		}, func(o *Options) { o.Via = ViaOff }, 2},
+		}, func(o *Options) { o.Via = exchange.ViaOff }, 2},
 		{"a rewrite of host and path", request, func(c *model.Config) {
 			c.Routes[0].Rules[0].Filters.Rewrite = &model.Rewrite{Hostname: "b", Path: &model.PathPatch{Value: "/y"}}
 		}, nil, 2},
@@ -75,7 +74,7 @@ func TestALoopEndsWhereItBeginsAgain(t *testing.T) {
 			c.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 3, Codes: []int{500, 502, 503, 504}}
 		}, nil, 2},
 		{"a request may pass three times", request, nil, func(o *Options) { o.MaxPasses = 3 }, 4},
-		{"a request may pass for ever", request, nil, func(o *Options) { o.MaxPasses = 1000 }, DefaultMaxHops + 1},
+		{"a request may pass for ever", request, nil, func(o *Options) { o.MaxPasses = 1000 }, exchange.DefaultMaxHops + 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := looped(t, test.change, func(o *Options) {
@@ -98,7 +97,7 @@ func TestALoopEndsWhereItBeginsAgain(t *testing.T) {
 }
 
 func TestAMirrorThatLeadsBackGetsOneCopy(t *testing.T) {
-	for _, via := range []Via{ViaAll, ViaOff} {
+	for _, via := range []exchange.Via{exchange.ViaAll, exchange.ViaOff} {
 		for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
 			cfg := plain("127.0.0.1:1")
 			primary := backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "served") })
@@ -151,10 +150,10 @@ func TestALoopThroughOthersIsFound(t *testing.T) {
 		served uint64 // by all together
 	}{
 		{"two gateways", 2, func(i int, o *Options) { o.Pseudonym = fmt.Sprint("weir-", i) }, 3},
-		{"two gateways, one without Via", 2, func(i int, o *Options) { o.Pseudonym, o.Via = fmt.Sprint("weir-", i), Via(i)*ViaOff }, 3},
+		{"two gateways, one without Via", 2, func(i int, o *Options) { o.Pseudonym, o.Via = fmt.Sprint("weir-", i), exchange.Via(i)*exchange.ViaOff }, 3},
 		{"replicas of one gateway", 5, func(_ int, o *Options) { o.Pseudonym = "weir-edge" }, 2},
 		{"processes of random names", 3, func(_ int, o *Options) { o.Pseudonym = "" }, 4},
-		{"more than there may be", DefaultMaxHops + 5, func(_ int, o *Options) { o.Pseudonym = "" }, DefaultMaxHops + 1},
+		{"more than there may be", exchange.DefaultMaxHops + 5, func(_ int, o *Options) { o.Pseudonym = "" }, exchange.DefaultMaxHops + 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			all := ring(t, test.n, test.edit)
@@ -189,20 +188,20 @@ func TestAChainOfGatewaysServes(t *testing.T) {
 	if resp.StatusCode != 200 || body != "ok" {
 		t.Fatalf("status %d, %q", resp.StatusCode, body)
 	}
-	if got, want := fmt.Sprint(resp.Header["Via"]), "[1.0 cache 1.1 "+inner.hops.name+" 2 edge]"; got != want {
+	if got, want := fmt.Sprint(resp.Header["Via"]), "[1.0 cache 1.1 "+inner.pipe.Pseudonym+" 2 edge]"; got != want {
 		t.Errorf("the client gets Via %s, want %s", got, want)
 	}
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(<-heads)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(r.Header["Via"]), "[1.0 fred, 2 cdn.example (a, b) 1.1 edge 2 "+inner.hops.name+"]"; got != want {
+	if got, want := fmt.Sprint(r.Header["Via"]), "[1.0 fred, 2 cdn.example (a, b) 1.1 edge 2 "+inner.pipe.Pseudonym+"]"; got != want {
 		t.Errorf("the backend gets Via %s, want %s", got, want)
 	}
 }
 
 func TestViaCanBeLeftOut(t *testing.T) {
-	for via, want := range map[Via][2]string{ViaAll: {"Via: 1.1 weir\r\n", "1.1 weir"}, ViaRequests: {"Via: 1.1 weir\r\n", ""}, ViaOff: {"Weir-Via: 1.1 weir\r\n", ""}} {
+	for via, want := range map[exchange.Via][2]string{exchange.ViaAll: {"Via: 1.1 weir\r\n", "1.1 weir"}, exchange.ViaRequests: {"Via: 1.1 weir\r\n", ""}, exchange.ViaOff: {"Weir-Via: 1.1 weir\r\n", ""}} {
 		addr, heads := wire(t, okResponse)
 		cfg := plain(addr)
 		s := serve(t, cfg, func(o *Options) { o.Via = via })
@@ -223,50 +222,6 @@ func TestViaCanBeLeftOut(t *testing.T) {
 	if resp, _ := k.answer("GET"); resp.Header["Via"] != nil {
 		t.Errorf("a filter removes Via, but the client gets %v", resp.Header["Via"])
 	}
-}
-
-func TestALoopOfGRPCIsNotWorthAnotherTry(t *testing.T) {
-	if got := grpcStatus(failLoop); got != "9" {
-		t.Errorf("gRPC status %s, want 9 (FAILED_PRECONDITION)", got)
-	}
-}
-
-// Whatever others have put into Via and however proxies between join it, the proxy's own mark is found.
-func FuzzOwnMarkIsFound(f *testing.F) {
-	for _, s := range []string{"", "1.1 a", "(", "1.1 a (, 1.1 b", "\\", "1.1 a (b, c), ,,", "weir", "1.1", "\"", "1.1 weirx"} {
-		f.Add(s, s)
-	}
-	h := newHops(&Options{Pseudonym: "weir", MaxHops: 1 << 30})
-	f.Fuzz(func(t *testing.T, before, after string) {
-		if !http1.ValidFieldValue(before) || !http1.ValidFieldValue(after) {
-			t.Skip("no field has such a value: the parser refuses it")
-		}
-		for _, fields := range [][]http1.Field{
-			{{Value: before, ID: http1.FieldVia}, h.requests[version11], {Value: after, ID: http1.FieldVia}},
-			{{Value: strings.Join([]string{before, h.requests[version2].Value, after}, ", "), ID: http1.FieldVia}},
-			{{Value: strings.Join([]string{before, h.requests[version10].Value}, ","), ID: http1.FieldWeirVia}},
-		} {
-			if h.judge(fields) != failLoop {
-				t.Errorf("%q is no loop", fields)
-			}
-		}
-		var members []string
-		for _, m := range strings.Split(before, ",") {
-			if m = strings.Trim(m, " \t"); m != "" {
-				members = append(members, m)
-			}
-		}
-		n := 0
-		for list := before; list != ""; {
-			var by string
-			if by, list = nextHop(list); by != "" {
-				n++
-			}
-		}
-		if n != len(members) {
-			t.Errorf("%q has %d members, not %d", before, len(members), n)
-		}
-	})
 }
 
 func TestMaxForwards(t *testing.T) {
@@ -315,17 +270,5 @@ func TestMaxForwards(t *testing.T) {
 	defer resp.Body.Close()
 	if b, _ := io.ReadAll(resp.Body); !strings.HasPrefix(string(b), "TRACE /y HTTP/2.0\r\nHost: "+s.addr()+"\r\n") {
 		t.Errorf("over HTTP/2: %q", b)
-	}
-}
-
-// What a process is called is drawn once, and no two are called alike.
-func TestPseudonymsDiffer(t *testing.T) {
-	var names []string
-	for range 100 {
-		h := newHops(&Options{Pseudonym: "not a token"})
-		if !http1.ValidToken(h.name) || slices.Contains(names, h.name) {
-			t.Fatalf("%q", h.name)
-		}
-		names = append(names, h.name)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 const http2Preface = http2.Preface
@@ -62,7 +64,7 @@ func (c *conn) goAway() {
 // refusedStream counts a request whose head was malformed.
 func (c *conn) refusedStream(err *http2.StreamError) {
 	c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.BadRequest)
-	c.srv.log.Debug("HTTP/2 request refused", "client", c.remote(), "error", err)
+	c.srv.log.Debug("HTTP/2 request refused", "client", c.peer.Name(), "error", err)
 }
 
 // ended logs why a connection ended, and counts it if it had to be ended because of the client.
@@ -80,11 +82,11 @@ func (c *conn) ended(err error) {
 	}
 	if e.Flood {
 		if held, ok := c.srv.floods.allow(time.Now()); ok {
-			c.srv.log.Info("closing HTTP/2 connection: flood", "client", c.remote(), "cause", e.Detail, "others", held)
+			c.srv.log.Info("closing HTTP/2 connection: flood", "client", c.peer.Name(), "cause", e.Detail, "others", held)
 			return
 		}
 	}
-	c.srv.log.Debug("HTTP/2 connection ended", "client", c.remote(), "error", err)
+	c.srv.log.Debug("HTTP/2 connection ended", "client", c.peer.Name(), "error", err)
 }
 
 // seldom lets something be said once a second.
@@ -106,11 +108,14 @@ func (s *seldom) allow(now time.Time) (held int, ok bool) {
 	return held, true
 }
 
-// stream is the HTTP/2 side of an exchange; it implements client.
+// stream is the HTTP/2 side of an exchange; it implements exchange.Client.
 type stream struct {
-	ex exchange
-	s  *http2.Stream
+	ex   exchange.Exchange
+	req  *exchange.Request
+	conn *conn
+	s    *http2.Stream
 
+	watched   bool        // a call is aborted when the client leaves
 	whole     []byte      // the body, if all of it came with the head
 	taken     bool        // whole is
 	continued atomic.Bool // the client does not wait for 100 (Continue)
@@ -135,7 +140,7 @@ func (c *conn) serveStream(hs *http2.Stream) {
 	s := streamPool.Get().(*stream)
 	defer func() {
 		if p := recover(); p != nil {
-			s.ex.dispose()
+			s.ex.Dispose()
 			c.srv.recovered(p)
 			return // s is not used again
 		}
@@ -145,77 +150,74 @@ func (c *conn) serveStream(hs *http2.Stream) {
 }
 
 func (s *stream) serve(c *conn, hs *http2.Stream) {
-	s.s = hs
+	s.conn, s.s = c, hs
 	ex := &s.ex
-	ex.reset()
-	ex.srv, ex.client, ex.conn, ex.shard = c.srv, s, c, c.shard
-	if ex.snap, ex.port = c.bind.snapshot(); ex.port.TLS != (c.tls != nil) {
-		ex.port = nil
+	snap, port := c.bind.snapshot()
+	if port.TLS != (c.tls != nil) {
+		port = nil
 	}
-	ex.start = hs.Born()
+	s.req = ex.Begin(c.srv.pipe, &exchange.Origin{Client: s, Peer: &c.peer, Shard: c.shard, Snapshot: snap.Snapshot, Port: port, Start: hs.Born()})
 	if f := s.message(); f != nil {
-		ex.fail(f)
-		ex.finish()
+		ex.Refuse(f)
 		return
 	}
-	ex.serve()
+	ex.Serve()
 }
 
 // message fills in the neutral request. http2 has checked the fields (RFC 9113 §8.2, §8.3); what goes into the first lines of HTTP/1.1 is checked here.
-func (s *stream) message() *failure {
-	h, q := s.s.Head(), &s.ex.req
-	*q = request{proto: "HTTP/2.0", http2: true, minor: 1, method: h.Method, target: h.Path, authority: h.Authority, fields: h.Fields, body: h.Body}
+func (s *stream) message() *exchange.Failure {
+	h, q := s.s.Head(), s.req
+	*q = exchange.Request{Proto: "HTTP/2.0", HTTP2: true, Minor: 1, Method: h.Method, Target: h.Path, Authority: h.Authority, Fields: h.Fields, Body: h.Body}
 	expect, other, host := false, false, ""
-	for i := range q.fields {
-		switch f := &q.fields[i]; f.ID {
+	for i := range q.Fields {
+		switch f := &q.Fields[i]; f.ID {
 		case http1.FieldContentType:
-			q.grpc = isGRPC(f.Value)
+			q.GRPC = exchange.IsGRPC(f.Value)
 		case http1.FieldExpect:
 			proceed, unknown := http1.Expectations(f.Value)
 			expect, other = expect || proceed, other || unknown
 		case http1.FieldHost:
 			if host != "" && !http1.EqualFold(f.Value, host) {
-				return failMalformed
+				return exchange.FailMalformed
 			}
 			host = f.Value
 		}
 	}
-	if q.authority == "" {
-		q.authority = host
+	if q.Authority == "" {
+		q.Authority = host
 	}
-	s.ex.setHost()
-	q.path, q.query, q.hasQuery = strings.Cut(q.target, "?")
-	limits := &s.ex.srv.opt.Limits
+	q.Path, q.Query, q.HasQuery = strings.Cut(q.Target, "?")
+	limits := &s.conn.srv.opt.Limits
 	switch {
 	case h.TooLarge:
-		return failHeadSize
-	case len(q.method)+len(q.target)+len("  HTTP/1.1\r\n") > limits.Line:
-		return failLineSize
-	case host != "" && !http1.EqualFold(host, q.authority):
-		return failMalformed // RFC 9113 §8.3.1
+		return exchange.FailHeadSize
+	case len(q.Method)+len(q.Target)+len("  HTTP/1.1\r\n") > limits.Line:
+		return exchange.FailLineSize
+	case host != "" && !http1.EqualFold(host, q.Authority):
+		return exchange.FailMalformed // RFC 9113 §8.3.1
 	case other:
-		return failExpectation
-	case q.method == http.MethodConnect:
-		q.form = http1.FormAuthority
-		return failConnect
+		return exchange.FailExpectation
+	case q.Method == http.MethodConnect:
+		q.Form = http1.FormAuthority
+		return exchange.FailConnect
 	case !http1.EqualFold(h.Scheme, "http") && !http1.EqualFold(h.Scheme, "https"):
-		return failMalformed // others are not served here; which of the two is for the connection to say
-	case !http1.ValidMethod(q.method) || !http1.ValidAuthority(q.authority):
-		return failMalformed
-	case q.target == "*" && q.method == http.MethodOptions:
-		q.form = http1.FormAsterisk
-	case q.target[0] != '/':
-		return failMalformed
+		return exchange.FailMalformed // others are not served here; which of the two is for the connection to say
+	case !http1.ValidMethod(q.Method) || !http1.ValidAuthority(q.Authority):
+		return exchange.FailMalformed
+	case q.Target == "*" && q.Method == http.MethodOptions:
+		q.Form = http1.FormAsterisk
+	case q.Target[0] != '/':
+		return exchange.FailMalformed
 	}
-	if valid, unescaped := http1.CheckTarget(q.target); !valid {
-		return failMalformed
+	if valid, unescaped := http1.CheckTarget(q.Target); !valid {
+		return exchange.FailMalformed
 	} else if unescaped {
-		s.ex.escapeTarget()
+		q.Unescaped = true
 	}
 	s.takeBody()
-	q.expect100 = expect && s.whole == nil && q.body.Content()
-	s.continued.Store(!q.expect100)
-	if q.grpc {
+	q.Expect100 = expect && s.whole == nil && q.Body.Content()
+	s.continued.Store(!q.Expect100)
+	if q.GRPC {
 		s.s.Patient()
 	}
 	return nil
@@ -223,12 +225,12 @@ func (s *stream) message() *failure {
 
 // takeBody settles what is known of the body. One that has come whole by now has a known length.
 func (s *stream) takeBody() {
-	q := &s.ex.req
-	switch q.body.Kind {
+	q := s.req
+	switch q.Body.Kind {
 	case http1.BodyNone:
-		switch q.method {
+		switch q.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch:
-			q.body = http1.Body{Kind: http1.BodyLength} // RFC 9110 §8.6
+			q.Body = http1.Body{Kind: http1.BodyLength} // RFC 9110 §8.6
 		}
 		return
 	}
@@ -237,16 +239,15 @@ func (s *stream) takeBody() {
 		if s.whole == nil {
 			s.whole = []byte{}
 		}
-		if !q.grpc { // which goes over HTTP/2, and announces no lengths
-			q.body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
+		if !q.GRPC { // which goes over HTTP/2, and announces no lengths
+			q.Body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
 		}
 	}
 }
 
 func (s *stream) release() {
-	s.ex.shrink()
-	s.ex.req = request{}
-	s.s, s.whole, s.taken, s.err = nil, nil, false, nil
+	s.ex.Shrink()
+	s.conn, s.req, s.s, s.watched, s.whole, s.taken, s.err = nil, nil, nil, false, nil, false, nil
 	s.pace, s.came = pace.Pace{}, 0
 	s.arrived.Store(false)
 	s.answering.Store(false)
@@ -263,14 +264,14 @@ func (s *stream) release() {
 	streamPool.Put(s)
 }
 
-func (s *stream) buffered() []byte {
+func (s *stream) Buffered() []byte {
 	s.taken = s.whole != nil
 	return s.whole
 }
 
-func (s *stream) ready() bool { return s.err != nil || s.s.Ready() }
+func (s *stream) Ready() bool { return s.err != nil || s.s.Ready() }
 
-func (s *stream) next() ([]byte, error) {
+func (s *stream) Next() ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -292,10 +293,10 @@ func (s *stream) await() ([]byte, error) {
 	if s.s.Ready() {
 		return s.s.Next(time.Time{})
 	}
-	m := s.ex.srv.minPace
+	m := s.conn.srv.minPace
 	start := time.Now()
-	latest := start.Add(s.ex.srv.opt.StreamTimeout)
-	if s.ex.req.grpc {
+	latest := start.Add(s.conn.srv.opt.StreamTimeout)
+	if s.req.GRPC {
 		return s.s.Next(latest) // it is never due, see bodyDue
 	}
 	_, held := s.s.Arrived()
@@ -326,8 +327,8 @@ func (s *stream) await() ([]byte, error) {
 
 // bodyDue is true while the client is to send its body without pauses; see conn.bodyDue.
 func (s *stream) bodyDue() bool {
-	q := &s.ex.req
-	return !q.grpc && !s.waitsToBegin() && (q.body.Kind == http1.BodyLength || !s.answering.Load())
+	q := s.req
+	return !q.GRPC && !s.WaitsToBegin() && (q.Body.Kind == http1.BodyLength || !s.answering.Load())
 }
 
 // streamBodyFailure is why reading a stream's body ended; io.EOF is that.
@@ -337,63 +338,81 @@ func streamBodyFailure(err error) error {
 	case err == io.EOF:
 		return err
 	case err == http2.ErrInterrupted:
-		return failInterrupted
+		return exchange.FailInterrupted
 	case errors.As(err, &se) && !se.Remote:
-		return &failure{reason: telemetry.BadBody, detail: se.Detail, err: err}
+		return &exchange.Failure{Reason: telemetry.BadBody, Detail: se.Detail, Err: err}
 	}
-	return bodyFailure(err)
+	return exchange.BodyFailure(err)
 }
 
-func (s *stream) trailers() []http1.Field { return s.s.Trailers() }
+func (s *stream) Trailers() []http1.Field { return s.s.Trailers() }
 
-func (s *stream) interrupt() { s.s.Pause() }
+func (s *stream) Interrupt() { s.s.Pause() }
 
-func (s *stream) resume() {
+func (s *stream) Resume() {
 	s.s.Resume()
-	if s.err == failInterrupted {
+	if s.err == exchange.FailInterrupted {
 		s.err = nil
 	}
 }
 
-func (s *stream) proceed() error { return s.inform(http.StatusContinue, nil) }
+func (s *stream) Proceed() error { return s.Inform(http.StatusContinue, nil) }
 
-func (s *stream) gone() bool { return s.s.Gone() }
+func (s *stream) Gone() bool { return s.s.Gone() }
+
+func (s *stream) Watch(c *upstream.Call) {
+	s.watched = true
+	s.s.Watch(c)
+}
+
+func (s *stream) Unwatch() bool { return !s.watched || s.s.Unwatch() }
+
+func (s *stream) Waited() (age time.Duration, left, known bool) { return s.conn.Waited() }
+
+// TurnAway resets the stream: nobody waits, with a place and with memory, for a client to read that it was refused.
+func (s *stream) TurnAway() bool {
+	if !s.s.Crowded() {
+		return false
+	}
+	s.s.Reset(http2.RefusedStream)
+	return true
+}
 
 // waitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
-func (s *stream) waitsToBegin() bool { return !s.continued.Load() && !s.arrived.Load() }
+func (s *stream) WaitsToBegin() bool { return !s.continued.Load() && !s.arrived.Load() }
 
-func (s *stream) inform(status int, fields []http1.Field) error {
+func (s *stream) Inform(status int, fields []http1.Field) error {
 	if status == http.StatusContinue {
 		if s.continued.Swap(true) {
 			return nil
 		}
 	}
 	if err := s.s.Answer(&http2.Head{Status: status, Fields: fields}, nil, false); err != nil {
-		return writeFailure(err)
+		return exchange.WriteFailure(err)
 	}
 	return nil
 }
 
-// begin implements client.
-func (s *stream) begin(a *answer) error {
+// begin implements exchange.Client.
+func (s *stream) Begin(a *exchange.Answer) error {
 	h := &s.head
-	h.Status, h.Body = a.status, a.body
+	h.Status, h.Body = a.Status, a.Body
 	size := 0
-	for i := range a.fields {
-		size += len(a.fields[i].Name) + len(a.fields[i].Value)
+	for i := range a.Fields {
+		size += len(a.Fields[i].Name) + len(a.Fields[i].Value)
 	}
 	if cap(s.text) < size {
 		s.text = make([]byte, 0, max(size, 1<<10))
 	}
 	text, fields := s.text[:0], h.Fields[:0]
-	for i := range a.fields {
-		f := &a.fields[i]
+	for i := range a.Fields {
+		f := &a.Fields[i]
 		n, v := len(text), len(text)+len(f.Name)
 		text = append(append(text, f.Name...), f.Value...)
 		fields = append(fields, http1.Field{Name: alias(text[n:v]), Value: alias(text[v:])})
 	}
 	s.text, h.Fields = text, fields
-	s.noOut = a.body.Kind == http1.BodyNone || s.ex.req.method == http.MethodHead
+	s.noOut = a.Body.Kind == http1.BodyNone || s.req.Method == http.MethodHead
 	s.begun, s.out = true, s.out[:0]
 	s.answering.Store(true)
 	return nil
@@ -402,23 +421,23 @@ func (s *stream) begin(a *answer) error {
 // alias is b as a string.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-func (s *stream) write(p []byte) error {
+func (s *stream) Write(p []byte) error {
 	if s.noOut || len(p) == 0 {
 		return nil
 	}
-	if len(p) <= gather/2 {
-		if s.out = append(s.out, p...); len(s.out) < gather {
+	if len(p) <= exchange.Gather/2 {
+		if s.out = append(s.out, p...); len(s.out) < exchange.Gather {
 			return nil
 		}
-		return s.flush()
+		return s.Flush()
 	}
-	if err := s.flush(); err != nil {
+	if err := s.Flush(); err != nil {
 		return err
 	}
 	return s.wrote(s.s.Send(p, false))
 }
 
-func (s *stream) flush() error {
+func (s *stream) Flush() error {
 	var err error
 	switch {
 	case s.begun && !s.sent:
@@ -431,7 +450,7 @@ func (s *stream) flush() error {
 	return s.wrote(err)
 }
 
-func (s *stream) end(trailers []http1.Field) error {
+func (s *stream) End(trailers []http1.Field) error {
 	var head *http2.Head
 	if !s.sent {
 		s.sent = true
@@ -444,12 +463,12 @@ func (s *stream) end(trailers []http1.Field) error {
 
 func (s *stream) wrote(err error) error {
 	if err != nil {
-		return writeFailure(err)
+		return exchange.WriteFailure(err)
 	}
 	return nil
 }
 
-func (s *stream) retract() bool {
+func (s *stream) Retract() bool {
 	if s.sent {
 		return false
 	}
@@ -457,4 +476,4 @@ func (s *stream) retract() bool {
 	return true
 }
 
-func (s *stream) abort() { s.s.Reset(http2.InternalError) }
+func (s *stream) Abort() { s.s.Reset(http2.InternalError) }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -252,7 +253,7 @@ func TestNothingIsInjectedFromHTTP2IntoHTTP1(t *testing.T) {
 }
 
 func TestBackendThatBreaksOffResetsTheStream(t *testing.T) {
-	for name, size := range map[string]int{"before anything was sent": 10, "later": 2 * gather} {
+	for name, size := range map[string]int{"before anything was sent": 10, "later": 2 * exchange.Gather} {
 		t.Run(name, func(t *testing.T) {
 			chunk := fmt.Sprintf("%x\r\n%s\r\n", size, body(size))
 			addr, _ := wire(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk+"broken")
@@ -262,7 +263,7 @@ func TestBackendThatBreaksOffResetsTheStream(t *testing.T) {
 				_, err = io.ReadAll(resp.Body)
 				resp.Body.Close()
 			}
-			if size < gather {
+			if size < exchange.Gather {
 				if err != nil || resp.StatusCode != 502 {
 					t.Errorf("%v, %v; want a 502", resp, err)
 				}

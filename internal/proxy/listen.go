@@ -144,7 +144,7 @@ func (b *bind) accept() {
 			return
 		}
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		if isShortage(err) {
+		if socket.IsShortage(err) {
 			b.srv.shortage.met(err)
 			continue
 		}
@@ -187,7 +187,7 @@ func (b *bind) start(nc net.Conn) {
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
 	snap, port := b.snapshot()
-	f := snap.listeners[port.Listeners[0].ID].front // of the PROXY protocol a port's listeners have one opinion
+	f := snap.Listeners[port.Listeners[0].ID].Front // of the PROXY protocol a port's listeners have one opinion
 	if !b.mayKnock(f, nc, shard) {
 		s.connections.Add(-1)
 		return
@@ -196,7 +196,7 @@ func (b *bind) start(nc net.Conn) {
 		s.connections.Add(-1)
 		b.refuse(nc, shard, !port.TCP && !port.TLS)
 		s.makeRoom()
-		if s.gate.connections.Load()%refusedBurst == 0 {
+		if s.refused.Load()%refusedBurst == 0 {
 			b.rest(refusedPause)
 		}
 		return
@@ -204,7 +204,7 @@ func (b *bind) start(nc net.Conn) {
 	b.metrics.Opened(shard)
 	if port.TCP {
 		b.wg.Go(func() {
-			b.relay(nc, shard, f != nil && f.header)
+			b.relay(nc, shard, f != nil && f.Header)
 			b.metrics.Closed(shard)
 			s.connections.Add(-1)
 		})
@@ -212,7 +212,7 @@ func (b *bind) start(nc net.Conn) {
 	}
 	b.wg.Add(1)
 	c := newConn(b, nc, shard, port.TLS)
-	c.header = f != nil && f.header
+	c.header = f != nil && f.Header
 	b.serve(c)
 }
 

@@ -40,12 +40,11 @@ var listen = socket.Listen
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {
 	t.Helper()
 	opt := Options{
-		Metrics:      telemetry.New(),
-		Pseudonym:    "weir",
 		DrainGrace:   -1,
 		DrainTimeout: 5 * time.Second,
 		Listen:       func(network, _ string) (net.Listener, error) { return listen(network, "127.0.0.1:0") },
 	}
+	opt.Metrics, opt.Pseudonym = telemetry.New(), "weir"
 	if os.Getenv("WEIR_TEST_LOG") != "" {
 		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

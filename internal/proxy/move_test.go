@@ -88,7 +88,7 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 			t.Errorf("%s: status %d", name, resp.StatusCode)
 		}
 		dials := uint64(0)
-		for _, e := range s.state.Load().service(serviceName).Endpoints() {
+		for _, e := range s.state.Load().Service(serviceName).Endpoints() {
 			dials += e.Stats().Dials
 		}
 		if dials != test.dials {

@@ -1,157 +1,15 @@
 package proxy
 
 import (
-	"math"
-	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
-
-// gate decides what the proxy takes on. What it refuses costs next to nothing: it is answered before anything is done for it.
-type gate struct {
-	max     int64 // exchanges in flight
-	crowded int64 // from where on no service may have more than half of max
-
-	strain atomic.Int64 // the instant until which requests may be waiting too long for the proxy
-	delay  atomic.Int64 // nanoseconds that the request looked at last had waited
-
-	refused     atomic.Uint64 // exchanges, for max
-	shed        atomic.Uint64 // exchanges, for their wait
-	connections atomic.Uint64 // refused
-
-	_        [64]byte
-	inFlight atomic.Int64
-	_        [56]byte
-}
-
-// Retry-After is drawn for each client's connection, so that not all come back at once; the same in milliseconds is for gRPC.
-var (
-	retryAfter    = [...]string{"1", "2", "3"}
-	retryPushback = [...]string{"1000", "2000", "3000"}
-)
-
-var (
-	failOverload   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy is at its limit of requests", later: true}
-	failOverdue    = &failure{status: 503, reason: telemetry.Overload, detail: "the request waited too long for the proxy", later: true}
-	failBusy       = &failure{status: 503, reason: telemetry.BackendOverload, detail: "as many requests as allowed are under way to the backend", later: true}
-	failConnecting = &failure{status: 503, reason: telemetry.BackendOverload, detail: "as many connections as allowed are being opened to the backend", later: true}
-	failShortage   = &failure{status: 503, reason: telemetry.Overload, detail: "the proxy has no connection to spare", later: true}
-)
-
-// bound sets how many exchanges may be in flight; 0 is no bound.
-func (g *gate) bound(max int) {
-	if g.max = int64(max); max <= 0 {
-		g.max = math.MaxInt64
-	}
-	g.crowded = g.max / 4 * 3
-}
-
-// enter claims a place for the exchange, which leave gives back, or says why there is none.
-func (ex *exchange) enter() error {
-	g := &ex.srv.gate
-	n := g.inFlight.Add(1)
-	ex.entered = true
-	if n > g.max {
-		ex.leave()
-		g.refused.Add(1)
-		return failOverload
-	}
-	ex.crowded = n > g.crowded
-	if err := ex.overdue(); err != nil {
-		ex.leave()
-		return err
-	}
-	return nil
-}
-
-// The law by which the proxy sheds load. What it cannot keep up with waits in sockets: those of connections not accepted yet, and those that nobody has
-// looked at since something came. How long it waited is known to the system, which is asked about one request in lookSeldom, and about each
-// while one has been found of late that waited for more than half of Options.MaxQueueDelay. Requests beyond that are refused, which costs
-// little, until those are reached whose clients can still be expected to wait: so what is worked on is answered in time.
-const (
-	lookSeldom = 32 // a power of two
-	lookLonger = time.Second
-)
-
-// overdue refuses a request that has waited too long for the proxy, or whose client has left meanwhile.
-func (ex *exchange) overdue() error {
-	g, most := &ex.srv.gate, ex.srv.opt.MaxQueueDelay
-	if most <= 0 || rand.Uint32()%lookSeldom != 0 && !g.strained() {
-		return nil
-	}
-	waited, left := ex.waited()
-	g.delay.Store(int64(waited))
-	if waited < most/2 {
-		return nil
-	}
-	now := clock.Instant(time.Now())
-	if g.strain.Swap(now+int64(lookLonger)) < now {
-		ex.srv.log.Warn("overload: requests wait for the processor", "waited", waited, "refused_from", most)
-	}
-	switch {
-	case left:
-		return failClientClosed
-	case waited > most:
-		g.shed.Add(1)
-		return failOverdue
-	}
-	return nil
-}
-
-// waited is how long the request was not looked at though it had come, as far as that is known, and whether its client has closed its side since.
-func (ex *exchange) waited() (d time.Duration, left bool) {
-	now := time.Now()
-	var age time.Duration
-	ok := false
-	if raw := ex.conn.socket; raw != nil {
-		age, left, ok = socket.DataAge(raw)
-	}
-	if ex.req.http2 {
-		return max(age, now.Sub(ex.start)), ex.client.gone()
-	}
-	if !ok {
-		return 0, false
-	}
-	if !ex.since.IsZero() {
-		age = min(age, now.Sub(ex.since)) // it came while the one before it was served
-	}
-	return age, left
-}
-
-func (ex *exchange) leave() {
-	if ex.entered {
-		ex.entered = false
-		ex.srv.gate.inFlight.Add(-1)
-		ex.giveBack()
-	}
-}
-
-// begin claims a place for the exchange at its service, for service.End to give back. A service that has got stuck shall not take all places
-// from the others.
-func (ex *exchange) begin(s *upstream.Service) error {
-	if ex.crowded && len(ex.snap.upstream) > 1 && int64(s.InFlight()) > ex.srv.gate.max/2 || !s.Begin() {
-		s.Rejected(upstream.LimitRequests)
-		return failBusy
-	}
-	return nil
-}
-
-// nowhere is why there was no endpoint to choose.
-func nowhere(s *upstream.Service) error {
-	if len(s.Endpoints()) == 0 {
-		return failNoEndpoint
-	}
-	s.Rejected(upstream.LimitEndpoints)
-	return failBusy
-}
 
 // refusal is what a connection beyond the limit is told in cleartext.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 51\r\nRetry-After: 1\r\n" +
@@ -242,7 +100,7 @@ func discardReady(nc net.Conn) {
 // one for HTTP in cleartext: others cannot be told anything.
 func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	s := b.srv
-	s.gate.connections.Add(1)
+	s.refused.Add(1)
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.Overload)
 	if told {
 		discardReady(nc)
@@ -266,21 +124,13 @@ func (b *bind) rest(d time.Duration) {
 	}
 }
 
-// strained is true while requests wait so long that the times which are measured say little about others.
-func (g *gate) strained() bool {
-	until := g.strain.Load()
-	return until != 0 && clock.Instant(time.Now()) < until
-}
-
 // load is for the metrics.
 func (s *Server) load() telemetry.Load {
-	g := &s.gate
-	return telemetry.Load{
-		InFlight: g.inFlight.Load(), MaxInFlight: int64(max(s.opt.MaxInFlight, 0)),
-		Connections: s.connections.Load(), MaxConnections: int64(max(s.opt.MaxConnections, 0)),
-		RefusedRequests: g.refused.Load(), ShedRequests: g.shed.Load(), RefusedConnections: g.connections.Load(),
-		QueueDelay: time.Duration(g.delay.Load()), Strained: g.strained(),
+	l := telemetry.Load{
+		Connections: s.connections.Load(), MaxConnections: int64(max(s.opt.MaxConnections, 0)), RefusedConnections: s.refused.Load(),
 	}
+	s.pipe.Load(&l)
+	return l
 }
 
 // Services yields the services of the configuration being served, by name, with the health of their endpoints.
@@ -289,7 +139,7 @@ func (s *Server) Services(yield func(telemetry.ServiceState) bool) {
 	if snap == nil {
 		return
 	}
-	for _, sv := range snap.upstream {
+	for _, sv := range snap.Upstream {
 		stats := sv.Stats()
 		state := telemetry.ServiceState{Service: sv.Name, Full: stats.Full, Endpoints: []telemetry.EndpointState{}}
 		for l := range upstream.Limits() {

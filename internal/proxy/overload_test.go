@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -319,7 +318,7 @@ func TestADeadEndpointOfThreeIsLeftAloneSoon(t *testing.T) {
 		t.Errorf("%d of %d requests failed", failed, requests)
 	}
 	// A probe after one second, after two more, ...
-	tried := s.state.Load().service(serviceName).Endpoints()[0].Stats().DialFails
+	tried := s.state.Load().Service(serviceName).Endpoints()[0].Stats().DialFails
 	if most := 3 + uint64(time.Since(start)/time.Second); tried < 1 || tried > most {
 		t.Errorf("the dead endpoint was tried %d times for %d requests, want at most %d", tried, requests, most)
 	}
@@ -375,14 +374,13 @@ func overdue(t *testing.T, address string) (s *testServer, open func()) {
 	open = sync.OnceFunc(func() { close(l.release) })
 	t.Cleanup(open) // before the server ends
 	s = serve(t, plain(address), func(o *Options) {
-		o.MaxQueueDelay = 50 * time.Millisecond
+		o.MaxQueueDelay, o.LookAtAll = 50*time.Millisecond, true
 		o.Listen = func(network, _ string) (ln net.Listener, err error) {
 			l.Listener, err = net.Listen(network, "127.0.0.1:0")
 			return l, err
 		}
 	})
 	t.Cleanup(open)
-	s.gate.strain.Store(clock.Instant(time.Now().Add(time.Hour)))
 	return s, open
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/socket"
 )
 
@@ -29,10 +30,10 @@ type parked struct {
 	nc           tcpSocket
 	fd           int32
 	shard        uint32
-	since        time.Time   // when it became idle
-	tls          *tlsSession // nil in cleartext
-	from         *announced  // by a PROXY header; nil: by none
-	first        bool        // nothing was served yet
+	since        time.Time           // when it became idle
+	tls          *tlsSession         // nil in cleartext
+	from         *exchange.Announced // by a PROXY header; nil: by none
+	first        bool                // nothing was served yet
 	older, newer *parked
 }
 
@@ -71,7 +72,7 @@ func (p *parking) ready(fd int32) {
 // park takes the connection over; it reports false if that cannot be, and the connection's goroutine has to wait.
 func (c *conn) park() bool {
 	p := c.srv.idle
-	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.from, first: c.first, fd: -1}
+	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.peer.Announced, first: c.first, fd: -1}
 	c.socket.Control(func(fd uintptr) { k.fd = int32(fd) })
 	if k.fd < 0 {
 		return false
@@ -200,12 +201,13 @@ func (p *parking) shed(most int) (n int) {
 func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, k.tls != nil)
-	c.become(k.from)
+	c.peer.Become(k.from)
 	if c.first = k.first; !c.first {
 		c.last = k.since
 	}
 	if k.tls != nil {
 		c.tls, c.nc = k.tls, k.tls.conn
+		c.peer.TLS = &k.tls.peer
 		c.tls.sock.c, c.tls.sock.io = c, socket.NewStream(c.socket)
 		c.resumed, c.now = true, k.since
 	}

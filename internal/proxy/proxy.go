@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/budget"
-	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
@@ -37,15 +37,7 @@ type Server struct {
 	log      *slog.Logger
 	upstream *upstream.Set
 	mirrors  *mirror.Set
-	hops     *hops
-
-	sessionKeys *sessionKeys
-	// mirrorMark is the name of the field that marks copies, if it has another than the usual one.
-	mirrorMark string
-	copyMark   string // the name in any case
-	requestID  idField
-	// The header fields that the access log wants.
-	loggedRequest, loggedAnswer []string
+	pipe     *exchange.Pipeline
 
 	state       atomic.Pointer[snapshot]
 	connections atomic.Int64   // clients' connections
@@ -55,7 +47,7 @@ type Server struct {
 	strangers   seldom         // likewise
 	tickets     tickets
 	handshakes  *handshakeGate
-	gate        gate
+	refused     atomic.Uint64 // connections
 	buffers     buffers
 	refusals    refusals
 	idle        *parking // nil if it cannot be had
@@ -76,28 +68,23 @@ func New(opt Options) *Server {
 	opt.setDefaults()
 	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
-	s.gate.bound(opt.MaxInFlight)
 	s.buffers.Budget = budget.New(opt.MaxBuffered)
+	s.cut, s.cutNow = context.WithCancel(context.Background())
 	opt.Upstream.Memory = endpointMemory{s, budget.Exchange}
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
-	opt.Upstream.Strained = s.gate.strained
+	opt.Upstream.Strained = func() bool { return s.pipe.Strained() }
 	s.upstream = upstream.New(opt.Upstream)
 	opt.Upstream.Memory = endpointMemory{s, budget.Mirror}
 	s.mirrors = mirror.New(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)
-	s.hops = newHops(&opt)
-	s.sessionKeys = newSessionKeys(opt.SessionKey)
-	s.copyMark = opt.Mirror.Mark()
-	if s.mirrorMark = s.copyMark; http1.Identify(s.mirrorMark) == http1.FieldWeirMirrored {
-		s.mirrorMark = ""
-	}
-	s.requestID = newIDField(&s.opt)
-	s.loggedRequest, s.loggedAnswer = s.opt.AccessLog.RequestFields(), s.opt.AccessLog.ResponseFields()
-	s.tickets.keys = &tls.Config{Time: opt.now}
+	s.pipe = exchange.NewPipeline(opt.Options, exchange.Around{
+		Mirrors: s.mirrors, Mark: opt.Mirror.Mark(), Memory: s.buffers.Budget, Shortage: s.shortage.met, Cut: s.cut.Done(),
+		Current: func() *exchange.Snapshot { return s.state.Load().Snapshot },
+	})
+	s.tickets.keys = &tls.Config{Time: opt.Now}
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
 	opt.Metrics.WatchLoad(s.load, s.Services)
 	opt.Metrics.WatchMemory(s.buffers.memory)
-	s.cut, s.cutNow = context.WithCancel(context.Background())
 	return s
 }
 
@@ -156,7 +143,7 @@ func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*Li
 	for _, b := range s.binds {
 		current[portKey(b.address, b.number)] = b
 	}
-	for _, p := range snap.table.Ports() {
+	for _, p := range snap.Table.Ports() {
 		b := current[portKey(p.Address, p.Number)]
 		if b == nil {
 			var err *ListenError

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -84,8 +85,8 @@ func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
 }
 
 // mayKnock is false for a connection to a port of the PROXY protocol that comes from an address that is not trusted. It is closed, and counted.
-func (b *bind) mayKnock(f *front, nc net.Conn, shard uint32) bool {
-	if f == nil || !f.header || f.trust.Contains(addrPort(nc.RemoteAddr()).Addr()) {
+func (b *bind) mayKnock(f *exchange.Front, nc net.Conn, shard uint32) bool {
+	if f == nil || !f.Header || f.Trust.Contains(clientaddr.AddrPort(nc.RemoteAddr()).Addr()) {
 		return true
 	}
 	b.strange(nc, shard, errNotTrusted)
@@ -125,6 +126,6 @@ func (c *conn) awaitHeader() bool {
 	}
 	c.sock.SetReadDeadline(time.Time{})
 	c.readBy = time.Time{}
-	c.takeHeader(h)
+	c.peer.Become(exchange.NewAnnounced(h))
 	return true
 }

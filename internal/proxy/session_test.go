@@ -247,20 +247,25 @@ func TestARetryTakesTheSessionToAnotherEndpoint(t *testing.T) {
 }
 
 func TestASessionLeavesAnEjectedEndpoint(t *testing.T) {
+	var whole atomic.Bool
+	whole.Store(true)
 	broken := rawBackend(t, func(c net.Conn) {
-		c.Read(make([]byte, 4096)) // and closes
+		if c.Read(make([]byte, 4096)); whole.Load() {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nbroken")
+		} // else it closes
 	})
 	r := ruleTo(serviceName)
 	r.Session = &model.Session{Name: "s", Type: model.Header}
 	s := serve(t, config([]model.Service{service(serviceName, model.HTTP, append(named(t, "a", 1), broken)...)}, r))
-	// The token of the broken endpoint, which never answers.
+	// The token of the endpoint that is about to break.
 	var token string
-	for spot, target := range s.state.Load().rules[0].session.bySpot {
-		if spot.endpoint.Address == broken {
-			ex := &exchange{srv: s.Server, backend: spot.backend, endpoint: target.endpoint, start: time.Now()}
-			token = ex.markSession(s.state.Load().rules[0].session, nil)[0].Value
+	for first := newTalk(t, s.addr()); token == ""; {
+		first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, body := first.answer("GET"); body == "broken" {
+			token = resp.Header.Get("s")
 		}
 	}
+	whole.Store(false)
 	c := newClient(t)
 	failed := 0
 	for range 10 {
@@ -290,7 +295,7 @@ func TestSessionsInAHeader(t *testing.T) {
 	for range 20 {
 		first := fetch(t, c, target)
 		token := first.header.Values("X-Session")
-		if len(token) != 1 || len(token[0]) != tokenText {
+		if len(token) != 1 || len(token[0]) != tokenLetters {
 			t.Fatalf("tokens %q", token)
 		}
 		if first.by == "" && first.cookie.String() != "own=1" || first.by != "" && first.cookie != nil {

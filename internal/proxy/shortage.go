@@ -1,12 +1,10 @@
 package proxy
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/socket"
@@ -43,16 +41,6 @@ type shortage struct {
 	closed bool
 }
 
-// isShortage is true for errors that say that the process, or the system, has no descriptors or no memory for sockets left.
-func isShortage(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
-}
-
 // open holds descriptors back.
 func (s *shortage) open() {
 	s.mu.Lock()
@@ -66,7 +54,7 @@ func (s *shortage) hold() bool {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			s.release()
-			return !isShortage(err) // a system without such a file has none to hold
+			return !socket.IsShortage(err) // a system without such a file has none to hold
 		}
 		s.spare = append(s.spare, f)
 	}
@@ -139,7 +127,7 @@ func (s *Server) makeRoom() {
 		s.room.Unlock()
 		return
 	}
-	refused := s.gate.connections.Load()
+	refused := s.refused.Load()
 	most := min(refused-s.room.refused, shedIdle)
 	s.room.made, s.room.refused = now, refused
 	s.room.Unlock()

@@ -2,85 +2,23 @@ package proxy
 
 import (
 	"crypto/tls"
-	"net/http"
 	"slices"
-	"strconv"
-	"time"
 
-	"github.com/weirmesh/weir/internal/mirror"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
-	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// snapshot is one configuration, ready to serve. An exchange loads it once and uses no other. Its slices are parallel to the
-// dense IDs of the table.
+// snapshot is one configuration, ready to serve. Its slices are parallel to the dense IDs of the table.
 type snapshot struct {
-	table     *routing.Table
-	left      []model.Omission // out of the configuration
-	ports     map[*bind]*routing.Port
-	upstream  []*upstream.Service // all, by name
-	listeners []listenerState
+	*exchange.Snapshot
+	left  []model.Omission // out of the configuration
+	ports map[*bind]*routing.Port
+	// configs are the listeners' TLS sides; nil for cleartext and for a listener that cannot be served.
+	configs []*tls.Config
 	// certificates are those that listeners present, by name.
 	certificates map[string]*certificate
-	rules        []ruleState
-	backends     []backendState
-	leaves       []backendState // of splits
-	mirrors      []*mirror.Target
-	// mirrorLeaves are where splits lead copies.
-	mirrorLeaves []*mirror.Target
-}
-
-// service is the one of that name, nil if there is none.
-func (s *snapshot) service(name string) *upstream.Service {
-	for _, u := range s.upstream {
-		if u.Name == name {
-			return u
-		}
-	}
-	return nil
-}
-
-// listenerState is a listener's TLS side, nil config for cleartext and for a listener that cannot be served, and whom it trusts.
-type listenerState struct {
-	config *tls.Config
-	auth   clientAuth
-	front  *front
-}
-
-// ruleState is what serving a rule needs beyond the decision.
-type ruleState struct {
-	metrics *telemetry.Exchange // of answers that no backend gave
-	route   string
-	name    string
-	fault   *model.Fault
-	filters filters
-
-	request        time.Duration
-	backendRequest time.Duration
-	retry          *retry
-	session        *session // nil: requests are not kept together
-}
-
-// retry is a rule's policy.
-type retry struct {
-	attempts int
-	backoff  time.Duration
-	codes    [10]uint64 // bit set of the statuses 0..639
-}
-
-func (r *retry) code(status int) bool {
-	return status >= 0 && status < 640 && r.codes[status/64]&(1<<(status%64)) != 0
-}
-
-// backendState is what forwarding to a backend needs.
-type backendState struct {
-	metrics *telemetry.Exchange
-	name    string // of the service, or of what the reference names
-	service *upstream.Service
-	fault   *model.Fault
-	filters filters
 }
 
 // compile prepares a configuration; it changes nothing that the current one uses. What cannot be served is left out. The services of the new
@@ -88,14 +26,11 @@ type backendState struct {
 func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	var prevTable *routing.Table
 	if prev != nil {
-		prevTable = prev.table
+		prevTable = prev.Table
 	}
 	table, left := routing.Compile(cfg, prevTable)
-	snap := &snapshot{table: table, left: left, ports: map[*bind]*routing.Port{}}
+	snap := &snapshot{Snapshot: exchange.NewSnapshot(table), left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
-	for _, l := range table.Listeners() {
-		snap.listeners[l.ID].front = newFront(l.Listener.Front)
-	}
 	snap.left = model.SortOmissions(snap.left)
 	return snap
 }
@@ -126,102 +61,9 @@ func (s *Server) tellLeftOut(snap, prev *snapshot) {
 
 // attach gives the snapshot its services and counters. It cannot fail.
 func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Snapshot) {
-	snap.upstream = services.Services()
-	var used telemetry.InUse
-	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
-		x := s.opt.Metrics.Exchange(l)
-		used.Exchanges = append(used.Exchanges, x)
-		return x
-	}
-	snap.rules = make([]ruleState, len(snap.table.Rules()))
-	snap.backends = make([]backendState, len(snap.table.Backends()))
-	specs := make([]mirror.Spec, len(snap.table.Mirrors()))
-	for i, r := range snap.table.Rules() {
-		rs := &snap.rules[i]
-		rs.route = r.Route.Ref.Namespace + "/" + r.Route.Ref.Name
-		if rs.name = r.Rule.Name; rs.name == "" {
-			rs.name = strconv.Itoa(r.Index)
-		}
-		rs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name})
-		rs.fault = r.Rule.Fault
-		rs.filters = compileFilters(&r.Rule.Filters)
-		rs.request = time.Duration(r.Rule.Timeouts.Request)
-		rs.backendRequest = time.Duration(r.Rule.Timeouts.BackendRequest)
-		rs.retry = compileRetry(r.Rule.Retry)
-		mirror := func(m *routing.Mirror) {
-			metric := s.opt.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.route, Rule: rs.name, Mirror: m.Mirror.Service})
-			used.Mirrors = append(used.Mirrors, metric)
-			specs[m.ID] = mirror.Spec{Name: m.Mirror.Service, Metric: metric, Ref: m.Mirror.Ref}
-		}
-		for _, m := range r.Mirrors {
-			mirror(m)
-		}
-		for _, b := range r.Backends {
-			bs := &snap.backends[b.ID]
-			bs.name = b.Backend.Service
-			if bs.name == "" {
-				bs.name = b.Backend.Ref.Namespace + "/" + b.Backend.Ref.Name
-			}
-			bs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name, Backend: bs.name})
-			bs.filters = compileFilters(&b.Backend.Filters)
-			bs.lead(services, b.Backend.Service, b.Backend.Fault)
-			for _, m := range b.Mirrors {
-				mirror(m)
-			}
-		}
-	}
-	snap.leaves = make([]backendState, len(snap.table.Leaves()))
-	for i, l := range snap.table.Leaves() {
-		ls := &snap.leaves[i]
-		of := &snap.rules[l.Backend.Rule.ID]
-		if ls.name = l.Service; ls.name == "" {
-			ls.name = l.Split.Root
-			if l.Leaf != nil { // a service that is not there
-				ls.name = l.Leaf.Ref.Namespace + "/" + l.Leaf.Ref.Name + " " + l.Leaf.Ref.Field
-			}
-		}
-		ls.metrics = exchange(telemetry.ExchangeLabels{Route: of.route, Rule: of.name, Backend: ls.name})
-		ls.filters = snap.backends[l.Backend.ID].filters
-		ls.lead(services, l.Service, l.Fault)
-	}
-	for i, r := range snap.table.Rules() {
-		snap.rules[i].session = compileSession(r.Rule.Session, r, snap, s.sessionKeys)
-	}
-	for _, l := range snap.table.MirrorLeaves() {
-		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
-		of := specs[l.Mirror.ID]
-		specs = append(specs, mirror.Spec{Name: l.Service, Metric: of.Metric, Ref: of.Ref})
-	}
-	targets := s.mirrors.Apply(cfg, specs)
-	n := len(snap.table.Mirrors())
-	snap.mirrors, snap.mirrorLeaves = targets[:n], targets[n:]
+	used := s.pipe.Attach(cfg, snap.Snapshot, services)
 	for b := range snap.ports {
 		used.Listeners = append(used.Listeners, b.metrics)
 	}
 	s.opt.Metrics.Keep(used)
-}
-
-// lead sets the service that requests go to, or the fault they are answered with.
-func (b *backendState) lead(services *upstream.Snapshot, service string, fault *model.Fault) {
-	if b.fault = fault; fault != nil {
-		return
-	}
-	if b.service = services.Service(service); b.service == nil {
-		b.fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
-		return
-	}
-	b.fault = b.service.Fault
-}
-
-func compileRetry(r *model.Retry) *retry {
-	if r == nil || r.Attempts <= 0 {
-		return nil
-	}
-	c := &retry{attempts: r.Attempts, backoff: time.Duration(r.Backoff)}
-	for _, code := range r.Codes {
-		if code >= 0 && code < 640 {
-			c.codes[code/64] |= 1 << (code % 64)
-		}
-	}
-	return c
 }

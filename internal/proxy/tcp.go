@@ -11,7 +11,8 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/clock"
-	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -42,7 +43,7 @@ type relay struct {
 	mu     sync.Mutex
 	up     *upstream.Conn // once there is one
 	killed bool
-	cause  *failure // why the relay was broken off; the first of several
+	cause  *exchange.Failure // why the relay was broken off; the first of several
 }
 
 // relays are the relays of a bind.
@@ -71,7 +72,7 @@ func (rs *relays) kill() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for r := range rs.all {
-		r.abort(&failure{reason: telemetry.Draining})
+		r.abort(&exchange.Failure{Reason: telemetry.Draining})
 	}
 }
 
@@ -83,7 +84,7 @@ func (b *bind) relay(nc net.Conn, shard uint32, header bool) {
 	defer b.relays.remove(r)
 	defer func() {
 		if p := recover(); p != nil {
-			r.abort(&failure{reason: telemetry.Internal})
+			r.abort(&exchange.Failure{Reason: telemetry.Internal})
 			b.srv.recovered(p)
 		}
 	}()
@@ -119,40 +120,40 @@ func (r *relay) addresses() clientaddr.Pair {
 	if r.from.Source.IsValid() {
 		return r.from
 	}
-	return pairOf(r.nc)
+	return clientaddr.PairOf(r.nc)
 }
 
 // serve picks the backend, connects and passes bytes both ways; then it counts the connection.
 func (r *relay) serve() {
 	metrics := r.srv.opt.Metrics.Unrouted()
-	f := func() *failure {
+	f := func() *exchange.Failure {
 		snap, port := r.bind.snapshot()
 		if !port.TCP { // of another configuration than when it was accepted
-			return &failure{reason: telemetry.Draining}
+			return &exchange.Failure{Reason: telemetry.Draining}
 		}
 		r.record.Listener = port.Listeners[0].Listener.Name
 		rule := port.Rule()
 		if rule == nil {
-			return failNoRoute
+			return exchange.FailNoRoute
 		}
-		rs := &snap.rules[rule.ID]
-		r.record.Route, r.record.Rule = rs.route, rs.name
-		metrics = rs.metrics
-		if rs.fault != nil {
-			return &failure{reason: telemetry.FaultReason(rs.fault.Reason)}
+		rs := &snap.Rules[rule.ID]
+		r.record.Route, r.record.Rule = rs.Route, rs.Name
+		metrics = rs.Metrics
+		if rs.Fault != nil {
+			return &exchange.Failure{Reason: telemetry.FaultReason(rs.Fault.Reason)}
 		}
 		picked := rule.Pick()
 		if picked == nil {
-			return failNoBackend
+			return exchange.FailNoBackend
 		}
-		b := &snap.backends[picked.ID]
+		b := &snap.Backends[picked.ID]
 		if leaf := picked.ConnectionLeaf(); leaf != nil {
-			b = &snap.leaves[leaf.ID]
+			b = &snap.Leaves[leaf.ID]
 		}
-		r.record.Backend = b.name
-		metrics = b.metrics
-		if fault := b.connectionFault(); fault != nil {
-			return &failure{reason: telemetry.FaultReason(fault.Reason)}
+		r.record.Backend = b.Name
+		metrics = b.Metrics
+		if fault := b.ConnectionFault(); fault != nil {
+			return &exchange.Failure{Reason: telemetry.FaultReason(fault.Reason)}
 		}
 		if f := r.connect(b); f != nil {
 			return f
@@ -166,30 +167,22 @@ func (r *relay) serve() {
 	r.finish(metrics)
 }
 
-// connectionFault is the fault that connections meet. That the service cannot take requests is none.
-func (b *backendState) connectionFault() *model.Fault {
-	if b.service != nil && b.fault == b.service.Fault && b.fault != nil && b.fault.Reason == model.UnsupportedProtocol {
-		return nil
-	}
-	return b.fault
-}
-
 // connect reaches an endpoint of the backend; when one does not take the connection, another is tried.
-func (r *relay) connect(b *backendState) *failure {
-	if !b.service.Begin() {
-		b.service.Rejected(upstream.LimitRequests)
-		return failBusy
+func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
+	if !b.Service.Begin() {
+		b.Service.Rejected(upstream.LimitRequests)
+		return exchange.FailBusy
 	}
-	r.service = b.service
+	r.service = b.Service
 	var avoid *upstream.Endpoint
-	var last *failure
+	var last *exchange.Failure
 	for range relayAttempts {
-		e := b.service.Pick(avoid)
+		e := b.Service.Pick(avoid)
 		if e == nil || e == avoid {
 			break
 		}
 		if r.record.Attempts++; r.record.Attempts > 1 {
-			b.metrics.Retry(r.shard)
+			b.Metrics.Retry(r.shard)
 		}
 		r.record.Endpoint = e.Address
 		up, err := r.dial(e)
@@ -197,8 +190,8 @@ func (r *relay) connect(b *backendState) *failure {
 			e.Succeeded()
 			return r.adopt(up)
 		}
-		last, avoid = connectFailure(err), e
-		if isShortage(err) {
+		last, avoid = exchange.ConnectFailure(err), e
+		if socket.IsShortage(err) {
 			r.srv.shortage.met(err)
 			break
 		}
@@ -208,7 +201,7 @@ func (r *relay) connect(b *backendState) *failure {
 		}
 	}
 	if last == nil {
-		return asFailure(nowhere(b.service))
+		return exchange.AsFailure(exchange.Nowhere(b.Service))
 	}
 	return last
 }
@@ -221,7 +214,7 @@ func (r *relay) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
 }
 
 // adopt takes the endpoint's connection, unless the relay has been broken off meanwhile.
-func (r *relay) adopt(up *upstream.Conn) *failure {
+func (r *relay) adopt(up *upstream.Conn) *exchange.Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.killed {
@@ -239,7 +232,7 @@ func (r *relay) ended() bool {
 }
 
 // abort resets both connections, from any goroutine.
-func (r *relay) abort(why *failure) {
+func (r *relay) abort(why *exchange.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.killed {
@@ -301,7 +294,7 @@ var (
 )
 
 // errIdle breaks off a relay through which nothing went for the stream timeout. It is nobody's fault.
-var errIdle = &failure{detail: "idle"}
+var errIdle = &exchange.Failure{Detail: "idle"}
 
 // copy moves bytes one way until src ends, which ends dst's receiving side, or either fails, which ends both connections. It
 // looks up four times in the timeout, as deadlines of a copy under way in the kernel cannot be moved.
@@ -320,12 +313,12 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 		case err == nil && n == relayPiece:
 		case err == nil:
 			if end() != nil {
-				r.abort(&failure{reason: to.lost})
+				r.abort(&exchange.Failure{Reason: to.lost})
 			}
 			return
 		case upstream.IsTimeout(err) && time.Since(start) >= r.limit:
 			// Only a write lasts that long, and what it had read is lost.
-			r.abort(&failure{reason: to.stuck})
+			r.abort(&exchange.Failure{Reason: to.stuck})
 			return
 		case upstream.IsTimeout(err):
 			if clock.Since(r.moved.Load()) >= r.limit {
@@ -333,10 +326,10 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 				return
 			}
 		case errors.Is(err, syscall.EPIPE):
-			r.abort(&failure{reason: to.lost})
+			r.abort(&exchange.Failure{Reason: to.lost})
 			return
 		default:
-			r.abort(&failure{reason: from.lost})
+			r.abort(&exchange.Failure{Reason: from.lost})
 			return
 		}
 	}
@@ -356,7 +349,7 @@ func (r *relay) finish(metrics *telemetry.Exchange) {
 	}
 	rec := &r.record
 	if cause != nil {
-		rec.Reason = cause.reason
+		rec.Reason = cause.Reason
 		if rec.Reason != "" && r.srv.cut.Err() != nil {
 			rec.Reason = telemetry.Draining
 		}

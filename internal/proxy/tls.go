@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -22,14 +22,6 @@ import (
 
 // protocols are what ALPN offers, by preference. A client that offers only others is refused (RFC 7301 §3.2).
 var protocols = []string{"h2", "http/1.1"}
-
-// clientAuth is what a listener asks of a client's certificate. Connections that were let in under another one must not reach the
-// listener.
-type clientAuth struct {
-	authorities string // PEM; empty asks for nothing
-	optional    bool
-	refused     bool // the listener takes no connection
-}
 
 // certificate is a parsed model.Certificate.
 type certificate struct {
@@ -56,7 +48,7 @@ func newCertificate(source *model.Certificate) (*certificate, error) {
 // that has none that can be used, or whose demands on clients' certificates mean nothing, stays without a configuration: connections to it
 // are refused rather than led to a listener of a less specific name.
 func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
-	snap.listeners = make([]listenerState, len(snap.table.Listeners()))
+	snap.configs = make([]*tls.Config, len(snap.Table.Listeners()))
 	snap.certificates = map[string]*certificate{}
 	sources := map[string]*model.Certificate{}
 	for i := range cfg.Certificates {
@@ -64,7 +56,7 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 			sources[name] = &cfg.Certificates[i]
 		}
 	}
-	for _, l := range snap.table.Listeners() {
+	for _, l := range snap.Table.Listeners() {
 		t := l.Listener.TLS
 		if l.Listener.Protocol != model.HTTPS {
 			continue
@@ -77,8 +69,8 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 			ref.Field = field
 			snap.left = append(snap.left, model.Omission{Ref: ref, Reason: fmt.Sprintf("listener %s: ", l.Listener.Name) + fmt.Sprintf(format, args...)})
 		}
-		st := &snap.listeners[l.ID]
-		st.auth = clientAuth{refused: true}
+		st := &snap.Listeners[l.ID]
+		st.Auth = exchange.ClientAuth{Refused: true}
 		if t == nil {
 			omit("tls", "it has no certificate, and its connections are refused")
 			continue
@@ -96,14 +88,14 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 			omit("tls", "it has no certificate that can be used, and its connections are refused")
 			continue
 		}
-		auth := clientAuth{authorities: t.ClientCAs, optional: t.ClientOptional && t.ClientCAs != ""}
+		auth := exchange.ClientAuth{Authorities: t.ClientCAs, Optional: t.ClientOptional && t.ClientCAs != ""}
 		config, err := listenerTLS(certs, auth)
 		if err != nil {
 			omit("tls.clientCAs", "%v, and its connections are refused", err)
 			continue
 		}
 		s.tickets.bind(config, portKey(l.Listener.Address, l.Listener.Port), auth)
-		st.config, st.auth = config, auth
+		snap.configs[l.ID], st.Auth = config, auth
 	}
 }
 
@@ -137,22 +129,22 @@ func (snap *snapshot) certificate(name string, source *model.Certificate, prev *
 	return c, nil
 }
 
-func listenerTLS(certs []*tls.Certificate, auth clientAuth) (*tls.Config, error) {
+func listenerTLS(certs []*tls.Certificate, auth exchange.ClientAuth) (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		CipherSuites:   upstream.CipherSuites,
 		NextProtos:     protocols,
 		GetCertificate: newCertificateChoice(certs).get,
 	}
-	if auth.authorities == "" {
+	if auth.Authorities == "" {
 		return config, nil
 	}
 	config.ClientCAs = x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM([]byte(auth.authorities)) {
+	if !config.ClientCAs.AppendCertsFromPEM([]byte(auth.Authorities)) {
 		return nil, errors.New("the bundle of client authorities holds no certificate")
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	if auth.optional {
+	if auth.Optional {
 		config.ClientAuth = tls.RequestClientCert
 	}
 	return config, nil
@@ -167,8 +159,8 @@ type tickets struct {
 }
 
 // bind makes sessions of the configuration, which is of a listener on the port, subject to that.
-func (t *tickets) bind(config *tls.Config, port string, auth clientAuth) {
-	asks := sha256.Sum256(fmt.Appendf(nil, "%s %t %s", port, auth.optional, auth.authorities))
+func (t *tickets) bind(config *tls.Config, port string, auth exchange.ClientAuth) {
+	asks := sha256.Sum256(fmt.Appendf(nil, "%s %t %s", port, auth.Optional, auth.Authorities))
 	place := func(cs tls.ConnectionState) []byte {
 		sum := sha256.Sum256(append(asks[:len(asks):len(asks)], lowerHost(cs.ServerName)...))
 		return sum[:]
@@ -249,7 +241,7 @@ func lowerHost(host string) string {
 type handshakeConn struct {
 	net.Conn
 	c     *conn
-	auth  clientAuth
+	auth  exchange.ClientAuth
 	gate  *handshakeGate // nil once the handshake has ended
 	begun bool           // bytes have come
 	until time.Time
@@ -404,7 +396,7 @@ func (c *conn) handshake() bool {
 		if errors.Is(err, errHandshakeLine) || errors.Is(err, errHandshakeRoom) {
 			reason = telemetry.Overload
 		}
-		c.srv.log.Debug("TLS handshake failed", "client", c.remote(), "error", err)
+		c.srv.log.Debug("TLS handshake failed", "client", c.peer.Name(), "error", err)
 		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 		return false
 	}
@@ -412,8 +404,12 @@ func (c *conn) handshake() bool {
 	c.nc = t
 	c.tls.conn, c.tls.sock = t, hc
 	hc.io = socket.NewStream(c.socket)
-	c.tls.name = lowerHost(t.ConnectionState().ServerName)
-	c.tls.auth = hc.auth
+	state := t.ConnectionState()
+	c.tls.peer.Name = lowerHost(state.ServerName)
+	c.tls.peer.Auth = hc.auth
+	if chains := state.VerifiedChains; len(chains) > 0 {
+		c.tls.peer.Verified = chains[0][0]
+	}
 	return true
 }
 
@@ -432,14 +428,15 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 			if l == nil {
 				l = port.Listeners[0]
 			}
-			st := &snap.listeners[l.ID]
-			if st.config == nil {
+			st := &snap.Listeners[l.ID]
+			config := snap.configs[l.ID]
+			if config == nil {
 				return nil, errNotServed
 			}
 			if hc, ok := hello.Conn.(*handshakeConn); ok {
-				hc.auth = st.auth
+				hc.auth = st.Auth
 			}
-			return st.config, nil
+			return config, nil
 		},
 	}
 }
@@ -458,13 +455,4 @@ func (s *Server) expiries(yield func(telemetry.Certificate)) {
 	for name, c := range snap.certificates {
 		yield(telemetry.Certificate{Name: name, Expiry: c.expiry})
 	}
-}
-
-// mayReach says whether requests for listener l may come over this connection: the name of the handshake must select the same listener, and
-// what that asked of client certificates must still be what l asks. Without a name any listener will do that asks for the same.
-func (c *conn) mayReach(snap *snapshot, port *routing.Port, l *routing.Listener) bool {
-	if snap.listeners[l.ID].auth != c.tls.auth {
-		return false
-	}
-	return c.tls.name == "" || port.Listener(c.tls.name) == l
 }

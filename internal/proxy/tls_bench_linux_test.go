@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,11 +33,11 @@ func BenchmarkHandshake(b *testing.B) {
 		name string
 		crypto.Signer
 	}{{"ECDSA", ec}, {"RSA", rs}} {
-		config, err := listenerTLS([]*tls.Certificate{selfSigned(b, key.Signer)}, clientAuth{})
+		config, err := listenerTLS([]*tls.Certificate{selfSigned(b, key.Signer)}, exchange.ClientAuth{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		(&tickets{keys: &tls.Config{}}).bind(config, ":443", clientAuth{})
+		(&tickets{keys: &tls.Config{}}).bind(config, ":443", exchange.ClientAuth{})
 		for name, version := range map[string]uint16{"TLS1.2": tls.VersionTLS12, "TLS1.3": tls.VersionTLS13} {
 			client := &tls.Config{ServerName: "shop.example", InsecureSkipVerify: true, MinVersion: version, MaxVersion: version,
 				CurvePreferences: []tls.CurveID{tls.X25519}}

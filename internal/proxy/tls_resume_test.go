@@ -196,7 +196,7 @@ func TestTicketKeysRotate(t *testing.T) {
 	var hours atomic.Int64
 	begin := time.Now()
 	s := serve(t, cfg, func(o *Options) {
-		o.now = func() time.Time { return begin.Add(time.Duration(hours.Load()) * time.Hour) }
+		o.Now = func() time.Time { return begin.Add(time.Duration(hours.Load()) * time.Hour) }
 	})
 	cache := &anySession{}
 	for _, test := range []struct {

@@ -8,26 +8,13 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/clock"
-	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// tunnel passes bytes both ways once protocols were switched (RFC 9110 §7.8) or a CONNECT was granted. It ends when both directions have, when
-// one breaks, or when neither moved a byte for the stream timeout.
-func (ex *exchange) tunnel(up *upstream.Conn) error {
-	c, ok := ex.client.(*conn)
-	if !ok {
-		up.Close()
-		return failInterim
-	}
-	upgrade := ex.resp.Upgrade
-	err := ex.headOfTunnel(upgrade)
-	if err != nil {
-		up.Close()
-		return err
-	}
+// Tunnel implements exchange.Tunneler. It ends when both directions have, when one breaks, or when neither moved a byte for the stream timeout.
+func (c *conn) Tunnel(up *upstream.Conn) (in, out int64) {
 	c.closing = true
-	t := &tunnel{c: c, up: up, limit: ex.srv.opt.StreamTimeout}
+	t := &tunnel{c: c, up: up, limit: c.srv.opt.StreamTimeout}
 	t.moved.Store(clock.Instant(time.Now()))
 	done := make(chan struct{})
 	go func() {
@@ -36,23 +23,9 @@ func (ex *exchange) tunnel(up *upstream.Conn) error {
 	}()
 	t.out = t.copy(t.fromEndpoint, t.toClient, c.closeWrite)
 	<-done
-	ex.in += t.in
-	ex.out += t.out
 	up.Close()
 	c.broken = true // nothing more to say
-	return nil
-}
-
-// headOfTunnel sends the answer's head.
-func (ex *exchange) headOfTunnel(upgrade string) error {
-	ex.answerFields()
-	r := &ex.resp
-	ex.answer = answer{status: r.Status, reason: r.Reason, fields: r.Fields, upgrade: upgrade, body: http1.Body{Kind: http1.BodyNone}}
-	ex.status = r.Status
-	if err := ex.beginAnswer(); err != nil {
-		return err
-	}
-	return ex.client.flush()
+	return t.in, t.out
 }
 
 // tunnel is the state both directions share.

@@ -1,0 +1,108 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// Gather is how much of an answer a Client collects before it is written; larger pieces are not copied.
+const Gather = 32 << 10
+
+// Client is the side of an exchange that its request came from: an HTTP/1.1 connection or an HTTP/2 stream. The body is read by one
+// goroutine, the answer written by one, which may be another. What it returns as errors are *failure, but for io.EOF.
+type Client interface {
+	// Buffered takes what is in memory of a body of known length, and one of unknown length if it is whole and without trailers, else nil; the bytes
+	// stay valid as long as the exchange.
+	Buffered() []byte
+	// Ready is true if Next will not wait.
+	Ready() bool
+	// Next returns the next piece of the body, valid until the next call; io.EOF after the last.
+	Next() ([]byte, error)
+	// Trailers of the request, after Next's io.EOF.
+	Trailers() []http1.Field
+	// Interrupt makes a Next under way fail, and so each later one until Resume; nothing of the body is lost.
+	Interrupt()
+	Resume()
+	// Proceed tells a client that waits for it to send the body.
+	Proceed() error
+	// WaitsToBegin is true while the client may be waiting for leave to send its body.
+	WaitsToBegin() bool
+	// Gone is true if the client is known to have left.
+	Gone() bool
+	// Watch has the call aborted when the client leaves, until Unwatch, where that is told without being asked for. Unwatch is false if it has left.
+	Watch(c *upstream.Call)
+	Unwatch() bool
+	// Waited is how long ago the system got what the proxy has not read yet of the client's connection, and whether the client has closed its side since.
+	Waited() (age time.Duration, left, known bool)
+
+	// Inform sends an interim answer.
+	Inform(status int, fields []http1.Field) error
+	// Begin takes the head of the answer, copying what it needs. Nothing is sent before Write has gathered enough, Flush, or End.
+	Begin(a *Answer) error
+	Write(p []byte) error
+	Flush() error
+	// End completes the answer and sends what is left.
+	End(trailers []http1.Field) error
+	// Retract forgets an answer of which nothing was sent; false if it is too late.
+	Retract() bool
+	// TurnAway ends the request without an answer, if so many others wait on the connection that nobody can wait for the client to read that it is to
+	// come later; false if the answer is to be given.
+	TurnAway() bool
+	// Abort breaks the answer off in a way that the client notices.
+	Abort()
+}
+
+// Splicer is a Client to whose socket an endpoint's bytes may go without passing through the process.
+type Splicer interface {
+	// Splices is true where bytes can go to the socket as they are.
+	Splices() bool
+	// BeginSplice comes before the first Splice of an answer, EndSplice after the last.
+	BeginSplice()
+	EndSplice()
+	// Splice moves up to most bytes of the call's answer. The error is upstream.ErrTimeout if it is time to look around, a *failure if it is the
+	// client's fault, and the endpoint's otherwise; no bytes without an error are the endpoint's end.
+	Splice(c *upstream.Call, most int64) (n int64, err error)
+}
+
+// Tunneler is a Client whose connection may become a tunnel.
+type Tunneler interface {
+	// Tunnel passes bytes both ways to the endpoint's end, which it closes, and tells how many. The answer's head was sent.
+	Tunnel(up *upstream.Conn) (in, out int64)
+}
+
+// Request is what both protocols say about a request. Its strings are valid as long as the exchange.
+type Request struct {
+	Proto     string // "HTTP/1.1", as the access log shows it
+	Method    string
+	Target    string // as received
+	Path      string // raw
+	Query     string
+	HasQuery  bool
+	Authority string
+	host      string // of authority: lower case, without port
+	Fields    []http1.Field
+	NamedHops bool // Connection names further fields
+	Body      http1.Body
+	Upgrade   string
+	Expect100 bool
+	Form      http1.Form
+	Minor     int // of HTTP/1
+	HTTP2     bool
+	GRPC      bool
+	// Unescaped: bytes that no URI has are in the target.
+	Unescaped bool
+}
+
+// Answer is what both protocols need of an answer's head.
+type Answer struct {
+	Status int
+	Reason string
+	Fields []http1.Field // end to end
+	Body   http1.Body
+	// Upgrade is the protocol of a 101.
+	Upgrade string
+	// Close ends the client's connection after the answer.
+	Close bool
+}

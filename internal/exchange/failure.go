@@ -1,0 +1,188 @@
+package exchange
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// Failure is why an exchange ends without the backend's answer, and what the client is told instead.
+type Failure struct {
+	// Status is what the client is answered with; 0 for nothing, because it is gone or the answer is under way.
+	Status int
+	Reason telemetry.Reason
+	// Detail is for the client; it names nothing of the inside.
+	Detail string
+	// Err is for the log.
+	Err error
+	// retry says that another attempt may do better.
+	retry bool
+	// unreached: no connection came about, so nothing was sent. free: nor did trying cost the endpoint anything.
+	unreached, free bool
+	// Later tells the client when to come back.
+	Later bool
+}
+
+func (f *Failure) Error() string {
+	if f.Err != nil {
+		return string(f.Reason) + ": " + f.Err.Error()
+	}
+	return string(f.Reason) + ": " + f.Detail
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+var (
+	failNoListener   = &Failure{Status: 404, Reason: telemetry.NoListener, Detail: "no listener serves this host"}
+	failMisdirected  = &Failure{Status: 421, Reason: telemetry.Misdirected, Detail: "this connection is not for this host"}
+	FailNoRoute      = &Failure{Status: 404, Reason: telemetry.NoRoute, Detail: "no rule matches the request"}
+	FailConnect      = &Failure{Status: 405, Reason: telemetry.Unsupported, Detail: "CONNECT is not served here"}
+	FailNoBackend    = &Failure{Status: 500, Reason: telemetry.NoBackend, Detail: "the rule has no backend"}
+	failNoEndpoint   = &Failure{Status: 503, Reason: telemetry.NoEndpoint, Detail: "the backend has no endpoint"}
+	failRequestTime  = &Failure{Status: 504, Reason: telemetry.RequestTimeout, Detail: "the request took too long"}
+	failBackendTime  = &Failure{Status: 504, Reason: telemetry.BackendTimeout, Detail: "the backend did not answer in time", retry: true}
+	failClientClosed = &Failure{Reason: telemetry.ClientClosed, Detail: "the client left"}
+	FailMalformed    = &Failure{Status: 400, Reason: telemetry.BadRequest, Detail: "the request is malformed"}
+	FailForeign      = &Failure{Reason: telemetry.BadRequest, Detail: "the connection is not of HTTP"}
+	FailExpectation  = &Failure{Status: 417, Reason: telemetry.Unsupported, Detail: "something else than 100-continue is expected"}
+	FailHeadSize     = &Failure{Status: 431, Reason: telemetry.HeadTooLarge, Detail: "the request's fields are too large"}
+	FailLineSize     = &Failure{Status: 414, Reason: telemetry.HeadTooLarge, Detail: "the request's target is too long"}
+	failPatternPath  = &Failure{Status: 414, Reason: telemetry.HeadTooLarge, Detail: "the request path is too long for the patterns"}
+	failPatternQuery = &Failure{Status: 414, Reason: telemetry.HeadTooLarge, Detail: "the request's query is too long for the patterns it has to be matched with"}
+	failPatternField = &Failure{Status: 431, Reason: telemetry.HeadTooLarge, Detail: "the request's fields are too long for the patterns they have to be matched with"}
+	failBodyTime     = &Failure{Status: 408, Reason: telemetry.ClientTimeout, Detail: "the request's body did not come in time"}
+	failBodySize     = &Failure{Status: 413, Reason: telemetry.BodyTooLarge, Detail: "the request's body is too large"}
+	failAnswerRoom   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no memory left for the answer's head", Later: true}
+	FailHeadTime     = &Failure{Status: 408, Reason: telemetry.ClientTimeout, Detail: "the request's head did not come in time"}
+	FailInterrupted  = &Failure{Reason: telemetry.ClientClosed, Detail: "the body is not read any further"}
+)
+
+// AsFailure is the failure an error stands for.
+func AsFailure(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &Failure{Status: http.StatusInternalServerError, Reason: telemetry.Internal, Detail: "the proxy failed", Err: err}
+}
+
+// excess is the failure of a request that would take too much work to match; nil if it does not.
+func excess(r *routing.Request) error {
+	switch r.Excess() {
+	case routing.NoExcess:
+		return nil
+	case routing.ExcessPath:
+		return failPatternPath
+	case routing.ExcessQuery:
+		return failPatternQuery
+	}
+	return failPatternField
+}
+
+// ParseFailure is what a request deserves that http1 refuses.
+func ParseFailure(err error) *Failure {
+	var e *http1.Error
+	if !errors.As(err, &e) {
+		return AsFailure(err)
+	}
+	f := &Failure{Status: e.Status, Reason: telemetry.BadRequest, Detail: e.Detail, Err: err}
+	switch e.Status {
+	case http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		f.Reason = telemetry.HeadTooLarge
+	case http.StatusNotImplemented, http.StatusExpectationFailed:
+		f.Reason = telemetry.Unsupported
+	}
+	return f
+}
+
+// BodyFailure is why reading a client's body failed.
+func BodyFailure(err error) *Failure {
+	var e *http1.Error
+	switch {
+	case errors.As(err, &e):
+		return &Failure{Status: e.Status, Reason: telemetry.BadBody, Detail: e.Detail, Err: err}
+	case upstream.IsTimeout(err):
+		return failBodyTime
+	}
+	return &Failure{Reason: telemetry.ClientClosed, Detail: "the client left", Err: err}
+}
+
+// WriteFailure is why writing to a client failed.
+func WriteFailure(err error) *Failure {
+	if upstream.IsTimeout(err) {
+		return &Failure{Reason: telemetry.ClientTimeout, Detail: "the client does not take its answer", Err: err}
+	}
+	return &Failure{Reason: telemetry.ClientClosed, Detail: "the client left", Err: err}
+}
+
+// ConnectFailure is why an endpoint could not be reached.
+func ConnectFailure(err error) *Failure {
+	var te *upstream.TLSError
+	if errors.As(err, &te) {
+		if te.Reason == upstream.TLSNoHTTP2 {
+			return &Failure{Status: 502, Reason: telemetry.BackendProtocol, Detail: "the backend does not speak HTTP/2", Err: err, retry: true, unreached: true}
+		}
+		return &Failure{Status: 502, Reason: telemetry.BackendTLS, Detail: "no TLS connection to the backend", Err: err, retry: true, unreached: true}
+	}
+	var ce *upstream.ConnectError
+	if errors.As(err, &ce) {
+		switch ce.Reason {
+		case upstream.ConnectBusy:
+			return failConnecting
+		case upstream.ConnectForbidden:
+			return &Failure{Status: 500, Reason: telemetry.AddressRefused, Detail: "the backend's address is refused", Err: err, retry: true}
+		case upstream.ConnectLocal:
+			f := *failShortage
+			f.Err = err
+			return &f
+		}
+	}
+	if ce != nil && ce.Timeout {
+		return &Failure{Status: 504, Reason: telemetry.ConnectTimeout, Detail: "the backend did not accept a connection in time", Err: err, retry: true,
+			unreached: true}
+	}
+	f := &Failure{Status: 502, Reason: telemetry.ConnectFailed, Detail: "the backend could not be reached", Err: err, retry: true}
+	if ce != nil {
+		switch ce.Reason {
+		case upstream.ConnectRefused, upstream.ConnectUnreachable, upstream.ConnectUnresolved:
+			f.unreached, f.free = true, true
+		}
+	}
+	return f
+}
+
+// callFailure is what an error of a call means, after it was opened.
+func callFailure(err error) *Failure {
+	var f *Failure
+	var malformed *http1.Error
+	var se *http2.StreamError
+	var ce *http2.ConnError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case err == upstream.ErrInterim:
+		return failInterim
+	case errors.Is(err, upstream.ErrNoMemory), errors.Is(err, http2.ErrNoMemory):
+		return failAnswerRoom
+	case errors.As(err, &malformed), errors.Is(err, upstream.ErrBufferFull), errors.As(err, &se) && !se.Remote,
+		errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError:
+		return &Failure{Status: 502, Reason: telemetry.MalformedResponse, Detail: "the backend's answer is not valid HTTP", Err: err}
+	case se == nil && ce == nil && upstream.IsTimeout(err):
+		return failBackendTime
+	}
+	return &Failure{Status: 502, Reason: telemetry.BackendReset, Detail: "the backend closed the connection", Err: err, retry: true}
+}
+
+// unexpected makes an early end an error.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

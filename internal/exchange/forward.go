@@ -1,0 +1,472 @@
+package exchange
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// outgoing is the request's head as the endpoint gets it, and copies.
+type outgoing struct {
+	authority string
+	target    string
+	path      string // of target
+	fields    []http1.Field
+	composed  bool  // these were made
+	forwards  int64 // what Max-Forwards is to be, -1 for none
+}
+
+// attempt is one try at an endpoint.
+type attempt struct {
+	start time.Time
+	times times
+	// deadline is the attempt's end, expired what passing it means.
+	deadline time.Time
+	expired  *Failure
+	// connectBy, if not zero, is when connecting has to end, however far away deadline is.
+	connectBy time.Time
+	// informed: interim answers were passed on.
+	informed bool
+}
+
+// forward sends the request to the backend's service, if that may have another, and passes the answer on.
+func (ex *Exchange) forward() error {
+	service := ex.backend.Service
+	if err := ex.begin(service); err != nil {
+		return err
+	}
+	defer service.End()
+	return ex.exchangeWith(service)
+}
+
+// exchangeWith sends the request to an endpoint of the service, again if the rule and the request allow, and passes the answer on.
+func (ex *Exchange) exchangeWith(service *upstream.Service) error {
+	ex.compose()
+	retry := ex.rule.retry
+	left := 0
+	if retry != nil && ex.req.Upgrade == "" {
+		left = retry.attempts
+		service.Retryable()
+		if err := ex.keepBody(); err != nil {
+			return err
+		}
+	}
+	if ex.takeBody(); ex.tooLarge() {
+		return failBodySize
+	}
+	if left > 0 || ex.overHTTP2(service) {
+		ex.retain = ex.pipe.MaxRetryBody // an endpoint may say of a stream that it did not look at it
+	} else if idempotent(ex.req.Method) {
+		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may end an idle connection in this moment
+	}
+	var avoid *upstream.Endpoint
+	var moved moves
+	busy := busyMoves
+	for {
+		e := moved.to
+		if t := ex.resumed; e != nil {
+		} else if t != nil && avoid == nil {
+			e = t.endpoint
+		} else if e = service.Pick(avoid); e == nil {
+			return Nowhere(service)
+		}
+		ex.endpoint = e
+		ex.attempts++
+		ex.beginAttempt()
+		ex.attempt.connectBy = moved.until
+		err := ex.try(e)
+		ex.tried(err)
+		if err == failConnecting {
+			// Another endpoint may do; nothing has been sent.
+			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
+				busy--
+				ex.attempts--
+				continue
+			}
+			service.Rejected(upstream.LimitConnecting)
+			return err
+		}
+		if err == failBackendTime {
+			e.TimedOut()
+		}
+		if ex.move(&moved, service, err) {
+			ex.backend.Metrics.Retry(ex.from.Shard)
+			continue
+		}
+		moved.to = nil
+		if left == 0 || !ex.worthRetry(err) || !service.Retry() {
+			if err != nil {
+				return err
+			}
+			if err = ex.relay(); err != nil {
+				ex.heardMore()
+			}
+			return err
+		}
+		if err == nil {
+			ex.dropAnswer()
+		}
+		left--
+		avoid = e
+		ex.backend.Metrics.Retry(ex.from.Shard)
+		if err := ex.pause(retry.backoff); err != nil {
+			return err
+		}
+		ex.rewind()
+	}
+}
+
+// busyMoves is how many other endpoints are tried instead of those to which too many connections are being opened.
+const busyMoves = 2
+
+// maxEndpoints is how many endpoints are tried, whatever the rule says of retries, for a request of which nothing could be sent.
+const maxEndpoints = 3
+
+// moves is where a request went that could not be brought to its endpoint.
+type moves struct {
+	tried [maxEndpoints]*upstream.Endpoint
+	n     int
+	until time.Time // no other is tried then, and connecting ends; zero before the first move
+	to    *upstream.Endpoint
+}
+
+// move says whether a request whose attempt ended with err goes to another endpoint, m.to, at once: nothing of it was sent, so nothing is lost
+// and nothing can happen twice. All endpoints together are given the time to connect that one has. Where trying cost the endpoint something (a
+// connection that it accepted and ended, a handshake, or being too slow to accept) the move is of the retry budget.
+func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
+	f, ok := err.(*Failure)
+	if !ok || !f.unreached && !(ex.call.Unsent() && f.Reason == telemetry.BackendReset) {
+		return false
+	}
+	if m.tried[m.n] = ex.endpoint; m.n+1 == len(m.tried) {
+		return false
+	}
+	m.n++
+	if now := time.Now(); m.until.IsZero() {
+		m.until = ex.attempt.start.Add(ex.endpoint.ConnectTimeout())
+		if !now.Before(m.until) {
+			return false
+		}
+	} else if !now.Before(m.until) {
+		return false
+	}
+	if ex.from.Client.Gone() {
+		return false
+	}
+	// The configuration may have changed since the request began: endpoints go when others have come.
+	if s := ex.pipe.around.Current().Service(service.Name); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
+		service = s
+	}
+	m.to = service.PickOther(m.tried[:m.n])
+	return m.to != nil && (f.free || service.Retry())
+}
+
+// overHTTP2 says how the endpoint is spoken to: HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
+func (ex *Exchange) overHTTP2(s *upstream.Service) bool {
+	return s.Protocol == model.H2C || ex.req.GRPC && ex.req.Upgrade == ""
+}
+
+// beginAttempt sets the attempt's times.
+func (ex *Exchange) beginAttempt() {
+	a := &ex.attempt
+	*a = attempt{start: ex.from.Start, times: times{began: ex.clock()}}
+	if ex.attempts > 1 {
+		a.start = time.Now()
+	}
+	a.expired = failBackendTime
+	d := ex.rule.backendRequest
+	if d == 0 && ex.deadline.IsZero() {
+		return
+	}
+	if d > 0 {
+		a.deadline = a.start.Add(d)
+	}
+	if !ex.deadline.IsZero() && (d == 0 || ex.deadline.Before(a.deadline)) {
+		a.deadline, a.expired = ex.deadline, failRequestTime
+	}
+}
+
+// replayable is true if the request can be sent again from its beginning: none of it was, or all that was read of the body is in memory. No upload may run.
+func (ex *Exchange) replayable() bool { return ex.call.Unsent() || ex.whole || !ex.touched }
+
+// rewind goes back to the beginning of a body that is replayable.
+func (ex *Exchange) rewind() {
+	if ex.call.Unsent() {
+		ex.from.Client.Resume()
+		return
+	}
+	if ex.whole {
+		return
+	}
+	if len(ex.keep) > 0 {
+		ex.body = ex.keep
+	}
+	ex.whole = ex.ended
+	ex.from.Client.Resume()
+}
+
+// worthRetry says whether the attempt's result, nil for an answer, calls for another attempt and the body permits it.
+func (ex *Exchange) worthRetry(err error) bool {
+	if ex.pollUpload(); ex.upload.running || !ex.replayable() || ex.attempt.informed {
+		return false
+	}
+	if err != nil {
+		return AsFailure(err).retry
+	}
+	return ex.rule.retry.code(ex.resp.Status)
+}
+
+// pause waits before another attempt: at least the rule's backoff, a quarter of it more at random.
+func (ex *Exchange) pause(backoff time.Duration) error {
+	if backoff > 0 {
+		d := backoff + rand.N(backoff/4+1)
+		t := time.NewTimer(d)
+		defer t.Stop()
+		if !ex.deadline.IsZero() && time.Until(ex.deadline) < d {
+			t.Reset(time.Until(ex.deadline))
+		}
+		select {
+		case <-t.C:
+		case <-ex.pipe.around.Cut:
+		}
+	}
+	if !ex.deadline.IsZero() && !time.Now().Before(ex.deadline) {
+		return failRequestTime
+	}
+	if ex.from.Client.Gone() {
+		return failClientClosed
+	}
+	return nil
+}
+
+// keepBody reads a small body into memory, so that it can be sent more than once.
+func (ex *Exchange) keepBody() error {
+	ex.takeBody()
+	if ex.whole || ex.req.Body.Kind != http1.BodyLength || ex.req.Body.Length > int64(ex.pipe.MaxRetryBody) || !ex.mayKeep(int(ex.req.Body.Length)) {
+		return nil
+	}
+	if err := ex.from.Client.Proceed(); err != nil {
+		return err
+	}
+	ex.req.Expect100 = false
+	ex.keep = append(ex.keep[:0], ex.body...)
+	for int64(len(ex.keep)) < ex.req.Body.Length {
+		p, err := ex.from.Client.Next()
+		if err != nil {
+			return BodyFailure(unexpected(err))
+		}
+		ex.in += int64(len(p))
+		ex.keep = append(ex.keep, p...)
+	}
+	ex.body, ex.whole = ex.keep, true
+	return nil
+}
+
+// compose makes the request as the backend gets it, and whoever gets copies; once for an exchange.
+func (ex *Exchange) compose() {
+	if ex.composed {
+		return
+	}
+	ex.composed = true
+	ex.rewrite()
+	ex.requestFields()
+}
+
+// rewrite makes authority and target towards the backend. A backend's own rewrite wins over the rule's.
+func (ex *Exchange) rewrite() {
+	r := &ex.req
+	ex.authority = ex.asked()
+	if r.Method == http.MethodConnect {
+		ex.target = r.Target
+		return
+	}
+	w := ex.backendFilters().rewrite
+	if w == nil {
+		w = ex.rule.filters.rewrite
+	}
+	if w != nil && http1.ValidAuthority(w.Hostname) {
+		ex.authority = w.Hostname
+	}
+	if w != nil && w.Path != nil {
+		ex.path = ex.patchPath(w.Path)
+	} else {
+		ex.path = ex.forwardPath()
+		if r.Form == http1.FormOrigin && ex.path == r.Path {
+			ex.target = r.Target // nothing was changed
+			return
+		}
+	}
+	ex.target = ex.join(ex.path, r.Query, r.HasQuery)
+}
+
+// own are the fields that the proxy writes anew, leaves out or looks at; the others pass.
+var own = func() (set [256]bool) {
+	for id := range set {
+		set[id] = id < 64 && http1.FieldID(id).HopByHop()
+	}
+	for _, id := range []http1.FieldID{http1.FieldContentLength, http1.FieldExpect, http1.FieldForwarded, http1.FieldHost, http1.FieldXForwardedFor,
+		http1.FieldXForwardedHost, http1.FieldXForwardedPort, http1.FieldXForwardedProto, http1.FieldXRealIP, http1.FieldWeirMirrored, http1.FieldTrailer,
+		http1.FieldIrregular} {
+		set[id] = true
+	}
+	return set
+}()
+
+// requestFields makes the fields towards the backend: the client's end-to-end ones, what is said of the client, what filters change, and Via. A
+// client's word that the request is a copy is not passed on.
+func (ex *Exchange) requestFields() {
+	r := &ex.req
+	out := ex.fields[:0]
+	mark := ex.pipe.mirrorMark
+	id, made := ex.identify()
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if own[f.ID] {
+			out = ex.addOwn(out, f)
+			continue
+		}
+		if ex.untold(f) || made && ex.pipe.requestID.is(f) {
+			continue
+		}
+		if mark != "" && len(f.Name) == len(mark) && http1.EqualFold(f.Name, mark) {
+			continue
+		}
+		if r.NamedHops && http1.HopByHop(f, r.Fields) {
+			continue
+		}
+		out = append(out, *f)
+	}
+	out = ex.forwardedFields(out)
+	if made {
+		out = append(out, ex.pipe.requestID.field(id))
+	}
+	for _, e := range [...]*headerEdit{ex.rule.filters.request, ex.backendFilters().request} {
+		if e != nil {
+			out = e.apply(out)
+			if e.host != "" {
+				ex.authority = e.host
+			}
+		}
+	}
+	if ex.forwards >= 0 {
+		ex.putForwards(out)
+	}
+	ex.fields = append(out, ex.pipe.hops.mark(r)) // behind what filters do
+}
+
+// answerFields makes the fields towards the client, in place: the backend's end-to-end ones and what filters change.
+func (ex *Exchange) answerFields() {
+	all := ex.resp.Fields
+	bodyless := ex.resp.Body.Kind == http1.BodyNone
+	n := 0
+	for i := range all {
+		f := &all[i]
+		if f.ID != http1.FieldOther {
+			if f.ID == http1.FieldContentLength && !bodyless || f.ID.HopByHop() {
+				continue
+			}
+			if f.ID == http1.FieldTrailer && ex.announcesDropped(f.Value, ex.dropsAnswerTrailer) {
+				continue
+			}
+		}
+		if ex.resp.NamedHops && http1.HopByHop(f, all) {
+			continue
+		}
+		if n != i {
+			all[n] = *f
+		}
+		n++
+	}
+	fields := all[:n]
+	if ex.pipe.hops.tell {
+		fields = append(fields, ex.markAnswer())
+	}
+	fields = ex.tellID(fields)
+	fields = ex.backend.filters.response.apply(fields)
+	fields = ex.rule.filters.response.apply(fields)
+	if c := ex.backend.filters.cors; c != nil {
+		fields = ex.markCORS(c, fields)
+	} else if c := ex.rule.filters.cors; c != nil {
+		fields = ex.markCORS(c, fields)
+	}
+	if s := ex.rule.session; s != nil {
+		fields = ex.markSession(s, fields)
+	}
+	ex.resp.Fields = fields
+}
+
+// head gives the client the answer's head.
+func (ex *Exchange) head() error {
+	ex.answerFields()
+	ex.pollUpload()
+	r := &ex.resp
+	ex.answer = Answer{Status: r.Status, Reason: r.Reason, Fields: r.Fields, Body: r.Body}
+	if ex.Reading() && r.Status >= 400 {
+		ex.answer.Close = true // the backend wants no more of the body
+	}
+	ex.status = r.Status
+	return ex.beginAnswer()
+}
+
+// dropAnswer gives up an answer that another attempt is to replace.
+func (ex *Exchange) dropAnswer() {
+	ex.call.Skip()
+	ex.endCall()
+}
+
+// Dispose ends what a panic left behind; the exchange is not used again.
+func (ex *Exchange) Dispose() {
+	if ex.call.Opened() {
+		ex.stopUpload()
+		ex.from.Client.Unwatch()
+		ex.call.Abort()
+		ex.call.Close()
+	}
+	ex.copyEnd(false, nil)
+	ex.leave()
+}
+
+// keptSize is how large a buffer may be that is kept for the next exchange.
+const keptSize = 64 << 10
+
+// Shrink lets go of what is too large to keep.
+func (ex *Exchange) Shrink() {
+	ex.call.Shrink(keptSize)
+	if cap(ex.scratch) > keptSize {
+		ex.scratch = nil
+	}
+	if cap(ex.keep) > keptSize {
+		ex.keep = nil
+	}
+	clear(ex.picked[:cap(ex.picked)])
+	clear(ex.legs[:cap(ex.legs)])
+	clear(ex.loggedRequest[:cap(ex.loggedRequest)])
+	clear(ex.loggedAnswer[:cap(ex.loggedAnswer)])
+	ex.id = requestID{}
+	ex.told, ex.heard = nil, told{}
+	ex.req = Request{}
+	ex.from = Origin{}
+	ex.rule, ex.backend, ex.endpoint = nil, nil, nil
+	ex.resumed = nil
+}
+
+// connectDeadline is when connecting has to end; zero is no time of the exchange's own.
+func (a *attempt) connectDeadline() time.Time {
+	if !a.connectBy.IsZero() && (a.deadline.IsZero() || a.connectBy.Before(a.deadline)) {
+		return a.connectBy
+	}
+	return a.deadline
+}
+
+// brokenAnswer is what ends an exchange whose answer broke off.
+func (ex *Exchange) brokenAnswer(err error) error {
+	if f := callFailure(err); f != failBackendTime {
+		return f
+	}
+	return ex.attempt.expired
+}

@@ -1,0 +1,157 @@
+package exchange
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/clock"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// gate decides what the proxy takes on. What it refuses costs next to nothing: it is answered before anything is done for it.
+type gate struct {
+	max     int64 // exchanges in flight
+	crowded int64 // from where on no service may have more than half of max
+
+	strain atomic.Int64 // the instant until which requests may be waiting too long for the proxy
+	delay  atomic.Int64 // nanoseconds that the request looked at last had waited
+
+	refused atomic.Uint64 // exchanges, for max
+	shed    atomic.Uint64 // exchanges, for their wait
+
+	_        [64]byte
+	inFlight atomic.Int64
+	_        [56]byte
+}
+
+// admission is an exchange's place among those in flight.
+type admission struct {
+	entered bool // it has a place of the gate's
+	crowded bool // few are left
+}
+
+// Retry-After is drawn for each client's connection, so that not all come back at once; the same in milliseconds is for gRPC.
+var (
+	retryAfter    = [...]string{"1", "2", "3"}
+	retryPushback = [...]string{"1000", "2000", "3000"}
+)
+
+var (
+	failOverload   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy is at its limit of requests", Later: true}
+	failOverdue    = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the request waited too long for the proxy", Later: true}
+	FailBusy       = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many requests as allowed are under way to the backend", Later: true}
+	failConnecting = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many connections as allowed are being opened to the backend", Later: true}
+	failShortage   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no connection to spare", Later: true}
+)
+
+// bound sets how many exchanges may be in flight; 0 is no bound.
+func (g *gate) bound(max int) {
+	if g.max = int64(max); max <= 0 {
+		g.max = math.MaxInt64
+	}
+	g.crowded = g.max / 4 * 3
+}
+
+// enter claims a place for the exchange, which leave gives back, or says why there is none.
+func (ex *Exchange) enter() error {
+	g := &ex.pipe.gate
+	n := g.inFlight.Add(1)
+	ex.entered = true
+	if n > g.max {
+		ex.leave()
+		g.refused.Add(1)
+		return failOverload
+	}
+	ex.crowded = n > g.crowded
+	if err := ex.overdue(); err != nil {
+		ex.leave()
+		return err
+	}
+	return nil
+}
+
+// The law by which the proxy sheds load. What it cannot keep up with waits in sockets: those of connections not accepted yet, and those that nobody has
+// looked at since something came. How long it waited is known to the system, which is asked about one request in lookSeldom, and about each
+// while one has been found of late that waited for more than half of Options.MaxQueueDelay. Requests beyond that are refused, which costs
+// little, until those are reached whose clients can still be expected to wait: so what is worked on is answered in time.
+const (
+	lookSeldom = 32 // a power of two
+	lookLonger = time.Second
+)
+
+// overdue refuses a request that has waited too long for the proxy, or whose client has left meanwhile.
+func (ex *Exchange) overdue() error {
+	g, most := &ex.pipe.gate, ex.pipe.MaxQueueDelay
+	if most <= 0 || !ex.pipe.LookAtAll && rand.Uint32()%lookSeldom != 0 && !g.strained() {
+		return nil
+	}
+	waited, left := ex.waited()
+	g.delay.Store(int64(waited))
+	if waited < most/2 {
+		return nil
+	}
+	now := clock.Instant(time.Now())
+	if g.strain.Swap(now+int64(lookLonger)) < now {
+		ex.pipe.Logger.Warn("overload: requests wait for the processor", "waited", waited, "refused_from", most)
+	}
+	switch {
+	case left:
+		return failClientClosed
+	case waited > most:
+		g.shed.Add(1)
+		return failOverdue
+	}
+	return nil
+}
+
+// waited is how long the request was not looked at though it had come, as far as that is known, and whether its client has closed its side since.
+func (ex *Exchange) waited() (d time.Duration, left bool) {
+	now := time.Now()
+	age, left, known := ex.from.Client.Waited()
+	if ex.req.HTTP2 {
+		return max(age, now.Sub(ex.from.Start)), ex.from.Client.Gone()
+	}
+	if !known {
+		return 0, false
+	}
+	if !ex.from.Since.IsZero() {
+		age = min(age, now.Sub(ex.from.Since)) // it came while the one before it was served
+	}
+	return age, left
+}
+
+func (ex *Exchange) leave() {
+	if ex.entered {
+		ex.entered = false
+		ex.pipe.gate.inFlight.Add(-1)
+		ex.giveBack()
+	}
+}
+
+// begin claims a place for the exchange at its service, for service.End to give back. A service that has got stuck shall not take all places
+// from the others.
+func (ex *Exchange) begin(s *upstream.Service) error {
+	if ex.crowded && len(ex.from.Snapshot.Upstream) > 1 && int64(s.InFlight()) > ex.pipe.gate.max/2 || !s.Begin() {
+		s.Rejected(upstream.LimitRequests)
+		return FailBusy
+	}
+	return nil
+}
+
+// Nowhere is why there was no endpoint to choose.
+func Nowhere(s *upstream.Service) error {
+	if len(s.Endpoints()) == 0 {
+		return failNoEndpoint
+	}
+	s.Rejected(upstream.LimitEndpoints)
+	return FailBusy
+}
+
+// strained is true while requests wait so long that the times which are measured say little about others.
+func (g *gate) strained() bool {
+	until := g.strain.Load()
+	return until != 0 && clock.Instant(time.Now()) < until
+}

@@ -1,0 +1,225 @@
+package exchange
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// Via says which messages tell in Via that they came through the proxy (RFC 9110 §7.6.3).
+type Via uint8
+
+const (
+	// ViaAll are requests and answers.
+	ViaAll Via = iota
+	// ViaRequests are requests alone.
+	ViaRequests
+	// ViaOff are none. Requests have Weir-Via in its place, by which loops are found.
+	ViaOff
+)
+
+const (
+	// DefaultMaxHops is how many proxies a request may have come through unless Options say otherwise.
+	DefaultMaxHops = 10
+	// maxForwardsKept is the largest value of Max-Forwards that is sent on.
+	maxForwardsKept = 1<<31 - 1
+)
+
+// Versions of a message received, as places in hops.
+const (
+	version10 = iota
+	version11
+	version2
+	versions
+)
+
+// hops marks what comes through the proxy, and knows again what has been here.
+type hops struct {
+	name     string
+	requests [versions]http1.Field // by the version received
+	answers  [versions]http1.Field
+	tell     bool // in answers
+	passes   int  // that a request may make
+	most     int  // hops that it may have made
+}
+
+func newHops(o *Options) *hops {
+	h := &hops{name: o.Pseudonym, passes: max(o.MaxPasses, 1), most: o.MaxHops, tell: o.Via == ViaAll}
+	if !http1.ValidToken(h.name) {
+		h.name = randomPseudonym()
+	}
+	if h.most <= 0 {
+		h.most = DefaultMaxHops
+	}
+	for v, version := range [versions]string{"1.0 ", "1.1 ", "2 "} {
+		via := http1.Field{Name: "Via", Value: version + h.name, ID: http1.FieldVia}
+		h.answers[v] = via
+		if o.Via == ViaOff {
+			via.Name, via.ID = "Weir-Via", http1.FieldWeirVia
+		}
+		h.requests[v] = via
+	}
+	return h
+}
+
+// randomPseudonym names a process that was given no name.
+func randomPseudonym() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "weir-" + hex.EncodeToString(b[:])
+}
+
+// judge refuses a request that has come through here as often as it may, or through too many proxies at all. Nobody can take a mark of ours out of
+// a request but a proxy or a backend behind us that forwards requests without their Via: the fields are not subject to Connection and filters.
+func (h *hops) judge(fields []http1.Field) error {
+	made, own := 0, 0
+	for i := range fields {
+		if id := fields[i].ID; id == http1.FieldVia || id == http1.FieldWeirVia {
+			for list := fields[i].Value; list != ""; {
+				var by string
+				if by, list = nextHop(list); by != "" {
+					if made++; http1.EqualFold(by, h.name) {
+						own++
+					}
+				}
+			}
+		}
+	}
+	switch {
+	case own >= h.passes:
+		return failLoop
+	case made >= h.most:
+		return failHops
+	}
+	return nil
+}
+
+// nextHop takes the first member off a Via: by is the name it gives, or all of it if it has no version. Comments are not looked at: one that a client
+// did not end would swallow what others join to it.
+func nextHop(list string) (by, rest string) {
+	by, rest, _ = strings.Cut(list, ",")
+	by = strings.Trim(by, " \t")
+	if i := strings.IndexAny(by, " \t"); i >= 0 {
+		by = strings.TrimLeft(by[i:], " \t")
+		if i = strings.IndexAny(by, " \t("); i > 0 {
+			by = by[:i]
+		}
+	}
+	return by, rest
+}
+
+var (
+	failLoop = &Failure{Status: http.StatusLoopDetected, Reason: telemetry.LoopDetected, Detail: "the request has come through this proxy before"}
+	failHops = &Failure{Status: http.StatusLoopDetected, Reason: telemetry.LoopDetected, Detail: "the request has come through too many proxies"}
+)
+
+// mark is the field that says how the request was received.
+func (h *hops) mark(r *Request) http1.Field {
+	switch {
+	case r.HTTP2:
+		return h.requests[version2]
+	case r.Minor == 0:
+		return h.requests[version10]
+	}
+	return h.requests[version11]
+}
+
+// markAnswer is mark for the exchange's answer.
+func (ex *Exchange) markAnswer() http1.Field {
+	h := ex.pipe.hops
+	switch {
+	case ex.call.Request.HTTP2:
+		return h.answers[version2]
+	case ex.resp.Minor == 0:
+		return h.answers[version10]
+	}
+	return h.answers[version11]
+}
+
+const maxForwardsName = "max-forwards"
+
+// limitForwards obeys Max-Forwards of TRACE and OPTIONS (RFC 9110 §7.6.2): at zero the request is answered here, else one less is sent on.
+func (ex *Exchange) limitForwards() (done bool, err error) {
+	if err := ex.readForwards(); err != nil {
+		return true, err
+	}
+	switch {
+	case ex.forwards < 0:
+		return false, nil
+	case ex.forwards > 0:
+		ex.forwards--
+		return false, nil
+	case ex.req.Method == http.MethodTrace:
+		return true, ex.answerTrace()
+	}
+	return true, ex.answerOptions()
+}
+
+// readForwards reads Max-Forwards into forwards, which is -1 before and stays so without the field, and for methods that it does not matter to.
+func (ex *Exchange) readForwards() error {
+	if m := ex.req.Method; m != http.MethodOptions && m != http.MethodTrace {
+		return nil
+	}
+	for i := range ex.req.Fields {
+		f := &ex.req.Fields[i]
+		if len(f.Name) != len(maxForwardsName) || !http1.EqualFold(f.Name, maxForwardsName) {
+			continue
+		}
+		n, err := strconv.ParseUint(f.Value, 10, 64)
+		if err != nil && strings.Trim(f.Value, "0123456789") == "" && f.Value != "" {
+			n, err = maxForwardsKept+1, nil // more than fits
+		}
+		if err != nil || ex.forwards >= 0 {
+			return failForwards
+		}
+		ex.forwards = int64(min(n, maxForwardsKept+1))
+	}
+	return nil
+}
+
+var failForwards = &Failure{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: "Max-Forwards is not one number"}
+
+// traced are the fields that an answer to TRACE repeats. Others may be secrets, the client's or of a proxy in front, and who reads the answer may be
+// a script (RFC 9110 §9.3.8).
+var traced = []string{"Host", "Via", "Weir-Via", "Max-Forwards", "User-Agent", "Accept", "Accept-Encoding", "Accept-Language"}
+
+// answerTrace answers TRACE as its last recipient: with the request as it came here.
+func (ex *Exchange) answerTrace() error {
+	r := &ex.req
+	mark := len(ex.scratch)
+	ex.scratch = append(ex.scratch, "TRACE "...)
+	ex.scratch = append(ex.scratch, r.Target...)
+	ex.scratch = append(ex.scratch, ' ')
+	ex.scratch = append(ex.scratch, r.Proto...)
+	ex.scratch = append(ex.scratch, "\r\n"...)
+	if r.HTTP2 && r.Authority != "" {
+		ex.scratch = http1.AppendField(ex.scratch, "Host", r.Authority)
+	}
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		for _, name := range traced {
+			if len(name) == len(f.Name) && http1.EqualFold(name, f.Name) && (f.ID != http1.FieldHost || !r.HTTP2) {
+				ex.scratch = http1.AppendField(ex.scratch, f.Name, f.Value)
+			}
+		}
+	}
+	ex.scratch = http1.AppendEnd(ex.scratch)
+	return ex.reply(http.StatusOK, append(ex.local[:0], http1.Field{Name: "Content-Type", Value: "message/http"},
+		http1.Field{Name: "X-Content-Type-Options", Value: "nosniff"}), strings.Clone(ex.text(mark)))
+}
+
+// putForwards writes what is left of Max-Forwards into fields.
+func (ex *Exchange) putForwards(fields []http1.Field) {
+	for i := range fields {
+		if f := &fields[i]; len(f.Name) == len(maxForwardsName) && http1.EqualFold(f.Name, maxForwardsName) {
+			mark := len(ex.scratch)
+			ex.scratch = strconv.AppendInt(ex.scratch, ex.forwards, 10)
+			f.Value = ex.text(mark)
+		}
+	}
+}

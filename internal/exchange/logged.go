@@ -1,0 +1,41 @@
+package exchange
+
+import (
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// beginAnswer gives the client the head of the answer. What the access log wants of it is copied: an endpoint's connection, in whose buffer it is, serves
+// somebody else before the line is written.
+func (ex *Exchange) beginAnswer() error {
+	if names := ex.pipe.loggedAnswer; len(names) > 0 {
+		ex.loggedAnswer = linesOf(ex.loggedAnswer[:0], names, ex.answer.Fields)
+		for i := range ex.loggedAnswer {
+			mark := len(ex.scratch)
+			ex.scratch = append(ex.scratch, ex.loggedAnswer[i].Value...)
+			ex.loggedAnswer[i].Value = ex.text(mark)
+		}
+	}
+	return ex.from.Client.Begin(&ex.answer)
+}
+
+// loggedFields are the lines of the request's fields that the access log wants, as the client sent them.
+func (ex *Exchange) loggedFields() []telemetry.Field {
+	if len(ex.pipe.loggedRequest) == 0 {
+		return nil
+	}
+	ex.loggedRequest = linesOf(ex.loggedRequest[:0], ex.pipe.loggedRequest, ex.req.Fields)
+	return ex.loggedRequest
+}
+
+// linesOf appends the lines of the fields of these names, in the order of the names.
+func linesOf(out []telemetry.Field, names []string, fields []http1.Field) []telemetry.Field {
+	for i, name := range names {
+		for k := range fields {
+			if f := &fields[k]; len(f.Name) == len(name) && http1.EqualFold(f.Name, name) {
+				out = append(out, telemetry.Field{Index: i, Value: f.Value})
+			}
+		}
+	}
+	return out
+}

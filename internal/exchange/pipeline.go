@@ -1,0 +1,67 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/weirmesh/weir/internal/budget"
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/mirror"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// Pipeline is what all exchanges of a server share. Nothing of it changes once it is made but the counts of the gate.
+type Pipeline struct {
+	Options
+	around Around
+
+	hops        *hops
+	sessionKeys *sessionKeys
+	requestID   idField
+	// mirrorMark is the name of the field that marks copies, if it has another than the usual one; copyMark is the name in any case.
+	mirrorMark, copyMark string
+	// The header fields that the access log wants.
+	loggedRequest, loggedAnswer []string
+	gate                        gate
+}
+
+// Around is what exchanges use of what they run in.
+type Around struct {
+	// Mirrors take copies, which are marked by the field Mark.
+	Mirrors *mirror.Set
+	Mark    string
+	// Memory is what bodies are drawn from that are kept for another attempt.
+	Memory *budget.Budget
+	// Current is the configuration of this moment, which may be another than an exchange began with.
+	Current func() *Snapshot
+	// Shortage is told of errors for which the process had no socket, or no memory for one.
+	Shortage func(error)
+	// Cut is closed when exchanges are not to wait any more.
+	Cut <-chan struct{}
+}
+
+// NewPipeline prepares what exchanges share.
+func NewPipeline(opt Options, around Around) *Pipeline {
+	opt.SetDefaults()
+	p := &Pipeline{Options: opt, around: around, copyMark: around.Mark}
+	p.gate.bound(opt.MaxInFlight)
+	p.hops = newHops(&opt)
+	p.Pseudonym = p.hops.name // which may have been drawn
+	p.sessionKeys = newSessionKeys(opt.SessionKey)
+	if http1.Identify(p.copyMark) != http1.FieldWeirMirrored {
+		p.mirrorMark = p.copyMark
+	}
+	p.requestID = newIDField(&opt)
+	p.loggedRequest, p.loggedAnswer = opt.AccessLog.RequestFields(), opt.AccessLog.ResponseFields()
+	return p
+}
+
+// Strained is true while requests wait so long that the times which are measured say little about others.
+func (p *Pipeline) Strained() bool { return p.gate.strained() }
+
+// Load fills in what the gate knows of the load.
+func (p *Pipeline) Load(l *telemetry.Load) {
+	g := &p.gate
+	l.InFlight, l.MaxInFlight = g.inFlight.Load(), int64(max(p.MaxInFlight, 0))
+	l.RefusedRequests, l.ShedRequests = g.refused.Load(), g.shed.Load()
+	l.QueueDelay, l.Strained = time.Duration(g.delay.Load()), g.strained()
+}

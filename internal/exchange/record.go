@@ -1,0 +1,110 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// record is what is counted and logged of an exchange.
+type record struct {
+	finished    time.Time
+	status      int
+	reason      telemetry.Reason
+	pathReading routing.Reading // what a path policy refused
+	attempts    int
+	in, out     int64 // bytes of the bodies
+	// The lines of header fields that the access log wants.
+	loggedRequest, loggedAnswer []telemetry.Field
+}
+
+// finish counts and logs what became of the exchange.
+func (ex *Exchange) finish() {
+	if len(ex.picked) > 0 {
+		if !ex.copied {
+			// No attempt was made. What is in memory of the request may still be all of it.
+			ex.takeBody()
+			ex.beginCopies()
+		}
+		ex.copyEnd(false, nil)
+	}
+	d := time.Since(ex.from.Start)
+	ex.finished = ex.from.Start.Add(d)
+	m := ex.metrics()
+	m.Observe(ex.from.Shard, ex.status, d, ex.in, ex.out)
+	if ex.reason != "" {
+		m.Fail(ex.from.Shard, ex.reason)
+	}
+	if ex.pipe.AccessLog != nil || len(ex.legs) > 0 {
+		ex.log(d)
+	}
+}
+
+// metrics is the series that the exchange belongs to.
+func (ex *Exchange) metrics() *telemetry.Exchange {
+	switch {
+	case ex.backend != nil:
+		return ex.backend.Metrics
+	case ex.rule != nil:
+		return ex.rule.Metrics
+	}
+	return ex.pipe.Metrics.Unrouted()
+}
+
+// log ends the copies' part in the exchange and writes the access log.
+func (ex *Exchange) log(d time.Duration) {
+	route := ""
+	if ex.rule != nil {
+		route = ex.rule.Route
+	}
+	wanted := ex.pipe.AccessLog.Wants(ex.status, ex.reason, route, d)
+	var results []telemetry.MirrorResult
+	for i := range ex.legs {
+		l := &ex.legs[i]
+		if l.leg != nil {
+			l.outcome = l.leg.Outcome()
+			l.leg = nil
+		}
+		if wanted {
+			results = append(results, telemetry.MirrorResult{Mirror: l.target.Name, Outcome: l.outcome})
+		}
+	}
+	if !wanted {
+		return
+	}
+	r := &ex.req
+	client, peer := ex.logged()
+	rec := telemetry.Record{
+		Time: ex.from.Start, Client: client, Peer: peer, Method: r.Method, Host: r.Authority, Path: r.Path, Query: r.Query, Target: r.Target, Protocol: r.Proto,
+		Status: ex.status, Reason: ex.reason, PathReading: ex.pathReading.String(), Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
+	}
+	if ex.rule != nil {
+		rec.Listener = ex.decision.Listener.Listener.Name
+		rec.Route, rec.Rule = route, ex.rule.Name
+	}
+	if ex.backend != nil {
+		rec.Backend = ex.backend.Name
+	}
+	if ex.endpoint != nil {
+		rec.Endpoint = ex.endpoint.Address
+		rec.BackendConnect, rec.BackendFirstByte, rec.BackendDuration = ex.attempt.times.of()
+	}
+	for i := range r.Fields {
+		switch f := &r.Fields[i]; f.ID {
+		case http1.FieldUserAgent:
+			rec.UserAgent = f.Value
+		case http1.FieldOther:
+			switch {
+			case len(f.Name) == len("referer") && http1.EqualFold(f.Name, "referer"):
+				rec.Referer = f.Value
+			case len(f.Name) == len("traceparent") && http1.EqualFold(f.Name, "traceparent"):
+				rec.TraceParent = f.Value
+			}
+		}
+	}
+	rec.RequestID, _ = ex.identify()
+	rec.RequestFields, rec.ResponseFields = ex.loggedFields(), ex.loggedAnswer
+	ex.pipe.AccessLog.Log(&rec)
+}

@@ -1,0 +1,192 @@
+package exchange
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirmesh/weir/internal/mirror"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// Snapshot is one configuration, ready for exchanges, each of which is begun with one and uses no other. Its slices are parallel to the dense IDs
+// of the table.
+type Snapshot struct {
+	Table     *routing.Table
+	Upstream  []*upstream.Service // all, by name
+	Listeners []Listener
+	Rules     []Rule
+	Backends  []Backend
+	Leaves    []Backend // of splits
+	mirrors   []*mirror.Target
+	// mirrorLeaves are where splits lead copies.
+	mirrorLeaves []*mirror.Target
+}
+
+// NewSnapshot begins with what does not depend on services: these come with Attach.
+func NewSnapshot(table *routing.Table) *Snapshot {
+	snap := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners()))}
+	for _, l := range table.Listeners() {
+		snap.Listeners[l.ID].Front = newFront(l.Listener.Front)
+	}
+	return snap
+}
+
+// Service is the one of that name, nil if there is none.
+func (s *Snapshot) Service(name string) *upstream.Service {
+	for _, u := range s.Upstream {
+		if u.Name == name {
+			return u
+		}
+	}
+	return nil
+}
+
+// Listener is whom a listener trusts, and what it asks of clients' certificates.
+type Listener struct {
+	Auth  ClientAuth
+	Front *Front
+}
+
+// Rule is what serving a rule needs beyond the decision.
+type Rule struct {
+	Metrics *telemetry.Exchange // of answers that no backend gave
+	Route   string
+	Name    string
+	Fault   *model.Fault
+	filters filters
+
+	request        time.Duration
+	backendRequest time.Duration
+	retry          *retry
+	session        *session // nil: requests are not kept together
+}
+
+// retry is a rule's policy.
+type retry struct {
+	attempts int
+	backoff  time.Duration
+	codes    [10]uint64 // bit set of the statuses 0..639
+}
+
+func (r *retry) code(status int) bool {
+	return status >= 0 && status < 640 && r.codes[status/64]&(1<<(status%64)) != 0
+}
+
+// Backend is what forwarding to a backend needs.
+type Backend struct {
+	Metrics *telemetry.Exchange
+	Name    string // of the service, or of what the reference names
+	Service *upstream.Service
+	Fault   *model.Fault
+	filters filters
+}
+
+// Attach gives the snapshot its services and counters, and tells which counters are in use. It cannot fail.
+func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.Snapshot) (used telemetry.InUse) {
+	snap.Upstream = services.Services()
+	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
+		x := p.Metrics.Exchange(l)
+		used.Exchanges = append(used.Exchanges, x)
+		return x
+	}
+	snap.Rules = make([]Rule, len(snap.Table.Rules()))
+	snap.Backends = make([]Backend, len(snap.Table.Backends()))
+	specs := make([]mirror.Spec, len(snap.Table.Mirrors()))
+	for i, r := range snap.Table.Rules() {
+		rs := &snap.Rules[i]
+		rs.Route = r.Route.Ref.Namespace + "/" + r.Route.Ref.Name
+		if rs.Name = r.Rule.Name; rs.Name == "" {
+			rs.Name = strconv.Itoa(r.Index)
+		}
+		rs.Metrics = exchange(telemetry.ExchangeLabels{Route: rs.Route, Rule: rs.Name})
+		rs.Fault = r.Rule.Fault
+		rs.filters = compileFilters(&r.Rule.Filters)
+		rs.request = time.Duration(r.Rule.Timeouts.Request)
+		rs.backendRequest = time.Duration(r.Rule.Timeouts.BackendRequest)
+		rs.retry = compileRetry(r.Rule.Retry)
+		mirror := func(m *routing.Mirror) {
+			metric := p.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.Route, Rule: rs.Name, Mirror: m.Mirror.Service})
+			used.Mirrors = append(used.Mirrors, metric)
+			specs[m.ID] = mirror.Spec{Name: m.Mirror.Service, Metric: metric, Ref: m.Mirror.Ref}
+		}
+		for _, m := range r.Mirrors {
+			mirror(m)
+		}
+		for _, b := range r.Backends {
+			bs := &snap.Backends[b.ID]
+			bs.Name = b.Backend.Service
+			if bs.Name == "" {
+				bs.Name = b.Backend.Ref.Namespace + "/" + b.Backend.Ref.Name
+			}
+			bs.Metrics = exchange(telemetry.ExchangeLabels{Route: rs.Route, Rule: rs.Name, Backend: bs.Name})
+			bs.filters = compileFilters(&b.Backend.Filters)
+			bs.lead(services, b.Backend.Service, b.Backend.Fault)
+			for _, m := range b.Mirrors {
+				mirror(m)
+			}
+		}
+	}
+	snap.Leaves = make([]Backend, len(snap.Table.Leaves()))
+	for i, l := range snap.Table.Leaves() {
+		ls := &snap.Leaves[i]
+		of := &snap.Rules[l.Backend.Rule.ID]
+		if ls.Name = l.Service; ls.Name == "" {
+			ls.Name = l.Split.Root
+			if l.Leaf != nil { // a service that is not there
+				ls.Name = l.Leaf.Ref.Namespace + "/" + l.Leaf.Ref.Name + " " + l.Leaf.Ref.Field
+			}
+		}
+		ls.Metrics = exchange(telemetry.ExchangeLabels{Route: of.Route, Rule: of.Name, Backend: ls.Name})
+		ls.filters = snap.Backends[l.Backend.ID].filters
+		ls.lead(services, l.Service, l.Fault)
+	}
+	for i, r := range snap.Table.Rules() {
+		snap.Rules[i].session = compileSession(r.Rule.Session, r, snap, p.sessionKeys)
+	}
+	for _, l := range snap.Table.MirrorLeaves() {
+		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
+		of := specs[l.Mirror.ID]
+		specs = append(specs, mirror.Spec{Name: l.Service, Metric: of.Metric, Ref: of.Ref})
+	}
+	targets := p.around.Mirrors.Apply(cfg, specs)
+	n := len(snap.Table.Mirrors())
+	snap.mirrors, snap.mirrorLeaves = targets[:n], targets[n:]
+	return used
+}
+
+// lead sets the service that requests go to, or the fault they are answered with.
+func (b *Backend) lead(services *upstream.Snapshot, service string, fault *model.Fault) {
+	if b.Fault = fault; fault != nil {
+		return
+	}
+	if b.Service = services.Service(service); b.Service == nil {
+		b.Fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
+		return
+	}
+	b.Fault = b.Service.Fault
+}
+
+func compileRetry(r *model.Retry) *retry {
+	if r == nil || r.Attempts <= 0 {
+		return nil
+	}
+	c := &retry{attempts: r.Attempts, backoff: time.Duration(r.Backoff)}
+	for _, code := range r.Codes {
+		if code >= 0 && code < 640 {
+			c.codes[code/64] |= 1 << (code % 64)
+		}
+	}
+	return c
+}
+
+// ConnectionFault is the fault that connections meet. That the service cannot take requests is none.
+func (b *Backend) ConnectionFault() *model.Fault {
+	if b.Service != nil && b.Fault == b.Service.Fault && b.Fault != nil && b.Fault.Reason == model.UnsupportedProtocol {
+		return nil
+	}
+	return b.Fault
+}

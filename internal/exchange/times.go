@@ -1,0 +1,44 @@
+package exchange
+
+import "time"
+
+// times are when an attempt came how far, counted from the exchange's start; zero: it did not, or nobody wants to know.
+type times struct {
+	// began is when the endpoint was picked, connected when there was a connection, if none was there already.
+	began, connected time.Duration
+	// head is when the head of the final answer was read, last when anything was read last, or the attempt failed.
+	head, last time.Duration
+}
+
+// clock is how long ago the exchange began, zero if nobody wants to know: only the access log tells of attempts.
+func (ex *Exchange) clock() time.Duration {
+	if ex.pipe.AccessLog == nil {
+		return 0
+	}
+	return time.Since(ex.from.Start)
+}
+
+// isConnected notes that a connection came about.
+func (ex *Exchange) isConnected() { ex.attempt.times.connected = ex.clock() }
+
+// tried notes that the head of the final answer is here, or that the attempt failed.
+func (ex *Exchange) tried(err error) {
+	t := &ex.attempt.times
+	if t.last = ex.clock(); err == nil {
+		t.head = t.last
+	}
+}
+
+// heardMore notes that more of the answer was read. What came with its head needs no look at the clock.
+func (ex *Exchange) heardMore() { ex.attempt.times.last = ex.clock() }
+
+// of gives what the access log says: how long connecting took, the head, and all; each from the beginning.
+func (t *times) of() (connect, head, all time.Duration) {
+	if t.connected > 0 {
+		connect = max(t.connected-t.began, 1)
+	}
+	if t.head > 0 {
+		head = max(t.head-t.began, 1)
+	}
+	return connect, head, max(t.last-t.began, 0)
+}

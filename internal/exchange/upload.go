@@ -1,0 +1,111 @@
+package exchange
+
+import (
+	"errors"
+	"io"
+	"time"
+)
+
+// uploadGrace is how long an upload may go on once the answer is complete: enough for one whose last bytes are under way.
+const uploadGrace = 50 * time.Millisecond
+
+// upload sends a request's body while the answer is awaited and relayed. It runs in a goroutine of its own, one at a time.
+type upload struct {
+	run     func()     // the goroutine
+	done    chan error // its result
+	running bool
+	failed  error // the client's failure
+}
+
+// startUpload sends the rest of the body. The goroutine ends with the body, with what it is sent to, or with stopUpload.
+func (ex *Exchange) startUpload() {
+	u := &ex.upload
+	if u.done == nil {
+		u.done = make(chan error, 1)
+		u.run = func() { u.done <- ex.runUpload() }
+	}
+	u.running = true
+	go u.run()
+}
+
+// runUpload returns the client's failure, after it has aborted the call, or nil; failing to write is for the reading side to judge.
+func (ex *Exchange) runUpload() error {
+	c := &ex.call
+	if c.Whole() {
+		return sendFailure(c.Finish(ex.requestTrailers()))
+	}
+	if err := c.Write(nil, false); err != nil {
+		return errWrite
+	}
+	for {
+		p, err := ex.next()
+		switch {
+		case err == io.EOF:
+			return sendFailure(c.Finish(ex.requestTrailers()))
+		case err != nil:
+			c.Abort()
+			return err
+		}
+		if c.Write(p, ex.from.Client.Ready()) != nil { // what is here already goes together
+			return errWrite
+		}
+	}
+}
+
+func sendFailure(err error) error {
+	if err != nil {
+		return errWrite
+	}
+	return nil
+}
+
+// errWrite: the endpoint took no more.
+var errWrite = errors.New("the endpoint does not take the request")
+
+// Reading is true while another goroutine may read the client's body.
+func (ex *Exchange) Reading() bool {
+	return ex.upload.running
+}
+
+// pollUpload takes notice of an upload that has ended.
+func (ex *Exchange) pollUpload() {
+	if !ex.upload.running {
+		return
+	}
+	select {
+	case err := <-ex.upload.done:
+		ex.uploaded(err)
+	default:
+	}
+}
+
+// stopUpload ends an upload that runs; it returns the client's failure, if that ended it before.
+func (ex *Exchange) stopUpload() error {
+	u := &ex.upload
+	if ex.pollUpload(); u.running {
+		ex.from.Client.Interrupt()
+		ex.call.Abort()
+		ex.uploaded(<-u.done)
+	}
+	return u.failed
+}
+
+// endUpload lets an upload end after the answer has, or stops it.
+func (ex *Exchange) endUpload() {
+	t := time.NewTimer(uploadGrace)
+	defer t.Stop()
+	select {
+	case err := <-ex.upload.done:
+		ex.uploaded(err)
+	case <-t.C:
+		ex.stopUpload()
+	}
+}
+
+func (ex *Exchange) uploaded(err error) {
+	u := &ex.upload
+	u.running = false
+	if err != nil && err != errWrite && err != FailInterrupted {
+		u.failed = err
+	}
+}
