@@ -11,7 +11,7 @@ import (
 const Gather = 32 << 10
 
 // Client is the side of an exchange that its request came from: an HTTP/1.1 connection or an HTTP/2 stream. The body is read by one
-// goroutine, the answer written by one, which may be another. What it returns as errors are *failure, but for io.EOF.
+// goroutine, the answer written by one, which may be another. What it returns as errors are *Failure, but for io.EOF.
 type Client interface {
 	// Buffered takes what is in memory of a body of known length, and one of unknown length if it is whole and without trailers, else nil; the bytes
 	// stay valid as long as the exchange.
@@ -61,7 +61,7 @@ type Splicer interface {
 	// BeginSplice comes before the first Splice of an answer, EndSplice after the last.
 	BeginSplice()
 	EndSplice()
-	// Splice moves up to most bytes of the call's answer. The error is upstream.ErrTimeout if it is time to look around, a *failure if it is the
+	// Splice moves up to most bytes of the call's answer. The error is upstream.ErrTimeout if it is time to look around, a *Failure if it is the
 	// client's fault, and the endpoint's otherwise; no bytes without an error are the endpoint's end.
 	Splice(c *upstream.Call, most int64) (n int64, err error)
 }

@@ -38,6 +38,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
+// Failures of exchanges, and of clients' connections and relays before there is one.
 var (
 	failNoListener   = &Failure{Status: 404, Reason: telemetry.NoListener, Detail: "no listener serves this host"}
 	failMisdirected  = &Failure{Status: 421, Reason: telemetry.Misdirected, Detail: "this connection is not for this host"}

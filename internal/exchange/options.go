@@ -55,6 +55,7 @@ type Options struct {
 	Now func() time.Time
 }
 
+// SetDefaults fills in what is not set, as NewPipeline does.
 func (o *Options) SetDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -21,6 +21,7 @@ type Authority struct {
 	PEM  string
 }
 
+// NewAuthority makes an authority that is good for an hour.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,6 +43,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{cert, key, pemOf("CERTIFICATE", der)}
 }
 
+// Pool trusts the authority alone.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)

@@ -124,12 +124,14 @@ func (b *Segmented) Flush() {
 	b.later = nil
 }
 
+// Accepted is how many connections there were.
 func (b *Segmented) Accepted() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.conns
 }
 
+// Poison is an answer that nobody asked for.
 const Poison = "HTTP/1.1 200 OK\r\nX-Nonce: poison\r\nContent-Length: 6\r\n\r\npoison"
 
 // EachTransport runs f in cleartext and over TLS.

@@ -26,13 +26,6 @@ const (
 	keepSize = 64 << 10 // larger buffers are not kept for the next exchange
 )
 
-// States of a connection.
-const (
-	connActive int32 = iota
-	// connIdle and above: it waits for a request, and has been seen to by shedIdle so many times.
-	connIdle
-)
-
 // conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements exchange.Client. Its one goroutine runs serve. While it is idle it
 // holds no buffer.
 type conn struct {
@@ -46,49 +39,30 @@ type conn struct {
 	tls    *tlsSession // nil in cleartext
 	peer   exchange.Peer
 	shard  uint32
-	header bool // a PROXY header is still to come
 
-	h2                atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
-	state             atomic.Int32
-	readBy, writeBy   time.Time // deadlines as they are set
-	interrupted       atomic.Bool
-	shed              atomic.Bool           // its descriptor is wanted: it ends when it waits for a request
-	wait              func(fd uintptr) bool // readable; nil if the poller cannot be used
-	push              func(fd uintptr) bool // writable
-	pushed            []byte                // what is being written
-	pushErr           error
-	peek              func(fd uintptr)
-	peeked            atomic.Bool
-	readErr           error
-	now               time.Time // a recent time
-	last              time.Time // the end of the exchange before; zero: there was none
-	snap              *snapshot // of the last exchange, and
-	port              *routing.Port
-	first             bool        // nothing was served yet
-	served            bool        // since it has this goroutine
-	parsed            int         // length of a head that was parsed and not taken
-	recheck           bool        // while idle: the deadline is that of a second look at the socket
-	frequent          bool        // requests follow each other soon: no parking between them
-	resumed           bool        // what came over TLS to a parked connection may be no request: see idle
-	canPark           bool        // an idle connection needs no goroutine
-	toPark, parked    bool        // while idle: the connection is to be parked, or is
-	over              bool        // the connection is to be closed
-	handedOn          bool        // by others
-	closing           bool        // no further request
-	lingering         bool        // and the client may still be sending
-	sent              bool        // bytes of the answer were written
-	broken            bool        // the answer was broken off
-	continued         atomic.Bool // the client was told to go on with its body
-	answering         atomic.Bool // the answer has begun
-	outPace           outPace     // sending's, or guard's while that looks
-	guard             outGuard
-	sending           bool // send is under way
-	paced             bool // the client's pace in taking answers can be seen, and matters
-	chunkedOut, noOut bool // how the answer's body is framed; whether it has none
-	one               [1]byte
-	in                bodyReader
-	holding           holding
-	w                 *work
+	h2 atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
+	life
+	shed atomic.Bool // its descriptor is wanted: it ends when it waits for a request
+
+	now             time.Time // a recent time
+	last            time.Time // the end of the exchange before; zero: there was none
+	readBy, writeBy time.Time // deadlines as they are set
+	watch           clientWatch
+
+	snap *snapshot // of the last exchange, and
+	port *routing.Port
+
+	idling
+	in bodyReader
+	answerWriter
+	holding holding
+	w       *work
+}
+
+// clientWatch looks whether the client is still there.
+type clientWatch struct {
+	peek   func(fd uintptr)
+	peeked atomic.Bool
 }
 
 // tcpSocket is what is asked of a *net.TCPConn.
@@ -123,12 +97,12 @@ type work struct {
 var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readSize)} }}
 
 func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
-	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, first: true}
+	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, idling: idling{first: true}}
 	c.peer.Come(nc, "http", b.port)
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw
-			c.peek = func(fd uintptr) { c.peeked.Store(socket.Closed(fd)) }
+			c.watch.peek = func(fd uintptr) { c.watch.peeked.Store(socket.Closed(fd)) }
 		}
 	}
 	c.paced = socket.CanAcknowledge && c.socket != nil && b.srv.minPace.Rate > 0
@@ -152,10 +126,8 @@ func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
 // serve runs the connection to its end.
 func (c *conn) serve() {
 	defer c.close()
-	if c.header {
-		if c.header = false; !c.awaitHeader() {
-			return
-		}
+	if c.is(stateHeader) && !c.awaitHeader() {
+		return
 	}
 	if c.tls != nil && c.tls.conn == nil {
 		if !c.handshake() {
@@ -173,22 +145,23 @@ func (c *conn) serve() {
 	for {
 		for c.nextRequest() && c.serveRequest() {
 		}
-		if !c.toPark {
+		if !c.is(stateParking) {
 			break
 		}
-		if c.parked = c.park(); c.parked {
+		if c.park() {
+			c.become(stateParked)
 			return
 		}
 		c.canPark = false
 	}
-	if c.lingering {
+	if c.is(stateLingering) {
 		c.linger()
 	}
 }
 
 // close ends the connection.
 func (c *conn) close() {
-	if c.parked {
+	if c.is(stateParked) {
 		return
 	}
 	if p := recover(); p != nil {
@@ -204,7 +177,8 @@ func (c *conn) close() {
 		c.w = nil
 	}
 	c.giveBack()
-	if !c.handedOn {
+	if !c.is(stateHandedOn) {
+		c.become(stateOver)
 		c.nc.Close()
 	}
 }
@@ -214,7 +188,7 @@ func (c *conn) kill() { c.sock.Close() }
 
 // wakeIdle makes a connection that waits for a request look at the phase of its port.
 func (c *conn) wakeIdle() {
-	if c.state.Load() >= connIdle {
+	if c.state().waits() {
 		c.sock.SetReadDeadline(socket.LongAgo)
 	}
 }
@@ -225,6 +199,9 @@ func (c *conn) nextRequest() bool {
 		return false
 	}
 	w := c.w
+	if c.is(stateServing) {
+		c.become(stateHead) // it came with the one before
+	}
 	if c.parsed > 0 {
 		w.r += c.parsed
 		c.parsed = 0
@@ -329,22 +306,29 @@ func (c *conn) serveRequest() bool {
 	w := c.w
 	c.prepare()
 	c.first, c.served = false, true
+	c.become(stateServing)
 	w.ex.Serve()
 	c.now = w.ex.Finished()
 	c.last = c.now
 	if c.broken {
+		c.become(stateOver)
 		return false
 	}
-	if c.interrupted.Load() || c.continued.Load() {
+	if c.in.interrupted.Load() || c.in.continued.Load() {
 		c.readBy = socket.LongAgo // as interrupt or inform may have set it
 	}
 	if !c.in.finished() {
 		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
 		c.closing = c.closing || !c.in.skip(w)
-		c.lingering = c.closing
+		if c.closing {
+			c.become(stateLingering)
+		}
 	}
 	if c.in.own != nil {
 		c.reclaim()
+	}
+	if c.closing && !c.is(stateLingering) {
+		c.become(stateOver)
 	}
 	return !c.closing
 }
@@ -385,9 +369,7 @@ func (c *conn) prepare() *exchange.Request {
 	c.in.stream = q.GRPC
 	c.closing = !r.KeepAlive
 	c.sent, c.broken = false, false
-	c.continued.Store(false)
 	c.answering.Store(false)
-	c.interrupted.Store(false)
 	w.out = w.out[:0]
 	return q
 }
@@ -402,8 +384,12 @@ func (c *conn) refuse(f *exchange.Failure) {
 	c.dropHead()
 	c.prepare().Proto = ""
 	c.closing = true
-	w.ex.Refuse(f)
-	c.lingering = !c.broken
+	c.become(stateServing)
+	if w.ex.Refuse(f); c.broken {
+		c.become(stateOver)
+	} else {
+		c.become(stateLingering)
+	}
 }
 
 // Bounds of linger.
@@ -421,13 +407,13 @@ func (c *conn) linger() {
 		c.tcp.CloseWrite()
 	}
 	if c.toldToEnd() {
-		c.handedOn = true // its memory and its place are wanted
+		c.become(stateHandedOn) // its memory and its place are wanted
 		c.srv.refusals.hold(c.sock)
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	c.readBy = socket.LongAgo
-	if c.state.Store(connIdle); c.bind.phase.Load() == phaseClose {
+	if c.bind.phase.Load() == phaseClose {
 		return
 	}
 	for left := lingerBytes; left > 0; {
@@ -455,13 +441,13 @@ func (c *conn) writeUntil(t time.Time, slack time.Duration) {
 	c.sock.SetWriteDeadline(c.writeBy)
 }
 
-// gone implements client: the client closed its side, or the connection broke.
+// Gone implements exchange.Client: the client closed its side, or the connection broke.
 func (c *conn) Gone() bool {
 	if c.socket == nil {
 		return false
 	}
-	c.peeked.Store(false)
-	return c.socket.Control(c.peek) != nil || c.peeked.Load()
+	c.watch.peeked.Store(false)
+	return c.socket.Control(c.watch.peek) != nil || c.watch.peeked.Load()
 }
 
 // recovered reports a panic, which is a fault of the proxy, and keeps it to its connection.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
@@ -10,30 +11,49 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
+// answerWriter is how a connection's answer goes out.
+type answerWriter struct {
+	answering atomic.Bool // the answer has begun
+	sent      bool        // bytes of it were written
+	broken    bool        // it was broken off
+	closing   bool        // no request follows
+	chunked   bool        // its body goes in chunks
+	bodyless  bool        // it has no body
+
+	push    func(fd uintptr) bool // writable; nil if the poller cannot be used
+	pushed  []byte                // what is being written
+	pushErr error
+	sending bool // send is under way
+
+	paced   bool    // the client's pace in taking answers can be seen, and matters
+	outPace outPace // sending's, or guard's while that looks
+	guard   outGuard
+}
+
 const continueHead = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// proceed implements exchange.Client.
+// Proceed implements exchange.Client.
 func (c *conn) Proceed() error {
-	if c.continued.Load() || c.w.req.Minor == 0 || !c.w.req.Expect100 {
+	if c.in.continued.Load() || c.w.req.Minor == 0 || !c.w.req.Expect100 {
 		return nil
 	}
-	c.continued.Store(true)
+	c.in.continued.Store(true)
 	c.w.out = append(c.w.out, continueHead...)
 	err := c.Flush()
 	c.sent = false // the answer itself is not under way
 	return err
 }
 
-// inform implements exchange.Client.
+// Inform implements exchange.Client.
 func (c *conn) Inform(status int, fields []http1.Field) error {
 	if c.w.req.Minor == 0 {
 		return nil // RFC 9110 §15.2
 	}
 	if status == http.StatusContinue {
-		if !c.w.req.Expect100 || c.continued.Load() {
+		if !c.w.req.Expect100 || c.in.continued.Load() {
 			return nil
 		}
-		c.continued.Store(true)
+		c.in.continued.Store(true)
 	}
 	out := http1.AppendStatusLine(c.w.out, status, "")
 	for i := range fields {
@@ -48,7 +68,7 @@ func (c *conn) Inform(status int, fields []http1.Field) error {
 	return err
 }
 
-// begin implements exchange.Client.
+// Begin implements exchange.Client.
 func (c *conn) Begin(a *exchange.Answer) error {
 	w := c.w
 	c.answering.Store(true)
@@ -58,9 +78,8 @@ func (c *conn) Begin(a *exchange.Answer) error {
 	if a.Close || c.bind.phase.Load() != phaseServe || c.shed.Load() {
 		c.closing = true
 	}
-	bodyless := a.Body.Kind == http1.BodyNone
-	c.noOut = bodyless || w.req.Method == http.MethodHead
-	c.chunkedOut = false
+	c.bodyless = a.Body.Kind == http1.BodyNone || w.req.Method == http.MethodHead
+	c.chunked = false
 	out := http1.AppendStatusLine(w.out, a.Status, a.Reason)
 	for i := range a.Fields {
 		out = http1.AppendField(out, a.Fields[i].Name, a.Fields[i].Value)
@@ -73,7 +92,7 @@ func (c *conn) Begin(a *exchange.Answer) error {
 			c.closing = true
 		} else {
 			out = append(out, "Transfer-Encoding: chunked\r\n"...)
-			c.chunkedOut = true
+			c.chunked = true
 		}
 	}
 	switch {
@@ -91,14 +110,14 @@ func (c *conn) Begin(a *exchange.Answer) error {
 	return nil
 }
 
-// write implements exchange.Client.
+// Write implements exchange.Client.
 func (c *conn) Write(p []byte) error {
-	if c.noOut || len(p) == 0 {
+	if c.bodyless || len(p) == 0 {
 		return nil
 	}
 	w := c.w
 	if len(p) > exchange.Gather/2 {
-		if c.chunkedOut {
+		if c.chunked {
 			w.out = http1.AppendChunkHeader(w.out, len(p))
 		}
 		if err := c.Flush(); err != nil {
@@ -107,12 +126,12 @@ func (c *conn) Write(p []byte) error {
 		if err := c.send(p); err != nil {
 			return err
 		}
-		if c.chunkedOut {
+		if c.chunked {
 			w.out = append(w.out, '\r', '\n')
 		}
 		return nil
 	}
-	if c.chunkedOut {
+	if c.chunked {
 		w.out = http1.AppendChunk(w.out, p)
 	} else {
 		w.out = append(w.out, p...)
@@ -123,7 +142,7 @@ func (c *conn) Write(p []byte) error {
 	return nil
 }
 
-// flush implements exchange.Client.
+// Flush implements exchange.Client.
 func (c *conn) Flush() error {
 	if len(c.w.out) == 0 {
 		return nil
@@ -187,15 +206,15 @@ func (c *conn) writable(fd uintptr) bool {
 	return done
 }
 
-// end implements exchange.Client.
+// End implements exchange.Client.
 func (c *conn) End(trailers []http1.Field) error {
-	if c.chunkedOut && !c.noOut {
+	if c.chunked && !c.bodyless {
 		c.w.out = http1.AppendLastChunk(c.w.out, trailers)
 	}
 	return c.Flush()
 }
 
-// retract implements exchange.Client.
+// Retract implements exchange.Client.
 func (c *conn) Retract() bool {
 	if c.sent {
 		return false
@@ -204,5 +223,5 @@ func (c *conn) Retract() bool {
 	return true
 }
 
-// abort implements client: the connection ends before the answer does.
+// Abort implements exchange.Client: the connection ends before the answer does.
 func (c *conn) Abort() { c.broken = true }

@@ -23,16 +23,18 @@ var piecePool = sync.Pool{New: func() any { return new(piece) }}
 // bodyReader reads the body of an HTTP/1.1 request: what follows the head in the read buffer first, then into a buffer of its own, so that the
 // head stays in place.
 type bodyReader struct {
-	kind   http1.BodyKind
-	left   int64 // of a body of known length
-	chunks http1.ChunkReader
-	done   bool
-	err    error
-	stream bool        // silence is normal in it
-	pace   pace.Pace   // of the client
-	begun  atomic.Bool // something was read behind what came with the head
-	own    *piece
-	r, n   int // own.b[r:n] was read and not used
+	kind        http1.BodyKind
+	left        int64 // of a body of known length
+	chunks      http1.ChunkReader
+	done        bool
+	err         error
+	stream      bool        // silence is normal in it
+	continued   atomic.Bool // the client was told to go on with it
+	interrupted atomic.Bool // it is not to be read any further for now
+	pace        pace.Pace   // of the client
+	begun       atomic.Bool // something was read behind what came with the head
+	own         *piece
+	r, n        int // own.b[r:n] was read and not used
 }
 
 func (b *bodyReader) reset(body http1.Body) {
@@ -41,6 +43,8 @@ func (b *bodyReader) reset(body http1.Body) {
 	b.err = nil
 	b.pace = pace.Pace{}
 	b.begun.Store(false)
+	b.continued.Store(false)
+	b.interrupted.Store(false)
 	if body.Kind == http1.BodyChunked {
 		b.chunks.Reset()
 	}
@@ -72,7 +76,7 @@ func (b *bodyReader) skip(w *work) bool {
 	return false
 }
 
-// buffered implements exchange.Client.
+// Buffered implements exchange.Client.
 func (c *conn) Buffered() []byte {
 	b, w := &c.in, c.w
 	if b.kind != http1.BodyLength {
@@ -86,12 +90,12 @@ func (c *conn) Buffered() []byte {
 	return p
 }
 
-// ready implements exchange.Client.
+// Ready implements exchange.Client.
 func (c *conn) Ready() bool {
 	return c.in.done || c.w.r < c.w.n || c.in.r < c.in.n
 }
 
-// next implements exchange.Client.
+// Next implements exchange.Client.
 func (c *conn) Next() ([]byte, error) {
 	b := &c.in
 	for {
@@ -159,7 +163,7 @@ func (c *conn) fillBody() error {
 			limit = b.pace.Left(m, limit)
 		}
 		c.readUntil(start.Add(limit), limit/4)
-		if c.interrupted.Load() {
+		if c.in.interrupted.Load() {
 			return exchange.FailInterrupted
 		}
 		n, err := c.nc.Read(p)
@@ -171,7 +175,7 @@ func (c *conn) fillBody() error {
 			b.begun.Store(true)
 			return nil
 		}
-		if c.interrupted.Load() {
+		if c.in.interrupted.Load() {
 			return exchange.FailInterrupted
 		}
 		waited := time.Since(start)
@@ -192,7 +196,7 @@ func (c *conn) bodyDue() bool {
 	return !b.stream && !c.WaitsToBegin() && (b.kind == http1.BodyLength || !c.answering.Load())
 }
 
-// trailers implements exchange.Client.
+// Trailers implements exchange.Client.
 func (c *conn) Trailers() []http1.Field {
 	if c.in.kind != http1.BodyChunked {
 		return nil
@@ -200,18 +204,18 @@ func (c *conn) Trailers() []http1.Field {
 	return c.in.chunks.Trailers()
 }
 
-// interrupt implements exchange.Client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
+// Interrupt implements exchange.Client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
 func (c *conn) Interrupt() {
-	c.interrupted.Store(true)
+	c.in.interrupted.Store(true)
 	c.sock.SetReadDeadline(socket.LongAgo)
 }
 
-// resume implements exchange.Client.
+// Resume implements exchange.Client.
 func (c *conn) Resume() {
-	if !c.interrupted.Load() {
+	if !c.in.interrupted.Load() {
 		return
 	}
-	c.interrupted.Store(false)
+	c.in.interrupted.Store(false)
 	c.readBy = socket.LongAgo // as interrupt may have set it
 	if c.in.err == exchange.FailInterrupted {
 		c.in.err = nil

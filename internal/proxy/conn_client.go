@@ -10,7 +10,7 @@ import (
 
 // WaitsToBegin implements exchange.Client.
 func (c *conn) WaitsToBegin() bool {
-	return c.w.req.Expect100 && c.w.req.Minor > 0 && !c.continued.Load() && !c.in.begun.Load()
+	return c.w.req.Expect100 && c.w.req.Minor > 0 && !c.in.continued.Load() && !c.in.begun.Load()
 }
 
 // Watch implements exchange.Client: a client of HTTP/1.1 has to be asked, see Gone.

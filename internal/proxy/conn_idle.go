@@ -11,6 +11,20 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
+// idling is how a connection waits for a request.
+type idling struct {
+	wait     func(fd uintptr) bool // readable; nil if the poller cannot be used
+	readErr  error
+	canPark  bool // an idle connection needs no goroutine
+	first    bool // nothing was served yet
+	served   bool // something was since it has this goroutine
+	frequent bool // requests follow each other soon: no parking between them
+	resumed  bool // what came over TLS to a parked connection may be no request: see idle
+	recheck  bool // the deadline is that of a second look at the socket
+	parsed   int  // length of a head that was parsed and not taken
+	one      [1]byte
+}
+
 // idle waits for the first bytes of a request.
 func (c *conn) idle() bool {
 	if c.w != nil {
@@ -19,11 +33,11 @@ func (c *conn) idle() bool {
 		c.giveBack()
 	}
 	c.resumed = c.resumed && !c.served
-	if c.toPark = c.canPark && c.served && !c.frequent && c.bind.phase.Load() != phaseClose && !c.shed.Load(); c.toPark {
+	if c.canPark && c.served && !c.frequent && c.bind.phase.Load() != phaseClose && !c.shed.Load() {
 		if c.tls != nil && c.readHeld() {
-			c.toPark = false
 			return c.readErr == nil
 		}
+		c.become(stateParking)
 		return false
 	}
 	if c.first && c.canPark && c.fresh != nil && c.fresh.Unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
@@ -37,19 +51,25 @@ func (c *conn) idle() bool {
 		limit := c.srv.opt.IdleTimeout
 		c.readUntil(c.now.Add(limit), limit/8)
 	}
-	c.state.Store(connIdle)
+	c.become(stateIdle)
 	ok := c.bind.phase.Load() != phaseClose && !c.shed.Load() && c.waitBytes()
-	if !ok && !c.over && (c.bind.phase.Load() == phaseClose || c.shed.Load()) {
-		c.toPark, ok = false, c.lastLook()
+	if s := c.state(); !ok && (s == stateIdle || s == stateParking) && (c.bind.phase.Load() == phaseClose || c.shed.Load()) {
+		if s == stateParking {
+			c.become(stateIdle)
+		}
+		if ok = c.lastLook(); !ok {
+			c.become(stateOver)
+		}
 	}
-	c.state.Store(connActive)
 	return ok
 }
 
 // firstLook is for a connection that nothing has waited for: as long as it brings no request it is parked, and enters no other poller.
 func (c *conn) firstLook() bool {
 	done, err := c.fresh.Attempt(c.wait)
-	c.toPark = err == nil && !done
+	if err == nil && !done {
+		c.become(stateParking)
+	}
 	return err == nil && done && c.readErr == nil
 }
 
@@ -74,13 +94,13 @@ func (c *conn) waitBytes() bool {
 				return true
 			}
 		} else if err = c.socket.Read(c.wait); err == nil {
-			return c.readErr == nil && !c.over && !c.toPark
+			return c.readErr == nil && c.is(stateHead)
 		}
 		if !c.recheck || !upstream.IsTimeout(err) || c.shed.Load() {
 			return false
 		}
 		if c.canPark {
-			c.toPark = true
+			c.become(stateParking)
 			return false
 		}
 		c.recheck = false
@@ -107,9 +127,11 @@ func (c *conn) readable(fd uintptr) bool {
 	if c.readErr != nil || c.first || w.n == len(w.rbuf) {
 		return true
 	}
-	c.state.Store(connActive)
 	for w.r < w.n {
 		n, err := w.req.Parse(w.rbuf[w.r:w.n], c.srv.opt.Limits)
+		if c.is(stateServing) {
+			c.become(stateHead) // another one came with it
+		}
 		if err != nil || n == 0 {
 			w.req.Reset()
 			return true
@@ -120,22 +142,23 @@ func (c *conn) readable(fd uintptr) bool {
 		}
 		w.r += n
 		if !c.serveRequest() {
-			c.over = true
 			return true
 		}
 	}
 	putWork(w)
 	c.w = nil
 	if c.canPark && !c.frequent {
-		c.toPark = true
+		c.become(stateParking)
 		return true
 	}
 	c.lookAgain()
-	c.state.Store(connIdle)
+	c.become(stateIdle)
 	if c.bind.phase.Load() != phaseClose {
 		return false
 	}
-	c.over = !c.readFirst(fd)
+	if !c.readFirst(fd) {
+		c.become(stateOver)
+	}
 	return true
 }
 
@@ -157,6 +180,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 	if n > 0 {
 		w.r, w.n = 0, n
 		c.w, c.readErr = w, nil
+		c.become(stateHead)
 		return true
 	}
 	workPool.Put(w)
@@ -172,6 +196,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 
 // takeFirst begins a work with the byte in one. TLS keeps the rest of the record until there is this buffer to read into.
 func (c *conn) takeFirst() {
+	c.become(stateHead)
 	c.w = workPool.Get().(*work)
 	c.w.rbuf[0] = c.one[0]
 	c.w.r, c.w.n = 0, 1

@@ -36,6 +36,7 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 		c.w = nil
 		c.giveBack()
 	}
+	c.become(stateStreams)
 	o := &c.srv.opt
 	c.sock.SetDeadline(time.Time{})
 	cfg := http2.Config{
@@ -378,7 +379,7 @@ func (s *stream) TurnAway() bool {
 	return true
 }
 
-// waitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
+// WaitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
 func (s *stream) WaitsToBegin() bool { return !s.continued.Load() && !s.arrived.Load() }
 
 func (s *stream) Inform(status int, fields []http1.Field) error {
@@ -393,7 +394,7 @@ func (s *stream) Inform(status int, fields []http1.Field) error {
 	return nil
 }
 
-// begin implements exchange.Client.
+// Begin implements exchange.Client.
 func (s *stream) Begin(a *exchange.Answer) error {
 	h := &s.head
 	h.Status, h.Body = a.Status, a.Body

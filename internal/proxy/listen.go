@@ -212,7 +212,9 @@ func (b *bind) start(nc net.Conn) {
 	}
 	b.wg.Add(1)
 	c := newConn(b, nc, shard, port.TLS)
-	c.header = f != nil && f.Header
+	if f != nil && f.Header {
+		c.become(stateHeader)
+	}
 	b.serve(c)
 }
 
@@ -222,7 +224,7 @@ func (b *bind) serve(c *conn) {
 	b.conns[c] = struct{}{}
 	b.mu.Unlock()
 	go func() {
-		if c.serve(); !c.parked {
+		if c.serve(); !c.is(stateParked) {
 			b.forget(c)
 			b.ended(c.shard)
 		}

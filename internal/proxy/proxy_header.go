@@ -112,12 +112,10 @@ func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 // awaitHeader reads the PROXY header of a new connection; false if it is to be closed. As long as it brings nothing it is idle.
 func (c *conn) awaitHeader() bool {
 	c.sock.SetReadDeadline(time.Now().Add(c.srv.opt.HeaderTimeout))
-	c.state.Store(connIdle)
 	if c.bind.phase.Load() == phaseClose || c.shed.Load() {
 		return false
 	}
 	h, err := readProxyHeader(c.sock)
-	c.state.Store(connActive)
 	if err != nil {
 		if err != io.EOF && c.bind.phase.Load() != phaseClose && !c.shed.Load() {
 			c.bind.strange(c.sock, c.shard, err)

@@ -150,11 +150,7 @@ func (s *Server) shedIdle(most int) int {
 				}
 				continue
 			}
-			switch i := c.state.Load(); {
-			case i < connIdle || c.shed.Load():
-			case i < connIdle+shedAfter:
-				c.state.CompareAndSwap(i, i+1)
-			default:
+			if !c.shed.Load() && c.look(shedAfter) {
 				c.shed.Store(true)
 				c.sock.SetReadDeadline(socket.LongAgo)
 				most--

@@ -380,6 +380,7 @@ func (g *handshakeGate) leave() { <-g.places }
 
 // handshake sets up TLS.
 func (c *conn) handshake() bool {
+	c.become(stateHandshake)
 	until := time.Now().Add(c.srv.opt.HandshakeTimeout)
 	hc := &handshakeConn{Conn: c.nc, c: c, gate: c.srv.handshakes, until: until}
 	defer hc.ended()
