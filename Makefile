@@ -76,7 +76,7 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 
 test: setup ## Run all tests: with the race detector, then against a real API server, then (as root) on real pods.
 	$(GO) test -race -timeout 20m ./...
-	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
+	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 	$(GO) test -timeout 20m ./test/soak
 	@$(MAKE) --no-print-directory test-chart
 	@$(MAKE) --no-print-directory test-apiserver

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -50,7 +51,8 @@ func newWorld(t *testing.T, common string, options control.Options) *world {
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, Timeout: 30 * time.Second}
 	t.Cleanup(w.client.CloseIdleConnections)
 	w.server = proxy.New(proxy.Options{
-		Metrics: telemetry.New(), DrainGrace: -1, DrainTimeout: 10 * time.Second,
+		Options:    exchange.Options{Metrics: telemetry.New()},
+		DrainGrace: -1, DrainTimeout: 10 * time.Second,
 		Listen: func(network, _ string) (net.Listener, error) { return net.Listen(network, "127.0.0.1:0") },
 	})
 	return w
