@@ -11,6 +11,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
@@ -101,7 +102,7 @@ func (e *explanation) leftListeners(set *resource.Set, whys map[resource.Key][]r
 // leftConnections finds routes for connections that are not attached.
 func (e *explanation) leftConnections(set *resource.Set, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
-		if !e.Listener.Protocol.Takes(gateway.Carries(k.Kind)) {
+		if !e.Listener.Protocol.Takes(dialect.Carries(k.Kind)) {
 			continue
 		}
 		d := draftOf(set, k)
@@ -114,7 +115,7 @@ func (e *explanation) leftConnections(set *resource.Set, whys map[resource.Key][
 // leftRoutes finds routes and rules that are left out and would take the request.
 func (e *explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
-		carries := gateway.Carries(k.Kind)
+		carries := dialect.Carries(k.Kind)
 		if !e.Listener.Protocol.Takes(carries) || len(e.LeftOut) == maxLeftOut {
 			continue
 		}

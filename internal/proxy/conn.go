@@ -363,6 +363,16 @@ func (c *conn) serveRequest() bool {
 	return !c.closing
 }
 
+// current is the bind's snapshot, with a port that is nil if it has another protocol than when the connection came: of the ports that conns are
+// for, the protocol is the scheme.
+func (c *conn) current() (*snapshot, *routing.Port) {
+	snap, port := c.bind.snapshot()
+	if string(port.Protocol) != c.scheme {
+		port = nil
+	}
+	return snap, port
+}
+
 // prepare fills in the exchange.
 func (c *conn) prepare() {
 	w := c.w
@@ -371,9 +381,7 @@ func (c *conn) prepare() {
 	ex.reset()
 	ex.srv, ex.client, ex.conn, ex.shard = s, c, c, c.shard
 	if s.state.Load() != c.snap {
-		if c.snap, c.port = c.bind.snapshot(); c.port.TLS != (c.tls != nil) {
-			c.port = nil
-		}
+		c.snap, c.port = c.current()
 	}
 	ex.snap, ex.port = c.snap, c.port
 	ex.since = c.last

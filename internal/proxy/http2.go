@@ -149,9 +149,7 @@ func (s *stream) serve(c *conn, hs *http2.Stream) {
 	ex := &s.ex
 	ex.reset()
 	ex.srv, ex.client, ex.conn, ex.shard = c.srv, s, c, c.shard
-	if ex.snap, ex.port = c.bind.snapshot(); ex.port.TLS != (c.tls != nil) {
-		ex.port = nil
-	}
+	ex.snap, ex.port = c.current()
 	ex.start = hs.Born()
 	if f := s.message(); f != nil {
 		ex.fail(f)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
@@ -84,8 +83,9 @@ type Options struct {
 	// MaxRetryBody is the largest request body that is kept in memory for a rule's retries; 0 means 64 KiB.
 	MaxRetryBody int
 
-	// Listen opens a listening socket; nil is socket.Listen. The network is always "tcp".
-	Listen func(network, address string) (net.Listener, error)
+	// Listen opens the socket of a port: of connections for the network "tcp", of datagrams for "udp" (see model.Protocol.Network); nil is
+	// socket.Open.
+	Listen socket.Opener
 	// PortsChanged is called when Server.Unbound is another than after the last Apply: a port was bound at last, or cannot be for another
 	// reason. nil is nobody's business.
 	PortsChanged func()
@@ -111,7 +111,7 @@ func (o *Options) setDefaults() {
 		o.RequestIDField = "X-Request-Id"
 	}
 	if o.Listen == nil {
-		o.Listen = socket.Listen
+		o.Listen = socket.Open
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

@@ -41,8 +41,10 @@ func (s *snapshot) service(name string) *upstream.Service {
 	return nil
 }
 
-// listenerState is a listener's TLS side, nil config for cleartext and for a listener that cannot be served, and whom it trusts.
+// listenerState is what a listener's port does, its TLS side, nil config for cleartext and for a listener that cannot be served, and whom it
+// trusts.
 type listenerState struct {
+	kind   *portKind
 	config *tls.Config
 	auth   clientAuth
 	front  *front
@@ -93,7 +95,7 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	snap := &snapshot{table: table, left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
 	for _, l := range table.Listeners() {
-		snap.listeners[l.ID].front = newFront(l.Listener.Front)
+		snap.listeners[l.ID].kind, snap.listeners[l.ID].front = portKinds[l.Listener.Protocol], newFront(l.Listener.Front)
 	}
 	snap.left = model.SortOmissions(snap.left)
 	return snap

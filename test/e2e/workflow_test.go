@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, common string, options control.Options) *world {
 	t.Cleanup(w.client.CloseIdleConnections)
 	w.server = proxy.New(proxy.Options{
 		Metrics: telemetry.New(), DrainGrace: -1, DrainTimeout: 10 * time.Second,
-		Listen: func(network, _ string) (net.Listener, error) { return net.Listen(network, "127.0.0.1:0") },
+		Listen: func(network, _ string) (socket.Bound, error) { return socket.Open(network, "127.0.0.1:0") },
 	})
 	return w
 }
