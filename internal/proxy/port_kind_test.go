@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -62,7 +63,7 @@ func TestSocketsAreOpenedAndNamedByNetwork(t *testing.T) {
 
 // TestAConnectionHasNothingOnAPortOfAnotherProtocol has a connection for requests that outlives a change of its port to TCP.
 func TestAConnectionHasNothingOnAPortOfAnotherProtocol(t *testing.T) {
-	s := serve(t, plain(backend(t, nil)))
+	s := serve(t, plain(backend(t, func(http.ResponseWriter, *http.Request) {})))
 	k := newTalk(t, s.addr())
 	request := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	k.send(request)
