@@ -153,7 +153,7 @@ func TestDatagramsSurviveAHandover(t *testing.T) {
 	send(t, addresses[2], "queued")
 	next := startChild(t, path)
 	if got := next.line(); got != serving {
-		t.Errorf("the next process says %q, want %q", got, serving)
+		t.Fatalf("the next process says %q, want %q", got, serving)
 	}
 	if got := old.line(); got != "taken [127.0.0.1:0 udp/127.0.0.1:0]" {
 		t.Error(got)
