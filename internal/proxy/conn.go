@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -363,11 +364,18 @@ func (c *conn) serveRequest() bool {
 	return !c.closing
 }
 
-// current is the bind's snapshot, with a port that is nil if it has another protocol than when the connection came: of the ports that conns are
-// for, the protocol is the scheme.
+// protocol is that of the port when the connection came.
+func (c *conn) protocol() model.Protocol {
+	if c.tls != nil {
+		return model.HTTPS
+	}
+	return model.HTTP
+}
+
+// current is the bind's snapshot, with a port that is nil if it has another protocol than when the connection came.
 func (c *conn) current() (*snapshot, *routing.Port) {
 	snap, port := c.bind.snapshot()
-	if string(port.Protocol) != c.scheme {
+	if port.Protocol != c.protocol() {
 		port = nil
 	}
 	return snap, port
