@@ -69,7 +69,7 @@ var importTable = map[string][]string{
 	},
 	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
-	"internal/process": {"internal/flags", "internal/spare", "internal/telemetry"},
+	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry"},
 	"internal/controller": {
 		"internal/control", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",

@@ -201,16 +201,16 @@ func freeListener(preferred int) (net.Listener, error) {
 }
 
 // listen opens a port of the gateway's: its first is open already.
-func (d *demo) listen(network, address string) (net.Listener, error) {
+func (d *demo) listen(network, address string) (socket.Bound, error) {
 	d.mu.Lock()
 	l := d.listener
 	if l != nil && l.Addr().String() == address {
 		d.listener = nil
 		d.mu.Unlock()
-		return l, nil
+		return socket.Bound{Stream: l}, nil
 	}
 	d.mu.Unlock()
-	return socket.Listen(network, address)
+	return socket.Open(network, address)
 }
 
 // release closes the first port, should the gateway not have taken it.

@@ -205,11 +205,11 @@ func requestLine(r *diff.Request) string {
 	if host == "" {
 		host = cmpOr(r.Address, "localhost")
 	}
-	if r.Scheme == "tcp" {
-		return fmt.Sprintf("tcp://%s:%d", host, r.Port)
+	if !r.Scheme.Requests() {
+		return fmt.Sprintf("%s://%s:%d", r.Scheme, host, r.Port)
 	}
 	line := fmt.Sprintf("%s://%s", r.Scheme, host)
-	if standard := map[string]int32{"http": 80, "https": 443}[r.Scheme]; standard != r.Port {
+	if standard := map[model.Protocol]int32{model.HTTP: 80, model.HTTPS: 443}[r.Scheme]; standard != r.Port {
 		line += fmt.Sprintf(":%d", r.Port)
 	}
 	line += r.Path

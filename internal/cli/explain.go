@@ -181,7 +181,7 @@ func (e *explanation) matched() bool { return e.Rule != nil || e.Explanation != 
 func explain(cfg *model.Config, r *clientRequest) *explanation {
 	e := &explanation{Request: r}
 	table, _ := routing.Compile(cfg, nil)
-	if r.scheme == "tcp" {
+	if !r.protocol().Requests() {
 		e.connection(cfg, table)
 		return e
 	}
@@ -262,10 +262,9 @@ func (e *explanation) client() {
 // findPort finds the port for the request's scheme and port, or sets Reason.
 func (e *explanation) findPort(t *routing.Table) *routing.Port {
 	r := e.Request
-	tls := r.scheme == "https"
 	var fit []*routing.Port
 	for _, p := range t.Ports() {
-		if p.TLS == tls && !p.TCP {
+		if p.Protocol == r.protocol() {
 			fit = append(fit, p)
 		}
 	}
@@ -309,14 +308,7 @@ func (e *explanation) listener(p *routing.Port) *routing.Listener {
 const maxListed = 20
 
 func portName(p *routing.Port) string {
-	protocol := "http"
-	switch {
-	case p.TLS:
-		protocol = "https"
-	case p.TCP:
-		protocol = "tcp"
-	}
-	return fmt.Sprintf("%s on %s:%d", protocol, cmpOr(p.Address, "*"), p.Number)
+	return fmt.Sprintf("%s on %s:%d", p.Protocol, cmpOr(p.Address, "*"), p.Number)
 }
 
 func cmpOr(s, other string) string {

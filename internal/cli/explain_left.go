@@ -11,6 +11,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
@@ -51,7 +52,7 @@ func (l *look) leftOut(cfg *model.Config, e *explanation) {
 	}
 	if e.Listener == nil {
 		e.leftListeners(l.set, whys)
-	} else if e.Request.scheme != "tcp" {
+	} else if e.Request.protocol().Requests() {
 		e.leftRoutes(l.set, cfg, whys)
 	} else if e.Rule == nil {
 		e.leftConnections(l.set, whys)
@@ -98,10 +99,10 @@ func (e *explanation) leftListeners(set *resource.Set, whys map[resource.Key][]r
 	}
 }
 
-// leftConnections finds TCPRoutes that are not attached.
+// leftConnections finds routes for connections that are not attached.
 func (e *explanation) leftConnections(set *resource.Set, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
-		if k.Kind != "TCPRoute" {
+		if !e.Listener.Protocol.Takes(dialect.Carries(k.Kind)) {
 			continue
 		}
 		d := draftOf(set, k)
@@ -114,14 +115,15 @@ func (e *explanation) leftConnections(set *resource.Set, whys map[resource.Key][
 // leftRoutes finds routes and rules that are left out and would take the request.
 func (e *explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
-		if k.Kind != "HTTPRoute" && k.Kind != "GRPCRoute" || len(e.LeftOut) == maxLeftOut {
+		carries := dialect.Carries(k.Kind)
+		if !e.Listener.Protocol.Takes(carries) || len(e.LeftOut) == maxLeftOut {
 			continue
 		}
 		d := draftOf(set, k)
 		if d == nil || !d.mayAttach(set, k, e.Listener) {
 			continue
 		}
-		trial := model.Route{Ref: k.Ref(), GRPC: k.Kind == "GRPCRoute", Attachments: []model.Attachment{{Listener: e.Listener.Name, Hostnames: d.hostnames()}}}
+		trial := model.Route{Ref: k.Ref(), Kind: carries, Attachments: []model.Attachment{{Listener: e.Listener.Name, Hostnames: d.hostnames()}}}
 		reasons := map[int][]resource.Finding{}
 		for i, rule := range d.at("spec").list("rules") {
 			found := concerning(whys[k], i)

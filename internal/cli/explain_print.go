@@ -65,7 +65,7 @@ func (p *explainPrinter) where(ref model.Ref) string {
 }
 
 func (p *explainPrinter) explanation(e *explanation) {
-	if e.Request.scheme == "tcp" {
+	if !e.Request.protocol().Requests() {
 		p.line("connection", "%s", e.Request.URL)
 	} else {
 		p.line("request", "%s %s", e.Request.Method, e.Request.URL)
@@ -102,7 +102,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 	if e.Client != "" {
 		p.line("client", "%s  (backends get X-Forwarded-For: %s)", e.Client, e.ForwardedFor)
 	}
-	if l.Protocol == model.TCP {
+	if !l.Protocol.Requests() {
 		p.connection(e)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // clientRequest is the request to explain.
@@ -122,7 +123,7 @@ func parseRequest(args []string) (*clientRequest, error) {
 	if err := r.parseURL(c); err != nil {
 		return nil, err
 	}
-	if r.scheme == "tcp" {
+	if !r.protocol().Requests() {
 		r.Notes = c.notes
 		return r, nil
 	}
@@ -210,13 +211,14 @@ func (r *clientRequest) parseURL(c *curlCommand) error {
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	r.scheme = strings.ToLower(scheme)
+	connection := r.protocol().OnListeners() && !r.protocol().Requests()
 	authority := rest
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, rest = rest[:i], rest[i:]
 	} else {
 		rest = ""
 	}
-	if user, host, ok := cutLast(authority, "@"); ok && r.scheme != "tcp" {
+	if user, host, ok := cutLast(authority, "@"); ok && !connection {
 		authority = host
 		if c.user == "" {
 			name, password, _ := strings.Cut(user, ":")
@@ -228,12 +230,12 @@ func (r *clientRequest) parseURL(c *curlCommand) error {
 		r.path = "/"
 	}
 	u, err := url.Parse("//" + authority)
-	if r.scheme == "tcp" {
+	if connection {
 		r.Method = ""
 		if err != nil || u.Port() == "" || r.path != "/" || r.hasQuery {
-			return flags.Errorf("URL %q: want tcp://HOST:PORT", r.URL)
+			return flags.Errorf("URL %q: want %s://HOST:PORT", r.URL, r.scheme)
 		}
-	} else if err != nil || u.Hostname() == "" || r.scheme != "http" && r.scheme != "https" {
+	} else if err != nil || u.Hostname() == "" || !r.protocol().Requests() {
 		return flags.Errorf("URL %q: want http://HOST/PATH or https://HOST/PATH", r.URL)
 	}
 	if p := u.Port(); p != "" {
@@ -326,12 +328,15 @@ func hostParts(s string, most int) (parts []string) {
 	return parts
 }
 
+// protocol is what the listener speaks that the URL's scheme asks for.
+func (r *clientRequest) protocol() model.Protocol { return model.Protocol(r.scheme) }
+
 // wantedPort is the URL's, or the scheme's own.
 func (r *clientRequest) wantedPort() int32 {
 	switch {
 	case r.port != 0:
 		return r.port
-	case r.scheme == "https":
+	case r.protocol().TLS():
 		return 443
 	}
 	return 80

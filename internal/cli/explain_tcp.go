@@ -7,11 +7,11 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// connection explains what becomes of a connection to a TCP port.
+// connection explains what becomes of a connection to a port.
 func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
-	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.TCP && p.Number == e.Request.port })
+	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.Protocol == e.Request.protocol() && p.Number == e.Request.port })
 	if at < 0 {
-		e.noPort(t, "tcp", e.Request.port)
+		e.noPort(t, e.Request.scheme, e.Request.port)
 		return
 	}
 	port := t.Ports()[at]

@@ -157,7 +157,7 @@ func bad(set *resource.Set, v string, n int, parent gatewayv1.CommonRouteSpec, b
 func decided(t *testing.T, cfg *model.Config) (all []string, left []model.Omission) {
 	t.Helper()
 	table, left := routing.Compile(cfg, nil)
-	port := table.Port("", 80)
+	port := table.Port("tcp", "", 80)
 	if port == nil {
 		t.Fatal("the port is gone")
 	}

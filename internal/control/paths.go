@@ -56,7 +56,7 @@ func ambiguousPaths(cfg *model.Config, set *resource.Set) (out []resource.Findin
 
 // strictEverywhere says whether a route's requests are judged strictly on whichever listener they come.
 func strictEverywhere(r *model.Route, strict map[string]bool) bool {
-	if r.TCP || r.PathPolicy == model.PathAsWritten || len(r.Attachments) == 0 {
+	if !r.Kind.Requests() || r.PathPolicy == model.PathAsWritten || len(r.Attachments) == 0 {
 		return false
 	}
 	for _, a := range r.Attachments {

@@ -66,7 +66,7 @@ func TestARuleWhosePathThePolicyRefusesIsTold(t *testing.T) {
 		}
 		// What is told is what is refused.
 		table, _ := routing.Compile(r.Config, nil)
-		l := table.Port("", 8080).Listener("h")
+		l := table.Port("tcp", "", 8080).Listener("h")
 		req, d := &routing.Request{Host: "h", Method: "GET"}, routing.Decision{}
 		if req.Path, err = routing.NormalizePath(c.path); err != nil || !l.Match(req, &d) {
 			t.Fatalf("%s matches nothing: %v", c.path, err)

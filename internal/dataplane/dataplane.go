@@ -70,7 +70,7 @@ func (d *Plane) Run(asked context.Context, configure func(context.Context) error
 			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
-		a, err := process.ListenAdmin(d.handover.Listen(socket.Listen), d.AdminAddress, p.handler())
+		a, err := process.ListenAdmin(d.listenAdmin, d.AdminAddress, p.handler())
 		if err != nil {
 			return err
 		}
@@ -122,9 +122,9 @@ func (d *Plane) passOn(ctx context.Context, stopAdmin func()) {
 		return
 	case <-d.serves:
 	}
-	err := d.handover.Offer(ctx, func(pass func(string, net.Listener) error) error {
+	err := d.handover.Offer(ctx, func(pass func(socket.Name, socket.Bound) error) error {
 		if d.Admin != nil {
-			if err := pass(d.AdminAddress, d.Admin.Listener); err != nil {
+			if err := pass(d.adminSocket(), socket.Bound{Stream: d.Admin.Listener}); err != nil {
 				return err
 			}
 		}
@@ -140,9 +140,20 @@ func (d *Plane) passOn(ctx context.Context, stopAdmin func()) {
 	taken := d.handover.Taken()
 	d.Log.Info("another process has taken over", "sockets", len(taken))
 	d.Server.Taken(taken)
-	if slices.Contains(taken, d.AdminAddress) {
+	if slices.Contains(taken, d.adminSocket()) {
 		stopAdmin()
 	}
+}
+
+// listenAdmin opens the admin endpoint's socket.
+func (d *Plane) listenAdmin(network, address string) (net.Listener, error) {
+	b, err := d.handover.Listen(socket.Open)(network, address)
+	return b.Stream, err
+}
+
+// adminSocket is the socket that listenAdmin opens.
+func (d *Plane) adminSocket() socket.Name {
+	return socket.Name{Network: "tcp", Address: d.AdminAddress}
 }
 
 // Publish serves a configuration, or fails and goes on with the old one.

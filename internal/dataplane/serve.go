@@ -83,7 +83,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
-	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Listen)
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Open)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
 		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,

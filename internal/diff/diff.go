@@ -74,7 +74,7 @@ func (r *Report) parts(before, after *model.Config) {
 // answers compares what two configurations of one set of proxies do.
 func answers(before, after *model.Config, gateway string) *Report {
 	a, b := compile(before), compile(after)
-	p := &prober{doors: map[door]map[string]*asked{}, tcp: map[door]bool{}}
+	p := &prober{doors: map[door]map[string]*asked{}, connections: map[door]bool{}}
 	p.add(before)
 	p.add(after)
 	requests, thinned := p.requests()

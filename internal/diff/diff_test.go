@@ -229,3 +229,31 @@ func FuzzSamples(f *testing.F) {
 		}
 	})
 }
+
+// TestAPortThatChangesItsProtocolDiffers changes the protocol of a port from each to each other.
+func TestAPortThatChangesItsProtocolDiffers(t *testing.T) {
+	of := func(p model.Protocol) *model.Config {
+		rule := to(prefix("/"), "a")
+		c := config([]string{"*"}, rule)
+		c.Listeners[0].Protocol = p
+		if !p.Requests() {
+			c.Routes[0].Kind, c.Routes[0].Rules[0].Matches = model.RouteTCP, nil
+		}
+		return c
+	}
+	for _, p := range model.ListenerProtocols() {
+		for _, q := range model.ListenerProtocols() {
+			r := Compare(of(p), of(q))
+			if (len(r.Changes) > 0) != (p != q) {
+				t.Errorf("from %q to %q: %+v", p, q, r.Changes)
+			}
+			for _, c := range r.Changes {
+				for _, example := range c.Examples {
+					if example.Scheme != p && example.Scheme != q {
+						t.Errorf("from %q to %q the scheme %q is asked", p, q, example.Scheme)
+					}
+				}
+			}
+		}
+	}
+}

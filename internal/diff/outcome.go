@@ -61,14 +61,14 @@ type side struct {
 }
 
 func (s *side) outcome(r *Request) *Outcome {
-	port := s.table.Port(r.Address, r.Port)
+	port := s.table.Port(r.Scheme.Network(), r.Address, r.Port)
 	if port == nil {
 		return &Outcome{Answer: "the port is closed"}
 	}
-	if port.TCP != (r.Scheme == "tcp") || port.TLS != (r.Scheme == "https") {
+	if port.Protocol != r.Scheme {
 		return &Outcome{Answer: "the port has another protocol"}
 	}
-	if port.TCP {
+	if !port.Protocol.Requests() {
 		rule := port.Rule()
 		if rule == nil {
 			return &Outcome{Answer: "no route: the connection is reset"}

@@ -14,8 +14,8 @@ import (
 type Request struct {
 	// Gateway that is asked, "namespace/name"; empty if there is one at most.
 	Gateway string `json:"gateway,omitempty"`
-	// Scheme is http, https or tcp; a connection has nothing else but its address.
-	Scheme string `json:"scheme"`
+	// Scheme is the protocol of the listeners: http, https or tcp; a connection has nothing else but its address.
+	Scheme model.Protocol `json:"scheme"`
 	// Address is the one the listener is bound to, empty for all.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`
@@ -73,7 +73,7 @@ type asked struct {
 type door struct {
 	address string
 	port    int32
-	scheme  string
+	scheme  model.Protocol
 }
 
 const (
@@ -88,8 +88,8 @@ const (
 
 // prober gathers the requests.
 type prober struct {
-	doors map[door]map[string]*asked // by host name as written
-	tcp   map[door]bool
+	doors       map[door]map[string]*asked // by host name as written
+	connections map[door]bool              // to which no requests come
 }
 
 // add takes over the matches of a configuration.
@@ -97,10 +97,10 @@ func (p *prober) add(cfg *model.Config) {
 	doors := make(map[string]door, len(cfg.Listeners))
 	for i := range cfg.Listeners {
 		l := &cfg.Listeners[i]
-		d := door{l.Address, l.Port, string(l.Protocol)}
+		d := door{l.Address, l.Port, l.Protocol}
 		doors[l.Name] = d
-		if l.Protocol == model.TCP {
-			p.tcp[d] = true
+		if !l.Protocol.Requests() {
+			p.connections[d] = true
 			continue
 		}
 		p.at(d, cmp.Or(l.Hostname, "*"))
@@ -113,7 +113,7 @@ func (p *prober) add(cfg *model.Config) {
 		r := &cfg.Routes[i]
 		for _, a := range r.Attachments {
 			d, ok := doors[a.Listener]
-			if !ok || p.tcp[d] {
+			if !ok || p.connections[d] {
 				continue
 			}
 			for _, h := range a.Hostnames {
@@ -244,8 +244,8 @@ func valueAt(m model.ValueMatch, i int) (string, bool) {
 
 // requests lists them in a fixed order; thinned says that not all combinations are among them.
 func (p *prober) requests() (all []Request, thinned bool) {
-	for d := range p.tcp {
-		all = append(all, Request{Scheme: "tcp", Address: d.address, Port: d.port})
+	for d := range p.connections {
+		all = append(all, Request{Scheme: d.scheme, Address: d.address, Port: d.port})
 	}
 	for d, hosts := range p.doors {
 		for written, a := range hosts {

@@ -17,7 +17,7 @@ const typeURL = "type.googleapis.com/weir.v1.Part"
 
 // A part is the smallest thing that is sent: a listener, a route, a service, a certificate, or all splits of one root,
 // whose order has a meaning. Its encoding is JSON: a model.Config that holds nothing else, with the certificate's key in
-// the clear. A field that the receiver does not know makes the part one that it cannot read: to leave out what it does
+// the clear, and with some kinds of routes spelled as wireRoute says. A field that the receiver does not know makes the part one that it cannot read: to leave out what it does
 // not understand could mean to let pass what a user forbade. Fields that are not used are not written, so a newer sender
 // is understood as long as nothing new is used.
 //
@@ -26,10 +26,46 @@ const typeURL = "type.googleapis.com/weir.v1.Part"
 // wireConfig is model.Config as a part spells it.
 type wireConfig struct {
 	Listeners    []model.Listener  `json:"listeners,omitempty"`
-	Routes       []model.Route     `json:"routes,omitempty"`
+	Routes       []wireRoute       `json:"routes,omitempty"`
 	Splits       []model.Split     `json:"splits,omitempty"`
 	Services     []model.Service   `json:"services,omitempty"`
 	Certificates []wireCertificate `json:"certificates,omitempty"`
+}
+
+// wireRoute is model.Route with the kinds gRPC and TCP spelled as before there were kinds: proxies and control planes of such
+// releases, and their state files, know them so. Other kinds are spelled as the model spells them, which makes the part one that
+// such a proxy cannot read.
+type wireRoute struct {
+	GRPC bool `json:"grpc,omitempty"`
+	TCP  bool `json:"tcp,omitempty"`
+	model.Route
+}
+
+// toWire spells a route for the wire.
+func toWire(r model.Route) wireRoute {
+	w := wireRoute{Route: r}
+	switch r.Kind {
+	case model.RouteGRPC:
+		w.GRPC, w.Kind = true, ""
+	case model.RouteTCP:
+		w.TCP, w.Kind = true, ""
+	}
+	return w
+}
+
+// route reads a route from the wire. Both spellings of a kind are good; one of each is not.
+func (w *wireRoute) route() (model.Route, error) {
+	r := w.Route
+	switch {
+	case !w.GRPC && !w.TCP:
+	case w.GRPC && w.TCP || r.Kind != "":
+		return r, fmt.Errorf("route %s has more than one kind", r.Ref)
+	case w.GRPC:
+		r.Kind = model.RouteGRPC
+	default:
+		r.Kind = model.RouteTCP
+	}
+	return r, nil
 }
 
 // wireCertificate is model.Certificate with a key that shows itself.
@@ -41,7 +77,10 @@ type wireCertificate struct {
 
 // encodePart appends the encoding of a part's content to b.
 func encodePart(b *bytes.Buffer, content *model.Config) error {
-	w := wireConfig{Listeners: content.Listeners, Routes: content.Routes, Splits: content.Splits, Services: content.Services}
+	w := wireConfig{Listeners: content.Listeners, Splits: content.Splits, Services: content.Services}
+	for _, r := range content.Routes {
+		w.Routes = append(w.Routes, toWire(r))
+	}
 	for _, c := range content.Certificates {
 		w.Certificates = append(w.Certificates, wireCertificate{Name: c.Name, Chain: c.Chain, Key: c.Key.Reveal()})
 	}
@@ -61,7 +100,14 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("part %q: trailing data", name)
 	}
-	content := &model.Config{Listeners: w.Listeners, Routes: w.Routes, Splits: w.Splits, Services: w.Services}
+	content := &model.Config{Listeners: w.Listeners, Splits: w.Splits, Services: w.Services}
+	for i := range w.Routes {
+		r, err := w.Routes[i].route()
+		if err != nil {
+			return nil, fmt.Errorf("part %q: %w", name, err)
+		}
+		content.Routes = append(content.Routes, r)
+	}
 	for _, c := range w.Certificates {
 		content.Certificates = append(content.Certificates, model.Certificate{Name: c.Name, Chain: c.Chain, Key: model.Secret(c.Key)})
 	}

@@ -97,6 +97,7 @@ func mergeServices(configs []Config) []Service {
 
 type bind struct {
 	gateway GatewayKey
+	network string
 	address string
 	port    int32
 }
@@ -112,7 +113,7 @@ func (s *listenerSet) add(l Listener) bool {
 	if s.names == nil {
 		s.names, s.framings, s.hosts = map[string]bool{}, map[bind]string{}, map[bind]map[string]bool{}
 	}
-	b := bind{l.Gateway, l.Address, l.Port}
+	b := bind{l.Gateway, l.Protocol.Network(), l.Address, l.Port}
 	framing := l.framing()
 	if f, ok := s.framings[b]; s.names[l.Name] || ok && f != framing || s.hosts[b][l.Hostname] {
 		return false

@@ -30,7 +30,7 @@ func sample() model.Config {
 				TLS: &model.ListenerTLS{Certificates: []string{"default/b", "default/a"}, ClientCAs: "pem", ClientOptional: true}},
 		},
 		Routes: []model.Route{{
-			Ref: ref("HTTPRoute", "shop", ""), Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), GRPC: true,
+			Ref: ref("HTTPRoute", "shop", ""), Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Kind: model.RouteGRPC,
 			Attachments: []model.Attachment{
 				{Listener: "default/gw/http", Hostnames: []string{"*.a.example", "a.example"}},
 				{Listener: "default/gw/https", Hostnames: []string{"*"}},

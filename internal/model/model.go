@@ -22,21 +22,6 @@ type Ref struct {
 	Field string `json:"field,omitempty"`
 }
 
-// Protocol is what a listener or a service speaks.
-type Protocol string
-
-const (
-	// HTTP on a listener is HTTP/1.1 and HTTP/2 with prior knowledge in cleartext. On a service it is HTTP/1.1, but
-	// gRPC requests, which HTTP/1.1 cannot carry, go over cleartext HTTP/2.
-	HTTP Protocol = "http"
-	// HTTPS on a listener is HTTP/1.1 and HTTP/2 over TLS, by ALPN.
-	HTTPS Protocol = "https"
-	// H2C on a service is HTTP/2 with prior knowledge (appProtocol kubernetes.io/h2c, KEP-3726).
-	H2C Protocol = "h2c"
-	// TCP on a listener is connections of which nothing is known: their bytes are relayed.
-	TCP Protocol = "tcp"
-)
-
 // Listener is a port that accepts traffic for one hostname or for any. Several listeners of one gateway may share an
 // address and port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
 // attached to that listener are looked at (Gateway API, "listener isolation").
@@ -51,7 +36,7 @@ type Listener struct {
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`
-	// Protocol is HTTP, HTTPS or TCP.
+	// Protocol is one of ListenerProtocols, the same for all listeners of an address and port.
 	Protocol Protocol `json:"protocol"`
 	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
 	Hostname string       `json:"hostname,omitempty"`
@@ -87,11 +72,8 @@ type Route struct {
 	Ref Ref `json:"ref"`
 	// Created orders routes that match equally well: the older wins, then the lower "namespace/name".
 	Created time.Time `json:"created,omitzero"`
-	// GRPC marks a GRPCRoute: its answers to faults are gRPC trailers when the request is gRPC.
-	GRPC bool `json:"grpc,omitempty"`
-	// TCP marks a route for connections. It is attached to TCP listeners, other routes to other listeners. It has one
-	// rule, which has nothing but backends, without filters, and perhaps a fault: a fault's connections are reset.
-	TCP bool `json:"tcp,omitempty"`
+	// Kind is what the route carries, and so which listeners take it; see Protocol.Takes.
+	Kind RouteKind `json:"kind,omitempty"`
 	// PathPolicy is that of the route's requests; empty is the listener's. A route for TCP has none.
 	PathPolicy  PathPolicy   `json:"pathPolicy,omitempty"`
 	Attachments []Attachment `json:"attachments"`

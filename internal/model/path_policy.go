@@ -24,7 +24,7 @@ func (v *validator) pathPolicy(where Ref, p PathPolicy) {
 // DefaultPathPolicy sets the policy of those listeners for requests that have none.
 func (c *Config) DefaultPathPolicy(p PathPolicy) {
 	for i := range c.Listeners {
-		if l := &c.Listeners[i]; l.PathPolicy == "" && l.Protocol != TCP {
+		if l := &c.Listeners[i]; l.PathPolicy == "" && l.Protocol.Requests() {
 			l.PathPolicy = p
 		}
 	}

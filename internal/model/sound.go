@@ -28,7 +28,8 @@ const invalidPart = "InvalidConfiguration"
 //
 //   - A match that is not valid is left out, with the last of them its rule. A rule that has anything else wrong with it answers 500, a
 //     backend, a leaf or a service for its share; a mirror is left out.
-//   - A listener is left out with the attachments to it, a route with the last of them.
+//   - A listener is left out with the attachments to it, a route with the last of them. So is one of a protocol that is unknown.
+//   - A route of an unknown kind answers 500 to the requests it matches; it is left out where connections would come to it.
 //   - A split is left out with its last match, or where its leaves mean nothing: its root's own endpoints serve.
 //
 // The result is valid. Parts that are sound are not changed and share memory with c.
@@ -124,7 +125,7 @@ func notValid(message string) *Fault {
 
 func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
 	v := s.v
-	if t := l.TLS; t != nil && l.Protocol == HTTPS {
+	if t := l.TLS; t != nil && l.Protocol.TLS() {
 		missing := func(name string) bool { return !v.certificates[name] }
 		if n := slices.IndexFunc(t.Certificates, missing); n >= 0 && slices.ContainsFunc(t.Certificates, func(name string) bool { return !missing(name) }) {
 			s.left = append(s.left, Omission{l.Ref, fmt.Sprintf("certificate %q does not exist; the listener presents its others", t.Certificates[n])})
@@ -133,14 +134,14 @@ func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
 			l.TLS = &some
 		}
 	}
-	if l.Protocol != TCP {
+	if l.Protocol.Requests() {
 		s.pathPolicy(l.Ref, &l.PathPolicy)
 	}
 	good := s.ok(l.Ref, func() {
 		switch {
 		case l.Name == "":
 			v.fail(l.Ref, "name", "is empty")
-		case v.listeners[l.Name]:
+		case v.hasListener(l.Name):
 			v.fail(l.Ref, "name", "listener %q occurs twice", l.Name)
 		}
 		v.listener(l)
@@ -159,7 +160,7 @@ func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
 		s.quiet[l.Name] = true
 		return
 	}
-	v.listeners[l.Name], v.tcp[l.Name] = true, l.Protocol == TCP
+	v.listeners[l.Name] = l.Protocol
 	out.Listeners = append(out.Listeners, l)
 }
 
@@ -181,13 +182,16 @@ func (s *sounder) route(out *Config, r Route) {
 		return
 	}
 	before := len(s.left)
+	if !r.Kind.Known() && !s.keepBack(&r) {
+		return
+	}
 	s.pathPolicy(r.Ref, &r.PathPolicy)
 	given := len(r.Attachments)
 	r.Attachments = s.attachments(&r)
 	if given > 0 && len(r.Attachments) == 0 {
 		return
 	}
-	if r.TCP {
+	if !r.Kind.Requests() {
 		whole := r
 		if !s.ok(r.Ref, func() { v.carries(&whole) }, "the route is left out") {
 			return
@@ -200,13 +204,23 @@ func (s *sounder) route(out *Config, r Route) {
 			rules = append(rules, rule)
 		}
 	}
-	if r.TCP && len(rules) != 1 || !r.TCP && len(rules) == 0 && len(r.Rules) > 0 {
+	if n := len(rules); !r.Kind.Requests() && n != 1 || n == 0 && len(r.Rules) > 0 {
 		return
 	}
 	if len(s.left) > before {
 		r.Rules = rules
 	}
 	out.Routes = append(out.Routes, r)
+}
+
+// keepBack puts in the place of a route of an unknown kind one that keeps its requests back. It reports false if there is none.
+func (s *sounder) keepBack(r *Route) bool {
+	withheld, left := r.Withheld(func(listener string) Protocol { return s.v.listeners[listener] })
+	s.left = append(s.left, left)
+	if withheld != nil {
+		*r = *withheld
+	}
+	return withheld != nil
 }
 
 // attachments returns those of a route that are sound.
@@ -216,7 +230,7 @@ func (s *sounder) attachments(r *Route) []Attachment {
 	changed := false
 	for i, a := range r.Attachments {
 		field := FieldAt("attachments", i)
-		if s.quiet[a.Listener] && !v.listeners[a.Listener] {
+		if s.quiet[a.Listener] && !v.hasListener(a.Listener) {
 			changed = true
 			continue
 		}
@@ -227,9 +241,7 @@ func (s *sounder) attachments(r *Route) []Attachment {
 		}
 		good := s.ok(r.Ref, func() {
 			v.attachment(r.Ref, field, a)
-			if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
-				v.fail(r.Ref, field+".listener", "listener %q and the route must both be for TCP, or neither", a.Listener)
-			}
+			v.takes(r, field, a)
 		}, "the route is not attached there")
 		if changed = changed || !good; good {
 			all = append(all, a)
@@ -254,7 +266,7 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 		ref = r.Ref
 		ref.Field = field
 	}
-	if !r.TCP {
+	if r.Kind.Requests() {
 		var matches []Match
 		for j, m := range rule.Matches {
 			check := func() { v.match(ref, FieldAt("matches", j), m, patterns) }

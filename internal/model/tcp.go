@@ -7,31 +7,40 @@ import (
 // UnsupportedProtocol is the reason of a service's fault that says that requests cannot be sent to it. Connections can.
 const UnsupportedProtocol = "UnsupportedProtocol"
 
-// carries checks that a route is attached to listeners of what it carries, and that one for TCP has nothing that only
-// requests have.
+// carries checks that a route is attached to listeners that take its kind, and that one for connections has nothing that
+// only requests have.
 func (v *validator) carries(r *Route) {
-	for i, a := range r.Attachments {
-		if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
-			v.fail(r.Ref, v.at("attachments", i)+".listener", "listener %q and the route must both be for TCP, or neither", a.Listener)
-		}
-	}
-	if !r.TCP {
+	if !r.Kind.Known() {
+		v.fail(r.Ref, "kind", "%s is unknown to this version", r.Kind)
 		return
 	}
-	if len(r.Rules) != 1 || r.GRPC {
-		v.fail(r.Ref, "rules", "a TCP route must have one rule and cannot be a gRPC route")
+	for i, a := range r.Attachments {
+		v.takes(r, v.at("attachments", i), a)
+	}
+	if r.Kind.Requests() {
+		return
+	}
+	if len(r.Rules) != 1 {
+		v.fail(r.Ref, "rules", "a %s route must have one rule", r.Kind)
 	}
 	if r.PathPolicy != "" {
-		v.fail(r.Ref, "pathPolicy", "is set on a route for TCP")
+		v.fail(r.Ref, "pathPolicy", "is set on a %s route", r.Kind)
 	}
 	for i, rule := range r.Rules {
 		field := v.at("rules", i)
 		if len(rule.Matches) > 0 || !rule.Filters.empty() || rule.Timeouts != (Timeouts{}) || rule.Retry != nil || rule.Session != nil {
-			v.fail(r.Ref, field, "a TCP rule cannot have matches, filters, timeouts, retries or sessions")
+			v.fail(r.Ref, field, "a %s rule cannot have matches, filters, timeouts, retries or sessions", r.Kind)
 		}
 		if slices.ContainsFunc(rule.Backends, func(b Backend) bool { return !b.Filters.empty() }) {
-			v.fail(r.Ref, field+".backends", "a TCP backend cannot have filters")
+			v.fail(r.Ref, field+".backends", "a %s backend cannot have filters", r.Kind)
 		}
+	}
+}
+
+// takes checks that the listener of an attachment takes the route.
+func (v *validator) takes(r *Route, field string, a Attachment) {
+	if p, ok := v.listeners[a.Listener]; ok && !p.Takes(r.Kind) {
+		v.fail(r.Ref, field+".listener", "listener %q has the protocol %q, which takes no %s route", a.Listener, p, r.Kind)
 	}
 }
 

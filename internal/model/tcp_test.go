@@ -15,7 +15,7 @@ func connections() model.Config {
 			{Name: "gw/http", Ref: model.Ref{Kind: "Gateway", Name: "gw"}, Port: 80, Protocol: model.HTTP},
 		},
 		Routes: []model.Route{{
-			Ref: model.Ref{Kind: "TCPRoute", Name: "r"}, TCP: true,
+			Ref: model.Ref{Kind: "TCPRoute", Name: "r"}, Kind: model.RouteTCP,
 			Attachments: []model.Attachment{{Listener: "gw/db", Hostnames: []string{"*"}}},
 			Rules:       []model.Rule{{Backends: []model.Backend{{Service: "default/db:5432", Weight: 1}}}},
 		}},
@@ -30,10 +30,10 @@ func TestValidateKnowsWhatARouteForTCPHas(t *testing.T) {
 	}
 	rule := func(c *model.Config) *model.Rule { return &c.Routes[0].Rules[0] }
 	for want, breakIt := range map[string]func(*model.Config){
-		"protocol: \"tcp\" does not support a hostname":        func(c *model.Config) { c.Listeners[0].Hostname = "a.example" },
+		"hostname: is set, but clients name no host":           func(c *model.Config) { c.Listeners[0].Hostname = "a.example" },
 		"attachments[0].listener: listener \"gw/http\"":        func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gw/http" },
-		"attachments[0].listener: listener \"gw/db\"":          func(c *model.Config) { c.Routes[0].TCP = false },
-		"rules[0].matches: is empty":                           func(c *model.Config) { c.Routes[0].TCP = false },
+		"attachments[0].listener: listener \"gw/db\"":          func(c *model.Config) { c.Routes[0].Kind = model.RouteHTTP },
+		"rules[0].matches: is empty":                           func(c *model.Config) { c.Routes[0].Kind = model.RouteHTTP },
 		"rules: a TCP route must have one rule":                func(c *model.Config) { c.Routes[0].Rules = nil },
 		"rules[0]: a TCP rule cannot have":                     func(c *model.Config) { rule(c).Timeouts.Request = 1 },
 		"rules[0]: a TCP rule cannot have matches":             func(c *model.Config) { rule(c).Filters.Redirect = &model.Redirect{Status: 302} },

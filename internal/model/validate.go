@@ -24,7 +24,7 @@ func (c *Config) Validate() error {
 }
 
 func newValidator() *validator {
-	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]bool{}, tcp: map[string]bool{}}
+	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]Protocol{}}
 }
 
 func (v *validator) config(c *Config) {
@@ -43,10 +43,10 @@ func (v *validator) config(c *Config) {
 
 // validator looks for what is wrong, and puts it into words only if it is telling: that costs more than all else.
 type validator struct {
-	telling, failed                   bool
-	errs                              []error
-	services, certificates, listeners map[string]bool
-	tcp                               map[string]bool // listeners of connections
+	telling, failed        bool
+	errs                   []error
+	services, certificates map[string]bool
+	listeners              map[string]Protocol
 }
 
 func (v *validator) fail(where Ref, field, format string, args ...any) {
@@ -120,14 +120,18 @@ func (v *validator) allListeners(all []Listener) {
 		v.listener(l)
 		if l.Name == "" {
 			v.fail(where, "name", "is empty")
-		} else if v.listeners[l.Name] {
+		} else if v.hasListener(l.Name) {
 			v.fail(where, "name", "listener %q occurs twice", l.Name)
 		} else if !accepted.add(l) {
 			v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
 		}
-		v.listeners[l.Name] = true
-		v.tcp[l.Name] = l.Protocol == TCP
+		v.listeners[l.Name] = l.Protocol
 	}
+}
+
+func (v *validator) hasListener(name string) bool {
+	_, ok := v.listeners[name]
+	return ok
 }
 
 // listener checks a listener by itself.
@@ -143,15 +147,17 @@ func (v *validator) listener(l Listener) {
 	if l.Hostname != "" && (l.Hostname == "*" || !validHost(l.Hostname)) {
 		v.fail(where, "hostname", "%q is not a lower-case name or *.suffix", l.Hostname)
 	}
-	switch {
-	case l.Protocol == HTTP && l.TLS != nil:
+	switch p := l.Protocol; {
+	case !p.OnListeners():
+		v.fail(where, "protocol", "%q is unknown to this version; use one of %q", p, ListenerProtocols())
+	case !p.TLS() && l.TLS != nil:
 		v.fail(where, "tls", "is set on a listener without TLS")
-	case l.Protocol == HTTPS && (l.TLS == nil || len(l.TLS.Certificates) == 0):
+	case p.TLS() && (l.TLS == nil || len(l.TLS.Certificates) == 0):
 		v.fail(where, "tls", "has no certificate")
-	case l.Protocol == TCP && (l.TLS != nil || l.Hostname != "" || l.PathPolicy != ""):
-		v.fail(where, "protocol", "%q does not support a hostname, tls or a path policy", l.Protocol)
-	case l.Protocol != HTTP && l.Protocol != HTTPS && l.Protocol != TCP:
-		v.fail(where, "protocol", "%q is not %q, %q or %q", l.Protocol, HTTP, HTTPS, TCP)
+	case !p.Hosts() && l.Hostname != "":
+		v.fail(where, "hostname", "is set, but clients name no host over the protocol %q", p)
+	case !p.Requests() && l.PathPolicy != "":
+		v.fail(where, "pathPolicy", "is set, but no requests come by the protocol %q", p)
 	}
 	v.pathPolicy(where, l.PathPolicy)
 	if l.TLS != nil {
@@ -179,14 +185,14 @@ func (v *validator) route(r *Route) {
 			v.match(r.Ref, v.at(field+".matches", j), m, &patterns)
 		}
 		v.rule(r.Ref, field, rule)
-		if !r.TCP && len(rule.Matches) == 0 {
+		if r.Kind.Requests() && len(rule.Matches) == 0 {
 			v.fail(r.Ref, field+".matches", "is empty")
 		}
 	}
 }
 
 func (v *validator) attachment(where Ref, field string, a Attachment) {
-	if !v.listeners[a.Listener] {
+	if !v.hasListener(a.Listener) {
 		v.fail(where, field+".listener", "listener %q does not exist", a.Listener)
 	}
 	if len(a.Hostnames) == 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -14,15 +15,18 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
-// Handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
-// sockets until the older one has stopped, so that no connection waits in a queue that is thrown away, as it would if each had sockets of its own
-// (SO_REUSEPORT).
+// Handover passes the sockets that clients come to, for connections and for datagrams, from a process to the one that replaces it, over a Unix
+// socket in the file system. Both accept from the same sockets until the older one has stopped, so that nothing waits in a queue that is thrown
+// away, as it would if each had sockets of its own (SO_REUSEPORT).
 //
-// The newcomer connects and is sent messages, each a line with the addresses, as JSON, of the sockets that come with it, the last of them empty;
-// it answers each with a newline. Once it serves, it answers with the addresses that it uses, and the older process drains. If it ends before, the
-// older one serves on as if nothing had been.
+// The newcomer connects and is sent messages, each a line with the names (socket.Name), as JSON, of the sockets that come with it, the last of
+// them empty; it answers each with a line that says that it takes sockets for datagrams, too. These come after the others, and not to a newcomer
+// of a release that does not know them, whose lines are empty. Once it serves, it answers with the names of those that it uses, and the older
+// process drains. If it ends before, the older one serves on as if nothing had been.
 //
 // Methods of a nil handover do without.
 type Handover struct {
@@ -32,11 +36,11 @@ type Handover struct {
 	predecessor *net.UnixConn // nil: there was none
 
 	mu        sync.Mutex
-	inherited map[string]net.Listener // that nobody has asked for yet
-	used      []string                // addresses of those that somebody has
+	inherited map[socket.Name]socket.Bound // that nobody has asked for yet
+	used      []string                     // names of those that somebody has
 
 	listener *net.UnixListener // where the successor comes
-	given    []string          // the addresses that the successor uses
+	given    []string          // the names of those that the successor uses
 }
 
 // Bounds of a handover.
@@ -47,12 +51,15 @@ const (
 	handoverMessage = 64 << 10
 )
 
+// takesPackets is what a newcomer answers each message with that takes sockets for datagrams.
+const takesPackets = "packets\n"
+
 // errHandover is what the user is told first when something went wrong.
 func errHandover(err error) error { return fmt.Errorf("--handover: %w", err) }
 
 // NewHandover fetches the sockets of the process that offers them at path, if there is one.
 func NewHandover(path string, log *slog.Logger) (*Handover, error) {
-	h := &Handover{path: path, log: log, inherited: map[string]net.Listener{}}
+	h := &Handover{path: path, log: log, inherited: map[socket.Name]socket.Bound{}}
 	nc, err := net.DialTimeout("unix", path, handoverStep)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return h, nil // nobody is there, or no more
@@ -76,54 +83,73 @@ func (h *Handover) fetch() error {
 		if err != nil {
 			return err
 		}
-		var addresses []string
-		if err := json.Unmarshal(line, &addresses); err != nil || len(addresses) != len(sockets) {
+		names, err := namesOf(line, sockets)
+		if err != nil {
 			for _, s := range sockets {
 				s.Close()
 			}
-			return fmt.Errorf("%d sockets came with the message %q", len(sockets), line)
-		}
-		for i, a := range addresses {
-			h.inherited[a] = sockets[i]
-		}
-		if _, err := h.predecessor.Write([]byte{'\n'}); err != nil {
 			return err
 		}
-		if len(addresses) == 0 {
+		for i, name := range names {
+			h.inherited[name] = sockets[i]
+		}
+		if _, err := io.WriteString(h.predecessor, takesPackets); err != nil {
+			return err
+		}
+		if len(names) == 0 {
 			return nil
 		}
 	}
 }
 
-// listenFunc opens a listening socket.
-type listenFunc = func(network, address string) (net.Listener, error)
+// namesOf reads the names in a message, of the sockets that came with it.
+func namesOf(line []byte, sockets []socket.Bound) ([]socket.Name, error) {
+	var texts []string
+	if err := json.Unmarshal(line, &texts); err != nil || len(texts) != len(sockets) {
+		return nil, fmt.Errorf("%d sockets came with the message %q", len(sockets), line)
+	}
+	names := make([]socket.Name, len(texts))
+	for i, text := range texts {
+		names[i] = socket.ParseName(text)
+		if got := sockets[i].Network(); got != names[i].Network {
+			return nil, fmt.Errorf("the socket %q is of the network %s", text, got)
+		}
+	}
+	return names, nil
+}
 
-// Listen returns a function that opens sockets by open, but gives the inherited one if there is one for the address.
-func (h *Handover) Listen(open listenFunc) listenFunc {
-	return func(network, address string) (net.Listener, error) {
-		if l := h.inherit(address); l != nil {
-			return l, nil
+// Listen returns a function that opens sockets by open, but gives the inherited one if there is one of the network and address.
+func (h *Handover) Listen(open socket.Opener) socket.Opener {
+	return func(network, address string) (socket.Bound, error) {
+		if b, ok := h.inherit(socket.Name{Network: network, Address: address}); ok {
+			return b, nil
 		}
 		return open(network, address)
 	}
 }
 
-// Taken are the addresses that the successor uses, once offer has returned.
-func (h *Handover) Taken() []string { return h.given }
+// Taken are the sockets that the successor uses, once offer has returned.
+func (h *Handover) Taken() []socket.Name {
+	var names []socket.Name
+	for _, text := range h.given {
+		names = append(names, socket.ParseName(text))
+	}
+	return names
+}
 
-// inherit returns the inherited socket for the address, if nobody has it yet.
-func (h *Handover) inherit(address string) net.Listener {
+// inherit returns the inherited socket of that name, if nobody has it yet.
+func (h *Handover) inherit(name socket.Name) (socket.Bound, bool) {
 	if h == nil {
-		return nil
+		return socket.Bound{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.inherited[address]
-	if l != nil {
-		delete(h.inherited, address)
-		h.used = append(h.used, address)
+	b, ok := h.inherited[name]
+	if ok {
+		delete(h.inherited, name)
+		h.used = append(h.used, name.String())
 	}
-	return l
+	return b, ok
 }
 
 // Close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
@@ -132,8 +158,8 @@ func (h *Handover) Close() {
 		return
 	}
 	h.mu.Lock()
-	for _, l := range h.inherited {
-		l.Close()
+	for _, b := range h.inherited {
+		b.Close()
 	}
 	clear(h.inherited)
 	h.mu.Unlock()
@@ -166,9 +192,9 @@ func (h *Handover) Serving() error {
 	return nil
 }
 
-// Offer waits, after serving, for a successor that serves; sockets calls its argument with each listening socket. The error is ctx's, or why there
-// can be no successor.
-func (h *Handover) Offer(ctx context.Context, sockets func(pass func(address string, socket net.Listener) error) error) error {
+// Offer waits, after serving, for a successor that serves; sockets calls its argument with each socket, and may be called several times. The error
+// is ctx's, or why there can be no successor.
+func (h *Handover) Offer(ctx context.Context, sockets Sockets) error {
 	if h.listener == nil {
 		<-ctx.Done() // serving has said why
 		return ctx.Err()
@@ -192,44 +218,91 @@ func (h *Handover) Offer(ctx context.Context, sockets func(pass func(address str
 	}
 }
 
+// Sockets calls pass with each socket to hand over, and stops at the first error, which it returns.
+type Sockets = func(pass func(socket.Name, socket.Bound) error) error
+
 // give hands the sockets to a newcomer and waits until it serves.
-func (h *Handover) give(ctx context.Context, nc *net.UnixConn, sockets func(func(string, net.Listener) error) error) error {
+func (h *Handover) give(ctx context.Context, nc *net.UnixConn, sockets Sockets) error {
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
-	var addresses []string
-	var batch []net.Listener
-	in := bufio.NewReaderSize(nc, handoverMessage)
-	send := func() error {
-		nc.SetDeadline(time.Now().Add(handoverStep))
-		line, _ := json.Marshal(addresses) // of strings
-		if err := sendSockets(nc, append(line, '\n'), batch); err != nil {
-			return err
-		}
-		addresses, batch = []string{}, batch[:0]
-		_, err := in.ReadSlice('\n')
-		return err
-	}
-	err := sockets(func(address string, socket net.Listener) error {
-		addresses, batch = append(addresses, address), append(batch, socket)
-		if len(batch) < socketsAtOnce {
+	g := giver{nc: nc, in: bufio.NewReaderSize(nc, handoverMessage)}
+	left := 0
+	err := sockets(func(name socket.Name, s socket.Bound) error {
+		if s.Packet != nil {
+			left++
 			return nil
 		}
-		return send()
+		return g.add(name, s)
 	})
-	if err == nil && len(batch) > 0 {
-		err = send()
+	if err == nil {
+		err = g.flush()
 	}
-	if addresses = []string{}; err == nil {
-		err = send()
+	if err == nil && left > 0 {
+		// A newcomer that has been sent nothing has said nothing.
+		if g.packets || !g.answered {
+			err = sockets(func(name socket.Name, s socket.Bound) error {
+				if s.Packet == nil {
+					return nil
+				}
+				return g.add(name, s)
+			})
+		} else {
+			h.log.Warn("the process that is taking over does not take sockets for datagrams", "sockets", left)
+		}
+	}
+	if err == nil {
+		err = g.flush()
+	}
+	if err == nil {
+		err = g.send()
 	}
 	if err != nil {
 		return err
 	}
 	nc.SetDeadline(time.Now().Add(handoverStart))
-	line, err := in.ReadSlice('\n')
+	line, err := g.in.ReadSlice('\n')
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(line, &h.given)
+}
+
+// giver sends sockets to a newcomer.
+type giver struct {
+	nc    *net.UnixConn
+	in    *bufio.Reader
+	names []string // of batch
+	batch []socket.Bound
+	// answered: the newcomer has answered a message; packets: it takes sockets for datagrams.
+	answered, packets bool
+}
+
+func (g *giver) add(name socket.Name, s socket.Bound) error {
+	g.names, g.batch = append(g.names, name.String()), append(g.batch, s)
+	if len(g.batch) < socketsAtOnce {
+		return nil
+	}
+	return g.send()
+}
+
+// flush sends what there is.
+func (g *giver) flush() error {
+	if len(g.batch) == 0 {
+		return nil
+	}
+	return g.send()
+}
+
+// send sends a message, which without sockets is the last, and waits for the answer.
+func (g *giver) send() error {
+	g.nc.SetDeadline(time.Now().Add(handoverStep))
+	line, _ := json.Marshal(append([]string{}, g.names...)) // of strings; never null
+	if err := sendSockets(g.nc, append(line, '\n'), g.batch); err != nil {
+		return err
+	}
+	g.names, g.batch = g.names[:0], g.batch[:0]
+	answer, err := g.in.ReadSlice('\n')
+	g.answered, g.packets = true, string(answer) == takesPackets
+	return err
 }
 
 // listenPrivately listens at path, for the owner of the process alone, in place of whoever did before.

@@ -9,10 +9,12 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // sendSockets sends a line with copies of the sockets' descriptors, at most socketsAtOnce.
-func sendSockets(nc *net.UnixConn, line []byte, sockets []net.Listener) error {
+func sendSockets(nc *net.UnixConn, line []byte, sockets []socket.Bound) error {
 	var fds []int
 	var send func() error
 	send = func() error {
@@ -24,13 +26,9 @@ func sendSockets(nc *net.UnixConn, line []byte, sockets []net.Listener) error {
 			_, _, err := nc.WriteMsgUnix(line, rights, nil)
 			return err
 		}
-		s, ok := sockets[len(fds)].(syscall.Conn)
-		if !ok {
-			return fmt.Errorf("%s is not a socket", sockets[len(fds)].Addr())
-		}
-		raw, err := s.SyscallConn()
+		raw, err := sockets[len(fds)].SyscallConn()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", sockets[len(fds)].Addr(), err)
 		}
 		// The descriptor is good as long as Control runs.
 		var inner error
@@ -44,7 +42,7 @@ func sendSockets(nc *net.UnixConn, line []byte, sockets []net.Listener) error {
 }
 
 // receiveSockets receives what sendSockets sent.
-func receiveSockets(nc *net.UnixConn) (line []byte, sockets []net.Listener, err error) {
+func receiveSockets(nc *net.UnixConn) (line []byte, sockets []socket.Bound, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range sockets {
@@ -75,13 +73,12 @@ func receiveSockets(nc *net.UnixConn) (line []byte, sockets []net.Listener, err 
 			}
 			for _, fd := range fds {
 				syscall.CloseOnExec(fd)
-				f := os.NewFile(uintptr(fd), "inherited")
-				l, lerr := net.FileListener(f)
-				if f.Close(); lerr != nil {
-					err = errors.Join(err, lerr)
+				s, serr := boundOf(fd)
+				if serr != nil {
+					err = errors.Join(err, serr)
 					continue
 				}
-				sockets = append(sockets, l)
+				sockets = append(sockets, s)
 			}
 			if err != nil {
 				return nil, sockets, err
@@ -92,4 +89,20 @@ func receiveSockets(nc *net.UnixConn) (line []byte, sockets []net.Listener, err 
 		}
 	}
 	return nil, sockets, errors.New("it sent too long a message")
+}
+
+// boundOf makes a socket of a descriptor, which it takes.
+func boundOf(fd int) (s socket.Bound, err error) {
+	f := os.NewFile(uintptr(fd), "inherited")
+	defer f.Close()
+	kind, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE)
+	switch {
+	case err != nil:
+		return s, os.NewSyscallError("getsockopt", err)
+	case kind == syscall.SOCK_DGRAM:
+		s.Packet, err = net.FilePacketConn(f)
+	default:
+		s.Stream, err = net.FileListener(f)
+	}
+	return s, err
 }

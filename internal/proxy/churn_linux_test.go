@@ -13,7 +13,7 @@ import (
 // BenchmarkExchangeChurn is a connection for each exchange; the client's side, raw system calls, allocates nothing that counts.
 func BenchmarkExchangeChurn(b *testing.B) {
 	s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) {
-		o.Listen = func(n, _ string) (net.Listener, error) { return socket.Listen(n, "127.0.0.1:0") }
+		o.Listen = func(n, _ string) (socket.Bound, error) { return socket.Open(n, "127.0.0.1:0") }
 	})
 	request := []byte(strings.TrimSuffix(benchRequest, "\r\n") + "Connection: close\r\n\r\n")
 	to := &unix.SockaddrInet4{Port: s.Addrs()[0].Bound.(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}

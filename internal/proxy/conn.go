@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -333,15 +334,30 @@ func (c *conn) serveRequest() bool {
 	return !c.closing
 }
 
+// protocol is that of the port when the connection came.
+func (c *conn) protocol() model.Protocol {
+	if c.tls != nil {
+		return model.HTTPS
+	}
+	return model.HTTP
+}
+
+// current is the bind's snapshot, with a port that is nil if it has another protocol than when the connection came.
+func (c *conn) current() (*snapshot, *routing.Port) {
+	snap, port := c.bind.snapshot()
+	if port.Protocol != c.protocol() {
+		port = nil
+	}
+	return snap, port
+}
+
 // prepare fills in the exchange.
 func (c *conn) prepare() *exchange.Request {
 	w := c.w
 	r, ex := &w.req, &w.ex
 	s := c.srv
 	if s.state.Load() != c.snap {
-		if c.snap, c.port = c.bind.snapshot(); c.port.TLS != (c.tls != nil) {
-			c.port = nil
-		}
+		c.snap, c.port = c.current()
 	}
 	c.now = time.Now()
 	q := ex.Begin(s.pipe, &exchange.Origin{

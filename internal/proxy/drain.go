@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -60,7 +59,7 @@ func (b *bind) each(f func(*conn)) {
 // remove drains a port that the configuration has no more, in the background. s.mu is held.
 func (s *Server) remove(b *bind) {
 	if !s.running {
-		b.ln.Close()
+		b.socket.Close()
 		return
 	}
 	s.removed.Go(func() {
@@ -70,26 +69,25 @@ func (s *Server) remove(b *bind) {
 	})
 }
 
-// Sockets calls pass with each listening socket and the address it was opened with, for another process to accept from too; it stops at
-// the first error. The sockets stay the server's.
-func (s *Server) Sockets(pass func(address string, socket net.Listener) error) error {
+// Sockets calls pass with each port's socket and its name, for another process to serve from too; it stops at the first error. The sockets stay
+// the server's.
+func (s *Server) Sockets(pass func(socket.Name, socket.Bound) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.binds {
-		if err := pass(portKey(b.address, b.number), b.ln); err != nil {
+		if err := pass(b.name(), b.socket); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Taken says that another process accepts from the sockets of these addresses from now on: connections that wait there are left to it when
-// the server drains.
-func (s *Server) Taken(addresses []string) {
+// Taken says that another process serves from these sockets from now on: what waits there is left to it when the server drains.
+func (s *Server) Taken(names []socket.Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.binds {
-		if slices.Contains(addresses, portKey(b.address, b.number)) {
+		if slices.Contains(names, b.name()) {
 			b.shared.Store(true)
 		}
 	}

@@ -153,10 +153,7 @@ func (c *conn) serveStream(hs *http2.Stream) {
 func (s *stream) serve(c *conn, hs *http2.Stream) {
 	s.conn, s.s = c, hs
 	ex := &s.ex
-	snap, port := c.bind.snapshot()
-	if port.TLS != (c.tls != nil) {
-		port = nil
-	}
+	snap, port := c.current()
 	s.req = ex.Begin(c.srv.pipe, &exchange.Origin{Client: s, Peer: &c.peer, Shard: c.shard, Snapshot: snap.Snapshot, Port: port, Start: hs.Born()})
 	if f := s.message(); f != nil {
 		ex.Refuse(f)

@@ -56,7 +56,8 @@ type bind struct {
 	address string
 	number  int32
 	port    string // number, as text
-	ln      net.Listener
+	socket  socket.Bound
+	ln      net.Listener  // the socket's
 	queue   *socket.Queue // of ln, while it is accepted from; nil where that has to be left to ln
 	config  *tls.Config
 	metrics *telemetry.Listener
@@ -78,10 +79,20 @@ func portKey(address string, number int32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(number)))
 }
 
+// portName is the name of a port's socket.
+func portName(p *routing.Port) socket.Name {
+	return socket.Name{Network: p.Protocol.Network(), Address: portKey(p.Address, p.Number)}
+}
+
+// name is the name of the bind's socket.
+func (b *bind) name() socket.Name {
+	return socket.Name{Network: b.socket.Network(), Address: portKey(b.address, b.number)}
+}
+
 // open binds a port.
 func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
-	address := portKey(p.Address, p.Number)
-	ln, err := s.opt.Listen("tcp", address)
+	name := portName(p)
+	bound, err := s.opt.Listen(name.Network, name.Address)
 	if err != nil {
 		e := &ListenError{Address: p.Address, Port: p.Number, Err: err, port: p}
 		for _, l := range p.Listeners {
@@ -90,8 +101,8 @@ func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
 		return nil, e
 	}
 	b := &bind{
-		srv: s, address: p.Address, number: p.Number, port: strconv.Itoa(int(p.Number)), ln: ln,
-		metrics:   s.opt.Metrics.Listener(address),
+		srv: s, address: p.Address, number: p.Number, port: strconv.Itoa(int(p.Number)), socket: bound, ln: bound.Stream,
+		metrics:   s.opt.Metrics.Listener(name.Address),
 		accepting: make(chan struct{}), quit: make(chan struct{}),
 		conns: map[*conn]struct{}{},
 	}
@@ -165,10 +176,10 @@ func (b *bind) take() error {
 	return err
 }
 
-// plain is true for a port of HTTP in cleartext.
+// plain is portKind's.
 func (b *bind) plain() bool {
-	_, port := b.snapshot()
-	return !port.TCP && !port.TLS
+	snap, port := b.snapshot()
+	return snap.kindOf(port).plain
 }
 
 // pause waits, but not for the bind's end.
@@ -187,6 +198,7 @@ func (b *bind) start(nc net.Conn) {
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
 	snap, port := b.snapshot()
+	kind := snap.kindOf(port)
 	f := snap.Listeners[port.Listeners[0].ID].Front // of the PROXY protocol a port's listeners have one opinion
 	if !b.mayKnock(f, nc, shard) {
 		s.connections.Add(-1)
@@ -194,7 +206,7 @@ func (b *bind) start(nc net.Conn) {
 	}
 	if limit := int64(s.opt.MaxConnections); limit > 0 && n > limit {
 		s.connections.Add(-1)
-		b.refuse(nc, shard, !port.TCP && !port.TLS)
+		b.refuse(nc, shard, kind.plain)
 		s.makeRoom()
 		if s.refused.Load()%refusedBurst == 0 {
 			b.rest(refusedPause)
@@ -202,20 +214,7 @@ func (b *bind) start(nc net.Conn) {
 		return
 	}
 	b.metrics.Opened(shard)
-	if port.TCP {
-		b.wg.Go(func() {
-			b.relay(nc, shard, f != nil && f.Header)
-			b.metrics.Closed(shard)
-			s.connections.Add(-1)
-		})
-		return
-	}
-	b.wg.Add(1)
-	c := newConn(b, nc, shard, port.TLS)
-	if f != nil && f.Header {
-		c.become(stateHeader)
-	}
-	b.serve(c)
+	kind.begin(b, nc, shard, f != nil && f.Header)
 }
 
 // serve serves a connection in a goroutine of its own.

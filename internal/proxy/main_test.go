@@ -42,7 +42,7 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 	opt := Options{
 		DrainGrace:   -1,
 		DrainTimeout: 5 * time.Second,
-		Listen:       func(network, _ string) (net.Listener, error) { return listen(network, "127.0.0.1:0") },
+		Listen:       func(network, _ string) (socket.Bound, error) { return socket.Streams(listen)(network, "127.0.0.1:0") },
 	}
 	opt.Metrics, opt.Pseudonym = telemetry.New(), "weir"
 	if os.Getenv("WEIR_TEST_LOG") != "" {

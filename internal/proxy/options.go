@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net"
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
@@ -45,8 +44,9 @@ type Options struct {
 	// retries, copies, answers' heads; see docs/limits.md. 0 means no bound.
 	MaxBuffered int64
 
-	// Listen opens a listening socket; nil is socket.Listen. The network is always "tcp".
-	Listen func(network, address string) (net.Listener, error)
+	// Listen opens the socket of a port: of connections for the network "tcp", of datagrams for "udp" (see model.Protocol.Network); nil is
+	// socket.Open.
+	Listen socket.Opener
 	// PortsChanged is called when Server.Unbound is another than after the last Apply: a port was bound at last, or cannot be for another
 	// reason. nil is nobody's business.
 	PortsChanged func()
@@ -61,7 +61,7 @@ func (o *Options) setDefaults() {
 		o.Upstream.Logger = o.Logger
 	}
 	if o.Listen == nil {
-		o.Listen = socket.Listen
+		o.Listen = socket.Open
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

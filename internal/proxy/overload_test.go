@@ -375,9 +375,9 @@ func overdue(t *testing.T, address string) (s *testServer, open func()) {
 	t.Cleanup(open) // before the server ends
 	s = serve(t, plain(address), func(o *Options) {
 		o.MaxQueueDelay, o.LookAtAll = 50*time.Millisecond, true
-		o.Listen = func(network, _ string) (ln net.Listener, err error) {
+		o.Listen = func(network, _ string) (_ socket.Bound, err error) {
 			l.Listener, err = net.Listen(network, "127.0.0.1:0")
-			return l, err
+			return socket.Bound{Stream: l}, err
 		}
 	})
 	t.Cleanup(open)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -38,9 +39,9 @@ func TestPanicCostsItsConnectionOnly(t *testing.T) {
 	var panics atomic.Bool
 	addr, _ := wire(t, okResponse)
 	s := serve(t, plain(addr), func(o *Options) {
-		o.Listen = func(network, _ string) (net.Listener, error) {
+		o.Listen = func(network, _ string) (socket.Bound, error) {
 			ln, err := net.Listen(network, "127.0.0.1:0")
-			return brittleListener{ln, &panics}, err
+			return socket.Bound{Stream: brittleListener{ln, &panics}}, err
 		}
 	})
 	other := newTalk(t, s.addr())

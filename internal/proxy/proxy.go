@@ -18,6 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/pace"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -130,7 +131,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 	}
 	for _, b := range old {
 		if snap.ports[b] == nil {
-			s.log.Info("closing port", "address", b.ln.Addr().String())
+			s.log.Info("closing port", "address", b.socket.Addr().String())
 			s.remove(b)
 		}
 	}
@@ -139,12 +140,12 @@ func (s *Server) Apply(cfg *model.Config) error {
 
 // bindPorts fills in the snapshot's ports: those bound already and, newly opened, the others that can be.
 func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*ListenError) {
-	current := make(map[string]*bind, len(s.binds))
+	current := make(map[socket.Name]*bind, len(s.binds))
 	for _, b := range s.binds {
-		current[portKey(b.address, b.number)] = b
+		current[b.name()] = b
 	}
 	for _, p := range snap.Table.Ports() {
-		b := current[portKey(p.Address, p.Number)]
+		b := current[portName(p)]
 		if b == nil {
 			var err *ListenError
 			if b, err = s.open(p); err != nil {
@@ -169,7 +170,7 @@ func (s *Server) inTheWay(unbound []*ListenError) bool {
 
 func closeAll(binds []*bind) {
 	for _, b := range binds {
-		b.ln.Close()
+		b.socket.Close()
 	}
 }
 
@@ -178,7 +179,8 @@ type Addr struct {
 	// Address and Port are the listeners' own words.
 	Address string
 	Port    int32
-	TLS     bool
+	// Protocol is what the listeners speak.
+	Protocol model.Protocol
 	// Bound is what the system gave.
 	Bound net.Addr
 	// Listeners are the names of the listeners that share the port.
@@ -192,7 +194,7 @@ func (s *Server) Addrs() []Addr {
 	var addrs []Addr
 	for _, b := range s.binds {
 		p := s.state.Load().ports[b]
-		a := Addr{Address: b.address, Port: b.number, TLS: p.TLS, Bound: b.ln.Addr()}
+		a := Addr{Address: b.address, Port: b.number, Protocol: p.Protocol, Bound: b.socket.Addr()}
 		for _, l := range p.Listeners {
 			a.Listeners = append(a.Listeners, l.Listener.Name)
 		}

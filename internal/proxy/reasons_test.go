@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -196,9 +197,9 @@ func provocations() []provocation {
 		{reason: telemetry.Internal, unlogged: true, edit: func(o *Options) {
 			var panics atomic.Bool
 			panics.Store(true)
-			o.Listen = func(network, _ string) (net.Listener, error) {
+			o.Listen = func(network, _ string) (socket.Bound, error) {
 				ln, err := net.Listen(network, "127.0.0.1:0")
-				return brittleListener{ln, &panics}, err
+				return socket.Bound{Stream: brittleListener{ln, &panics}}, err
 			}
 		}, request: simple},
 	}

@@ -373,7 +373,7 @@ func TestGRPCSessionsInMetadata(t *testing.T) {
 	r := ruleTo(serviceName)
 	r.Session = &model.Session{Name: "x-session", Type: model.Header}
 	cfg := config([]model.Service{service(serviceName, model.H2C, addresses...)}, r)
-	cfg.Routes[0].GRPC = true
+	cfg.Routes[0].Kind = model.RouteGRPC
 	s := serve(t, cfg)
 	c := grpcClient(t, s.addr())
 	call := func(token string) (by string, tokens []string) {

@@ -19,6 +19,8 @@ type snapshot struct {
 	configs []*tls.Config
 	// certificates are those that listeners present, by name.
 	certificates map[string]*certificate
+	// kinds are what the listeners' ports do.
+	kinds []*portKind
 }
 
 // compile prepares a configuration; it changes nothing that the current one uses. What cannot be served is left out. The services of the new
@@ -31,6 +33,9 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	table, left := routing.Compile(cfg, prevTable)
 	snap := &snapshot{Snapshot: exchange.NewSnapshot(table), left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
+	for _, l := range table.Listeners() {
+		snap.kinds = append(snap.kinds, portKinds[l.Listener.Protocol])
+	}
 	snap.left = model.SortOmissions(snap.left)
 	return snap
 }

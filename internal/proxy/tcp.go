@@ -128,7 +128,7 @@ func (r *relay) serve() {
 	metrics := r.srv.opt.Metrics.Unrouted()
 	f := func() *exchange.Failure {
 		snap, port := r.bind.snapshot()
-		if !port.TCP { // of another configuration than when it was accepted
+		if port.Protocol.Requests() { // of another configuration than when it was accepted
 			return &exchange.Failure{Reason: telemetry.Draining}
 		}
 		r.record.Listener = port.Listeners[0].Listener.Name

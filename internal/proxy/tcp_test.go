@@ -22,7 +22,7 @@ func connections(services []model.Service, backends ...model.Backend) *model.Con
 	return &model.Config{
 		Listeners: []model.Listener{{Name: listenerName, Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: "gw"}, Port: 80, Protocol: model.TCP}},
 		Routes: []model.Route{{
-			Ref: ref, TCP: true, Attachments: []model.Attachment{{Listener: listenerName, Hostnames: []string{"*"}}},
+			Ref: ref, Kind: model.RouteTCP, Attachments: []model.Attachment{{Listener: listenerName, Hostnames: []string{"*"}}},
 			Rules: []model.Rule{{Ref: ref, Backends: backends}},
 		}},
 		Services: services,

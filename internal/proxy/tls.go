@@ -58,7 +58,7 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 	}
 	for _, l := range snap.Table.Listeners() {
 		t := l.Listener.TLS
-		if l.Listener.Protocol != model.HTTPS {
+		if !l.Listener.Protocol.TLS() {
 			continue
 		}
 		omit := func(field, format string, args ...any) {
@@ -422,7 +422,7 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 		NextProtos:   protocols,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			snap, port := b.snapshot()
-			if !port.TLS {
+			if !port.Protocol.TLS() {
 				return nil, errPortGone
 			}
 			l := port.Listener(lowerHost(hello.ServerName))

@@ -75,7 +75,7 @@ func TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied(t *testing.T) {
 	m.take(":82", syscall.EACCES)
 	changed := make(chan struct{}, 10)
 	s := serve(t, withPorts(addr, 81, 82), func(o *Options) {
-		o.Listen, o.PortsChanged = m.listen, func() { changed <- struct{}{} }
+		o.Listen, o.PortsChanged = socket.Streams(m.listen), func() { changed <- struct{}{} }
 	})
 	if got := s.status(t, s.addr()); got != 200 {
 		t.Errorf("the first configuration: status %d", got)
@@ -139,7 +139,7 @@ func TestNothingThatCanBeBoundIsAnErrorAndTheOldConfigurationServes(t *testing.T
 		cfg.Listeners, cfg.Routes[0].Attachments = cfg.Listeners[1:], cfg.Routes[0].Attachments[1:]
 		return cfg
 	}
-	first := New(Options{Listen: m.listen})
+	first := New(Options{Listen: socket.Streams(m.listen)})
 	err := first.Apply(only(81))
 	var le *ListenError
 	if !errors.Is(err, ErrNothingServed) || !errors.As(err, &le) || le.Port != 81 {
@@ -150,7 +150,7 @@ func TestNothingThatCanBeBoundIsAnErrorAndTheOldConfigurationServes(t *testing.T
 	if err := first.Run(ended); err != nil {
 		t.Error(err)
 	}
-	s := serve(t, plain(addr), func(o *Options) { o.Listen = m.listen })
+	s := serve(t, plain(addr), func(o *Options) { o.Listen = socket.Streams(m.listen) })
 	if err := s.Apply(only(81)); !errors.Is(err, ErrNothingServed) {
 		t.Errorf("got %v", err)
 	}
@@ -177,7 +177,7 @@ func TestAPortMovesToAnAddressThatItsOldOneCovers(t *testing.T) {
 		return c
 	}
 	changed := make(chan struct{}, 10)
-	s := serve(t, cfg(""), func(o *Options) { o.Listen, o.PortsChanged = socket.Listen, func() { changed <- struct{}{} } })
+	s := serve(t, cfg(""), func(o *Options) { o.Listen, o.PortsChanged = socket.Open, func() { changed <- struct{}{} } })
 	for _, address := range []string{"127.0.0.1", "", "127.0.0.1"} {
 		if err := s.Apply(cfg(address)); err != nil {
 			t.Fatal(err)
@@ -206,12 +206,12 @@ func TestPortsAreTriedEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPortMachine()
 		m.take(":81", syscall.EADDRINUSE)
-		s := New(Options{Listen: func(network, address string) (net.Listener, error) {
+		s := New(Options{Listen: socket.Streams(func(network, address string) (net.Listener, error) {
 			if strings.HasSuffix(address, ":81") {
 				return m.listen(network, address)
 			}
 			return &pipeListener{done: make(chan struct{})}, nil
-		}})
+		})})
 		if err := s.Apply(withPorts("192.0.2.1:80", 81)); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func (l *pipeListener) Addr() net.Addr            { return &net.TCPAddr{} }
 func TestWhatIsBoundIsWhatCanBe(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	m := newPortMachine()
-	s := serve(t, plain(addr), func(o *Options) { o.Listen = m.listen })
+	s := serve(t, plain(addr), func(o *Options) { o.Listen = socket.Streams(m.listen) })
 	r := rand.New(rand.NewPCG(3, 4))
 	for step := range 200 {
 		var ports []int32

@@ -33,7 +33,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 		c.listener(&cfg.Listeners[i])
 	}
 	slices.SortFunc(c.table.ports, func(a, b *Port) int {
-		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Protocol.Network(), b.Protocol.Network()))
 	})
 	c.roots(cfg)
 	ages := ages(cfg.Routes)
@@ -106,28 +106,21 @@ func (c *compiler) listener(m *model.Listener) {
 		c.omit(m.Ref, "name", "listener %q occurs twice; give each a name of its own", m.Name)
 		return
 	}
-	var tls bool
-	switch m.Protocol {
-	case model.HTTP:
-	case model.HTTPS:
-		tls = true
-	case model.TCP:
-	default:
-		c.omitListener(m, "protocol", "%q is not a listener's protocol; use %q, %q or %q", m.Protocol, model.HTTP, model.HTTPS, model.TCP)
+	if !m.Protocol.OnListeners() {
+		c.omitListener(m, "protocol", "%q is unknown to this version; use one of %q", m.Protocol, model.ListenerProtocols())
 		return
 	}
-	tcp := m.Protocol == model.TCP
-	port := c.table.Port(m.Address, m.Port)
+	port := c.table.Port(m.Protocol.Network(), m.Address, m.Port)
 	if port == nil {
-		port = &Port{Address: m.Address, Number: m.Port, TLS: tls, TCP: tcp}
+		port = &Port{Address: m.Address, Number: m.Port, Protocol: m.Protocol}
 		c.table.ports = append(c.table.ports, port)
 	}
-	if port.TLS != tls {
-		c.omitListener(m, "protocol", "port %d has listeners with TLS and without; use one protocol on a port", m.Port)
+	if port.Protocol != m.Protocol {
+		c.omitListener(m, "protocol", "port %d has a listener of the protocol %q; use one protocol on a port", m.Port, port.Protocol)
 		return
 	}
-	if port.TCP != tcp || tcp && len(port.Listeners) > 0 {
-		c.omitListener(m, "protocol", "port %d has a TCP listener and another; a TCP listener has its port alone", m.Port)
+	if len(port.Listeners) > 0 && !m.Protocol.Hosts() {
+		c.omitListener(m, "port", "port %d has another listener; one of the protocol %q has its port alone", m.Port, m.Protocol)
 		return
 	}
 	l := &Listener{ID: len(c.table.listeners), Listener: m}
@@ -138,41 +131,66 @@ func (c *compiler) listener(m *model.Listener) {
 	port.hosts.at(hostname, func() *Listener { return l })
 }
 
+// route compiles a route by its kind.
 func (c *compiler) route(m *model.Route, age int) {
 	c.patterns = model.PatternBudget{}
-	if m.TCP {
-		c.tcpRoute(m, age)
-		return
+	switch m.Kind {
+	case model.RouteHTTP, model.RouteGRPC:
+		c.requestRoute(m, age)
+	case model.RouteTCP:
+		c.connectionRoute(m, age)
+	default:
+		withheld, left := m.Withheld(func(listener string) model.Protocol {
+			if l := c.listeners[listener]; l != nil {
+				return l.Listener.Protocol
+			}
+			return ""
+		})
+		if c.left = append(c.left, left); withheld != nil {
+			c.requestRoute(withheld, age)
+		}
 	}
+}
+
+// requestRoute compiles a route for requests.
+func (c *compiler) requestRoute(m *model.Route, age int) {
 	var candidates []*candidate
 	for i := range m.Rules {
 		candidates = c.rule(m, i, age, candidates)
 	}
 	for i := range m.Attachments {
+		l := c.attached(m, i)
+		if l == nil {
+			continue
+		}
 		a := &m.Attachments[i]
-		field := func() string { return model.FieldAt("attachments", i) }
-		l := c.listeners[a.Listener]
-		switch {
-		case l == nil && c.lost[a.Listener]:
-			continue // told of already
-		case l == nil:
-			c.omit(m.Ref, field()+".listener", "listener %q does not exist", a.Listener)
-			continue
-		case l.Listener.Protocol == model.TCP:
-			c.omit(m.Ref, field()+".listener", "listener %q is for TCP, the route is not", a.Listener)
-			continue
-		case len(a.Hostnames) == 0:
-			c.omit(m.Ref, field()+".hostnames", "is empty; \"*\" stands for any host")
-			continue
+		field := func() string { return model.FieldAt("attachments", i) + ".hostnames" }
+		if len(a.Hostnames) == 0 {
+			c.omit(m.Ref, field(), "is empty; \"*\" stands for any host")
 		}
 		for j, hostname := range a.Hostnames {
 			if hostname == "" {
-				c.omit(m.Ref, model.FieldAt(field()+".hostnames", j), "is empty; \"*\" stands for any host")
+				c.omit(m.Ref, model.FieldAt(field(), j), "is empty; \"*\" stands for any host")
 				continue
 			}
 			l.attach(strings.ToLower(hostname), age, candidates)
 		}
 	}
+}
+
+// attached is the listener of a route's attachment; nil if that is left out.
+func (c *compiler) attached(m *model.Route, i int) *Listener {
+	name := m.Attachments[i].Listener
+	l := c.listeners[name]
+	switch {
+	case l == nil && c.lost[name]: // told of already
+	case l == nil:
+		c.omit(m.Ref, model.FieldAt("attachments", i)+".listener", "listener %q does not exist", name)
+	case !l.Listener.Protocol.Takes(m.Kind):
+		c.omit(m.Ref, model.FieldAt("attachments", i)+".listener", "listener %q has the protocol %q, which takes no %s route", name, l.Listener.Protocol, m.Kind)
+		return nil
+	}
+	return l
 }
 
 // attach adds a route's candidates under a hostname, once however often the route names it.

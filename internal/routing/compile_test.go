@@ -19,13 +19,13 @@ func TestCompileLeavesOutWhatIsInvalidAndServesTheRest(t *testing.T) {
 		},
 		"protocol": {
 			func(c *model.Config) { c.Listeners[0].Protocol = "udp" },
-			`Gateway ns/gw spec.listeners[0].protocol: "udp" is not a listener's protocol`,
+			`Gateway ns/gw spec.listeners[0].protocol: "udp" is unknown to this version`,
 		},
 		"TLS and not on a port": {
 			func(c *model.Config) {
 				c.Listeners = append(c.Listeners, model.Listener{Name: "other", Port: 80, Protocol: model.HTTPS})
 			},
-			"port 80 has listeners with TLS and without",
+			"port 80 has a listener of the protocol \"http\"",
 		},
 		"unknown listener": {
 			func(c *model.Config) { c.Routes[0].Attachments[0].Listener = "gone" },

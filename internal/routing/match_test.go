@@ -321,23 +321,23 @@ func TestListenersAreIsolated(t *testing.T) {
 	}
 	var ports []string
 	for _, p := range table.Ports() {
-		ports = append(ports, fmt.Sprintf("%s:%d %v %d", p.Address, p.Number, p.TLS, len(p.Listeners)))
-		if table.Port(p.Address, p.Number) != p {
+		ports = append(ports, fmt.Sprintf("%s:%d %s %d", p.Address, p.Number, p.Protocol, len(p.Listeners)))
+		if table.Port("tcp", p.Address, p.Number) != p {
 			t.Errorf("Port(%q, %d) is another", p.Address, p.Number)
 		}
 	}
-	if got, want := fmt.Sprint(ports), "[:80 false 4 127.0.0.1:80 false 1 :443 true 1]"; got != want {
+	if got, want := fmt.Sprint(ports), "[:80 http 4 127.0.0.1:80 http 1 :443 https 1]"; got != want {
 		t.Errorf("ports %s, want %s", got, want)
 	}
 	for host, want := range map[string]string{"a.example.com": "exact", "b.example.com": "wild", "example.com": "any", "": "any"} {
-		if got := table.Port("", 80).Listener(host).Listener.Name; got != want {
+		if got := table.Port("tcp", "", 80).Listener(host).Listener.Name; got != want {
 			t.Errorf("%q: listener %q, want %q", host, got, want)
 		}
 	}
-	if l := table.Port("", 443).Listener("b.example.com"); l != nil {
+	if l := table.Port("tcp", "", 443).Listener("b.example.com"); l != nil {
 		t.Errorf("listener %q serves a host it does not name", l.Listener.Name)
 	}
-	if table.Port("", 81) != nil || table.Port("::1", 80) != nil {
+	if table.Port("tcp", "", 81) != nil || table.Port("tcp", "::1", 80) != nil || table.Port("udp", "", 80) != nil {
 		t.Error("a port nobody listens on")
 	}
 }

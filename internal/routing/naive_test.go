@@ -261,7 +261,7 @@ func naiveListener(cfg *model.Config, host string) int {
 func compareWithNaive(t *testing.T, cfg *model.Config, table *Table, req *Request) (matched bool) {
 	t.Helper()
 	got, want := -1, naiveListener(cfg, req.Host)
-	if l := table.Port("", 80).Listener(req.Host); l != nil {
+	if l := table.Port("tcp", "", 80).Listener(req.Host); l != nil {
 		got = l.ID
 	}
 	if got != want {

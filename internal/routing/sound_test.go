@@ -59,7 +59,7 @@ func tenants() *model.Config {
 			},
 		})
 	}
-	cfg.Routes = append(cfg.Routes, model.Route{Ref: model.Ref{Kind: "TCPRoute", Namespace: "good", Name: "db"}, TCP: true,
+	cfg.Routes = append(cfg.Routes, model.Route{Ref: model.Ref{Kind: "TCPRoute", Namespace: "good", Name: "db"}, Kind: model.RouteTCP,
 		Attachments: []model.Attachment{{Listener: "good-db", Hostnames: []string{"*"}}}, Rules: []model.Rule{{Backends: []model.Backend{{Service: "good/web:80", Weight: 1}}}}})
 	return cfg
 }
@@ -68,7 +68,7 @@ func tenants() *model.Config {
 var hostile = []string{
 	"", "/x%00", "/a/..;b", "/a/..%5cb", "/%252e%252e", `/a\Q.b`, strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:b", 500) + "a" + strings.Repeat(")*", 500),
 	strings.Repeat(".{0,1000}", 455) + "!", "(", "a)(b", "[", "/100%", "/%zz", "a?b", "a#b", "a b", "a\r\nb: c", "a\x00", "\xff", "*", "*.", "*.*.x", "a..b", "UPPER.example", "host:99999", "[::1",
-	"http", "https", "tcp", "h2c", "exact", "prefix", "regex", "cookie", "header", "content-length", "10.0.0.1:0", "none/none:80", "none#x", "shared", "good-tls", "good-db", "bad-tls", "/",
+	"http", "https", "tcp", "h2c", "udp", "grpc", "exact", "prefix", "regex", "cookie", "header", "content-length", "10.0.0.1:0", "none/none:80", "none#x", "shared", "good-tls", "good-db", "bad-tls", "/",
 }
 
 // corrupt changes one value somewhere in v: to something hostile, to nothing, or twice what it was.
@@ -127,11 +127,11 @@ func asked(t *testing.T, table *Table) []string {
 	t.Helper()
 	var all []string
 	for _, number := range []int32{80, 443, 5432} { // others are none of that user's
-		port := table.Port("", number)
+		port := table.Port("tcp", "", number)
 		if port == nil {
 			continue
 		}
-		if port.TCP {
+		if !port.Protocol.Requests() {
 			if rule := port.Rule(); rule != nil && rule.Route.Ref.Namespace == "good" {
 				all = append(all, fmt.Sprint(port.Number, rule.Route.Ref, rule.Pick().Backend.Service))
 			}

@@ -22,13 +22,13 @@ type Table struct {
 	starts      map[string]*model.Pattern
 }
 
-// Ports returns the address and port groups the proxy must bind, by number, then address.
+// Ports returns the address and port groups the proxy must bind, by number, then address, then network.
 func (t *Table) Ports() []*Port { return t.ports }
 
-// Port returns the port of that address ("" is all addresses) and number, or nil.
-func (t *Table) Port(address string, port int32) *Port {
+// Port returns the port of that network ("tcp"), address ("" is all addresses) and number, or nil.
+func (t *Table) Port(network, address string, port int32) *Port {
 	for _, p := range t.ports {
-		if p.Number == port && p.Address == address {
+		if p.Number == port && p.Address == address && p.Protocol.Network() == network {
 			return p
 		}
 	}
@@ -58,10 +58,8 @@ func (t *Table) Mirrors() []*Mirror { return t.mirrors }
 type Port struct {
 	Address string
 	Number  int32
-	// TLS says that the listeners speak HTTPS; they all do or none does.
-	TLS bool
-	// TCP says that the one listener there is takes connections, for Rule, rather than requests.
-	TCP       bool
+	// Protocol is what all the listeners speak: requests are for Listener and Match, connections for Rule.
+	Protocol  model.Protocol
 	Listeners []*Listener
 
 	hosts hosts[Listener]
@@ -85,9 +83,9 @@ type Listener struct {
 	// strict: the path policy of some rule is strict. plain: no rule matches paths that differ from a path in lower case without anything
 	// that is read in several ways, and are it in loose form. See Refuses.
 	strict, plain bool
-	// tcp is the rule of a TCP listener, of the oldest route; age is the route's.
-	tcp    *Rule
-	tcpAge int
+	// connections is the rule of a listener that takes connections, of the oldest route; age is the route's.
+	connections    *Rule
+	connectionsAge int
 }
 
 // Fields gives access to a request's header fields.

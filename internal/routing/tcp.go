@@ -1,19 +1,12 @@
 package routing
 
 import (
-	"fmt"
-
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Rule is the rule for the connections to a TCP port: that of the oldest route attached to its listener; nil if there is
-// none.
-func (p *Port) Rule() *Rule {
-	if !p.TCP {
-		return nil
-	}
-	return p.Listeners[0].tcp
-}
+// Rule is the rule for the connections to a port: that of the oldest route attached to its listener; nil if there is none, or
+// requests come to the port.
+func (p *Port) Rule() *Rule { return p.Listeners[0].connections }
 
 // ConnectionLeaf is Leaf for a connection, to which no split with matches applies.
 func (b *Backend) ConnectionLeaf() *Leaf {
@@ -28,24 +21,18 @@ func (b *Backend) ConnectionLeaf() *Leaf {
 	return nil
 }
 
-// tcpRoute compiles a route for connections.
-func (c *compiler) tcpRoute(m *model.Route, age int) {
+// connectionRoute compiles a route for connections.
+func (c *compiler) connectionRoute(m *model.Route, age int) {
 	if len(m.Rules) != 1 || len(m.Rules[0].Matches) > 0 {
-		c.omit(m.Ref, "rules", "a route for TCP must have one rule, without matches; it is left out")
+		c.omit(m.Ref, "rules", "a %s route must have one rule, without matches; it is left out", m.Kind)
 		return
 	}
 	rule := &Rule{Route: m, Rule: &m.Rules[0]}
 	c.serve(rule)
-	for i, a := range m.Attachments {
-		l := c.listeners[a.Listener]
-		if l == nil || l.Listener.Protocol != model.TCP {
-			if l != nil || !c.lost[a.Listener] {
-				c.omit(m.Ref, fmt.Sprintf("attachments[%d].listener", i), "TCP listener %q does not exist", a.Listener)
-			}
-			continue
-		}
-		if l.tcp == nil || age < l.tcpAge {
-			l.tcp, l.tcpAge = rule, age
+	for i := range m.Attachments {
+		l := c.attached(m, i)
+		if l != nil && (l.connections == nil || age < l.connectionsAge) {
+			l.connections, l.connectionsAge = rule, age
 		}
 	}
 }

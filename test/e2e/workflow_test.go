@@ -20,6 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -53,7 +54,7 @@ func newWorld(t *testing.T, common string, options control.Options) *world {
 	w.server = proxy.New(proxy.Options{
 		Options:    exchange.Options{Metrics: telemetry.New()},
 		DrainGrace: -1, DrainTimeout: 10 * time.Second,
-		Listen: func(network, _ string) (net.Listener, error) { return net.Listen(network, "127.0.0.1:0") },
+		Listen: func(network, _ string) (socket.Bound, error) { return socket.Open(network, "127.0.0.1:0") },
 	})
 	return w
 }

@@ -235,7 +235,7 @@ func (t *translator) yield(r *route) (lost []problem) {
 			continue
 		}
 		taken := t.taken(r, p)
-		if r.tcp != nil {
+		if !r.carries.Requests() {
 			p.idle = make(map[*listener]problem, len(taken))
 			for _, x := range taken {
 				p.idle[x.listener] = x.why
@@ -257,11 +257,11 @@ func (t *translator) yield(r *route) (lost []problem) {
 // taken are the listeners of a parent's where an older route of the other kind has a hostname of the route
 // (GRPCRouteSpec.hostnames).
 func (t *translator) taken(r *route, p *parent) (taken []loss) {
-	if r.tcp != nil {
+	if !r.carries.Requests() {
 		return t.takenListeners(r, p)
 	}
 	other := "GRPCRoute"
-	if r.grpc != nil {
+	if r.carries == model.RouteGRPC {
 		other = "HTTPRoute"
 	}
 	for _, l := range p.listeners() {
@@ -348,13 +348,6 @@ func (t *translator) emit() {
 			if !l.programmed() {
 				continue
 			}
-			protocol := model.HTTP
-			switch {
-			case l.tls != nil:
-				protocol = model.HTTPS
-			case l.tcp():
-				protocol = model.TCP
-			}
 			ref := l.holder()
 			ref.Field = l.field
 			var owner model.GatewayKey
@@ -363,7 +356,7 @@ func (t *translator) emit() {
 			}
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
-					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: protocol,
+					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: l.protocol,
 					Hostname: l.hostname, TLS: l.tls, PathPolicy: l.pathPolicy(), Front: l.front(),
 				})
 			}
@@ -406,7 +399,7 @@ func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 	}
 	own = true
 	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
-		out := model.Route{Ref: r.ref, Created: created(r.meta), GRPC: r.grpc != nil, TCP: r.tcp != nil, PathPolicy: r.pathPolicy, Rules: r.rules}
+		out := model.Route{Ref: r.ref, Created: created(r.meta), Kind: r.carries, PathPolicy: r.pathPolicy, Rules: r.rules}
 		for name, hostnames := range attachments[certificate] {
 			out.Attachments = append(out.Attachments, model.Attachment{Listener: name, Hostnames: hostnames})
 		}

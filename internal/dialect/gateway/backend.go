@@ -56,11 +56,11 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 	app, known := resource.ParseAppProtocol(port.AppProtocol)
 	policy := t.policyFor(to, port)
 	switch {
-	case r.tcp != nil: // whatever the connections carry
+	case !r.carries.Requests(): // whatever the connections carry
 	case !known:
 		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, which is not supported", port.Port, to, *port.AppProtocol),
 			"use http, https, kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss, or remove appProtocol")
-	case r.grpc != nil && app.WebSocket:
+	case r.carries == model.RouteGRPC && app.WebSocket:
 		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, which cannot carry gRPC", port.Port, to, *port.AppProtocol),
 			"use kubernetes.io/h2c")
 	case app.TLS && policy == nil:

@@ -46,8 +46,9 @@ type listener struct {
 	// set is nil for a listener of the Gateway itself.
 	set      *listenerSet
 	spec     *gatewayv1.Listener
-	field    string // "spec.listeners[0]"
-	hostname string // lower case; "" is any
+	field    string         // "spec.listeners[0]"
+	protocol model.Protocol // empty if it is not supported
+	hostname string         // lower case; "" is any
 	kinds    []gatewayv1.RouteGroupKind
 	from     namespaces
 	tls      *model.ListenerTLS
@@ -71,13 +72,10 @@ func (l *listener) holder() model.Ref {
 // String is for messages about other objects.
 func (l *listener) String() string { return fmt.Sprintf("%s of %s", l.spec.Name, l.holder()) }
 
-// tcp says that the listener takes connections rather than requests.
-func (l *listener) tcp() bool { return l.spec.Protocol == gatewayv1.TCPProtocolType }
-
 // pathPolicy is that of the object it is written in, else the Gateway's.
 func (l *listener) pathPolicy() model.PathPolicy {
 	switch {
-	case l.tcp():
+	case !l.protocol.Requests():
 		return ""
 	case l.set != nil && l.set.pathPolicy != "":
 		return l.set.pathPolicy
@@ -175,7 +173,7 @@ func (t *translator) readGateway(g *gateway) {
 
 // newListener reads the listener at a place in spec.listeners.
 func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gatewayv1.Listener) *listener {
-	l := &listener{gateway: g, set: set, spec: spec, field: model.FieldAt("spec.listeners", i)}
+	l := &listener{gateway: g, set: set, spec: spec, field: model.FieldAt("spec.listeners", i), protocol: protocolOf(spec.Protocol)}
 	l.hostname = strings.ToLower(string(value(spec.Hostname, "")))
 	t.readListener(l)
 	for _, p := range l.unresolved {
@@ -232,27 +230,26 @@ func (t *translator) readListener(l *listener) {
 	if spec.TLS != nil {
 		mode = value(spec.TLS.Mode, mode)
 	}
-	https := spec.Protocol == gatewayv1.HTTPSProtocolType
 	switch {
-	case l.tcp():
-		l.hostname = "" // ignored (Listener.hostname)
-	case spec.Protocol != gatewayv1.HTTPProtocolType && !https:
+	case l.protocol == "":
 		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".protocol",
-			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use HTTP, HTTPS or TCP"}
+			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use " + oneOf(protocolNames())}
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
-	case https && mode != gatewayv1.TLSModeTerminate:
+	case l.protocol.TLS() && mode != gatewayv1.TLSModeTerminate:
 		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".tls.mode",
 			fmt.Sprintf("mode %s is not supported", mode), "use Terminate"}
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
+	case !l.protocol.Hosts():
+		l.hostname = "" // ignored (Listener.hostname)
 	}
 	if t.Separate && spec.Port == AdminPort {
 		l.notAccepted = &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
 			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"}
 	}
 	t.readAllowedRoutes(l)
-	if !https {
+	if !l.protocol.TLS() {
 		return
 	}
 	l.tls = &model.ListenerTLS{}
@@ -289,12 +286,8 @@ func (t *translator) readListener(l *listener) {
 // readAllowedRoutes reads which kinds and namespaces may attach (Listener.allowedRoutes).
 func (t *translator) readAllowedRoutes(l *listener) {
 	group := gatewayv1.Group(gatewayv1.GroupName)
-	l.kinds = []gatewayv1.RouteGroupKind{{Group: &group, Kind: "HTTPRoute"}, {Group: &group, Kind: "GRPCRoute"}}
-	fix := "name HTTPRoute or GRPCRoute"
-	if l.tcp() {
-		l.kinds, fix = []gatewayv1.RouteGroupKind{{Group: &group, Kind: "TCPRoute"}}, "name TCPRoute"
-	}
-	possible := l.kinds
+	possible, names := kindsFor(l.protocol)
+	l.kinds = possible
 	l.from = namespaces{same: l.holder().Namespace}
 	allowed := l.spec.AllowedRoutes
 	if allowed == nil {
@@ -311,7 +304,7 @@ func (t *translator) readAllowedRoutes(l *listener) {
 				fmt.Sprintf("%s.allowedRoutes.kinds[%d]", l.field, i),
 				fmt.Sprintf("routes of kind %s cannot attach to a listener of protocol %s",
 					kindName(string(value(k.Group, group)), string(k.Kind)), l.spec.Protocol),
-				fix})
+				"name " + oneOf(names)})
 		}
 	}
 	var err error

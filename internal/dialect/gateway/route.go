@@ -23,6 +23,7 @@ type route struct {
 	spec      *gatewayv1.CommonRouteSpec
 	hostnames []string // lower case; never empty, "" is any
 	ref       model.Ref
+	carries   model.RouteKind
 	parents   []*parent
 
 	// pathPolicy is the route's own, if the annotation is there.
@@ -50,7 +51,7 @@ type route struct {
 // faultStatus is what a route answers for what it cannot serve: a GRPCRoute says UNAVAILABLE, which as a status code
 // is 503 (GRPCRouteRule.backendRefs), an HTTPRoute 500 (HTTPRouteRule.backendRefs).
 func (r *route) faultStatus() int {
-	if r.grpc != nil {
+	if r.carries == model.RouteGRPC {
 		return 503
 	}
 	return 500
@@ -121,15 +122,15 @@ func (t *translator) readRoute(r *route) {
 	before := t.findings
 	t.findings = nil
 	r.pathPolicy = t.annotated(r.ref, r.meta)
-	switch {
-	case r.tcp != nil:
+	switch r.carries {
+	case model.RouteTCP:
 		t.tcpRules(r)
-	case r.http != nil:
+	case model.RouteHTTP:
 		r.ruleCount = len(r.http.Spec.Rules)
 		for i := range r.http.Spec.Rules {
 			t.httpRule(r, i, &r.http.Spec.Rules[i])
 		}
-	default:
+	case model.RouteGRPC:
 		r.ruleCount = len(r.grpc.Spec.Rules)
 		for i := range r.grpc.Spec.Rules {
 			t.grpcRule(r, i, &r.grpc.Spec.Rules[i])
@@ -165,6 +166,7 @@ func newRoute(object any) *route {
 	}
 	r.key = key{r.meta.Namespace, r.meta.Name}
 	r.ref.Namespace, r.ref.Name = r.key.namespace, r.key.name
+	r.carries = Carries(r.ref.Kind)
 	for _, h := range hostnames {
 		r.hostnames = append(r.hostnames, strings.ToLower(string(h)))
 	}

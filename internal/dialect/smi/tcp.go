@@ -21,7 +21,7 @@ func (t *translator) serveConnections(s *corev1.Service, port int32, ref model.R
 	name := fmt.Sprintf("services/%d", port)
 	t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{Name: name, Ref: ref, Port: port, Protocol: model.TCP})
 	route := model.Route{
-		Ref: ref, TCP: true, Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}},
+		Ref: ref, Kind: model.RouteTCP, Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}},
 		Rules: []model.Rule{{
 			Ref: ref, Name: fmt.Sprint(port),
 			Backends: []model.Backend{{Ref: ref, Service: model.ServiceName(s.Namespace, s.Name, port), Weight: 1}},
