@@ -56,9 +56,10 @@ var importTable = map[string][]string{
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
+		"internal/proxy", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
-	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
+	"internal/fed":      {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
+	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
 	"internal/process": {"internal/flags", "internal/spare", "internal/telemetry"},
 	"internal/controller": {
@@ -78,7 +79,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
-	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "cmd/weir-proxy",
+	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 
 type listedPackage struct {
