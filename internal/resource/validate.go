@@ -1,23 +1,19 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
@@ -49,12 +45,12 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		}
 		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
 	}
-	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
+	pruneNulls(u, s.structural)
 	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
 		return append(findings, finding(CodeMetadata, "metadata", err.Error())), false
 	}
 	findings = append(findings, checkMirrors(u)...)
-	defaulting.Default(u, s.structural)
+	complete(u, s.structural)
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.cluster)
@@ -82,7 +78,7 @@ func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, 
 
 func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced bool) []Finding {
 	metaErrs := validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	schemaErrs := crvalidation.ValidateCustomResource(nil, u, s.openapi)
+	schemaErrs := s.openapi.validate(u)
 	listErrs := listtype.ValidateListSetsAndMaps(nil, s.structural, u)
 
 	var findings []Finding
@@ -103,12 +99,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 		return append(findings, finding(CodeUnchecked, "",
 			"the API's rules that compare fields were not checked because of the other errors"))
 	}
-	budget := int64(celconfig.RuntimeCELCostBudget)
-	if s.rules.hold(u, &budget) {
-		return findings
-	}
-	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
-	for _, err := range ruleErrs {
+	for _, err := range s.rules(u) {
 		f := fieldFinding(CodeRule, err, u)
 		if strings.Contains(err.Detail, "evaluating rule: ") && len(findings) > 0 {
 			findings[0].Server += "\n" + f.Server // it could not be judged, because of what was found before

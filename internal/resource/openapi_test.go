@@ -1,0 +1,137 @@
+package resource
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	ownCRDs "github.com/weirmesh/weir/deploy/crds"
+)
+
+// serverValidators are the API server's own validators of all kinds with definitions, by kind and version.
+func serverValidators(t *testing.T, each func(s *schema, server validation.SchemaValidator, name string)) {
+	t.Helper()
+	for _, k := range kinds {
+		if k.crd == "" {
+			continue
+		}
+		text, err := crds.ReadFile("crds/" + k.crd + ".yaml")
+		if err != nil {
+			if text, err = ownCRDs.Files.ReadFile(k.crd + ".yaml"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			if !slices.Contains(k.versions, v.Name) {
+				continue
+			}
+			props := &apiextensions.JSONSchemaProps{}
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+				t.Fatal(err)
+			}
+			tolerateMirrors(props)
+			server, _, err := validation.NewSchemaValidator(props)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each(schemaOf(k, v.Name), server, k.name+"/"+v.Name)
+		}
+	}
+}
+
+// TestSchemasJudgeAsTheAPIServerDoes changes objects at random and compares what is said of them, and what they are completed to, with the API
+// server's own code.
+func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
+	servers := map[*schema]validation.SchemaValidator{}
+	serverValidators(t, func(s *schema, server validation.SchemaValidator, _ string) { servers[s] = server })
+	files, err := filepath.Glob("testdata/findings/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	words := append(slices.Clone(words), int64(-1), int64(1<<40), 1.5, "x y", nil, nil, false, []any{nil, int64(1), "a", "a"}, map[string]any{"x": nil})
+	good, bad, changed := 0, 0, 0
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range splitFile(content, false) {
+			value, _, _ := p.parse()
+			u, _ := value.(map[string]any)
+			apiVersion, _ := u["apiVersion"].(string)
+			kindName, _ := u["kind"].(string)
+			k := kindNamed(kindName)
+			if k == nil || k.crd == "" {
+				continue
+			}
+			version := k.versions[0]
+			for _, v := range k.versions {
+				if k.apiVersion(v) == apiVersion {
+					version = v
+				}
+			}
+			s := schemaOf(k, version)
+			for range 60 {
+				u := runtime.DeepCopyJSON(u)
+				mutate(random, u, func() any { return words[random.IntN(len(words))] })
+
+				ours, theirs := runtime.DeepCopyJSON(u), runtime.DeepCopyJSON(u)
+				pruneNulls(ours, s.structural)
+				defaulting.PruneNonNullableNullsWithoutDefaults(theirs, s.structural)
+				if !reflect.DeepEqual(ours, theirs) {
+					t.Fatalf("%s: pruned to\n%v\nwant\n%v", path, ours, theirs)
+				}
+				complete(ours, s.structural)
+				defaulting.Default(theirs, s.structural)
+				if !reflect.DeepEqual(ours, theirs) {
+					t.Fatalf("%s: completed to\n%v\nwant\n%v", path, ours, theirs)
+				}
+				if !reflect.DeepEqual(ours, u) {
+					changed++
+				}
+				said, want := errorTexts(s.openapi.validate(ours)), errorTexts(validation.ValidateCustomResource(nil, theirs, servers[s]))
+				if !slices.Equal(said, want) {
+					t.Fatalf("%s: said\n%q\nwant\n%q", path, said, want)
+				}
+				if len(said) == 0 {
+					good++
+				} else {
+					bad++
+				}
+			}
+		}
+	}
+	if good < 500 || bad < 500 || changed < 500 {
+		t.Errorf("%d good, %d bad and %d incomplete objects prove little", good, bad, changed)
+	}
+}
+
+// errorTexts are the errors with all that they say, in order: a validator walks maps.
+func errorTexts[E error](errs []E) []string {
+	texts := map[string]int{}
+	for _, err := range errs {
+		texts[fmt.Sprintf("%+v", err)]++
+	}
+	var all []string
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, fmt.Sprintf("%d of %s", texts[text], text))
+	}
+	return all
+}
