@@ -1,7 +1,6 @@
-package cli
+package demo
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -12,7 +11,8 @@ import (
 
 // observation is what the demo shows: what was wanted beside what was counted since the configuration was applied.
 type observation struct {
-	elapsed    time.Duration
+	elapsed time.Duration
+	// generation counts the configurations: above 1 the manifests were changed.
 	generation uint64
 	// problem is why the newest manifests are not in force, or the first finding about them.
 	problem  string
@@ -23,8 +23,9 @@ type observation struct {
 	interval time.Duration
 	// sent and failed are the load generator's own count.
 	sent, failed int64
-	// received is how many requests each toy service got.
+	// received is how many requests each toy service got since the start, outcomes what became of all copies.
 	received []toyCount
+	outcomes []telemetry.OutcomeCount
 }
 
 type toyCount struct {
@@ -68,10 +69,25 @@ func (d *demo) observe(elapsed time.Duration) observation {
 		o.problem = report.Findings[0].String()
 	}
 	for _, t := range d.toys {
-		o.received = append(o.received, toyCount{t.name, t.requests.Load()})
+		o.received = append(o.received, toyCount{t.Name, t.Requests()})
+	}
+	for _, m := range now.Mirrors {
+		o.count(m.Outcomes)
 	}
 	o.rows(report.Config, counted)
 	return o
+}
+
+// count adds what became of the copies of one mirror.
+func (o *observation) count(outcomes []telemetry.OutcomeCount) {
+	for _, c := range outcomes {
+		i := slices.IndexFunc(o.outcomes, func(x telemetry.OutcomeCount) bool { return x.Outcome == c.Outcome })
+		if i < 0 {
+			i = len(o.outcomes)
+			o.outcomes = append(o.outcomes, telemetry.OutcomeCount{Outcome: c.Outcome})
+		}
+		o.outcomes[i].Count += c.Count
+	}
 }
 
 func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
@@ -121,5 +137,3 @@ func partOf(n float64, all uint64) float64 {
 	}
 	return n / float64(all)
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
