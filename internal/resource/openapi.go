@@ -7,7 +7,6 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
@@ -19,34 +18,7 @@ type openapi struct {
 }
 
 func newOpenAPI(s *structuralschema.Structural) *openapi {
-	return &openapi{validate.NewSchemaValidator(openAPISchema(s), nil, "", strfmt.Default)}
-}
-
-// openAPISchema is a schema as the validator takes it.
-func openAPISchema(s *structuralschema.Structural) *spec.Schema {
-	out := s.ToKubeOpenAPI()
-	nameTypes(out)
-	return out
-}
-
-// nameTypes gives those parts of a schema their types that take a number or a text.
-func nameTypes(s *spec.Schema) {
-	if s == nil {
-		return
-	}
-	if either, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); either {
-		s.Type = spec.StringOrArray{"integer", "string"}
-	}
-	for name, p := range s.Properties {
-		nameTypes(&p)
-		s.Properties[name] = p
-	}
-	if s.Items != nil {
-		nameTypes(s.Items.Schema)
-	}
-	if s.AdditionalProperties != nil {
-		nameTypes(s.AdditionalProperties.Schema)
-	}
+	return &openapi{validate.NewSchemaValidator(s.ToKubeOpenAPI(), nil, "", strfmt.Default)}
 }
 
 // validate says what of an object its schema does not allow.

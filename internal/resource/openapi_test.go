@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -15,13 +17,14 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
 	ownCRDs "github.com/weirmesh/weir/deploy/crds"
 )
 
 // serverValidators are the API server's own validators of all kinds with definitions, by kind and version.
-func serverValidators(t *testing.T, each func(s *schema, server validation.SchemaValidator, name string)) {
+func serverValidators(t *testing.T, each func(s *schema, server validation.SchemaValidator, of *spec.Schema, name string)) {
 	t.Helper()
 	for _, k := range kinds {
 		if k.crd == "" {
@@ -46,12 +49,53 @@ func serverValidators(t *testing.T, each func(s *schema, server validation.Schem
 				t.Fatal(err)
 			}
 			tolerateMirrors(props)
-			server, _, err := validation.NewSchemaValidator(props)
+			server, of, err := validation.NewSchemaValidator(props)
 			if err != nil {
 				t.Fatal(err)
 			}
-			each(schemaOf(k, v.Name), server, k.name+"/"+v.Name)
+			each(schemaOf(k, v.Name), server, of, k.name+"/"+v.Name)
 		}
+	}
+}
+
+// TestSchemasAreTheAPIServers compares what validators are made of, but for the rules in CEL, which they pass over.
+func TestSchemasAreTheAPIServers(t *testing.T) {
+	text := func(s *spec.Schema) string {
+		withoutRules(s)
+		data, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	serverValidators(t, func(s *schema, _ validation.SchemaValidator, of *spec.Schema, name string) {
+		got, want := text(s.structural.ToKubeOpenAPI()), text(of)
+		if got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	})
+}
+
+func withoutRules(s *spec.Schema) {
+	if s == nil {
+		return
+	}
+	delete(s.Extensions, "x-kubernetes-validations")
+	for _, all := range [][]spec.Schema{s.AllOf, s.AnyOf, s.OneOf} {
+		for i := range all {
+			withoutRules(&all[i])
+		}
+	}
+	for name, p := range s.Properties {
+		withoutRules(&p)
+		s.Properties[name] = p
+	}
+	withoutRules(s.Not)
+	if s.Items != nil {
+		withoutRules(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		withoutRules(s.AdditionalProperties.Schema)
 	}
 }
 
@@ -59,13 +103,18 @@ func serverValidators(t *testing.T, each func(s *schema, server validation.Schem
 // server's own code.
 func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 	servers := map[*schema]validation.SchemaValidator{}
-	serverValidators(t, func(s *schema, server validation.SchemaValidator, _ string) { servers[s] = server })
+	serverValidators(t, func(s *schema, server validation.SchemaValidator, _ *spec.Schema, _ string) { servers[s] = server })
 	files, err := filepath.Glob("testdata/findings/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	words := append(slices.Clone(words), int64(-1), int64(1<<40), 1.5, "x y", nil, nil, false, []any{nil, int64(1), "a", "a"}, map[string]any{"x": nil})
+	many := map[string]any{}
+	for i := range 200 {
+		many[fmt.Sprintf("k%d", i)] = "v"
+	}
+	words := append(slices.Clone(words), int64(-1), int64(1<<40), 1.5, "x y", nil, nil, false, []any{nil, int64(1), "a", "a"}, map[string]any{"x": nil},
+		strings.Repeat("long", 2000), slices.Repeat([]any{"a"}, 200), many)
 	good, bad, changed := 0, 0, 0
 	for _, path := range files {
 		content, err := os.ReadFile(path)
@@ -90,7 +139,9 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 			s := schemaOf(k, version)
 			for range 60 {
 				u := runtime.DeepCopyJSON(u)
-				mutate(random, u, func() any { return words[random.IntN(len(words))] })
+				mutate(random, u, func() any { return runtime.DeepCopyJSONValue(words[random.IntN(len(words))]) })
+
+				enlarge(random, u)
 
 				ours, theirs := runtime.DeepCopyJSON(u), runtime.DeepCopyJSON(u)
 				pruneNulls(ours, s.structural)
@@ -120,6 +171,24 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 	}
 	if good < 500 || bad < 500 || changed < 500 {
 		t.Errorf("%d good, %d bad and %d incomplete objects prove little", good, bad, changed)
+	}
+}
+
+// enlarge repeats the first item of one list now and then.
+func enlarge(random *rand.Rand, u map[string]any) {
+	for name, v := range u {
+		switch v := v.(type) {
+		case map[string]any:
+			enlarge(random, v)
+		case []any:
+			if len(v) > 0 && random.IntN(20) == 0 {
+				u[name] = runtime.DeepCopyJSONValue(slices.Repeat(v[:1], 130))
+			} else if len(v) > 0 {
+				if m, ok := v[0].(map[string]any); ok {
+					enlarge(random, m)
+				}
+			}
+		}
 	}
 }
 
