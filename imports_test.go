@@ -59,7 +59,7 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
-	"internal/fed":      {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
+	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
 	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
 	"internal/process": {"internal/flags", "internal/spare", "internal/telemetry"},
@@ -68,6 +68,16 @@ var importTable = map[string][]string{
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
 		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
 	},
+	"internal/screen": {},
+	"internal/toy":    {},
+	"internal/standalone": {
+		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",
+	},
+	"internal/demo": {
+		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
+		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "examples",
+	},
+	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
@@ -163,5 +173,35 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}
+	}
+}
+
+// TestDemoIsBuiltInAMinute holds that weir-demo, which is what people see first, is made of little: with nothing in the cache of builds, it takes
+// two cores less than a minute (README.md), of which each package is a part.
+func TestDemoIsBuiltInAMinute(t *testing.T) {
+	const most = 430
+	heavy := []string{
+		"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", "github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/", "google.golang.org/grpc", "github.com/envoyproxy/",
+		"github.com/spf13/cobra",
+	}
+	found := false
+	for _, p := range listPackages(t) {
+		if p.ImportPath != module+"/cmd/weir-demo" {
+			continue
+		}
+		found = true
+		if len(p.Deps) > most {
+			t.Errorf("weir-demo is made of %d packages, want at most %d", len(p.Deps), most)
+		}
+		for _, dep := range p.Deps {
+			for _, prefix := range heavy {
+				if strings.HasPrefix(dep, prefix) {
+					t.Errorf("weir-demo depends on %s", dep)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no cmd/weir-demo")
 	}
 }

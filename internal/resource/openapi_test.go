@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -143,7 +144,14 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 
 				enlarge(random, u)
 
+				mutateMeta(random, u, words)
+
 				ours, theirs := runtime.DeepCopyJSON(u), runtime.DeepCopyJSON(u)
+				meta, findings, ok := decodeMeta(ours)
+				want, found, unknown, err := objectmeta.GetObjectMetaWithOptions(theirs, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+				if ok != (err == nil) || ok && found && !reflect.DeepEqual(meta, want) || ok && len(findings) != len(unknown) {
+					t.Fatalf("%s: metadata %v, %v, %v, want %v, %q, %v", path, meta, findings, ok, want, unknown, err)
+				}
 				pruneNulls(ours, s.structural)
 				defaulting.PruneNonNullableNullsWithoutDefaults(theirs, s.structural)
 				if !reflect.DeepEqual(ours, theirs) {
@@ -157,9 +165,9 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 				if !reflect.DeepEqual(ours, u) {
 					changed++
 				}
-				said, want := errorTexts(s.openapi.validate(ours)), errorTexts(validation.ValidateCustomResource(nil, theirs, servers[s]))
-				if !slices.Equal(said, want) {
-					t.Fatalf("%s: said\n%q\nwant\n%q", path, said, want)
+				said, wanted := errorTexts(s.openapi.validate(ours)), errorTexts(validation.ValidateCustomResource(nil, theirs, servers[s]))
+				if !slices.Equal(said, wanted) {
+					t.Fatalf("%s: said\n%q\nwant\n%q", path, said, wanted)
 				}
 				if len(said) == 0 {
 					good++
@@ -172,6 +180,16 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 	if good < 500 || bad < 500 || changed < 500 {
 		t.Errorf("%d good, %d bad and %d incomplete objects prove little", good, bad, changed)
 	}
+}
+
+// mutateMeta sets one field of the metadata now and then.
+func mutateMeta(random *rand.Rand, u map[string]any, words []any) {
+	meta, ok := u["metadata"].(map[string]any)
+	if !ok || random.IntN(3) > 0 {
+		return
+	}
+	names := []string{"name", "namespace", "labels", "annotations", "finalizers", "generation", "creationTimestamp", "lables", "ownerReferences"}
+	meta[names[random.IntN(len(names))]] = runtime.DeepCopyJSONValue(words[random.IntN(len(words))])
 }
 
 // enlarge repeats the first item of one list now and then.

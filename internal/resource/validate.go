@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,12 +9,12 @@ import (
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 )
 
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
@@ -46,9 +47,11 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
 	}
 	pruneNulls(u, s.structural)
-	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
 		return append(findings, finding(CodeMetadata, "metadata", err.Error())), false
 	}
+	u["metadata"] = metadata
 	findings = append(findings, checkMirrors(u)...)
 	complete(u, s.structural)
 	delete(u, "status") // as on create, for kinds with a status subresource
@@ -61,17 +64,26 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	return together(findings, specific(errs, u)), valid
 }
 
-// decodeMeta reads the metadata strictly. It is not ok when malformed.
+// decodeMeta reads the metadata strictly, as apiextensions-apiserver, pkg/apiserver/schema/objectmeta, which cannot be had without the API server's
+// feature gates and their metrics. It is not ok when malformed.
 func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, ok bool) {
-	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	meta = &metav1.ObjectMeta{}
+	metadata, found := u["metadata"]
+	if !found {
+		return meta, nil, true
+	}
+	text, err := json.Marshal(metadata)
 	if err != nil {
 		return nil, []Finding{metadataFinding(err, u)}, false
 	}
-	if !found || meta == nil {
-		meta = &metav1.ObjectMeta{}
+	unknown, err := kjson.UnmarshalStrict(text, meta)
+	if err != nil {
+		return nil, []Finding{metadataFinding(err, u)}, false
 	}
-	for _, path := range unknown {
-		findings = append(findings, unknownField("", path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+	for _, err := range unknown {
+		if f, ok := err.(kjson.FieldError); ok {
+			findings = append(findings, unknownField("", "metadata."+f.FieldPath(), typeFields[metav1.ObjectMeta](f.FieldPath())))
+		}
 	}
 	return meta, findings, true
 }
