@@ -1,11 +1,15 @@
 package demo
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -14,8 +18,8 @@ type observation struct {
 	elapsed time.Duration
 	// generation counts the configurations: above 1 the manifests were changed.
 	generation uint64
-	// problem is why the newest manifests are not in force, or the first finding about them.
-	problem  string
+	// problems say why the newest manifests are not in force, or what is wrong with them, the worst first.
+	problems []string
 	backends []backendRow
 	mirrors  []mirrorRow
 	total    telemetry.ExchangeSnapshot
@@ -62,12 +66,7 @@ func (d *demo) observe(elapsed time.Duration) observation {
 		elapsed: elapsed, interval: interval, generation: report.Generation, total: counted.Total(),
 		sent: d.load.sent.Load(), failed: d.load.failed.Load(),
 	}
-	switch {
-	case report.Err != nil:
-		o.problem = report.Err.Error()
-	case len(report.Findings) > 0:
-		o.problem = report.Findings[0].String()
-	}
+	o.problems = problemsOf(report)
 	for _, t := range d.toys {
 		o.received = append(o.received, toyCount{t.Name, t.Requests()})
 	}
@@ -76,6 +75,24 @@ func (d *demo) observe(elapsed time.Duration) observation {
 	}
 	o.rows(report.Config, counted)
 	return o
+}
+
+// mostProblems bounds what is shown of a report.
+const mostProblems = 3
+
+// problemsOf says what is wrong, the worst first: that an object's last good version is served follows from an error about the newest.
+func problemsOf(report control.Report) (problems []string) {
+	if report.Err != nil {
+		problems = append(problems, report.Err.Error())
+	}
+	findings := slices.SortedStableFunc(slices.Values(report.Findings), func(a, b resource.Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	for _, f := range findings {
+		problems = append(problems, f.String())
+	}
+	if n := len(problems); n > mostProblems {
+		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", n-mostProblems))
+	}
+	return problems
 }
 
 // count adds what became of the copies of one mirror.

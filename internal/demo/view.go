@@ -83,8 +83,8 @@ func line(o observation) string {
 			short(r.mirror), share(r.selected()), share(r.wanted()), r.Sent, r.Dropped, r.Failed)
 	}
 	fmt.Fprintf(&b, "  p50 %s  p99 %s", latency(o.total.Latency.Quantile(0.5)), latency(o.total.Latency.Quantile(0.99)))
-	if o.problem != "" {
-		b.WriteString("  " + o.problem)
+	if len(o.problems) > 0 {
+		b.WriteString("  " + o.problems[0])
 	}
 	return b.String()
 }
@@ -118,8 +118,8 @@ func tables(s screen.Screen, o observation) string {
 		state += fmt.Sprintf(" for %.0f s, which the tables show", o.interval.Seconds())
 	}
 	text += s.Fit(fmt.Sprintf("%s; clients: %d requests, %d failed", state, o.sent, o.failed)) + "\n"
-	if o.problem != "" {
-		text += s.Fold(o.problem, 2) + "\n"
+	for _, p := range o.problems {
+		text += s.Fold(p, 2) + "\n"
 	}
 	return text
 }
