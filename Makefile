@@ -27,7 +27,7 @@ demo: ## Run the demo: toy services, load, a gateway and a live table in one pro
 # Without the tracing pages of grpc, which nothing serves, the linker leaves out a quarter of the binary.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace
 
-# Without what only debuggers need, a fifth of the binary: stack traces, profiles and the names of functions stay.
+# Without what only debuggers need, a fifth of the binary ("go build ./cmd/weir" has it): stack traces, profiles and the names of functions stay.
 build: ## Build bin/weir, a static binary, and bin/weir-proxy, the data plane of it alone.
 	$(BUILD) -ldflags=-w -o bin/ ./cmd/weir ./cmd/weir-proxy
 

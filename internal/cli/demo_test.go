@@ -84,7 +84,7 @@ func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
 	if !regexp.MustCompile(`50\.00% +(4[5-9]|5[0-5])\.\d\d%`).MatchString(row) {
 		t.Errorf("the last table mixes what was before the change with what was after it: %s", row)
 	}
-	next("configuration 2 for ")
+	next(" s of configuration 2")
 	next("since the start:")
 	next("clients:")
 	for lines.Scan() {

@@ -113,11 +113,12 @@ func tables(s screen.Screen, o observation) string {
 		rows = append(rows, row)
 	}
 	text += s.Table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
-	state := fmt.Sprintf("%.0f s, configuration %d", o.elapsed.Seconds(), o.generation)
+	state := fmt.Sprintf("%.0f s, configuration %d, clients: %d requests, %d failed", o.elapsed.Seconds(), o.generation, o.sent, o.failed)
 	if o.generation > 1 {
-		state += fmt.Sprintf(" for %.0f s, which the tables show", o.interval.Seconds())
+		state = fmt.Sprintf("%.0f s, clients: %d requests, %d failed; the tables show the %.0f s of configuration %d",
+			o.elapsed.Seconds(), o.sent, o.failed, o.interval.Seconds(), o.generation)
 	}
-	text += s.Fit(fmt.Sprintf("%s; clients: %d requests, %d failed", state, o.sent, o.failed)) + "\n"
+	text += s.Fit(state) + "\n"
 	for _, p := range o.problems {
 		text += s.Fold(p, 2) + "\n"
 	}
