@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -29,9 +30,10 @@ const (
 
 // contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
 type contents struct {
-	client *Client
-	log    *slog.Logger
-	wanted map[resource.Key]*content
+	client   *Client
+	log      *slog.Logger
+	failures loglimit.Limiter
+	wanted   map[resource.Key]*content
 }
 
 // content is where we stand with one.
@@ -181,7 +183,7 @@ func (c *contents) take(r reading, into *resource.Collection) {
 		w.err = r.err
 		w.next = time.Now().Add(min(time.Second<<min(w.tries, 10), retryMost))
 		w.tries++
-		c.log.Error("cannot read a referenced object", "object", r.key.String(), "error", r.err)
+		c.failures.Log(c.log, slog.LevelError, "", "cannot read a referenced object", "object", r.key.String(), "error", r.err)
 		return
 	}
 	w.known, w.stale, w.err, w.tries, w.next = true, w.told != r.told, nil, 0, time.Time{}

@@ -54,6 +54,7 @@ func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsI
 		e.tls = identity.forEndpoint()
 	}
 	e.h2 = newHTTP2Pool(e)
+	e.health.spared.Every = ejectForget
 	e.limit(nil)
 	e.healthPolicy(nil)
 	return e
