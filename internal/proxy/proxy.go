@@ -214,15 +214,3 @@ func (s *Server) Addrs() []Addr {
 	}
 	return addrs
 }
-
-// Addr returns the address that the listener of that name is bound to, nil if there is none.
-func (s *Server) Addr(listener string) net.Addr {
-	for _, a := range s.Addrs() {
-		for _, name := range a.Listeners {
-			if name == listener {
-				return a.Bound
-			}
-		}
-	}
-	return nil
-}

@@ -42,13 +42,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
-// The order of the objects in the set has no influence.
-func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Finding) {
-	t := Translator{Options: options}
-	return t.Translate(set)
-}
-
 type key struct{ namespace, name string }
 
 func (k key) String() string { return k.namespace + "/" + k.name }
