@@ -1,0 +1,162 @@
+//go:build unix
+
+package resource
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// judged is an object as the rules get it: complete, and valid but for the rules.
+type judged struct {
+	schema *schema
+	object map[string]any
+}
+
+// judgedObjects are the valid objects of the texts that have rules, decoded as always.
+func judgedObjects(b testing.TB, texts ...[]byte) (all []judged) {
+	for _, text := range texts {
+		for _, p := range splitFile(text, false) {
+			value, _, _ := p.parse()
+			u, _ := value.(map[string]any)
+			apiVersion, _ := u["apiVersion"].(string)
+			kindName, _ := u["kind"].(string)
+			k := findKind(gatewayGroup, kindName)
+			if k == nil || k.crd == "" || apiVersion != k.apiVersion("v1") {
+				continue
+			}
+			if meta, ok := u["metadata"].(map[string]any); ok && meta["namespace"] == nil && !k.cluster {
+				meta["namespace"] = "default"
+			}
+			if s := schemaOf(k, "v1"); s.rules != nil {
+				if _, ok := admit(k, "v1", u); ok {
+					all = append(all, judged{s, u})
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		b.Fatal("no object has rules")
+	}
+	return all
+}
+
+// ways are those to know that the rules of an object hold: by the programs run here, and by the API server's validator.
+var ways = []struct {
+	name  string
+	holds func(j judged) bool
+}{
+	{"own", func(j judged) bool {
+		budget := int64(celconfig.RuntimeCELCostBudget)
+		return j.schema.rules.hold(j.object, &budget)
+	}},
+	{"library", func(j judged) bool {
+		errs, _ := j.schema.judge().Validate(context.Background(), nil, j.schema.structural, j.object, nil, celconfig.RuntimeCELCostBudget)
+		return len(errs) == 0
+	}},
+}
+
+// BenchmarkRules compares the two ways of running the rules of Gateway API, over the examples and over 1,000 routes.
+func BenchmarkRules(b *testing.B) {
+	files, err := filepath.Glob("../../examples/*/*.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var examples [][]byte
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		examples = append(examples, text)
+	}
+	for _, of := range []struct {
+		name  string
+		texts [][]byte
+	}{{"examples", examples}, {"routes=1000", [][]byte{[]byte(manyRoutes(1000))}}} {
+		objects := judgedObjects(b, of.texts...)
+		for _, way := range ways {
+			b.Run(of.name+"/"+way.name, func(b *testing.B) {
+				b.ReportAllocs()
+				used := processorTime(b)
+				for b.Loop() {
+					for _, j := range objects {
+						if !way.holds(j) {
+							b.Fatalf("a rule of %v does not hold", j.object)
+						}
+					}
+				}
+				perSecond(b, used, len(objects))
+			})
+		}
+	}
+}
+
+// BenchmarkRulesCold is what the first HTTPRoute costs in a process, whose rules nobody has compiled.
+func BenchmarkRulesCold(b *testing.B) {
+	j := judgedObjects(b, []byte(manyRoutes(1)))[0]
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) {
+			b.ReportAllocs()
+			used := processorTime(b)
+			for b.Loop() {
+				cold := judged{unused(j.schema.structural), j.object}
+				if !way.holds(cold) {
+					b.Fatal("a rule does not hold")
+				}
+			}
+			perSecond(b, used, 1)
+		})
+	}
+}
+
+// unused is a schema whose rules are to be compiled yet.
+func unused(s *structuralschema.Structural) *schema {
+	return &schema{structural: s, rules: newRules(s), judge: func() *cel.Validator { return cel.NewValidator(s, true, celconfig.PerCallLimit) }}
+}
+
+// BenchmarkLoadByRules is BenchmarkLoad of 1,000 routes with both ways.
+func BenchmarkLoadByRules(b *testing.B) {
+	dir := b.TempDir()
+	write(b, dir, "routes.yaml", manyRoutes(1000))
+	s := schemaOf(findKind(gatewayGroup, "HTTPRoute"), "v1")
+	own := s.rules
+	defer func() { s.rules = own }()
+	for _, way := range ways {
+		b.Run(way.name, func(b *testing.B) {
+			if s.rules = own; way.name != "own" {
+				s.rules = &rules{unsure: true}
+			}
+			b.ReportAllocs()
+			used := processorTime(b)
+			for b.Loop() {
+				if set := mustLoad(b, dir); len(set.HTTPRoutes) != 1000 {
+					b.Fatal(set.Findings)
+				}
+			}
+			perSecond(b, used, 1000)
+		})
+	}
+}
+
+// processorTime is what the process has used so far: unlike time it does not grow with what else the machine does.
+func processorTime(b *testing.B) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// perSecond reports how many of the n objects of each round a processor can do.
+func perSecond(b *testing.B, before time.Duration, n int) {
+	b.ReportMetric(float64(n*b.N)/(processorTime(b)-before).Seconds(), "objects/cpu-s")
+}
