@@ -69,12 +69,12 @@ func (t *translator) readClasses() {
 			continue
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
-		accepted := isTrue("Accepted", "Accepted", "")
+		accepted := resource.True("Accepted", "Accepted", "")
 		if c.Spec.ParametersRef != nil && !t.Separate {
 			t.rejected[c.Name] = true
-			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
-				"parameters are not supported", "remove the field"}
-			accepted = isFalse("Accepted", p.reason, p.String())
+			p := resource.Problem(codeParameters, "InvalidParameters", "spec.parametersRef",
+				"parameters are not supported", "remove the field")
+			accepted = resource.False("Accepted", p.Reason, p.Text())
 			t.report(ref, p)
 		}
 		t.statuses = append(t.statuses, resource.Status{
