@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,20 +138,15 @@ type reading struct {
 // read asks the API server for the objects of keys, a few at a time. It may be called without the lock.
 func (c *contents) read(ctx context.Context, keys []reading) []reading {
 	out := slices.Clone(keys)
-	next := make(chan int, len(keys))
+	var few errgroup.Group
+	few.SetLimit(readers)
 	for i := range keys {
-		next <- i
-	}
-	close(next)
-	var wait sync.WaitGroup
-	for range min(readers, len(keys)) {
-		wait.Go(func() {
-			for i := range next {
-				out[i].object, out[i].err = c.readOne(ctx, keys[i].key)
-			}
+		few.Go(func() error {
+			out[i].object, out[i].err = c.readOne(ctx, keys[i].key)
+			return nil
 		})
 	}
-	wait.Wait()
+	few.Wait()
 	return out
 }
 
