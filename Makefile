@@ -3,6 +3,7 @@ GO          ?= go
 GOFMT       := $(shell $(GO) env GOROOT)/bin/gofmt
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 FUZZTIME    ?= 10s
 CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
@@ -122,7 +123,7 @@ test-paths: ## Ask all common servers that are installed how they read paths, an
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
 
-lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
+lint: ## Check formatting, go vet, staticcheck, deadcode, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -131,6 +132,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
+	GO="$(GO)" scripts/deadcode.sh $(DEADCODE)
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.

@@ -28,28 +28,29 @@ var importTable = map[string][]string{
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
 	"internal/budget":             {},
+	"internal/loglimit":           {},
 	"internal/pace":               {},
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
-	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket"},
-	"internal/telemetry":          {"internal/model", "internal/http1"},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/loglimit", "internal/socket"},
+	"internal/telemetry":          {"internal/model", "internal/http1", "internal/loglimit"},
 	"internal/proxy": {
 		"internal/routing", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/pace", "internal/socket", "internal/telemetry",
-		"internal/model", "internal/budget",
+		"internal/model", "internal/budget", "internal/loglimit",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
 		"internal/routing", "internal/spare",
 	},
 	"internal/diff":            {"internal/routing", "internal/model"},
-	"internal/feed":            {"internal/model", "internal/spare"},
+	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
-	"internal/kube":            {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":     {"internal/resource", "api/split", "api/specs"},
 	"internal/kube/conversion": {"api/convert"},
-	"internal/kube/infra":      {"internal/resource", "internal/model", "internal/telemetry"},
+	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
@@ -90,7 +91,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/http2", "internal/socket", "internal/upstream", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
-	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
+	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 
 type listedPackage struct {

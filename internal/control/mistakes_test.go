@@ -222,7 +222,7 @@ func findingsOf(t *testing.T, docs []*yaml.Node) []resource.Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := control.Translate(set)
+	result, err := control.Options{}.Translate(set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -84,9 +85,10 @@ func (o MirrorOptions) withDefaults() MirrorOptions {
 // mirrors owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
 // wait: a copy is memory that a worker sends, and what does not fit is dropped and counted.
 type mirrors struct {
-	opt MirrorOptions
-	log *slog.Logger
-	set *upstream.Set
+	opt    MirrorOptions
+	log    *slog.Logger
+	panics loglimit.Limiter
+	set    *upstream.Set
 
 	budget *budget.Budget
 	held   heldLegs

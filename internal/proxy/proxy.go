@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -46,11 +47,12 @@ type Server struct {
 	loggedRequest, loggedAnswer []string
 
 	state       atomic.Pointer[snapshot]
-	connections atomic.Int64   // clients' connections
-	shard       atomic.Uint32  // one drawn for each connection
-	workers     *http2.Workers // serve the streams of HTTP/2
-	floods      seldom         // to be logged
-	strangers   seldom         // likewise
+	connections atomic.Int64     // clients' connections
+	shard       atomic.Uint32    // one drawn for each connection
+	workers     *http2.Workers   // serve the streams of HTTP/2
+	floods      loglimit.Limiter // lines about connections that are closed because of a flood
+	strangers   loglimit.Limiter // about connections without a PROXY header
+	panics      loglimit.Limiter
 	tickets     tickets
 	handshakes  *handshakeGate
 	gate        gate
@@ -75,6 +77,8 @@ func New(opt Options) *Server {
 	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
 	s.gate.bound(opt.MaxInFlight)
+	s.floods.Every, s.strangers.Every, s.panics.Every = time.Second, time.Second, time.Second
+	s.shortage.lines.Every, s.buffers.told.Every = shortageTold, time.Minute
 	s.buffers.Budget = budget.New(opt.MaxBuffered)
 	opt.Upstream.Memory = endpointMemory{s, budget.Exchange}
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
@@ -209,16 +213,4 @@ func (s *Server) Addrs() []Addr {
 		addrs = append(addrs, a)
 	}
 	return addrs
-}
-
-// Addr returns the address that the listener of that name is bound to, nil if there is none.
-func (s *Server) Addr(listener string) net.Addr {
-	for _, a := range s.Addrs() {
-		for _, name := range a.Listeners {
-			if name == listener {
-				return a.Bound
-			}
-		}
-	}
-	return nil
 }
