@@ -3,6 +3,7 @@ GO          ?= go
 GOFMT       := $(shell $(GO) env GOROOT)/bin/gofmt
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 FUZZTIME    ?= 10s
 CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
@@ -20,15 +21,16 @@ help: ## List the targets.
 run: build ## Serve CONFIG (a file or folder; default examples/canary) until interrupted.
 	bin/weir run $(CONFIG)
 
-demo: build ## Run the demo: toy services, load, a gateway and a live table in one process.
-	bin/weir demo
+demo: ## Run the demo: toy services, load, a gateway and a live table in one process.
+	$(GO) run ./cmd/weir-demo
 
 # Whatever the folder and the cache: the same commit and Go release give the same bytes. The version is what Go makes of the commit.
 # Without the tracing pages of grpc, which nothing serves, the linker leaves out a quarter of the binary.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace
 
+# Without what only debuggers need, a fifth of the binary ("go build ./cmd/weir" has it): stack traces, profiles and the names of functions stay.
 build: ## Build bin/weir, a static binary, and bin/weir-proxy, the data plane of it alone.
-	$(BUILD) -o bin/ ./cmd/weir ./cmd/weir-proxy
+	$(BUILD) -ldflags=-w -o bin/ ./cmd/weir ./cmd/weir-proxy
 
 verify: ## Check that the modules are those that go.sum names, and that the go.mod files are tidy.
 	@for mod in $$(git ls-files '*go.mod'); do \
@@ -121,7 +123,7 @@ test-paths: ## Ask all common servers that are installed how they read paths, an
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
 
-lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
+lint: ## Check formatting, go vet, staticcheck, deadcode, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -130,6 +132,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
+	GO="$(GO)" scripts/deadcode.sh $(DEADCODE)
 	$(GO) run ./internal/cli/gendocs -check docs
 
 fmt: ## Format the Go sources.

@@ -23,20 +23,22 @@ var importTable = map[string][]string{
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
-	"internal/dialect/goldentest": {"internal/resource", "internal/model"},
+	"internal/resource/rules":     {},
+	"internal/dialect/goldentest": {"internal/resource", "internal/resource/rules", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
 	"internal/budget":             {},
+	"internal/loglimit":           {},
 	"internal/pace":               {},
 	"internal/clock":              {},
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
-	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket"},
-	"internal/telemetry":          {"internal/model", "internal/http1"},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/loglimit", "internal/socket"},
+	"internal/telemetry":          {"internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
-		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
+		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/peertest": {"internal/model"},
 	"internal/exchange": {
@@ -45,19 +47,19 @@ var importTable = map[string][]string{
 	},
 	"internal/proxy": {
 		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket",
-		"internal/routing", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/pace",
+		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
 		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
 		"internal/routing", "internal/spare",
 	},
 	"internal/diff":            {"internal/routing", "internal/model"},
-	"internal/feed":            {"internal/model", "internal/spare"},
+	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
-	"internal/kube":            {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model", "api/split", "api/specs"},
 	"internal/kube/access":     {"internal/resource", "api/split", "api/specs"},
 	"internal/kube/conversion": {"api/convert"},
-	"internal/kube/infra":      {"internal/resource", "internal/model", "internal/telemetry"},
+	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
@@ -65,9 +67,10 @@ var importTable = map[string][]string{
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/exchange", "internal/mirror", "internal/feed", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
+		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
-	"cmd/weir-proxy":   {"internal/dataplane", "internal/flags", "internal/process"},
+	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
+	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
 	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry"},
 	"internal/controller": {
@@ -75,6 +78,17 @@ var importTable = map[string][]string{
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
 		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
 	},
+	"internal/screen": {},
+	"internal/toy":    {},
+	"internal/standalone": {
+		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",
+	},
+	"internal/demo": {
+		"internal/exchange", "internal/mirror",
+		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
+		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "examples",
+	},
+	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
@@ -87,7 +101,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/exchange", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
-	"internal/finding", "internal/flags", "internal/process", "internal/dataplane", "cmd/weir-proxy",
+	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 
 type listedPackage struct {
@@ -170,5 +184,35 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}
+	}
+}
+
+// TestDemoIsBuiltInAMinute holds that weir-demo, which is what people see first, is made of little: with nothing in the cache of builds, it takes
+// two cores less than a minute (README.md), of which each package is a part.
+func TestDemoIsBuiltInAMinute(t *testing.T) {
+	const most = 430
+	heavy := []string{
+		"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", "github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/", "google.golang.org/grpc", "github.com/envoyproxy/",
+		"github.com/spf13/cobra",
+	}
+	found := false
+	for _, p := range listPackages(t) {
+		if p.ImportPath != module+"/cmd/weir-demo" {
+			continue
+		}
+		found = true
+		if len(p.Deps) > most {
+			t.Errorf("weir-demo is made of %d packages, want at most %d", len(p.Deps), most)
+		}
+		for _, dep := range p.Deps {
+			for _, prefix := range heavy {
+				if strings.HasPrefix(dep, prefix) {
+					t.Errorf("weir-demo depends on %s", dep)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no cmd/weir-demo")
 	}
 }

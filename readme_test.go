@@ -161,3 +161,39 @@ func TestLinksBetweenPagesLead(t *testing.T) {
 		}
 	}
 }
+
+var (
+	ran    = regexp.MustCompile(`(?m)^go run \./(\S+)`)
+	made   = regexp.MustCompile("(?m)(?:^|`)make ([a-z0-9-]+)")
+	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+)
+
+// TestREADMEsCommandsAreThere holds that what the README has people run is in the tree.
+func TestREADMEsCommandsAreThere(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := ran.FindAllSubmatch(readme, -1)
+	if len(programs) == 0 {
+		t.Error("the README runs no program")
+	}
+	for _, m := range programs {
+		if _, err := os.Stat(filepath.Join(string(m[1]), "main.go")); err != nil {
+			t.Errorf("README.md: %s: %v", m[0], err)
+		}
+	}
+	targets := map[string]bool{}
+	for _, m := range target.FindAllSubmatch(makefile, -1) {
+		targets[string(m[1])] = true
+	}
+	for _, m := range made.FindAllSubmatch(readme, -1) {
+		if !targets[string(m[1])] {
+			t.Errorf("README.md: the Makefile has no target %s", m[1])
+		}
+	}
+}

@@ -47,7 +47,7 @@ func TestEveryExampleIsRunAndHasNoComplaints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := control.Translate(set)
+		result, err := control.Options{}.Translate(set)
 		if err != nil {
 			t.Errorf("examples/%s: %v", e.Name(), err)
 		}

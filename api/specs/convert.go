@@ -2,7 +2,6 @@ package specs
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -52,17 +51,6 @@ var tcpRoute = convert.Kind{
 		"v1alpha2": {Up: restorePorts, Down: keepPorts},
 		"v1alpha1": {Up: restorePorts, Down: keepPorts},
 	},
-}
-
-// Convert returns an HTTPRouteGroup or TCPRoute in another version of the group, for a conversion webhook. The object is left
-// alone. A version that is asked for again gives back what was written first, unless it was edited in between.
-func Convert(u map[string]any, version string) (map[string]any, error) {
-	for _, k := range Kinds() {
-		if u["kind"] == k.Name {
-			return k.Convert(u, version)
-		}
-	}
-	return nil, fmt.Errorf("kind: %v has no conversion", u["kind"])
 }
 
 // intoSpec moves the matches of an HTTPRouteGroup to where v1alpha3 and v1alpha4 have them.

@@ -39,13 +39,6 @@ var trafficSplit = convert.Kind{
 	},
 }
 
-// Convert returns the object in another version of the group, for a conversion webhook. The object is left alone. Every
-// share of the traffic is kept exactly: thousandths become whole numbers in the same proportion. A version that is
-// asked for again gives back what was written first, unless it was edited in between.
-func Convert(u map[string]any, version string) (map[string]any, error) {
-	return trafficSplit.Convert(u, version)
-}
-
 // toWhole makes whole numbers of quantities, and matches of the annotation.
 func toWhole(u map[string]any) error {
 	at := field.NewPath("spec")

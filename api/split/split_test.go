@@ -126,7 +126,7 @@ func convert(t *testing.T, u map[string]any, versions ...string) map[string]any 
 	t.Helper()
 	for _, v := range versions {
 		before := fmt.Sprint(u)
-		out, err := split.Convert(u, v)
+		out, err := split.Kinds()[0].Convert(u, v)
 		if err != nil {
 			t.Fatalf("%v to %s: %v", u, v, err)
 		}
@@ -224,10 +224,10 @@ func FuzzConvert(f *testing.F) {
 		}
 		apiVersion, _ := u["apiVersion"].(string)
 		if _, errs := split.Decode(strings.TrimPrefix(apiVersion, split.Group+"/"), u); len(errs) > 0 {
-			_, _ = split.Convert(u, version) // an API server lets no such object come so far
+			_, _ = split.Kinds()[0].Convert(u, version) // an API server lets no such object come so far
 			return
 		}
-		out, err := split.Convert(u, version)
+		out, err := split.Kinds()[0].Convert(u, version)
 		if err != nil {
 			return
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/fed"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 )
@@ -36,8 +36,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	f := pflag.NewFlagSet("weir-proxy", pflag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	fed := dataplane.NewFed()
-	fed.Flags(f)
+	proxy := fed.New()
+	proxy.Flags(f)
 	flags.NameEnvironment(f)
 	version := f.Bool("version", false, "print which build this is")
 	err := f.Parse(args)
@@ -60,7 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := process.Interrupted(context.Background())
 	defer stop()
-	if err := fed.Run(ctx, stdout, stderr); err != nil {
+	if err := proxy.Run(ctx, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "weir-proxy: %v\n", err)
 		if fault := (*flags.Fault)(nil); errors.As(err, &fault) {
 			return 2

@@ -79,6 +79,13 @@ func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	// The tables at the end are about the weights in force, the counts below them about the whole run.
+	row := next(" shop-v1   50.00%")
+	if !regexp.MustCompile(`50\.00% +(4[5-9]|5[0-5])\.\d\d%`).MatchString(row) {
+		t.Errorf("the last table mixes what was before the change with what was after it: %s", row)
+	}
+	next(" s of configuration 2")
+	next("since the start:")
 	next("clients:")
 	for lines.Scan() {
 	}

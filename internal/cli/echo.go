@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/toy"
 )
 
 func newEcho(s streams) *cobra.Command {
@@ -64,7 +66,7 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 		certificate = &c
 	}
 
-	var toys []*toy
+	var toys []*toy.Service
 	var listeners []net.Listener
 	defer func() {
 		for _, l := range listeners {
@@ -81,13 +83,10 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 		if err != nil {
 			return fmt.Errorf("service %s: %w", name, err)
 		}
-		t := newToy(name)
-		t.failEvery, t.delay = o.failEvery, o.delay
-		if o.hang {
-			t.hang()
-		}
+		t := toy.New(name)
+		t.FailEvery, t.Delay, t.Hang = o.failEvery, o.delay, o.hang
 		if !o.quiet {
-			t.seen = func(service string, r *http.Request) {
+			t.Seen = func(service string, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
 				fmt.Fprintf(s.out, "%s: %s %s%s\n", service, r.Method, r.Host, r.URL.RequestURI())
@@ -101,7 +100,7 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 
 	ended := make(chan error, len(toys))
 	for i, t := range toys {
-		go func() { ended <- t.serve(listeners[i], certificate) }()
+		go func() { ended <- t.Serve(listeners[i], certificate) }()
 	}
 	var err error
 	running := len(toys)
@@ -111,7 +110,7 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 		running--
 	}
 	for _, t := range toys {
-		t.close()
+		t.Close()
 	}
 	for ; running > 0; running-- {
 		<-ended

@@ -3,12 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/fed"
 	"github.com/weirmesh/weir/internal/process"
 )
 
 func newProxy(s streams) *cobra.Command {
-	o := dataplane.NewFed()
+	o := fed.New()
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Serve a Gateway of a Kubernetes cluster as the controller says",

@@ -2,12 +2,17 @@ package cli
 
 import (
 	"context"
+	"io"
+	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/standalone"
 )
 
 func newRun(s streams) *cobra.Command {
@@ -61,7 +66,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 			log.Warn("everybody is trusted to say who their client is", "trusted-proxies", p.String(), "fix", "name the addresses of what is in front")
 		}
 	}
-	adjust, err := relocate(o.address, o.portOffset)
+	adjust, err := standalone.Relocate(o.address, o.portOffset)
 	if err != nil {
 		return err
 	}
@@ -81,8 +86,8 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		return err
 	}
 	plane.Adjust = adjust
-	g := &gateway{Plane: plane, source: source, options: *o.translation}
-	err = g.run(ctx)
+	g := &standalone.Gateway{Plane: plane, Source: source, Options: *o.translation}
+	err = g.Run(ctx)
 	if e := closeLog(); err == nil {
 		err = e
 	}
@@ -90,4 +95,20 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		log.Info("stopped")
 	}
 	return err
+}
+
+// openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
+// once.
+func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
+	for _, p := range paths {
+		if p == "-" {
+			continue
+		}
+		if _, err := os.Stat(p); err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+	}
+	dir := resource.NewDir(paths, log)
+	dir.Stdin, dir.Again = stdin, again
+	return dir, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
-	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // widest is the longest line with more than one word after its indentation, in columns.
@@ -97,35 +96,6 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 			}
 			if marksOf(got) != marksOf(whole) {
 				t.Errorf("%s: %d columns show\n%s\nof\n%s", name, width, got, whole)
-			}
-		}
-	}
-}
-
-func TestTheDemosTablesFitTheScreen(t *testing.T) {
-	o := observation{elapsed: 1e9, generation: 1, problem: strings.Repeat("what is wrong ", 20)}
-	for range 2 {
-		o.backends = append(o.backends, backendRow{rule: "a-rule-with-a-long-name", backend: "default/a-service-with-a-very-long-name:80", share: 0.5, wanted: 0.5,
-			ExchangeSnapshot: telemetry.ExchangeSnapshot{Requests: 1234567}})
-		o.mirrors = append(o.mirrors, mirrorRow{rule: "a-rule-with-a-long-name", mirror: "default/another-service-with-a-long-name:80", numerator: 1, denominator: 2})
-	}
-	whole := screen{}.tables(o)
-	for _, part := range []string{"a-rule-with-a-long-name", "a-service-with-a-very-long-name", "1234567", "RPS", o.problem} {
-		if !strings.Contains(whole, part) {
-			t.Errorf("a file lacks %q:\n%s", part, whole)
-		}
-	}
-	for _, width := range []int{40, 60, 80} {
-		text := screen{width: width}.tables(o)
-		if n := widest(text); n > width {
-			t.Errorf("a line of %d columns on a screen of %d:\n%s", n, width, text)
-		}
-		if strings.Count(text, "\n") != strings.Count(whole, "\n") {
-			t.Errorf("%d columns: other lines than in a file:\n%s", width, text)
-		}
-		for _, part := range []string{"BACKEND", "WANTED", "SHARE"} {
-			if !strings.Contains(text, part) {
-				t.Errorf("%d columns lack %s:\n%s", width, part, text)
 			}
 		}
 	}

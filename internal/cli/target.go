@@ -9,7 +9,10 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 // guess is the value of --target that leaves it to what is written.
 const guess = "guess"

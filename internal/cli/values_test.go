@@ -164,7 +164,7 @@ func statusSays(t *testing.T, file, code string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := control.Translate(set)
+	out, err := control.Options{}.Translate(set)
 	if err != nil {
 		t.Fatal(err)
 	}

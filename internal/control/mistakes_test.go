@@ -13,7 +13,10 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 // unreadable is what no message may hold: empty values of Go, its types, expressions without words.
 var unreadable = regexp.MustCompile(`<nil>|<no value>|%!|\bv1(alpha|beta)?\d*\.[A-Z]|map\[string|interface ?\{|\[\]interface|\bGo (value|struct)|unmarshal|\[\^|\]\*|\)\?\$|\(\?:|\^\[|json:|int32\b|int64\b|float64\b|reflect\.|runtime error|in body`)
@@ -219,7 +222,7 @@ func findingsOf(t *testing.T, docs []*yaml.Node) []resource.Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := control.Translate(set)
+	result, err := control.Options{}.Translate(set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Translate is Options.Translate without options.
-func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(set) }
-
 // Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
 // input may bring about, is left out, and a finding says so. The error means that what is left is not valid either; the
 // result is still complete, so that it can be looked at. With Separate only the Gateways are left out then whose own part

@@ -188,8 +188,8 @@ func holder(e *proxy.ListenError) string {
 
 const privilegeFix = "ports below 1024 need a privilege: try --port-offset 8000"
 
-// unserved are the listeners whose ports cannot be bound.
-func (d *Plane) unserved() (out []finding.Unserved) {
+// Unserved are the listeners whose ports cannot be bound.
+func (d *Plane) Unserved() (out []finding.Unserved) {
 	for _, e := range d.Server.Unbound() {
 		fix := "free the port, or change the listener"
 		if errors.Is(e, fs.ErrPermission) {
@@ -234,7 +234,7 @@ func (d *Plane) tell() {
 	if d.mirror != nil {
 		dropped = d.mirror.dropped(d.Server.MirrorDrops())
 	}
-	r := d.noted.With(d.unserved(), dropped)
+	r := d.noted.With(d.Unserved(), dropped)
 	d.latest.Store(&r)
 	if d.Told != nil {
 		d.Told(r)

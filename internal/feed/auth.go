@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -54,7 +53,7 @@ func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy 
 		v.refuse()
 	}
 	s.counts.refused.Add(1)
-	s.refused.log(s.Logger, slog.LevelWarn, "rejecting a proxy's stream", "from", from, "error", printable(err.Error(), maxError))
+	s.refused.Log(s.Logger, slog.LevelWarn, "", "rejecting a proxy's stream", "from", from, "error", printable(err.Error(), maxError))
 	if errors.Is(err, ErrUnavailable) {
 		return "", "", nil, status.Error(codes.Unavailable, ErrUnavailable.Error())
 	}
@@ -110,27 +109,3 @@ func (f tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]st
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (tokenFile) RequireTransportSecurity() bool { return true }
-
-// quiet logs at most once in ten seconds, and how many lines it left out.
-type quiet struct {
-	mu   sync.Mutex
-	next time.Time
-	left int
-}
-
-func (q *quiet) log(l *slog.Logger, level slog.Level, msg string, args ...any) {
-	q.mu.Lock()
-	now := time.Now()
-	if now.Before(q.next) {
-		q.left++
-		q.mu.Unlock()
-		return
-	}
-	left := q.left
-	q.next, q.left = now.Add(10*time.Second), 0
-	q.mu.Unlock()
-	if left > 0 {
-		args = append(args, "suppressed", left)
-	}
-	l.Log(context.Background(), level, msg, args...)
-}

@@ -14,6 +14,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -106,7 +107,7 @@ func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error
 		if errors.Is(err, io.EOF) {
 			l.Info("control plane ended the stream; connecting again", "address", c.Address)
 		} else {
-			r.failures.log(l, slog.LevelWarn, "no configuration from the control plane; connecting again", "address", c.Address, "error", err, "in", pause)
+			r.failures.Log(l, slog.LevelWarn, "stream", "no configuration from the control plane; connecting again", "address", c.Address, "error", err, "in", pause)
 		}
 		r.idle(ctx, pause)
 	}
@@ -119,7 +120,7 @@ type receiver struct {
 	client   *Client
 	log      *slog.Logger
 	apply    func(*model.Config) error
-	failures quiet
+	failures loglimit.Limiter
 
 	has     assembly // what the control plane takes the proxy to have
 	applied assembly // what is served
@@ -230,7 +231,7 @@ func (r *receiver) save() {
 	}
 	if err != nil {
 		r.unsaved = true
-		r.failures.log(r.log, slog.LevelWarn, "state file cannot be written", "file", r.client.StateFile, "error", err)
+		r.failures.Log(r.log, slog.LevelWarn, "state", "state file cannot be written", "file", r.client.StateFile, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -149,11 +150,16 @@ func (s *Server) report(session *session, version, refusal string) {
 	}
 	s.mu.Unlock()
 	if refusal != "" && before.Err != refusal {
-		s.Logger.Warn("proxy did not apply the configuration", "gateway", session.gateway, "proxy", session.proxy, "error", refusal)
+		s.complain(session.gateway, session.proxy, "proxy did not apply the configuration", "error", refusal)
 	}
 	if changed || fresh {
 		s.changed(session.gateway)
 	}
+}
+
+// complain logs what a proxy says is wrong, each message at most once a second: a proxy may say something else all the time.
+func (s *Server) complain(gateway model.GatewayKey, proxy, message string, args ...any) {
+	s.complaints.Log(s.Logger, slog.LevelWarn, string(gateway)+" "+proxy+" "+message, message, append([]any{"gateway", gateway, "proxy", proxy}, args...)...)
 }
 
 func (s *Server) changed(gateway model.GatewayKey) {

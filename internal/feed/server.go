@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -62,11 +63,12 @@ type Server struct {
 	mu    sync.Mutex
 	feeds map[model.GatewayKey]*feed // by Gateway
 
-	once    sync.Once
-	checks  chan struct{} // one place for each token being looked at
-	refused quiet
-	door    *door
-	counts  counters
+	once       sync.Once
+	checks     chan struct{} // one place for each token being looked at
+	refused    loglimit.Limiter
+	complaints loglimit.Limiter // see complain
+	door       *door
+	counts     counters
 }
 
 // ErrUnavailable is wrapped by errors of Authenticate that say nothing about the token: it could not be looked at.
@@ -91,6 +93,7 @@ func (s *Server) init() {
 		}
 		s.MaxAge = cmp.Or(s.MaxAge, 30*time.Minute)
 		s.Linger = cmp.Or(s.Linger, 15*time.Second)
+		s.complaints.Every = time.Second
 	})
 }
 
@@ -211,9 +214,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer stop.Stop()
 		server.GracefulStop()
 	}()
-	var turned quiet
+	var turned loglimit.Limiter
 	err := server.Serve(&watched{Listener: l, door: s.door, told: func(from net.Addr) {
-		turned.log(s.Logger, slog.LevelWarn, "rejecting a connection to the feed: too many or too frequent connections from its address", "from", from.String())
+		turned.Log(s.Logger, slog.LevelWarn, "", "rejecting a connection to the feed: too many or too frequent connections from its address", "from", from.String())
 	}})
 	ended := ctx.Err() != nil
 	cancel()
@@ -275,7 +278,7 @@ func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryS
 	defer s.close(session)
 	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
 	if err != nil && status.Code(err) == codes.InvalidArgument {
-		s.Logger.Warn("protocol error from a proxy", "gateway", gateway, "proxy", proxy, "error", err)
+		s.complain(gateway, proxy, "protocol error from a proxy", "error", err)
 	}
 	return err
 }

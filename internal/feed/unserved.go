@@ -72,8 +72,9 @@ func (s *Server) reportUnserved(session *session, unserved []Unserved) {
 	}
 	s.mu.Unlock()
 	if changed {
-		for _, u := range unserved {
-			s.Logger.Warn("proxy does not serve a listener", "gateway", session.gateway, "proxy", session.proxy, "listener", u.Listener, "reason", u.Reason)
+		if len(unserved) > 0 {
+			s.complain(session.gateway, session.proxy, "proxy does not serve some listeners", "listeners", len(unserved),
+				"first", unserved[0].Listener, "reason", unserved[0].Reason)
 		}
 		s.changed(session.gateway)
 	}

@@ -96,6 +96,8 @@ type Finding struct {
 	// Message is the reason, Fix what to do about it.
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
+	// Reason is a CamelCase word for the condition or event that tells of it; empty where none does.
+	Reason string `json:"-"`
 	// Server has the words in which an API server says the same, a line of "field: message" each; empty for what only Weir says.
 	Server string `json:"-"`
 	// Meant is the field that a misspelt one was most likely meant to be.
@@ -105,6 +107,15 @@ type Finding struct {
 	// General says that it is about alternatives: what else is wrong inside of the field says more.
 	General bool `json:"-"`
 }
+
+// Problem is a finding as it is made where only the part of an object is known in which something is wrong: whoever knows the object and its place adds
+// them, and the severity of the code.
+func Problem(code, reason, field, message, fix string) Finding {
+	return Finding{Code: code, Reason: reason, Ref: model.Ref{Field: field}, Message: message, Fix: fix}
+}
+
+// Text is what a condition or an event of the object says: "field: message; fix".
+func (f Finding) Text() string { return f.Ref.Field + ": " + f.Message + "; " + f.Fix }
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".
 func (f Finding) String() string {

@@ -277,16 +277,6 @@ func ConnectionListed(fields []Field, name string) bool {
 	return false
 }
 
-// Get gives the value of the first field called name, without regard to case.
-func Get(fields []Field, name string) (value string, ok bool) {
-	for i := range fields {
-		if f := &fields[i]; len(f.Name) == len(name) && EqualFold(f.Name, name) {
-			return f.Value, true
-		}
-	}
-	return "", false
-}
-
 // GetID gives the value of the first field with that ID.
 func GetID(fields []Field, id FieldID) (value string, ok bool) {
 	for i := range fields {

@@ -103,3 +103,13 @@ func TestGetFindsTheFirst(t *testing.T) {
 		t.Error("found a field that is not there")
 	}
 }
+
+// Get gives the value of the first field called name, without regard to case.
+func Get(fields []Field, name string) (value string, ok bool) {
+	for i := range fields {
+		if f := &fields[i]; len(f.Name) == len(name) && EqualFold(f.Name, name) {
+			return f.Value, true
+		}
+	}
+	return "", false
+}

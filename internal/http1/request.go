@@ -75,9 +75,6 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 // none.
 func (r *Request) Reset() { *r = Request{Fields: r.Fields[:0]} }
 
-// Get gives the value of the first field called name, without regard to case.
-func (r *Request) Get(name string) (value string, ok bool) { return Get(r.Fields, name) }
-
 func (r *Request) parse(buf []byte, lim *Limits) (int, fault) {
 	w := buf[:min(len(buf), lim.Head)]
 	start := 0
@@ -106,7 +103,6 @@ func (r *Request) parse(buf []byte, lim *Limits) (int, fault) {
 
 const (
 	version11 = uint64('H') | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '1'<<40 | '.'<<48 | '1'<<56
-	version10 = uint64('H') | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '1'<<40 | '.'<<48 | '0'<<56
 )
 
 // parseLine reads the request line; 0 means that it is incomplete.

@@ -294,7 +294,7 @@ func TestFieldsAreKeptInOrderWithoutTheWhitespaceAround(t *testing.T) {
 	if fmt.Sprint(r.Fields) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", r.Fields, want)
 	}
-	if v, ok := r.Get("X-a"); v != "one\ttwo \xe9" || !ok {
+	if v, ok := Get(r.Fields, "X-a"); v != "one\ttwo \xe9" || !ok {
 		t.Errorf("Get gave %q, %v", v, ok)
 	}
 }

@@ -38,9 +38,6 @@ func (r *Response) Parse(buf []byte, lim Limits, requestMethod string) (n int, e
 // Reset forgets a partly read head and the last result; it keeps the memory of Fields.
 func (r *Response) Reset() { *r = Response{Fields: r.Fields[:0]} }
 
-// Get gives the value of the first field called name, without regard to case.
-func (r *Response) Get(name string) (value string, ok bool) { return Get(r.Fields, name) }
-
 func (r *Response) parse(buf []byte, lim *Limits, requestMethod string) (int, fault) {
 	w := buf[:min(len(buf), lim.Head)]
 	line := w[:min(len(w), lim.Line)]

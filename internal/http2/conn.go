@@ -32,9 +32,6 @@ type Conn struct {
 	client bool
 	serve  func(*Stream) // of a server
 
-	settled chan struct{}
-	done    chan struct{}
-
 	reader // of Run's goroutine
 
 	mu     sync.Mutex
@@ -93,7 +90,7 @@ func NewClient(nc net.Conn, cfg Config) *Conn {
 func newConn(nc net.Conn, cfg Config) *Conn {
 	cfg.setDefaults()
 	c := &Conn{
-		nc: nc, cfg: cfg, settled: make(chan struct{}), done: make(chan struct{}),
+		nc: nc, cfg: cfg,
 		streams: map[uint32]*Stream{},
 		peer:    peer{window: defaultWindow, streams: assumedStreams},
 		inWin:   defaultWindow,
@@ -119,7 +116,6 @@ func (c *Conn) Run(early []byte, sawPreface bool) error {
 	}
 	c.forgo()
 	c.mu.Unlock()
-	close(c.done)
 	c.changed()
 	return c.end
 }
@@ -242,24 +238,11 @@ func (c *Conn) changed() {
 	}
 }
 
-// Settled is closed when the peer's settings have come: it speaks HTTP/2, and Available is what it allows.
-func (c *Conn) Settled() <-chan struct{} { return c.settled }
-
-// Done is closed when Run ends.
-func (c *Conn) Done() <-chan struct{} { return c.done }
-
 // Err is why the connection takes no more streams, nil as long as it may: it ended, it is ending, or the peer said GOAWAY.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
-}
-
-// Streams is the number of streams that are not closed.
-func (c *Conn) Streams() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.streams)
 }
 
 // Rest is for how long there was no stream; 0 if there is one, and once the connection is ending.

@@ -264,7 +264,7 @@ func TestClientLearnsWhatWasNotProcessed(t *testing.T) {
 			t.Errorf("%d streams before the settings", n)
 		}
 		p.begin(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 3})
-		<-p.conn.Settled()
+		awaitSettings(t, p.conn)
 		var all []*Stream
 		for range 3 {
 			s, err := p.conn.Open(get("/"), nil, true)
@@ -343,7 +343,7 @@ func TestAnswersThatCannotBeEndTheirStreamAlone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPipe(Config{}, nil)
 				p.begin()
-				<-p.conn.Settled()
+				awaitSettings(t, p.conn)
 				s, err := p.conn.Open(get("/"), nil, true)
 				if err != nil {
 					t.Fatal(err)

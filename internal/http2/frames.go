@@ -327,7 +327,6 @@ func (c *Conn) onSettings(fh *http2.FrameHeader, p []byte) error {
 	c.framer.WriteSettingsAck()
 	if !c.peer.settled {
 		c.peer.settled = true
-		close(c.settled)
 		c.owes = true
 		return nil
 	}

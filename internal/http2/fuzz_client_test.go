@@ -58,7 +58,7 @@ func FuzzClientConn(f *testing.F) {
 			io.Copy(io.Discard, theirs)
 		}()
 		http2.NewFramer(theirs, nil).WriteSettings()
-		<-c.Settled()
+		awaitSettings(t, c)
 		var wg sync.WaitGroup
 		for _, h := range []*Head{
 			{Method: "GET", Scheme: "http", Authority: "a", Path: "/"},

@@ -93,12 +93,38 @@ func open(t testing.TB, addr string, cfg Config) *Conn {
 		c.Close()
 		<-ended
 	})
-	select {
-	case <-c.Settled():
-	case <-time.After(10 * time.Second):
-		t.Fatal("no settings came")
-	}
+	awaitSettings(t, c)
 	return c
+}
+
+// awaitSettings waits until the peer's settings have come.
+func awaitSettings(t testing.TB, c *Conn) {
+	t.Helper()
+	for began := time.Now(); c.Available() == 0; time.Sleep(50 * time.Microsecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("no settings came")
+		}
+	}
+}
+
+// Open is Begin, and Send of what is left of the body.
+func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
+	s, sent, err := c.Begin(h, body, end, time.Time{})
+	if err != nil || sent == len(body) {
+		return s, err
+	}
+	if err := s.Send(body[sent:], end); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Streams is the number of streams that are not closed.
+func (c *Conn) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams)
 }
 
 // get is a request's head.

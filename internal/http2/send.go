@@ -14,20 +14,6 @@ const sendTurn = 4 * maxFrame
 
 var errEnded = errors.New("http2: the message is already complete")
 
-// Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
-// Stream.Send. Everything is copied before it returns. The stream must be closed. An error leaves no stream; see Unprocessed.
-func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
-	s, sent, err := c.Begin(h, body, end, time.Time{})
-	if err != nil || sent == len(body) {
-		return s, err
-	}
-	if err := s.Send(body[sent:], end); err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
-}
-
 // Begin is Open that does not wait for the peer to take the body: sent is how much of it went with the head. The rest, which end then completes, is for
 // Stream.Send. It waits while too much is to be written before it, and gives up with ErrTimeout up to a second after until, if that is not zero.
 func (c *Conn) Begin(h *Head, body []byte, end bool, until time.Time) (s *Stream, sent int, err error) {

@@ -122,20 +122,6 @@ func (a *Authority) Rotate(now time.Time) (*Authority, error) {
 	return &out, nil
 }
 
-// Due is when Rotate has something to do.
-func (a *Authority) Due() time.Time {
-	due := issued(a.signer.cert).Add(RootRotation)
-	if a.next != nil {
-		due = issued(a.next.cert).Add(Overlap)
-	}
-	for _, c := range a.former {
-		if c.NotAfter.Before(due) {
-			due = c.NotAfter.Add(time.Second)
-		}
-	}
-	return due
-}
-
 // issued is when a root was made.
 func issued(c *x509.Certificate) time.Time { return c.NotBefore.Add(skew) }
 

@@ -247,3 +247,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Due is when Rotate has something to do.
+func (a *Authority) Due() time.Time {
+	due := issued(a.signer.cert).Add(RootRotation)
+	if a.next != nil {
+		due = issued(a.next.cert).Add(Overlap)
+	}
+	for _, c := range a.former {
+		if c.NotAfter.Before(due) {
+			due = c.NotAfter.Add(time.Second)
+		}
+	}
+	return due
+}

@@ -5,14 +5,15 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -29,9 +30,10 @@ const (
 
 // contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
 type contents struct {
-	client *Client
-	log    *slog.Logger
-	wanted map[resource.Key]*content
+	client   *Client
+	log      *slog.Logger
+	failures loglimit.Limiter
+	wanted   map[resource.Key]*content
 }
 
 // content is where we stand with one.
@@ -136,20 +138,15 @@ type reading struct {
 // read asks the API server for the objects of keys, a few at a time. It may be called without the lock.
 func (c *contents) read(ctx context.Context, keys []reading) []reading {
 	out := slices.Clone(keys)
-	next := make(chan int, len(keys))
+	var few errgroup.Group
+	few.SetLimit(readers)
 	for i := range keys {
-		next <- i
-	}
-	close(next)
-	var wait sync.WaitGroup
-	for range min(readers, len(keys)) {
-		wait.Go(func() {
-			for i := range next {
-				out[i].object, out[i].err = c.readOne(ctx, keys[i].key)
-			}
+		few.Go(func() error {
+			out[i].object, out[i].err = c.readOne(ctx, keys[i].key)
+			return nil
 		})
 	}
-	wait.Wait()
+	few.Wait()
 	return out
 }
 
@@ -181,7 +178,7 @@ func (c *contents) take(r reading, into *resource.Collection) {
 		w.err = r.err
 		w.next = time.Now().Add(min(time.Second<<min(w.tries, 10), retryMost))
 		w.tries++
-		c.log.Error("cannot read a referenced object", "object", r.key.String(), "error", r.err)
+		c.failures.Log(c.log, slog.LevelError, "", "cannot read a referenced object", "object", r.key.String(), "error", r.err)
 		return
 	}
 	w.known, w.stale, w.err, w.tries, w.next = true, w.told != r.told, nil, 0, time.Time{}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -36,6 +37,7 @@ type Recorder struct {
 	source               *Source
 	controller, instance string
 	log                  *slog.Logger
+	failures             loglimit.Limiter
 
 	mu sync.Mutex
 	// current are the events of the newest report: one that stays is not told again.
@@ -88,7 +90,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case e := <-r.waiting:
 			if err := r.write(ctx, e); err != nil && ctx.Err() == nil {
-				r.log.Warn("an event could not be written", "object", e.Ref.String(), "reason", e.Reason, "error", err)
+				r.failures.Log(r.log, slog.LevelWarn, "", "an event could not be written", "object", e.Ref.String(), "reason", e.Reason, "error", err)
 			}
 		}
 	}

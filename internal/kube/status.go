@@ -106,7 +106,7 @@ func (m merger) release(kind string, old map[string]any) map[string]any {
 		return status
 	}
 	for _, of := range []string{"Accepted", "Programmed"} {
-		nobody.Conditions = append(nobody.Conditions, resource.Condition{Type: of, Status: "Unknown", Reason: "Pending", Message: "Waiting for controller"})
+		nobody.Conditions = append(nobody.Conditions, resource.Unknown(of, "Pending", "Waiting for controller"))
 	}
 	return m.merge(kind, old, nobody)
 }

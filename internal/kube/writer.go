@@ -20,6 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -54,9 +55,8 @@ type StatusWriter struct {
 	// released are the last statuses of Gateways and ListenerSets that are no longer ours.
 	released map[resource.Key]resource.Status
 	queue    workqueue.TypedRateLimitingInterface[resource.Key] // nil while not running
-	// complained is when the log was last told of a failure, suppressed how many it was not told of since.
-	complained time.Time
-	suppressed int
+	// failures limits the lines about writes that failed: with the API server away it is all of them.
+	failures loglimit.Limiter
 }
 
 // NewStatusWriter returns a writer of statuses on the objects of a source that has not begun to run. The controller is
@@ -234,7 +234,8 @@ func (w *StatusWriter) work(ctx context.Context, queue workqueue.TypedRateLimiti
 			queue.Forget(k)
 		case ctx.Err() == nil:
 			w.failed.Add(1)
-			w.complain(k, err, queue.NumRequeues(k)+1)
+			w.failures.Log(w.log, slog.LevelWarn, "", "a status could not be written; trying again", "object", k.String(), "error", err,
+				"failures", queue.NumRequeues(k)+1)
 			queue.AddRateLimited(k)
 		}
 		queue.Done(k)
@@ -242,24 +243,6 @@ func (w *StatusWriter) work(ctx context.Context, queue workqueue.TypedRateLimiti
 			return
 		}
 	}
-}
-
-// complainEvery is the least time between two lines about statuses that could not be written: with the API server away
-// it is all of them.
-const complainEvery = 5 * time.Second
-
-func (w *StatusWriter) complain(k resource.Key, err error, failures int) {
-	w.mu.Lock()
-	now := w.now()
-	if since := now.Sub(w.complained); since >= 0 && since < complainEvery {
-		w.suppressed++
-		w.mu.Unlock()
-		return
-	}
-	suppressed := w.suppressed
-	w.complained, w.suppressed = now, 0
-	w.mu.Unlock()
-	w.log.Warn("a status could not be written; trying again", "object", k.String(), "error", err, "failures", failures, "suppressed", suppressed)
 }
 
 // write brings the status of one object to what it should be.

@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -87,9 +88,10 @@ func (o Options) Mark() string { return o.withDefaults().Header }
 // Set owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
 // wait: a copy is memory that a worker sends, and what does not fit is dropped and counted.
 type Set struct {
-	opt Options
-	log *slog.Logger
-	set *upstream.Set
+	opt    Options
+	log    *slog.Logger
+	panics loglimit.Limiter
+	set    *upstream.Set
 
 	budget *budget.Budget
 	held   heldLegs

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -75,8 +76,12 @@ func (w *worker) carry(l *Leg) {
 
 // recovered reports a panic: a fault in here costs a copy, not the process.
 func (w *worker) recovered(p any) {
-	if p != nil {
-		w.service.mirrors.log.Error("panic in a mirror", "service", w.service.name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if p == nil {
+		return
+	}
+	m := w.service.mirrors
+	if suppressed, ok := m.panics.Allow(""); ok {
+		m.log.Error("panic in a mirror", loglimit.Args(suppressed, "service", w.service.name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))...)
 	}
 }
 

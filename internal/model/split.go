@@ -107,13 +107,5 @@ func (v *validator) leaves(s *Split) {
 }
 
 func (v *validator) leaf(where Ref, field string, l Leaf) {
-	switch {
-	case l.Service == "" && l.Fault == nil:
-		v.fail(where, field, "has neither a service nor a fault")
-	case l.Service != "" && l.Fault != nil:
-		v.fail(where, field, "has a service and a fault")
-	case l.Service != "" && !v.services[l.Service]:
-		v.fail(where, field+".service", "service %q does not exist", l.Service)
-	}
-	v.fault(where, field+".fault", l.Fault)
+	v.target(where, field, l.Service, l.Fault)
 }

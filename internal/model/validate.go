@@ -233,16 +233,21 @@ func (v *validator) rule(where Ref, field string, r *Rule) {
 	}
 }
 
-func (v *validator) backend(where Ref, field string, b *Backend) {
+// target checks what a backend or a leaf leads to: a service, or a fault in its place.
+func (v *validator) target(where Ref, field, service string, fault *Fault) {
 	switch {
-	case b.Service == "" && b.Fault == nil:
+	case service == "" && fault == nil:
 		v.fail(where, field, "has neither a service nor a fault")
-	case b.Service != "" && b.Fault != nil:
+	case service != "" && fault != nil:
 		v.fail(where, field, "has a service and a fault")
-	case b.Service != "" && !v.services[b.Service]:
-		v.fail(where, field+".service", "service %q does not exist", b.Service)
+	case service != "" && !v.services[service]:
+		v.fail(where, field+".service", "service %q does not exist", service)
 	}
-	v.fault(where, field+".fault", b.Fault)
+	v.fault(where, field+".fault", fault)
+}
+
+func (v *validator) backend(where Ref, field string, b *Backend) {
+	v.target(where, field, b.Service, b.Fault)
 	v.filters(where, field+".filters", b.Filters)
 }
 

@@ -221,7 +221,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // upstreamInFlight is how many exchanges wait for endpoints.
 func (s *testServer) upstreamInFlight() (n int) {
-	for e := range s.upstream.Endpoints() {
+	for _, e := range s.endpoints() {
 		n += e.InFlight()
 	}
 	return n

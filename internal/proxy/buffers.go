@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -29,7 +31,7 @@ type buffers struct {
 	waiting atomic.Int64 // connections of HTTP/2 that wait for room, with what they have read
 
 	mu   sync.Mutex // held by who makes room
-	told telling
+	told loglimit.Limiter
 }
 
 // Bounds of making room.
@@ -45,17 +47,6 @@ const (
 	// headAge is how old an unfinished head must be to give its connection's place to another client.
 	headAge = time.Second
 )
-
-// telling lets something be said once a minute.
-type telling struct{ last time.Time }
-
-func (t *telling) allow(now time.Time) bool {
-	if !t.last.IsZero() && now.Sub(t.last) < time.Minute {
-		return false
-	}
-	t.last = now
-	return true
-}
 
 // holding is what a client's connection has drawn, and whether it may be ended for that. An ordinary request comes near it only to see that bytes is 0.
 type holding struct {
@@ -268,11 +259,9 @@ func (s *Server) relieve(u budget.Use, n int64) bool {
 			return float64(h.bytes) * float64(at-h.streams+1)
 		})
 	}
-	if b.told.allow(now) {
-		s.log.Warn("memory limit for buffered data reached: closing connections with unfinished heads or much unread data, dropping copies; "+
-			"raise --max-buffered or the memory limit if the clients are legitimate", "limit", b.Limit(), "drawn", b.Drawn(),
-			"connections_ended", b.ended.Load())
-	}
+	b.told.Log(s.log, slog.LevelWarn, "", "memory limit for buffered data reached: closing connections with unfinished heads or much unread data, dropping copies; "+
+		"raise --max-buffered or the memory limit if the clients are legitimate", "limit", b.Limit(), "drawn", b.Drawn(),
+		"connections_ended", b.ended.Load())
 	return ended > 0 || b.ending.Load() > 0
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
@@ -472,5 +473,7 @@ func (s *Server) recovered(p any) {
 		return
 	}
 	s.opt.Metrics.Unrouted().Fail(0, telemetry.Internal)
-	s.log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+	if suppressed, ok := s.panics.Allow(""); ok {
+		s.log.Error("panic in an exchange", loglimit.Args(suppressed, "panic", p, "stack", string(debug.Stack()))...)
+	}
 }

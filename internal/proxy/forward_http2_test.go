@@ -254,7 +254,7 @@ func TestWhatAnEndpointDidNotProcessIsSentAgain(t *testing.T) {
 					if err != nil || resp.StatusCode != test.status || test.status == 200 && body != sent {
 						t.Fatalf("%v, %q, %v; want %d", resp, body, err, test.status)
 					}
-					for e := range s.upstream.Endpoints() {
+					for _, e := range s.endpoints() {
 						if st := e.Stats(); st.Failures != 0 {
 							t.Errorf("%+v", st)
 						}
@@ -553,7 +553,7 @@ func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
 			t.Errorf("%v", resp)
 		}
 	}
-	for e := range s.upstream.Endpoints() {
+	for _, e := range s.endpoints() {
 		if st := e.Stats(); st.HTTP2 != 1 {
 			t.Errorf("%+v", st)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/pace"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -82,31 +83,12 @@ func (c *conn) ended(err error) {
 		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 	}
 	if e.Flood {
-		if held, ok := c.srv.floods.allow(time.Now()); ok {
-			c.srv.log.Info("closing HTTP/2 connection: flood", "client", c.peer.Name(), "cause", e.Detail, "others", held)
+		if suppressed, ok := c.srv.floods.Allow(""); ok {
+			c.srv.log.Info("closing HTTP/2 connection: flood", loglimit.Args(suppressed, "client", c.peer.Name(), "cause", e.Detail)...)
 			return
 		}
 	}
 	c.srv.log.Debug("HTTP/2 connection ended", "client", c.peer.Name(), "error", err)
-}
-
-// seldom lets something be said once a second.
-type seldom struct {
-	mu   sync.Mutex
-	last time.Time
-	held int
-}
-
-// allow says whether it may be said now, and how often it might not since it was said last.
-func (s *seldom) allow(now time.Time) (held int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.last) < time.Second {
-		s.held++
-		return 0, false
-	}
-	held, s.held, s.last = s.held, 0, now
-	return held, true
 }
 
 // stream is the HTTP/2 side of an exchange; it implements exchange.Client.

@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -81,6 +82,26 @@ func (s *testServer) nothingKept(t testing.TB) {
 
 // addr is where the first port is bound.
 func (s *testServer) addr() string { return s.Addrs()[0].Bound.String() }
+
+// Addr returns the address that the listener of that name is bound to, nil if there is none.
+func (s *testServer) Addr(listener string) net.Addr {
+	for _, a := range s.Addrs() {
+		for _, name := range a.Listeners {
+			if name == listener {
+				return a.Bound
+			}
+		}
+	}
+	return nil
+}
+
+// endpoints are those of the services being served.
+func (s *testServer) endpoints() (all []*upstream.Endpoint) {
+	for _, service := range s.state.Load().Upstream {
+		all = append(all, service.Endpoints()...)
+	}
+	return all
+}
 
 // failures ends the server, so that everything is counted, and tells how often exchanges failed for a reason.
 func (s *testServer) failures(reason telemetry.Reason) (n uint64) {

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/pace"
@@ -41,11 +42,12 @@ type Server struct {
 	pipe     *exchange.Pipeline
 
 	state       atomic.Pointer[snapshot]
-	connections atomic.Int64   // clients' connections
-	shard       atomic.Uint32  // one drawn for each connection
-	workers     *http2.Workers // serve the streams of HTTP/2
-	floods      seldom         // to be logged
-	strangers   seldom         // likewise
+	connections atomic.Int64     // clients' connections
+	shard       atomic.Uint32    // one drawn for each connection
+	workers     *http2.Workers   // serve the streams of HTTP/2
+	floods      loglimit.Limiter // lines about connections that are closed because of a flood
+	strangers   loglimit.Limiter // about connections without a PROXY header
+	panics      loglimit.Limiter
 	tickets     tickets
 	handshakes  *handshakeGate
 	refused     atomic.Uint64 // connections
@@ -69,6 +71,8 @@ func New(opt Options) *Server {
 	opt.setDefaults()
 	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
 	s.workers = http2.NewWorkers(idleWorkers * runtime.GOMAXPROCS(0))
+	s.floods.Every, s.strangers.Every, s.panics.Every = time.Second, time.Second, time.Second
+	s.shortage.lines.Every, s.buffers.told.Every = shortageTold, time.Minute
 	s.buffers.Budget = budget.New(opt.MaxBuffered)
 	s.cut, s.cutNow = context.WithCancel(context.Background())
 	opt.Upstream.Memory = endpointMemory{s, budget.Exchange}
@@ -201,18 +205,6 @@ func (s *Server) Addrs() []Addr {
 		addrs = append(addrs, a)
 	}
 	return addrs
-}
-
-// Addr returns the address that the listener of that name is bound to, nil if there is none.
-func (s *Server) Addr(listener string) net.Addr {
-	for _, a := range s.Addrs() {
-		for _, name := range a.Listeners {
-			if name == listener {
-				return a.Bound
-			}
-		}
-	}
-	return nil
 }
 
 // MirrorDrops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.

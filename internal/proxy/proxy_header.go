@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
@@ -100,8 +101,9 @@ var errNotTrusted = errors.New("the address is not a trusted proxy")
 func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 	s := b.srv
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.ProxyHeader)
-	if held, ok := s.strangers.allow(time.Now()); ok {
-		s.log.Warn("connection closed: no valid PROXY header", "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err, "others", held)
+	if suppressed, ok := s.strangers.Allow(""); ok {
+		s.log.Warn("connection closed: no valid PROXY header",
+			loglimit.Args(suppressed, "address", b.ln.Addr().String(), "peer", nc.RemoteAddr().String(), "error", err)...)
 		return
 	}
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {

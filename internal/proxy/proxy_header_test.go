@@ -341,7 +341,7 @@ func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
 			}
 			s.stop()
 			<-s.ended
-			for e := range s.upstream.Endpoints() {
+			for _, e := range s.endpoints() {
 				if st := e.Stats(); st.Open != 0 || st.HTTP2 != 0 || st.Idle != 0 || st.InFlight != 0 {
 					t.Errorf("left: %+v", st)
 				}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/socket"
 )
 
@@ -36,8 +37,8 @@ type shortage struct {
 	spare  []*os.File
 	timer  *time.Timer // while there is a shortage
 	since  time.Time
-	told   bool
-	toldAt time.Time
+	lines  loglimit.Limiter
+	told   bool // of this one
 	closed bool
 }
 
@@ -83,11 +84,8 @@ func (s *shortage) met(err error) {
 	s.release()
 	s.since = time.Now()
 	s.timer = time.AfterFunc(shortageLook, s.look)
-	if s.told = s.toldAt.IsZero() || s.since.Sub(s.toldAt) >= shortageTold; s.told {
-		s.toldAt = s.since
-		s.log.Error("out of file descriptors: new clients wait, connections to endpoints fail; raise the limit (ulimit -n) or lower the load",
-			"error", err)
-	}
+	s.told = s.lines.Log(s.log, slog.LevelError, "", "out of file descriptors: new clients wait, connections to endpoints fail; "+
+		"raise the limit (ulimit -n) or lower the load", "error", err)
 }
 
 // look ends the shortage if it is over.

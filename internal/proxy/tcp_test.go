@@ -70,7 +70,7 @@ func TestConnectionsAreRelayedBothWaysWithHalfClose(t *testing.T) {
 	s.stop()
 	<-s.ended
 	x := s.metrics.Snapshot().Exchanges[0]
-	if x.Backend != serviceName || x.Code(0) != 1 || len(x.Reasons) != 0 || x.BytesIn != size {
+	if x.Backend != serviceName || len(x.Codes) != 1 || x.Codes[0] != (telemetry.CodeCount{Count: 1}) || len(x.Reasons) != 0 || x.BytesIn != size {
 		t.Errorf("counted %+v, want one connection to %s without a failure", x, serviceName)
 	}
 	if total, open := s.metrics.Listener(":80").Connections(); total != 1 || open != 0 {

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,7 +9,10 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/weirmesh/weir/internal/resource/rules"
 )
 
 // TestRulesHoldExactlyWhenTheAPIServerSaysSo changes objects at random and compares the quick run of their rules with
@@ -22,6 +24,7 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	good, bad := 0, 0
+	rulesOf, judges := map[*kind]*rules.Rules{}, map[*kind]*cel.Validator{}
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -38,10 +41,13 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 					break
 				}
 				mutate(random, u, func() any { return words[random.IntN(len(words))] })
-				s := schemaOf(k, "v1")
+				s := schemaOf(k, "v1").structural
+				if rulesOf[k] == nil {
+					rulesOf[k], judges[k] = rules.New(s), cel.NewValidator(s, true, celconfig.PerCallLimit)
+				}
 				budget := int64(celconfig.RuntimeCELCostBudget)
-				holds := s.rules.hold(u, &budget)
-				errs, left := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
+				holds := rulesOf[k].Hold(u, &budget)
+				errs, left := judges[k].Validate(t.Context(), nil, s, u, nil, celconfig.RuntimeCELCostBudget)
 				if holds != (len(errs) == 0) {
 					t.Fatalf("hold is %v, but the API server says %v of %v", holds, errs, u)
 				}

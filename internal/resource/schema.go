@@ -9,9 +9,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	ownCRDs "github.com/weirmesh/weir/deploy/crds"
@@ -23,11 +21,25 @@ var crds embed.FS
 // schema is what an API server makes of one version of a custom resource definition.
 type schema struct {
 	structural *structuralschema.Structural
-	openapi    validation.SchemaValidator
-	rules      *rules
-	// judge is the API server's own validator of the rules, for objects of which not all hold.
-	judge func() *cel.Validator
+	openapi    *openapi
+	// rules says which of the rules that compare fields do not hold; nil if there are none, or this program does not check them.
+	rules func(u map[string]any) field.ErrorList
 }
+
+// rulesOf is what CheckRules was given; chosen says that it was called.
+var (
+	rulesOf func(*structuralschema.Structural) func(u map[string]any) field.ErrorList
+	chosen  bool
+)
+
+// CheckRules says how the rules of schemas that compare fields (x-kubernetes-validations) are checked: by rules.Compile, or not at all, if compile
+// is nil. compile returns nil for a schema without rules. Every program that reads objects with definitions calls it once, before it reads any.
+func CheckRules(compile func(*structuralschema.Structural) func(u map[string]any) field.ErrorList) {
+	rulesOf, chosen = compile, true
+}
+
+// ChecksRules says whether this program checks them.
+func ChecksRules() bool { return rulesOf != nil }
 
 // definition compiles the schemas of one embedded definition when they are first asked for.
 type definition struct {
@@ -90,14 +102,12 @@ func compileSchema(v1 *apiextensionsv1.JSONSchemaProps) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	openapi, _, err := validation.NewSchemaValidator(props)
-	if err != nil {
-		return nil, err
+	if !chosen {
+		panic("resource: call CheckRules before objects are read")
 	}
-	return &schema{
-		structural: structural,
-		openapi:    openapi,
-		rules:      newRules(structural),
-		judge:      sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) }),
-	}, nil
+	out := &schema{structural: structural, openapi: newOpenAPI(structural)}
+	if rulesOf != nil {
+		out.rules = rulesOf(structural)
+	}
+	return out, nil
 }

@@ -1,23 +1,20 @@
 package resource
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	crvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	kjson "sigs.k8s.io/json"
 )
 
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
@@ -49,12 +46,14 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		}
 		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
 	}
-	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
-	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
+	pruneNulls(u, s.structural)
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
 		return append(findings, finding(CodeMetadata, "metadata", err.Error())), false
 	}
+	u["metadata"] = metadata
 	findings = append(findings, checkMirrors(u)...)
-	defaulting.Default(u, s.structural)
+	complete(u, s.structural)
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.cluster)
@@ -65,24 +64,33 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	return together(findings, specific(errs, u)), valid
 }
 
-// decodeMeta reads the metadata strictly. It is not ok when malformed.
+// decodeMeta reads the metadata strictly, as apiextensions-apiserver, pkg/apiserver/schema/objectmeta, which cannot be had without the API server's
+// feature gates and their metrics. It is not ok when malformed.
 func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, ok bool) {
-	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	meta = &metav1.ObjectMeta{}
+	metadata, found := u["metadata"]
+	if !found {
+		return meta, nil, true
+	}
+	text, err := json.Marshal(metadata)
 	if err != nil {
 		return nil, []Finding{metadataFinding(err, u)}, false
 	}
-	if !found || meta == nil {
-		meta = &metav1.ObjectMeta{}
+	unknown, err := kjson.UnmarshalStrict(text, meta)
+	if err != nil {
+		return nil, []Finding{metadataFinding(err, u)}, false
 	}
-	for _, path := range unknown {
-		findings = append(findings, unknownField("", path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+	for _, err := range unknown {
+		if f, ok := err.(kjson.FieldError); ok {
+			findings = append(findings, unknownField("", "metadata."+f.FieldPath(), typeFields[metav1.ObjectMeta](f.FieldPath())))
+		}
 	}
 	return meta, findings, true
 }
 
 func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced bool) []Finding {
 	metaErrs := validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	schemaErrs := crvalidation.ValidateCustomResource(nil, u, s.openapi)
+	schemaErrs := s.openapi.validate(u)
 	listErrs := listtype.ValidateListSetsAndMaps(nil, s.structural, u)
 
 	var findings []Finding
@@ -103,12 +111,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 		return append(findings, finding(CodeUnchecked, "",
 			"the API's rules that compare fields were not checked because of the other errors"))
 	}
-	budget := int64(celconfig.RuntimeCELCostBudget)
-	if s.rules.hold(u, &budget) {
-		return findings
-	}
-	ruleErrs, _ := s.judge().Validate(context.Background(), nil, s.structural, u, nil, celconfig.RuntimeCELCostBudget)
-	for _, err := range ruleErrs {
+	for _, err := range s.rules(u) {
 		f := fieldFinding(CodeRule, err, u)
 		if strings.Contains(err.Detail, "evaluating rule: ") && len(findings) > 0 {
 			findings[0].Server += "\n" + f.Server // it could not be judged, because of what was found before

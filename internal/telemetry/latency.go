@@ -140,9 +140,6 @@ type Latency struct {
 // Count is how many durations there are.
 func (l Latency) Count() uint64 { return l.total }
 
-// Sum is their sum.
-func (l Latency) Sum() time.Duration { return time.Duration(l.nanos) }
-
 // Quantile is the duration that a part q (0..1) of them does not exceed, within about 3 %; 0 when there are none.
 // Durations above 1000 s count as 1000 s.
 func (l Latency) Quantile(q float64) time.Duration {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/loglimit"
 )
 
 // LinesOptions are the bounds of a log. The zero value has the defaults.
@@ -28,7 +30,7 @@ const (
 	batch = 64 << 10
 	// keepBuffer is the largest buffer kept while nothing happens.
 	keepBuffer = 256 << 10
-	// complainEvery bounds how often losses are logged.
+	// complainEvery bounds how often the log tells that a log cannot be written.
 	complainEvery = time.Minute
 )
 
@@ -42,14 +44,15 @@ type Lines struct {
 	wake    chan struct{} // capacity 1
 	done    chan struct{} // closed when the writer has ended
 
-	mu         sync.Mutex
-	pending    []byte // whole lines
-	writing    int    // bytes the writer holds
-	waiting    bool   // the writer waits for wake
-	closed     bool
-	losing     bool // lines were dropped since the last time that all was well
-	told       bool // and the log says so
-	complained time.Time
+	losses loglimit.Limiter
+
+	mu      sync.Mutex
+	pending []byte // whole lines
+	writing int    // bytes the writer holds
+	waiting bool   // the writer waits for wake
+	closed  bool
+	losing  bool // lines were dropped since the last time that all was well
+	told    bool // and the log says so
 
 	// The writer's own.
 	spare []byte
@@ -66,6 +69,7 @@ func NewLines(w io.Writer, options LinesOptions) *Lines {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Lines{w: w, options: options, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	l.losses.Every = complainEvery
 	go l.run()
 	return l
 }
@@ -111,17 +115,19 @@ func (l *Lines) lost(n uint64, err error) {
 	l.dropped.Add(n)
 	l.mu.Lock()
 	l.losing = true
-	tell := !l.told && !l.closed && (l.complained.IsZero() || time.Since(l.complained) >= complainEvery)
-	if tell {
-		l.told, l.complained = true, time.Now()
+	var suppressed int64
+	tell := false
+	if !l.told && !l.closed {
+		suppressed, tell = l.losses.Allow("")
+		l.told = tell
 	}
 	l.mu.Unlock()
 	switch {
 	case !tell, l.own && err == nil:
 	case err != nil:
-		l.options.Logger.Error(l.options.Name+" cannot be written, its records are dropped", "err", err)
+		l.options.Logger.Error(l.options.Name+" cannot be written, its records are dropped", loglimit.Args(suppressed, "err", err)...)
 	default:
-		l.options.Logger.Error(l.options.Name+" cannot keep up, records are dropped", "queue", l.options.QueueBytes)
+		l.options.Logger.Error(l.options.Name+" cannot keep up, records are dropped", loglimit.Args(suppressed, "queue", l.options.QueueBytes)...)
 	}
 }
 

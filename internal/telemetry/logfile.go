@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
+
+	"github.com/weirmesh/weir/internal/loglimit"
 )
 
 // LogFile appends to the file of a name. When the file was renamed or removed, as logrotate does, the next write goes to a new one of that name;
@@ -15,15 +16,16 @@ type LogFile struct {
 	path   string
 	logger *slog.Logger
 
-	mu         sync.Mutex
-	file       *os.File
-	is         fs.FileInfo // of file
-	complained time.Time
+	mu       sync.Mutex
+	file     *os.File
+	is       fs.FileInfo // of file
+	failures loglimit.Limiter
 }
 
 // OpenLogFile opens or creates the file. The logger hears when a new one cannot be opened.
 func OpenLogFile(path string, logger *slog.Logger) (*LogFile, error) {
 	l := &LogFile{path: path, logger: logger}
+	l.failures.Every = complainEvery
 	if err := l.open(); err != nil {
 		return nil, err
 	}
@@ -72,10 +74,7 @@ func (l *LogFile) follow() {
 	if err = l.open(); err == nil {
 		return
 	}
-	if l.complained.IsZero() || time.Since(l.complained) >= complainEvery {
-		l.complained = time.Now()
-		l.logger.Error("log file cannot be reopened, writing to the old one", "path", l.path, "err", err)
-	}
+	l.failures.Log(l.logger, slog.LevelError, "", "log file cannot be reopened, writing to the old one", "path", l.path, "err", err)
 }
 
 // Close closes the file.

@@ -234,16 +234,6 @@ func (x ExchangeSnapshot) Success() float64 {
 	return 1 - float64(failed)/float64(answered)
 }
 
-// Code is how often the status was answered.
-func (x ExchangeSnapshot) Code(status int) uint64 {
-	for _, c := range x.Codes {
-		if c.Code == status {
-			return c.Count
-		}
-	}
-	return 0
-}
-
 // subtract takes b's counts from a's, by key, and leaves out those that become zero.
 func subtract[C any, K cmp.Ordered](a, b []C, of func(*C) (K, *uint64)) []C {
 	var out []C

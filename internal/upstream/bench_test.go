@@ -35,7 +35,10 @@ func BenchmarkGetPut(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					c, _, err := e.get(time.Time{}, check)
+					if check {
+						e.set.epoch.Add(2)
+					}
+					c, _, err := e.Get(time.Time{})
 					if err != nil {
 						b.Error(err)
 						return

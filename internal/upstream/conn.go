@@ -69,9 +69,6 @@ func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 	return c
 }
 
-// Endpoint is where the connection leads.
-func (c *Conn) Endpoint() *Endpoint { return c.endpoint }
-
 // Buffered returns the bytes read but not discarded. They alias the buffer and are valid until the next Fill, Grow, Put or Close;
 // Discard leaves them in place.
 func (c *Conn) Buffered() []byte {

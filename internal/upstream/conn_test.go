@@ -69,7 +69,7 @@ func TestAGrownBufferIsNotKept(t *testing.T) {
 		t.Errorf("kept a buffer of %d bytes", len(c.buf.b))
 	}
 	exchange(t, c, "short")
-	if c.Endpoint() != e {
+	if c.endpoint != e {
 		t.Error("leads elsewhere")
 	}
 	c.Close()

@@ -13,7 +13,7 @@ import (
 // Endpoint is one address with what is known of it and the connections to it. The same Endpoint serves every service and snapshot that
 // names its address with the same protocol, TLS identity and PROXY header.
 //
-// In flight are the connections handed out by Get, GetAlive and Dial (from the call until Put or Close, so that slow connects weigh too)
+// In flight are the connections handed out by Get and Dial (from the call until Put or Close, so that slow connects weigh too)
 // and the exchanges of Open (until Stream.Close).
 type Endpoint struct {
 	// Address is "ip:port" or "host:port".
@@ -54,26 +54,18 @@ func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsI
 		e.tls = identity.forEndpoint()
 	}
 	e.h2 = newHTTP2Pool(e)
+	e.health.spared.Every = ejectForget
 	e.limit(nil)
 	e.healthPolicy(nil)
 	return e
 }
 
 // Get returns a connection: the one used last if any is idle, else a new one, within the earlier of deadline (zero: none) and
-// Options.ConnectTimeout. A connection that was idle for more than a second or two was checked with Alive. A reused connection may still
-// have been closed by the other side in this moment: a request that may be repeated is then repeated on a connection from Dial, one that
-// may not uses GetAlive in the first place. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for
-// none. Errors are *ConnectError or *TLSError and have been counted by the health check.
+// Options.ConnectTimeout. A connection that was idle for more than a second or two was checked with Alive; of others the first Write does that. A
+// reused connection may still be closed by the other side in this moment: a request that may be repeated is then repeated on a connection from
+// Dial. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for none. Errors are *ConnectError or *TLSError
+// and have been counted by the health check.
 func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
-	return e.get(deadline, false)
-}
-
-// GetAlive is Get, but every reused connection is checked with Alive, at the cost of a system call.
-func (e *Endpoint) GetAlive(deadline time.Time) (c *Conn, reused bool, err error) {
-	return e.get(deadline, true)
-}
-
-func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
 	for {
 		e.mu.Lock()
 		n := len(e.idle)
@@ -88,14 +80,14 @@ func (e *Endpoint) get(deadline time.Time, check bool) (*Conn, bool, error) {
 		e.inFlight.Add(1)
 		c.state.Store(connUsed)
 		e.mu.Unlock()
-		check := check || e.set.epoch.Load()-c.stamp > 1
+		check := e.set.epoch.Load()-c.stamp > 1
 		if c.unchecked = !check; check && !c.Alive() {
 			c.Close()
 			continue
 		}
 		return c, true, nil
 	}
-	c, err := e.Dial(deadline)
+	c, err = e.Dial(deadline)
 	return c, false, err
 }
 

@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -39,9 +41,9 @@ type health struct {
 
 	mu      sync.Mutex
 	probing atomic.Bool
-	level   int   // ejections in a row
-	ended   int64 // when the last ejection ends or ended
-	spared  int64 // when it was last logged that an ejection would have been one too many; 0 is never
+	level   int              // ejections in a row
+	ended   int64            // when the last ejection ends or ended
+	spared  loglimit.Limiter // of ejections that would have been one too many
 
 	failed    atomic.Uint64
 	ejections atomic.Uint64
@@ -176,10 +178,7 @@ func (e *Endpoint) eject(failures int, allowed func(e *Endpoint, eject func()) b
 	d := min(ejectMin<<level, ejectMax)
 	if !allowed(e, func() { h.until.Store(now + int64(d)) }) {
 		h.denied.Add(1)
-		if h.spared == 0 || now-h.spared > int64(ejectForget) {
-			h.spared = now
-			e.set.opt.Logger.Warn("endpoint not ejected, too many are", "endpoint", e.Address, "failures", failures)
-		}
+		h.spared.Log(e.set.opt.Logger, slog.LevelWarn, "", "endpoint not ejected, too many are", "endpoint", e.Address, "failures", failures)
 		return
 	}
 	if h.level = level; d < ejectMax {

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -274,14 +273,6 @@ func (p *policy) with(s *model.Service) *policy {
 		p.check = s.HealthCheck
 	}
 	return p
-}
-
-// Endpoints iterates over all endpoints of the last Apply, for metrics; in no order.
-func (s *Set) Endpoints() iter.Seq[*Endpoint] {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.endpoints))
-	s.mu.Unlock()
-	return slices.Values(all)
 }
 
 // sweepLoop turns the coarse clock and closes what was idle too long.

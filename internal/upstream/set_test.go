@@ -41,7 +41,7 @@ func TestApplyKeepsEndpointsAcrossSwapsAndServices(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	var addresses []string
-	for e := range s.Endpoints() {
+	for _, e := range s.endpoints {
 		addresses = append(addresses, e.Address)
 	}
 	slices.Sort(addresses)
@@ -247,7 +247,7 @@ func TestExchangesGoOnWhileConfigurationsSwap(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	for e := range s.Endpoints() {
+	for _, e := range s.endpoints {
 		if st := e.Stats(); st.InFlight != 0 || st.Open != st.Idle || st.Failures != 0 {
 			t.Errorf("%s: %+v", e.Address, st)
 		}

@@ -48,12 +48,8 @@ var codes = []resource.Code{
 // Codes documents the codes of this package's findings.
 func Codes() []resource.Code { return slices.Clone(codes) }
 
+var severities = resource.Severities(codes)
+
 func (t *translator) report(code string, ref model.Ref, message, fix string) {
-	severity := resource.Warning
-	if i := slices.IndexFunc(codes, func(c resource.Code) bool { return c.ID == code }); i >= 0 {
-		severity = codes[i].Severity
-	}
-	t.findings = append(t.findings, resource.Finding{
-		Code: code, Severity: severity, Ref: ref, Origin: t.set.Origin(ref), Message: message, Fix: fix,
-	})
+	t.findings = append(t.findings, t.set.About(ref, resource.Problem(code, "", ref.Field, message, fix), severities))
 }

@@ -34,11 +34,6 @@ type Options struct {
 	Partial bool
 }
 
-// Translate is Options.Translate without options.
-func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	return Options{}.Translate(set)
-}
-
 // Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
 // that a proxy would write.
 func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {

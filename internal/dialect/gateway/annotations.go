@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // Annotations of Gateways, ListenerSets and routes, for what no field of the API says.
@@ -39,16 +40,16 @@ func (t *translator) annotated(ref model.Ref, meta *metav1.ObjectMeta) (policy m
 		field := annotationField(name)
 		switch known := known(ref.Kind); {
 		case !slices.Contains(known, name):
-			t.report(ref, problem{codeUnknownAnnotation, "", field, "unknown annotation for a " + ref.Kind,
-				"use " + strings.Join(known, " or ") + ", or remove it"})
+			t.report(ref, resource.Problem(codeUnknownAnnotation, "", field, "unknown annotation for a "+ref.Kind,
+				"use "+strings.Join(known, " or ")+", or remove it"))
 		case name != pathPolicy: // see readFront
 		case ref.Kind == "TCPRoute":
-			t.report(ref, problem{codeUnknownAnnotation, "", field, "connections have no paths, so it has no effect", "remove it"})
+			t.report(ref, resource.Problem(codeUnknownAnnotation, "", field, "connections have no paths, so it has no effect", "remove it"))
 		default:
 			if policy = model.PathPolicy(strings.TrimSpace(meta.Annotations[name])); !policy.Valid() {
-				t.report(ref, problem{codePathPolicy, "", field,
+				t.report(ref, resource.Problem(codePathPolicy, "", field,
 					fmt.Sprintf("%q is neither %s nor %s, so %[3]s applies", meta.Annotations[name], model.PathAsWritten, model.PathStrict),
-					fmt.Sprintf("write %s or %s", model.PathStrict, model.PathAsWritten)})
+					fmt.Sprintf("write %s or %s", model.PathStrict, model.PathAsWritten)))
 				policy = model.PathStrict
 			}
 		}

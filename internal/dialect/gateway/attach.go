@@ -20,9 +20,9 @@ type parent struct {
 	gateway *gateway
 	// set is nil if the Gateway itself is the parent.
 	set      *listenerSet
-	attached map[*listener][]string // effective hostnames
-	idle     map[*listener]problem  // those attached whose traffic another route has, and why; of TCPRoutes only
-	rejected *problem
+	attached map[*listener][]string         // effective hostnames
+	idle     map[*listener]resource.Finding // those attached whose traffic another route has, and why; of TCPRoutes only
+	rejected *resource.Finding
 }
 
 // listeners are those of the object that is named: a Gateway does not stand for its ListenerSets.
@@ -82,7 +82,7 @@ func (t *translator) attachRoutes() {
 }
 
 // conclude says what becomes of a route, which has what listeners it gets.
-func (t *translator) conclude(r *route, lost []problem) {
+func (t *translator) conclude(r *route, lost []resource.Finding) {
 	before := t.findings
 	t.findings = nil
 	for _, p := range lost {
@@ -94,7 +94,7 @@ func (t *translator) conclude(r *route, lost []problem) {
 		if p.rejected == nil && !r.served() {
 			// The findings are those of the rules. Rules that answer an error, so as not to pass a filter by, do so although
 			// the route is not accepted.
-			p.rejected = &problem{"", r.broken[0].reason, "spec.rules", "no rule is valid", texts(r.broken)}
+			p.rejected = new(resource.Problem("", r.broken[0].Reason, "spec.rules", "no rule is valid", resource.Texts(r.broken)))
 		}
 		if p.rejected != nil {
 			continue
@@ -134,7 +134,7 @@ func (t *translator) readParents(r *route) {
 			if group == "" && kind == "Service" {
 				message, fix = "a parent of kind Service is for a mesh and is ignored", "name a Gateway to have the route served here"
 			}
-			t.report(r.ref, problem{codeParentKind, "", field + ".kind", message, fix})
+			t.report(r.ref, resource.Problem(codeParentKind, "", field+".kind", message, fix))
 			continue
 		}
 		if p.gateway != nil {
@@ -143,17 +143,17 @@ func (t *translator) readParents(r *route) {
 				r.parents = append(r.parents, p)
 			}
 		} else if !exists && !t.set.Watches(at.namespace) {
-			t.report(r.ref, problem{codeParentUnwatched, "", field, fmt.Sprintf("%s %s: %s", kind, at, t.unwatched(at.namespace)), watchIt})
+			t.report(r.ref, resource.Problem(codeParentUnwatched, "", field, fmt.Sprintf("%s %s: %s", kind, at, t.unwatched(at.namespace)), watchIt))
 		} else if !exists {
 			code, why, fix := t.absent(codeParentNotFound, gatewayv1.GroupName, string(kind), at)
-			t.report(r.ref, problem{code, "", field, why, fix})
+			t.report(r.ref, resource.Problem(code, "", field, why, fix))
 		}
 	}
 	if r.spec.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
 		t.defaultParents(r)
 	}
 	if len(r.spec.ParentRefs) == 0 && len(r.parents) == 0 {
-		t.report(r.ref, problem{codeNoParent, "", "spec.parentRefs", "the route is attached to nothing", "name a Gateway"})
+		t.report(r.ref, resource.Problem(codeNoParent, "", "spec.parentRefs", "the route is attached to nothing", "name a Gateway"))
 	}
 }
 
@@ -178,7 +178,7 @@ func (t *translator) defaultParents(r *route) {
 func (t *translator) attach(r *route, p *parent) {
 	p.attached = map[*listener][]string{}
 	reject := func(code, reason, field, message, fix string) {
-		p.rejected = &problem{code, reason, field, message, fix}
+		p.rejected = new(resource.Problem(code, reason, field, message, fix))
 	}
 	if p.set != nil && p.set.rejected != nil {
 		reject(codeNotAllowed, "NotAllowedByListeners", p.field, p.String()+" may not attach to its Gateway", "see the status of the ListenerSet")
@@ -224,19 +224,19 @@ func (t *translator) attach(r *route, p *parent) {
 // loss is a listener that a route does not get, and why.
 type loss struct {
 	listener *listener
-	why      problem
+	why      resource.Finding
 }
 
 // yield takes the route off the listeners that older routes have, and returns why. A TCPRoute stays attached there and is
 // accepted, but gets no connection (TCPRoute, "Conflicts"; the conformance test TCPRouteMultipleRoutesAttachment).
-func (t *translator) yield(r *route) (lost []problem) {
+func (t *translator) yield(r *route) (lost []resource.Finding) {
 	for _, p := range r.parents {
 		if p.rejected != nil {
 			continue
 		}
 		taken := t.taken(r, p)
 		if !r.carries.Requests() {
-			p.idle = make(map[*listener]problem, len(taken))
+			p.idle = make(map[*listener]resource.Finding, len(taken))
 			for _, x := range taken {
 				p.idle[x.listener] = x.why
 				lost = append(lost, x.why)
@@ -271,9 +271,9 @@ func (t *translator) taken(r *route, p *parent) (taken []loss) {
 		}
 		claims := t.on(l).claims[other]
 		if i := slices.IndexFunc(claims, func(c claim) bool { return meet(c.hostnames, hostnames) }); i >= 0 {
-			taken = append(taken, loss{l, problem{codeHostnameTaken, "HostnameConflict", p.field,
+			taken = append(taken, loss{l, resource.Problem(codeHostnameTaken, "HostnameConflict", p.field,
 				fmt.Sprintf("on listener %s, %s %s has a hostname of this route and goes first", l,
-					other, claims[i].route), "give the two routes different hostnames or listeners"}})
+					other, claims[i].route), "give the two routes different hostnames or listeners")})
 		}
 	}
 	return taken
@@ -335,8 +335,8 @@ func (t *translator) ignoredHostnames(r *route) {
 	}
 	for i, h := range r.hostnames {
 		if !met[h] {
-			t.report(r.ref, problem{codeHostnameIgnored, "", model.FieldAt("spec.hostnames", i),
-				fmt.Sprintf("%s meets no listener that the route is attached to", h), "remove it, or add a listener for it"})
+			t.report(r.ref, resource.Problem(codeHostnameIgnored, "", model.FieldAt("spec.hostnames", i),
+				fmt.Sprintf("%s meets no listener that the route is attached to", h), "remove it, or add a listener for it"))
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
-func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *problem) {
+func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *resource.Finding) {
 	group, kind := value(ref.Group, ""), value(ref.Kind, "Service")
 	if group != "" || kind != "Service" {
-		return "", &problem{codeBackendKind, "InvalidKind", field + ".kind",
-			fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Service"}
+		return "", new(resource.Problem(codeBackendKind, "InvalidKind", field+".kind",
+			fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Service"))
 	}
 	to := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
 	if !t.permitted(r.ref.Kind, r.namespace, "", "Service", to.namespace, to.name) {
@@ -28,30 +28,30 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 	service := t.set.Service(to.namespace, to.name)
 	if service == nil {
 		code, why, fix := t.absent(codeBackendNotFound, "", "Service", to)
-		return "", &problem{code, "BackendNotFound", field + ".name", why, fix}
+		return "", new(resource.Problem(code, "BackendNotFound", field+".name", why, fix))
 	}
 	if refused, all := t.set.RefusedNames(service, t.Names); all {
-		return "", &problem{codeBackendRefused, "UnsupportedValue", field + ".name",
-			fmt.Sprintf("Service %s is refused: %s", to, refused[0].Why), refused[0].Fix}
+		return "", new(resource.Problem(codeBackendRefused, "UnsupportedValue", field+".name",
+			fmt.Sprintf("Service %s is refused: %s", to, refused[0].Why), refused[0].Fix))
 	}
 	if ref.Port == nil {
-		return "", &problem{codeBackendPort, "BackendNotFound", field + ".port",
-			"a reference to a Service needs a port", "name a port of Service " + to.String()}
+		return "", new(resource.Problem(codeBackendPort, "BackendNotFound", field+".port",
+			"a reference to a Service needs a port", "name a port of Service "+to.String()))
 	}
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Port == *ref.Port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
 	})
 	if i < 0 {
-		return "", &problem{codeBackendPort, "BackendNotFound", field + ".port",
-			fmt.Sprintf("Service %s has no TCP port %d", to, *ref.Port), "name one of its ports or add this one"}
+		return "", new(resource.Problem(codeBackendPort, "BackendNotFound", field+".port",
+			fmt.Sprintf("Service %s has no TCP port %d", to, *ref.Port), "name one of its ports or add this one"))
 	}
 	return t.backendPort(r, to, service.Spec.Ports[i], field)
 }
 
-func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, field string) (string, *problem) {
+func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, field string) (string, *resource.Finding) {
 	name := model.ServiceName(to.namespace, to.name, port.Port)
-	unsupported := func(message, fix string) (string, *problem) {
-		return "", &problem{codeBackendProtocol, "UnsupportedProtocol", field + ".port", message, fix}
+	unsupported := func(message, fix string) (string, *resource.Finding) {
+		return "", new(resource.Problem(codeBackendProtocol, "UnsupportedProtocol", field+".port", message, fix))
 	}
 	app, known := resource.ParseAppProtocol(port.AppProtocol)
 	policy := t.policyFor(to, port)
@@ -72,8 +72,8 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 		r.uses = append(r.uses, t.usesOfLeaf(leaf, port.Port)...)
 	}
 	if policy != nil && policy.tls == nil {
-		return "", &problem{codeBackendPolicy, "InvalidBackendTLSPolicy", field,
-			fmt.Sprintf("BackendTLSPolicy %s/%s of Service %s cannot be honoured", policy.obj.Namespace, policy.obj.Name, to), "correct the policy"}
+		return "", new(resource.Problem(codeBackendPolicy, "InvalidBackendTLSPolicy", field,
+			fmt.Sprintf("BackendTLSPolicy %s/%s of Service %s cannot be honoured", policy.obj.Namespace, policy.obj.Name, to), "correct the policy"))
 	}
 	return name, nil
 }

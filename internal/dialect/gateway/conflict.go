@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 
+	"github.com/weirmesh/weir/internal/resource"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -97,7 +98,7 @@ func (l *listener) dead() bool { return l.unusable || l.notAccepted != nil }
 
 // contends is true of listeners that could be in conflict. What else is wrong with a listener has no influence on that.
 func (l *listener) contends() bool {
-	return l.gateway.served() && (l.notAccepted == nil || l.notAccepted.reason != "UnsupportedProtocol")
+	return l.gateway.served() && (l.notAccepted == nil || l.notAccepted.Reason != "UnsupportedProtocol")
 }
 
 // compare marks l if it is in conflict with other, which is on the same port.
@@ -128,9 +129,9 @@ func (l *listener) discreet(other *listener) string {
 
 // clash records a conflict; of several the first in a fixed order is told.
 func (l *listener) clash(reason, field, message string) {
-	p := problem{codeConflict, reason, l.field + field, message, "give each listener its own hostname or port"}
+	p := resource.Problem(codeConflict, reason, l.field+field, message, "give each listener its own hostname or port")
 	// A conflict of protocols is the graver one; "P" sorts after "H".
-	if l.conflict == nil || reason > l.conflict.reason || reason == l.conflict.reason && message < l.conflict.message {
+	if l.conflict == nil || reason > l.conflict.Reason || reason == l.conflict.Reason && message < l.conflict.Message {
 		l.conflict = &p
 	}
 }
@@ -153,10 +154,10 @@ func (t *translator) findUnavailable() {
 					if taken == a || !everywhere(taken) && !everywhere(a) || owner == g {
 						continue
 					}
-					p := &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
+					p := new(resource.Problem(codePortUnavailable, "PortUnavailable", l.field+".port",
 						fmt.Sprintf("Gateway %s has port %d on %s, which shuts out %s", owner, port, addressName(taken), addressName(a)),
-						"use another port, or give both Gateways IP addresses"}
-					if l.notAccepted == nil || p.message < l.notAccepted.message {
+						"use another port, or give both Gateways IP addresses"))
+					if l.notAccepted == nil || p.Message < l.notAccepted.Message {
 						l.notAccepted = p
 					}
 				}

@@ -8,15 +8,16 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // filterSet is the filters of a rule or a backend, translated.
 type filterSet struct {
 	model.Filters
 	// problems make the rule invalid.
-	problems []problem
+	problems []resource.Finding
 	// closed is a filter that cannot be applied and must not be passed by: what it stands on answers an error.
-	closed *problem
+	closed *resource.Finding
 }
 
 // filters translates the filters on a rule or a backendRef; field is the path of what they stand on.
@@ -27,7 +28,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		f := &written[i]
 		at := model.FieldAt(field+".filters", i)
 		fail := func(code, reason, field, message, fix string) {
-			out.problems = append(out.problems, problem{code, reason, at + field, message, fix})
+			out.problems = append(out.problems, resource.Problem(code, reason, at+field, message, fix))
 		}
 		repeatable := f.Type == gatewayv1.HTTPRouteFilterRequestMirror || f.Type == gatewayv1.HTTPRouteFilterExtensionRef
 		if seen[f.Type] && !repeatable {
@@ -43,7 +44,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 					text = patch.Value
 				}
 				p := valueProblem(filterField(field, written), text, err)
-				fail(p.code, p.reason, p.field, p.message, p.fix)
+				fail(p.Code, p.Reason, p.Ref.Field, p.Message, p.Fix)
 			}
 		}
 		switch {
@@ -58,7 +59,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
 			redirect, p := redirect(f.RequestRedirect)
 			if out.Redirect = redirect; p != nil {
-				fail(p.code, p.reason, ".requestRedirect"+p.field, p.message, p.fix)
+				fail(p.Code, p.Reason, ".requestRedirect"+p.Ref.Field, p.Message, p.Fix)
 			} else {
 				judge(model.Filters{Redirect: redirect})
 			}
@@ -66,7 +67,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			path, p := pathPatch(f.URLRewrite.Path)
 			out.Rewrite = &model.Rewrite{Hostname: string(value(f.URLRewrite.Hostname, "")), Path: path}
 			if p != nil {
-				fail(p.code, p.reason, ".urlRewrite"+p.field, p.message, p.fix)
+				fail(p.Code, p.Reason, ".urlRewrite"+p.Ref.Field, p.Message, p.Fix)
 			} else {
 				judge(model.Filters{Rewrite: out.Rewrite})
 			}
@@ -79,16 +80,16 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			}
 		case f.Type == gatewayv1.HTTPRouteFilterExtensionRef && f.ExtensionRef != nil:
 			ref := f.ExtensionRef
-			out.close(problem{codeFilterUnsupported, "InvalidKind", at + ".extensionRef",
-				fmt.Sprintf("unknown filter %s %s", kindName(string(ref.Group), string(ref.Kind)), ref.Name), "remove the filter"})
+			out.close(resource.Problem(codeFilterUnsupported, "InvalidKind", at+".extensionRef",
+				fmt.Sprintf("unknown filter %s %s", kindName(string(ref.Group), string(ref.Kind)), ref.Name), "remove the filter"))
 		default:
-			out.close(problem{codeFilterUnsupported, "UnsupportedValue", at + ".type",
-				fmt.Sprintf("filter %s is not supported or has no settings", f.Type), "remove the filter"})
+			out.close(resource.Problem(codeFilterUnsupported, "UnsupportedValue", at+".type",
+				fmt.Sprintf("filter %s is not supported or has no settings", f.Type), "remove the filter"))
 		}
 	}
 	if out.Redirect != nil && out.Rewrite != nil {
-		out.problems = append(out.problems, problem{codeFilterClash, "IncompatibleFilters", field + ".filters",
-			"RequestRedirect and URLRewrite exclude each other", "keep one of them"})
+		out.problems = append(out.problems, resource.Problem(codeFilterClash, "IncompatibleFilters", field+".filters",
+			"RequestRedirect and URLRewrite exclude each other", "keep one of them"))
 	}
 	return out
 }
@@ -100,7 +101,7 @@ func (t *translator) ignoredHeaders(r *route, field string, edit *model.HeaderEd
 		if request && strings.EqualFold(x.Name, "Host") {
 			fix = "to send another host, use set, or a URLRewrite filter with hostname"
 		}
-		t.report(r.ref, problem{codeHeaderIgnored, "", field + "." + x.Field, fmt.Sprintf("a filter cannot change the header %s, so this has no effect", x.Name), fix})
+		t.report(r.ref, resource.Problem(codeHeaderIgnored, "", field+"."+x.Field, fmt.Sprintf("a filter cannot change the header %s, so this has no effect", x.Name), fix))
 	}
 }
 
@@ -126,8 +127,8 @@ func pathPatchOf(f model.Filters) *model.PathPatch {
 }
 
 // close keeps the first reason; one that is a plain unsupported value is the graver.
-func (f *filterSet) close(p problem) {
-	if f.closed == nil || f.closed.reason != "UnsupportedValue" && p.reason == "UnsupportedValue" {
+func (f *filterSet) close(p resource.Finding) {
+	if f.closed == nil || f.closed.Reason != "UnsupportedValue" && p.Reason == "UnsupportedValue" {
 		f.closed = &p
 	}
 }
@@ -144,7 +145,7 @@ func headerEdit(f *gatewayv1.HTTPHeaderFilter) *model.HeaderEdit {
 }
 
 // redirect translates HTTPRequestRedirectFilter. Without a port, the model and the API derive it in the same way.
-func redirect(f *gatewayv1.HTTPRequestRedirectFilter) (*model.Redirect, *problem) {
+func redirect(f *gatewayv1.HTTPRequestRedirectFilter) (*model.Redirect, *resource.Finding) {
 	path, p := pathPatch(f.Path)
 	out := &model.Redirect{
 		Scheme:   value(f.Scheme, ""),
@@ -154,16 +155,16 @@ func redirect(f *gatewayv1.HTTPRequestRedirectFilter) (*model.Redirect, *problem
 		Status:   value(f.StatusCode, 302),
 	}
 	if !slices.Contains([]string{"", "http", "https"}, out.Scheme) {
-		p = &problem{codeValue, "UnsupportedValue", ".scheme", fmt.Sprintf("scheme %q is not supported", out.Scheme), "use http or https"}
+		p = new(resource.Problem(codeValue, "UnsupportedValue", ".scheme", fmt.Sprintf("scheme %q is not supported", out.Scheme), "use http or https"))
 	}
 	if !slices.Contains([]int{301, 302, 303, 307, 308}, out.Status) {
-		p = &problem{codeValue, "UnsupportedValue", ".statusCode", fmt.Sprintf("status code %d is not supported", out.Status),
-			"use 301, 302, 303, 307 or 308"}
+		p = new(resource.Problem(codeValue, "UnsupportedValue", ".statusCode", fmt.Sprintf("status code %d is not supported", out.Status),
+			"use 301, 302, 303, 307 or 308"))
 	}
 	return out, p
 }
 
-func pathPatch(f *gatewayv1.HTTPPathModifier) (*model.PathPatch, *problem) {
+func pathPatch(f *gatewayv1.HTTPPathModifier) (*model.PathPatch, *resource.Finding) {
 	switch {
 	case f == nil:
 		return nil, nil
@@ -172,21 +173,21 @@ func pathPatch(f *gatewayv1.HTTPPathModifier) (*model.PathPatch, *problem) {
 	case f.Type == gatewayv1.PrefixMatchHTTPPathModifier:
 		return &model.PathPatch{Prefix: true, Value: value(f.ReplacePrefixMatch, "")}, nil
 	default:
-		return nil, &problem{codeValue, "UnsupportedValue", ".path.type", fmt.Sprintf("type %q is not known", f.Type),
-			"use ReplaceFullPath or ReplacePrefixMatch"}
+		return nil, new(resource.Problem(codeValue, "UnsupportedValue", ".path.type", fmt.Sprintf("type %q is not known", f.Type),
+			"use ReplaceFullPath or ReplacePrefixMatch"))
 	}
 }
 
 // prefixProblems finds a ReplacePrefixMatch whose rule matches anything but path prefixes
 // (HTTPPathModifier.replacePrefixMatch).
-func prefixProblems(field string, f model.Filters, matches []model.Match) []problem {
+func prefixProblems(field string, f model.Filters, matches []model.Match) []resource.Finding {
 	replaces := f.Redirect != nil && f.Redirect.Path != nil && f.Redirect.Path.Prefix ||
 		f.Rewrite != nil && f.Rewrite.Path != nil && f.Rewrite.Path.Prefix
 	if !replaces || !slices.ContainsFunc(matches, func(m model.Match) bool { return m.Path.Type != model.Prefix }) {
 		return nil
 	}
-	return []problem{{codeFilterClash, "IncompatibleFilters", field, "ReplacePrefixMatch needs matches of type PathPrefix",
-		"use PathPrefix in all matches of the rule, or ReplaceFullPath"}}
+	return []resource.Finding{resource.Problem(codeFilterClash, "IncompatibleFilters", field, "ReplacePrefixMatch needs matches of type PathPrefix",
+		"use PathPrefix in all matches of the rule, or ReplaceFullPath")}
 }
 
 // cors translates HTTPCORSFilter; the default of maxAge is its own.
@@ -219,7 +220,7 @@ func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirr
 	at := field + ".requestMirror"
 	n, d, bad := share(f)
 	if bad != nil {
-		bad.field = at + bad.field
+		bad.Ref.Field = at + bad.Ref.Field
 		r.partial = append(r.partial, *bad)
 	}
 	name, p := t.backend(r, f.BackendRef, at+".backendRef")
@@ -239,16 +240,16 @@ func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirr
 		default:
 			where += ".percent"
 		}
-		t.report(r.ref, problem{codeMirrorNothing, "", where, "no request is mirrored", "raise it, or remove the filter"})
+		t.report(r.ref, resource.Problem(codeMirrorNothing, "", where, "no request is mirrored", "raise it, or remove the filter"))
 	}
 	return m
 }
 
 // share reads which part of the requests a mirror gets (GEP-3171): the fraction if there is one, also beside a
 // percentage; the percentage; else all. What is out of range is a finding of package resource already, hence no code.
-func share(f *gatewayv1.HTTPRequestMirrorFilter) (n, d uint32, bad *problem) {
-	fail := func(field, message, fix string) (uint32, uint32, *problem) {
-		return 0, 0, &problem{"", "UnsupportedValue", field, message, fix}
+func share(f *gatewayv1.HTTPRequestMirrorFilter) (n, d uint32, bad *resource.Finding) {
+	fail := func(field, message, fix string) (uint32, uint32, *resource.Finding) {
+		return 0, 0, new(resource.Problem("", "UnsupportedValue", field, message, fix))
 	}
 	switch {
 	case f.Fraction != nil:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // Annotations of a Gateway: what is in front of it and is believed. They are for all of its listeners, those of ListenerSets too, and only the Gateway has
@@ -43,16 +44,16 @@ func (t *translator) readFront(g *gateway) *front {
 		case model.XForwardedFor, model.Forwarded, model.XRealIP:
 			f.field = field
 		default:
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(clientAddress), fmt.Sprintf("Weir does not read the client's address from %q", text),
-				"write X-Forwarded-For, Forwarded or X-Real-IP, or remove the annotation to use the first of them that is present"})
+			t.report(g.ref, resource.Problem(codeAnnotation, "", annotationField(clientAddress), fmt.Sprintf("Weir does not read the client's address from %q", text),
+				"write X-Forwarded-For, Forwarded or X-Real-IP, or remove the annotation to use the first of them that is present"))
 		}
 	}
 	if text, ok := notes[proxyProtocol]; ok {
 		t.readProxyProtocol(g, f, text)
 	}
 	if (f.all || len(f.header) > 0) && len(f.trusted) == 0 {
-		t.report(g.ref, problem{codeNobodyTrusted, "", annotationField(proxyProtocol), "no address is trusted to send PROXY headers, so every connection is closed",
-			"name the addresses of what is in front in " + trustedProxies})
+		t.report(g.ref, resource.Problem(codeNobodyTrusted, "", annotationField(proxyProtocol), "no address is trusted to send PROXY headers, so every connection is closed",
+			"name the addresses of what is in front in "+trustedProxies))
 	}
 	return f
 }
@@ -66,18 +67,18 @@ func (t *translator) readTrusted(g *gateway, text string) []string {
 	for _, part := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' || c == '\n' || c == '\t' }) {
 		p, err := model.ParseTrusted(part)
 		if err != nil {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(trustedProxies), err.Error() + "; it is not trusted", "write addresses and networks, separated by commas, or none"})
+			t.report(g.ref, resource.Problem(codeAnnotation, "", annotationField(trustedProxies), err.Error()+"; it is not trusted", "write addresses and networks, separated by commas, or none"))
 			continue
 		}
 		if p.Bits() == 0 {
-			t.report(g.ref, problem{codeAllTrusted, "", annotationField(trustedProxies), fmt.Sprintf("%s trusts everybody, so any client can claim any address", p),
-				"name the addresses of what is in front"})
+			t.report(g.ref, resource.Problem(codeAllTrusted, "", annotationField(trustedProxies), fmt.Sprintf("%s trusts everybody, so any client can claim any address", p),
+				"name the addresses of what is in front"))
 		}
 		all = append(all, p)
 	}
 	if len(all) > model.MaxTrustedProxies {
-		t.report(g.ref, problem{codeAnnotation, "", annotationField(trustedProxies), fmt.Sprintf("it has %d networks; those beyond the first %d are not trusted",
-			len(all), model.MaxTrustedProxies), "join networks into larger ones"})
+		t.report(g.ref, resource.Problem(codeAnnotation, "", annotationField(trustedProxies), fmt.Sprintf("it has %d networks; those beyond the first %d are not trusted",
+			len(all), model.MaxTrustedProxies), "join networks into larger ones"))
 		all = all[:model.MaxTrustedProxies]
 	}
 	return model.TrustedProxies(all)
@@ -97,7 +98,7 @@ func (t *translator) readProxyProtocol(g *gateway, f *front, text string) {
 		part = strings.TrimSpace(part)
 		n, err := strconv.ParseUint(part, 10, 16)
 		if err != nil || n == 0 {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is ignored", part), fix})
+			t.report(g.ref, resource.Problem(codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("%q is not a port; it is ignored", part), fix))
 			continue
 		}
 		ports = append(ports, int32(n))
@@ -109,7 +110,7 @@ func (t *translator) readProxyProtocol(g *gateway, f *front, text string) {
 func (t *translator) unusedPorts(g *gateway) {
 	for _, port := range g.front.header {
 		if !slices.ContainsFunc(g.listeners, func(l *listener) bool { return int32(l.spec.Port) == port }) {
-			t.report(g.ref, problem{codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("no listener has the port %d", port), "name ports of listeners"})
+			t.report(g.ref, resource.Problem(codeAnnotation, "", annotationField(proxyProtocol), fmt.Sprintf("no listener has the port %d", port), "name ports of listeners"))
 		}
 	}
 }

@@ -21,7 +21,7 @@ type clientValidation struct {
 	field    string
 	cas      string
 	optional bool
-	problems []problem
+	problems []resource.Finding
 	// elsewhere says that some of the authorities may be in the cluster.
 	elsewhere bool
 }
@@ -35,7 +35,7 @@ func (f *frontend) of(port gatewayv1.PortNumber) *clientValidation {
 }
 
 // has says whether the problem is one of the frontend's, which many listeners may show but which is one finding.
-func (f *frontend) has(p problem) bool {
+func (f *frontend) has(p resource.Finding) bool {
 	in := func(v *clientValidation) bool { return v != nil && slices.Contains(v.problems, p) }
 	for _, v := range f.ports {
 		if in(v) {
@@ -65,21 +65,21 @@ func (t *translator) readClientValidation(g *gateway, written *gatewayv1.Fronten
 	v := &clientValidation{field: field, optional: written.Mode == gatewayv1.AllowInsecureFallback}
 	if v.optional {
 		g.insecure = append(g.insecure, field+".mode")
-		t.report(g.ref, problem{codeInsecureClient, "", field + ".mode",
-			"clients without a valid certificate are let in", "use AllowValidOnly unless the backends check clients themselves"})
+		t.report(g.ref, resource.Problem(codeInsecureClient, "", field+".mode",
+			"clients without a valid certificate are let in", "use AllowValidOnly unless the backends check clients themselves"))
 	}
 	for i, ref := range written.CACertificateRefs {
 		at := model.FieldAt(field+".caCertificateRefs", i)
 		namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(g.namespace))), string(ref.Name)
-		var p problem
+		var p resource.Finding
 		if ref.Group != "" || ref.Kind != "ConfigMap" {
-			p = problem{codeClientCA, "InvalidCACertificateKind", at,
-				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"}
+			p = resource.Problem(codeClientCA, "InvalidCACertificateKind", at,
+				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap")
 		} else if !t.permitted("Gateway", g.namespace, "", "ConfigMap", namespace, name) {
 			p = t.notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
 		} else if bundle, code, message, fix := t.caBundle(codeClientCA, namespace, name); message != "" {
 			v.elsewhere = v.elsewhere || code == resource.CodeElsewhere
-			p = problem{code, "InvalidCACertificateRef", at, message, fix}
+			p = resource.Problem(code, "InvalidCACertificateRef", at, message, fix)
 		} else {
 			v.cas += bundle
 			continue

@@ -42,13 +42,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings.
-// The order of the objects in the set has no influence.
-func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Finding) {
-	t := Translator{Options: options}
-	return t.Translate(set)
-}
-
 type key struct{ namespace, name string }
 
 func (k key) String() string { return k.namespace + "/" + k.name }
@@ -76,12 +69,12 @@ func (t *translator) readClasses() {
 			continue
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
-		accepted := isTrue("Accepted", "Accepted", "")
+		accepted := resource.True("Accepted", "Accepted", "")
 		if c.Spec.ParametersRef != nil && !t.Separate {
 			t.rejected[c.Name] = true
-			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
-				"parameters are not supported", "remove the field"}
-			accepted = isFalse("Accepted", p.reason, p.String())
+			p := resource.Problem(codeParameters, "InvalidParameters", "spec.parametersRef",
+				"parameters are not supported", "remove the field")
+			accepted = resource.False("Accepted", p.Reason, p.Text())
 			t.report(ref, p)
 		}
 		t.statuses = append(t.statuses, resource.Status{

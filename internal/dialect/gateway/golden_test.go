@@ -22,7 +22,7 @@ func translate(set *resource.Set) output { return translateWith(set, gateway.Opt
 
 func translateWith(set *resource.Set, options gateway.Options) output {
 	services, _, found := core.Options{Names: options.Names}.Translate(set)
-	cfg, statuses, more := gateway.Translate(set, options)
+	cfg, statuses, more := (&gateway.Translator{Options: options}).Translate(set)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
 	return output{model.Merge(services, cfg), statuses, findings}

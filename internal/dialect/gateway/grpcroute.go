@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
@@ -32,7 +33,7 @@ func (t *translator) grpcRule(r *route, i int, rule *gatewayv1.GRPCRouteRule) {
 				err = model.CheckMatchPath(path.Value)
 			}
 			if err != nil {
-				problems = []problem{valueProblem(field+".method", path.Value, err)}
+				problems = []resource.Finding{valueProblem(field+".method", path.Value, err)}
 			}
 		}
 		parts.unmatched = append(parts.unmatched, problems...)
@@ -74,7 +75,7 @@ const anyPart = "[^/]+"
 // (GRPCRouteRule.matches: characters of the service, then of the method) is that of paths: a path in full goes before
 // a service's prefix, that before expressions, and longer ones before shorter. Only a match of everything has to come
 // after those of a method in any service, which are expressions: it becomes one too when such matches exist.
-func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model.PathMatch, []problem) {
+func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model.PathMatch, []resource.Finding) {
 	everything := model.PathMatch{Type: model.Prefix, Value: "/"}
 	if t.wildService {
 		everything = model.PathMatch{Type: model.Regex, Value: "/.*"}
@@ -87,7 +88,7 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 	case gatewayv1.GRPCMethodMatchExact:
 		switch {
 		case strings.Contains(service+method, "/"):
-			return everything, []problem{{codeValue, "UnsupportedValue", field, "service or method contains a /", "write the bare names"}}
+			return everything, []resource.Finding{resource.Problem(codeValue, "UnsupportedValue", field, "service or method contains a /", "write the bare names")}
 		case service != "" && method != "":
 			return model.PathMatch{Type: model.Exact, Value: "/" + service + "/" + method}, nil
 		case service != "":
@@ -97,7 +98,7 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 		}
 		return everything, nil
 	case gatewayv1.GRPCMethodMatchRegularExpression:
-		var problems []problem
+		var problems []resource.Finding
 		part := func(name, pattern string) string {
 			if pattern == "" {
 				return anyPart
@@ -114,8 +115,8 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 		path := "/" + part("service", service) + "/" + part("method", method)
 		return model.PathMatch{Type: model.Regex, Value: path}, problems
 	default:
-		return everything, []problem{{codeValue, "UnsupportedValue", field + ".type", fmt.Sprintf("type %q is not known", kind),
-			"use Exact or RegularExpression"}}
+		return everything, []resource.Finding{resource.Problem(codeValue, "UnsupportedValue", field+".type", fmt.Sprintf("type %q is not known", kind),
+			"use Exact or RegularExpression")}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // methods are the values of HTTPMethod.
@@ -37,13 +38,13 @@ func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
 			Backoff:  parts.duration(".retry.backoff", rule.Retry.Backoff),
 		}
 		if parts.retry.Attempts < 0 {
-			parts.problems = append(parts.problems, problem{codeValue, "UnsupportedValue", parts.field + ".retry.attempts",
-				fmt.Sprintf("%d is negative", parts.retry.Attempts), "use 1 or more"})
+			parts.problems = append(parts.problems, resource.Problem(codeValue, "UnsupportedValue", parts.field+".retry.attempts",
+				fmt.Sprintf("%d is negative", parts.retry.Attempts), "use 1 or more"))
 		}
 		for i, c := range rule.Retry.Codes {
 			if c < 400 || c > 599 {
-				parts.problems = append(parts.problems, problem{codeValue, "UnsupportedValue", model.FieldAt(parts.field+".retry.codes", i),
-					fmt.Sprintf("%d is not an error's status code", c), "use codes from 400 to 599"})
+				parts.problems = append(parts.problems, resource.Problem(codeValue, "UnsupportedValue", model.FieldAt(parts.field+".retry.codes", i),
+					fmt.Sprintf("%d is not an error's status code", c), "use codes from 400 to 599"))
 			}
 			parts.retry.Codes = append(parts.retry.Codes, int(c))
 		}
@@ -61,18 +62,18 @@ func (p *ruleParts) duration(field string, written *gatewayv1.Duration) model.Du
 	}
 	d, err := time.ParseDuration(string(*written))
 	if err != nil || d < 0 {
-		p.problems = append(p.problems, problem{codeValue, "UnsupportedValue", p.field + field,
-			fmt.Sprintf("%q is not a duration", *written), "write it like 10s or 1m30s"})
+		p.problems = append(p.problems, resource.Problem(codeValue, "UnsupportedValue", p.field+field,
+			fmt.Sprintf("%q is not a duration", *written), "write it like 10s or 1m30s"))
 		return 0
 	}
 	return model.Duration(d)
 }
 
-func (t *translator) httpMatch(r *route, field string, written *gatewayv1.HTTPRouteMatch) (model.Match, []problem) {
+func (t *translator) httpMatch(r *route, field string, written *gatewayv1.HTTPRouteMatch) (model.Match, []resource.Finding) {
 	out := model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/"}, Method: string(value(written.Method, ""))}
-	var problems []problem
+	var problems []resource.Finding
 	fail := func(code, at, message, fix string) {
-		problems = append(problems, problem{code, "UnsupportedValue", field + at, message, fix})
+		problems = append(problems, resource.Problem(code, "UnsupportedValue", field+at, message, fix))
 	}
 	if p := written.Path; p != nil {
 		path := value(p.Value, "/")
@@ -108,7 +109,7 @@ func (t *translator) httpMatch(r *route, field string, written *gatewayv1.HTTPRo
 	for _, q := range written.QueryParams {
 		query = append(query, valueMatch{string(q.Name), string(value(q.Type, gatewayv1.QueryParamMatchExact)), q.Value})
 	}
-	var more []problem
+	var more []resource.Finding
 	out.Headers, more = t.values(r, field+".headers", headers)
 	problems = append(problems, more...)
 	out.Query, more = t.values(r, field+".queryParams", query)
@@ -120,17 +121,17 @@ type valueMatch struct{ name, kind, value string }
 
 // values translates matches of header fields or query parameters. Of several with one name only the first counts
 // (HTTPHeaderMatch.name, HTTPQueryParamMatch.name, GRPCHeaderMatch.name).
-func (t *translator) values(r *route, field string, written []valueMatch) (out []model.ValueMatch, problems []problem) {
+func (t *translator) values(r *route, field string, written []valueMatch) (out []model.ValueMatch, problems []resource.Finding) {
 	for i, w := range written {
 		at := model.FieldAt(field, i)
 		if slices.ContainsFunc(out, func(m model.ValueMatch) bool { return m.Name == w.name }) {
-			t.report(r.ref, problem{codeRepeatedMatch, "", at + ".name", fmt.Sprintf("%q is matched already, so this match is ignored", w.name),
-				"remove one of the two"})
+			t.report(r.ref, resource.Problem(codeRepeatedMatch, "", at+".name", fmt.Sprintf("%q is matched already, so this match is ignored", w.name),
+				"remove one of the two"))
 			continue
 		}
 		m := model.ValueMatch{Type: model.Exact, Name: w.name, Value: w.value}
 		if w.name == "" {
-			problems = append(problems, problem{codeValue, "UnsupportedValue", at + ".name", "the name is empty", "write the name of what is to be matched"})
+			problems = append(problems, resource.Problem(codeValue, "UnsupportedValue", at+".name", "the name is empty", "write the name of what is to be matched"))
 		}
 		switch w.kind {
 		case "Exact":
@@ -140,8 +141,8 @@ func (t *translator) values(r *route, field string, written []valueMatch) (out [
 				problems = append(problems, valueProblem(at+".value", "", err))
 			}
 		default:
-			problems = append(problems, problem{codeValue, "UnsupportedValue", at + ".type", fmt.Sprintf("type %q is not known", w.kind),
-				"use Exact or RegularExpression"})
+			problems = append(problems, resource.Problem(codeValue, "UnsupportedValue", at+".type", fmt.Sprintf("type %q is not known", w.kind),
+				"use Exact or RegularExpression"))
 		}
 		out = append(out, m)
 	}

@@ -58,7 +58,7 @@ func TestARouteOfEachKindIsTranslated(t *testing.T) {
 	set.GRPCRoutes = []*gatewayv1.GRPCRoute{{ObjectMeta: meta, Spec: gatewayv1.GRPCRouteSpec{
 		CommonRouteSpec: common, Hostnames: []gatewayv1.Hostname{"grpc.example"}, Rules: make([]gatewayv1.GRPCRouteRule, 1)}}}
 	set.TCPRoutes = []*gatewayv1.TCPRoute{{ObjectMeta: meta, Spec: gatewayv1.TCPRouteSpec{CommonRouteSpec: common, Rules: make([]gatewayv1.TCPRouteRule, 1)}}}
-	cfg, statuses, _ := Translate(set, Options{})
+	cfg, statuses, _ := (&Translator{}).Translate(set)
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

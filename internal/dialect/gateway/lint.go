@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // lint reports what is valid and served, but hardly as meant, as other rules go first.
@@ -28,8 +29,8 @@ func (t *translator) lintMirrors(r *route, rule *model.Rule) {
 		if m.Service == "" || m.Service != b.Service || b.Weight == 0 || m.Numerator == 0 {
 			return false
 		}
-		t.report(r.ref, problem{codeMirrorPrimary, "", m.Ref.Field,
-			fmt.Sprintf("service %s gets the mirrored requests and serves them as a backend too", m.Service), "mirror to another Service"})
+		t.report(r.ref, resource.Problem(codeMirrorPrimary, "", m.Ref.Field,
+			fmt.Sprintf("service %s gets the mirrored requests and serves them as a backend too", m.Service), "mirror to another Service"))
 		return true
 	}
 	for _, m := range rule.Filters.Mirrors {
@@ -90,8 +91,8 @@ func (t *translator) lintShadowed(r *route, rule *model.Rule, own []place, taken
 		if winner.Kind != r.ref.Kind || winner.Namespace != r.namespace || winner.Name != r.name {
 			by = winner.String()
 		}
-		t.report(r.ref, problem{codeShadowed, "", rule.Ref.Field,
-			fmt.Sprintf("the rule never matches: %s has the same matches and goes before it", by), "remove it or change its matches"})
+		t.report(r.ref, resource.Problem(codeShadowed, "", rule.Ref.Field,
+			fmt.Sprintf("the rule never matches: %s has the same matches and goes before it", by), "remove it or change its matches"))
 	}
 	for _, at := range own {
 		if _, ok := taken[at]; !ok {

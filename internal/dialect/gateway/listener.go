@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // gateway is a Gateway that is ours.
@@ -20,11 +21,11 @@ type gateway struct {
 	// pending: the class is not accepted, so nobody serves the Gateway.
 	pending bool
 	// rejected keeps the whole Gateway from being served.
-	rejected *problem
+	rejected *resource.Finding
 	// addresses to bind; "" is all. assigned says which of them spec.addresses asked for.
 	addresses []string
 	assigned  []gatewayv1.GatewayStatusAddress
-	unusable  []problem
+	unusable  []resource.Finding
 	// own are the listeners of the Gateway itself; listeners are these and then those of its sets.
 	own, listeners []*listener
 	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
@@ -33,7 +34,7 @@ type gateway struct {
 	front    *front
 	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
 	clientCertificate string
-	clientProblem     *problem
+	clientProblem     *resource.Finding
 	// pathPolicy is that of its listeners, if the annotation is there.
 	pathPolicy model.PathPolicy
 	// insecure are the fields that let clients without a valid certificate in.
@@ -53,9 +54,9 @@ type listener struct {
 	from     namespaces
 	tls      *model.ListenerTLS
 	// notAccepted, conflict and unresolved are what is wrong with it, each for its condition.
-	notAccepted *problem
-	conflict    *problem
-	unresolved  []problem
+	notAccepted *resource.Finding
+	conflict    *resource.Finding
+	unresolved  []resource.Finding
 	// unusable: it has no certificate, so it cannot be served although it is accepted.
 	unusable bool
 	overlaps []string
@@ -115,9 +116,9 @@ func (t *translator) readGateways() {
 			continue // in a cluster it may be anybody's
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
-			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
+			t.report(ref, resource.Problem(codeForeignClass, "", "spec.gatewayClassName",
 				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is ignored", class, c.Spec.ControllerName),
-				"name a class of " + ControllerName + " if Weir should serve it"})
+				"name a class of "+ControllerName+" if Weir should serve it"))
 			continue
 		}
 		g := &gateway{key: key{obj.Namespace, obj.Name}, obj: obj, ref: ref, pending: t.rejected[class]}
@@ -136,8 +137,8 @@ func (t *translator) readGateways() {
 	t.findOverlaps()
 	for _, g := range t.order {
 		for _, l := range g.listeners {
-			for _, p := range []*problem{l.notAccepted, l.conflict} {
-				if p != nil && (p.code != codeClientCA || len(l.unresolved) == 0) { // else each authority is reported
+			for _, p := range []*resource.Finding{l.notAccepted, l.conflict} {
+				if p != nil && (p.Code != codeClientCA || len(l.unresolved) == 0) { // else each authority is reported
 					t.report(l.holder(), *p)
 				}
 			}
@@ -148,8 +149,8 @@ func (t *translator) readGateways() {
 func (t *translator) readGateway(g *gateway) {
 	spec := &g.obj.Spec
 	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.Separate {
-		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
-			"parameters are not supported", "remove the field"}
+		g.rejected = new(resource.Problem(codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
+			"parameters are not supported", "remove the field"))
 	}
 	g.pathPolicy = t.annotated(g.ref, &g.obj.ObjectMeta)
 	t.readAddresses(g)
@@ -194,8 +195,8 @@ func (t *translator) readAddresses(g *gateway) {
 	for i, a := range g.obj.Spec.Addresses {
 		field := model.FieldAt("spec.addresses", i)
 		if kind := value(a.Type, ip); kind != ip {
-			g.rejected = cmp.Or(g.rejected, &problem{codeAddressType, "UnsupportedAddress", field + ".type",
-				fmt.Sprintf("an address of type %s cannot be bound", kind), "use type IPAddress, or remove the address"})
+			g.rejected = cmp.Or(g.rejected, new(resource.Problem(codeAddressType, "UnsupportedAddress", field+".type",
+				fmt.Sprintf("an address of type %s cannot be bound", kind), "use type IPAddress, or remove the address")))
 			continue
 		}
 		if a.Value == "" {
@@ -204,8 +205,8 @@ func (t *translator) readAddresses(g *gateway) {
 		}
 		addr, err := netip.ParseAddr(a.Value)
 		if err != nil {
-			p := problem{codeAddressUnusable, "AddressNotUsable", field + ".value",
-				fmt.Sprintf("%q is not an IP address", a.Value), "write an IPv4 or IPv6 address"}
+			p := resource.Problem(codeAddressUnusable, "AddressNotUsable", field+".value",
+				fmt.Sprintf("%q is not an IP address", a.Value), "write an IPv4 or IPv6 address")
 			g.unusable = append(g.unusable, p)
 			t.report(g.ref, p)
 			continue
@@ -232,21 +233,21 @@ func (t *translator) readListener(l *listener) {
 	}
 	switch {
 	case l.protocol == "":
-		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".protocol",
-			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use " + oneOf(protocolNames())}
+		l.notAccepted = new(resource.Problem(codeListenerProtocol, "UnsupportedProtocol", l.field+".protocol",
+			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use "+oneOf(protocolNames())))
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
 	case l.protocol.TLS() && mode != gatewayv1.TLSModeTerminate:
-		l.notAccepted = &problem{codeListenerProtocol, "UnsupportedProtocol", l.field + ".tls.mode",
-			fmt.Sprintf("mode %s is not supported", mode), "use Terminate"}
+		l.notAccepted = new(resource.Problem(codeListenerProtocol, "UnsupportedProtocol", l.field+".tls.mode",
+			fmt.Sprintf("mode %s is not supported", mode), "use Terminate"))
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
 	case !l.protocol.Hosts():
 		l.hostname = "" // ignored (Listener.hostname)
 	}
 	if t.Separate && spec.Port == AdminPort {
-		l.notAccepted = &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
-			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"}
+		l.notAccepted = new(resource.Problem(codePortUnavailable, "PortUnavailable", l.field+".port",
+			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"))
 	}
 	t.readAllowedRoutes(l)
 	if !l.protocol.TLS() {
@@ -264,21 +265,21 @@ func (t *translator) readListener(l *listener) {
 			}
 		}
 		if len(spec.TLS.Options) > 0 {
-			t.report(l.holder(), problem{codeIgnored, "", l.field + ".tls.options", "TLS options are not supported", "remove the field"})
+			t.report(l.holder(), resource.Problem(codeIgnored, "", l.field+".tls.options", "TLS options are not supported", "remove the field"))
 		}
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
-		l.unresolved = append(l.unresolved, problem{codeCertificate, "InvalidCertificateRef", l.field + ".tls.certificateRefs",
-			"an HTTPS listener needs a certificate", "refer to a Secret of type kubernetes.io/tls"})
+		l.unresolved = append(l.unresolved, resource.Problem(codeCertificate, "InvalidCertificateRef", l.field+".tls.certificateRefs",
+			"an HTTPS listener needs a certificate", "refer to a Secret of type kubernetes.io/tls"))
 	}
 	l.unusable = len(l.tls.Certificates) == 0
 	if v := l.gateway.frontend.of(spec.Port); v != nil {
 		l.tls.ClientCAs, l.tls.ClientOptional = v.cas, v.optional
 		l.unresolved = append(l.unresolved, v.problems...)
 		if v.cas == "" && !v.elsewhere {
-			l.notAccepted = &problem{codeClientCA, "NoValidCACertificate", v.field + ".caCertificateRefs",
+			l.notAccepted = new(resource.Problem(codeClientCA, "NoValidCACertificate", v.field+".caCertificateRefs",
 				fmt.Sprintf("listener %s has no usable CA to check client certificates against", spec.Name),
-				"correct the references"}
+				"correct the references"))
 		}
 	}
 }
@@ -300,17 +301,17 @@ func (t *translator) readAllowedRoutes(l *listener) {
 				l.kinds = append(l.kinds, gatewayv1.RouteGroupKind{Group: &group, Kind: k.Kind})
 				continue
 			}
-			l.unresolved = append(l.unresolved, problem{codeRouteKinds, "InvalidRouteKinds",
+			l.unresolved = append(l.unresolved, resource.Problem(codeRouteKinds, "InvalidRouteKinds",
 				fmt.Sprintf("%s.allowedRoutes.kinds[%d]", l.field, i),
 				fmt.Sprintf("routes of kind %s cannot attach to a listener of protocol %s",
 					kindName(string(value(k.Group, group)), string(k.Kind)), l.spec.Protocol),
-				"name " + oneOf(names)})
+				"name "+oneOf(names)))
 		}
 	}
 	var err error
 	if l.from, err = readRouteNamespaces(allowed.Namespaces, l.holder().Namespace); err != nil {
-		l.notAccepted = &problem{codeValue, "UnsupportedValue", l.field + ".allowedRoutes.namespaces", err.Error(),
-			"use from All, Same or Selector, the last with a valid selector"}
+		l.notAccepted = new(resource.Problem(codeValue, "UnsupportedValue", l.field+".allowedRoutes.namespaces", err.Error(),
+			"use from All, Same or Selector, the last with a valid selector"))
 	}
 }
 

@@ -20,7 +20,7 @@ type listenerSet struct {
 	ref     model.Ref
 	gateway *gateway
 	// rejected says that the Gateway does not let it attach: it has no listeners then.
-	rejected  *problem
+	rejected  *resource.Finding
 	listeners []*listener
 	// pathPolicy is that of the listeners, if the annotation is there.
 	pathPolicy model.PathPolicy
@@ -47,8 +47,8 @@ func (t *translator) readListenerSets() {
 		slices.SortFunc(g.sets, func(a, b *listenerSet) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
 		from, err := readListenerNamespaces(g.obj.Spec.AllowedListeners, g.namespace)
 		if err != nil {
-			t.report(g.ref, problem{codeValue, "", "spec.allowedListeners.namespaces", err.Error(),
-				"use from All, Same, Selector or None, Selector with a valid selector"})
+			t.report(g.ref, resource.Problem(codeValue, "", "spec.allowedListeners.namespaces", err.Error(),
+				"use from All, Same, Selector or None, Selector with a valid selector"))
 		}
 		for _, s := range g.sets {
 			t.readListenerSet(s, from)
@@ -61,19 +61,19 @@ func (t *translator) gatewayOf(s *listenerSet) *gateway {
 	ref := s.obj.Spec.ParentRef
 	group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
 	if group != gatewayv1.GroupName || kind != "Gateway" {
-		t.report(s.ref, problem{codeParentKind, "", "spec.parentRef.kind",
-			fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway"})
+		t.report(s.ref, resource.Problem(codeParentKind, "", "spec.parentRef.kind",
+			fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway"))
 		return nil
 	}
 	at := key{string(value(ref.Namespace, gatewayv1.Namespace(s.namespace))), string(ref.Name)}
 	g := t.gateways[at]
 	if g == nil && !t.set.Watches(at.namespace) {
-		t.report(s.ref, problem{codeParentUnwatched, "", "spec.parentRef", fmt.Sprintf("Gateway %s: %s", at, t.unwatched(at.namespace)), watchIt})
+		t.report(s.ref, resource.Problem(codeParentUnwatched, "", "spec.parentRef", fmt.Sprintf("Gateway %s: %s", at, t.unwatched(at.namespace)), watchIt))
 		return nil
 	}
 	if g == nil && t.set.Gateway(at.namespace, at.name) == nil {
 		code, why, fix := t.absent(codeParentNotFound, gatewayv1.GroupName, "Gateway", at)
-		t.report(s.ref, problem{code, "", "spec.parentRef", why, fix})
+		t.report(s.ref, resource.Problem(code, "", "spec.parentRef", why, fix))
 	}
 	return g
 }
@@ -81,8 +81,8 @@ func (t *translator) gatewayOf(s *listenerSet) *gateway {
 func (t *translator) readListenerSet(s *listenerSet, from namespaces) {
 	g := s.gateway
 	if !from.contain(t, s.namespace) {
-		s.rejected = &problem{codeSetNotAllowed, "NotAllowed", "spec.parentRef",
-			fmt.Sprintf("Gateway %s allows no ListenerSet from namespace %s", g, s.namespace), "extend spec.allowedListeners of the Gateway"}
+		s.rejected = new(resource.Problem(codeSetNotAllowed, "NotAllowed", "spec.parentRef",
+			fmt.Sprintf("Gateway %s allows no ListenerSet from namespace %s", g, s.namespace), "extend spec.allowedListeners of the Gateway"))
 		t.report(s.ref, *s.rejected)
 		return
 	}
@@ -131,22 +131,22 @@ func (t *translator) listenerSetStatuses() {
 
 func (s *listenerSet) conditions() []resource.Condition {
 	no := func(reason, programmed, message string) []resource.Condition {
-		return []resource.Condition{isFalse("Accepted", reason, message), isFalse("Programmed", programmed, message)}
+		return []resource.Condition{resource.False("Accepted", reason, message), resource.False("Programmed", programmed, message)}
 	}
 	good := s.programmed()
 	switch {
 	case s.rejected != nil:
-		return no(s.rejected.reason, s.rejected.reason, s.rejected.String())
+		return no(s.rejected.Reason, s.rejected.Reason, s.rejected.Text())
 	case !s.gateway.served():
 		return no("ParentNotAccepted", "ParentNotProgrammed", fmt.Sprintf("spec.parentRef: Gateway %s is not served; see its status", s.gateway))
 	case len(good) == 0:
 		return no("ListenersNotValid", "ListenersNotValid", "spec.listeners: none can be served; see their conditions")
 	case len(good) < len(s.listeners):
 		return []resource.Condition{
-			isTrue("Accepted", "ListenersNotValid", fmt.Sprintf("spec.listeners: only %s can be served; see the conditions of the others",
+			resource.True("Accepted", "ListenersNotValid", fmt.Sprintf("spec.listeners: only %s can be served; see the conditions of the others",
 				strings.Join(good, ", "))),
-			isTrue("Programmed", "Programmed", ""),
+			resource.True("Programmed", "Programmed", ""),
 		}
 	}
-	return []resource.Condition{isTrue("Accepted", "Accepted", ""), isTrue("Programmed", "Programmed", "")}
+	return []resource.Condition{resource.True("Accepted", "Accepted", ""), resource.True("Programmed", "Programmed", "")}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // overlapsTold is how many overlaps of one listener are told by name: a listener for any host overlaps with all.
@@ -43,8 +45,8 @@ func (t *translator) findOverlaps() {
 		for _, l := range g.listeners {
 			if len(l.overlaps) > 0 {
 				l.settleOverlaps()
-				t.report(l.holder(), problem{codeOverlap, "", l.field + ".hostname", "the hostname overlaps with listener " +
-					strings.Join(l.overlaps, ", "), "expect 421 for clients that reuse a connection for another host"})
+				t.report(l.holder(), resource.Problem(codeOverlap, "", l.field+".hostname", "the hostname overlaps with listener "+
+					strings.Join(l.overlaps, ", "), "expect 421 for clients that reuse a connection for another host"))
 			}
 		}
 	}

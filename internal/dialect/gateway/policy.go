@@ -24,12 +24,12 @@ type policy struct {
 	ref model.Ref
 	// tls is how connections are secured; nil if the policy cannot be honoured, and invalid says why.
 	tls     *model.ServiceTLS
-	invalid *problem
+	invalid *resource.Finding
 	// unresolved are CA references that cannot be used.
-	unresolved []problem
+	unresolved []resource.Finding
 	// targets exist; lost are those of them that an older policy has; missing are the others.
 	targets       []target
-	lost, missing []problem
+	lost, missing []resource.Finding
 	// portless are Services that exist without the port the policy names.
 	portless []key
 }
@@ -49,19 +49,19 @@ func (t *translator) readPolicies() {
 			t.readTarget(p, fmt.Sprintf("spec.targetRefs[%d]", i), ref)
 		}
 		if len(p.obj.Spec.Options) > 0 {
-			t.report(p.ref, problem{codeIgnored, "", "spec.options", "TLS options are not supported", "remove the field"})
+			t.report(p.ref, resource.Problem(codeIgnored, "", "spec.options", "TLS options are not supported", "remove the field"))
 		}
-		for _, all := range [][]problem{p.unresolved, p.missing} {
+		for _, all := range [][]resource.Finding{p.unresolved, p.missing} {
 			for _, x := range all {
 				t.report(p.ref, x)
 			}
 		}
-		if p.invalid != nil && (p.invalid.code != codePolicyCA || len(p.unresolved) == 0) {
+		if p.invalid != nil && (p.invalid.Code != codePolicyCA || len(p.unresolved) == 0) {
 			t.report(p.ref, *p.invalid)
 		}
 		for _, x := range p.lost {
 			if len(p.lost) < len(p.targets) {
-				x.code = codePolicyPartlyClashes
+				x.Code = codePolicyPartlyClashes
 			}
 			t.report(p.ref, x)
 		}
@@ -71,7 +71,7 @@ func (t *translator) readPolicies() {
 // readTarget claims one target.
 func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPolicyTargetReferenceWithSectionName) {
 	missing := func(field, message, fix string) {
-		p.missing = append(p.missing, problem{codePolicyTarget, "TargetNotFound", field, message, fix})
+		p.missing = append(p.missing, resource.Problem(codePolicyTarget, "TargetNotFound", field, message, fix))
 	}
 	if ref.Group != "" || ref.Kind != "Service" {
 		missing(field+".kind", fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "target a Service")
@@ -81,7 +81,7 @@ func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPoli
 	service := t.set.Service(on.service.namespace, on.service.name)
 	if service == nil {
 		code, why, fix := t.absent(codePolicyTarget, "", "Service", on.service)
-		p.missing = append(p.missing, problem{code, "TargetNotFound", field + ".name", why, fix})
+		p.missing = append(p.missing, resource.Problem(code, "TargetNotFound", field+".name", why, fix))
 		return
 	}
 	if others := t.aimedAt[on.service]; !slices.Contains(others, p) {
@@ -95,9 +95,9 @@ func (t *translator) readTarget(p *policy, field string, ref gatewayv1.LocalPoli
 	}
 	p.targets = append(p.targets, on)
 	if first := t.policies[on]; first != nil && first != p {
-		p.lost = append(p.lost, problem{codePolicyConflict, "Conflicted", field,
+		p.lost = append(p.lost, resource.Problem(codePolicyConflict, "Conflicted", field,
 			fmt.Sprintf("BackendTLSPolicy %s/%s is older and has the same target", first.obj.Namespace, first.obj.Name),
-			"remove one of the two"})
+			"remove one of the two"))
 		return
 	}
 	t.policies[on] = p
@@ -109,20 +109,20 @@ func (t *translator) readValidation(p *policy) {
 	v := p.obj.Spec.Validation
 	settings := &model.ServiceTLS{Hostname: string(v.Hostname)}
 	invalid := func(code, reason, at, message, fix string) {
-		p.invalid = cmp.Or(p.invalid, &problem{code, reason, field + at, message, fix})
+		p.invalid = cmp.Or(p.invalid, new(resource.Problem(code, reason, field+at, message, fix)))
 	}
 	elsewhere := false
 	for i, ref := range v.CACertificateRefs {
 		at := model.FieldAt(field+".caCertificateRefs", i)
 		if ref.Group != "" || ref.Kind != "ConfigMap" {
-			p.unresolved = append(p.unresolved, problem{codePolicyCA, "InvalidKind", at,
-				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"})
+			p.unresolved = append(p.unresolved, resource.Problem(codePolicyCA, "InvalidKind", at,
+				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap"))
 			continue
 		}
 		bundle, code, message, fix := t.caBundle(codePolicyCA, p.obj.Namespace, string(ref.Name))
 		if message != "" {
 			elsewhere = elsewhere || code == resource.CodeElsewhere
-			p.unresolved = append(p.unresolved, problem{code, "InvalidCACertificateRef", at, message, fix})
+			p.unresolved = append(p.unresolved, resource.Problem(code, "InvalidCACertificateRef", at, message, fix))
 			continue
 		}
 		settings.CAs += bundle
@@ -178,18 +178,18 @@ func (t *translator) policyFor(service key, port corev1.ServicePort) *policy {
 func (t *translator) policyStatuses() {
 	group, kind := gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
 	for _, p := range t.allPolicies {
-		accepted := isTrue("Accepted", "Accepted", "")
+		accepted := resource.True("Accepted", "Accepted", "")
 		switch {
 		case p.invalid != nil:
-			accepted = isFalse("Accepted", p.invalid.reason, p.invalid.String())
+			accepted = resource.False("Accepted", p.invalid.Reason, p.invalid.Text())
 		case len(p.targets) == 0 && len(p.missing) > 0:
-			accepted = isFalse("Accepted", "TargetNotFound", texts(p.missing))
+			accepted = resource.False("Accepted", "TargetNotFound", resource.Texts(p.missing))
 		case len(p.lost) > 0 && len(p.lost) == len(p.targets):
-			accepted = isFalse("Accepted", "Conflicted", texts(p.lost))
+			accepted = resource.False("Accepted", "Conflicted", resource.Texts(p.lost))
 		}
-		resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+		resolved := resource.True("ResolvedRefs", "ResolvedRefs", "")
 		if len(p.unresolved) > 0 {
-			resolved = isFalse("ResolvedRefs", p.unresolved[0].reason, texts(p.unresolved))
+			resolved = resource.False("ResolvedRefs", p.unresolved[0].Reason, resource.Texts(p.unresolved))
 		}
 		status := resource.Status{Ref: p.ref, Generation: p.obj.Generation}
 		for _, g := range t.order {
@@ -206,7 +206,7 @@ func (t *translator) policyStatuses() {
 			})
 		}
 		if len(status.Ancestors) == 0 && len(p.targets) > 0 {
-			t.report(p.ref, problem{codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if this is intended"})
+			t.report(p.ref, resource.Problem(codePolicyUnused, "", "spec.targetRefs", "no attached route leads to its targets", "nothing, if this is intended"))
 		}
 		t.statuses = append(t.statuses, status)
 	}

@@ -38,18 +38,18 @@ func (t *translator) permitted(fromKind, from string, toGroup, toKind, to, name 
 }
 
 // notPermitted is the problem of a reference that lacks a ReferenceGrant, or whose grants are not known.
-func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string) problem {
+func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string) resource.Finding {
 	if !t.set.Watches(to) {
-		return problem{codeUnwatched, "RefNotPermitted", field, fmt.Sprintf("%s %s/%s: %s", toKind, to, name, t.unwatched(to)), watchIt}
+		return resource.Problem(codeUnwatched, "RefNotPermitted", field, fmt.Sprintf("%s %s/%s: %s", toKind, to, name, t.unwatched(to)), watchIt)
 	}
 	if k, ok := t.brokenGrants[to]; ok {
 		why, fix := t.set.Missing(k)
-		return problem{codeNotPermitted, "RefNotPermitted", field,
-			fmt.Sprintf("%s %s/%s is in another namespace, and %s %s", toKind, to, name, k, why), fix}
+		return resource.Problem(codeNotPermitted, "RefNotPermitted", field,
+			fmt.Sprintf("%s %s/%s is in another namespace, and %s %s", toKind, to, name, k, why), fix)
 	}
-	return problem{codeNotPermitted, "RefNotPermitted", field,
+	return resource.Problem(codeNotPermitted, "RefNotPermitted", field,
 		fmt.Sprintf("%s %s/%s is in another namespace and no ReferenceGrant there allows it", toKind, to, name),
-		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name)}
+		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name))
 }
 
 // unwatched says that a namespace is not read.
@@ -61,9 +61,9 @@ const watchIt = "add the namespace to the controller's --namespaces (the chart's
 
 // certificate resolves a reference of a Gateway or ListenerSet to a TLS certificate and takes it into the configuration.
 // It returns the certificate's name; or the problem, with the reason given for an invalid reference.
-func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectReference, field, code, reason string) (string, *problem) {
-	invalid := func(message, fix string) (string, *problem) {
-		return "", &problem{code, reason, field, message, fix}
+func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectReference, field, code, reason string) (string, *resource.Finding) {
+	invalid := func(message, fix string) (string, *resource.Finding) {
+		return "", new(resource.Problem(code, reason, field, message, fix))
 	}
 	if group, kind := value(ref.Group, ""), value(ref.Kind, "Secret"); group != "" || kind != "Secret" {
 		return invalid(fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Secret")
@@ -79,14 +79,14 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 		code, why, fix := t.absent(code, "", "Secret", key{namespace, name})
 		if code == resource.CodeElsewhere {
 			// The rest is judged as if it were there.
-			t.report(from, problem{code, reason, field, why, fix})
+			t.report(from, resource.Problem(code, reason, field, why, fix))
 			if !t.certificates[full] {
 				t.certificates[full] = true
 				t.cfg.Certificates = append(t.cfg.Certificates, model.Certificate{Name: full, Chain: "(not among the files)", Key: "(not among the files)"})
 			}
 			return full, nil
 		}
-		return "", &problem{code, reason, field, why, fix}
+		return "", new(resource.Problem(code, reason, field, why, fix))
 	}
 	if secret.Type != corev1.SecretTypeTLS {
 		return invalid(fmt.Sprintf("Secret %s has type %q", full, secret.Type), "use a Secret of type kubernetes.io/tls")

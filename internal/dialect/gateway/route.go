@@ -33,11 +33,11 @@ type route struct {
 	patterns model.PatternBudget
 	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
 	ruleCount, brokenRules int
-	broken                 []problem
+	broken                 []resource.Finding
 	// partial are parts of rules that are left out while the rest of the rule is served.
-	partial []problem
+	partial []resource.Finding
 	// unresolved are references that lead nowhere.
-	unresolved []problem
+	unresolved []resource.Finding
 	uses       []use
 	// said are the findings about the route by itself.
 	said []resource.Finding
@@ -57,8 +57,8 @@ func (r *route) faultStatus() int {
 	return 500
 }
 
-func (r *route) fault(p problem) *model.Fault {
-	return &model.Fault{Status: r.faultStatus(), Reason: p.reason, Message: p.message}
+func (r *route) fault(p resource.Finding) *model.Fault {
+	return &model.Fault{Status: r.faultStatus(), Reason: p.Reason, Message: p.Message}
 }
 
 // served says whether any rule works as written; if none does the route is not accepted.
@@ -136,7 +136,7 @@ func (t *translator) readRoute(r *route) {
 			t.grpcRule(r, i, &r.grpc.Spec.Rules[i])
 		}
 	}
-	for _, all := range [][]problem{r.broken, r.unresolved} {
+	for _, all := range [][]resource.Finding{r.broken, r.unresolved} {
 		for _, p := range all {
 			t.report(r.ref, p)
 		}
@@ -187,7 +187,7 @@ type ruleParts struct {
 	timeouts model.Timeouts
 	retry    *model.Retry
 	// unmatched are what is wrong with matches, problems with the rest.
-	unmatched, problems []problem
+	unmatched, problems []resource.Finding
 }
 
 // addRule takes a rule over, unless it has problems: then it is left out (condition PartiallyInvalid, "Drop Rule").
@@ -216,7 +216,7 @@ func (t *translator) addRule(r *route, i int, parts ruleParts) {
 	}
 	closed := ruleFilters.closed
 	if closed != nil {
-		if closed.reason == "UnsupportedValue" {
+		if closed.Reason == "UnsupportedValue" {
 			problems = append(problems, *closed)
 		} else {
 			r.unresolved = append(r.unresolved, *closed)
@@ -240,11 +240,11 @@ func (t *translator) emptyRule(r *route, rule *model.Rule, closed bool) {
 	if closed || rule.Filters.Redirect != nil {
 		return
 	}
-	var p problem
+	var p resource.Finding
 	if len(rule.Backends) == 0 {
-		p = problem{codeNoBackends, "NoBackends", rule.Ref.Field + ".backendRefs", "the rule has no backends", "add one, or a RequestRedirect filter"}
+		p = resource.Problem(codeNoBackends, "NoBackends", rule.Ref.Field+".backendRefs", "the rule has no backends", "add one, or a RequestRedirect filter")
 	} else if !slices.ContainsFunc(rule.Backends, func(b model.Backend) bool { return b.Weight > 0 }) {
-		p = problem{codeZeroWeights, "NoBackends", rule.Ref.Field + ".backendRefs", "the weights of all backends are 0", "give one of them a weight"}
+		p = resource.Problem(codeZeroWeights, "NoBackends", rule.Ref.Field+".backendRefs", "the weights of all backends are 0", "give one of them a weight")
 	} else {
 		return
 	}
@@ -255,7 +255,7 @@ func (t *translator) emptyRule(r *route, rule *model.Rule, closed bool) {
 }
 
 // backendRef translates one weighted reference. An invalid one keeps its weight and answers 500 for its share.
-func (t *translator) backendRef(r *route, field string, ref gatewayv1.HTTPBackendRef, matches []model.Match) (model.Backend, []problem) {
+func (t *translator) backendRef(r *route, field string, ref gatewayv1.HTTPBackendRef, matches []model.Match) (model.Backend, []resource.Finding) {
 	b := model.Backend{Ref: r.ref, Weight: uint32(max(0, value(ref.Weight, 1)))}
 	b.Ref.Field = field
 	name, p := t.backend(r, ref.BackendObjectReference, field)
@@ -268,7 +268,7 @@ func (t *translator) backendRef(r *route, field string, ref gatewayv1.HTTPBacken
 	problems := append(f.problems, prefixProblems(field+".filters", f.Filters, matches)...)
 	b.Filters = f.Filters
 	if f.closed != nil {
-		if f.closed.reason == "UnsupportedValue" {
+		if f.closed.Reason == "UnsupportedValue" {
 			r.partial = append(r.partial, *f.closed)
 			t.report(r.ref, *f.closed)
 		} else {

@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // session translates the session persistence of the route's rule i.
@@ -26,7 +27,7 @@ func (p *ruleParts) session(r *route, i int) *model.Session {
 		out.Salt = hex.EncodeToString(sum[:])
 	}
 	fail := func(field, message, fix string) {
-		p.problems = append(p.problems, problem{codeValue, "UnsupportedValue", p.field + ".sessionPersistence" + field, message, fix})
+		p.problems = append(p.problems, resource.Problem(codeValue, "UnsupportedValue", p.field+".sessionPersistence"+field, message, fix))
 	}
 	switch kind := value(written.Type, gatewayv1.CookieBasedSessionPersistence); kind {
 	case gatewayv1.CookieBasedSessionPersistence:
@@ -88,8 +89,8 @@ func (t *translator) lintSession(r *route, i int) {
 		if s == nil || s.Type != rule.Session.Type || !same(s, rule.Session) || s.Type == model.Cookie && !samePath(other) {
 			continue
 		}
-		t.report(r.ref, problem{codeSessionShared, "", rule.Ref.Field + ".sessionPersistence.sessionName",
-			fmt.Sprintf("%s has sessions named %q too, and each rule ignores the other's", other.Ref.Field, s.Name), "name them differently"})
+		t.report(r.ref, resource.Problem(codeSessionShared, "", rule.Ref.Field+".sessionPersistence.sessionName",
+			fmt.Sprintf("%s has sessions named %q too, and each rule ignores the other's", other.Ref.Field, s.Name), "name them differently"))
 		return
 	}
 }

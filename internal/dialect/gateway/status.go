@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -18,7 +16,7 @@ func (t *translator) gatewayStatuses() {
 			message := fmt.Sprintf("spec.gatewayClassName: GatewayClass %s is not accepted; see its status", g.obj.Spec.GatewayClassName)
 			for _, kind := range []string{"Accepted", "Programmed"} {
 				status.Conditions = append(status.Conditions,
-					resource.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: "Pending", Message: message})
+					resource.Unknown(kind, "Pending", message))
 			}
 			t.statuses = append(t.statuses, status)
 			continue
@@ -60,65 +58,65 @@ func (g *gateway) conditions() []resource.Condition {
 			unresolved = append(unresolved, name)
 		}
 	}
-	accepted := isTrue("Accepted", "Accepted", "")
+	accepted := resource.True("Accepted", "Accepted", "")
 	switch {
 	case g.rejected != nil:
-		accepted = isFalse("Accepted", g.rejected.reason, g.rejected.String())
+		accepted = resource.False("Accepted", g.rejected.Reason, g.rejected.Text())
 	case len(good) == 0:
-		accepted = isFalse("Accepted", "ListenersNotValid", "spec.listeners: none is accepted; see their conditions")
+		accepted = resource.False("Accepted", "ListenersNotValid", "spec.listeners: none is accepted; see their conditions")
 	case len(bad) > 0:
-		accepted = isTrue("Accepted", "ListenersNotValid", fmt.Sprintf("spec.listeners: %s not accepted, %s accepted; see their conditions",
+		accepted = resource.True("Accepted", "ListenersNotValid", fmt.Sprintf("spec.listeners: %s not accepted, %s accepted; see their conditions",
 			strings.Join(bad, ", "), strings.Join(good, ", ")))
 	}
-	is := isTrue("Programmed", "Programmed", "")
+	is := resource.True("Programmed", "Programmed", "")
 	switch {
 	case g.rejected != nil:
-		is = isFalse("Programmed", "Invalid", "the Gateway is not accepted")
+		is = resource.False("Programmed", "Invalid", "the Gateway is not accepted")
 	case len(g.unusable) > 0:
-		is = isFalse("Programmed", "AddressNotUsable", texts(g.unusable))
+		is = resource.False("Programmed", "AddressNotUsable", resource.Texts(g.unusable))
 	case len(programmed) == 0:
-		is = isFalse("Programmed", "Invalid", "spec.listeners: none can be served; see their conditions")
+		is = resource.False("Programmed", "Invalid", "spec.listeners: none can be served; see their conditions")
 	}
-	resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+	resolved := resource.True("ResolvedRefs", "ResolvedRefs", "")
 	switch {
 	case g.clientProblem != nil:
-		resolved = isFalse("ResolvedRefs", g.clientProblem.reason, g.clientProblem.String())
+		resolved = resource.False("ResolvedRefs", g.clientProblem.Reason, g.clientProblem.Text())
 	case len(unresolved) > 0:
-		resolved = isFalse("ResolvedRefs", "ListenersNotResolved",
+		resolved = resource.False("ResolvedRefs", "ListenersNotResolved",
 			fmt.Sprintf("spec.listeners: %s; see their conditions", strings.Join(unresolved, ", ")))
 	}
 	out := []resource.Condition{accepted, is, resolved}
 	if len(g.insecure) > 0 {
-		out = append(out, isTrue("InsecureFrontendValidationMode", "ConfigurationChanged",
+		out = append(out, resource.True("InsecureFrontendValidationMode", "ConfigurationChanged",
 			strings.Join(g.insecure, ", ")+": clients without a valid certificate are let in"))
 	}
 	return out
 }
 
 func (t *translator) listenerStatus(l *listener) resource.ListenerStatus {
-	accepted := isTrue("Accepted", "Accepted", "")
-	conflicted := isFalse("Conflicted", "NoConflicts", "")
-	programmed := isTrue("Programmed", "Programmed", "")
-	resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+	accepted := resource.True("Accepted", "Accepted", "")
+	conflicted := resource.False("Conflicted", "NoConflicts", "")
+	programmed := resource.True("Programmed", "Programmed", "")
+	resolved := resource.True("ResolvedRefs", "ResolvedRefs", "")
 	switch {
 	case l.conflict != nil:
-		accepted = isFalse("Accepted", l.conflict.reason, l.conflict.String())
-		conflicted = isTrue("Conflicted", l.conflict.reason, l.conflict.String())
-		programmed = isFalse("Programmed", l.conflict.reason, l.conflict.String())
+		accepted = resource.False("Accepted", l.conflict.Reason, l.conflict.Text())
+		conflicted = resource.True("Conflicted", l.conflict.Reason, l.conflict.Text())
+		programmed = resource.False("Programmed", l.conflict.Reason, l.conflict.Text())
 	case l.notAccepted != nil:
-		accepted = isFalse("Accepted", l.notAccepted.reason, l.notAccepted.String())
-		programmed = isFalse("Programmed", "Invalid", "the listener is not accepted")
+		accepted = resource.False("Accepted", l.notAccepted.Reason, l.notAccepted.Text())
+		programmed = resource.False("Programmed", "Invalid", "the listener is not accepted")
 	case !l.gateway.served():
-		programmed = isFalse("Programmed", "Invalid", "the Gateway is not served")
+		programmed = resource.False("Programmed", "Invalid", "the Gateway is not served")
 	case l.unusable:
-		programmed = isFalse("Programmed", "Invalid", "the listener has no usable certificate")
+		programmed = resource.False("Programmed", "Invalid", "the listener has no usable certificate")
 	}
 	if len(l.unresolved) > 0 {
-		resolved = isFalse("ResolvedRefs", l.unresolved[0].reason, texts(l.unresolved))
+		resolved = resource.False("ResolvedRefs", l.unresolved[0].Reason, resource.Texts(l.unresolved))
 	}
 	conditions := []resource.Condition{accepted, conflicted, programmed, resolved}
 	if len(l.overlaps) > 0 {
-		conditions = append(conditions, isTrue("OverlappingTLSConfig", "OverlappingHostnames",
+		conditions = append(conditions, resource.True("OverlappingTLSConfig", "OverlappingHostnames",
 			l.field+".hostname: overlaps with listener "+strings.Join(l.overlaps, ", ")))
 	}
 	return resource.ListenerStatus{
@@ -138,16 +136,16 @@ func (t *translator) routeStatuses(kind string) {
 // status reports a route to each of its parents that is ours (RouteConditionType).
 func (r *route) status() resource.Status {
 	status := resource.Status{Ref: r.ref, Generation: r.meta.Generation}
-	resolved := isTrue("ResolvedRefs", "ResolvedRefs", "")
+	resolved := resource.True("ResolvedRefs", "ResolvedRefs", "")
 	if len(r.unresolved) > 0 {
-		resolved = isFalse("ResolvedRefs", r.unresolved[0].reason, texts(r.unresolved))
+		resolved = resource.False("ResolvedRefs", r.unresolved[0].Reason, resource.Texts(r.unresolved))
 	}
 	for _, p := range r.parents {
-		conditions := []resource.Condition{isTrue("Accepted", "Accepted", texts(p.idleProblems())), resolved}
+		conditions := []resource.Condition{resource.True("Accepted", "Accepted", resource.Texts(p.idleProblems())), resolved}
 		if p.rejected != nil {
-			conditions[0] = isFalse("Accepted", p.rejected.reason, p.rejected.String())
+			conditions[0] = resource.False("Accepted", p.rejected.Reason, p.rejected.Text())
 		} else if invalid := slices.Concat(r.broken, r.partial); len(invalid) > 0 {
-			conditions = append(conditions, isTrue("PartiallyInvalid", invalid[0].reason, "Dropped Rule or part of it: "+texts(invalid)))
+			conditions = append(conditions, resource.True("PartiallyInvalid", invalid[0].Reason, "Dropped Rule or part of it: "+resource.Texts(invalid)))
 		}
 		status.Parents = append(status.Parents, resource.ParentStatus{
 			ParentRef: p.ref, ControllerName: ControllerName, Conditions: conditions,

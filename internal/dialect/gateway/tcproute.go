@@ -6,6 +6,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // tcpRules takes over the rule of a TCPRoute; v1alpha2 permits more of them, of which none could tell its connections.
@@ -15,8 +16,8 @@ func (t *translator) tcpRules(r *route) {
 		field := model.FieldAt("spec.rules", i)
 		if i > 0 {
 			r.brokenRules++
-			r.broken = append(r.broken, problem{codeValue, "UnsupportedValue", field,
-				"a TCPRoute has only one rule, as connections cannot be told apart", "put its backendRefs into the first rule"})
+			r.broken = append(r.broken, resource.Problem(codeValue, "UnsupportedValue", field,
+				"a TCPRoute has only one rule, as connections cannot be told apart", "put its backendRefs into the first rule"))
 			continue
 		}
 		t.tcpRule(r, field, &r.tcp.Spec.Rules[i])
@@ -43,15 +44,15 @@ func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 		if _, ok := p.attached[l]; !ok || len(claims) == 0 {
 			continue
 		}
-		taken = append(taken, loss{l, problem{codeListenerTaken, "ListenerTaken", p.field,
+		taken = append(taken, loss{l, resource.Problem(codeListenerTaken, "ListenerTaken", p.field,
 			fmt.Sprintf("on listener %s, TCPRoute %s is older and has all connections", l, claims[0].route),
-			"merge the two routes, or give each a listener of its own"}})
+			"merge the two routes, or give each a listener of its own")})
 	}
 	return taken
 }
 
 // idleProblems are why the route gets nothing of some listeners, in their order.
-func (p *parent) idleProblems() (all []problem) {
+func (p *parent) idleProblems() (all []resource.Finding) {
 	for _, l := range p.listeners() {
 		if why, idle := p.idle[l]; idle {
 			all = append(all, why)

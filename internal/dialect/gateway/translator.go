@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Translator translates one set after another, each as Translate would. What it made of the set before it makes again only
+// Translator translates one set after another. What it made of the set before it makes again only
 // where something changed: if only routes came, went or are others, these routes; if nothing that it reads changed,
 // nothing. What did not change shares memory with the result before. It is for one goroutine at a time.
 type Translator struct {
@@ -20,7 +20,8 @@ type Translator struct {
 	last *translator
 }
 
-// Translate is as the function of that name. What it returns may share memory with what it will return.
+// Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings. The order of the objects in
+// the set has no influence, nor have the sets before. What it returns may share memory with what it will return.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
 	if last := x.last; last != nil && last.basis.serves(last.set, set, x.Options) {

@@ -106,7 +106,7 @@ func follow(t *testing.T, seed uint64, options gateway.Options, all *resource.Se
 	var got, want result
 	for i, set := 0, all; i < steps; i, set = i+1, h.next(set) {
 		got.Config, got.Statuses, got.Findings = translator.Translate(set)
-		want.Config, want.Statuses, want.Findings = gateway.Translate(set, options)
+		want.Config, want.Statuses, want.Findings = (&gateway.Translator{Options: options}).Translate(set)
 		if !reflect.DeepEqual(want, got) {
 			t.Fatalf("step %d of seed %d: what is remembered made a difference:\n%s", i, seed,
 				goldentest.Diff(goldentest.Marshal(t, want), goldentest.Marshal(t, got)))

@@ -253,7 +253,7 @@ func TestPoliciesOutsideTheSchemaFailClosed(t *testing.T) {
 				t.Errorf("condition %+v", c)
 			}
 			// Whoever else leads requests to the Service gets no further.
-			cfg, _, _ := gateway.Translate(set, gateway.Options{})
+			cfg, _, _ := new(gateway.Translator).Translate(set)
 			if len(cfg.Services) != 1 || cfg.Services[0].Fault == nil || cfg.Services[0].Extends != "default/a:80" {
 				t.Errorf("services %+v", cfg.Services)
 			}

@@ -47,7 +47,7 @@ func TestReferencesToNamespacesThatAreNotWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		set.Watched = watched
-		_, statuses, findings := gateway.Translate(set, gateway.Options{})
+		_, statuses, findings := new(gateway.Translator).Translate(set)
 		got := map[string]int{}
 		for _, f := range findings {
 			got[f.Code]++

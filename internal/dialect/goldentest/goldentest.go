@@ -19,7 +19,10 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 var update = flag.Bool("update", false, "rewrite the expected parts of testdata/*.golden")
 

@@ -56,8 +56,8 @@ func Convert(set *resource.Set) ([]Converted, []resource.Finding) {
 	return out, lost
 }
 
-func fail(message string) problem {
-	return problem{codeNotConverted, "NotConverted", "spec", message, "write the route by hand"}
+func fail(message string) resource.Finding {
+	return resource.Problem(codeNotConverted, "NotConverted", "spec", message, "write the route by hand")
 }
 
 // convertRoot writes the splits of one port of a root. problem says why that cannot be done.

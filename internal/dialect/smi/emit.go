@@ -23,15 +23,15 @@ func (t *translator) emit(s *trafficSplit) {
 		}
 		leaves, known, with := t.leaves(s, port.Port, lacking)
 		if known > 0 && with == 0 {
-			t.add(s, &s.ports, problem{codePortNotSplit, "PortNotSplit", "spec.backends",
+			t.add(s, &s.ports, resource.Problem(codePortNotSplit, "PortNotSplit", "spec.backends",
 				fmt.Sprintf("no backend has port %d of Service %s, so its traffic is not split: the root's own endpoints serve it", port.Port, s.root),
-				fmt.Sprintf("add port %d to the backends, if it should be split", port.Port)})
+				fmt.Sprintf("add port %d to the backends, if it should be split", port.Port)))
 			continue
 		}
 		if with < known && !weighted(leaves) {
-			t.add(s, &s.ports, problem{codeZeroWeights, "AllWeightsZero", "spec.backends",
+			t.add(s, &s.ports, resource.Problem(codeZeroWeights, "AllWeightsZero", "spec.backends",
 				fmt.Sprintf("no backend that has port %d of Service %s has a weight, so its requests are answered 500", port.Port, s.root),
-				fmt.Sprintf("give one that has port %d a weight, or add the port to the others", port.Port)})
+				fmt.Sprintf("give one that has port %d a weight, or add the port to the others", port.Port)))
 		}
 		t.cfg.Splits = append(t.cfg.Splits, model.Split{
 			Ref: s.ref, Root: model.ServiceName(s.root.namespace, s.root.name, port.Port),
@@ -41,9 +41,9 @@ func (t *translator) emit(s *trafficSplit) {
 	for i, b := range s.object.Spec.Backends {
 		if lack := lacking[b.Service]; len(lack) > 0 {
 			delete(lacking, b.Service)
-			t.add(s, &s.ports, problem{codePortMissing, "PortMissing", fmt.Sprintf("spec.backends[%d].service", i),
+			t.add(s, &s.ports, resource.Problem(codePortMissing, "PortMissing", fmt.Sprintf("spec.backends[%d].service", i),
 				fmt.Sprintf("traffic for %s of Service %s is not split to Service %s, which has no such port", ports(lack), s.root, b.Service),
-				"give the backend the ports of the root; its targetPort may differ"})
+				"give the backend the ports of the root; its targetPort may differ"))
 		}
 	}
 }
@@ -53,9 +53,9 @@ func (t *translator) emit(s *trafficSplit) {
 func (t *translator) divisible(s *trafficSplit, i int) bool {
 	port := s.service.Spec.Ports[i]
 	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
-		t.add(s, &s.ports, problem{codeNotHTTP, "NotTCP", "spec.service",
+		t.add(s, &s.ports, resource.Problem(codeNotHTTP, "NotTCP", "spec.service",
 			fmt.Sprintf("port %d of Service %s is %s, which weir does not serve: its traffic is not split", port.Port, s.root, port.Protocol),
-			"leave the port to kube-proxy"})
+			"leave the port to kube-proxy"))
 		return false
 	}
 	_, requests := resource.ParseAppProtocol(port.AppProtocol)
@@ -64,14 +64,14 @@ func (t *translator) divisible(s *trafficSplit, i int) bool {
 	}
 	switch {
 	case !requests:
-		t.add(s, &s.ports, problem{codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
+		t.add(s, &s.ports, resource.Problem(codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
 			fmt.Sprintf("matches cannot apply to port %d of Service %s, whose connections (%s) carry no HTTP requests: they are not split", port.Port, s.root, *port.AppProtocol),
-			"use a split without matches for a Service with that port alone"})
+			"use a split without matches for a Service with that port alone"))
 	case t.connected(s.root, port.Port) != "":
-		t.add(s, &s.ports, problem{codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
+		t.add(s, &s.ports, resource.Problem(codeTCPMatches, "MatchesNeedHTTP", "spec.matches",
 			fmt.Sprintf("matches cannot apply to the connections by which TCPRoute %s leads to port %d of Service %s: they are not split",
 				t.connected(s.root, port.Port), port.Port, s.root),
-			"use an HTTPRoute, or a split without matches"})
+			"use an HTTPRoute, or a split without matches"))
 	}
 	return requests
 }

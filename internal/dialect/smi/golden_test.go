@@ -13,8 +13,8 @@ import (
 )
 
 func translate(set *resource.Set, serve ...string) goldentest.Output {
-	services, _, found := core.Translate(set)
-	routes, _, foundRoutes := gateway.Translate(set, gateway.Options{})
+	services, _, found := core.Options{}.Translate(set)
+	routes, _, foundRoutes := new(gateway.Translator).Translate(set)
 	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve})
 	findings := slices.Concat(set.Findings, found, foundRoutes, foundSplits)
 	resource.SortFindings(findings)

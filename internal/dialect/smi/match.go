@@ -23,20 +23,20 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 			if m.Kind == "TCPRoute" || m.Kind == "UDPRoute" {
 				why = "a TCP or UDP connection has nothing that a match could select by"
 			}
-			t.reject(s, problem{codeMatchKind, "UnsupportedMatch", field + ".kind",
-				fmt.Sprintf("kind %s of %q: %s, so the split is not in force", m.Kind, m.APIGroup, why), "name an HTTPRouteGroup of " + specs.Group})
+			t.reject(s, resource.Problem(codeMatchKind, "UnsupportedMatch", field+".kind",
+				fmt.Sprintf("kind %s of %q: %s, so the split is not in force", m.Kind, m.APIGroup, why), "name an HTTPRouteGroup of "+specs.Group))
 			inert = true
 		case group == nil:
 			code, why, fix := t.set.Absent(codeGroupNotFound, resource.Key{Group: specs.Group, Kind: "HTTPRouteGroup", Namespace: s.ref.Namespace, Name: m.Name}, t.options.Partial)
-			p := problem{code, "GroupNotFound", field + ".name",
-				fmt.Sprintf("HTTPRouteGroup %s/%s %s, so the split is not in force: the root's own endpoints serve", s.ref.Namespace, m.Name, why), fix}
+			p := resource.Problem(code, "GroupNotFound", field+".name",
+				fmt.Sprintf("HTTPRouteGroup %s/%s %s, so the split is not in force: the root's own endpoints serve", s.ref.Namespace, m.Name, why), fix)
 			t.reject(s, p)
 			s.unresolved = append(s.unresolved, p)
 			inert = true
 		default:
 			for _, match := range t.groupMatches(group) {
 				if err := s.allow(match); err != nil {
-					t.add(s, &s.warnings, problem{codePatternLarge, "InvalidExpression", field, fmt.Sprintf("%s %s: %v: the match is left out", match.Ref.Name, match.Ref.Field, err), "repeat less"})
+					t.add(s, &s.warnings, resource.Problem(codePatternLarge, "InvalidExpression", field, fmt.Sprintf("%s %s: %v: the match is left out", match.Ref.Name, match.Ref.Field, err), "repeat less"))
 					continue
 				}
 				s.matches = append(s.matches, match)
@@ -44,8 +44,8 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 		}
 	}
 	if !inert && len(s.matches) == 0 {
-		t.reject(s, problem{codeNoMatches, "NoMatches", "spec.matches",
-			"the HTTPRouteGroups have no match that could be used, so the split is not in force", "add matches to them, or remove matches to split all requests"})
+		t.reject(s, resource.Problem(codeNoMatches, "NoMatches", "spec.matches",
+			"the HTTPRouteGroups have no match that could be used, so the split is not in force", "add matches to them, or remove matches to split all requests"))
 	}
 }
 
@@ -106,10 +106,10 @@ func (t *translator) expression(ref model.Ref, field, text string) bool {
 
 // wrong reports a match that is left out, once however many splits name the group, and returns false.
 func (t *translator) wrong(ref model.Ref, code, field, message, fix string) bool {
-	p := problem{code, "InvalidExpression", ref.Field + field, message + ": the match is left out", fix}
-	ref.Field = p.field
+	p := resource.Problem(code, "InvalidExpression", ref.Field+field, message+": the match is left out", fix)
+	ref.Field = p.Ref.Field
 	for _, f := range t.findings {
-		if f.Code == p.code && f.Ref == ref {
+		if f.Code == p.Code && f.Ref == ref {
 			return false
 		}
 	}

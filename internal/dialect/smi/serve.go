@@ -22,8 +22,8 @@ func (t *translator) serve() {
 	for _, at := range t.toServe() {
 		s := t.set.Service(at.namespace, at.name)
 		if s == nil {
-			t.report(model.Ref{Kind: "Service", Namespace: at.namespace, Name: at.name}, problem{codeServeNotFound, "ServiceNotFound", "",
-				"the Service to serve by its host names does not exist", "create it or correct the name"})
+			t.report(model.Ref{Kind: "Service", Namespace: at.namespace, Name: at.name}, resource.Problem(codeServeNotFound, "ServiceNotFound", "",
+				"the Service to serve by its host names does not exist", "create it or correct the name"))
 			continue
 		}
 		services = append(services, s)
@@ -34,8 +34,8 @@ func (t *translator) serve() {
 		if first, ok := short[s.Name]; !ok || s.Namespace == "default" {
 			short[s.Name] = key{s.Namespace, s.Name}
 		} else {
-			t.report(serviceRef(s, ""), problem{codeShortName, "ShortNameTaken", "metadata.name",
-				fmt.Sprintf("the host name %s means Service %s here", s.Name, first), fmt.Sprintf("call this one %s.%s", s.Name, s.Namespace)})
+			t.report(serviceRef(s, ""), resource.Problem(codeShortName, "ShortNameTaken", "metadata.name",
+				fmt.Sprintf("the host name %s means Service %s here", s.Name, first), fmt.Sprintf("call this one %s.%s", s.Name, s.Namespace)))
 		}
 	}
 	for _, s := range services {
@@ -77,9 +77,9 @@ func (t *translator) toServe() []key {
 		for at := range t.before {
 			if s := t.set.Service(at.namespace, at.name); s != nil && len(t.roots[at]) == 0 {
 				all = append(all, at)
-				t.report(serviceRef(s, ""), problem{codeServedOn, "ServedOn", "",
+				t.report(serviceRef(s, ""), resource.Problem(codeServedOn, "ServedOn", "",
 					fmt.Sprintf("no TrafficSplit has Service %s as its root any more: it is still served, by its own endpoints", at),
-					fmt.Sprintf("to keep it after a restart, start weir with --serve %s; to end it, delete the Service or restart weir", at)})
+					fmt.Sprintf("to keep it after a restart, start weir with --serve %s; to end it, delete the Service or restart weir", at)))
 			}
 		}
 	}
@@ -105,8 +105,8 @@ func (t *translator) servePort(s *corev1.Service, i int, names []string) {
 	}
 	listener, taken := t.listener(port.Port, ref)
 	if taken != "" {
-		t.report(ref, problem{codePortTaken, "PortTaken", ref.Field,
-			fmt.Sprintf("port %d cannot be served by host name: listener %s has it for another protocol", port.Port, taken), "change one of the two ports"})
+		t.report(ref, resource.Problem(codePortTaken, "PortTaken", ref.Field,
+			fmt.Sprintf("port %d cannot be served by host name: listener %s has it for another protocol", port.Port, taken), "change one of the two ports"))
 		return
 	}
 	route := model.Route{
@@ -191,9 +191,9 @@ func (t *translator) unused() {
 	}
 	for _, s := range t.splits {
 		if s.service != nil && !routed[s.root] && !t.served[s.root] {
-			t.report(s.ref, problem{codeUnused, "Unused", "spec.service",
+			t.report(s.ref, resource.Problem(codeUnused, "Unused", "spec.service",
 				fmt.Sprintf("no route leads to Service %s, so there is nothing to split", s.root),
-				"add a route to it" + fmt.Sprintf(serve, s.root)})
+				"add a route to it"+fmt.Sprintf(serve, s.root)))
 		}
 	}
 }
@@ -201,8 +201,8 @@ func (t *translator) unused() {
 // ports reports the routes of ports, which only access rules would use.
 func (t *translator) ports() {
 	report := func(kind, namespace, name string) {
-		t.report(model.Ref{Kind: kind, Namespace: namespace, Name: name}, problem{codePortRoute, "Unused", "",
-			"the route names ports for access rules, which weir does not support: it has no effect", "nothing, if something else reads it"})
+		t.report(model.Ref{Kind: kind, Namespace: namespace, Name: name}, resource.Problem(codePortRoute, "Unused", "",
+			"the route names ports for access rules, which weir does not support: it has no effect", "nothing, if something else reads it"))
 	}
 	for _, r := range t.set.TCPPorts {
 		report(resource.PortsKind, r.Namespace, r.Name)

@@ -131,10 +131,10 @@ type trafficSplit struct {
 	patterns model.PatternBudget
 
 	// What is wrong, by the condition it belongs to.
-	rejected   []problem // why the split is not in force
-	unresolved []problem // backends and groups that do not exist
-	ports      []problem
-	warnings   []problem
+	rejected   []resource.Finding // why the split is not in force
+	unresolved []resource.Finding // backends and groups that do not exist
+	ports      []resource.Finding
+	warnings   []resource.Finding
 	conflicted bool
 }
 
@@ -144,14 +144,14 @@ func (t *translator) read(o *split.TrafficSplit) {
 	t.splits = append(t.splits, s)
 	name, domain, why := localName(o.Spec.Service, o.Namespace)
 	if why != "" {
-		t.reject(s, problem{codeRootName, "InvalidRoot", "spec.service", why, "name a Service of the split's own namespace"})
+		t.reject(s, resource.Problem(codeRootName, "InvalidRoot", "spec.service", why, "name a Service of the split's own namespace"))
 		return
 	}
 	s.root, s.domain = key{o.Namespace, name}, domain
 	if s.service = t.set.Service(o.Namespace, name); s.service == nil {
 		code, why, fix := t.set.Absent(codeRootNotFound, serviceKey(s.root), t.options.Partial)
-		t.reject(s, problem{code, "RootNotFound", "spec.service",
-			fmt.Sprintf("Service %s %s, so there is nothing to split", s.root, why), fix})
+		t.reject(s, resource.Problem(code, "RootNotFound", "spec.service",
+			fmt.Sprintf("Service %s %s, so there is nothing to split", s.root, why), fix))
 	}
 }
 
@@ -168,28 +168,28 @@ func (t *translator) resolve(s *trafficSplit) {
 		at := key{s.ref.Namespace, name}
 		switch {
 		case why != "":
-			t.add(s, &s.unresolved, problem{codeBackendName, "InvalidBackend", field,
-				why + ": " + t.missingShare(s), "name a Service of the split's own namespace"})
+			t.add(s, &s.unresolved, resource.Problem(codeBackendName, "InvalidBackend", field,
+				why+": "+t.missingShare(s), "name a Service of the split's own namespace"))
 		case t.set.Service(at.namespace, at.name) == nil:
 			// The workflow names a Service before it exists; as long as it has no weight that is nothing to say.
 			if b.Weight > 0 {
 				code, why, fix := t.set.Absent(codeBackendNotFound, serviceKey(at), t.options.Partial)
-				t.add(s, &s.unresolved, problem{code, "BackendNotFound", field,
-					fmt.Sprintf("Service %s %s: %s", at, why, t.missingShare(s)), fix + ", or give it the weight 0 until then"})
+				t.add(s, &s.unresolved, resource.Problem(code, "BackendNotFound", field,
+					fmt.Sprintf("Service %s %s: %s", at, why, t.missingShare(s)), fix+", or give it the weight 0 until then"))
 			}
 		case at == s.root:
-			t.add(s, &s.warnings, problem{codeSelf, "SelfReference", field,
+			t.add(s, &s.warnings, resource.Problem(codeSelf, "SelfReference", field,
 				fmt.Sprintf("Service %s is the split's own root: its share goes to all of the root's endpoints, whichever version they are", at),
-				"name a Service that selects one version"})
+				"name a Service that selects one version"))
 		case len(t.roots[at]) > 0:
-			t.add(s, &s.warnings, problem{codeNested, "NestedSplit", field,
+			t.add(s, &s.warnings, resource.Problem(codeNested, "NestedSplit", field,
 				fmt.Sprintf("Service %s is the root of TrafficSplit %s, which does not apply to this share: splits do not nest", at, t.roots[at][0].ref.Name),
-				"name the Services that it leads to"})
+				"name the Services that it leads to"))
 		}
 	}
 	if sum == 0 {
-		t.add(s, &s.warnings, problem{codeZeroWeights, "AllWeightsZero", "spec.backends",
-			"all weights are 0, so the requests are answered 500", "give one backend a weight, or delete the split"})
+		t.add(s, &s.warnings, resource.Problem(codeZeroWeights, "AllWeightsZero", "spec.backends",
+			"all weights are 0, so the requests are answered 500", "give one backend a weight, or delete the split"))
 	}
 }
 
@@ -206,9 +206,9 @@ func (t *translator) conflicts() {
 			continue
 		}
 		s.conflicted = true
-		t.reject(s, problem{codeConflict, "Conflicted", "spec.service",
+		t.reject(s, resource.Problem(codeConflict, "Conflicted", "spec.service",
 			fmt.Sprintf("TrafficSplit %s, %s, splits all requests for Service %s already", first.ref.Name, before(first, s), s.root),
-			"keep one of them, or limit this one by matches"})
+			"keep one of them, or limit this one by matches"))
 	}
 }
 
@@ -240,10 +240,10 @@ func (t *translator) missingShare(s *trafficSplit) string {
 }
 
 // reject keeps the split out of force.
-func (t *translator) reject(s *trafficSplit, p problem) { t.add(s, &s.rejected, p) }
+func (t *translator) reject(s *trafficSplit, p resource.Finding) { t.add(s, &s.rejected, p) }
 
 // add reports a problem of the split and keeps it for a condition.
-func (t *translator) add(s *trafficSplit, to *[]problem, p problem) {
+func (t *translator) add(s *trafficSplit, to *[]resource.Finding, p resource.Finding) {
 	*to = append(*to, p)
 	t.report(s.ref, p)
 }

@@ -14,8 +14,8 @@ import (
 // first service has the port.
 func (t *translator) serveConnections(s *corev1.Service, port int32, ref model.Ref) {
 	if taken := t.taken(port); taken != "" {
-		t.report(ref, problem{codePortTaken, "PortTaken", ref.Field,
-			fmt.Sprintf("port %d cannot be served as TCP: listener %s has it", port, taken), "change one of the two ports"})
+		t.report(ref, resource.Problem(codePortTaken, "PortTaken", ref.Field,
+			fmt.Sprintf("port %d cannot be served as TCP: listener %s has it", port, taken), "change one of the two ports"))
 		return
 	}
 	name := fmt.Sprintf("services/%d", port)

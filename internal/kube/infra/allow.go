@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/resource"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -60,13 +61,13 @@ func (f GatewayFields) forbidden(document map[string]any) (field, why string) {
 }
 
 // check says why the document of a Gateway, found at a place, may not be used with its class; nil if it may.
-func (f GatewayFields) check(document map[string]any, at string, class *gatewayv1.GatewayClass) *Problem {
+func (f GatewayFields) check(document map[string]any, at string, class *gatewayv1.GatewayClass) *resource.Finding {
 	field, why := f.forbidden(document)
 	if field == "" {
 		return nil
 	}
 	if field == classOnly {
-		return &Problem{at + " " + field, why, "remove it, or write it to the parameters of the class"}
+		return new(resource.Problem("", "", at+" "+field, why, "remove it, or write it to the parameters of the class"))
 	}
 	fix := fmt.Sprintf("remove it from gateways.deny of the class, or remove %s here", field)
 	if !slices.Contains(f.Deny, field) {
@@ -77,7 +78,7 @@ func (f GatewayFields) check(document map[string]any, at string, class *gatewayv
 		allow := strings.Join(append(slices.Clone(f.Allow), field), ", ")
 		fix = fmt.Sprintf("let the class allow it (%s with gateways: {allow: [%s]} in %s), or remove %s here", where, allow, ParametersKey, field)
 	}
-	return &Problem{at + " " + field, fmt.Sprintf(why, class.Name), fix}
+	return new(resource.Problem("", "", at+" "+field, fmt.Sprintf(why, class.Name), fix))
 }
 
 // unknown returns the names that are no fields of Parameters, or not ones that can be allowed.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,7 @@ type Applier struct {
 	client   client.Client
 	caches   map[string]cache.Cache // by namespace; that of all namespaces has no name
 	log      *slog.Logger
+	failures loglimit.Limiter
 	onChange func(gateway model.GatewayKey)
 	queue    workqueue.TypedRateLimitingInterface[model.GatewayKey]
 
@@ -259,7 +261,7 @@ func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
 		return true // what failed for that is no problem of the Gateway's
 	}
 	if err != nil {
-		a.log.Error("applying the Gateway's objects failed, trying again", "gateway", gateway, "error", err)
+		a.failures.Log(a.log, slog.LevelError, "", "applying the Gateway's objects failed, trying again", "gateway", gateway, "error", err)
 	}
 	a.mu.Lock()
 	changed := !slices.Equal(p.problems, r.problems)

@@ -78,7 +78,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 		switch s := &out[i]; s.Ref.Kind {
 		case "GatewayClass":
 			if c := classes[s.Ref.Name]; c != nil && c.problem != nil {
-				s.Conditions = replace(s.Conditions, isFalse(accepted, string(gatewayv1.GatewayClassReasonInvalidParameters), c.problem.String()))
+				s.Conditions = resource.WithCondition(s.Conditions, resource.False(accepted, string(gatewayv1.GatewayClassReasonInvalidParameters), c.problem.Text()))
 			}
 		case "Gateway":
 			g := set.Gateway(s.Ref.Namespace, s.Ref.Name)
@@ -93,7 +93,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 			*s = j.correct(*s)
 			j.state.unserved(name, unserved)
 			unservedListeners(s, string(name), unserved)
-			if p := find(s.Conditions, programmed); p != nil {
+			if p := resource.FindCondition(s.Conditions, programmed); p != nil {
 				c := *p
 				c.Generation = cmp.Or(c.Generation, s.Generation)
 				said[name] = c
@@ -131,8 +131,8 @@ func parentsOf(set *resource.Set) map[string]model.GatewayKey {
 // follow lets a ListenerSet that could be served follow its Gateway.
 func follow(s resource.Status, gateway resource.Condition) resource.Status {
 	gateway.Generation = 0 // it is not the ListenerSet's
-	if c := find(s.Conditions, programmed); c != nil && c.Status == metav1.ConditionTrue && gateway.Status != metav1.ConditionTrue {
-		s.Conditions = replace(s.Conditions, isFalse(programmed, string(gatewayv1.ListenerSetReasonPending), "the Gateway is not programmed; see its status"))
+	if c := resource.FindCondition(s.Conditions, programmed); c != nil && c.Status == metav1.ConditionTrue && gateway.Status != metav1.ConditionTrue {
+		s.Conditions = resource.WithCondition(s.Conditions, resource.False(programmed, string(gatewayv1.ListenerSetReasonPending), "the Gateway is not programmed; see its status"))
 	}
 	s.Listeners = programListeners(s.Listeners, gateway)
 	return s
@@ -145,7 +145,7 @@ func (f *Fleet) before(name model.GatewayKey, g *gatewayv1.Gateway) *resource.Co
 	}
 	for _, c := range g.Status.Conditions {
 		if c.Type == programmed && c.Reason != string(gatewayv1.GatewayReasonPending) {
-			return &resource.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration}
+			return new(resource.ConditionOf(c))
 		}
 	}
 	return nil
@@ -156,20 +156,20 @@ type judgement struct {
 	gateway    *gatewayv1.Gateway
 	state      State
 	before     *resource.Condition
-	parameters *Problem
+	parameters *resource.Finding
 }
 
 func (j *judgement) correct(s resource.Status) resource.Status {
 	s.Addresses = j.addresses()
 	s.Conditions = slices.Clone(s.Conditions)
-	is := find(s.Conditions, programmed)
-	judged := find(s.Conditions, accepted)
+	is := resource.FindCondition(s.Conditions, programmed)
+	judged := resource.FindCondition(s.Conditions, accepted)
 	switch {
 	case is == nil || judged == nil:
 		return s
 	case judged.Status == metav1.ConditionTrue && j.parameters != nil:
-		*judged = isFalse(accepted, string(gatewayv1.GatewayReasonInvalidParameters), j.parameters.String())
-		*is = isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
+		*judged = resource.False(accepted, string(gatewayv1.GatewayReasonInvalidParameters), j.parameters.Text())
+		*is = resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
 	case is.Status == metav1.ConditionTrue:
 		*is = j.programmed()
 	default:
@@ -183,16 +183,16 @@ func (j *judgement) correct(s resource.Status) resource.Status {
 func programListeners(listeners []resource.ListenerStatus, gateway resource.Condition) []resource.ListenerStatus {
 	out := slices.Clone(listeners)
 	for i := range out {
-		l := find(out[i].Conditions, programmed)
+		l := resource.FindCondition(out[i].Conditions, programmed)
 		if l == nil || l.Status != metav1.ConditionTrue {
 			continue
 		}
 		c := *l
 		c.Generation = gateway.Generation
 		if gateway.Status != metav1.ConditionTrue {
-			c = isFalse(programmed, string(gatewayv1.ListenerReasonPending), "the Gateway is not programmed; see its condition")
+			c = resource.False(programmed, string(gatewayv1.ListenerReasonPending), "the Gateway is not programmed; see its condition")
 		}
-		out[i].Conditions = replace(out[i].Conditions, c)
+		out[i].Conditions = resource.WithCondition(out[i].Conditions, c)
 	}
 	return out
 }
@@ -210,7 +210,7 @@ func (j *judgement) programmed() resource.Condition {
 	}
 	for _, p := range j.state.Problems {
 		if p.Refused {
-			return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the cluster refuses "+p.String())
+			return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the cluster refuses "+p.String())
 		}
 	}
 	return j.served()
@@ -226,7 +226,7 @@ func (j *judgement) foreign() *resource.Condition {
 	if len(names) == 0 {
 		return nil
 	}
-	c := isFalse(programmed, nameConflict, fmt.Sprintf("%s in namespace %s: an object of that name exists and does not belong to this Gateway; "+
+	c := resource.False(programmed, nameConflict, fmt.Sprintf("%s in namespace %s: an object of that name exists and does not belong to this Gateway; "+
 		"rename or delete it, or rename the Gateway", strings.Join(names, ", "), j.gateway.Namespace))
 	return &c
 }
@@ -245,13 +245,13 @@ func (j *judgement) unaddressed() *resource.Condition {
 		missing = append(missing, fmt.Sprintf("%s: %s", address, j.why(name, assigned)))
 	}
 	if len(missing) > 0 {
-		c := isFalse(programmed, string(gatewayv1.GatewayReasonAddressNotUsable),
+		c := resource.False(programmed, string(gatewayv1.GatewayReasonAddressNotUsable),
 			"spec.addresses: "+strings.Join(missing, ". ")+"; ask for an address that the cluster can give, or remove it")
 		return &c
 	}
 	name := Name(j.gateway.Name, class)
 	if dynamic && len(assignedAddresses(j.state.Services[name])) == 0 {
-		c := isFalse(programmed, string(gatewayv1.GatewayReasonAddressNotAssigned), fmt.Sprintf("Service %s: %s", name, j.why(name, nil)))
+		c := resource.False(programmed, string(gatewayv1.GatewayReasonAddressNotAssigned), fmt.Sprintf("Service %s: %s", name, j.why(name, nil)))
 		return &c
 	}
 	return nil
@@ -297,21 +297,21 @@ func (j *judgement) served() resource.Condition {
 	connected := len(j.state.Proxies)
 	switch {
 	case j.state.Unsent != "":
-		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the previous one: "+j.state.Unsent)
+		return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the previous one: "+j.state.Unsent)
 	case len(refusing) > 0:
-		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
+		return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
 	case len(partly) > 0:
-		return isFalse(programmed, string(gatewayv1.GatewayReasonInvalid), "parts of the configuration are not served by "+strings.Join(partly, ", "))
+		return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "parts of the configuration are not served by "+strings.Join(partly, ", "))
 	case available(j.state.Deployment) == 0:
 		return j.unavailable()
 	case connected > 0 && running == connected:
-		return resource.Condition{Type: programmed, Status: metav1.ConditionTrue, Reason: string(gatewayv1.GatewayReasonProgrammed)}
+		return resource.True(programmed, string(gatewayv1.GatewayReasonProgrammed), "")
 	case j.before != nil && j.before.Status == metav1.ConditionTrue:
 		return *j.before // a change is on its way, or the proxies are to the controller
 	case connected > 0:
-		return isFalse(programmed, pending, fmt.Sprintf("%d of %d proxies serve the configuration", running, connected))
+		return resource.False(programmed, pending, fmt.Sprintf("%d of %d proxies serve the configuration", running, connected))
 	}
-	return isFalse(programmed, pending, "no proxy is connected: "+describe(j.state.Deployment))
+	return resource.False(programmed, pending, "no proxy is connected: "+describe(j.state.Deployment))
 }
 
 // unavailable is what is said where no pod takes requests, though proxies may be connected: it is on its way, or lost.
@@ -321,7 +321,7 @@ func (j *judgement) unavailable() resource.Condition {
 	if j.before != nil && (j.before.Status == metav1.ConditionTrue || j.before.Reason == lost) {
 		reason = lost
 	}
-	return isFalse(programmed, reason, "no proxy is ready: "+describe(j.state.Deployment))
+	return resource.False(programmed, reason, "no proxy is ready: "+describe(j.state.Deployment))
 }
 
 // available is how many pods the Service sends connections to.
@@ -402,27 +402,6 @@ func assignedAddresses(s *corev1.Service) []gatewayv1.GatewayStatusAddress {
 	return out
 }
 
-func isFalse(kind, reason, message string) resource.Condition {
-	return resource.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-// find returns the condition of a type, which may be changed, or nil.
-func find(conditions []resource.Condition, kind string) *resource.Condition {
-	if i := slices.IndexFunc(conditions, func(c resource.Condition) bool { return c.Type == kind }); i >= 0 {
-		return &conditions[i]
-	}
-	return nil
-}
-
-// replace returns the conditions with one in the place of that of its type.
-func replace(conditions []resource.Condition, by resource.Condition) []resource.Condition {
-	out := slices.Clone(conditions)
-	if c := find(out, by.Type); c != nil {
-		*c = by
-	}
-	return out
-}
-
 // unserved adds why proxies do not serve some of the Gateway's listeners, by the listener's name in the model. Of other Gateways' they are not
 // heard.
 func (s *State) unserved(gateway model.GatewayKey, out map[string]string) {
@@ -449,9 +428,9 @@ func unservedListeners(s *resource.Status, prefix string, unserved map[string]st
 	for i := range s.Listeners {
 		l := &s.Listeners[i]
 		why := unserved[prefix+"/"+l.Name]
-		if c := find(l.Conditions, programmed); why == "" || c == nil || c.Status != metav1.ConditionTrue {
+		if c := resource.FindCondition(l.Conditions, programmed); why == "" || c == nil || c.Status != metav1.ConditionTrue {
 			continue
 		}
-		l.Conditions = replace(l.Conditions, isFalse(programmed, string(gatewayv1.ListenerReasonPortUnavailable), why))
+		l.Conditions = resource.WithCondition(l.Conditions, resource.False(programmed, string(gatewayv1.ListenerReasonPortUnavailable), why))
 	}
 }

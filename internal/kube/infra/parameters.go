@@ -122,28 +122,20 @@ func orDefault(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-// Problem is why an object's parameters cannot be used: the field of the object that leads to the mistake, what is
-// wrong, and what to do.
-type Problem struct {
-	Field, Message, Fix string
-}
-
-func (p Problem) String() string { return p.Field + ": " + p.Message + "; " + p.Fix }
-
 // classParameters reads what a GatewayClass refers to, with nil for no reference.
-func classParameters(set *resource.Set, class *gatewayv1.GatewayClass) (map[string]any, *Problem) {
+func classParameters(set *resource.Set, class *gatewayv1.GatewayClass) (map[string]any, *resource.Finding) {
 	if class == nil || class.Spec.ParametersRef == nil {
 		return nil, nil
 	}
 	ref := class.Spec.ParametersRef
 	if ref.Namespace == nil || *ref.Namespace == "" {
-		return nil, &Problem{"spec.parametersRef.namespace", "a ConfigMap has a namespace", "write the namespace of the ConfigMap"}
+		return nil, new(resource.Problem("", "", "spec.parametersRef.namespace", "a ConfigMap has a namespace", "write the namespace of the ConfigMap"))
 	}
 	return readParameters(set, "spec.parametersRef", string(ref.Group), string(ref.Kind), string(*ref.Namespace), ref.Name)
 }
 
 // gatewayParameters reads what spec.infrastructure of a Gateway refers to, with nil for no reference.
-func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[string]any, *Problem) {
+func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[string]any, *resource.Finding) {
 	if gateway.Spec.Infrastructure == nil || gateway.Spec.Infrastructure.ParametersRef == nil {
 		return nil, nil
 	}
@@ -152,28 +144,28 @@ func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[strin
 }
 
 // readParameters returns the document in a ConfigMap, which is valid by itself.
-func readParameters(set *resource.Set, field, group, kind, namespace, name string) (map[string]any, *Problem) {
+func readParameters(set *resource.Set, field, group, kind, namespace, name string) (map[string]any, *resource.Finding) {
 	if group != "" || kind != "ConfigMap" {
-		return nil, &Problem{field, fmt.Sprintf("parameters of kind %q of group %q are not supported", kind, group),
-			`refer to a ConfigMap (group "", kind ConfigMap)`}
+		return nil, new(resource.Problem("", "", field, fmt.Sprintf("parameters of kind %q of group %q are not supported", kind, group),
+			`refer to a ConfigMap (group "", kind ConfigMap)`))
 	}
 	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
 	object := set.ConfigMap(namespace, name)
 	if object == nil && !set.Watches(namespace) {
-		return nil, &Problem{at, "it does not exist, or its namespace is not watched by this controller, which watches " + strings.Join(set.Watched, ", ") + " and its own",
-			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"}
+		return nil, new(resource.Problem("", "", at, "it does not exist, or its namespace is not watched by this controller, which watches "+strings.Join(set.Watched, ", ")+" and its own",
+			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"))
 	}
 	if object == nil {
-		return nil, &Problem{at, "it does not exist", "create it, or remove the reference"}
+		return nil, new(resource.Problem("", "", at, "it does not exist", "create it, or remove the reference"))
 	}
 	text, ok := object.Data[ParametersKey]
 	if !ok {
-		return nil, &Problem{at, fmt.Sprintf("it has no key %s", ParametersKey), "write the parameters under this key"}
+		return nil, new(resource.Problem("", "", at, fmt.Sprintf("it has no key %s", ParametersKey), "write the parameters under this key"))
 	}
 	at += fmt.Sprintf(" data[%q]", ParametersKey)
 	_, document, err := decodeParameters([]byte(text))
 	if err != nil {
-		return nil, &Problem{at, err.Error(), "correct the parameters (docs/kubernetes.md lists them)"}
+		return nil, new(resource.Problem("", "", at, err.Error(), "correct the parameters (docs/kubernetes.md lists them)"))
 	}
 	return document, nil
 }

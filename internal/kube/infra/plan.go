@@ -72,7 +72,7 @@ type class struct {
 	ours       bool
 	object     *gatewayv1.GatewayClass
 	parameters map[string]any
-	problem    *Problem
+	problem    *resource.Finding
 }
 
 func readClasses(set *resource.Set, controllerName string) map[string]*class {
@@ -88,10 +88,10 @@ func readClasses(set *resource.Set, controllerName string) map[string]*class {
 }
 
 // of returns the parameters of a Gateway of the class.
-func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *Problem) {
+func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *resource.Finding) {
 	if c.problem != nil {
 		p := *c.problem
-		p.Field = "GatewayClass " + string(g.Spec.GatewayClassName) + " " + p.Field
+		p.Ref.Field = "GatewayClass " + string(g.Spec.GatewayClassName) + " " + p.Ref.Field
 		return Parameters{}, &p
 	}
 	own, problem := gatewayParameters(set, g)
@@ -106,8 +106,8 @@ func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *Proble
 	}
 	merged, err := mergeParameters(c.parameters, own)
 	if err != nil {
-		return Parameters{}, &Problem{"spec.infrastructure.parametersRef",
-			"together with the parameters of GatewayClass " + string(g.Spec.GatewayClassName) + ": " + err.Error(), "correct one of them"}
+		return Parameters{}, new(resource.Problem("", "", "spec.infrastructure.parametersRef",
+			"together with the parameters of GatewayClass "+string(g.Spec.GatewayClassName)+": "+err.Error(), "correct one of them"))
 	}
 	return merged, nil
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -51,20 +51,15 @@ func (r *reader) access(ctx context.Context) error {
 	defer done()
 	allowed := make([]bool, len(questions))
 	errs := make([]error, len(questions))
-	next := make(chan int, len(questions))
+	var few errgroup.Group
+	few.SetLimit(askers)
 	for i := range questions {
-		next <- i
-	}
-	close(next)
-	var wait sync.WaitGroup
-	for range askers {
-		wait.Go(func() {
-			for i := range next {
-				allowed[i], errs[i] = ask(ctx, questions[i].attributes())
-			}
+		few.Go(func() error {
+			allowed[i], errs[i] = ask(ctx, questions[i].attributes())
+			return nil
 		})
 	}
-	wait.Wait()
+	few.Wait()
 	for i, q := range questions {
 		switch {
 		case r.refused("what the controller may do", errs[i]):

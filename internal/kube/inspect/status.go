@@ -149,7 +149,7 @@ func find[T metav1.Object](objects []T, ref resource.Key) (found T) {
 func values(conditions []metav1.Condition) []resource.Condition {
 	var out []resource.Condition
 	for _, c := range conditions {
-		out = append(out, resource.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration})
+		out = append(out, resource.ConditionOf(c))
 	}
 	return out
 }

@@ -18,9 +18,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 const (
 	root            = "../../.."

@@ -21,10 +21,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/process"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 const (
 	root       = "../../.."

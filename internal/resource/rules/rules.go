@@ -1,6 +1,7 @@
-package resource
+package rules
 
 import (
+	"context"
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
@@ -10,6 +11,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -17,9 +19,52 @@ import (
 )
 
 // The API server's validator of CEL rules compiles every rule of a kind before the first object, and copies schemas
-// with each field a rule looks at: most of the time that reading many routes takes. So rules are first run here, by the
-// same compiled programs, to learn whether all of them hold, which is the usual case. Whatever else comes out, an error
-// or a cost near the limits, is the API server's validator's to judge and to word.
+// with each field a rule looks at. So rules are first run here, by the same compiled programs, to learn whether all of
+// them hold, which is the usual case. Whatever else comes out, an error or a cost near the limits, is the API server's
+// validator's to judge and to word; a test holds that the two agree.
+//
+// What it is worth (BenchmarkRules, BenchmarkRulesCold, BenchmarkLoadByRules; processor time): the rules of a route take
+// a sixth of the time and a thirteenth of the memory, the first route of a process half; reading 1,000 routes as a whole
+// takes half the time (990 routes per second against 460) and 237 MB of allocations in place of 607 MB.
+
+// Rules are those of a schema. They may be used by many goroutines.
+type Rules struct {
+	schema *structuralschema.Structural
+	root   *rules
+	// judge is the API server's own validator, for objects of which not all rules hold.
+	judge func() *cel.Validator
+}
+
+// New returns the rules of a schema, or nil when it has none. They are compiled when they are first needed.
+func New(s *structuralschema.Structural) *Rules {
+	root := buildRules(s, model.SchemaDeclType(s, true), newView(model.WithTypeAndObjectMeta(s)))
+	if root == nil {
+		return nil
+	}
+	return &Rules{s, root, sync.OnceValue(func() *cel.Validator { return cel.NewValidator(s, true, celconfig.PerCallLimit) })}
+}
+
+// Compile is New for resource.CheckRules: it returns Check of the schema's rules, or nil when it has none.
+func Compile(s *structuralschema.Structural) func(u map[string]any) field.ErrorList {
+	if r := New(s); r != nil {
+		return r.Check
+	}
+	return nil
+}
+
+// Check says which rules do not hold for an object that is complete and otherwise valid, as an API server would on create.
+func (r *Rules) Check(u map[string]any) field.ErrorList {
+	budget := int64(celconfig.RuntimeCELCostBudget)
+	if r.Hold(u, &budget) {
+		return nil
+	}
+	errs, _ := r.judge().Validate(context.Background(), nil, r.schema, u, nil, celconfig.RuntimeCELCostBudget)
+	return errs
+}
+
+// Hold says whether all rules hold for an object within the budget, from which it takes what they cost. When not, that may still be for lack of
+// trying: see Check.
+func (r *Rules) Hold(u map[string]any, budget *int64) bool { return r.root.hold(u, budget) }
 
 // rules is the part of a schema that has rules in it.
 type rules struct {
@@ -34,11 +79,6 @@ type rules struct {
 	programs []celgo.Program
 	// unsure says that something is not covered here.
 	unsure bool
-}
-
-// newRules returns nil when the schema has no rules.
-func newRules(s *structuralschema.Structural) *rules {
-	return buildRules(s, model.SchemaDeclType(s, true), newView(model.WithTypeAndObjectMeta(s)))
 }
 
 // buildRules descends as cel.NewValidator does.

@@ -1,4 +1,5 @@
-package cli
+// Package toy has small services for trying things out: "weir echo" and the demo run them.
+package toy
 
 import (
 	"context"
@@ -14,21 +15,31 @@ import (
 	"time"
 )
 
-// toy is a small service for trying things out: it answers each request with what it received. gRPC requests get their
-// own messages back.
-type toy struct {
-	name string
-	// failEvery answers 503 to every so manieth request; 0 never does.
-	failEvery int64
-	delay     time.Duration
-	// seen, if set, is called for each request before it is answered.
-	seen func(service string, r *http.Request)
+// Service answers each request with what it received. gRPC requests get their own messages back. Its fields are set before it serves.
+type Service struct {
+	// Name is in its answers.
+	Name string
+	// FailEvery answers 503 to every so manieth request; 0 never does.
+	FailEvery int64
+	// Delay is how long an answer takes.
+	Delay time.Duration
+	// Hang accepts requests and answers none.
+	Hang bool
+	// Seen, if set, is called for each request before it is answered.
+	Seen func(service string, r *http.Request)
 
 	requests atomic.Int64
-	hanging  bool
-	ended    chan struct{} // closed by close
+	ended    chan struct{} // closed by Close
 	server   *http.Server
 }
+
+// New returns a service that answers at once.
+func New(name string) *Service {
+	return &Service{Name: name, server: &http.Server{}, ended: make(chan struct{})}
+}
+
+// Requests is how many requests it got so far.
+func (t *Service) Requests() int64 { return t.requests.Load() }
 
 // echoed is the answer's JSON form.
 type echoed struct {
@@ -42,17 +53,18 @@ type echoed struct {
 	Body int64 `json:"body,omitempty"`
 }
 
-func (t *toy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (t *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := t.requests.Add(1)
-	if t.seen != nil {
-		t.seen(t.name, r)
+	if t.Seen != nil {
+		t.Seen(t.Name, r)
 	}
 	if !t.wait(r.Context()) {
 		return
 	}
-	w.Header().Set("x-service", t.name)
-	if t.failEvery > 0 && n%t.failEvery == 0 {
-		http.Error(w, t.name+" fails on purpose", http.StatusServiceUnavailable)
+	w.Header().Set("x-service", t.Name)
+	if t.FailEvery > 0 && n%t.FailEvery == 0 {
+		http.Error(w, t.Name+" fails on purpose", http.StatusServiceUnavailable)
 		return
 	}
 	if strings.HasPrefix(r.Header.Get("content-type"), "application/grpc") {
@@ -71,19 +83,19 @@ func (t *toy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(echoed{
-		Service: t.name, Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery,
+		Service: t.Name, Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery,
 		Host: r.Host, Headers: headers, Body: body,
 	})
 }
 
 // wait holds the request as long as the toy hangs or is slow; false means that there is nobody left to answer.
-func (t *toy) wait(ctx context.Context) bool {
-	if !t.hanging && t.delay <= 0 {
+func (t *Service) wait(ctx context.Context) bool {
+	if !t.Hang && t.Delay <= 0 {
 		return true
 	}
 	var late <-chan time.Time
-	if !t.hanging {
-		timer := time.NewTimer(t.delay)
+	if !t.Hang {
+		timer := time.NewTimer(t.Delay)
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -96,9 +108,9 @@ func (t *toy) wait(ctx context.Context) bool {
 	return false
 }
 
-// serve accepts on l, in cleartext (HTTP/1.1 and HTTP/2 with prior knowledge) or, with a certificate, over TLS. It
-// returns when close was called.
-func (t *toy) serve(l net.Listener, certificate *tls.Certificate) error {
+// Serve accepts on l, in cleartext (HTTP/1.1 and HTTP/2 with prior knowledge) or, with a certificate, over TLS. It
+// returns when Close was called.
+func (t *Service) Serve(l net.Listener, certificate *tls.Certificate) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -116,18 +128,11 @@ func (t *toy) serve(l net.Listener, certificate *tls.Certificate) error {
 	if err == http.ErrServerClosed {
 		return nil
 	}
-	return fmt.Errorf("service %s: %w", t.name, err)
+	return fmt.Errorf("service %s: %w", t.Name, err)
 }
 
-func newToy(name string) *toy {
-	return &toy{name: name, server: &http.Server{}, ended: make(chan struct{})}
-}
-
-// hang makes the toy accept requests and answer none; call it before serve.
-func (t *toy) hang() { t.hanging = true }
-
-// close is called once.
-func (t *toy) close() {
+// Close ends the service; it is called once.
+func (t *Service) Close() {
 	close(t.ended)
 	_ = t.server.Close()
 }

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -112,3 +112,6 @@ func (g *loadGenerator) firstError() string {
 func (g *loadGenerator) elapsed() time.Duration {
 	return time.Duration(g.stop.Load() - g.start.Load())
 }
+
+// stopped is when the last answer was there.
+func (g *loadGenerator) stopped() time.Time { return time.Unix(0, g.stop.Load()) }

@@ -1,21 +1,25 @@
-package cli
+package demo
 
 import (
-	"maps"
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // observation is what the demo shows: what was wanted beside what was counted since the configuration was applied.
 type observation struct {
-	elapsed    time.Duration
+	elapsed time.Duration
+	// generation counts the configurations: above 1 the manifests were changed.
 	generation uint64
-	// problem is why the newest manifests are not in force, or the first finding about them.
-	problem  string
+	// problems say why the newest manifests are not in force, or what is wrong with them, the worst first.
+	problems []string
 	backends []backendRow
 	mirrors  []mirrorRow
 	total    telemetry.ExchangeSnapshot
@@ -23,8 +27,9 @@ type observation struct {
 	interval time.Duration
 	// sent and failed are the load generator's own count.
 	sent, failed int64
-	// received is how many requests each toy service got.
+	// received is how many requests each toy service got since the start, outcomes what became of all copies.
 	received []toyCount
+	outcomes []telemetry.OutcomeCount
 }
 
 type toyCount struct {
@@ -61,17 +66,45 @@ func (d *demo) observe(elapsed time.Duration) observation {
 		elapsed: elapsed, interval: interval, generation: report.Generation, total: counted.Total(),
 		sent: d.load.sent.Load(), failed: d.load.failed.Load(),
 	}
-	switch {
-	case report.Err != nil:
-		o.problem = report.Err.Error()
-	case len(report.Findings) > 0:
-		o.problem = report.Findings[0].String()
-	}
+	o.problems = problemsOf(report)
 	for _, t := range d.toys {
-		o.received = append(o.received, toyCount{t.name, t.requests.Load()})
+		o.received = append(o.received, toyCount{t.Name, t.Requests()})
+	}
+	for _, m := range now.Mirrors {
+		o.count(m.Outcomes)
 	}
 	o.rows(report.Config, counted)
 	return o
+}
+
+// mostProblems bounds what is shown of a report.
+const mostProblems = 3
+
+// problemsOf says what is wrong, the worst first: that an object's last good version is served follows from an error about the newest.
+func problemsOf(report control.Report) (problems []string) {
+	if report.Err != nil {
+		problems = append(problems, report.Err.Error())
+	}
+	findings := slices.SortedStableFunc(slices.Values(report.Findings), func(a, b resource.Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	for _, f := range findings {
+		problems = append(problems, f.String())
+	}
+	if n := len(problems); n > mostProblems {
+		problems = append(problems[:mostProblems], fmt.Sprintf("and %d more", n-mostProblems))
+	}
+	return problems
+}
+
+// count adds what became of the copies of one mirror.
+func (o *observation) count(outcomes []telemetry.OutcomeCount) {
+	for _, c := range outcomes {
+		i := slices.IndexFunc(o.outcomes, func(x telemetry.OutcomeCount) bool { return x.Outcome == c.Outcome })
+		if i < 0 {
+			i = len(o.outcomes)
+			o.outcomes = append(o.outcomes, telemetry.OutcomeCount{Outcome: c.Outcome})
+		}
+		o.outcomes[i].Count += c.Count
+	}
 }
 
 func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
@@ -121,5 +154,3 @@ func partOf(n float64, all uint64) float64 {
 	}
 	return n / float64(all)
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

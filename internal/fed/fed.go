@@ -1,4 +1,4 @@
-package dataplane
+package fed
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
@@ -16,20 +18,20 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 )
 
-// Fed is a data plane that serves what a controller's feed brings, as its command line says.
-type Fed struct {
-	serve             Options
+// Proxy is a data plane that serves what a controller's feed brings, as its command line says.
+type Proxy struct {
+	serve             dataplane.Options
 	gateway           string
 	controller        string
 	caFile, tokenFile string
 	stateDir          string
 }
 
-// NewFed returns one with the defaults of its flags.
-func NewFed() *Fed { return &Fed{serve: NewOptions()} }
+// New returns one with the defaults of its flags.
+func New() *Proxy { return &Proxy{serve: dataplane.NewOptions()} }
 
 // Flags adds them to a command.
-func (o *Fed) Flags(f *pflag.FlagSet) {
+func (o *Proxy) Flags(f *pflag.FlagSet) {
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
@@ -39,7 +41,7 @@ func (o *Fed) Flags(f *pflag.FlagSet) {
 }
 
 // validate fails where the command line is wrong.
-func (o *Fed) validate() error {
+func (o *Proxy) validate() error {
 	if !model.GatewayKey(o.gateway).Valid() {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
@@ -50,7 +52,7 @@ func (o *Fed) validate() error {
 }
 
 // Run serves until ctx ends and everything is drained, or until something fails; a *flags.Fault is a wrong command line.
-func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
+func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	log, processLog, closeProcessLog := o.serve.Log.Open(stderr)
 	defer closeProcessLog()
 	process.IgnoreBrokenPipes()
@@ -68,13 +70,13 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
 	client.Unserved = func() (out []feed.Unserved) {
-		for _, u := range plane.unserved() {
+		for _, u := range plane.Unserved() {
 			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})
 		}
 		return out
 	}
 	drops := finding.Teller{Log: log}
-	plane.Told = func(r Report) {
+	plane.Told = func(r dataplane.Report) {
 		client.Tell()
 		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
 			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane tells of the others
@@ -94,11 +96,11 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 
 // applied counts the configurations that a feed brings to a data plane.
 type applied struct {
-	plane  *Plane
-	report Standing
+	plane  *dataplane.Plane
+	report dataplane.Standing
 }
 
-func newApplied(plane *Plane) *applied { return &applied{plane: plane} }
+func newApplied(plane *dataplane.Plane) *applied { return &applied{plane: plane} }
 
 // apply serves a configuration, or fails and leaves the old one alone.
 func (a *applied) apply(cfg *model.Config) error {

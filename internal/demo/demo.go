@@ -1,0 +1,340 @@
+// Package demo is a gateway at work: toy services, a gateway that is configured by manifests in a temporary folder, a bounded load, and a table of
+// what arrives where. "weir demo" runs it, and weir-demo, which is it alone.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirmesh/weir/examples"
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/mirror"
+	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/proxy"
+	"github.com/weirmesh/weir/internal/reach"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/standalone"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/toy"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// About says in a sentence what the demo is, for help.
+const About = `starts three toy services (shop-v1, shop-v2 and the mirror target shadow),
+a gateway configured by manifests that it writes to a temporary folder, and a
+bounded load, and shows what arrives where: the share of each backend against
+its weight, the copies against the mirror's fraction, success, rate and
+latency. Edit the manifests while it runs and watch the shares move. Everything
+stays on this machine; ports that are taken are no problem.`
+
+// Options of a demo.
+type Options struct {
+	// Length is how long it runs; 0 is until its context ends.
+	Length time.Duration
+	// Rate is that of the load, in requests per second: 1 to 5000.
+	Rate int
+	// Break is what does not work: "nothing" or "mirror".
+	Break flags.Choice
+	// Print has the manifests printed, and nothing run.
+	Print bool
+}
+
+// NewOptions returns them with their defaults.
+func NewOptions() *Options { return &Options{Rate: 300, Break: flags.NewChoice("nothing", "mirror")} }
+
+// Flags adds them to a command.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.DurationVar(&o.Length, "for", o.Length, "end after this time; 0 is with Ctrl-C")
+	f.IntVar(&o.Rate, "rate", o.Rate, "requests per second, at most 5000")
+	f.Var(&o.Break, "break", "what to break")
+	f.BoolVar(&o.Print, "print", false, "print the manifests and end")
+}
+
+// Run runs the demo until its length is over or ctx ends, and prints a summary. It fails when a request failed; a *flags.Fault is a wrong option.
+func (o *Options) Run(ctx context.Context, stdout, stderr io.Writer) error {
+	if o.Rate < 1 || o.Rate > 5000 {
+		return flags.Errorf("--rate %d: want 1 to 5000", o.Rate)
+	}
+	if o.Print {
+		return print(stdout)
+	}
+	return o.run(ctx, stdout, stderr)
+}
+
+// The ports in the manifests; the demo puts those it was given in their place.
+const gatewayPort = 8080
+
+var toys = []struct {
+	name string
+	port int
+}{{"shop-v1", 9001}, {"shop-v2", 9002}, {"shadow", 9003}}
+
+const shadow = "shadow"
+
+// manifests returns them by file name.
+func manifests() (map[string]string, error) {
+	files := map[string]string{}
+	err := fs.WalkDir(examples.Demo, "demo", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(examples.Demo, path)
+		files[d.Name()] = string(data)
+		return err
+	})
+	return files, err
+}
+
+func print(w io.Writer) error {
+	files, err := manifests()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if _, err := fmt.Fprintf(w, "---\n# %s\n%s", name, files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demo is a running one.
+type demo struct {
+	*Options
+	stderr  io.Writer
+	dir     string // of the manifests
+	port    int    // of the gateway
+	toys    []*toy.Service
+	gateway *standalone.Gateway
+	load    *loadGenerator
+	view    *view
+
+	mu sync.Mutex
+	// listener is the gateway's port, until it takes it.
+	listener net.Listener
+	// config is the latest report; base is the counters when its configuration came into force.
+	config control.Report
+	base   telemetry.Snapshot
+	served chan struct{} // closed when the first configuration is served
+}
+
+func (o *Options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	d := &demo{Options: o, stderr: stderr, view: newView(stdout), served: make(chan struct{})}
+	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer func() {
+		for _, t := range d.toys {
+			t.Close()
+		}
+	}()
+	defer d.release()
+	if err := d.start(&background); err != nil {
+		return err
+	}
+	return d.serve(ctx)
+}
+
+// start brings up the toy services and writes the manifests with their ports.
+func (d *demo) start(background *sync.WaitGroup) error {
+	ports := []string{}
+	for _, want := range toys {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		t := toy.New(want.name)
+		t.Hang = d.Break.Value == "mirror" && want.name == shadow
+		d.toys = append(d.toys, t)
+		ports = append(ports, strconv.Itoa(want.port), strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		background.Go(func() { _ = t.Serve(l, nil) })
+	}
+	var err error
+	if d.listener, err = freeListener(gatewayPort); err != nil {
+		return err
+	}
+	d.port = d.listener.Addr().(*net.TCPAddr).Port
+	ports = append(ports, strconv.Itoa(gatewayPort), strconv.Itoa(d.port))
+	files, err := manifests()
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		content = strings.NewReplacer(ports...).Replace(content)
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeListener listens on the preferred port if nobody else does, else on another one. The gateway is given the socket, so that no other
+// process can take the port in between.
+func freeListener(preferred int) (net.Listener, error) {
+	l, err := socket.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
+	if err != nil {
+		l, err = socket.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no free port on 127.0.0.1: %w", err)
+	}
+	return l, nil
+}
+
+// listen opens a port of the gateway's: its first is open already.
+func (d *demo) listen(network, address string) (socket.Bound, error) {
+	d.mu.Lock()
+	l := d.listener
+	if l != nil && l.Addr().String() == address {
+		d.listener = nil
+		d.mu.Unlock()
+		return socket.Bound{Stream: l}, nil
+	}
+	d.mu.Unlock()
+	return socket.Open(network, address)
+}
+
+// release closes the first port, should the gateway not have taken it.
+func (d *demo) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener != nil {
+		d.listener.Close()
+	}
+}
+
+// serve runs gateway, load and display until ctx ends or the gateway fails, then sums up.
+func (d *demo) serve(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	if d.view.terminal {
+		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
+	}
+	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
+	move, err := standalone.Relocate("127.0.0.1", 0)
+	if err != nil {
+		return err
+	}
+	guard := &reach.Guard{}
+	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
+	plane.Server = proxy.New(proxy.Options{
+		Options: exchange.Options{Logger: log, Metrics: metrics}, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
+		// Tight, so that a broken mirror shows within a second.
+		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
+	})
+	d.gateway = &standalone.Gateway{Source: resource.NewDir([]string{d.dir}, log), Reported: d.reported, Plane: plane}
+	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
+	defer stopGateway()
+	ended := make(chan error, 1)
+	go func() { ended <- d.gateway.Run(gatewayCtx) }()
+	select {
+	case <-d.served:
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		stopGateway()
+		return <-ended
+	}
+
+	if d.Length > 0 { // from when there is something to see
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Length)
+		defer cancel()
+	}
+	d.load = &loadGenerator{url: d.url(), rate: d.Rate}
+	loadCtx, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	loaded := make(chan struct{})
+	go func() { d.load.run(loadCtx); close(loaded) }()
+
+	failure := d.watch(ctx, ended)
+	stopLoad()
+	<-loaded
+	stopGateway()
+	if failure == nil {
+		failure = <-ended
+	}
+	if failure != nil {
+		return failure
+	}
+	return d.summary()
+}
+
+func (d *demo) url() string { return fmt.Sprintf("http://127.0.0.1:%d/", d.port) }
+
+// reported follows the control loop: a new configuration starts the counting anew.
+func (d *demo) reported(r control.Report) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config = r
+	if r.Changed {
+		d.base = d.gateway.Metrics.Snapshot()
+	}
+	if r.Changed && r.Generation == 1 {
+		close(d.served)
+	}
+}
+
+// watch shows the table until ctx ends, which is no error, or the gateway does.
+func (d *demo) watch(ctx context.Context, ended <-chan error) error {
+	d.view.intro(d)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	started := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			if err == nil {
+				err = errors.New("the gateway ended")
+			}
+			return err
+		case <-tick.C:
+			d.view.show(d.observe(time.Since(started)))
+		}
+	}
+}
+
+// summary is printed when everything has come to rest; a request that failed fails the demo.
+func (d *demo) summary() error {
+	d.mu.Lock()
+	base, changed := d.base, d.config.Generation > 1
+	if !changed {
+		d.base = telemetry.Snapshot{} // all of it
+	}
+	d.mu.Unlock()
+	o := d.observe(d.load.elapsed())
+	if changed {
+		o.interval = d.load.stopped().Sub(base.Time)
+	}
+	if err := d.view.summary(o); err != nil {
+		return err
+	}
+	if o.failed > 0 {
+		return fmt.Errorf("%d of %d requests failed, the first with: %s", o.failed, o.sent, d.load.firstError())
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Package loglimit bounds how often the log says one thing, so that what others do, however often, does not fill it. It writes no log of its own
+// and knows nothing of levels; packages that log what happens outside of the process use it.
+package loglimit
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// DefaultEvery is Limiter.Every if that is not set.
+	DefaultEvery = 10 * time.Second
+	// MaxKeys is how many keys a Limiter tells apart at a time. Lines about others share one allowance.
+	MaxKeys = 256
+)
+
+// Limiter allows the first line about a key, then one per Every, and counts those in between. The key is "" where there is nothing to tell
+// apart: then no lock is taken and nothing allocated, so that it may stand where many requests pass. The zero value is ready for use; it must not
+// be copied after that.
+type Limiter struct {
+	// Every is the least time between two lines about one key. Default: DefaultEvery.
+	Every time.Duration
+
+	shared allowance // of "", and of keys beyond MaxKeys
+
+	mu    sync.Mutex
+	keys  map[string]*allowance
+	swept int64 // when keys was last looked through for some to forget
+}
+
+// allowance is what is left of one key.
+type allowance struct {
+	next       atomic.Int64 // instant from which a line is allowed
+	suppressed atomic.Int64
+}
+
+// Allow says whether a line about key may be written now, and how many about it were not since the last one.
+func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
+	every := l.Every
+	if every <= 0 {
+		every = DefaultEvery
+	}
+	now := int64(time.Since(origin))
+	a := &l.shared
+	if key != "" {
+		a = l.of(key, now, int64(every))
+	}
+	next := a.next.Load()
+	if now < next || !a.next.CompareAndSwap(next, now+int64(every)) {
+		a.suppressed.Add(1)
+		return 0, false
+	}
+	return a.suppressed.Swap(0), true
+}
+
+// Log writes a line about key if Allow says so. It reports whether it did.
+func (l *Limiter) Log(log *slog.Logger, level slog.Level, key, msg string, args ...any) bool {
+	if !log.Enabled(context.Background(), level) {
+		return false
+	}
+	suppressed, ok := l.Allow(key)
+	if ok {
+		log.Log(context.Background(), level, msg, Args(suppressed, args...)...)
+	}
+	return ok
+}
+
+// Args are the attributes of a line before which so many were suppressed.
+func Args(suppressed int64, args ...any) []any {
+	if suppressed > 0 {
+		args = append(args, "suppressed", suppressed)
+	}
+	return args
+}
+
+// of returns the allowance of a key. Where there are too many keys, those are forgotten about which a line would be allowed now; what was
+// suppressed of them counts with the shared allowance.
+func (l *Limiter) of(key string, now, every int64) *allowance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.keys[key]; a != nil {
+		return a
+	}
+	if len(l.keys) >= MaxKeys {
+		if now < l.swept+every {
+			return &l.shared
+		}
+		l.swept = now
+		for k, a := range l.keys {
+			if now >= a.next.Load() {
+				l.shared.suppressed.Add(a.suppressed.Load())
+				delete(l.keys, k)
+			}
+		}
+		if len(l.keys) >= MaxKeys {
+			return &l.shared
+		}
+	}
+	if l.keys == nil {
+		l.keys = make(map[string]*allowance)
+	}
+	a := &allowance{}
+	l.keys[key] = a
+	return a
+}
+
+// origin lies long before all times that are compared, those of tests with a clock of their own too. It has a reading of the monotonic clock.
+var origin = time.Now().Add(-1 << 61)

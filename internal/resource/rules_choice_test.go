@@ -1,0 +1,5 @@
+package resource
+
+import "github.com/weirmesh/weir/internal/resource/rules"
+
+func init() { CheckRules(rules.Compile) }

@@ -1,0 +1,75 @@
+// Package standalone is a gateway without a cluster: a data plane and the control loop that feeds it from files, in one process. "weir run" and the
+// demo run it.
+package standalone
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Gateway is a data plane and the control loop that feeds it.
+type Gateway struct {
+	*dataplane.Plane
+	// Source of what is to be served.
+	Source resource.Source
+	// Options of the translation.
+	Options control.Options
+	// Reported, if set, is called after each report.
+	Reported func(control.Report)
+}
+
+// Run serves until asked ends and everything is drained, or until something fails.
+func (g *Gateway) Run(asked context.Context) error {
+	tell := control.NewTeller(g.Log, false)
+	g.Told = func(r dataplane.Report) {
+		c := r.(report)
+		tell.Tell(c.Findings, c.Events)
+	}
+	reported := func(r control.Report) {
+		g.Note(report{r})
+		if r.Changed && r.Generation == 1 {
+			g.Began("the files hold no Gateway that could be served, and no TrafficSplit")
+		}
+		if g.Reported != nil {
+			g.Reported(r)
+		}
+	}
+	loop := control.Loop{Source: g.Source, Options: g.Options, Publish: g.Publish, LeftOut: g.Server.LeftOut, Report: reported, Logger: g.Log}
+	return g.Plane.Run(asked, loop.Run)
+}
+
+// Relocate returns a function that moves listeners to another address and to other ports; nil when there is nothing
+// to move. Listeners that would leave the range of ports stay where they are. A *flags.Fault is a wrong address or offset.
+func Relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
+	if address != "" && net.ParseIP(address) == nil {
+		return nil, flags.Errorf("--address %q: want an IP address", address)
+	}
+	if offset < -65535 || offset > 65535 {
+		return nil, flags.Errorf("--port-offset %s: want -65535 to 65535", strconv.Itoa(offset))
+	}
+	if address == "" && offset == 0 {
+		return nil, nil
+	}
+	return func(cfg *model.Config) *model.Config {
+		moved := *cfg
+		moved.Listeners = slices.Clone(cfg.Listeners)
+		for i := range moved.Listeners {
+			l := &moved.Listeners[i]
+			if address != "" {
+				l.Address = address
+			}
+			if port := int(l.Port) + offset; port >= 1 && port <= 65535 {
+				l.Port = int32(port)
+			}
+		}
+		return &moved
+	}, nil
+}

@@ -1,0 +1,23 @@
+package standalone
+
+import (
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/finding"
+)
+
+// report is the report of a data plane whose configurations a control loop makes.
+type report struct{ control.Report }
+
+// Standing implements report.
+func (r report) Standing() dataplane.Standing {
+	return dataplane.Standing{Generation: r.Generation, Config: r.Config, Findings: r.Findings, Err: r.Err, Changed: r.Changed}
+}
+
+// With implements dataplane.Report.
+func (r report) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
+	return report{r.WithUnserved(unserved).WithFindings(running)}
+}
+
+// Status implements report.
+func (r report) Status() any { return r.Report.Status() }
