@@ -1,13 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 
-	"github.com/weirmesh/weir/internal/dialect/core"
-	"github.com/weirmesh/weir/internal/dialect/gateway"
-	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -28,6 +27,8 @@ type Result struct {
 
 // Options say what a set does not. The zero value is what the command line does without flags.
 type Options struct {
+	// Dialects are the front ends; none is all of Weir's (dialect.All).
+	Dialects dialect.List
 	// Serve is smi.Options.Serve.
 	Serve []string
 	// Separate is gateway.Options.Separate.
@@ -56,48 +57,53 @@ func (o Options) Translate(set *resource.Set) (Result, error) { return NewTransl
 // for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
 // for one goroutine at a time.
 type Translator struct {
-	options Options
-	gateway gateway.Translator
-	splits  smi.Translator
+	options    Options
+	translates []func(*resource.Set) dialect.Result // of the dialects
 }
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
-	return &Translator{
-		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
-		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
+	t := &Translator{options: o}
+	for _, d := range o.dialects() {
+		t.translates = append(t.translates, d.New(dialect.Options{
+			Serve: o.Serve, Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies,
+		}))
 	}
+	return t
 }
+
+func (o Options) dialects() dialect.List {
+	if o.Dialects == nil {
+		return dialect.All()
+	}
+	return o.Dialects
+}
+
+// Kinds are those that are read for the dialects.
+func (o Options) Kinds() resource.Kinds { return o.dialects().Kinds() }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
-	routes, statuses, routeFindings := t.gateway.Translate(set)
-	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
-	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
-		for i := range splits.Listeners {
-			splits.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
-		}
-	}
-	config := model.Merge(services, routes, splits)
-	if t.options.PathPolicy == model.PathStrict {
-		config.DefaultPathPolicy(t.options.PathPolicy)
-	}
-
-	routeFindings = append(slices.Clone(routeFindings), ambiguousPaths(&config, set)...)
-
 	read := set.Findings
 	if t.options.Partial {
 		// Manifests are full of kinds that are nothing to Weir.
 		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
 	}
-	r := Result{
-		Config:   &config,
-		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
-		Events:   events,
-		Findings: slices.Concat(read, serviceFindings, routeFindings, splitFindings),
+	r := Result{Findings: slices.Clone(read)}
+	configs := make([]model.Config, len(t.translates))
+	for i, translate := range t.translates {
+		of := translate(set)
+		configs[i] = of.Config
+		r.Statuses = append(r.Statuses, of.Statuses...)
+		r.Events = append(r.Events, of.Events...)
+		r.Findings = append(r.Findings, of.Findings...)
 	}
+	config := model.Merge(configs...)
+	if t.options.PathPolicy == model.PathStrict {
+		config.DefaultPathPolicy(t.options.PathPolicy)
+	}
+	r.Config = &config
+	r.Findings = append(r.Findings, ambiguousPaths(&config, set)...)
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
 	sound, left := config.Sound()
@@ -114,6 +120,11 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 }
 
 // Codes returns the documentation of every code a finding can have, in order.
-func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), pathCodes, smi.Codes(), codes)
+func Codes() []resource.Code { return Options{}.Codes() }
+
+// Codes is as the function of that name, with those of the dialects.
+func (o Options) Codes() []resource.Code {
+	all := slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
+	slices.SortStableFunc(all, func(a, b resource.Code) int { return cmp.Compare(a.ID, b.ID) })
+	return all
 }

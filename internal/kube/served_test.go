@@ -13,7 +13,7 @@ func TestResourcesAreCalledAsTheirDefinitionsCallThem(t *testing.T) {
 		"ListenerSet": "listenersets", "Namespace": "namespaces", "ReferenceGrant": "referencegrants", "Secret": "secrets", "Service": "services",
 		"TCPRoute": "tcproutes", "TrafficSplit": "trafficsplits", "UDPRoute": "udproutes",
 	}
-	for _, k := range resource.Kinds() {
+	for _, k := range dialect.Kinds() {
 		want, ok := names[k.Name]
 		if got := in(k, k.Versions[0]).resource; !ok || got != want {
 			t.Errorf("%s of group %q: %q, want %q", k.Name, k.Group, got, want)

@@ -33,8 +33,8 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 				u, _ := value.(map[string]any)
 				apiVersion, _ := u["apiVersion"].(string)
 				kindName, _ := u["kind"].(string)
-				k := findKind(gatewayGroup, kindName)
-				if k == nil || k.crd == "" || apiVersion != k.apiVersion("v1") {
+				k := everything.Find(gatewayGroup, kindName)
+				if k == nil || !k.Custom() || apiVersion != k.APIVersion("v1") {
 					break
 				}
 				mutate(random, u, func() any { return words[random.IntN(len(words))] })

@@ -2,11 +2,13 @@ package resource
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/specs"
@@ -87,8 +89,63 @@ type Set struct {
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 
+	// kinds are those that were read; lists has the objects of kinds without a field, by Kind.Objects.
+	kinds Kinds
+	lists map[Store]any
+
 	once  sync.Once
 	index index
+}
+
+// NewSet returns a Set with objects of some kinds, in the order given, and of the sources nothing. It panics for objects of other types.
+func NewSet(kinds Kinds, objects ...metav1.Object) *Set {
+	s := &Set{kinds: kinds}
+	for _, o := range objects {
+		kinds.holding(o).Objects.add(s, o)
+	}
+	return s
+}
+
+// Kinds are those that were read.
+func (s *Set) Kinds() Kinds { return s.kinds }
+
+// Objects yields all objects, by kind, namespace and name.
+func (s *Set) Objects() iter.Seq2[*Kind, metav1.Object] {
+	return func(yield func(*Kind, metav1.Object) bool) {
+		for _, k := range s.kinds {
+			if k.Objects == nil {
+				continue
+			}
+			for _, o := range k.Objects.all(s) {
+				if !yield(k, o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Object returns the object of a key, or nil. It looks at every object of the kind.
+func (s *Set) Object(key Key) metav1.Object {
+	k := s.kinds.Find(key.Group, key.Kind)
+	if k == nil || k.Objects == nil {
+		return nil
+	}
+	for _, o := range k.Objects.all(s) {
+		if o.GetName() == key.Name && o.GetNamespace() == key.Namespace {
+			return o
+		}
+	}
+	return nil
+}
+
+func (s *Set) sort() {
+	for _, k := range s.kinds {
+		if k.Objects != nil {
+			k.Objects.sort(s)
+		}
+	}
+	SortFindings(s.Findings)
 }
 
 // Watches says whether the objects of a namespace were read.

@@ -23,12 +23,12 @@ import (
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
 // fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
 // customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
-func custom[T any](k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
+func custom[T any](k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
 	findings, ok := admit(k, version, u)
 	if !ok {
 		return nil, findings
 	}
-	u["apiVersion"] = k.apiVersion(k.versions[0])
+	u["apiVersion"] = k.APIVersion(k.Versions[0])
 	object := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u, object); err != nil {
 		return nil, append(findings, finding(CodeType, "", err.Error()))
@@ -37,7 +37,7 @@ func custom[T any](k *kind, version string, u map[string]any, admit admission) (
 }
 
 // admit prunes, completes and validates u as custom says; it is not ok when u is not valid.
-func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bool) {
+func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bool) {
 	s := schemaOf(k, version)
 	meta, findings, ok := decodeMeta(u)
 	if !ok {
@@ -47,7 +47,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		if i > maxFindings {
 			break // bounded says that there are more
 		}
-		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
+		findings = append(findings, unknownField(k, path, schemaFields(s.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u, s.structural)
 	if err := objectmeta.SetObjectMeta(u, meta); err != nil {
@@ -57,7 +57,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	defaulting.Default(u, s.structural)
 	delete(u, "status") // as on create, for kinds with a status subresource
 
-	errs := s.validate(u, meta, !k.cluster)
+	errs := s.validate(u, meta, !k.Cluster)
 	valid := len(errs) == 0
 	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
 		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
@@ -75,7 +75,7 @@ func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, 
 		meta = &metav1.ObjectMeta{}
 	}
 	for _, path := range unknown {
-		findings = append(findings, unknownField("", path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
+		findings = append(findings, unknownField(nil, path, typeFields[metav1.ObjectMeta](strings.TrimPrefix(path, "metadata."))))
 	}
 	return meta, findings, true
 }
@@ -159,12 +159,12 @@ func schemaCode(t field.ErrorType) string {
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
 // level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
-func unknownField(kind, path string, candidates []string) Finding {
+func unknownField(k *Kind, path string, candidates []string) Finding {
 	near := nearest(lastName(path), candidates)
 	if near == "" {
 		return finding(CodeUnknownField, path, "unknown field, it has no effect")
 	}
-	f := finding(CodeMisspeltField, path, "unknown field, it has no effect"+effect(kind, path, near))
+	f := finding(CodeMisspeltField, path, "unknown field, it has no effect"+k.effect(path, near))
 	f.Fix, f.Meant = fmt.Sprintf("did you mean %q?", near), near
 	return f
 }

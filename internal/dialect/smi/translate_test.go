@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/model"
@@ -14,7 +15,7 @@ import (
 
 func set(t testing.TB, text string) *resource.Set {
 	t.Helper()
-	s, err := resource.Load([]string{"-"}, strings.NewReader(text))
+	s, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(strings.Join(all, "\n---\n"), "default/web")
 	}
 	f.Fuzz(func(t *testing.T, text, serve string) {
-		s, err := resource.Load([]string{"-"}, strings.NewReader(text))
+		s, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 		if err != nil {
 			t.Skip("the text cannot be read: nothing is translated")
 		}

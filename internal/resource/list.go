@@ -1,0 +1,91 @@
+package resource
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Store is where a Set has the objects of a kind: a List.
+type Store interface {
+	// holds is the type of the objects.
+	holds() reflect.Type
+	// add puts objects at the end. It panics for those of another type.
+	add(s *Set, objects ...any)
+	sort(s *Set)
+	all(s *Set) []metav1.Object
+}
+
+// List is the objects of one kind in Sets: P is a pointer to their Go type. NewList makes one that is in no field of a Set, so that what
+// it holds is had by In alone; ListIn makes one for a field.
+type List[P metav1.Object] struct {
+	// field is nil if there is none.
+	field func(*Set) *[]P
+}
+
+// NewList returns one that is in no field of a Set. Each call makes another list.
+func NewList[P metav1.Object]() *List[P] { return &List[P]{} }
+
+// ListIn returns one that is a field of a Set.
+func ListIn[P metav1.Object](field func(*Set) *[]P) *List[P] { return &List[P]{field} }
+
+// In returns the objects that a Set has, by namespace and name, read-only.
+func (l *List[P]) In(s *Set) []P {
+	if l.field != nil {
+		return *l.field(s)
+	}
+	if all, ok := s.lists[l].(*[]P); ok {
+		return *all
+	}
+	return nil
+}
+
+// to returns the list of a Set that is being made.
+func (l *List[P]) to(s *Set) *[]P {
+	if l.field != nil {
+		return l.field(s)
+	}
+	all, ok := s.lists[l].(*[]P)
+	if !ok {
+		all = new([]P)
+		if s.lists == nil {
+			s.lists = make(map[Store]any)
+		}
+		s.lists[l] = all
+	}
+	return all
+}
+
+func (l *List[P]) holds() reflect.Type { return reflect.TypeFor[P]() }
+
+func (l *List[P]) add(s *Set, objects ...any) {
+	to := l.to(s)
+	*to = slices.Grow(*to, len(objects))
+	for _, o := range objects {
+		p, ok := o.(P)
+		if !ok {
+			panic(fmt.Sprintf("%T is kept as %T", o, p))
+		}
+		*to = append(*to, p)
+	}
+}
+
+func (l *List[P]) sort(s *Set) {
+	slices.SortFunc(*l.to(s), func(a, b P) int {
+		if c := strings.Compare(a.GetNamespace(), b.GetNamespace()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.GetName(), b.GetName())
+	})
+}
+
+func (l *List[P]) all(s *Set) []metav1.Object {
+	var out []metav1.Object
+	for _, o := range l.In(s) {
+		out = append(out, o)
+	}
+	return out
+}
