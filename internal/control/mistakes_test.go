@@ -181,7 +181,7 @@ func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 
 var resourceKinds = func() map[string]bool {
 	all := map[string]bool{}
-	for _, k := range dialect.Kinds() {
+	for _, k := range dialect.Kinds().InCluster() {
 		all[k.Name] = true
 	}
 	return all

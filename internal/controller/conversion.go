@@ -5,22 +5,15 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/weirmesh/weir/api/convert"
-	"github.com/weirmesh/weir/api/specs"
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/process"
 )
-
-// conversionKinds are those that the controller converts between versions.
-func conversionKinds() []convert.Kind { return slices.Concat(split.Kinds(), specs.Kinds()) }
 
 // conversionFlags say how the API server reaches the conversion webhook.
 type conversionFlags struct {
@@ -67,7 +60,7 @@ func (c *controlPlane) bundles() *conversion.Bundles {
 		Client: c.client, URL: c.conversion.url, Service: apiextensionsv1.ServiceReference{Namespace: c.namespace, Name: c.service},
 		Bundle: c.authority.Bundle, Logger: c.log,
 	}
-	for _, k := range conversionKinds() {
+	for _, k := range c.kinds().Conversions() {
 		b.Definitions = append(b.Definitions, k.Definition())
 	}
 	return b
@@ -111,7 +104,7 @@ func (c *controlPlane) ready() (ok bool, why string) {
 	}
 	if lost := c.source.Lost(); c.conversion.on() && len(lost) > 0 {
 		for _, kind := range lost {
-			if !slices.ContainsFunc(conversionKinds(), func(k convert.Kind) bool { return k.Group == kind.Group && k.Name == kind.Kind }) {
+			if !c.kinds().Converted(kind.Group, kind.Kind) {
 				return false, "the cluster is not known yet"
 			}
 		}

@@ -117,7 +117,7 @@ func (r *referrer) secret(ref gatewayv1.SecretObjectReference, namespace string)
 // add keeps references to what is read on reference, and drops others: the dialect tells of them.
 func (r *referrer) add(group, kind, namespace, name string) {
 	k := resource.Key{Kind: kind, Namespace: namespace, Name: name}
-	if onReference(resource.Kind{Group: group, Name: kind}) && namespace != "" && name != "" && r.scope.reads(k) {
+	if of := r.set.Kinds().Find(group, kind); of != nil && of.OnReference && namespace != "" && name != "" && r.scope.reads(k) {
 		r.keys[k] = true
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestEveryReferenceOfOursIsFound(t *testing.T) {
-	set := &resource.Set{}
+	set := resource.NewSet(resource.Kubernetes())
 	name := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}

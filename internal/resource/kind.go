@@ -219,6 +219,12 @@ func (all Kinds) Conversions() []convert.Kind {
 	return out
 }
 
+// Converted says whether versions of a kind are converted for an API server.
+func (all Kinds) Converted(group, name string) bool {
+	k := all.Find(group, name)
+	return k != nil && k.Conversion != nil
+}
+
 // named returns the first kind of a name, whatever its group, or nil.
 func (all Kinds) named(name string) *Kind {
 	for _, k := range all {

@@ -16,7 +16,8 @@ type Store interface {
 	// add puts objects at the end. It panics for those of another type.
 	add(s *Set, objects ...any)
 	sort(s *Set)
-	all(s *Set) []metav1.Object
+	// each calls f with each object until it returns false, and says whether it never did.
+	each(s *Set, f func(metav1.Object) bool) bool
 }
 
 // List is the objects of one kind in Sets: P is a pointer to their Go type. NewList makes one that is in no field of a Set, so that what
@@ -82,10 +83,11 @@ func (l *List[P]) sort(s *Set) {
 	})
 }
 
-func (l *List[P]) all(s *Set) []metav1.Object {
-	var out []metav1.Object
+func (l *List[P]) each(s *Set, f func(metav1.Object) bool) bool {
 	for _, o := range l.In(s) {
-		out = append(out, o)
+		if !f(o) {
+			return false
+		}
 	}
-	return out
+	return true
 }

@@ -95,6 +95,10 @@ type Set struct {
 
 	once  sync.Once
 	index index
+	byKey struct {
+		once    sync.Once
+		objects map[Key]metav1.Object
+	}
 }
 
 // NewSet returns a Set with objects of some kinds, in the order given, and of the sources nothing. It panics for objects of other types.
@@ -113,30 +117,22 @@ func (s *Set) Kinds() Kinds { return s.kinds }
 func (s *Set) Objects() iter.Seq2[*Kind, metav1.Object] {
 	return func(yield func(*Kind, metav1.Object) bool) {
 		for _, k := range s.kinds {
-			if k.Objects == nil {
-				continue
-			}
-			for _, o := range k.Objects.all(s) {
-				if !yield(k, o) {
-					return
-				}
+			if k.Objects != nil && !k.Objects.each(s, func(o metav1.Object) bool { return yield(k, o) }) {
+				return
 			}
 		}
 	}
 }
 
-// Object returns the object of a key, or nil. It looks at every object of the kind.
+// Object returns the object of a key, or nil. The first call makes an index of all objects.
 func (s *Set) Object(key Key) metav1.Object {
-	k := s.kinds.Find(key.Group, key.Kind)
-	if k == nil || k.Objects == nil {
-		return nil
-	}
-	for _, o := range k.Objects.all(s) {
-		if o.GetName() == key.Name && o.GetNamespace() == key.Namespace {
-			return o
+	s.byKey.once.Do(func() {
+		s.byKey.objects = make(map[Key]metav1.Object)
+		for k, o := range s.Objects() {
+			s.byKey.objects[k.Key(o.GetNamespace(), o.GetName())] = o
 		}
-	}
-	return nil
+	})
+	return s.byKey.objects[key]
 }
 
 func (s *Set) sort() {

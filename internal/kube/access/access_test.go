@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/kube/access"
 )
 
@@ -41,7 +42,7 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	roles := installed(t, "../../../deploy/manifests/install.yaml")
 	for _, r := range roles {
 		if r.Kind == "ClusterRole" {
-			compare(t, r.Kind, r.Rules, access.Cluster())
+			compare(t, r.Kind, r.Rules, access.Cluster(dialect.Kinds()))
 		} else {
 			compare(t, r.Kind, r.Rules, access.Own())
 		}
@@ -59,13 +60,13 @@ func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
 	for _, r := range roles {
 		switch name := r.Kind + " " + r.Namespace; name {
 		case "ClusterRole ":
-			compare(t, name, r.Rules, access.Shared([]string{"shop", "blog"}))
+			compare(t, name, r.Rules, access.Shared(dialect.Kinds(), []string{"shop", "blog"}))
 			seen[name] = true
 		case "Role weir-system":
 			compare(t, name, r.Rules, access.Alone())
 			seen[name] = true
 		case "Role shop", "Role blog":
-			compare(t, name, r.Rules, access.Each())
+			compare(t, name, r.Rules, access.Each(dialect.Kinds()))
 			seen[name] = true
 		default:
 			t.Errorf("%s is not expected", name)
@@ -74,14 +75,14 @@ func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
 	if len(seen) != 4 || len(roles) != 4 {
 		t.Errorf("roles %v", seen)
 	}
-	for _, v := range access.Shared([]string{"shop"}) {
+	for _, v := range access.Shared(dialect.Kinds(), []string{"shop"}) {
 		if v.Resource == "secrets" || v.Resource == "namespaces" && v.Name == "" {
 			t.Errorf("cluster-wide: %s", v)
 		}
 	}
 	// Both modes come to the same in a namespace.
-	all := slices.Concat(access.Shared([]string{"shop"}), access.Each())
-	for _, v := range access.Cluster() {
+	all := slices.Concat(access.Shared(dialect.Kinds(), []string{"shop"}), access.Each(dialect.Kinds()))
+	for _, v := range access.Cluster(dialect.Kinds()) {
 		if v.Resource != "namespaces" && !slices.Contains(all, v) {
 			t.Errorf("%s is missing", v)
 		}

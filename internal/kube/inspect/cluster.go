@@ -39,6 +39,8 @@ const Release = consts.BundleVersion
 
 // Options say what to look at.
 type Options struct {
+	// Kinds are those that the controller reads.
+	Kinds resource.Kinds
 	// ControllerName is that of the GatewayClasses that are ours.
 	ControllerName string
 	// Namespace of the controller; empty looks for it.
@@ -69,7 +71,7 @@ type Cluster struct {
 	Gateways map[model.GatewayKey]*Gateway
 	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
 	Seen bool
-	// Conversions are how SMI's versions are converted, of the definitions that there are and may be read.
+	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
 	// NotSeen is what may not be looked at, with the reason.
 	NotSeen []NotSeen
@@ -81,7 +83,7 @@ type Missing struct {
 	Namespace string
 }
 
-// Definition is a kind of Gateway API or SMI.
+// Definition is a kind that has a custom resource definition.
 type Definition struct {
 	kube.Installed
 	// There says that the definition exists, in whatever versions.
@@ -163,7 +165,7 @@ func (r *reader) refused(what string, err error) bool {
 }
 
 func (r *reader) definitions(ctx context.Context) error {
-	installed, err := r.client.Installed(ctx)
+	installed, err := r.client.Installed(ctx, r.Kinds)
 	if err != nil {
 		return err
 	}

@@ -69,8 +69,8 @@ func input(t *testing.T) Input {
 }
 
 func definitions(release, channel string) (all []Definition) {
-	for _, k := range dialect.Kinds() {
-		if k.Custom {
+	for _, k := range dialect.Kinds().InCluster() {
+		if k.Custom() {
 			d := Definition{There: true}
 			d.Installed = kube.Installed{Kind: k, Definition: strings.ToLower(k.Name) + "." + k.Group, Version: k.Versions[0]}
 			if k.Group == "gateway.networking.k8s.io" {
