@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/inspect"
@@ -21,8 +22,8 @@ import (
 )
 
 // translation adds the flags that say how the files are to be understood.
-func translation(cmd *cobra.Command) *control.Options {
-	o := &control.Options{}
+func translation(s streams, cmd *cobra.Command) *control.Options {
+	o := &control.Options{Dialects: s.dialects}
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
@@ -65,7 +66,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "github", "sarif")
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	in.forController(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "", "tell only of objects in the `namespace`, and of those in none")
 	failOn := flags.NewChoice("error", "warning", "never")
@@ -73,7 +74,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *list {
-			return listCodes(s.out, output.Value)
+			return listCodes(s.out, codes(s.dialects), output.Value)
 		}
 		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
@@ -91,7 +92,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		case "json":
 			err = process.WriteJSON(s.out, r)
 		case "sarif":
-			err = process.WriteJSON(s.out, r.sarif())
+			err = process.WriteJSON(s.out, r.sarif(codes(s.dialects)))
 		case "github":
 			err = r.github(s.out)
 		default:
@@ -141,7 +142,9 @@ func (l *look) check(ctx context.Context, in *input, namespace string) (checkRep
 func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport {
 	r := checkReport{Objects: len(set.Origins), Findings: findings}
 	if set.Origins == nil {
-		r.Objects = size(set)
+		for range set.Objects() {
+			r.Objects++
+		}
 	}
 	if r.Findings == nil {
 		r.Findings = []resource.Finding{}
@@ -273,10 +276,11 @@ func wrap(text string, indent, width int) string {
 }
 
 // codes are those of all findings.
-func codes() []resource.Code { return slices.Concat(control.Codes(), inspect.Codes()) }
+func codes(dialects dialect.List) []resource.Code {
+	return slices.Concat(control.Options{Dialects: dialects}.Codes(), inspect.Codes())
+}
 
-func listCodes(w io.Writer, format string) error {
-	codes := codes()
+func listCodes(w io.Writer, codes []resource.Code, format string) error {
 	if format == "json" {
 		type code struct {
 			Code     string            `json:"code"`

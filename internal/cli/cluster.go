@@ -106,13 +106,6 @@ func proxies(n int32) string {
 	return fmt.Sprintf("%d proxies", n)
 }
 
-// size is the number of objects of a set.
-func size(s *resource.Set) int {
-	return len(s.GatewayClasses) + len(s.Gateways) + len(s.ListenerSets) + len(s.HTTPRoutes) + len(s.GRPCRoutes) + len(s.TCPRoutes) +
-		len(s.ReferenceGrants) + len(s.BackendTLSPolicies) + len(s.TrafficSplits) + len(s.HTTPRouteGroups) + len(s.TCPPorts) + len(s.UDPPorts) +
-		len(s.Services) + len(s.EndpointSlices) + len(s.Secrets) + len(s.ConfigMaps) + len(s.Namespaces)
-}
-
 // within keeps the findings about a namespace and those about none; an empty namespace is all.
 func within(findings []resource.Finding, namespace string) []resource.Finding {
 	if namespace == "" {

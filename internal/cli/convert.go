@@ -26,7 +26,7 @@ or says only in other words, is a comment above it, and counted on stderr.`,
 		Args: atLeastOnePath,
 	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		set, err := resource.Load(args, s.in)
+		set, err := resource.Load(s.dialects.Kinds(), args, s.in)
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}

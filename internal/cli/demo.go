@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
@@ -238,7 +239,7 @@ func (d *demo) serve(ctx context.Context) error {
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: proxy.MirrorOptions{MaxInFlight: 32, Timeout: time.Second},
 	})
-	d.gateway = &gateway{source: resource.NewDir([]string{d.dir}, log), reported: d.reported, Plane: plane}
+	d.gateway = &gateway{source: resource.NewDir(dialect.Kinds(), []string{d.dir}, log), reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

@@ -41,11 +41,11 @@ of NEW unless --target says it.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "markdown")
-	options, target := translation(cmd), targetFlag(cmd)
+	options, target := translation(s, cmd), targetFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		var sides [2]diffSide
 		for i, path := range args {
-			set, err := resource.Load([]string{path}, s.in)
+			set, err := resource.Load(options.Kinds(), []string{path}, s.in)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}

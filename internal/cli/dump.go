@@ -22,7 +22,7 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
   weir dump routes/ | jq '.services[].endpoints'
   weir dump --gateway shop/edge                what its proxies get, in a cluster`,
 	}
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		l, err := in.load(cmd.Context(), args, s.in)

@@ -47,7 +47,7 @@ for the request.`,
   weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'`,
 	}
 	output := outputFlag(cmd, "text", "json")
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {

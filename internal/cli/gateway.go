@@ -48,7 +48,7 @@ func (g *gateway) run(asked context.Context) error {
 
 // openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
 // once.
-func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
+func openSource(kinds resource.Kinds, paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
 	for _, p := range paths {
 		if p == "-" {
 			continue
@@ -57,7 +57,7 @@ func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slo
 			return nil, &exitError{exitUsage, err}
 		}
 	}
-	dir := resource.NewDir(paths, log)
+	dir := resource.NewDir(kinds, paths, log)
 	dir.Stdin, dir.Again = stdin, again
 	return dir, nil
 }

@@ -34,7 +34,7 @@ lost in between.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
-	o.translation = translation(cmd)
+	o.translation = translation(s, cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := process.Interrupted(cmd.Context())
@@ -65,7 +65,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
-	source, err := openSource(paths, s.in, process.Hangups(ctx), log)
+	source, err := openSource(o.translation.Kinds(), paths, s.in, process.Hangups(ctx), log)
 	if err != nil {
 		return err
 	}

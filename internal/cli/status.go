@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/api/split"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
@@ -34,7 +35,7 @@ and has an exit code.`,
   weir status routes/`,
 	}
 	output := outputFlag(cmd, "text", "wide", "json", "yaml")
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	in.forController(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "", "show only what is in the `namespace`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -69,10 +70,12 @@ and has an exit code.`,
 type statusReport struct {
 	// Cluster is left out for files.
 	Cluster *clusterSummary `json:"cluster,omitempty"`
-	// Objects are by kind, in the order of statusKinds, then by namespace and name.
+	// Objects are by kind, in the order of shownKinds, then by namespace and name.
 	Objects []*objectStatus `json:"objects"`
 	// Problems are those of no object above.
 	Problems []resource.Finding `json:"problems,omitempty"`
+
+	kinds resource.Kinds // those shown, in order
 }
 
 // objectStatus is one object that has a status. What its kind does not have is left out.
@@ -84,19 +87,21 @@ type objectStatus struct {
 	Origin string `json:"origin,omitempty"`
 	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'; empty if nothing
 	// is said.
-	Accepted   string           `json:"accepted,omitempty"`
-	Programmed string           `json:"programmed,omitempty"`
-	Resolved   string           `json:"resolved,omitempty"`
-	Class      string           `json:"class,omitempty"`
-	Addresses  []string         `json:"addresses,omitempty"`
-	Listeners  []listenerRow    `json:"listeners,omitempty"`
-	Routes     *int             `json:"routes,omitempty"`
-	Hostnames  []string         `json:"hostnames,omitempty"`
-	Parents    []string         `json:"parents,omitempty"`
-	Split      *splitRow        `json:"split,omitempty"`
-	Proxies    *proxiesStatus   `json:"proxies,omitempty"`
-	Problems   []objectProblem  `json:"problems,omitempty"`
-	conditions []namedCondition // those that are bad
+	Accepted   string        `json:"accepted,omitempty"`
+	Programmed string        `json:"programmed,omitempty"`
+	Resolved   string        `json:"resolved,omitempty"`
+	Class      string        `json:"class,omitempty"`
+	Addresses  []string      `json:"addresses,omitempty"`
+	Listeners  []listenerRow `json:"listeners,omitempty"`
+	Routes     *int          `json:"routes,omitempty"`
+	Hostnames  []string      `json:"hostnames,omitempty"`
+	Parents    []string      `json:"parents,omitempty"`
+	Split      *splitRow     `json:"split,omitempty"`
+	// Columns are what else its kind shows, by header.
+	Columns    map[string][]string `json:"columns,omitempty"`
+	Proxies    *proxiesStatus      `json:"proxies,omitempty"`
+	Problems   []objectProblem     `json:"problems,omitempty"`
+	conditions []namedCondition    // those that are bad
 }
 
 type listenerRow struct {
@@ -133,12 +138,21 @@ type namedCondition struct {
 	resource.Condition
 }
 
-// statusKinds is the order in which kinds are shown.
-var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TCPRoute", splitKind, "BackendTLSPolicy"}
+// shownKinds are the kinds that have a status, in the order in which they are shown: policies last.
+func shownKinds(all resource.Kinds) (shown resource.Kinds) {
+	for _, policies := range []bool{false, true} {
+		for _, k := range all {
+			if k.Status != nil && k.Status.Ancestors == policies {
+				shown = append(shown, k)
+			}
+		}
+	}
+	return shown
+}
 
 // status reports on what was read: in a cluster by what is written there.
 func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
-	r := &statusReport{Objects: []*objectStatus{}}
+	r := &statusReport{Objects: []*objectStatus{}, kinds: shownKinds(in.options.Kinds())}
 	statuses, findings := l.Statuses, l.Findings
 	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
 	if l.client != nil {
@@ -155,7 +169,7 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 	}
 	b := statusBuilder{set: l.set, gateways: gateways, by: map[resource.Key]*objectStatus{}}
 	for i := range statuses {
-		if s := &statuses[i]; slices.Contains(statusKinds, s.Ref.Kind) {
+		if s := &statuses[i]; r.kinds.Of(s.Ref) != nil {
 			b.add(s)
 		}
 	}
@@ -166,8 +180,12 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 			r.Objects = append(r.Objects, o)
 		}
 	}
+	place := map[string]int{}
+	for i, k := range r.kinds {
+		place[k.RefName()] = i
+	}
 	slices.SortStableFunc(r.Objects, func(x, y *objectStatus) int {
-		return cmp.Or(cmp.Compare(slices.Index(statusKinds, x.Kind), slices.Index(statusKinds, y.Kind)),
+		return cmp.Or(cmp.Compare(place[x.Kind], place[y.Kind]),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	r.Problems = within(b.others, namespace)
@@ -291,45 +309,45 @@ func worse(a, b string) string {
 
 // spec adds what the object itself says.
 func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
-	switch o.Kind {
-	case "Gateway":
-		g := b.set.Gateway(o.Namespace, o.Name)
-		if g == nil {
-			return
+	k := b.set.Kinds().Of(model.Ref{Kind: o.Kind})
+	if k == nil {
+		return
+	}
+	object := b.set.Object(k.Key(o.Namespace, o.Name))
+	if object == nil {
+		return
+	}
+	for _, c := range k.Columns {
+		if c.Cell == nil {
+			continue
 		}
-		o.Class = string(g.Spec.GatewayClassName)
-		for _, l := range g.Spec.Listeners {
+		if o.Columns == nil {
+			o.Columns = map[string][]string{}
+		}
+		o.Columns[c.Header] = c.Cell(object)
+	}
+	switch s := object.(type) {
+	case *gatewayv1.Gateway:
+		o.Class = string(s.Spec.GatewayClassName)
+		for _, l := range s.Spec.Listeners {
 			o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
 		}
 		b.proxies(o)
-	case "ListenerSet":
-		for _, s := range b.set.ListenerSets {
-			if s.Namespace != o.Namespace || s.Name != o.Name {
-				continue
-			}
-			parent := s.Namespace
-			if n := s.Spec.ParentRef.Namespace; n != nil {
-				parent = string(*n)
-			}
-			o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
-			for _, l := range s.Spec.Listeners {
-				o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
-			}
+	case *gatewayv1.ListenerSet:
+		parent := s.Namespace
+		if n := s.Spec.ParentRef.Namespace; n != nil {
+			parent = string(*n)
 		}
-	case splitKind:
-		for _, t := range b.set.TrafficSplits {
-			if t.Namespace == o.Namespace && t.Name == o.Name {
-				o.Split = newSplitRow(t.Spec)
-			}
+		o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
+		for _, l := range s.Spec.Listeners {
+			o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
 		}
-	case "HTTPRoute":
-		for _, r := range b.set.HTTPRoutes {
-			o.hostnames(r.Namespace, r.Name, r.Spec.Hostnames)
-		}
-	case "GRPCRoute":
-		for _, r := range b.set.GRPCRoutes {
-			o.hostnames(r.Namespace, r.Name, r.Spec.Hostnames)
-		}
+	case *split.TrafficSplit:
+		o.Split = newSplitRow(s.Spec)
+	case *gatewayv1.HTTPRoute:
+		o.hostnames(s.Spec.Hostnames)
+	case *gatewayv1.GRPCRoute:
+		o.hostnames(s.Spec.Hostnames)
 	}
 }
 
@@ -341,10 +359,7 @@ func row(name string, port int32, protocol gatewayv1.ProtocolType, host *gateway
 	return r
 }
 
-func (o *objectStatus) hostnames(namespace, name string, hosts []gatewayv1.Hostname) {
-	if namespace != o.Namespace || name != o.Name {
-		return
-	}
+func (o *objectStatus) hostnames(hosts []gatewayv1.Hostname) {
 	for _, h := range hosts {
 		o.Hostnames = append(o.Hostnames, string(h))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -18,6 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func clusterReport() *statusReport {
 	two, one := 2, 1
 	return &statusReport{
+		kinds: shownKinds(dialect.Kinds()),
 		Cluster: &clusterSummary{
 			GatewayAPI: "v1.6.3 experimental", Kinds: 8, KindsKnown: 8, Gateways: 2, Proxies: 2, ProxiesWanted: 4, seen: true,
 			Controller: &controllerSummary{Namespace: "weir-system", Name: "weir-controller", Image: "weir:1", Ready: 2, Replicas: 2, Leader: "weir-controller-a"},

@@ -3,10 +3,12 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -24,54 +26,88 @@ func (r *statusReport) print(w io.Writer, wide bool, screen screen) error {
 			p.WriteString(p.fold(l, 13) + "\n")
 		}
 	}
-	of := func(kinds ...string) (out []*objectStatus) {
+	for i, k := range r.kinds {
+		if slices.ContainsFunc(r.kinds[:i], func(before *resource.Kind) bool { return before.Table == k.Table }) {
+			continue // they share a table
+		}
+		var shown []*objectStatus
 		for _, o := range r.Objects {
-			for _, k := range kinds {
-				if o.Kind == k {
-					out = append(out, o)
-				}
+			if of := r.kinds.Of(model.Ref{Kind: o.Kind}); of != nil && of.Table == k.Table {
+				shown = append(shown, o)
 			}
 		}
-		return out
+		header := []string{k.Table}
+		for _, c := range k.Columns {
+			if c.Header != proxiesColumn || r.Cluster != nil {
+				header = append(header, c.Header)
+			}
+		}
+		p.table(header, shown, func(o *objectStatus) []string {
+			row := []string{o.name()}
+			for _, h := range header[1:] {
+				row = append(row, p.cell(o, h))
+			}
+			return row
+		})
 	}
-	p.table([]string{"GATEWAYCLASS", "ACCEPTED"}, of("GatewayClass"), func(o *objectStatus) []string {
-		return []string{o.Name, yes(o.Accepted)}
-	})
-	header := []string{"GATEWAY", "CLASS", "ADDRESSES", "LISTENERS", "ROUTES", "ACCEPTED", "PROGRAMMED"}
-	if r.Cluster != nil {
-		header = append(header, "PROXIES")
-	}
-	p.table(header, of("Gateway"), func(o *objectStatus) []string {
-		row := []string{o.name(), o.Class, p.list(o.Addresses), p.listeners(o.Listeners), strconv.Itoa(*o.Routes), yes(o.Accepted), yes(o.Programmed)}
-		if r.Cluster != nil {
-			row = append(row, o.Proxies.String())
-		}
-		return row
-	})
-	p.table([]string{"LISTENERSET", "GATEWAY", "LISTENERS", "ACCEPTED", "PROGRAMMED"}, of("ListenerSet"), func(o *objectStatus) []string {
-		return []string{o.name(), p.list(o.Parents), p.listeners(o.Listeners), yes(o.Accepted), yes(o.Programmed)}
-	})
-	p.table([]string{"ROUTE", "KIND", "HOSTNAMES", "PARENTS", "ACCEPTED", "RESOLVED"}, of("HTTPRoute", "GRPCRoute", "TCPRoute"), func(o *objectStatus) []string {
-		hosts := p.list(o.Hostnames)
-		if len(o.Hostnames) == 0 && o.Kind != "TCPRoute" {
-			hosts = "any"
-		}
-		return []string{o.name(), o.Kind, hosts, p.list(o.Parents), yes(o.Accepted), yes(o.Resolved)}
-	})
-	p.table([]string{"TRAFFICSPLIT", "ROOT", "LEAVES", "MATCHES", "ACCEPTED", "RESOLVED"}, of(splitKind), func(o *objectStatus) []string {
-		matches := "any"
-		if len(o.Split.Matches) > 0 {
-			matches = p.list(o.Split.Matches)
-		}
-		return []string{o.name(), o.Split.Root, p.list(o.Split.shares()), matches, yes(o.Accepted), yes(o.Resolved)}
-	})
-	p.table([]string{"BACKENDTLSPOLICY", "FOR", "ACCEPTED", "RESOLVED"}, of("BackendTLSPolicy"), func(o *objectStatus) []string {
-		return []string{o.name(), p.list(o.Parents), yes(o.Accepted), yes(o.Resolved)}
-	})
 	p.others(r)
 	p.WriteString(r.summary() + "\n")
 	_, err := io.WriteString(w, p.String())
 	return err
+}
+
+// proxiesColumn is for clusters alone.
+const proxiesColumn = "PROXIES"
+
+// cell is what an object has in a column: one that its kind describes, or one of these.
+func (p *statusPrinter) cell(o *objectStatus, header string) string {
+	if own, ok := o.Columns[header]; ok {
+		return p.list(own)
+	}
+	switch header {
+	case "ACCEPTED":
+		return yes(o.Accepted)
+	case "PROGRAMMED":
+		return yes(o.Programmed)
+	case "RESOLVED":
+		return yes(o.Resolved)
+	case "KIND":
+		return o.Kind
+	case "CLASS":
+		return o.Class
+	case "ADDRESSES":
+		return p.list(o.Addresses)
+	case "LISTENERS":
+		return p.listeners(o.Listeners)
+	case "GATEWAY", "PARENTS", "FOR":
+		return p.list(o.Parents)
+	case proxiesColumn:
+		return o.Proxies.String()
+	case "ROUTES":
+		if o.Routes != nil {
+			return strconv.Itoa(*o.Routes)
+		}
+	case "HOSTNAMES":
+		if len(o.Hostnames) == 0 && o.Kind != "TCPRoute" {
+			return "any"
+		}
+		return p.list(o.Hostnames)
+	}
+	if o.Split == nil {
+		return "-"
+	}
+	switch header {
+	case "ROOT":
+		return o.Split.Root
+	case "LEAVES":
+		return p.list(o.Split.shares())
+	case "MATCHES":
+		if len(o.Split.Matches) > 0 {
+			return p.list(o.Split.Matches)
+		}
+		return "any"
+	}
+	return "-"
 }
 
 // others are problems of what has no row.

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -124,7 +123,5 @@ func Codes() []resource.Code { return Options{}.Codes() }
 
 // Codes is as the function of that name, with those of the dialects.
 func (o Options) Codes() []resource.Code {
-	all := slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
-	slices.SortStableFunc(all, func(a, b resource.Code) int { return cmp.Compare(a.ID, b.ID) })
-	return all
+	return slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
 }

@@ -3,9 +3,7 @@
 package dialect
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
 
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
@@ -95,12 +93,11 @@ func (l List) Kinds() resource.Kinds {
 	return all
 }
 
-// Codes are those of all front ends, in order.
+// Codes are those of all front ends, in their order.
 func (l List) Codes() []resource.Code {
 	var all []resource.Code
 	for _, d := range l {
 		all = append(all, d.Codes...)
 	}
-	slices.SortStableFunc(all, func(a, b resource.Code) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }

@@ -58,7 +58,7 @@ func (r *reader) set(l *listing) *Set {
 	r.decode()
 	a := &assembly{
 		kinds: r.kinds,
-		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
+		last:  r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
 		rejected: make(map[Key]Finding),
 		drafts:   make(map[Key]map[string]any),
