@@ -9,7 +9,7 @@ import (
 )
 
 // references are the Secrets and ConfigMaps that a Set's objects refer to: classes of the controller, their Gateways,
-// and policies. What is not in scope is not read.
+// policies, and what descriptors of kinds say. What is not in scope is not read.
 func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
 	r := referrer{set: set, controller: controller, scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
@@ -32,6 +32,16 @@ func references(set *resource.Set, controller string, scope Scope) map[resource.
 	for _, p := range set.BackendTLSPolicies {
 		for _, ref := range p.Spec.Validation.CACertificateRefs {
 			r.add(string(ref.Group), string(ref.Kind), p.Namespace, string(ref.Name))
+		}
+	}
+	for _, k := range set.Kinds() {
+		if k.References == nil {
+			continue
+		}
+		for o := range set.Of(k) {
+			for _, to := range k.References(o) {
+				r.add(to.Group, to.Kind, to.Namespace, to.Name)
+			}
 		}
 	}
 	return r.keys

@@ -36,6 +36,8 @@ type Kind struct {
 	FilesOnly bool
 	// OnReference says that of a cluster only those objects are read that another object refers to; of the others only the names.
 	OnReference bool
+	// References, if set, returns the objects of such kinds that one of its objects refers to.
+	References func(object metav1.Object) []Key
 	// Essential says that nothing can be said of a cluster before its objects are known.
 	Essential bool
 	// Label, if set, is one that objects of a cluster must have to be read.
@@ -120,6 +122,17 @@ func ColumnOf[P metav1.Object](header string, cell func(P) []string) Column {
 		}
 		return cell(o)
 	}}
+}
+
+// ReferencesOf makes Kind.References of a kind whose objects are of type P.
+func ReferencesOf[P metav1.Object](references func(P) []Key) func(metav1.Object) []Key {
+	return func(object metav1.Object) []Key {
+		o, ok := object.(P)
+		if !ok {
+			return nil
+		}
+		return references(o)
+	}
 }
 
 // Custom says that the kind has a custom resource definition, which a cluster may lack, or serve in other versions.

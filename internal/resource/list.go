@@ -16,8 +16,8 @@ type Store interface {
 	// add puts objects at the end. It panics for those of another type.
 	add(s *Set, objects ...any)
 	sort(s *Set)
-	// each calls f with each object until it returns false, and says whether it never did.
-	each(s *Set, f func(metav1.Object) bool) bool
+	// each calls f with each object until it returns false.
+	each(s *Set, f func(metav1.Object) bool)
 }
 
 // List is the objects of one kind in Sets: P is a pointer to their Go type. NewList makes one that is in no field of a Set, so that what
@@ -83,11 +83,10 @@ func (l *List[P]) sort(s *Set) {
 	})
 }
 
-func (l *List[P]) each(s *Set, f func(metav1.Object) bool) bool {
+func (l *List[P]) each(s *Set, f func(metav1.Object) bool) {
 	for _, o := range l.In(s) {
 		if !f(o) {
-			return false
+			return
 		}
 	}
-	return true
 }

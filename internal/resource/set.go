@@ -117,9 +117,20 @@ func (s *Set) Kinds() Kinds { return s.kinds }
 func (s *Set) Objects() iter.Seq2[*Kind, metav1.Object] {
 	return func(yield func(*Kind, metav1.Object) bool) {
 		for _, k := range s.kinds {
-			if k.Objects != nil && !k.Objects.each(s, func(o metav1.Object) bool { return yield(k, o) }) {
-				return
+			for o := range s.Of(k) {
+				if !yield(k, o) {
+					return
+				}
 			}
+		}
+	}
+}
+
+// Of yields the objects of a kind, by namespace and name.
+func (s *Set) Of(k *Kind) iter.Seq[metav1.Object] {
+	return func(yield func(metav1.Object) bool) {
+		if k.Objects != nil {
+			k.Objects.each(s, yield)
 		}
 	}
 }
