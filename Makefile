@@ -135,7 +135,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 fmt: ## Format the Go sources.
 	$(GOFMT) -w .
 
-generate: ## Rewrite what is generated: docs/cli.md, docs/codes.md, deploy/manifests/install.yaml.
+generate: ## Rewrite what is generated: in docs/ (cli.md, codes.md, tables of kinds), in deploy/ (the chart's rules, manifests/install.yaml).
 	$(GO) generate ./...
 	cd deploy/release/manifests && $(GO) run .
 

@@ -222,18 +222,9 @@ func draftOf(set *resource.Set, k resource.Key) draft {
 	if d, ok := set.Drafts[k]; ok {
 		return d
 	}
-	var object any
-	switch k.Kind {
-	case "Gateway":
-		object = find(set.Gateways, func(o *gatewayv1.Gateway) bool { return o.Namespace == k.Namespace && o.Name == k.Name })
-	case "ListenerSet":
-		object = find(set.ListenerSets, func(o *gatewayv1.ListenerSet) bool { return o.Namespace == k.Namespace && o.Name == k.Name })
-	case "HTTPRoute":
-		object = find(set.HTTPRoutes, func(o *gatewayv1.HTTPRoute) bool { return o.Namespace == k.Namespace && o.Name == k.Name })
-	case "GRPCRoute":
-		object = find(set.GRPCRoutes, func(o *gatewayv1.GRPCRoute) bool { return o.Namespace == k.Namespace && o.Name == k.Name })
-	case "TCPRoute":
-		object = find(set.TCPRoutes, func(o *gatewayv1.TCPRoute) bool { return o.Namespace == k.Namespace && o.Name == k.Name })
+	object := set.Object(k)
+	if object == nil {
+		return nil
 	}
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -244,13 +235,6 @@ func draftOf(set *resource.Set, k resource.Key) draft {
 		return nil
 	}
 	return d
-}
-
-func find[T any](all []*T, is func(*T) bool) *T {
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return all[i]
-	}
-	return nil
 }
 
 func (d draft) at(name string) draft {

@@ -188,7 +188,8 @@ func (s *Set) Elsewhere(k Key) bool {
 	if _, ok := s.Rejected[k]; ok {
 		return false
 	}
-	return k.Kind == "Secret" || k.Kind == "ConfigMap" || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
+	of := s.kinds.Find(k.Group, k.Kind)
+	return of != nil && of.OnReference || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
 }
 
 // Absent is Missing with the code of the finding: for a set that is a part of a cluster's objects it is CodeElsewhere if the object may be

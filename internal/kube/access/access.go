@@ -2,6 +2,8 @@
 // The chart's roles are held to it by a test.
 package access
 
+//go:generate go test . -run TestTheChartsRulesAreMadeFromTheKinds -update
+
 import (
 	"cmp"
 	"slices"
