@@ -41,6 +41,7 @@ type StatusWriter struct {
 	client     *Client
 	source     *Source
 	controller string
+	forms      map[schema.GroupKind]*resource.StatusForm // of the kinds that have a status
 	log        *slog.Logger
 	now        func() time.Time
 	written    atomic.Uint64
@@ -65,8 +66,13 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 		logger = slog.New(slog.DiscardHandler)
 	}
 	w := &StatusWriter{
-		client: c, source: source, controller: controller, log: logger, now: time.Now,
+		client: c, source: source, controller: controller, log: logger, now: time.Now, forms: make(map[schema.GroupKind]*resource.StatusForm),
 		desired: make(map[resource.Key]resource.Status), released: make(map[resource.Key]resource.Status),
+	}
+	for _, k := range source.Kinds {
+		if k.Status != nil {
+			w.forms[schema.GroupKind{Group: k.Group, Kind: k.Name}] = k.Status
+		}
 	}
 	source.changed = w.changed
 	return w
@@ -158,10 +164,7 @@ func (w *StatusWriter) enqueue(keys []resource.Key) {
 
 // form is that of the status that is written on a kind's objects; nil if none is.
 func (w *StatusWriter) form(k resource.Key) *resource.StatusForm {
-	if of := w.source.Kinds.Find(k.Group, k.Kind); of != nil {
-		return of.Status
-	}
-	return nil
+	return w.forms[schema.GroupKind{Group: k.Group, Kind: k.Kind}]
 }
 
 func (w *StatusWriter) urgency(k resource.Key) int {

@@ -232,9 +232,7 @@ func (a *assembly) finish() *Set {
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
 		s.Origins[k], s.Fields[k] = g.origin, g.fields
-		if of := a.kinds.Find(k.Group, k.Kind); of.Objects != nil {
-			of.Objects.add(s, g.object)
-		}
+		s.put(a.kinds.Find(k.Group, k.Kind), g.object)
 		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
 			sliced[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}] = true

@@ -101,14 +101,9 @@ func (c *Collection) Set(findings ...Finding) *Set {
 	}
 	c.good, c.last, c.next = a.good, a.now, a.next
 	for k, list := range c.lists {
-		if k == nil || k.Objects == nil {
-			continue
+		if k != nil && k.Objects != nil {
+			k.Objects.add(s, len(list), func(i int) any { return list[i].object })
 		}
-		objects := make([]any, len(list))
-		for i, p := range list {
-			objects[i] = p.object
-		}
-		k.Objects.add(s, objects...)
 	}
 	s.Findings = a.findings
 	SortFindings(s.Findings)

@@ -190,7 +190,7 @@ func (all Kinds) Find(group, name string) *Kind {
 // Of returns the kind of the object that a reference is to, or nil.
 func (all Kinds) Of(ref model.Ref) *Kind {
 	for _, k := range all {
-		if k.RefName() == ref.Kind {
+		if strings.HasPrefix(ref.Kind, k.Name) && k.RefName() == ref.Kind {
 			return k
 		}
 	}

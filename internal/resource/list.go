@@ -13,8 +13,8 @@ import (
 type Store interface {
 	// holds is the type of the objects.
 	holds() reflect.Type
-	// add puts objects at the end. It panics for those of another type.
-	add(s *Set, objects ...any)
+	// add puts n objects at the end. It panics for those of another type.
+	add(s *Set, n int, object func(i int) any)
 	sort(s *Set)
 	// each calls f with each object until it returns false.
 	each(s *Set, f func(metav1.Object) bool)
@@ -62,13 +62,13 @@ func (l *List[P]) to(s *Set) *[]P {
 
 func (l *List[P]) holds() reflect.Type { return reflect.TypeFor[P]() }
 
-func (l *List[P]) add(s *Set, objects ...any) {
+func (l *List[P]) add(s *Set, n int, object func(i int) any) {
 	to := l.to(s)
-	*to = slices.Grow(*to, len(objects))
-	for _, o := range objects {
-		p, ok := o.(P)
+	*to = slices.Grow(*to, n)
+	for i := range n {
+		p, ok := object(i).(P)
 		if !ok {
-			panic(fmt.Sprintf("%T is kept as %T", o, p))
+			panic(fmt.Sprintf("%T is not of the list of %T", object(i), p))
 		}
 		*to = append(*to, p)
 	}

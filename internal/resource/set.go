@@ -105,7 +105,7 @@ type Set struct {
 func NewSet(kinds Kinds, objects ...metav1.Object) *Set {
 	s := &Set{kinds: kinds}
 	for _, o := range objects {
-		kinds.holding(o).Objects.add(s, o)
+		s.put(kinds.holding(o), o)
 	}
 	return s
 }
@@ -144,6 +144,13 @@ func (s *Set) Object(key Key) metav1.Object {
 		}
 	})
 	return s.byKey.objects[key]
+}
+
+// put adds an object of a kind, if the kind has a place for its objects.
+func (s *Set) put(k *Kind, object any) {
+	if k.Objects != nil {
+		k.Objects.add(s, 1, func(int) any { return object })
+	}
 }
 
 func (s *Set) sort() {

@@ -3,6 +3,7 @@ package toy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +21,11 @@ var codes = []resource.Code{{
 
 // translate makes a listener and a route of each Toy.
 func translate(set *resource.Set, partial bool) (r dialect.Result) {
-	for _, t := range toys.In(set) {
+	all := slices.Clone(toys.In(set))
+	slices.SortFunc(all, func(a, b *Toy) int { // the order of a Set has no influence: of Toys that share a port the first by name has the listener
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, t := range all {
 		ref := model.Ref{Kind: Kind.RefName(), Namespace: t.Namespace, Name: t.Name}
 		status := resource.Status{Ref: ref, Generation: t.Generation, Conditions: []resource.Condition{
 			{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"}, {Type: "ResolvedRefs", Status: metav1.ConditionTrue, Reason: "ResolvedRefs"},
