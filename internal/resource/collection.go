@@ -102,7 +102,7 @@ func (c *Collection) Set(findings ...Finding) *Set {
 	c.good, c.last, c.next = a.good, a.now, a.next
 	for k, list := range c.lists {
 		if k != nil && k.Objects != nil {
-			k.Objects.add(s, len(list), func(i int) any { return list[i].object })
+			k.Objects.fill(s, len(list), func(i int) any { return list[i].object })
 		}
 	}
 	s.Findings = a.findings

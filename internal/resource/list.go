@@ -13,8 +13,9 @@ import (
 type Store interface {
 	// holds is the type of the objects.
 	holds() reflect.Type
-	// add puts n objects at the end. It panics for those of another type.
-	add(s *Set, n int, object func(i int) any)
+	// add puts an object at the end, fill n objects. They panic for those of another type.
+	add(s *Set, object any)
+	fill(s *Set, n int, object func(i int) any)
 	sort(s *Set)
 	// each calls f with each object until it returns false.
 	each(s *Set, f func(metav1.Object) bool)
@@ -62,15 +63,24 @@ func (l *List[P]) to(s *Set) *[]P {
 
 func (l *List[P]) holds() reflect.Type { return reflect.TypeFor[P]() }
 
-func (l *List[P]) add(s *Set, n int, object func(i int) any) {
+func (l *List[P]) add(s *Set, object any) {
+	to := l.to(s)
+	*to = append(*to, l.typed(object))
+}
+
+func (l *List[P]) typed(object any) P {
+	p, ok := object.(P)
+	if !ok {
+		panic(fmt.Sprintf("%T is not of the list of %T", object, p))
+	}
+	return p
+}
+
+func (l *List[P]) fill(s *Set, n int, object func(i int) any) {
 	to := l.to(s)
 	*to = slices.Grow(*to, n)
 	for i := range n {
-		p, ok := object(i).(P)
-		if !ok {
-			panic(fmt.Sprintf("%T is not of the list of %T", object(i), p))
-		}
-		*to = append(*to, p)
+		*to = append(*to, l.typed(object(i)))
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *Set) Object(key Key) metav1.Object {
 // put adds an object of a kind, if the kind has a place for its objects.
 func (s *Set) put(k *Kind, object any) {
 	if k.Objects != nil {
-		k.Objects.add(s, 1, func(int) any { return object })
+		k.Objects.add(s, object)
 	}
 }
 
