@@ -307,11 +307,9 @@ func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 			if s.Namespace != o.Namespace || s.Name != o.Name {
 				continue
 			}
-			parent := s.Namespace
-			if n := s.Spec.ParentRef.Namespace; n != nil {
-				parent = string(*n)
+			if parent, ok := resource.ParentOf(s); ok {
+				o.Parents = []string{parent.Namespace + "/" + parent.Name}
 			}
-			o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
 			for _, l := range s.Spec.Listeners {
 				o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
 			}

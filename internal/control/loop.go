@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -20,8 +22,9 @@ type Report struct {
 	Generation uint64
 	// Config is the one being served: the last that was published, nil when Generation is 0.
 	Config *model.Config
-	// Set is the newest set. Statuses, Events and Findings are its own, whether or not it could be published.
+	// Set is the newest set. Gateways, Statuses, Events and Findings are its own, whether or not it could be published.
 	Set      *resource.Set
+	Gateways []*gatewayv1.Gateway
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
@@ -183,7 +186,7 @@ func (s *state) translate(set *resource.Set) {
 	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
 	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
 	s.findings = result.Findings
-	s.report.Invalid = result.Invalid
+	s.report.Gateways, s.report.Invalid = result.Gateways, result.Invalid
 	s.wanted, s.report.Err = result.Config, err
 	if err != nil {
 		s.wanted = nil

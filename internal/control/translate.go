@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/smi"
@@ -15,7 +17,9 @@ import (
 
 // Result is what a set means.
 type Result struct {
-	Config   *model.Config
+	Config *model.Config
+	// Gateways are those of the set that are Weir's.
+	Gateways []*gatewayv1.Gateway
 	Statuses []resource.Status
 	// Events are warnings to tell once on the objects they are about.
 	Events []resource.Event
@@ -74,6 +78,7 @@ func NewTranslator(o Options) *Translator {
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
+	t.splits.Options.Gateways = t.gateway.Gateways()
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
 		for i := range splits.Listeners {
@@ -94,6 +99,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r := Result{
 		Config:   &config,
+		Gateways: t.gateway.Gateways(),
 		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
 		Events:   events,
 		Findings: slices.Concat(read, serviceFindings, routeFindings, splitFindings),

@@ -23,7 +23,6 @@ import (
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
-	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -180,7 +179,7 @@ func (c *controlPlane) publish(cfg *model.Config) error {
 
 // report is called after each set.
 func (c *controlPlane) report(r control.Report) {
-	gateways, accounts := ours(r.Set)
+	gateways, accounts := accountsOf(r.Gateways)
 	c.accounts.Store(&accounts)
 	if next := partsFor(gateways, c.parts, c.published, r.Invalid); c.parts != nil && (r.Changed || !maps.Equal(next, c.published)) {
 		began := time.Now()
@@ -228,20 +227,16 @@ func (c *controlPlane) send() {
 	}
 }
 
-// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
+// accountsOf returns the names of Gateways, and which of them the ServiceAccounts of their proxies belong to. Two
 // whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
 // one's, for which infra made it.
-func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
+func accountsOf(all []*gatewayv1.Gateway) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
 	accounts = map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
-	for _, g := range set.Gateways {
-		class := set.GatewayClass(string(g.Spec.GatewayClassName))
-		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
-			continue
-		}
+	for _, g := range all {
 		name := model.GatewayOf(g.Namespace, g.Name)
 		gateways = append(gateways, name)
-		account := g.Namespace + "/" + infra.Name(g.Name, class.Name)
+		account := g.Namespace + "/" + infra.Name(g.Name, string(g.Spec.GatewayClassName))
 		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
 			holders[account], accounts[account] = g, name
 		}

@@ -11,19 +11,20 @@ import (
 // references are the Secrets and ConfigMaps that a Set's objects refer to: classes of the controller, their Gateways,
 // and policies. What is not in scope is not read.
 func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
-	r := referrer{set: set, controller: controller, scope: scope, keys: make(map[resource.Key]bool)}
+	r := referrer{scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
-		if p := class.Spec.ParametersRef; p != nil && r.ours(class) && p.Namespace != nil {
+		if p := class.Spec.ParametersRef; p != nil && resource.OwnsClass(controller, class) && p.Namespace != nil {
 			r.add(string(p.Group), string(p.Kind), string(*p.Namespace), p.Name)
 		}
 	}
 	for _, g := range set.Gateways {
-		if r.ours(set.GatewayClass(string(g.Spec.GatewayClassName))) {
+		if set.OwnerOf(controller, g) == resource.Ours {
 			r.gateway(g)
 		}
 	}
 	for _, l := range set.ListenerSets {
-		if g := r.parent(l); g != nil && r.ours(set.GatewayClass(string(g.Spec.GatewayClassName))) {
+		parent, ok := resource.ParentOf(l)
+		if g := set.Gateway(parent.Namespace, parent.Name); ok && g != nil && set.OwnerOf(controller, g) == resource.Ours {
 			for i := range l.Spec.Listeners {
 				r.listener(l.Spec.Listeners[i].TLS, l.Namespace)
 			}
@@ -38,22 +39,8 @@ func references(set *resource.Set, controller string, scope Scope) map[resource.
 }
 
 type referrer struct {
-	set        *resource.Set
-	controller string
-	scope      Scope
-	keys       map[resource.Key]bool
-}
-
-func (r *referrer) ours(class *gatewayv1.GatewayClass) bool {
-	return class != nil && string(class.Spec.ControllerName) == r.controller
-}
-
-func (r *referrer) parent(l *gatewayv1.ListenerSet) *gatewayv1.Gateway {
-	namespace := l.Namespace
-	if l.Spec.ParentRef.Namespace != nil {
-		namespace = string(*l.Spec.ParentRef.Namespace)
-	}
-	return r.set.Gateway(namespace, string(l.Spec.ParentRef.Name))
+	scope Scope
+	keys  map[resource.Key]bool
 }
 
 func (r *referrer) gateway(g *gatewayv1.Gateway) {

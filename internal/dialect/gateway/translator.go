@@ -42,6 +42,14 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	return t.cfg, t.statuses, t.findings
 }
 
+// Gateways returns the Gateways of the last set that are Weir's, in the order of the set: whoever else has to know is told by this.
+func (x *Translator) Gateways() []*gatewayv1.Gateway {
+	if x.last == nil {
+		return nil
+	}
+	return x.last.ours
+}
+
 // begin takes over what is known before any route is.
 func (t *translator) begin(b *basis) {
 	t.basis = b
@@ -90,6 +98,7 @@ type basis struct {
 	rejected     map[string]bool // classes of ours that are not accepted
 	gateways     map[key]*gateway
 	order        []*gateway           // oldest first
+	ours         []*gatewayv1.Gateway // those of order, as in the set
 	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
 	policies     map[target]*policy
 	allPolicies  []*policy         // oldest first

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
@@ -25,9 +26,11 @@ import (
 // Options say what a set does not.
 type Options struct {
 	// Serve names Services, as "name" (in the namespace default) or "namespace/name", that are reached by their host
-	// names on their own ports without any route. Empty means the roots of all splits if the set has no Gateway; "none"
+	// names on their own ports without any route. Empty means the roots of all splits if there are no Gateways; "none"
 	// means none.
 	Serve []string
+	// Gateways are those of the set that are served. Others take no ports.
+	Gateways []*gatewayv1.Gateway
 	// Partial says that the set is a part of a cluster's objects, as manifests are: others that are referred to may be elsewhere
 	// (resource.Set.Elsewhere).
 	Partial bool

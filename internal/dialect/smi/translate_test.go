@@ -157,7 +157,9 @@ func TestARootIsServedOnWhenItsSplitIsDeleted(t *testing.T) {
 	translator := &smi.Translator{}
 	step := func(name, text string, wantRoutes, wantCodes []string) {
 		t.Helper()
-		cfg, _, _, findings := translator.Translate(set(t, text))
+		all := set(t, text)
+		translator.Options.Gateways = all.Gateways // whose class is not in the set
+		cfg, _, _, findings := translator.Translate(all)
 		if got := routes(cfg); !slices.Equal(got, wantRoutes) {
 			t.Errorf("%s: routes %q, want %q", name, got, wantRoutes)
 		}

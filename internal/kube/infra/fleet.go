@@ -119,11 +119,9 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 func parentsOf(set *resource.Set) map[string]model.GatewayKey {
 	out := make(map[string]model.GatewayKey, len(set.ListenerSets))
 	for _, l := range set.ListenerSets {
-		namespace := l.Namespace
-		if n := l.Spec.ParentRef.Namespace; n != nil {
-			namespace = string(*n)
+		if parent, ok := resource.ParentOf(l); ok {
+			out[l.Namespace+"/"+l.Name] = model.GatewayOf(parent.Namespace, parent.Name)
 		}
-		out[l.Namespace+"/"+l.Name] = model.GatewayOf(namespace, string(l.Spec.ParentRef.Name))
 	}
 	return out
 }

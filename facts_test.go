@@ -1,0 +1,49 @@
+package weir_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// decisions are facts that one file decides and all others are handed: the text by which a file would decide it again, and where that may stand.
+// A test that fails here means that a second place judges the same thing: call what stands in the file that is named instead.
+var decisions = []struct {
+	fact, text string
+	in         []string
+}{
+	{"whose a GatewayClass is", `Spec\.ControllerName\)? *[!=]=|[!=]= *(string\()?\w+\.Spec\.ControllerName`, []string{"internal/resource/class.go"}},
+	{"which Gateway a ListenerSet names", `Spec\.ParentRef\b`, []string{"internal/resource/class.go"}},
+}
+
+// TestEachFactIsDecidedInOnePlace holds that for what is built.
+func TestEachFactIsDecidedInOnePlace(t *testing.T) {
+	found := make([][]string, len(decisions))
+	err := filepath.WalkDir("internal", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i, d := range decisions {
+			if regexp.MustCompile(d.text).Match(text) {
+				found[i] = append(found[i], filepath.ToSlash(path))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range decisions {
+		if !slices.Equal(found[i], d.in) {
+			t.Errorf("%s is decided in %v, want %v", d.fact, found[i], d.in)
+		}
+	}
+}
