@@ -17,6 +17,8 @@ var decisions = []struct {
 	in         []string
 }{
 	{"whose a GatewayClass is", `Spec\.ControllerName\)? *[!=]=|[!=]= *(string\()?\w+\.Spec\.ControllerName`, []string{"internal/resource/class.go"}},
+	{"that listeners follow a Gateway that is not Programmed", `the Gateway is not programmed; see its`, []string{"internal/resource/programmed.go"}},
+	{"what is published for which Gateway", `\.Split\(\)\n`, []string{"internal/control/publish.go", "internal/kube/inspect/cluster.go"}},
 	{"which Gateway a ListenerSet names", `Spec\.ParentRef\b`, []string{"internal/resource/class.go"}},
 }
 

@@ -113,7 +113,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	r.Config = sound
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
-	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
+	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut(set)) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
