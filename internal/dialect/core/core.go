@@ -7,7 +7,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -285,90 +283,29 @@ func (t *translator) readUses() {
 // is reported.
 func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	used, requested = map[port]bool{}, map[port]bool{}
-	add := func(from string, ref gatewayv1.BackendObjectReference) {
-		if ref.Kind != nil && *ref.Kind != "Service" || ref.Group != nil && *ref.Group != "" {
-			return
-		}
-		p := port{namespace: from, service: string(ref.Name)}
-		if ref.Namespace != nil {
-			p.namespace = string(*ref.Namespace)
-		}
-		used[p] = true
-		if ref.Port != nil {
-			p.number = *ref.Port
-			used[p] = true
-		}
-	}
-	for _, r := range set.HTTPRoutes {
-		filters := func(all []gatewayv1.HTTPRouteFilter) {
-			for _, f := range all {
-				if f.RequestMirror != nil {
-					add(r.Namespace, f.RequestMirror.BackendRef)
-				}
-			}
-		}
-		for _, rule := range r.Spec.Rules {
-			filters(rule.Filters)
-			for _, b := range rule.BackendRefs {
-				if gets(b.BackendRef) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-				filters(b.Filters)
-			}
-		}
-	}
-	for _, r := range set.GRPCRoutes {
-		filters := func(all []gatewayv1.GRPCRouteFilter) {
-			for _, f := range all {
-				if f.RequestMirror != nil {
-					add(r.Namespace, f.RequestMirror.BackendRef)
-				}
-			}
-		}
-		for _, rule := range r.Spec.Rules {
-			filters(rule.Filters)
-			for _, b := range rule.BackendRefs {
-				if gets(b.BackendRef) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-				filters(b.Filters)
-			}
-		}
-	}
-	maps.Copy(requested, used)
-	for _, r := range set.TCPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				if gets(b) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-			}
-		}
-	}
-	splitPorts(set, used, requested)
-	return used, requested
-}
-
-// gets says whether a backend gets any requests. One without weight need not be there yet, or any more.
-func gets(b gatewayv1.BackendRef) bool { return b.Weight == nil || *b.Weight > 0 }
-
-// splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
-// one.
-func splitPorts(set *resource.Set, used, requested map[port]bool) {
-	for _, s := range set.TrafficSplits {
-		name, _, _ := strings.Cut(s.Spec.Service, ".")
-		root := set.Service(s.Namespace, strings.ToLower(name))
-		if root == nil {
+	for u := range set.RouteUses() {
+		if u.Idle {
 			continue
 		}
-		for _, b := range s.Spec.Backends {
-			name, _, _ := strings.Cut(b.Service, ".")
-			if b.Weight == 0 {
+		at := port{u.Namespace, u.Service, u.Port}
+		used[port{u.Namespace, u.Service, 0}], used[at] = true, true
+		if !u.Connections {
+			requested[port{u.Namespace, u.Service, 0}], requested[at] = true, true
+		}
+	}
+	for _, s := range set.TrafficSplits {
+		root, backends := resource.SplitUses(s)
+		service := set.Service(s.Namespace, root)
+		if service == nil {
+			continue
+		}
+		for _, u := range backends { // on the root's ports
+			if u.Idle {
 				continue
 			}
-			used[port{s.Namespace, strings.ToLower(name), 0}] = true
-			for _, p := range root.Spec.Ports {
-				at := port{s.Namespace, strings.ToLower(name), p.Port}
+			used[port{u.Namespace, u.Service, 0}] = true
+			for _, p := range service.Spec.Ports {
+				at := port{u.Namespace, u.Service, p.Port}
 				used[at] = true
 				if _, known := resource.ParseAppProtocol(p.AppProtocol); known {
 					requested[at] = true
@@ -376,4 +313,5 @@ func splitPorts(set *resource.Set, used, requested map[port]bool) {
 			}
 		}
 	}
+	return used, requested
 }

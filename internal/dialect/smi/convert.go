@@ -166,7 +166,7 @@ func (t *translator) missing(leaf model.Ref) string {
 		}
 		for i, b := range s.Spec.Backends {
 			if leaf.Field == fmt.Sprintf("spec.backends[%d]", i) {
-				name, _, _ := localName(b.Service, s.Namespace)
+				name, _, _ := resource.LocalService(b.Service, s.Namespace)
 				return name
 			}
 		}

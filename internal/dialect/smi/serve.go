@@ -162,34 +162,8 @@ func (t *translator) unused() {
 		serve = "%.0s"
 	}
 	routed := map[key]bool{}
-	add := func(from string, ref gatewayv1.BackendObjectReference) {
-		if ref.Kind == nil || *ref.Kind == "Service" {
-			if ref.Namespace != nil {
-				from = string(*ref.Namespace)
-			}
-			routed[key{from, string(ref.Name)}] = true
-		}
-	}
-	for _, r := range t.set.HTTPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
-	}
-	for _, r := range t.set.GRPCRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
-	}
-	for _, r := range t.set.TCPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
+	for u := range t.set.RouteUses() {
+		routed[key{u.Namespace, u.Service}] = true
 	}
 	for _, s := range t.splits {
 		if s.service != nil && !routed[s.root] && !t.served[s.root] {

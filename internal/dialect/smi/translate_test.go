@@ -247,3 +247,22 @@ spec: {service: web, backends: [%s], matches: %s}
 		})
 	}
 }
+
+// TestASplitOfWhatIsOnlyMirroredHasAnEffect: splits lead copies, too.
+func TestASplitOfWhatIsOnlyMirroredHasAnEffect(t *testing.T) {
+	const route = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]
+    backendRefs: [{name: web-v1, port: 80}]
+---
+`
+	out := translate(set(t, web+route+fmt.Sprintf(gatewayOn, 8080, "HTTP", "null")))
+	if got := codes(out.Findings); len(got) != 0 {
+		t.Errorf("codes %v", got)
+	}
+}
