@@ -266,12 +266,10 @@ func (o *objectStatus) parent(ref gatewayv1.ParentReference, conditions []resour
 
 // parentName is "namespace/name", with the kind if that is not Gateway, and the section if there is one.
 func parentName(ref gatewayv1.ParentReference, namespace string) string {
-	if ref.Namespace != nil {
-		namespace = string(*ref.Namespace)
-	}
-	name := namespace + "/" + string(ref.Name)
-	if ref.Kind != nil && *ref.Kind != "Gateway" {
-		name = string(*ref.Kind) + " " + name
+	k := resource.ParentRefOf(ref, namespace)
+	name := k.Namespace + "/" + k.Name
+	if k.Kind != "Gateway" {
+		name = k.Kind + " " + name
 	}
 	if ref.SectionName != nil {
 		name += "/" + string(*ref.SectionName)

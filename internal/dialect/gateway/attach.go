@@ -119,8 +119,8 @@ func (t *translator) conclude(r *route, lost []problem) {
 func (t *translator) readParents(r *route) {
 	for i, ref := range r.spec.ParentRefs {
 		field := fmt.Sprintf("spec.parentRefs[%d]", i)
-		group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
-		at := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
+		named := resource.ParentRefOf(ref, r.namespace)
+		group, kind, at := named.Group, named.Kind, key{named.Namespace, named.Name}
 		p, exists := &parent{ref: ref, field: field}, false
 		switch {
 		case group == gatewayv1.GroupName && kind == "Gateway":
@@ -130,7 +130,7 @@ func (t *translator) readParents(r *route) {
 				p.gateway = p.set.gateway
 			}
 		default:
-			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway or a ListenerSet"
+			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(group, kind)), "name a Gateway or a ListenerSet"
 			if group == "" && kind == "Service" {
 				message, fix = "a parent of kind Service is for a mesh and is ignored", "name a Gateway to have the route served here"
 			}

@@ -20,7 +20,7 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 			fmt.Sprintf("kind %s is not supported", kindName(named.Group, named.Kind)), "refer to a Service"}
 	}
 	to := key{named.Namespace, named.Name}
-	if !t.permitted(r.ref.Kind, r.namespace, "", "Service", to.namespace, to.name) {
+	if !t.set.Permits(r.ref.Kind, r.namespace, named) {
 		p := t.notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
 		return "", &p
 	}

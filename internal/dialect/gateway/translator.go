@@ -91,7 +91,6 @@ type translator struct {
 
 // basis is what routes are judged by. It does not change once it was read.
 type basis struct {
-	grants map[string][]*gatewayv1.ReferenceGrant // by namespace
 	// brokenGrants are the first of each namespace that are left out because they are not valid.
 	brokenGrants map[string]resource.Key
 	certificates map[string]bool // in found, by name
@@ -119,7 +118,6 @@ type basis struct {
 // readBasis reads everything but routes.
 func (t *translator) readBasis() *basis {
 	t.basis = &basis{
-		grants:       map[string][]*gatewayv1.ReferenceGrant{},
 		brokenGrants: map[string]resource.Key{},
 		certificates: map[string]bool{},
 		rejected:     map[string]bool{},
@@ -133,9 +131,6 @@ func (t *translator) readBasis() *basis {
 	}
 	if t.Names != nil {
 		t.named = t.set.NamedSlices()
-	}
-	for _, g := range t.set.ReferenceGrants {
-		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
 	}
 	for k := range t.set.Rejected {
 		if first, ok := t.brokenGrants[k.Namespace]; k.Kind == "ReferenceGrant" && (!ok || k.Name < first.Name) {
