@@ -135,26 +135,7 @@ func (t *translator) secure() {
 				out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedValue", Message: "the Service's endpoints are refused: " + refused[0].Why}
 			}
 			out.Extends = out.Name
-			t.secured[out.Name] = out
 			t.cfg.Services = append(t.cfg.Services, out)
 		}
 	}
-}
-
-// presenting returns the name of the service that is as the named one and presents a client certificate, and adds it
-// to the configuration. A service without TLS stays as it is.
-func (t *translator) presenting(name, certificate string) string {
-	s, ok := t.secured[name]
-	if !ok || s.TLS == nil {
-		return name
-	}
-	variant := name + "#" + certificate
-	if !t.variants[variant] {
-		settings := *s.TLS
-		settings.ClientCertificate = certificate
-		s.Name, s.TLS = variant, &settings
-		t.variants[variant] = true
-		t.cfg.Services = append(t.cfg.Services, s)
-	}
-	return variant
 }

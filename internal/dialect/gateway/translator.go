@@ -22,7 +22,7 @@ type Translator struct {
 
 // Translate is as the function of that name. What it returns may share memory with what it will return.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
+	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}}
 	if last := x.last; last != nil && last.basis.serves(last.set, set, x.Options) {
 		if sameRoutes(last.set, set) {
 			last.set = set // let the older one go
@@ -84,9 +84,8 @@ type translator struct {
 	statuses []resource.Status
 	findings []resource.Finding
 
-	used     map[*listener]*usage
-	reached  map[reach]bool
-	variants map[string]bool // services in cfg that present a client certificate, by name
+	used    map[*listener]*usage
+	reached map[reach]bool
 }
 
 // basis is what routes are judged by. It does not change once it was read.
@@ -107,7 +106,6 @@ type basis struct {
 	named []*discoveryv1.EndpointSlice
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
-	secured     map[string]model.Service // services in found, by name
 
 	// found, classes and said are what is known of the configuration, statuses and findings when no route has been read.
 	found   model.Config
@@ -126,7 +124,6 @@ func (t *translator) readBasis() *basis {
 		policies:     map[target]*policy{},
 		aimedAt:      map[key][]*policy{},
 		leaves:       map[key][]key{},
-		secured:      map[string]model.Service{},
 		wildService:  slices.ContainsFunc(t.set.GRPCRoutes, wildService),
 	}
 	if t.Names != nil {
