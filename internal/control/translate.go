@@ -57,26 +57,28 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
 // Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
-// for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
+// for: see core.Translator and gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
 // for one goroutine at a time.
 type Translator struct {
-	options Options
-	gateway gateway.Translator
-	splits  smi.Translator
+	options  Options
+	services core.Translator
+	gateway  gateway.Translator
+	splits   smi.Translator
 }
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
 	return &Translator{
-		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
-		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
+		options:  o,
+		services: core.Translator{Options: core.Options{Names: o.Names, Cluster: o.Separate, Partial: o.Partial}},
+		gateway:  gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
+		splits:   smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
 	}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
+	services, serviceStatuses, serviceFindings := t.services.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	t.splits.Options.Gateways = t.gateway.Gateways()
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)

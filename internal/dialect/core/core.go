@@ -40,22 +40,58 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 // Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
 // that a proxy would write.
 func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := translator{Options: o, set: set}
+	t := Translator{Options: o}
+	return t.Translate(set)
+}
+
+// Translator translates one set after another, each as Options.Translate would. What it makes of a Service that is the same as before, with the same
+// EndpointSlices, shares memory with what it made then, so that nobody has to look for differences in it. It is for one goroutine at a time.
+type Translator struct {
+	Options Options
+	made    map[*corev1.Service]made
+}
+
+// made is what was made of a Service and its EndpointSlices, whatever else is in the set.
+type made struct {
+	slices   []*discoveryv1.EndpointSlice
+	services []model.Service
+}
+
+// Translate is as Options.Translate.
+func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	t := translator{Options: x.Options, set: set}
 	t.cfg.Services = make([]model.Service, 0, len(set.Services))
+	next := make(map[*corev1.Service]made, len(set.Services))
 	for _, s := range set.Services {
-		own := t.annotated(s)
-		refused := t.refusals(s)
-		for i := range s.Spec.Ports {
-			t.service(s, i, own, refused)
+		of := set.EndpointSlicesOf(s.Namespace, s.Name)
+		if m, ok := x.made[s]; ok && slices.Equal(m.slices, of) {
+			t.cfg.Services, next[s] = append(t.cfg.Services, m.services...), m
+			continue
 		}
-		if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
-			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
-				"the Service has no ports, so no route can lead to it", "add the port that the routes name")
+		from := len(t.cfg.Services)
+		t.asked = false
+		t.translate(s)
+		if !t.asked {
+			next[s] = made{of, slices.Clone(t.cfg.Services[from:])}
 		}
 	}
+	x.made = next
 	t.cfg.Sort()
 	resource.SortFindings(t.findings)
 	return t.cfg, nil, t.findings
+}
+
+// translate makes the services of a Service.
+func (t *translator) translate(s *corev1.Service) {
+	own := t.annotated(s)
+	refused := t.refusals(s)
+	for i := range s.Spec.Ports {
+		t.service(s, i, own, refused)
+	}
+	if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
+		t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
+			"the Service has no ports, so no route can lead to it", "add the port that the routes name")
+	}
 }
 
 type translator struct {
@@ -64,8 +100,10 @@ type translator struct {
 	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
 	// until somebody asks.
 	used, requested map[port]bool
-	cfg             model.Config
-	findings        []resource.Finding
+	// asked says that something was reported, or may be if other routes come.
+	asked    bool
+	cfg      model.Config
+	findings []resource.Finding
 }
 
 // port is a port of a Service; number 0 stands for the Service as a whole.
@@ -274,6 +312,7 @@ func (t *translator) isRequested(p port) bool {
 }
 
 func (t *translator) readUses() {
+	t.asked = true
 	if t.used == nil {
 		t.used, t.requested = usedPorts(t.set)
 	}
