@@ -202,7 +202,7 @@ func (s *state) translate(set *resource.Set) {
 		s.publishing.want(nil)
 		return
 	}
-	if s.whole == nil || !s.whole.Equal(result.Config) {
+	if s.whole == nil || s.whole != result.Config && !s.whole.Equal(result.Config) {
 		s.whole = result.Config
 	}
 	if !s.loop.Options.Separate {

@@ -223,3 +223,21 @@ func TestEachGatewayIsGivenItsPartTheOneBeforeOrNothing(t *testing.T) {
 		t.Errorf("%v, want %v: what is new and invalid is not published, so that proxies wait", got, want)
 	}
 }
+
+// TestWhatMeansTheSameIsTheSame holds that nobody behind the translation has to look for differences: of a set that means the same as the one before the
+// same configuration is made, by its address, also where what is not sound was left out.
+func TestWhatMeansTheSameIsTheSame(t *testing.T) {
+	x := NewTranslator(InCluster())
+	first, err := x.Translate(gatewaysOn(map[string]int32{"a": 80, "b": 81}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := x.Translate(gatewaysOn(map[string]int32{"a": 80, "b": 81})) // other objects
+	if err != nil || again.Config != first.Config || len(again.Findings) != len(first.Findings) {
+		t.Errorf("%v; the same configuration: %v", err, again.Config == first.Config)
+	}
+	other, err := x.Translate(gatewaysOn(map[string]int32{"a": 80, "b": 82}))
+	if err != nil || other.Config == first.Config || other.Config.Equal(first.Config) {
+		t.Errorf("%v; another configuration: %v", err, other.Config != first.Config)
+	}
+}

@@ -64,6 +64,9 @@ type Translator struct {
 	services core.Translator
 	gateway  gateway.Translator
 	splits   smi.Translator
+
+	merged, sound *model.Config // what was made of the last set, and what of it is sound
+	left          []model.Omission
 }
 
 // NewTranslator returns one that has not translated anything yet.
@@ -108,17 +111,25 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	sound, left := config.Sound()
-	if left == nil {
+	sound, left := t.soundOf(&config)
+	if r.Config = sound; left == nil {
 		return r, nil
 	}
-	r.Config = sound
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
 	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut(set)) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
+}
+
+// soundOf is model.Config.Sound. A configuration that means the same as the one before is not judged again: it is that one.
+func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omission) {
+	if t.merged == nil || !t.merged.Equal(merged) {
+		t.merged = merged
+		t.sound, t.left = merged.Sound()
+	}
+	return t.sound, t.left
 }
 
 // Codes returns the documentation of every code a finding can have, in order.
