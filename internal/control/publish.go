@@ -26,8 +26,8 @@ func onlyListeners(err error) bool {
 	return errors.As(err, &unserved)
 }
 
-// publishing is what was made of sets, Gateway by Gateway, and what became of it. That something did not change is found here, and handed on: it is the same configuration,
-// by its address.
+// publishing is what was made of sets, Gateway by Gateway, and what became of it. That something did not change is found here, and handed on: it is
+// the same configuration, by its address.
 type publishing struct {
 	// whole is what parts were made of.
 	whole *model.Config
