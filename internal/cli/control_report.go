@@ -16,7 +16,7 @@ func (r controlReport) Standing() dataplane.Standing {
 
 // With implements dataplane.Report.
 func (r controlReport) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
-	return controlReport{r.WithUnserved(unserved).WithFindings(running)}
+	return controlReport{r.WithUnpublished(finding.ByGateway(unserved)).WithFindings(running)}
 }
 
 // Status implements report.

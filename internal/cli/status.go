@@ -284,12 +284,10 @@ func (o *objectStatus) parent(ref gatewayv1.ParentReference, conditions []resour
 
 // parentName is "namespace/name", with the kind if that is not Gateway, and the section if there is one.
 func parentName(ref gatewayv1.ParentReference, namespace string) string {
-	if ref.Namespace != nil {
-		namespace = string(*ref.Namespace)
-	}
-	name := namespace + "/" + string(ref.Name)
-	if ref.Kind != nil && *ref.Kind != "Gateway" {
-		name = string(*ref.Kind) + " " + name
+	k := resource.ParentRefOf(ref, namespace)
+	name := k.Namespace + "/" + k.Name
+	if k.Kind != "Gateway" {
+		name = k.Kind + " " + name
 	}
 	if ref.SectionName != nil {
 		name += "/" + string(*ref.SectionName)
@@ -334,11 +332,9 @@ func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 		}
 		b.proxies(o)
 	case *gatewayv1.ListenerSet:
-		parent := s.Namespace
-		if n := s.Spec.ParentRef.Namespace; n != nil {
-			parent = string(*n)
+		if parent, ok := resource.ParentOf(s); ok {
+			o.Parents = []string{parent.Namespace + "/" + parent.Name}
 		}
-		o.Parents = []string{parent + "/" + string(s.Spec.ParentRef.Name)}
 		for _, l := range s.Spec.Listeners {
 			o.Listeners = append(o.Listeners, row(string(l.Name), l.Port, l.Protocol, l.Hostname, attached))
 		}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
@@ -13,7 +15,9 @@ import (
 
 // Result is what a set means.
 type Result struct {
-	Config   *model.Config
+	Config *model.Config
+	// Gateways are those of the set that are Weir's.
+	Gateways []*gatewayv1.Gateway
 	Statuses []resource.Status
 	// Events are warnings to tell once on the objects they are about.
 	Events []resource.Event
@@ -53,11 +57,14 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
 // Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
-// for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
+// for: see core.Translator and gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
 // for one goroutine at a time.
 type Translator struct {
 	options    Options
-	translates []func(*resource.Set) dialect.Result // of the dialects
+	translates []func(*resource.Set, dialect.Known) dialect.Result // of the dialects
+
+	merged, sound *model.Config // what was made of the last set, and what of it is sound
+	left          []model.Omission
 }
 
 // NewTranslator returns one that has not translated anything yet.
@@ -90,8 +97,10 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r := Result{Findings: slices.Clone(read)}
 	configs := make([]model.Config, len(t.translates))
+	var known dialect.Known
 	for i, translate := range t.translates {
-		of := translate(set)
+		of := translate(set, known)
+		known = known.With(of)
 		configs[i] = of.Config
 		r.Statuses = append(r.Statuses, of.Statuses...)
 		r.Events = append(r.Events, of.Events...)
@@ -101,21 +110,29 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}
-	r.Config = &config
+	r.Config, r.Gateways = &config, known.Gateways
 	r.Findings = append(r.Findings, ambiguousPaths(&config, set)...)
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	sound, left := config.Sound()
-	if left == nil {
+	sound, left := t.soundOf(&config)
+	if r.Config = sound; left == nil {
 		return r, nil
 	}
-	r.Config = sound
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
-	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
+	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut(set)) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
+}
+
+// soundOf is model.Config.Sound. A configuration that means the same as the one before is not judged again: it is that one.
+func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omission) {
+	if t.merged == nil || !t.merged.Equal(merged) {
+		t.merged = merged
+		t.sound, t.left = merged.Sound()
+	}
+	return t.sound, t.left
 }
 
 // Codes returns the documentation of every code a finding can have, in order.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -23,7 +22,6 @@ import (
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
-	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -46,14 +44,12 @@ type controlPlane struct {
 	metrics      *controllerMetrics
 	tell         *control.Teller
 
-	latest    atomic.Pointer[control.Report]
-	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
-	parts     map[model.GatewayKey]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
-	published map[model.GatewayKey]*model.Config          // what proxies were given
-	synced    chan struct{}                               // closed when the first set has been published
-	lead      atomic.Pointer[leader]                      // nil: another replica leads
-	leads     atomic.Pointer[string]                      // who leads
-	feeding   atomic.Bool
+	latest   atomic.Pointer[control.Report]
+	accounts atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
+	synced   chan struct{}                               // closed when the first set has been published
+	lead     atomic.Pointer[leader]                      // nil: another replica leads
+	leads    atomic.Pointer[string]                      // who leads
+	feeding  atomic.Bool
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
@@ -172,21 +168,23 @@ func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
 	return c.feeds.Serve(ctx, l)
 }
 
-// publish takes each Gateway's part. report sends it, as it knows the Gateways without listeners too.
-func (c *controlPlane) publish(cfg *model.Config) error {
-	c.parts = cfg.Split()
-	return nil
+// publish gives proxies what they are to have. What those of one Gateway cannot be sent keeps no other from its own.
+func (c *controlPlane) publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+	errs := c.feeds.Publish(configs)
+	for gateway, err := range errs {
+		errs[gateway] = control.Final(fmt.Errorf("the configuration cannot be sent to the proxies, which keep the previous one: %w", err))
+	}
+	if len(errs) > 0 {
+		c.metrics.failed.Inc()
+	}
+	return errs
 }
 
 // report is called after each set.
 func (c *controlPlane) report(r control.Report) {
-	gateways, accounts := ours(r.Set)
+	accounts := accountsOf(r.Gateways)
 	c.accounts.Store(&accounts)
-	if next := partsFor(gateways, c.parts, c.published, r.Invalid); c.parts != nil && (r.Changed || !maps.Equal(next, c.published)) {
-		began := time.Now()
-		c.published = next
-		c.send()
-		r.PublishTime += time.Since(began)
+	if r.Changed {
 		c.metrics.publish.Observe(r.PublishTime.Seconds())
 	}
 	c.latest.Store(&r)
@@ -200,53 +198,19 @@ func (c *controlPlane) report(r control.Report) {
 	c.wakeLeader()
 }
 
-// nothing is what a Gateway's proxies get that has no listeners: what they served of it before is to end.
-var nothing = &model.Config{}
-
-// partsFor is what each Gateway's proxies are to have: its part of the configuration; what they had if that is invalid; nothing
-// if there is none.
-func partsFor(gateways []model.GatewayKey, parts, before map[model.GatewayKey]*model.Config, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
-	next := make(map[model.GatewayKey]*model.Config, len(gateways))
-	maps.Copy(next, parts)
-	for _, g := range gateways {
-		switch {
-		case next[g] != nil:
-		case invalid[g] == nil:
-			next[g] = nothing
-		case before[g] != nil:
-			next[g] = before[g]
-		}
-	}
-	return next
-}
-
-// send gives the proxies what they are to have. What those of one Gateway cannot be sent is told and keeps no other from its own.
-func (c *controlPlane) send() {
-	if err := c.feeds.Publish(c.published); err != nil {
-		c.metrics.failed.Inc()
-		c.log.Error("proxies keep the configuration before, as the new one cannot be sent", "error", err)
-	}
-}
-
-// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
-// whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
+// accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
 // one's, for which infra made it.
-func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
-	accounts = map[string]model.GatewayKey{}
+func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
+	accounts := map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
-	for _, g := range set.Gateways {
-		class := set.GatewayClass(string(g.Spec.GatewayClassName))
-		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
-			continue
-		}
+	for _, g := range all {
 		name := model.GatewayOf(g.Namespace, g.Name)
-		gateways = append(gateways, name)
-		account := g.Namespace + "/" + infra.Name(g.Name, class.Name)
+		account := g.Namespace + "/" + infra.Name(g.Name, string(g.Spec.GatewayClassName))
 		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
 			holders[account], accounts[account] = g, name
 		}
 	}
-	return gateways, accounts
+	return accounts
 }
 
 // gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may

@@ -188,9 +188,6 @@ func (l *leader) state(ctx context.Context, gateway model.GatewayKey) (infra.Sta
 		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)
 	}
 	s := infra.State{Found: found, Version: l.feeds.Version(gateway)}
-	if err := l.feeds.Unsent(gateway); err != nil {
-		s.Unsent = err.Error()
-	}
 	for _, p := range replica.Newest(l.feeds.Running(gateway), l.board.Others(gateway)) {
 		proxy := infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err}
 		for _, u := range p.Unserved {

@@ -5,6 +5,8 @@ package dialect
 import (
 	"net/netip"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/smi"
@@ -21,7 +23,7 @@ type Dialect struct {
 	Codes []resource.Code
 	// New returns what translates one set after another, each as if it were the first, for one goroutine at a time. It is pure: it reads the
 	// set, which it leaves alone, and nothing else.
-	New func(Options) func(*resource.Set) Result
+	New func(Options) func(*resource.Set, Known) Result
 }
 
 // Options say what a set does not. Each dialect documents what they mean to it.
@@ -40,10 +42,26 @@ type Options struct {
 
 // Result is what a dialect makes of a set.
 type Result struct {
+	// Gateways are those of the set that are Weir's, if the dialect decides that.
+	Gateways []*gatewayv1.Gateway
 	Config   model.Config
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
+}
+
+// Known is what dialects before one in the list have decided.
+type Known struct {
+	// Gateways are those of the set that are Weir's.
+	Gateways []*gatewayv1.Gateway
+}
+
+// With adds what another one has decided.
+func (k Known) With(r Result) Known {
+	if r.Gateways != nil {
+		k.Gateways = r.Gateways
+	}
+	return k
 }
 
 // List is front ends that work together. Of what two of them say the first counts (model.Merge).
@@ -52,23 +70,25 @@ type List []Dialect
 // All are the front ends of Weir.
 func All() List {
 	return List{
-		{"core", core.Kinds(), core.Codes(), func(o Options) func(*resource.Set) Result {
-			options := core.Options{Names: o.Names, Cluster: o.Separate, Partial: o.Partial}
-			return func(set *resource.Set) (r Result) {
-				r.Config, r.Statuses, r.Findings = options.Translate(set)
-				return r
-			}
-		}},
-		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set) Result {
-			t := &gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
-			return func(set *resource.Set) (r Result) {
+		{"core", core.Kinds(), core.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			t := &core.Translator{Options: core.Options{Names: o.Names, Cluster: o.Separate, Partial: o.Partial}}
+			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
 				return r
 			}
 		}},
-		{"smi", smi.Kinds(), smi.Codes(), func(o Options) func(*resource.Set) Result {
+		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			t := &gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Config, r.Statuses, r.Findings = t.Translate(set)
+				r.Gateways = t.Gateways()
+				return r
+			}
+		}},
+		{"smi", smi.Kinds(), smi.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			t := &smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}}
-			return func(set *resource.Set) (r Result) {
+			return func(set *resource.Set, known Known) (r Result) {
+				t.Options.Gateways = known.Gateways
 				r.Config, r.Statuses, r.Events, r.Findings = t.Translate(set)
 				if trusted := model.TrustedProxies(o.TrustedProxies); len(trusted) > 0 {
 					for i := range r.Config.Listeners { // which are of no Gateway

@@ -103,7 +103,7 @@ func TestDialectsAreIndependent(t *testing.T) {
 			t.Errorf("dialect %q", d.Name)
 		}
 		names[d.Name] = true
-		if r := d.New(dialect.Options{})(resource.NewSet(dialect.Kinds())); len(r.Config.Listeners)+len(r.Statuses)+len(r.Findings) > 0 {
+		if r := d.New(dialect.Options{})(resource.NewSet(dialect.Kinds()), dialect.Known{}); len(r.Config.Listeners)+len(r.Statuses)+len(r.Findings) > 0 {
 			t.Errorf("%s makes something of nothing: %+v", d.Name, r)
 		}
 	}

@@ -3,8 +3,8 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,7 +92,7 @@ type mirrors struct {
 	held   heldLegs
 
 	mu       sync.Mutex
-	services map[string]*mirrorService
+	services map[mirrorKey]*mirrorService
 	closed   bool
 	quit     chan struct{} // closed when copies are to be given up
 	workers  sync.WaitGroup
@@ -115,7 +115,7 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, memory *budget.
 	connections.MaxConnections /= 4 // beside those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
-	m := &mirrors{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[string]*mirrorService{}, quit: make(chan struct{})}
+	m := &mirrors{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[mirrorKey]*mirrorService{}, quit: make(chan struct{})}
 	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
 	m.tell = tell
 	m.helpers.Go(m.tidy)
@@ -124,9 +124,12 @@ func newMirrors(opt MirrorOptions, connections upstream.Options, memory *budget.
 	return m
 }
 
+// mirrorKey is a service that copies go to, with the client certificate that is presented to it: "" is none.
+type mirrorKey struct{ name, clientCertificate string }
+
 // mirrorSpec is one mirror filter of a table.
 type mirrorSpec struct {
-	name   string // of the service
+	mirrorKey
 	metric *telemetry.Mirror
 	ref    model.Ref // where the filter was written
 }
@@ -139,43 +142,45 @@ type mirrorTarget struct {
 	ref     model.Ref
 }
 
-// apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
+// apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and client certificate; a service that no spec names
 // any more takes no further copies.
 func (m *mirrors) apply(cfg *model.Config, specs []mirrorSpec) []*mirrorTarget {
 	m.held.flush() // what is over goes to the services that were
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	named := make(map[string]*mirrorService, len(specs))
+	named := make(map[mirrorKey]*mirrorService, len(specs))
+	presented := model.Presented{}
 	targets := make([]*mirrorTarget, len(specs))
 	for i, spec := range specs {
-		s := named[spec.name]
+		s := named[spec.mirrorKey]
 		if s == nil {
-			if s = m.services[spec.name]; s == nil {
+			if s = m.services[spec.mirrorKey]; s == nil {
 				s = newMirrorService(m, spec.name)
 			}
-			named[spec.name] = s
+			named[spec.mirrorKey] = s
+			presented[spec.name] = append(presented[spec.name], spec.clientCertificate)
 		}
 		targets[i] = &mirrorTarget{name: spec.name, metric: spec.metric, service: s, ref: spec.ref}
 	}
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
-		if named[cfg.Services[i].Name] != nil {
+		if presented[cfg.Services[i].Name] != nil {
 			service := cfg.Services[i]
 			service.HealthCheck = nil // one check, by the primaries' pool, is enough
 			own.Services = append(own.Services, service)
 		}
 	}
-	snap, err := m.set.Apply(&own)
-	for name, s := range named {
+	snap, err := m.set.ApplyFor(&own, presented)
+	for key, s := range named {
 		if err == nil {
-			s.upstream.Store(snap.Service(name))
+			s.upstream.Store(snap.Service(key.name, key.clientCertificate))
 		}
 		if m.closed {
 			s.close()
 		}
 	}
-	for name, s := range m.services {
-		if named[name] == nil {
+	for key, s := range m.services {
+		if named[key] == nil {
 			s.close()
 		}
 	}
@@ -214,17 +219,19 @@ func (m *mirrors) close(ctx context.Context) {
 	m.set.Close()
 }
 
-// states tells the metrics what the services hold.
+// states tells the metrics what the services hold, whatever client certificates are presented to them.
 func (m *mirrors) states(yield func(telemetry.MirrorState)) {
 	m.mu.Lock()
-	all := make([]*mirrorService, 0, len(m.services))
+	all := make(map[string]telemetry.MirrorState, len(m.services))
 	for _, s := range m.services {
-		all = append(all, s)
+		state := all[s.name]
+		state.Service, state.InFlight, state.QueuedBytes = s.name, state.InFlight+s.inFlight.Load(), state.QueuedBytes+s.queued.Load()
+		state.BreakerOpen = state.BreakerOpen || s.breaker.open()
+		all[s.name] = state
 	}
 	m.mu.Unlock()
-	slices.SortFunc(all, func(a, b *mirrorService) int { return strings.Compare(a.name, b.name) })
-	for _, s := range all {
-		yield(telemetry.MirrorState{Service: s.name, InFlight: s.inFlight.Load(), QueuedBytes: s.queued.Load(), BreakerOpen: s.breaker.open()})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		yield(all[name])
 	}
 }
 

@@ -314,7 +314,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 		t.Error("forgotten too early")
 	}
 	cfg := &model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}
-	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric, ref: filter}})
+	f.apply(cfg, []mirrorSpec{{mirrorKey: mirrorKey{name: mirrorName}, metric: f.metric, ref: filter}})
 	if d := f.drops(); len(d) != 2 {
 		t.Errorf("told %+v with the filter of before", d)
 	}
@@ -323,7 +323,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	}
 	f.copy(mirrorGet("/"), nil)
 	<-told
-	f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric}})
+	f.apply(cfg, []mirrorSpec{{mirrorKey: mirrorKey{name: mirrorName}, metric: f.metric}})
 	if d := f.drops(); len(d) > 0 {
 		t.Errorf("told %+v of a filter that is gone", d)
 	}

@@ -40,7 +40,7 @@ func newMirrorFixture(t testing.TB, opt MirrorOptions, service model.Service, ce
 
 func (f *mirrorFixture) configure(service model.Service, certificates ...model.Certificate) {
 	cfg := &model.Config{Services: []model.Service{service}, Certificates: certificates}
-	f.target = f.apply(cfg, []mirrorSpec{{name: mirrorName, metric: f.metric}})[0]
+	f.target = f.apply(cfg, []mirrorSpec{{mirrorKey: mirrorKey{name: mirrorName}, metric: f.metric}})[0]
 }
 
 // wait returns once so many further copies have ended.

@@ -322,7 +322,7 @@ func TestStateOfAMirrorSurvivesANewConfiguration(t *testing.T) {
 
 func TestFiltersOfOneServiceShareItsBounds(t *testing.T) {
 	f := newMirrorFixture(t, MirrorOptions{}, toMirror("127.0.0.1:1"))
-	targets := f.apply(&model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}, []mirrorSpec{{name: mirrorName, metric: f.metric}, {name: "other", metric: f.metric}, {name: mirrorName, metric: f.metric}})
+	targets := f.apply(&model.Config{Services: []model.Service{toMirror("127.0.0.1:1")}}, []mirrorSpec{{mirrorKey: mirrorKey{name: mirrorName}, metric: f.metric}, {mirrorKey: mirrorKey{name: "other"}, metric: f.metric}, {mirrorKey: mirrorKey{name: mirrorName}, metric: f.metric}})
 	if targets[0].service != targets[2].service || targets[0].service == targets[1].service {
 		t.Error("services are not told apart by name")
 	}

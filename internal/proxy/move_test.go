@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 func TestARefusedConnectionCostsNoRequest(t *testing.T) {
@@ -87,7 +88,7 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 			t.Errorf("%s: status %d", name, resp.StatusCode)
 		}
 		dials := uint64(0)
-		for _, e := range s.state.Load().service(serviceName).Endpoints() {
+		for _, e := range s.state.Load().service(&upstream.Service{Name: serviceName}).Endpoints() {
 			dials += e.Stats().Dials
 		}
 		if dials != test.dials {

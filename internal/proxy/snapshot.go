@@ -31,10 +31,10 @@ type snapshot struct {
 	mirrorLeaves []*mirrorTarget
 }
 
-// service is the one of that name, nil if there is none.
-func (s *snapshot) service(name string) *upstream.Service {
+// service is what has become of one of another configuration, nil if there is none of its name and client certificate.
+func (s *snapshot) service(old *upstream.Service) *upstream.Service {
 	for _, u := range s.upstream {
-		if u.Name == name {
+		if u.Name == old.Name && u.ClientCertificate == old.ClientCertificate {
 			return u
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		mirror := func(m *routing.Mirror) {
 			metric := s.opt.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.route, Rule: rs.name, Mirror: m.Mirror.Service})
 			used.Mirrors = append(used.Mirrors, metric)
-			specs[m.ID] = mirrorSpec{name: m.Mirror.Service, metric: metric, ref: m.Mirror.Ref}
+			specs[m.ID] = mirrorSpec{mirrorKey: mirrorKey{m.Mirror.Service, r.Route.ClientCertificate}, metric: metric, ref: m.Mirror.Ref}
 		}
 		for _, m := range r.Mirrors {
 			mirror(m)
@@ -163,7 +163,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 			}
 			bs.metrics = exchange(telemetry.ExchangeLabels{Route: rs.route, Rule: rs.name, Backend: bs.name})
 			bs.filters = compileFilters(&b.Backend.Filters)
-			bs.lead(services, b.Backend.Service, b.Backend.Fault)
+			bs.lead(services, b.Backend.Service, r.Route.ClientCertificate, b.Backend.Fault)
 			for _, m := range b.Mirrors {
 				mirror(m)
 			}
@@ -181,7 +181,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 		}
 		ls.metrics = exchange(telemetry.ExchangeLabels{Route: of.route, Rule: of.name, Backend: ls.name})
 		ls.filters = snap.backends[l.Backend.ID].filters
-		ls.lead(services, l.Service, l.Fault)
+		ls.lead(services, l.Service, l.Backend.Rule.Route.ClientCertificate, l.Fault)
 	}
 	for i, r := range snap.table.Rules() {
 		snap.rules[i].session = compileSession(r.Rule.Session, r, snap, s.sessionKeys)
@@ -189,7 +189,7 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	for _, l := range snap.table.MirrorLeaves() {
 		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
 		of := specs[l.Mirror.ID]
-		specs = append(specs, mirrorSpec{name: l.Service, metric: of.metric, ref: of.ref})
+		specs = append(specs, mirrorSpec{mirrorKey: mirrorKey{l.Service, of.clientCertificate}, metric: of.metric, ref: of.ref})
 	}
 	targets := s.mirrors.apply(cfg, specs)
 	n := len(snap.table.Mirrors())
@@ -200,12 +200,12 @@ func (s *Server) attach(cfg *model.Config, snap *snapshot, services *upstream.Sn
 	s.opt.Metrics.Keep(used)
 }
 
-// lead sets the service that requests go to, or the fault they are answered with.
-func (b *backendState) lead(services *upstream.Snapshot, service string, fault *model.Fault) {
+// lead sets the service that requests go to, presenting a client certificate unless that is empty, or the fault they are answered with.
+func (b *backendState) lead(services *upstream.Snapshot, service, clientCertificate string, fault *model.Fault) {
 	if b.fault = fault; fault != nil {
 		return
 	}
-	if b.service = services.Service(service); b.service == nil {
+	if b.service = services.Service(service, clientCertificate); b.service == nil {
 		b.fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
 		return
 	}

@@ -38,8 +38,8 @@ var Kind = &resource.Kind{
 // Dialect is the front end.
 var Dialect = dialect.Dialect{
 	Name: "toy", Kinds: resource.Kinds{Kind}, Codes: codes,
-	New: func(o dialect.Options) func(*resource.Set) dialect.Result {
-		return func(set *resource.Set) dialect.Result { return translate(set, o.Partial) }
+	New: func(o dialect.Options) func(*resource.Set, dialect.Known) dialect.Result {
+		return func(set *resource.Set, _ dialect.Known) dialect.Result { return translate(set, o.Partial) }
 	},
 }
 

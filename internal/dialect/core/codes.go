@@ -49,6 +49,7 @@ var codes = []resource.Code{
 func Codes() []resource.Code { return slices.Clone(codes) }
 
 func (t *translator) report(code string, ref model.Ref, message, fix string) {
+	t.asked = true
 	severity := resource.Warning
 	if i := slices.IndexFunc(codes, func(c resource.Code) bool { return c.ID == code }); i >= 0 {
 		severity = codes[i].Severity

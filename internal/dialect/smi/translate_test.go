@@ -158,7 +158,9 @@ func TestARootIsServedOnWhenItsSplitIsDeleted(t *testing.T) {
 	translator := &smi.Translator{}
 	step := func(name, text string, wantRoutes, wantCodes []string) {
 		t.Helper()
-		cfg, _, _, findings := translator.Translate(set(t, text))
+		all := set(t, text)
+		translator.Options.Gateways = all.Gateways // whose class is not in the set
+		cfg, _, _, findings := translator.Translate(all)
 		if got := routes(cfg); !slices.Equal(got, wantRoutes) {
 			t.Errorf("%s: routes %q, want %q", name, got, wantRoutes)
 		}
@@ -244,5 +246,24 @@ spec: {service: web, backends: [%s], matches: %s}
 				t.Errorf("%s: %s; %s\nwant %s; %s", f.Code, f.Message, fix, c.message, c.fix)
 			}
 		})
+	}
+}
+
+// TestASplitOfWhatIsOnlyMirroredHasAnEffect: splits lead copies, too.
+func TestASplitOfWhatIsOnlyMirroredHasAnEffect(t *testing.T) {
+	const route = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]
+    backendRefs: [{name: web-v1, port: 80}]
+---
+`
+	out := translate(set(t, web+route+fmt.Sprintf(gatewayOn, 8080, "HTTP", "null")))
+	if got := codes(out.Findings); len(got) != 0 {
+		t.Errorf("codes %v", got)
 	}
 }

@@ -308,7 +308,7 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 		}
 	}
 	for _, p := range plans {
-		if !ours(in.Set, r.ControllerName, p.Gateway) {
+		if g := in.Set.Gateway(p.Gateway.Namespace(), p.Gateway.Name()); g == nil || in.Set.OwnerOf(r.ControllerName, g) != resource.Ours {
 			continue
 		}
 		g := &Gateway{Proxies: running[p.Gateway], Found: infra.Found{Services: map[string]*corev1.Service{}}}
@@ -352,8 +352,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 	}
 	for i := range list.Items {
 		g := &list.Items[i]
-		class := in.Set.GatewayClass(string(g.Spec.GatewayClassName))
-		if class != nil && string(class.Spec.ControllerName) == r.ControllerName && !slices.Contains(c.Namespaces, g.Namespace) {
+		if in.Set.OwnerOf(r.ControllerName, g) == resource.Ours && !slices.Contains(c.Namespaces, g.Namespace) {
 			r.out.Unwatched = append(r.out.Unwatched, model.GatewayOf(g.Namespace, g.Name))
 		}
 	}
@@ -403,15 +402,4 @@ func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
 		}
 	}
 	return out, nil
-}
-
-// ours says whether a Gateway, "namespace/name", is of a class of ours.
-func ours(set *resource.Set, controllerName string, gateway model.GatewayKey) bool {
-	namespace, name := gateway.Namespace(), gateway.Name()
-	g := set.Gateway(namespace, name)
-	if g == nil {
-		return false
-	}
-	class := set.GatewayClass(string(g.Spec.GatewayClassName))
-	return class != nil && string(class.Spec.ControllerName) == controllerName
 }

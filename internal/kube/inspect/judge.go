@@ -48,7 +48,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 func (j *judge) classes(set *resource.Set, controllerName string) {
 	ours := false
 	for _, c := range set.GatewayClasses {
-		if string(c.Spec.ControllerName) != controllerName {
+		if !resource.OwnsClass(controllerName, c) {
 			continue
 		}
 		ours = true
