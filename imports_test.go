@@ -66,6 +66,11 @@ var importTable = map[string][]string{
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
 		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
 	},
+	"internal/curl":   {},
+	"internal/screen": {},
+	"internal/explain": {
+		"internal/curl", "internal/finding", "internal/model", "internal/proxy", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
+	},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},

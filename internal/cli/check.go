@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +14,9 @@ import (
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/inspect"
-	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 // translation adds the flags that say how the files are to be understood.
@@ -95,7 +94,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		case "github":
 			err = r.github(s.out)
 		default:
-			err = r.print(s.out, screenOf(s.out))
+			err = r.print(s.out, screen.Of(s.out))
 		}
 		if err != nil {
 			return err
@@ -160,11 +159,11 @@ func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport 
 }
 
 // print groups the findings by object.
-func (r checkReport) print(w io.Writer, screen screen) error {
+func (r checkReport) print(w io.Writer, on screen.Screen) error {
 	var b strings.Builder
 	if r.Cluster != nil {
 		for _, l := range strings.Split(r.Cluster.String(), "\n") {
-			b.WriteString(screen.fold(l, 13) + "\n")
+			b.WriteString(on.Fold(l, 13) + "\n")
 		}
 	}
 	if line := r.aim.String(); line != "" {
@@ -177,16 +176,16 @@ func (r checkReport) print(w io.Writer, screen screen) error {
 				b.WriteByte('\n')
 			}
 			last = head
-			b.WriteString(screen.fold(head, 2) + "\n")
+			b.WriteString(on.Fold(head, 2) + "\n")
 		}
 		field := ""
 		if f.Ref.Field != "" {
 			field = "  " + f.Ref.Field
 		}
-		b.WriteString("  " + screen.in(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
-		b.WriteString(screen.fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + wrap(f.Message, 10, screen.prose()))
+		b.WriteString("  " + on.In(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
+		b.WriteString(on.Fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + screen.Wrap(f.Message, 10, on.Prose()))
 		if f.Fix != "" {
-			b.WriteString(wrap("fix: "+f.Fix, 10, screen.prose()))
+			b.WriteString(screen.Wrap("fix: "+f.Fix, 10, on.Prose()))
 		}
 	}
 	if last != "" {
@@ -199,20 +198,20 @@ func (r checkReport) print(w io.Writer, screen screen) error {
 
 func severityColour(s resource.Severity) string {
 	if s == resource.Error {
-		return red
+		return screen.Red
 	}
-	return yellow
+	return screen.Yellow
 }
 
 func (r checkReport) summary() string {
 	if r.Errors+r.Warnings+r.Infos == 0 {
-		return fmt.Sprintf("%s, nothing to complain about", count(r.Objects, "object"))
+		return fmt.Sprintf("%s, nothing to complain about", screen.Count(r.Objects, "object"))
 	}
-	parts := []string{count(r.Errors, "error"), count(r.Warnings, "warning")}
+	parts := []string{screen.Count(r.Errors, "error"), screen.Count(r.Warnings, "warning")}
 	if r.Infos > 0 {
-		parts = append(parts, count(r.Infos, "note"))
+		parts = append(parts, screen.Count(r.Infos, "note"))
 	}
-	return count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
+	return screen.Count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
 }
 
 // head is what a finding is about.
@@ -228,48 +227,12 @@ func (r checkReport) head(f resource.Finding) string {
 
 func findingHead(f resource.Finding) string {
 	head := f.Origin.String()
-	if name := objectName(f.Ref); name != "" && head != "" {
+	if name := finding.Object(f.Ref); name != "" && head != "" {
 		return head + "  " + name
 	} else if name != "" {
 		return name
 	}
 	return head
-}
-
-// objectName is "Kind namespace/name", empty when there is no object.
-func objectName(r model.Ref) string { return finding.Object(r) }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// wrap breaks text into lines of at most width columns, each indented.
-func wrap(text string, indent, width int) string {
-	var b strings.Builder
-	pad := strings.Repeat(" ", indent)
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-			b.WriteString(pad)
-			column = indent
-		case column+1+utf8.RuneCountInString(word) > width:
-			b.WriteString("\n" + pad)
-			column = indent
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += utf8.RuneCountInString(word)
-	}
-	if column > 0 {
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 // codes are those of all findings.

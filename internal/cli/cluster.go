@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -72,7 +73,7 @@ func summarise(c *inspect.Cluster) *clusterSummary {
 
 func (s *clusterSummary) String() string {
 	var b strings.Builder
-	release := cmpOr(s.GatewayAPI, "of an unknown release")
+	release := cmp.Or(s.GatewayAPI, "of an unknown release")
 	if s.Kinds == 0 {
 		release = "not installed"
 	}

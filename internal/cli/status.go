@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 func newStatus(s streams) *cobra.Command {
@@ -60,7 +61,7 @@ and has an exit code.`,
 			}
 			return err
 		}
-		return r.print(s.out, output.Value == "wide", screenOf(s.out))
+		return r.print(s.out, output.Value == "wide", screen.Of(s.out))
 	}
 	return cmd
 }
@@ -429,7 +430,7 @@ func (b *statusBuilder) problems(findings []resource.Finding) {
 				continue
 			}
 			o.Problems = append(o.Problems, objectProblem{
-				Severity: resource.Error, Condition: c.Type, Reason: c.Reason, Field: c.where, Message: cmpOr(c.Message, c.Type+" is "+string(c.Status)),
+				Severity: resource.Error, Condition: c.Type, Reason: c.Reason, Field: c.where, Message: cmp.Or(c.Message, c.Type+" is "+string(c.Status)),
 			})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -62,7 +63,7 @@ func clusterReport() *statusReport {
 func TestStatusIsPrintedForPeople(t *testing.T) {
 	for name, wide := range map[string]bool{"status.txt": false, "status-wide.txt": true} {
 		var got strings.Builder
-		if err := clusterReport().print(&got, wide, screen{}); err != nil {
+		if err := clusterReport().print(&got, wide, screen.Screen{}); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join("testdata", name)
@@ -84,16 +85,16 @@ func TestStatusIsPrintedForPeople(t *testing.T) {
 // TestColoursDoNotMoveColumns compares the output with and without colours.
 func TestColoursDoNotMoveColumns(t *testing.T) {
 	var with, without strings.Builder
-	if err := clusterReport().print(&with, false, screen{colour: true}); err != nil {
+	if err := clusterReport().print(&with, false, screen.Screen{Colour: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := clusterReport().print(&without, false, screen{}); err != nil {
+	if err := clusterReport().print(&without, false, screen.Screen{}); err != nil {
 		t.Fatal(err)
 	}
 	if with.String() == without.String() {
 		t.Error("there are no colours")
 	}
-	if got := strings.NewReplacer(red, "", green, "", yellow, "", plain, "").Replace(with.String()); got != without.String() {
+	if got := strings.NewReplacer(screen.Red, "", screen.Green, "", screen.Yellow, "", screen.Plain, "").Replace(with.String()); got != without.String() {
 		t.Errorf("got\n%s\nwant\n%s", got, &without)
 	}
 }
