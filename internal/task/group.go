@@ -39,6 +39,9 @@ func NewGroup(log *slog.Logger, tasks ...Task) *Group {
 	g := &Group{log: log}
 	names := map[string]bool{}
 	for _, t := range tasks {
+		if t.Off {
+			continue
+		}
 		if t.Run == nil || t.Name == "" || names[t.Name] || t.Lease && (t.Vital || t.Ready != nil) {
 			panic(fmt.Sprintf("%q is no task: see the fields of Task", t.Name))
 		}

@@ -19,6 +19,8 @@ type Task struct {
 	Vital bool
 	// After are what it needs before it begins, each time it does: the channels that they return are closed then.
 	After []func() <-chan struct{}
+	// Off leaves the task out: it is not configured.
+	Off bool
 	// Ready, if set, says whether others may rely on this process, as far as the task is concerned, and if not, why. With ok, note is empty or a
 	// restriction. It is not for tasks with a Lease: a process that stands by is ready without them.
 	Ready func() (ok bool, note string)
