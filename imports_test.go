@@ -64,10 +64,15 @@ var importTable = map[string][]string{
 	"internal/controller": {
 		"internal/control", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
-		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
+		"internal/resource", "internal/task", "internal/telemetry", "api/convert", "api/split", "api/specs",
 	},
-	"internal/curl":   {},
-	"internal/screen": {},
+	"internal/curl":              {},
+	"internal/screen":            {},
+	"internal/screen/screentest": {"internal/screen"},
+	"internal/task":              {},
+	"internal/overview": {
+		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "api/split",
+	},
 	"internal/explain": {
 		"internal/curl", "internal/finding", "internal/model", "internal/proxy", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
 	},

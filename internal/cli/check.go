@@ -110,7 +110,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 // checkReport is what check found; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
-	Cluster *clusterSummary `json:"cluster,omitempty"`
+	Cluster *inspect.Summary `json:"cluster,omitempty"`
 	aim
 	Objects  int                `json:"objects"`
 	Errors   int                `json:"errors"`
@@ -122,7 +122,7 @@ type checkReport struct {
 // check reports on what was read; in a cluster on what runs, too.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
-		r := newCheckReport(l.set, within(l.Findings, namespace))
+		r := newCheckReport(l.set, finding.Within(l.Findings, namespace))
 		r.aim = l.aim
 		return r, nil
 	}
@@ -132,8 +132,8 @@ func (l *look) check(ctx context.Context, in *input, namespace string) (checkRep
 	}
 	findings = slices.Concat(findings, l.Findings)
 	resource.SortFindings(findings)
-	r := newCheckReport(l.set, within(findings, namespace))
-	r.Cluster = summarise(c)
+	r := newCheckReport(l.set, finding.Within(findings, namespace))
+	r.Cluster = c.Summary()
 	return r, nil
 }
 
@@ -182,11 +182,7 @@ func (r checkReport) print(w io.Writer, on screen.Screen) error {
 		if f.Ref.Field != "" {
 			field = "  " + f.Ref.Field
 		}
-		b.WriteString("  " + on.In(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
-		b.WriteString(on.Fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + screen.Wrap(f.Message, 10, on.Prose()))
-		if f.Fix != "" {
-			b.WriteString(screen.Wrap("fix: "+f.Fix, 10, on.Prose()))
-		}
+		b.WriteString(on.Problem(f.Severity.String(), f.Code+field, f.Message, f.Fix))
 	}
 	if last != "" {
 		b.WriteByte('\n')
@@ -194,13 +190,6 @@ func (r checkReport) print(w io.Writer, on screen.Screen) error {
 	b.WriteString(r.summary() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func severityColour(s resource.Severity) string {
-	if s == resource.Error {
-		return screen.Red
-	}
-	return screen.Yellow
 }
 
 func (r checkReport) summary() string {
@@ -216,23 +205,13 @@ func (r checkReport) summary() string {
 
 // head is what a finding is about.
 func (r checkReport) head(f resource.Finding) string {
-	if head := findingHead(f); head != "" {
+	if head := f.About(); head != "" {
 		return head
 	}
 	if r.Cluster != nil {
 		return "(cluster)"
 	}
 	return "(input)"
-}
-
-func findingHead(f resource.Finding) string {
-	head := f.Origin.String()
-	if name := finding.Object(f.Ref); name != "" && head != "" {
-		return head + "  " + name
-	} else if name != "" {
-		return name
-	}
-	return head
 }
 
 // codes are those of all findings.

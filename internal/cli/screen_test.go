@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,6 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/screen/screentest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -26,13 +26,6 @@ func widest(text string) (n int) {
 		}
 	}
 	return n
-}
-
-// marks are the characters of a text but for spaces, sorted.
-func marksOf(text string) string {
-	all := []rune(strings.Join(strings.Fields(text), ""))
-	slices.Sort(all)
-	return string(all)
 }
 
 // TestOutputFitsTheScreenAndLosesNothing compares what is printed on screens with what is printed to a file.
@@ -56,16 +49,6 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 	finding := resource.Finding{Code: "WR534", Ref: model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "shop", Field: "spec.rules[0].matches[0].path.Value"},
 		Origin: resource.Origin{File: "routes/of/a/team/with/a/long/name.yaml", Line: 7}, Message: strings.Repeat("all is wrong ", 20), Fix: strings.Repeat("mend it ", 30)}
 	printers := map[string]func(screen.Screen) (string, error){
-		"status": func(s screen.Screen) (string, error) {
-			var b bytes.Buffer
-			err := clusterReport().print(&b, false, s)
-			return b.String(), err
-		},
-		"status -o wide": func(s screen.Screen) (string, error) {
-			var b bytes.Buffer
-			err := clusterReport().print(&b, true, s)
-			return b.String(), err
-		},
 		"check": func(s screen.Screen) (string, error) {
 			var b bytes.Buffer
 			err := checkReport{Objects: 1, Errors: 1, Findings: []resource.Finding{finding}}.print(&b, s)
@@ -89,22 +72,7 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 		},
 	}
 	for name, print := range printers {
-		whole, err := print(screen.Screen{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, width := range []int{77, 80, 132} {
-			got, err := print(screen.Screen{Width: width})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := widest(got); n > width {
-				t.Errorf("%s: a line of %d columns on a screen of %d:\n%s", name, n, width, got)
-			}
-			if marksOf(got) != marksOf(whole) {
-				t.Errorf("%s: %d columns show\n%s\nof\n%s", name, width, got, whole)
-			}
-		}
+		t.Run(name, func(t *testing.T) { screentest.Fits(t, print) })
 	}
 }
 

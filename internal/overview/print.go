@@ -1,4 +1,4 @@
-package cli
+package overview
 
 import (
 	"fmt"
@@ -18,7 +18,8 @@ type statusPrinter struct {
 	wide bool
 }
 
-func (r *statusReport) print(w io.Writer, wide bool, on screen.Screen) error {
+// Print writes the overview as tables. Wide ones leave out nothing.
+func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
 	p := &statusPrinter{wide: wide, Screen: on}
 	if r.Cluster != nil {
 		for _, l := range strings.Split(r.Cluster.String(), "\n") {
@@ -76,14 +77,14 @@ func (r *statusReport) print(w io.Writer, wide bool, on screen.Screen) error {
 }
 
 // others are problems of what has no row.
-func (p *statusPrinter) others(r *statusReport) {
+func (p *statusPrinter) others(r *Report) {
 	if len(r.Problems) == 0 {
 		return
 	}
 	p.WriteString("OTHERS\n")
 	last := ""
 	for _, f := range r.Problems {
-		head := findingHead(f)
+		head := f.About()
 		if head == "" && r.Cluster != nil {
 			head = "(cluster)"
 		}
@@ -96,7 +97,7 @@ func (p *statusPrinter) others(r *statusReport) {
 	p.WriteByte('\n')
 }
 
-func (r *statusReport) summary() string {
+func (r *Report) summary() string {
 	n := map[resource.Severity]int{}
 	for _, f := range r.Problems {
 		n[f.Severity]++
@@ -270,14 +271,9 @@ func (p *statusPrinter) row(cells []string, widths []int) {
 }
 
 func (p *statusPrinter) problem(o objectProblem) {
-	colour := severityColour(o.Severity)
 	head := o.Code
 	if o.Condition != "" {
 		head = o.Condition + " " + o.Reason
 	}
-	p.WriteString("  " + p.In(colour, fmt.Sprintf("%-7s", o.Severity)) + p.Fold(strings.Repeat(" ", 10)+strings.TrimSpace(head+"  "+o.Field), 0)[9:] + "\n")
-	p.WriteString(screen.Wrap(o.Message, 10, p.Prose()))
-	if o.Fix != "" {
-		p.WriteString(screen.Wrap("fix: "+o.Fix, 10, p.Prose()))
-	}
+	p.WriteString(p.Problem(o.Severity.String(), strings.TrimSpace(head+"  "+o.Field), o.Message, o.Fix))
 }
