@@ -121,6 +121,11 @@ func Parse(args []string) (*Request, error) {
 // fields makes the request's header fields of the options.
 func (r *Request) fields(c *command, real bool) error {
 	own := c.own(real)
+	for _, part := range append([]string{r.Method, r.Target, r.Authority}, own...) {
+		if strings.ContainsAny(part, "\r\n\x00") {
+			return fmt.Errorf("request: %q: want one line", part)
+		}
+	}
 	host := true
 	for _, h := range c.headers {
 		if strings.HasPrefix(h, "@") {
