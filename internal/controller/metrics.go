@@ -21,6 +21,7 @@ type controllerMetrics struct {
 	translate prometheus.Histogram
 	publish   prometheus.Histogram
 	failed    prometheus.Counter
+	log       *telemetry.Lines // nil: there is none that loses lines
 
 	mu     sync.Mutex
 	latest control.Report
@@ -44,6 +45,7 @@ var (
 	metricConversions = prometheus.NewDesc("weir_controller_conversions_total", "Reviews of the API server, in which objects are converted between versions, that were answered.", nil, nil)
 	metricConvFailed  = prometheus.NewDesc("weir_controller_conversion_failures_total", "Reviews answered that an object could not be converted.", nil, nil)
 	metricConvRefused = prometheus.NewDesc("weir_controller_conversion_refusals_total", "Requests to the conversion webhook that were no review, too large or too many at once.", nil, nil)
+	metricLogDropped  = prometheus.NewDesc("weir_log_dropped_lines_total", "Lines of the process's own log lost because the queue was full or the log could not be written.", nil, nil)
 	metricTask        = prometheus.NewDesc("weir_controller_task_running", "1 while a task of this replica runs, 0 while it waits or has failed.", []string{"task"}, nil)
 	metricTaskFailed  = prometheus.NewDesc("weir_controller_task_failures_total", "Failures of a task, after each of which it begins anew.", []string{"task"}, nil)
 	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
@@ -52,7 +54,7 @@ var (
 func newControllerMetrics(c *controlPlane, processLog *telemetry.Lines) *controllerMetrics {
 	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	m := &controllerMetrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), log: processLog,
 		translate: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_controller_translate_seconds", Help: "How long the state of the cluster took to translate.", Buckets: seconds,
 		}),
@@ -111,6 +113,9 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	gauge(metricLeader, oneIf(leads))
+	if c.metrics.log != nil {
+		count(metricLogDropped, c.metrics.log.Dropped())
+	}
 	s := c.plane.feeds.Stats()
 	gauge(metricProxies, float64(s.Proxies))
 	count(metricResponses, s.Responses)

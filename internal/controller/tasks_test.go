@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/task"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // plane makes a replica of flags whose API server knows ConfigMaps and nothing else. Nothing of it runs.
@@ -46,7 +48,9 @@ func plane(t *testing.T, args ...string) *controlPlane {
 	if err := errors.Join(f.Parse(args), o.validate()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newControlPlane(o, slog.New(slog.DiscardHandler), nil)
+	log := telemetry.NewLines(io.Discard, telemetry.LinesOptions{})
+	t.Cleanup(func() { _ = log.Close(context.Background()) })
+	c, err := newControlPlane(o, slog.New(slog.DiscardHandler), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +123,9 @@ func TestTasksAreSeen(t *testing.T) {
 	metrics := get("/metrics")
 	if len(status.Tasks) != len(c.group.Status()) {
 		t.Errorf("/status has %d tasks of %d", len(status.Tasks), len(c.group.Status()))
+	}
+	if !strings.Contains(metrics, "\nweir_log_dropped_lines_total 0\n") {
+		t.Error("/metrics lacks weir_log_dropped_lines_total")
 	}
 	for _, s := range status.Tasks {
 		if s.State != "standby" || s.Failures == nil || *s.Failures != 0 || s.LastError != "" {
