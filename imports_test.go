@@ -167,7 +167,7 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "k8s.io/client-go/") || strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime/") {
+			if strings.HasPrefix(imported+"/", "k8s.io/client-go/") || strings.HasPrefix(imported+"/", "sigs.k8s.io/controller-runtime/") {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}
