@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -15,7 +16,7 @@ func TestAShareOfNothingIsADash(t *testing.T) {
 	}}}}}
 	o := observation{}
 	o.rows(cfg, telemetry.Snapshot{})
-	for _, text := range []string{screen{}.tables(o), line(o)} {
+	for _, text := range []string{tables(screen.Screen{}, o), line(o)} {
 		if strings.Contains(text, "100.00%") || strings.Contains(text, " 0.00%") || !strings.Contains(text, "-") {
 			t.Errorf("no weight, no request, and yet a share:\n%s", text)
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
+// maxListed is how many namespaces a message lists.
+const maxListed = 20
+
 // knows fails for a namespace in which there is nothing, and names those there are.
 func (l *look) knows(namespace string) error {
 	if namespace == "" || l.client != nil && !l.input().Complete { // who may not read all does not know

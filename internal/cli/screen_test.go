@@ -2,16 +2,19 @@ package cli
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/diff"
+	"github.com/weirmesh/weir/internal/explain"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/screen/screentest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -25,13 +28,6 @@ func widest(text string) (n int) {
 	return n
 }
 
-// marks are the characters of a text but for spaces, sorted.
-func marksOf(text string) string {
-	all := []rune(strings.Join(strings.Fields(text), ""))
-	slices.Sort(all)
-	return string(all)
-}
-
 // TestOutputFitsTheScreenAndLosesNothing compares what is printed on screens with what is printed to a file.
 func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 	const examples = "../../examples/"
@@ -43,8 +39,8 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 		}
 		return &look{set: set, Result: result}
 	}
-	request := func(args ...string) *clientRequest {
-		r, err := parseRequest(args)
+	request := func(args ...string) *curl.Request {
+		r, err := curl.Parse(args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,53 +48,31 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 	}
 	finding := resource.Finding{Code: "WR534", Ref: model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "shop", Field: "spec.rules[0].matches[0].path.Value"},
 		Origin: resource.Origin{File: "routes/of/a/team/with/a/long/name.yaml", Line: 7}, Message: strings.Repeat("all is wrong ", 20), Fix: strings.Repeat("mend it ", 30)}
-	printers := map[string]func(screen) (string, error){
-		"status": func(s screen) (string, error) {
-			var b bytes.Buffer
-			err := clusterReport().print(&b, false, s)
-			return b.String(), err
-		},
-		"status -o wide": func(s screen) (string, error) {
-			var b bytes.Buffer
-			err := clusterReport().print(&b, true, s)
-			return b.String(), err
-		},
-		"check": func(s screen) (string, error) {
+	printers := map[string]func(screen.Screen) (string, error){
+		"check": func(s screen.Screen) (string, error) {
 			var b bytes.Buffer
 			err := checkReport{Objects: 1, Errors: 1, Findings: []resource.Finding{finding}}.print(&b, s)
 			return b.String(), err
 		},
-		"explain": func(s screen) (string, error) {
+		"explain": func(s screen.Screen) (string, error) {
 			var b bytes.Buffer
 			l := look("header-match")
-			e := l.explainAt(l.Config, request("curl", "-H", "x-beta: no", "-x", "p", "http://shop.example:8080/cart"))
-			e.LeftOut = []leftOut{{Ref: finding.Ref, Findings: []resource.Finding{finding}}}
-			err := e.print(&b, s, func(r model.Ref) string { return l.set.Origin(r).String() })
+			e, err := l.served().Explain(request("curl", "-H", "x-beta: no", "-x", "p", "http://shop.example:8080/cart"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.LeftOut = []explain.LeftOut{{Ref: finding.Ref, Findings: []resource.Finding{finding}}}
+			err = e.Print(&b, s, l.served().Origin)
 			return b.String(), err
 		},
-		"diff": func(s screen) (string, error) {
+		"diff": func(s screen.Screen) (string, error) {
 			a, b := look("header-match"), look("canary")
-			p := &diffPrinter{screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config)}
+			p := &diffPrinter{Screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config)}
 			return p.text(), nil
 		},
 	}
 	for name, print := range printers {
-		whole, err := print(screen{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, width := range []int{77, 80, 132} {
-			got, err := print(screen{width: width})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := widest(got); n > width {
-				t.Errorf("%s: a line of %d columns on a screen of %d:\n%s", name, n, width, got)
-			}
-			if marksOf(got) != marksOf(whole) {
-				t.Errorf("%s: %d columns show\n%s\nof\n%s", name, width, got, whole)
-			}
-		}
+		t.Run(name, func(t *testing.T) { screentest.Fits(t, print) })
 	}
 }
 
@@ -109,14 +83,14 @@ func TestTheDemosTablesFitTheScreen(t *testing.T) {
 			ExchangeSnapshot: telemetry.ExchangeSnapshot{Requests: 1234567}})
 		o.mirrors = append(o.mirrors, mirrorRow{rule: "a-rule-with-a-long-name", mirror: "default/another-service-with-a-long-name:80", numerator: 1, denominator: 2})
 	}
-	whole := screen{}.tables(o)
+	whole := tables(screen.Screen{}, o)
 	for _, part := range []string{"a-rule-with-a-long-name", "a-service-with-a-very-long-name", "1234567", "RPS", o.problem} {
 		if !strings.Contains(whole, part) {
 			t.Errorf("a file lacks %q:\n%s", part, whole)
 		}
 	}
 	for _, width := range []int{40, 60, 80} {
-		text := screen{width: width}.tables(o)
+		text := tables(screen.Screen{Width: width}, o)
 		if n := widest(text); n > width {
 			t.Errorf("a line of %d columns on a screen of %d:\n%s", n, width, text)
 		}
@@ -128,12 +102,5 @@ func TestTheDemosTablesFitTheScreen(t *testing.T) {
 				t.Errorf("%d columns lack %s:\n%s", width, part, text)
 			}
 		}
-	}
-}
-
-func TestAPipeHasNoWidthAndNoColours(t *testing.T) {
-	t.Setenv("COLUMNS", "50")
-	if s := screenOf(&bytes.Buffer{}); s != (screen{}) {
-		t.Errorf("screen = %+v", s)
 	}
 }

@@ -4,27 +4,26 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
+	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // view shows observations: on a terminal a table that is redrawn in place, else a line each.
 type view struct {
 	out      io.Writer
-	screen   func() screen // its size may change
+	screen   func() screen.Screen // its size may change
 	terminal bool
 	drawn    int // lines of the table on the screen
 }
 
 func newView(out io.Writer) *view {
-	v := &view{out: out, screen: func() screen { return screenOf(out) }}
+	v := &view{out: out, screen: func() screen.Screen { return screen.Of(out) }}
 	if f, ok := out.(*os.File); ok {
 		v.terminal = term.IsTerminal(int(f.Fd()))
 	}
@@ -40,7 +39,7 @@ func (v *view) intro(d *demo) {
   end      Ctrl-C
 `, d.rate, d.url(), d.url(), d.gateway.Admin.URL(), d.dir)
 	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		fmt.Fprintln(v.out, v.screen().fold(l, 9))
+		fmt.Fprintln(v.out, v.screen().Fold(l, 9))
 	}
 	if !v.terminal {
 		fmt.Fprintln(v.out)
@@ -52,7 +51,7 @@ func (v *view) show(o observation) {
 		fmt.Fprintln(v.out, line(o)) // nothing to draw over
 		return
 	}
-	table := v.screen().tables(o)
+	table := tables(v.screen(), o)
 	up := v.back()
 	v.drawn = strings.Count(table, "\n")
 	fmt.Fprint(v.out, up+table)
@@ -64,14 +63,6 @@ func (v *view) back() string {
 		return "\n"
 	}
 	return fmt.Sprintf("\x1b[%dA\x1b[J", v.drawn)
-}
-
-// fit cuts a line to the screen's width, as one that wraps would upset the drawing.
-func (s screen) fit(text string) string {
-	if s.width == 0 || utf8.RuneCountInString(text) <= s.width {
-		return text
-	}
-	return string([]rune(text)[:s.width-3]) + "..."
 }
 
 // line is an observation in one line.
@@ -100,7 +91,7 @@ func (r mirrorRow) wanted() float64 { return float64(r.numerator) / float64(max(
 func (r mirrorRow) selected() float64 { return partOf(float64(r.Selected), r.Considered) }
 
 // tables is an observation as tables, no line of which is wider than the screen.
-func (s screen) tables(o observation) string {
+func tables(s screen.Screen, o observation) string {
 	rows := [][]string{{"RULE", "BACKEND", "WANTED", "SHARE", "REQUESTS", "SUCCESS", "RPS", "P50", "P99"}}
 	for _, r := range o.backends {
 		rows = append(rows, []string{
@@ -108,7 +99,7 @@ func (s screen) tables(o observation) string {
 			fmt.Sprintf("%.0f", rps(r.ExchangeSnapshot, o.interval)), latency(r.Latency.Quantile(0.5)), latency(r.Latency.Quantile(0.99)),
 		})
 	}
-	text := s.table(rows, "RPS", "P50", "REQUESTS", "P99", "SUCCESS") + "\n"
+	text := s.Table(rows, "RPS", "P50", "REQUESTS", "P99", "SUCCESS") + "\n"
 	rows = [][]string{{"RULE", "MIRROR", "WANTED", "SHARE", "MIRRORED", "OF", "SENT", "DROPPED", "FAILED"}}
 	for _, r := range o.mirrors {
 		row := []string{r.rule, short(r.mirror), share(r.wanted()), share(r.selected())}
@@ -117,73 +108,12 @@ func (s screen) tables(o observation) string {
 		}
 		rows = append(rows, row)
 	}
-	text += s.table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
-	text += s.fit(fmt.Sprintf("%.0f s, configuration %d, clients: %d requests, %d failed", o.elapsed.Seconds(), o.generation, o.sent, o.failed)) + "\n"
+	text += s.Table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
+	text += s.Fit(fmt.Sprintf("%.0f s, configuration %d, clients: %d requests, %d failed", o.elapsed.Seconds(), o.generation, o.sent, o.failed)) + "\n"
 	if o.problem != "" {
-		text += s.fit(o.problem) + "\n"
+		text += s.Fit(o.problem) + "\n"
 	}
 	return text
-}
-
-// table writes rows in columns, right-aligned. On a screen that is too narrow first the names in the first two columns are cut, then columns are left
-// out, those of the least importance first.
-func (s screen) table(rows [][]string, least ...string) string {
-	const nameWidth = 10
-	for {
-		widths, total := columnWidths(rows)
-		if s.width == 0 || total <= s.width {
-			break
-		}
-		cut := false
-		for i := range 2 {
-			most := max(widths[i]-(total-s.width), nameWidth)
-			for _, row := range rows {
-				if n := utf8.RuneCountInString(row[i]); n > most {
-					row[i] = string([]rune(row[i])[:most-1]) + "…"
-					cut = true
-				}
-			}
-			widths, total = columnWidths(rows)
-		}
-		if cut {
-			continue
-		}
-		if len(least) == 0 {
-			break
-		}
-		at := slices.Index(rows[0], least[0])
-		for i, row := range rows {
-			rows[i] = slices.Delete(row, at, at+1)
-		}
-		least = least[1:]
-	}
-	widths, _ := columnWidths(rows)
-	var b strings.Builder
-	for _, row := range rows {
-		line := ""
-		for i, cell := range row {
-			line += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+tableGap) + cell
-		}
-		b.WriteString(s.fit(strings.TrimPrefix(line, "  ")) + "\n")
-	}
-	return b.String()
-}
-
-// tableGap is how many columns are between those of a table.
-const tableGap = 2
-
-// columnWidths are those of a table's columns, and of all of it.
-func columnWidths(rows [][]string) (widths []int, total int) {
-	widths = make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, w := range widths {
-		total += w + tableGap
-	}
-	return widths, total - tableGap
 }
 
 // summary is the last word: all that happened, and what the toy services saw of it.
@@ -199,7 +129,7 @@ func (v *view) summary(o observation, d *demo) error {
 		}
 	}
 	_, err := fmt.Fprintf(v.out, "%s%s\nservices received: %s\nmirror outcomes:%s\nclients: %d requests, %d failed\n",
-		v.back(), v.screen().tables(o), strings.Join(received, ", "), drops, o.sent, o.failed)
+		v.back(), tables(v.screen(), o), strings.Join(received, ", "), drops, o.sent, o.failed)
 	return err
 }
 

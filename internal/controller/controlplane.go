@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -21,11 +19,12 @@ import (
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
+// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's. All that runs is in
+// the list of its tasks.
 type controlPlane struct {
 	*Options
 	log    *slog.Logger
@@ -47,8 +46,9 @@ type controlPlane struct {
 	latest   atomic.Pointer[control.Report]
 	accounts atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
 	synced   chan struct{}                               // closed when the first set has been published
-	lead     atomic.Pointer[leader]                      // nil: another replica leads
-	leads    atomic.Pointer[string]                      // who leads
+	leader   *leader
+	leads    atomic.Pointer[string] // who leads
+	group    *task.Group            // of the tasks
 	feeding  atomic.Bool
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
@@ -86,86 +86,25 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
-		Running: c.running, Changed: c.wakeLeader, Logger: log,
+		Running: c.running, Changed: func() { c.leader.wake() }, Logger: log,
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
 	}
+	c.leader = newLeader(c)
 	c.metrics = newControllerMetrics(c, processLog)
 	return c, nil
 }
 
 // run blocks until asked ends, which is no error, or something that all else needs fails.
 func (c *controlPlane) run(asked context.Context) error {
-	ctx, cancel := context.WithCancel(asked)
-	defer cancel()
-	listener, err := net.Listen("tcp", c.feed)
+	s, err := c.listen(c.adminHandler(asked))
 	if err != nil {
-		return fmt.Errorf("--feed-address: %w", err)
+		return err
 	}
-	defer listener.Close()
-	var conversions net.Listener
-	if c.conversion.on() {
-		if conversions, err = net.Listen("tcp", c.conversion.address); err != nil {
-			return fmt.Errorf("--conversion-address: %w", err)
-		}
-		defer conversions.Close()
-	}
-
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed []error
-	part := func(f func(context.Context) error) {
-		wg.Go(func() {
-			if err := f(ctx); err != nil {
-				mu.Lock()
-				failed = append(failed, err)
-				mu.Unlock()
-				cancel() // what one replica cannot do, a new process may
-			}
-		})
-	}
-	if c.admin != "off" {
-		a, err := process.ListenAdmin(net.Listen, c.admin, c.adminHandler(asked))
-		if err != nil {
-			return err
-		}
-		part(a.Run)
-	}
-	loop := control.Loop{
-		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
-		Settle: c.settle, MaxSettle: c.settleAtMost,
-	}
-	part(loop.Run)
-	part(c.authority.Run)
-	part(func(ctx context.Context) error { return c.serveFeed(ctx, listener) })
-	if conversions != nil {
-		part(func(ctx context.Context) error { return c.serveConversions(ctx, asked, conversions) })
-	}
-	part(c.board.Cache.Start)
-	part(c.board.Run)
-	if c.elect {
-		part(func(ctx context.Context) error { return c.lease.Run(ctx, c.leading) })
-	} else {
-		part(func(ctx context.Context) error { c.leading(ctx); return nil })
-	}
-	wg.Wait()
-	return errors.Join(failed...)
-}
-
-// serveFeed lets proxies come once there is something to tell them, and a certificate to show.
-func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
-	for _, ready := range []<-chan struct{}{c.synced, c.authority.Ready()} {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ready:
-		}
-	}
-	c.log.Info("feeding proxies", "address", l.Addr().String())
-	c.feeding.Store(true)
-	defer c.feeding.Store(false)
-	return c.feeds.Serve(ctx, l)
+	defer s.close()
+	c.group = task.NewGroup(c.log, c.tasks(asked, s)...)
+	return c.group.Run(asked)
 }
 
 // publish gives proxies what they are to have. What those of one Gateway cannot be sent keeps no other from its own.
@@ -189,17 +128,17 @@ func (c *controlPlane) report(r control.Report) {
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
-	if c.lead.Load() == nil { // the leader tells for all
+	if !c.group.Leading() { // the leader tells for all
 		c.tell.Tell(r.Findings, nil)
 	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
 	}
-	c.wakeLeader()
+	c.leader.wake()
 }
 
-// accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
-// one's, for which infra made it.
+// accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c",
+// "a" of class "b-c") have one between them: it is the older one's, for which infra made it.
 func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
 	accounts := map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
@@ -247,7 +186,7 @@ func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 
 func (c *controlPlane) proxyChanged(model.GatewayKey) {
 	c.board.Tell()
-	c.wakeLeader()
+	c.leader.wake()
 }
 
 func (c *controlPlane) authorityChanged() {
@@ -255,11 +194,5 @@ func (c *controlPlane) authorityChanged() {
 	case c.rebundled <- struct{}{}:
 	default:
 	}
-	c.wakeLeader()
-}
-
-func (c *controlPlane) wakeLeader() {
-	if l := c.lead.Load(); l != nil {
-		l.wake()
-	}
+	c.leader.wake()
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"time"
@@ -66,13 +65,17 @@ func (c *controlPlane) bundles() *conversion.Bundles {
 	return b
 }
 
-// serveConversions lets API servers come once there is a certificate to show, and, after asked has ended, as long as they may not
-// know of it.
-func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listener) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-c.authority.Ready():
+// keepBundles is the task that tells the API server where the webhook is.
+func (c *controlPlane) keepBundles(ctx context.Context) error {
+	c.bundles().Run(ctx, c.rebundled)
+	return nil
+}
+
+// serveConversions answers API servers, and, after asked has ended, goes on as long as they may not know of it.
+func (c *controlPlane) serveConversions(ctx, asked context.Context, s *socket) error {
+	l, err := s.listen()
+	if err != nil {
+		return err
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -93,22 +96,10 @@ func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listen
 	return conversion.Serve(serving, process.Bounded(l), c.conversions, c.authority.Certificate)
 }
 
-// ready says whether others may rely on this replica, and if not, why. Objects that are stored in other versions than they are
-// read in can only be read when this webhook has endpoints: it does not wait for itself.
-func (c *controlPlane) ready() (ok bool, why string) {
-	if c.conversion.on() && !c.converting.Load() {
+// conversionsReady says whether API servers may rely on this replica.
+func (c *controlPlane) conversionsReady() (ok bool, why string) {
+	if !c.converting.Load() {
 		return false, "no certificate yet"
 	}
-	if c.feeding.Load() {
-		return true, "ready"
-	}
-	if lost := c.source.Lost(); c.conversion.on() && len(lost) > 0 {
-		for _, kind := range lost {
-			if !c.kinds().Converted(kind.Group, kind.Kind) {
-				return false, "the cluster is not known yet"
-			}
-		}
-		return true, fmt.Sprintf("ready for conversions; %v cannot be read yet", lost)
-	}
-	return false, "the cluster is not known yet"
+	return true, ""
 }

@@ -123,6 +123,14 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 	w.queue = queue
 	desired, known := w.desired, w.known
 	w.mu.Unlock()
+	var wait sync.WaitGroup
+	defer func() {
+		w.mu.Lock()
+		w.queue = nil
+		w.mu.Unlock()
+		queue.ShutDown()
+		wait.Wait()
+	}()
 	if known {
 		strays := w.strays(desired)
 		w.mu.Lock()
@@ -133,16 +141,10 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 		w.mu.Unlock()
 	}
 
-	var wait sync.WaitGroup
 	for range writers {
 		wait.Go(func() { w.work(ctx, queue) })
 	}
 	<-ctx.Done()
-	w.mu.Lock()
-	w.queue = nil
-	w.mu.Unlock()
-	queue.ShutDown()
-	wait.Wait()
 	return nil
 }
 

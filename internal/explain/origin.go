@@ -1,30 +1,28 @@
-package cli
+package explain
 
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/process"
-	"github.com/weirmesh/weir/internal/resource"
 )
 
-// writeWithOrigins writes a value as JSON in which each reference to an object that was read from a file has, beside kind, namespace, name and
+// WithOrigins returns what has the JSON form of a value in which each reference to an object that origin knows has, beside kind, namespace, name and
 // field, the "origin" that findings have: file and line.
-func writeWithOrigins(w io.Writer, v any, set *resource.Set) error {
+func WithOrigins(v any, origin func(model.Ref) finding.Origin) (json.Marshaler, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	t, err := readTree(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.originate(set)
-	return process.WriteJSON(w, t)
+	t.originate(origin)
+	return t, nil
 }
 
 // jsonTree is a JSON value whose objects keep the order of their members.
@@ -93,19 +91,19 @@ func (t *jsonTree) ref() (r model.Ref, ok bool) {
 	return r, r.Kind != "" && r.Name != ""
 }
 
-func (t *jsonTree) originate(set *resource.Set) {
+func (t *jsonTree) originate(of func(model.Ref) finding.Origin) {
 	for _, x := range t.list {
-		x.originate(set)
+		x.originate(of)
 	}
 	for _, x := range t.members {
-		x.originate(set)
+		x.originate(of)
 	}
 	r, ok := t.ref()
 	if !ok {
 		return
 	}
-	at := originOf(set, r)
-	if at == (resource.Origin{}) {
+	at := of(r)
+	if at == (finding.Origin{}) {
 		return
 	}
 	origin := &jsonTree{isMap: true, names: []string{"file"}, members: []*jsonTree{{scalar: at.File}}}
@@ -113,19 +111,6 @@ func (t *jsonTree) originate(set *resource.Set) {
 		origin.names, origin.members = append(origin.names, "line"), append(origin.members, &jsonTree{scalar: at.Line})
 	}
 	t.names, t.members = append(t.names, "origin"), append(t.members, origin)
-}
-
-// originOf is where an object was read, or what of it is not valid.
-func originOf(set *resource.Set, r model.Ref) resource.Origin {
-	if at := set.Origin(r); at != (resource.Origin{}) {
-		return at
-	}
-	for k, f := range set.Rejected {
-		if ref := k.Ref(); ref.Kind == r.Kind && ref.Namespace == r.Namespace && ref.Name == r.Name {
-			return f.Origin
-		}
-	}
-	return resource.Origin{}
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -1,16 +1,15 @@
-package cli
+package curl
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/weirmesh/weir/internal/flags"
 )
 
-// shellWords takes a command apart as a shell does: quotes of all three kinds ('...', "...", $'...'), backslashes, lines that go on. rest is
+// split takes a command apart as a shell does: quotes of all three kinds ('...', "...", $'...'), backslashes, lines that go on. rest is
 // what an operator such as | or ; ends the command with. What only a shell could fill in is an error.
-func shellWords(text string) (words []string, rest string, err error) {
+func split(text string) (words []string, rest string, err error) {
 	s := shellScanner{text: text}
 	for {
 		word, ok, err := s.word()
@@ -74,7 +73,7 @@ func (s *shellScanner) piece() error {
 	case '\'':
 		inner, after, ended := strings.Cut(s.text[1:], "'")
 		if !ended {
-			return flags.Errorf("the quote ' in the command has no end")
+			return fmt.Errorf("the quote ' in the command has no end")
 		}
 		s.b.WriteString(inner)
 		s.text = after
@@ -95,7 +94,7 @@ func (s *shellScanner) piece() error {
 		}
 		return s.dollar()
 	case '`':
-		return flags.Errorf("the command holds `...`, which only a shell can fill in: put the value in its place")
+		return fmt.Errorf("the command holds `...`, which only a shell can fill in: put the value in its place")
 	default:
 		s.b.WriteByte(c)
 		s.text = s.text[1:]
@@ -125,13 +124,13 @@ func (s *shellScanner) double() error {
 				return err
 			}
 		case '`':
-			return flags.Errorf("the command holds `...`, which only a shell can fill in: put the value in its place")
+			return fmt.Errorf("the command holds `...`, which only a shell can fill in: put the value in its place")
 		default:
 			s.b.WriteByte(c)
 			s.text = s.text[1:]
 		}
 	}
-	return flags.Errorf(`the quote " in the command has no end`)
+	return fmt.Errorf(`the quote " in the command has no end`)
 }
 
 // dollar reads a dollar sign that stands for itself; a variable is an error.
@@ -145,7 +144,7 @@ func (s *shellScanner) dollar() error {
 		n = strings.IndexAny(rest, "})") + 1
 	}
 	if n > 0 {
-		return flags.Errorf("the command holds $%s, which only a shell can fill in: put the value in its place, or the text in '...' if it stands for itself", rest[:n])
+		return fmt.Errorf("the command holds $%s, which only a shell can fill in: put the value in its place, or the text in '...' if it stands for itself", rest[:n])
 	}
 	s.b.WriteByte('$')
 	s.text = rest
@@ -202,5 +201,5 @@ func (s *shellScanner) escaped() error {
 		}
 		s.text = digits[n:]
 	}
-	return flags.Errorf("the quote $' in the command has no end")
+	return fmt.Errorf("the quote $' in the command has no end")
 }

@@ -1,18 +1,17 @@
-package cli
+package curl
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
 	"strconv"
 	"strings"
-
-	"github.com/weirmesh/weir/internal/flags"
 )
 
-// curlCommand is the part of a curl command line that decides what is sent, and where to.
-type curlCommand struct {
+// command is the part of a curl command line that decides what is sent, and where to.
+type command struct {
 	method, agent, referer, user, bearer, byteRange, target, from string
 
 	urls, headers, cookies, data, query, resolve, connectTo []string
@@ -25,32 +24,32 @@ type curlCommand struct {
 	notes []string
 }
 
-// curlOption is one of curl's options.
-type curlOption struct {
+// option is one of curl's options.
+type option struct {
 	// arg: a value follows.
 	arg bool
 	// take is nil for what changes nothing of the request, or says why it is not taken into account.
-	take func(c *curlCommand, value string) error
+	take func(c *command, value string) error
 	told string
 }
 
 // A few kinds of options.
-func curlText(to func(*curlCommand) *string) curlOption {
-	return curlOption{arg: true, take: func(c *curlCommand, v string) error { *to(c) = v; return nil }}
+func text(to func(*command) *string) option {
+	return option{arg: true, take: func(c *command, v string) error { *to(c) = v; return nil }}
 }
 
-func curlList(to func(*curlCommand) *[]string) curlOption {
-	return curlOption{arg: true, take: func(c *curlCommand, v string) error { *to(c) = append(*to(c), v); return nil }}
+func list(to func(*command) *[]string) option {
+	return option{arg: true, take: func(c *command, v string) error { *to(c) = append(*to(c), v); return nil }}
 }
 
-func curlSwitch(to func(*curlCommand) *bool) curlOption {
-	return curlOption{take: func(c *curlCommand, _ string) error { *to(c) = true; return nil }}
+func toggle(to func(*command) *bool) option {
+	return option{take: func(c *command, _ string) error { *to(c) = true; return nil }}
 }
 
-func curlTold(arg bool, why string) curlOption { return curlOption{arg: arg, told: why} }
+func told(arg bool, why string) option { return option{arg: arg, told: why} }
 
-// curlShort are the long names of curl's options of one letter.
-var curlShort = map[byte]string{
+// longNames are the long names of curl's options of one letter.
+var longNames = map[byte]string{
 	'#': "progress-bar", '0': "http1.0", '1': "tlsv1", '2': "sslv2", '3': "sslv3", '4': "ipv4", '6': "ipv6",
 	'A': "user-agent", 'a': "append", 'B': "use-ascii", 'b': "cookie", 'C': "continue-at", 'c': "cookie-jar", 'D': "dump-header", 'd': "data",
 	'E': "cert", 'e': "referer", 'F': "form", 'f': "fail", 'G': "get", 'g': "globoff", 'H': "header", 'I': "head", 'i': "include",
@@ -62,13 +61,13 @@ var curlShort = map[byte]string{
 
 // Options that say how curl connects, verifies, waits and prints, and nothing about the request.
 const (
-	curlQuietSwitches = `progress-bar tlsv1 tlsv1.0 tlsv1.1 tlsv1.2 tlsv1.3 sslv2 sslv3 ipv4 ipv6 append use-ascii fail fail-early fail-with-body globoff include
+	quietSwitches = `progress-bar tlsv1 tlsv1.0 tlsv1.1 tlsv1.2 tlsv1.3 sslv2 sslv3 ipv4 ipv6 append use-ascii fail fail-early fail-with-body globoff include
 		remote-header-name junk-session-cookies insecure no-buffer remote-name remote-name-all disable remote-time show-error silent verbose parallel parallel-immediate
 		http1.1 http2 http2-prior-knowledge http3 http3-only http0.9 no-alpn no-npn alpn npn no-progress-meter no-keepalive keepalive no-sessionid no-clobber create-dirs cert-status
 		basic post301 post302 post303 raw styled-output no-styled-output suppress-connect-headers tcp-fastopen tcp-nodelay trace-time trace-ids xattr
 		remove-on-error retry-all-errors retry-connrefused false-start ssl ssl-reqd ssl-no-revoke ssl-allow-beast ssl-revoke-best-effort ssl-auto-client-cert
 		proxy-insecure ca-native disallow-username-in-url ignore-content-length doh-insecure doh-cert-status metalink skip-existing mptcp form-escape crlf`
-	curlQuietValues = `cookie-jar dump-header max-time output output-dir speed-limit speed-time write-out connect-timeout cacert capath cert-type ciphers curves
+	quietValues = `cookie-jar dump-header max-time output output-dir speed-limit speed-time write-out connect-timeout cacert capath cert-type ciphers curves
 		create-file-mode crlfile dns-interface dns-ipv4-addr dns-ipv6-addr dns-servers doh-url egd-file engine etag-save expect100-timeout happy-eyeballs-timeout-ms
 		hsts alt-svc keepalive-time keepalive-cnt key key-type libcurl limit-rate local-port max-filesize max-redirs noproxy parallel-max parallel-max-host pass pinnedpubkey proto
 		proto-default proto-redir random-file rate retry retry-delay retry-max-time stderr tls-max tls13-ciphers tlsauthtype tlspassword tlsuser trace trace-ascii
@@ -81,9 +80,9 @@ const (
 	untoldFile  = "the file is not read"
 )
 
-// curlOptions are all that are known, by their long names.
-var curlOptions = func() map[string]curlOption {
-	data := func(c *curlCommand, v string) error {
+// options are all that are known, by their long names.
+var options = func() map[string]option {
+	data := func(c *command, v string) error {
 		c.hasData = true
 		if strings.HasPrefix(v, "@") {
 			c.unread = true
@@ -93,34 +92,34 @@ var curlOptions = func() map[string]curlOption {
 		c.data = append(c.data, v)
 		return nil
 	}
-	all := map[string]curlOption{
-		"request":        curlText(func(c *curlCommand) *string { return &c.method }),
-		"header":         curlList(func(c *curlCommand) *[]string { return &c.headers }),
-		"url":            curlList(func(c *curlCommand) *[]string { return &c.urls }),
-		"referer":        curlText(func(c *curlCommand) *string { return &c.referer }),
-		"user":           curlText(func(c *curlCommand) *string { return &c.user }),
-		"oauth2-bearer":  curlText(func(c *curlCommand) *string { return &c.bearer }),
-		"range":          curlText(func(c *curlCommand) *string { return &c.byteRange }),
-		"request-target": curlText(func(c *curlCommand) *string { return &c.target }),
-		"from":           curlText(func(c *curlCommand) *string { return &c.from }), // not curl's
-		"resolve":        curlList(func(c *curlCommand) *[]string { return &c.resolve }),
-		"connect-to":     curlList(func(c *curlCommand) *[]string { return &c.connectTo }),
-		"head":           curlSwitch(func(c *curlCommand) *bool { return &c.head }),
-		"get":            curlSwitch(func(c *curlCommand) *bool { return &c.get }),
-		"location":       curlSwitch(func(c *curlCommand) *bool { return &c.follow }),
-		"http1.0":        curlSwitch(func(c *curlCommand) *bool { return &c.http10 }),
-		"path-as-is":     curlSwitch(func(c *curlCommand) *bool { return &c.asIs }),
-		"globoff":        curlSwitch(func(c *curlCommand) *bool { return &c.glob }),
-		"compressed":     curlSwitch(func(c *curlCommand) *bool { return &c.compressed }),
-		"tr-encoding":    curlSwitch(func(c *curlCommand) *bool { return &c.codings }),
-		"user-agent":     {arg: true, take: func(c *curlCommand, v string) error { c.agent, c.agentGiven = v, true; return nil }},
+	all := map[string]option{
+		"request":        text(func(c *command) *string { return &c.method }),
+		"header":         list(func(c *command) *[]string { return &c.headers }),
+		"url":            list(func(c *command) *[]string { return &c.urls }),
+		"referer":        text(func(c *command) *string { return &c.referer }),
+		"user":           text(func(c *command) *string { return &c.user }),
+		"oauth2-bearer":  text(func(c *command) *string { return &c.bearer }),
+		"range":          text(func(c *command) *string { return &c.byteRange }),
+		"request-target": text(func(c *command) *string { return &c.target }),
+		"from":           text(func(c *command) *string { return &c.from }), // not curl's
+		"resolve":        list(func(c *command) *[]string { return &c.resolve }),
+		"connect-to":     list(func(c *command) *[]string { return &c.connectTo }),
+		"head":           toggle(func(c *command) *bool { return &c.head }),
+		"get":            toggle(func(c *command) *bool { return &c.get }),
+		"location":       toggle(func(c *command) *bool { return &c.follow }),
+		"http1.0":        toggle(func(c *command) *bool { return &c.http10 }),
+		"path-as-is":     toggle(func(c *command) *bool { return &c.asIs }),
+		"globoff":        toggle(func(c *command) *bool { return &c.glob }),
+		"compressed":     toggle(func(c *command) *bool { return &c.compressed }),
+		"tr-encoding":    toggle(func(c *command) *bool { return &c.codings }),
+		"user-agent":     {arg: true, take: func(c *command, v string) error { c.agent, c.agentGiven = v, true; return nil }},
 		"data":           {arg: true, take: data},
 		"data-ascii":     {arg: true, take: data},
 		"data-binary":    {arg: true, take: data},
-		"data-raw":       {arg: true, take: func(c *curlCommand, v string) error { c.hasData, c.data = true, append(c.data, v); return nil }},
-		"data-urlencode": {arg: true, take: func(c *curlCommand, v string) error {
+		"data-raw":       {arg: true, take: func(c *command, v string) error { c.hasData, c.data = true, append(c.data, v); return nil }},
+		"data-urlencode": {arg: true, take: func(c *command, v string) error {
 			c.hasData = true
-			if text, ok := curlEncoded(v); ok {
+			if text, ok := encoded(v); ok {
 				c.data = append(c.data, text)
 				return nil
 			}
@@ -128,18 +127,18 @@ var curlOptions = func() map[string]curlOption {
 			c.notes = append(c.notes, "--data-urlencode "+v+": "+untoldFile)
 			return nil
 		}},
-		"json": {arg: true, take: func(c *curlCommand, v string) error { c.json = true; return data(c, v) }},
-		"url-query": {arg: true, take: func(c *curlCommand, v string) error {
+		"json": {arg: true, take: func(c *command, v string) error { c.json = true; return data(c, v) }},
+		"url-query": {arg: true, take: func(c *command, v string) error {
 			if raw, ok := strings.CutPrefix(v, "+"); ok {
 				c.query = append(c.query, raw)
-			} else if text, ok := curlEncoded(v); ok {
+			} else if text, ok := encoded(v); ok {
 				c.query = append(c.query, text)
 			} else {
 				c.notes = append(c.notes, "--url-query "+v+": "+untoldFile)
 			}
 			return nil
 		}},
-		"cookie": {arg: true, take: func(c *curlCommand, v string) error {
+		"cookie": {arg: true, take: func(c *command, v string) error {
 			if strings.Contains(v, "=") {
 				c.cookies = append(c.cookies, v)
 			} else if v != "" {
@@ -147,10 +146,10 @@ var curlOptions = func() map[string]curlOption {
 			}
 			return nil
 		}},
-		"form":        {arg: true, take: func(c *curlCommand, _ string) error { c.form = true; return nil }},
-		"form-string": {arg: true, take: func(c *curlCommand, _ string) error { c.form = true; return nil }},
-		"upload-file": {arg: true, take: func(c *curlCommand, v string) error { c.upload, c.file = true, v; return nil }},
-		"continue-at": {arg: true, take: func(c *curlCommand, v string) error {
+		"form":        {arg: true, take: func(c *command, _ string) error { c.form = true; return nil }},
+		"form-string": {arg: true, take: func(c *command, _ string) error { c.form = true; return nil }},
+		"upload-file": {arg: true, take: func(c *command, v string) error { c.upload, c.file = true, v; return nil }},
+		"continue-at": {arg: true, take: func(c *command, v string) error {
 			if v == "-" {
 				c.notes = append(c.notes, "-C -: how much there is already is not known, so there is no Range")
 			} else if v != "0" {
@@ -159,35 +158,35 @@ var curlOptions = func() map[string]curlOption {
 			return nil
 		}},
 
-		"location-trusted": curlSwitch(func(c *curlCommand) *bool { return &c.follow }),
-		"time-cond":        curlTold(true, "If-Modified-Since is not there"),
-		"etag-compare":     curlTold(true, untoldFile+", so If-None-Match is not there"),
-		"config":           curlTold(true, untoldFile),
-		"netrc":            curlTold(false, untoldAuth), "netrc-optional": curlTold(false, untoldAuth), "netrc-file": curlTold(true, untoldAuth),
-		"digest": curlTold(false, untoldAuth), "ntlm": curlTold(false, untoldAuth), "ntlm-wb": curlTold(false, untoldAuth), "negotiate": curlTold(false, untoldAuth),
-		"anyauth": curlTold(false, untoldAuth), "aws-sigv4": curlTold(true, untoldAuth), "delegation": curlTold(true, untoldAuth), "service-name": curlTold(true, untoldAuth),
-		"cert":             curlTold(true, "whether the listener accepts the client's certificate is not judged"),
-		"interface":        curlTold(true, "say by --from ADDRESS where the connection comes from"),
-		"haproxy-protocol": curlTold(false, "say by --from ADDRESS where the connection comes from"),
-		"haproxy-clientip": curlTold(true, "say by --from ADDRESS where the connection comes from"),
-		"proxy":            curlTold(true, untoldProxy), "proxy1.0": curlTold(true, untoldProxy), "preproxy": curlTold(true, untoldProxy), "proxytunnel": curlTold(false, untoldProxy),
-		"socks4": curlTold(true, untoldProxy), "socks4a": curlTold(true, untoldProxy), "socks5": curlTold(true, untoldProxy), "socks5-hostname": curlTold(true, untoldProxy),
-		"proxy-user": curlTold(true, untoldProxy), "proxy-header": curlTold(true, untoldProxy),
-		"unix-socket": curlTold(true, untoldProxy), "abstract-unix-socket": curlTold(true, untoldProxy),
+		"location-trusted": toggle(func(c *command) *bool { return &c.follow }),
+		"time-cond":        told(true, "If-Modified-Since is not there"),
+		"etag-compare":     told(true, untoldFile+", so If-None-Match is not there"),
+		"config":           told(true, untoldFile),
+		"netrc":            told(false, untoldAuth), "netrc-optional": told(false, untoldAuth), "netrc-file": told(true, untoldAuth),
+		"digest": told(false, untoldAuth), "ntlm": told(false, untoldAuth), "ntlm-wb": told(false, untoldAuth), "negotiate": told(false, untoldAuth),
+		"anyauth": told(false, untoldAuth), "aws-sigv4": told(true, untoldAuth), "delegation": told(true, untoldAuth), "service-name": told(true, untoldAuth),
+		"cert":             told(true, "whether the listener accepts the client's certificate is not judged"),
+		"interface":        told(true, "say by --from ADDRESS where the connection comes from"),
+		"haproxy-protocol": told(false, "say by --from ADDRESS where the connection comes from"),
+		"haproxy-clientip": told(true, "say by --from ADDRESS where the connection comes from"),
+		"proxy":            told(true, untoldProxy), "proxy1.0": told(true, untoldProxy), "preproxy": told(true, untoldProxy), "proxytunnel": told(false, untoldProxy),
+		"socks4": told(true, untoldProxy), "socks4a": told(true, untoldProxy), "socks5": told(true, untoldProxy), "socks5-hostname": told(true, untoldProxy),
+		"proxy-user": told(true, untoldProxy), "proxy-header": told(true, untoldProxy),
+		"unix-socket": told(true, untoldProxy), "abstract-unix-socket": told(true, untoldProxy),
 	}
-	for _, name := range strings.Fields(curlQuietSwitches) {
+	for _, name := range strings.Fields(quietSwitches) {
 		if _, ok := all[name]; !ok {
-			all[name] = curlOption{}
+			all[name] = option{}
 		}
 	}
-	for _, name := range strings.Fields(curlQuietValues) {
-		all[name] = curlOption{arg: true}
+	for _, name := range strings.Fields(quietValues) {
+		all[name] = option{arg: true}
 	}
 	return all
 }()
 
-// curlEncoded is the value of --data-urlencode as it is sent; false if it is to be read from a file.
-func curlEncoded(v string) (string, bool) {
+// encoded is the value of --data-urlencode as it is sent; false if it is to be read from a file.
+func encoded(v string) (string, bool) {
 	i := strings.IndexAny(v, "=@")
 	if i >= 0 && v[i] == '@' {
 		return "", false
@@ -200,7 +199,7 @@ func curlEncoded(v string) (string, bool) {
 }
 
 // parse reads the options and URLs in any order, as curl does.
-func (c *curlCommand) parse(args []string) error {
+func (c *command) parse(args []string) error {
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -214,19 +213,19 @@ func (c *curlCommand) parse(args []string) error {
 			return nil
 		case long:
 			name, value, joined := strings.Cut(name, "=")
-			option, ok := curlOptions[name]
+			option, ok := options[name]
 			if !ok {
-				if off, ok := curlOptions[strings.TrimPrefix(name, "no-")]; ok && !off.arg && !joined {
+				if off, ok := options[strings.TrimPrefix(name, "no-")]; ok && !off.arg && !joined {
 					continue // what is off is as if it were not there
 				}
-				return unknownCurlOption("--" + name)
+				return unknown("--" + name)
 			}
 			switch {
 			case joined && !option.arg:
-				return flags.Errorf("request: --%s takes no value", name)
+				return fmt.Errorf("request: --%s takes no value", name)
 			case !joined && option.arg:
 				if len(args) == 0 {
-					return flags.Errorf("request: --%s needs a value", name)
+					return fmt.Errorf("request: --%s needs a value", name)
 				}
 				value, args = args[0], args[1:]
 			}
@@ -247,19 +246,19 @@ func (c *curlCommand) parse(args []string) error {
 }
 
 // short reads options of one letter that share a word, the last perhaps with its value in it, or in the next word.
-func (c *curlCommand) short(arg string, args []string) (rest []string, err error) {
+func (c *command) short(arg string, args []string) (rest []string, err error) {
 	for letters := arg[1:]; letters != ""; {
-		option, ok := curlOptions[curlShort[letters[0]]]
+		option, ok := options[longNames[letters[0]]]
 		name := "-" + letters[:1]
 		if !ok {
-			return nil, unknownCurlOption(name)
+			return nil, unknown(name)
 		}
 		letters = letters[1:]
 		value := ""
 		if option.arg {
 			if value, letters = letters, ""; value == "" {
 				if len(args) == 0 {
-					return nil, flags.Errorf("request: %s needs a value", name)
+					return nil, fmt.Errorf("request: %s needs a value", name)
 				}
 				value, args = args[0], args[1:]
 			}
@@ -271,11 +270,11 @@ func (c *curlCommand) short(arg string, args []string) (rest []string, err error
 	return args, nil
 }
 
-func unknownCurlOption(name string) error {
-	return flags.Errorf("request: unknown option %s; of curl's options those about HTTP are known, such as -X METHOD, -H 'NAME: VALUE' and -d DATA, and --from ADDRESS", name)
+func unknown(name string) error {
+	return fmt.Errorf("request: unknown option %s; of curl's options those about HTTP are known, such as -X METHOD, -H 'NAME: VALUE' and -d DATA, and --from ADDRESS", name)
 }
 
-func (c *curlCommand) take(o curlOption, name, value string) error {
+func (c *command) take(o option, name, value string) error {
 	switch {
 	case o.take != nil:
 		return o.take(c, value)
@@ -289,7 +288,7 @@ func (c *curlCommand) take(o curlOption, name, value string) error {
 }
 
 // methodOf is the method that the options make.
-func (c *curlCommand) methodOf() string {
+func (c *command) methodOf() string {
 	switch {
 	case c.method != "":
 		return c.method
@@ -304,7 +303,7 @@ func (c *curlCommand) methodOf() string {
 }
 
 // own are the header fields that curl writes by itself, in its order. real: it is curl, and has names of its own.
-func (c *curlCommand) own(real bool) (fields []string) {
+func (c *command) own(real bool) (fields []string) {
 	add := func(name, value string) { fields = append(fields, name+": "+value) }
 	switch {
 	case c.bearer != "":
@@ -323,7 +322,7 @@ func (c *curlCommand) own(real bool) (fields []string) {
 	case c.agentGiven && c.agent != "":
 		add("User-Agent", c.agent)
 	case real && !c.agentGiven:
-		add("User-Agent", curlAgent)
+		add("User-Agent", userAgent)
 	}
 	switch {
 	case c.json:
@@ -362,10 +361,10 @@ func (c *curlCommand) own(real bool) (fields []string) {
 	return fields
 }
 
-// curlAgent is what curl calls itself, of some version.
-const curlAgent = "curl/8"
+// userAgent is what curl calls itself, of some version.
+const userAgent = "curl/8"
 
-func (c *curlCommand) body() string {
+func (c *command) body() string {
 	separator := "&"
 	if c.json {
 		separator = ""
@@ -374,7 +373,7 @@ func (c *curlCommand) body() string {
 }
 
 // address is the URL as the options make it.
-func (c *curlCommand) address(u string) string {
+func (c *command) address(u string) string {
 	query := c.query
 	if c.get && c.hasData {
 		query = append(query, c.body())

@@ -1,9 +1,10 @@
-package cli
+package overview
 
 import (
 	"fmt"
 
 	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 const splitKind = "TrafficSplit"
@@ -44,7 +45,7 @@ func newSplitRow(s split.Spec) *splitRow {
 func (r *splitRow) shares() []string {
 	var out []string
 	for _, l := range r.Leaves {
-		out = append(out, fmt.Sprintf("%s %s (%s)", l.Service, l.Weight, percent(l.Share)))
+		out = append(out, fmt.Sprintf("%s %s (%s)", l.Service, l.Weight, screen.Percent(l.Share)))
 	}
 	return out
 }

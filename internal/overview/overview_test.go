@@ -1,4 +1,4 @@
-package cli
+package overview
 
 import (
 	"flag"
@@ -9,20 +9,23 @@ import (
 
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/dialect"
+	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/screen/screentest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // clusterReport has all that status can show.
-func clusterReport() *statusReport {
+func clusterReport() *Report {
 	two, one := 2, 1
-	return &statusReport{
+	return &Report{
 		kinds: shownKinds(dialect.Kinds()),
-		Cluster: &clusterSummary{
-			GatewayAPI: "v1.6.3 experimental", Kinds: 8, KindsKnown: 8, Gateways: 2, Proxies: 2, ProxiesWanted: 4, seen: true,
-			Controller: &controllerSummary{Namespace: "weir-system", Name: "weir-controller", Image: "weir:1", Ready: 2, Replicas: 2, Leader: "weir-controller-a"},
+		Cluster: &inspect.Summary{
+			GatewayAPI: "v1.6.3 experimental", Kinds: 8, KindsKnown: 8, Gateways: 2, Proxies: 2, ProxiesWanted: 4, Seen: true,
+			Controller: &inspect.ControllerSummary{Namespace: "weir-system", Name: "weir-controller", Image: "weir:1", Ready: 2, Replicas: 2, Leader: "weir-controller-a"},
 		},
 		Objects: []*objectStatus{
 			{Kind: "GatewayClass", Name: "weir", Accepted: "True"},
@@ -64,7 +67,7 @@ func clusterReport() *statusReport {
 func TestStatusIsPrintedForPeople(t *testing.T) {
 	for name, wide := range map[string]bool{"status.txt": false, "status-wide.txt": true} {
 		var got strings.Builder
-		if err := clusterReport().print(&got, wide, screen{}); err != nil {
+		if err := clusterReport().Print(&got, wide, screen.Screen{}); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join("testdata", name)
@@ -86,16 +89,28 @@ func TestStatusIsPrintedForPeople(t *testing.T) {
 // TestColoursDoNotMoveColumns compares the output with and without colours.
 func TestColoursDoNotMoveColumns(t *testing.T) {
 	var with, without strings.Builder
-	if err := clusterReport().print(&with, false, screen{colour: true}); err != nil {
+	if err := clusterReport().Print(&with, false, screen.Screen{Colour: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := clusterReport().print(&without, false, screen{}); err != nil {
+	if err := clusterReport().Print(&without, false, screen.Screen{}); err != nil {
 		t.Fatal(err)
 	}
 	if with.String() == without.String() {
 		t.Error("there are no colours")
 	}
-	if got := strings.NewReplacer(red, "", green, "", yellow, "", plain, "").Replace(with.String()); got != without.String() {
+	if got := strings.NewReplacer(screen.Red, "", screen.Green, "", screen.Yellow, "", screen.Plain, "").Replace(with.String()); got != without.String() {
 		t.Errorf("got\n%s\nwant\n%s", got, &without)
+	}
+}
+
+func TestStatusFitsTheScreen(t *testing.T) {
+	for name, wide := range map[string]bool{"text": false, "wide": true} {
+		t.Run(name, func(t *testing.T) {
+			screentest.Fits(t, func(s screen.Screen) (string, error) {
+				var b strings.Builder
+				err := clusterReport().Print(&b, wide, s)
+				return b.String(), err
+			})
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// offMirror is a mirror filter of the winning rule, or of one of its backends, that copies nothing, since it is wrong.
-type offMirror struct {
+// OffMirror is a mirror filter of the winning rule, or of one of its backends, that copies nothing, since it is wrong.
+type OffMirror struct {
 	Filter model.Ref `json:"filter"`
 	Code   string    `json:"code"`
 	Reason string    `json:"reason"`
@@ -18,7 +18,7 @@ type offMirror struct {
 const mirrorField = ".requestMirror"
 
 // mirrorsOff fills in the mirrors of the winning rule that did not come into the configuration: findings say why.
-func (e *explanation) mirrorsOff(findings []resource.Finding) {
+func (e *Explanation) mirrorsOff(findings []resource.Finding) {
 	if e.Explanation == nil || e.Winner == nil || len(e.Backends) == 0 {
 		return
 	}
@@ -43,12 +43,12 @@ func (e *explanation) mirrorsOff(findings []resource.Finding) {
 			continue // it works, or was told of
 		}
 		seen[r.Field] = true
-		e.MirrorsOff = append(e.MirrorsOff, offMirror{Filter: r, Code: f.Code, Reason: f.Message, Fix: f.Fix})
+		e.MirrorsOff = append(e.MirrorsOff, OffMirror{Filter: r, Code: f.Code, Reason: f.Message, Fix: f.Fix})
 	}
 }
 
 // offLines say which mirrors are off.
-func (p *explainPrinter) offLines(off []offMirror) (lines []string) {
+func (p *printer) offLines(off []OffMirror) (lines []string) {
 	for _, o := range off {
 		line := o.Code + "  " + o.Reason
 		lines = append(lines, "off     "+o.Filter.Field+p.where(o.Filter), "        "+line)

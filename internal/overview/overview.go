@@ -1,75 +1,22 @@
-package cli
+package overview
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weirmesh/weir/api/split"
-	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-func newStatus(s streams) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "status [PATH...]",
-		Short: "Show Gateways, routes and splits, and what is wrong with each",
-		Long: `Status lists Gateways, with addresses, listeners, attached routes and, in a
-cluster, their proxies; ListenerSets; routes, with hostnames and parents;
-TrafficSplits, with the weight and share of each leaf; and policies. Under each
-is what is wrong with it, with reason and fix. Without PATHs it reads a
-Kubernetes cluster, with your own rights, and shows the statuses that are
-written there; of files it shows those that would be. "weir check" finds more
-and has an exit code.`,
-		Example: `  weir status
-  weir status -n shop -o wide
-  weir status -o json | jq '.objects[] | select(.programmed == "False")'
-  weir status routes/`,
-	}
-	output := outputFlag(cmd, "text", "wide", "json", "yaml")
-	in := newInput(s, cmd)
-	in.forController(cmd.Flags())
-	namespace := cmd.Flags().StringP("namespace", "n", "", "show only what is in the `namespace`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		l, err := in.load(cmd.Context(), args, s.in)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		if err := l.knows(*namespace); err != nil {
-			return err
-		}
-		r, err := l.status(cmd.Context(), in, *namespace)
-		if err != nil {
-			return err
-		}
-		switch output.Value {
-		case "json":
-			return process.WriteJSON(s.out, r)
-		case "yaml":
-			text, err := yaml.Marshal(r)
-			if err == nil {
-				_, err = s.out.Write(text)
-			}
-			return err
-		}
-		return r.print(s.out, output.Value == "wide", screenOf(s.out))
-	}
-	return cmd
-}
-
-// statusReport is what status shows.
-type statusReport struct {
+// Report is what "weir status" shows. Its JSON form is what it prints with -o json.
+type Report struct {
 	// Cluster is left out for files.
-	Cluster *clusterSummary `json:"cluster,omitempty"`
+	Cluster *inspect.Summary `json:"cluster,omitempty"`
 	// Objects are by kind, in the order of shownKinds, then by namespace and name.
 	Objects []*objectStatus `json:"objects"`
 	// Problems are those of no object above.
@@ -150,31 +97,37 @@ func shownKinds(all resource.Kinds) (shown resource.Kinds) {
 	return shown
 }
 
-// status reports on what was read: in a cluster by what is written there.
-func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
-	r := &statusReport{Objects: []*objectStatus{}, kinds: shownKinds(in.options.Kinds())}
-	statuses, findings := l.Statuses, l.Findings
+// Input is what an overview is of.
+type Input struct {
+	// Set is what was read; Statuses and Findings are what it means.
+	Set      *resource.Set
+	Statuses []resource.Status
+	Findings []resource.Finding
+	// Cluster is what runs in the cluster that was read, and Written are the statuses that are written there; nil for files.
+	Cluster *inspect.Cluster
+	Written []resource.Status
+}
+
+// Of makes the overview of what is in a namespace; an empty one is all. Nothing of the input is changed.
+func Of(in Input, namespace string) *Report {
+	r := &Report{Objects: []*objectStatus{}, kinds: shownKinds(in.Set.Kinds())}
+	statuses := in.Statuses
 	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
-	if l.client != nil {
-		c, more, err := l.inspect(ctx, in, false)
-		if err != nil {
-			return nil, err
-		}
-		r.Cluster = summarise(c)
+	if c := in.Cluster; c != nil {
+		r.Cluster = c.Summary()
 		if c.Seen {
 			gateways = c.Gateways
 		}
-		findings = slices.Concat(more, l.Findings)
-		statuses = shown(l.Statuses, inspect.Written(l.set, dialect.ControllerName, l.Statuses))
+		statuses = shown(in.Statuses, in.Written)
 	}
-	b := statusBuilder{set: l.set, gateways: gateways, by: map[resource.Key]*objectStatus{}}
+	b := statusBuilder{set: in.Set, gateways: gateways, by: map[resource.Key]*objectStatus{}}
 	for i := range statuses {
 		if s := &statuses[i]; r.kinds.Of(s.Ref) != nil {
 			b.add(s)
 		}
 	}
 	b.count()
-	b.problems(findings)
+	b.problems(in.Findings)
 	for _, o := range b.all {
 		if namespace == "" || o.Namespace == namespace {
 			r.Objects = append(r.Objects, o)
@@ -188,8 +141,8 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 		return cmp.Or(cmp.Compare(place[x.Kind], place[y.Kind]),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	r.Problems = within(b.others, namespace)
-	return r, nil
+	r.Problems = finding.Within(b.others, namespace)
+	return r
 }
 
 // shown are the statuses that are written, and where none is an empty one.
@@ -440,7 +393,7 @@ func (b *statusBuilder) problems(findings []resource.Finding) {
 				continue
 			}
 			o.Problems = append(o.Problems, objectProblem{
-				Severity: resource.Error, Condition: c.Type, Reason: c.Reason, Field: c.where, Message: cmpOr(c.Message, c.Type+" is "+string(c.Status)),
+				Severity: resource.Error, Condition: c.Type, Reason: c.Reason, Field: c.where, Message: cmp.Or(c.Message, c.Type+" is "+string(c.Status)),
 			})
 		}
 	}

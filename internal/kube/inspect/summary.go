@@ -1,23 +1,21 @@
-package cli
+package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	"github.com/weirmesh/weir/internal/kube/inspect"
-	"github.com/weirmesh/weir/internal/resource"
 )
 
-// clusterSummary is what a cluster has of Weir, in short.
-type clusterSummary struct {
+// Summary is what a cluster has of Weir, in short.
+type Summary struct {
 	// GatewayAPI is the release and channel that is installed; empty if none is, or it does not say.
 	GatewayAPI string `json:"gatewayAPI,omitempty"`
 	// Kinds of Gateway API that are installed and read, of KindsKnown.
 	Kinds      int                `json:"kinds"`
 	KindsKnown int                `json:"kindsKnown"`
-	Controller *controllerSummary `json:"controller,omitempty"`
+	Controller *ControllerSummary `json:"controller,omitempty"`
 	Gateways   int                `json:"gateways"`
 	// Proxies that are ready, of ProxiesWanted.
 	Proxies       int32 `json:"proxies"`
@@ -25,10 +23,12 @@ type clusterSummary struct {
 	// NotSeen is what you may not look at.
 	NotSeen []string `json:"notSeen,omitempty"`
 
-	seen bool // the controller and the proxies
+	// Seen says that you may look at the controller and the proxies.
+	Seen bool `json:"-"`
 }
 
-type controllerSummary struct {
+// ControllerSummary is what a cluster has of the controller.
+type ControllerSummary struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Image     string `json:"image,omitempty"`
@@ -37,8 +37,9 @@ type controllerSummary struct {
 	Leader    string `json:"leader,omitempty"`
 }
 
-func summarise(c *inspect.Cluster) *clusterSummary {
-	s := &clusterSummary{Gateways: len(c.Gateways), seen: c.Seen}
+// Summary is the cluster in short.
+func (c *Cluster) Summary() *Summary {
+	s := &Summary{Gateways: len(c.Gateways), Seen: c.Seen}
 	for _, n := range c.NotSeen {
 		s.NotSeen = append(s.NotSeen, n.What)
 	}
@@ -55,7 +56,7 @@ func summarise(c *inspect.Cluster) *clusterSummary {
 		}
 	}
 	if d := c.Controller; d != nil {
-		s.Controller = &controllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
+		s.Controller = &ControllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
 	}
 	for _, g := range c.Gateways {
 		if d := g.Deployment; d != nil {
@@ -70,9 +71,10 @@ func summarise(c *inspect.Cluster) *clusterSummary {
 	return s
 }
 
-func (s *clusterSummary) String() string {
+// String has a line each for Gateway API, the controller and the Gateways.
+func (s *Summary) String() string {
 	var b strings.Builder
-	release := cmpOr(s.GatewayAPI, "of an unknown release")
+	release := cmp.Or(s.GatewayAPI, "of an unknown release")
 	if s.Kinds == 0 {
 		release = "not installed"
 	}
@@ -86,12 +88,12 @@ func (s *clusterSummary) String() string {
 			b.WriteString(", image " + c.Image)
 		}
 		b.WriteByte('\n')
-	} else if s.seen {
+	} else if s.Seen {
 		b.WriteString("controller   none\n")
 	} else {
 		b.WriteString("controller   not seen\n")
 	}
-	if !s.seen {
+	if !s.Seen {
 		fmt.Fprintf(&b, "Gateways     %d, proxies not seen\n", s.Gateways)
 		return b.String()
 	}
@@ -104,18 +106,4 @@ func proxies(n int32) string {
 		return "1 proxy"
 	}
 	return fmt.Sprintf("%d proxies", n)
-}
-
-// within keeps the findings about a namespace and those about none; an empty namespace is all.
-func within(findings []resource.Finding, namespace string) []resource.Finding {
-	if namespace == "" {
-		return findings
-	}
-	var out []resource.Finding
-	for _, f := range findings {
-		if f.Ref.Namespace == "" || f.Ref.Namespace == namespace {
-			out = append(out, f)
-		}
-	}
-	return out
 }

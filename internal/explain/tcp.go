@@ -1,17 +1,18 @@
-package cli
+package explain
 
 import (
 	"slices"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 )
 
 // connection explains what becomes of a connection to a TCP port.
-func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
-	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.TCP && p.Number == e.Request.port })
+func (e *Explanation) connection(cfg *model.Config, t *routing.Table) {
+	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.TCP && p.Number == e.Request.Port })
 	if at < 0 {
-		e.noPort(t, "tcp", e.Request.port)
+		e.noPort(t, "tcp", e.Request.Port)
 		return
 	}
 	port := t.Ports()[at]
@@ -35,10 +36,10 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 		sum += uint64(b.Backend.Weight)
 	}
 	if sum == 0 {
-		e.Answer = &answer{Reason: "the rule has no backend with a weight"}
+		e.Answer = &Answer{Reason: "the rule has no backend with a weight"}
 	}
 	for _, b := range rule.Backends {
-		out := explainedBackend{Ref: b.Backend.Ref, Service: b.Backend.Service, Weight: uint64(b.Backend.Weight), WeightSum: sum, Splits: b.ExplainConnectionLeaf()}
+		out := Backend{Ref: b.Backend.Ref, Service: b.Backend.Service, Weight: uint64(b.Backend.Weight), WeightSum: sum, Splits: b.ExplainConnectionLeaf()}
 		if sum > 0 {
 			out.Probability = float64(out.Weight) / float64(sum)
 		}
@@ -46,7 +47,7 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 			out.connect(services, b.Backend.Fault)
 		} else {
 			for _, l := range out.Splits[n-1].Leaves {
-				leaf := explainedBackend{Ref: l.Ref, Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability()}
+				leaf := Backend{Ref: l.Ref, Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability()}
 				leaf.connect(services, l.Fault)
 				out.Leaves = append(out.Leaves, leaf)
 			}
@@ -56,7 +57,7 @@ func (e *explanation) connection(cfg *model.Config, t *routing.Table) {
 }
 
 // connect says what becomes of a connection at the service.
-func (b *explainedBackend) connect(services map[string]*model.Service, fault *model.Fault) {
+func (b *Backend) connect(services map[string]*model.Service, fault *model.Fault) {
 	service := services[b.Service]
 	if fault == nil && service != nil && service.Fault != nil && service.Fault.Reason != model.UnsupportedProtocol {
 		fault = service.Fault
@@ -65,29 +66,29 @@ func (b *explainedBackend) connect(services map[string]*model.Service, fault *mo
 	case fault != nil:
 		b.Answer = resetAnswer(fault)
 	case service == nil:
-		b.Answer = &answer{Reason: "the service is not in the configuration"}
+		b.Answer = &Answer{Reason: "the service is not in the configuration"}
 	default:
 		if b.Endpoints = endpoints(service); len(b.Endpoints) == 0 {
-			b.Answer = &answer{Reason: "the service has no endpoint"}
+			b.Answer = &Answer{Reason: "the service has no endpoint"}
 		}
 		b.ProxyProtocol = service.ProxyProtocol
 	}
 }
 
 // resetAnswer is what a fault does to a connection.
-func resetAnswer(f *model.Fault) *answer {
+func resetAnswer(f *model.Fault) *Answer {
 	a := faultAnswer(f)
 	a.Status = 0
 	return a
 }
 
 // connection writes what becomes of a connection.
-func (p *explainPrinter) connection(e *explanation) {
+func (p *printer) connection(e *Explanation) {
 	if e.Rule == nil {
 		p.line("answer", "%s", e.Reason)
 		p.leftOut(e)
 		return
 	}
-	p.line("rule", "%s%s", objectName(*e.Rule)+" "+e.Rule.Field, p.where(*e.Rule))
+	p.line("rule", "%s%s", finding.Object(*e.Rule)+" "+e.Rule.Field, p.where(*e.Rule))
 	p.backends(e)
 }

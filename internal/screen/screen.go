@@ -1,4 +1,5 @@
-package cli
+// Package screen is what an output can show, a terminal or a file: widths, colours, tables and the wording of numbers. Commands print by it.
+package screen
 
 import (
 	"io"
@@ -10,28 +11,29 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is what an output can show. The zero value is a file or a pipe: lines are as long as they are, without colours.
-type screen struct {
-	// width in columns; 0 is no bound.
-	width  int
-	colour bool
+// Screen is what an output can show. The zero value is a file or a pipe: lines are as long as they are, without colours.
+type Screen struct {
+	// Width in columns; 0 is no bound.
+	Width int
+	// Colour says that escape sequences for colours may be written.
+	Colour bool
 }
 
-// screenOf says what an output is. A terminal is as wide as COLUMNS says, else as it says itself, and has colours unless its user has something
+// Of says what an output is. A terminal is as wide as COLUMNS says, else as it says itself, and has colours unless its user has something
 // against them (https://no-color.org).
-func screenOf(out io.Writer) screen {
+func Of(out io.Writer) Screen {
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return screen{}
+		return Screen{}
 	}
-	s := screen{colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	s := Screen{Colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		s.width = n
+		s.Width = n
 	} else if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		s.width = width
+		s.Width = width
 	}
-	if s.width > 0 {
-		s.width = max(s.width, narrowest)
+	if s.Width > 0 {
+		s.Width = max(s.Width, narrowest)
 	}
 	return s
 }
@@ -43,45 +45,47 @@ const (
 	proseWidth = 100
 )
 
-// prose is the width of sentences.
-func (s screen) prose() int {
-	if s.width > 0 {
-		return min(s.width, proseWidth)
+// Prose is the width of sentences.
+func (s Screen) Prose() int {
+	if s.Width > 0 {
+		return min(s.Width, proseWidth)
 	}
 	return proseWidth
 }
 
+// Colours for In.
 const (
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	plain  = "\x1b[0m"
+	Red    = "\x1b[31m"
+	Green  = "\x1b[32m"
+	Yellow = "\x1b[33m"
+	Plain  = "\x1b[0m"
 )
 
-func (s screen) in(colour, text string) string {
-	if !s.colour {
+// In puts a text into a colour, where the screen has colours.
+func (s Screen) In(colour, text string) string {
+	if !s.Colour {
 		return text
 	}
-	return colour + text + plain
+	return colour + text + Plain
 }
 
-// fold breaks a line at spaces so that it fits the screen; lines that follow are indented as the first is, and by hang more. A word that is longer
+// Fold breaks a line at spaces so that it fits the screen; lines that follow are indented as the first is, and by hang more. A word that is longer
 // than the screen is left whole.
-func (s screen) fold(line string, hang int) string {
-	if s.width == 0 || utf8.RuneCountInString(line) <= s.width {
+func (s Screen) Fold(line string, hang int) string {
+	if s.Width == 0 || utf8.RuneCountInString(line) <= s.Width {
 		return line
 	}
 	body := strings.TrimLeft(line, " ")
 	indent := len(line) - len(body)
-	pad := strings.Repeat(" ", min(indent+hang, s.width/2))
+	pad := strings.Repeat(" ", min(indent+hang, s.Width/2))
 	var b strings.Builder
 	b.WriteString(line[:indent])
 	column, first := indent, true
 	for body != "" {
 		gap := len(body) - len(strings.TrimLeft(body, " "))
-		word, rest, _ := cutWord(body[gap:])
+		word, rest, _ := CutWord(body[gap:])
 		n := utf8.RuneCountInString(word)
-		if !first && column+gap+n > s.width {
+		if !first && column+gap+n > s.Width {
 			b.WriteString("\n" + pad)
 			column, gap = len(pad), 0
 		}
@@ -91,22 +95,22 @@ func (s screen) fold(line string, hang int) string {
 	return b.String()
 }
 
-// cutWord cuts a text before its first space.
-func cutWord(text string) (word, rest string, found bool) {
+// CutWord cuts a text before its first space.
+func CutWord(text string) (word, rest string, found bool) {
 	if i := strings.IndexByte(text, ' '); i >= 0 {
 		return text[:i], text[i:], true
 	}
 	return text, "", false
 }
 
-// columns are the widths of a table's columns such that it fits the screen with gap columns between them: the widest gives first, as far as its
+// Columns are the widths of a table's columns such that it fits the screen with gap columns between them: the widest gives first, as far as its
 // least width.
-func (s screen) columns(widths, least []int, gap int) []int {
+func (s Screen) Columns(widths, least []int, gap int) []int {
 	total := gap * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
-	for s.width > 0 && total > s.width {
+	for s.Width > 0 && total > s.Width {
 		widest := -1
 		for i, w := range widths {
 			if w > least[i] && (widest < 0 || w > widths[widest]) {
@@ -122,8 +126,8 @@ func (s screen) columns(widths, least []int, gap int) []int {
 	return widths
 }
 
-// cellLines are the lines of a cell: words of a list by line, and words that are longer than the column cut where a name has a mark, if anywhere.
-func cellLines(text string, width int) (lines []string) {
+// CellLines are the lines of a cell: words of a list by line, and words that are longer than the column cut where a name has a mark, if anywhere.
+func CellLines(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		for {

@@ -1,4 +1,4 @@
-package cli
+package overview
 
 import (
 	"fmt"
@@ -10,20 +10,22 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 // statusPrinter writes tables with lines of text under their rows.
 type statusPrinter struct {
 	strings.Builder
-	screen
+	screen.Screen
 	wide bool
 }
 
-func (r *statusReport) print(w io.Writer, wide bool, screen screen) error {
-	p := &statusPrinter{wide: wide, screen: screen}
+// Print writes the overview as tables. Wide ones leave out nothing.
+func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
+	p := &statusPrinter{wide: wide, Screen: on}
 	if r.Cluster != nil {
 		for _, l := range strings.Split(r.Cluster.String(), "\n") {
-			p.WriteString(p.fold(l, 13) + "\n")
+			p.WriteString(p.Fold(l, 13) + "\n")
 		}
 	}
 	for i, k := range r.kinds {
@@ -111,14 +113,14 @@ func (p *statusPrinter) cell(o *objectStatus, header string) string {
 }
 
 // others are problems of what has no row.
-func (p *statusPrinter) others(r *statusReport) {
+func (p *statusPrinter) others(r *Report) {
 	if len(r.Problems) == 0 {
 		return
 	}
 	p.WriteString("OTHERS\n")
 	last := ""
 	for _, f := range r.Problems {
-		head := findingHead(f)
+		head := f.About()
 		if head == "" && r.Cluster != nil {
 			head = "(cluster)"
 		}
@@ -131,7 +133,7 @@ func (p *statusPrinter) others(r *statusReport) {
 	p.WriteByte('\n')
 }
 
-func (r *statusReport) summary() string {
+func (r *Report) summary() string {
 	n := map[resource.Severity]int{}
 	for _, f := range r.Problems {
 		n[f.Severity]++
@@ -150,16 +152,16 @@ func (r *statusReport) summary() string {
 			n[p.Severity]++
 		}
 	}
-	objects := count(gateways, "Gateway") + ", " + count(routes, "route")
+	objects := screen.Count(gateways, "Gateway") + ", " + screen.Count(routes, "route")
 	if splits > 0 {
-		objects += ", " + count(splits, "split")
+		objects += ", " + screen.Count(splits, "split")
 	}
 	if len(n) == 0 {
 		return objects + ": nothing is wrong"
 	}
-	text := objects + ": " + count(n[resource.Error], "error") + ", " + count(n[resource.Warning], "warning")
+	text := objects + ": " + screen.Count(n[resource.Error], "error") + ", " + screen.Count(n[resource.Warning], "warning")
 	if n[resource.Info] > 0 {
-		text += ", " + count(n[resource.Info], "note")
+		text += ", " + screen.Count(n[resource.Info], "note")
 	}
 	return text
 }
@@ -248,7 +250,7 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 	for i, h := range header {
 		least[i] = max(leastColumn, len(h))
 	}
-	widths = p.columns(widths, least, 2)
+	widths = p.Columns(widths, least, 2)
 	for i, row := range rows {
 		p.row(row, widths)
 		if i == 0 {
@@ -273,7 +275,7 @@ func (p *statusPrinter) row(cells []string, widths []int) {
 	for i, cell := range cells {
 		parts[i] = []string{cell}
 		if utf8.RuneCountInString(cell) > widths[i] {
-			parts[i] = cellLines(cell, widths[i])
+			parts[i] = screen.CellLines(cell, widths[i])
 		}
 		lines = max(lines, len(parts[i]))
 	}
@@ -291,11 +293,11 @@ func (p *statusPrinter) row(cells []string, widths []int) {
 				gap += next
 				continue
 			case "yes":
-				cell = p.in(green, cell)
+				cell = p.In(screen.Green, cell)
 			case "no":
-				cell = p.in(red, cell)
+				cell = p.In(screen.Red, cell)
 			case "unknown":
-				cell = p.in(yellow, cell)
+				cell = p.In(screen.Yellow, cell)
 			}
 			b.WriteString(gap + cell)
 			gap = next
@@ -305,14 +307,9 @@ func (p *statusPrinter) row(cells []string, widths []int) {
 }
 
 func (p *statusPrinter) problem(o objectProblem) {
-	colour := severityColour(o.Severity)
 	head := o.Code
 	if o.Condition != "" {
 		head = o.Condition + " " + o.Reason
 	}
-	p.WriteString("  " + p.in(colour, fmt.Sprintf("%-7s", o.Severity)) + p.fold(strings.Repeat(" ", 10)+strings.TrimSpace(head+"  "+o.Field), 0)[9:] + "\n")
-	p.WriteString(wrap(o.Message, 10, p.prose()))
-	if o.Fix != "" {
-		p.WriteString(wrap("fix: "+o.Fix, 10, p.prose()))
-	}
+	p.WriteString(p.Problem(o.Severity.String(), strings.TrimSpace(head+"  "+o.Field), o.Message, o.Fix))
 }

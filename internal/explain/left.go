@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// leftOut is what was written and is not served, and would take the request if it were.
-type leftOut struct {
+// LeftOut is what was written and is not served, and would take the request if it were.
+type LeftOut struct {
 	// Ref is a route, in it perhaps a rule; or a Gateway or a ListenerSet. It is zero for what could not be read, and so may be any.
 	Ref model.Ref `json:"ref,omitzero"`
 	// Match is how the rule would match; nil if that is not known.
@@ -33,13 +33,13 @@ const (
 )
 
 // leftOut finds what would take the request if it were valid: routes that go before the winner, if there is one; without a listener Gateways.
-func (l *look) leftOut(cfg *model.Config, e *explanation) {
-	if l.set == nil || e.Request.refused != nil {
+func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
+	if s.Set == nil || e.asked.refused != nil {
 		return
 	}
 	whys := map[resource.Key][]resource.Finding{}
 	unread := []resource.Finding{}
-	for _, f := range l.Findings {
+	for _, f := range s.Findings {
 		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // what kind it is can only be guessed
 		switch {
 		case f.Ref.Kind != "" && f.Ref.Name != "" && !misnamed:
@@ -50,20 +50,20 @@ func (l *look) leftOut(cfg *model.Config, e *explanation) {
 		}
 	}
 	if e.Listener == nil {
-		e.leftListeners(l.set, whys)
-	} else if e.Request.scheme != "tcp" {
-		e.leftRoutes(l.set, cfg, whys)
+		e.leftListeners(s.Set, whys)
+	} else if e.Request.Scheme != "tcp" {
+		e.leftRoutes(s.Set, cfg, whys)
 	} else if e.Rule == nil {
-		e.leftConnections(l.set, whys)
+		e.leftConnections(s.Set, whys)
 	}
-	if !e.matched() {
+	if !e.Matched() {
 		for _, f := range unread {
-			e.leave(leftOut{Findings: []resource.Finding{f}})
+			e.leave(LeftOut{Findings: []resource.Finding{f}})
 		}
 	}
 }
 
-func (e *explanation) leave(x leftOut) {
+func (e *Explanation) leave(x LeftOut) {
 	if len(e.LeftOut) < maxLeftOut {
 		x.Findings = x.Findings[:min(len(x.Findings), maxLeftWhys)]
 		e.LeftOut = append(e.LeftOut, x)
@@ -71,8 +71,8 @@ func (e *explanation) leave(x leftOut) {
 }
 
 // leftListeners finds Gateways and ListenerSets with errors that may be why nothing listens.
-func (e *explanation) leftListeners(set *resource.Set, whys map[resource.Key][]resource.Finding) {
-	wanted := e.Request.wantedPort()
+func (e *Explanation) leftListeners(set *resource.Set, whys map[resource.Key][]resource.Finding) {
+	wanted := e.Request.WantedPort()
 	for _, k := range sortedObjects(whys) {
 		if k.Kind != "Gateway" && k.Kind != "ListenerSet" {
 			continue
@@ -88,31 +88,31 @@ func (e *explanation) leftListeners(set *resource.Set, whys map[resource.Key][]r
 			if i, ok := fieldIndex(f.Ref.Field, "spec.listeners["); ok && !strings.HasSuffix(f.Ref.Field, ".port") {
 				port = portAt(d.at("spec").list("listeners"), i)
 			}
-			if port == 0 || port == wanted || e.Request.port == 0 {
+			if port == 0 || port == wanted || e.Request.Port == 0 {
 				found = append(found, f)
 			}
 		}
 		if len(found) > 0 {
-			e.leave(leftOut{Ref: k.Ref(), Findings: found})
+			e.leave(LeftOut{Ref: k.Ref(), Findings: found})
 		}
 	}
 }
 
 // leftConnections finds TCPRoutes that are not attached.
-func (e *explanation) leftConnections(set *resource.Set, whys map[resource.Key][]resource.Finding) {
+func (e *Explanation) leftConnections(set *resource.Set, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
 		if k.Kind != "TCPRoute" {
 			continue
 		}
 		d := draftOf(set, k)
 		if found := concerning(whys[k], -1); len(found) > 0 && d.mayAttach(set, k, e.Listener) {
-			e.leave(leftOut{Ref: k.Ref(), Findings: found})
+			e.leave(LeftOut{Ref: k.Ref(), Findings: found})
 		}
 	}
 }
 
 // leftRoutes finds routes and rules that are left out and would take the request.
-func (e *explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[resource.Key][]resource.Finding) {
+func (e *Explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
 		if k.Kind != "HTTPRoute" && k.Kind != "GRPCRoute" || len(e.LeftOut) == maxLeftOut {
 			continue
@@ -141,13 +141,13 @@ func (e *explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[
 		}
 		if c := e.tryRoute(cfg, trial); c != nil && (e.Winner == nil || c.Rule != e.Winner.Rule) {
 			match := c.Match
-			e.leave(leftOut{Ref: c.Rule, Match: &match, Findings: reasons[c.RuleIndex]})
+			e.leave(LeftOut{Ref: c.Rule, Match: &match, Findings: reasons[c.RuleIndex]})
 		}
 	}
 }
 
 // tryRoute is the match by which a route would take the request if it were there; nil if it would not.
-func (e *explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Candidate {
+func (e *Explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Candidate {
 	with := model.Config{Listeners: []model.Listener{*e.Listener}, Routes: []model.Route{trial}}
 	with.Listeners[0].Hostname = ""
 	for _, r := range cfg.Routes {
@@ -165,7 +165,7 @@ func (e *explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Ca
 	if len(table.Listeners()) != 1 {
 		return nil
 	}
-	r := e.Request
+	r := e.asked
 	match := routing.Request{Host: r.host, Method: r.Method, Path: e.Path, Query: r.query, Fields: r.fields}
 	why := table.Listeners()[0].Explain(&match)
 	if w := why.Winner; w != nil && w.Rule.Kind == trial.Ref.Kind && w.Rule.Namespace == trial.Ref.Namespace && w.Rule.Name == trial.Ref.Name {
@@ -278,7 +278,7 @@ func (d draft) number(name string) int32 {
 // mayAttach says whether a route asks for a listener, or for something that is not there, which may be meant to be it.
 func (d draft) mayAttach(set *resource.Set, k resource.Key, l *model.Listener) bool {
 	refs := d.at("spec").list("parentRefs")
-	_, section, _ := cutLast(l.Name, "/")
+	section := l.Name[strings.LastIndex(l.Name, "/")+1:]
 	for _, ref := range refs {
 		owner := resource.Key{Kind: ref.text("kind", "Gateway"), Namespace: ref.text("namespace", k.Namespace), Name: ref.text("name", "")}
 		parent := draftOf(set, owner)

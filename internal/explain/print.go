@@ -1,52 +1,64 @@
-package cli
+package explain
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
-// explainPrinter writes an explanation as text: a name at the left, what there is to say in columns beside it.
-type explainPrinter struct {
+// printer writes an explanation as text: a name at the left, what there is to say in columns beside it.
+type printer struct {
 	strings.Builder
-	screen
-	origin func(model.Ref) string
+	screen.Screen
+	origin func(model.Ref) finding.Origin
 }
 
-const explainColumn = 12
+// Print writes the explanation for people; origin says where an object was written.
+func (e *Explanation) Print(w io.Writer, on screen.Screen, origin func(model.Ref) finding.Origin) error {
+	p := &printer{Screen: on, origin: origin}
+	p.explanation(e)
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+const column = 12
 
 // line writes a line under a name; an empty name continues the one above.
-func (p *explainPrinter) line(name, format string, args ...any) {
+func (p *printer) line(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	line := p.fold(strings.Repeat(" ", explainColumn)+strings.TrimRight(text, " "), 2)
-	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s", explainColumn, name)+p.paint(line[explainColumn:]), " ") + "\n")
+	line := p.Fold(strings.Repeat(" ", column)+strings.TrimRight(text, " "), 2)
+	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s", column, name)+p.paint(line[column:]), " ") + "\n")
 }
 
 // paint colours who won, and answers that are errors.
-func (p *explainPrinter) paint(text string) string {
-	if !p.colour {
+func (p *printer) paint(text string) string {
+	if !p.Colour {
 		return text
 	}
-	word, rest, _ := cutWord(text)
+	word, rest, _ := screen.CutWord(text)
 	switch {
 	case word == "won":
-		return p.in(green, word) + rest
+		return p.In(screen.Green, word) + rest
 	case len(word) == 4 && word[3] == ',' && (word[0] == '4' || word[0] == '5'):
-		return p.in(red, text)
+		return p.In(screen.Red, text)
 	case strings.Contains(text, "the answer is 4") || strings.HasPrefix(text, "nothing listens"):
-		return p.in(red, text)
+		return p.In(screen.Red, text)
 	case word == "note:":
-		return p.in(yellow, word) + rest
+		return p.In(screen.Yellow, word) + rest
 	}
 	return text
 }
 
 // list writes lines under one name, an empty line before them.
-func (p *explainPrinter) list(name string, lines []string) {
+func (p *printer) list(name string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
@@ -57,15 +69,15 @@ func (p *explainPrinter) list(name string, lines []string) {
 	}
 }
 
-func (p *explainPrinter) where(ref model.Ref) string {
-	if o := p.origin(ref); o != "" {
+func (p *printer) where(ref model.Ref) string {
+	if o := p.origin(ref).String(); o != "" {
 		return "  (" + o + ")"
 	}
 	return ""
 }
 
-func (p *explainPrinter) explanation(e *explanation) {
-	if e.Request.scheme == "tcp" {
+func (p *printer) explanation(e *Explanation) {
+	if e.Request.Scheme == "tcp" {
 		p.line("connection", "%s", e.Request.URL)
 	} else {
 		p.line("request", "%s %s", e.Request.Method, e.Request.URL)
@@ -126,7 +138,7 @@ func (p *explainPrinter) explanation(e *explanation) {
 }
 
 // candidates lists the matches compared, unless the winner was the only one.
-func (p *explainPrinter) candidates(e *explanation) {
+func (p *printer) candidates(e *Explanation) {
 	var lines []string
 	if e.OmittedBefore > 0 {
 		lines = append(lines, fmt.Sprintf("... %d more that lost", e.OmittedBefore))
@@ -154,7 +166,7 @@ func (p *explainPrinter) candidates(e *explanation) {
 }
 
 // leftOut lists what would take the request if it were valid.
-func (p *explainPrinter) leftOut(e *explanation) {
+func (p *printer) leftOut(e *Explanation) {
 	var lines []string
 	for i := range e.LeftOut {
 		x := &e.LeftOut[i]
@@ -162,10 +174,10 @@ func (p *explainPrinter) leftOut(e *explanation) {
 		case x.Ref.Kind == "":
 			lines = append(lines, "what could not be read, and so may be meant for this")
 		case x.Match != nil:
-			lines = append(lines, fmt.Sprintf("%s %s, which would take the request: %s%s", objectName(x.Ref), strings.TrimPrefix(x.Ref.Field, "spec."),
+			lines = append(lines, fmt.Sprintf("%s %s, which would take the request: %s%s", finding.Object(x.Ref), strings.TrimPrefix(x.Ref.Field, "spec."),
 				matchWords(&routing.Candidate{Hostname: "*", Match: *x.Match}), p.where(x.Ref)))
 		default:
-			lines = append(lines, objectName(x.Ref)+", which may be meant for this"+p.where(x.Ref))
+			lines = append(lines, finding.Object(x.Ref)+", which may be meant for this"+p.where(x.Ref))
 		}
 		for _, f := range x.Findings {
 			at := ""
@@ -181,7 +193,7 @@ func (p *explainPrinter) leftOut(e *explanation) {
 	p.list("left out", lines)
 }
 
-func (p *explainPrinter) backends(e *explanation) {
+func (p *printer) backends(e *Explanation) {
 	var lines []string
 	if e.Answer != nil {
 		lines = append(lines, answerWords(e.Answer))
@@ -223,11 +235,11 @@ func frontLines(f *model.Front) (lines []string) {
 	return lines
 }
 
-func backendLines(b *explainedBackend) []string {
-	share := fmt.Sprintf("%-7s", percent(b.Probability))
+func backendLines(b *Backend) []string {
+	share := fmt.Sprintf("%-7s", screen.Percent(b.Probability))
 	line := fmt.Sprintf("%s %s  at %s", share, b.Service, strings.Join(b.Endpoints, ", "))
 	if b.Answer != nil {
-		line = share + " " + cmpOr(b.Service, "(no service)") + ": " + answerWords(b.Answer)
+		line = share + " " + cmp.Or(b.Service, "(no service)") + ": " + answerWords(b.Answer)
 	}
 	lines := []string{line}
 	if b.ProxyProtocol != 0 {
@@ -246,20 +258,20 @@ func backendLines(b *explainedBackend) []string {
 }
 
 // splits says which splits of the backend's service were asked, and of the one that takes the request why.
-func (p *explainPrinter) splits(b *explainedBackend) []string {
+func (p *printer) splits(b *Backend) []string {
 	var lines []string
 	for i := range b.Splits {
 		s := &b.Splits[i]
 		if !s.Takes {
-			lines = append(lines, fmt.Sprintf("not split by %s%s", objectName(s.Split), p.where(s.Split)))
+			lines = append(lines, fmt.Sprintf("not split by %s%s", finding.Object(s.Split), p.where(s.Split)))
 			for _, lost := range s.Lost {
 				lines = append(lines, "      "+lost)
 			}
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%-7s %s, split by %s%s", percent(b.Probability), b.Service, objectName(s.Split), p.where(s.Split)))
+		lines = append(lines, fmt.Sprintf("%-7s %s, split by %s%s", screen.Percent(b.Probability), b.Service, finding.Object(s.Split), p.where(s.Split)))
 		if s.Match != nil {
-			lines = append(lines, fmt.Sprintf("        as %s %s matches: %s", objectName(s.Match.Ref), s.Match.Ref.Field, splitMatchWords(s.Match)))
+			lines = append(lines, fmt.Sprintf("        as %s %s matches: %s", finding.Object(s.Match.Ref), s.Match.Ref.Field, splitMatchWords(s.Match)))
 		}
 	}
 	return lines
@@ -276,7 +288,7 @@ func splitMatchWords(m *model.SplitMatch) string {
 	for _, h := range m.Headers {
 		parts = append(parts, "header "+valueWords(h))
 	}
-	return cmpOr(strings.Join(parts, ", "), "any request")
+	return cmp.Or(strings.Join(parts, ", "), "any request")
 }
 
 func hostWords(hostname string) string {
@@ -287,7 +299,7 @@ func hostWords(hostname string) string {
 }
 
 func ruleWords(c *routing.Candidate) string {
-	s := objectName(c.Rule)
+	s := finding.Object(c.Rule)
 	if c.RuleName != "" {
 		return s + " rule " + strconv.Quote(c.RuleName)
 	}
@@ -368,7 +380,7 @@ func editLines(what string, e *model.HeaderEdit) []string {
 	return lines
 }
 
-func limitLines(e *explanation) []string {
+func limitLines(e *Explanation) []string {
 	var lines []string
 	if d := time.Duration(e.Timeouts.Request); d > 0 {
 		lines = append(lines, "the whole request may take "+d.String())
@@ -377,7 +389,7 @@ func limitLines(e *explanation) []string {
 		lines = append(lines, "one attempt may take "+d.String())
 	}
 	if r := e.Retry; r != nil {
-		line := "retried up to " + count(r.Attempts, "time")
+		line := "retried up to " + screen.Count(r.Attempts, "time")
 		if len(r.Codes) > 0 {
 			line += fmt.Sprintf(", also on %v", r.Codes)
 		}
@@ -406,7 +418,7 @@ func pathPolicyLines(e *routing.PathExplanation) []string {
 	for _, r := range e.Readings {
 		to := "leads to no rule"
 		if r.Rule != nil {
-			to = "leads to " + objectName(*r.Rule) + " " + r.Rule.Field
+			to = "leads to " + finding.Object(*r.Rule) + " " + r.Rule.Field
 		}
 		lines = append(lines, "the path has "+r.What, "      "+r.Servers, fmt.Sprintf("      read so it is %s, which %s", r.Path, to))
 	}
@@ -427,19 +439,19 @@ func sessionLines(s *model.Session) []string {
 	return []string{line}
 }
 
-func mirrorLines(mirrors []explainedMirror) []string {
+func mirrorLines(mirrors []Mirror) []string {
 	var lines []string
 	for _, m := range mirrors {
 		if m.Numerator == 0 && m.Denominator > 0 {
 			lines = append(lines, fmt.Sprintf("%-7s %s  its share is 0: nothing is copied", "off", m.Service))
 			continue
 		}
-		line := fmt.Sprintf("%-7s %s", percent(m.Probability), cmpOr(m.Service, "(no service)"))
+		line := fmt.Sprintf("%-7s %s", screen.Percent(m.Probability), cmp.Or(m.Service, "(no service)"))
 		if m.Numerator > 0 && m.Numerator < m.Denominator {
 			line += fmt.Sprintf("  exactly %d of every %d", m.Numerator, m.Denominator)
 		}
 		if n := len(m.Splits); len(m.Leaves) > 0 {
-			line += ", split by " + objectName(m.Splits[n-1].Split)
+			line += ", split by " + finding.Object(m.Splits[n-1].Split)
 		} else if len(m.Endpoints) == 0 {
 			line += "; it has no endpoint: copies are dropped"
 		}
@@ -458,7 +470,7 @@ func mirrorLines(mirrors []explainedMirror) []string {
 	return lines
 }
 
-func answerWords(a *answer) string {
+func answerWords(a *Answer) string {
 	if a.Status == 0 {
 		return "reset, " + a.Reason
 	}
@@ -470,9 +482,4 @@ func answerWords(a *answer) string {
 		s += ", " + a.Reason
 	}
 	return s
-}
-
-// percent shows a part of 1 without hiding small ones.
-func percent(p float64) string {
-	return strconv.FormatFloat(p*100, 'g', 4, 64) + " %"
 }

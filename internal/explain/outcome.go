@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"slices"
@@ -9,17 +9,17 @@ import (
 )
 
 // outcome fills in what the winning rule does, in the order in which an exchange does it.
-func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routing.Request) {
+func (e *Explanation) outcome(cfg *model.Config, d routing.Decision, match routing.Request) {
 	rule := d.Rule.Rule
 	if f := rule.Filters; !emptyFilters(f) {
 		e.Filters = &f
 	}
 	e.Timeouts, e.Retry, e.Session = rule.Timeouts, rule.Retry, rule.Session
-	r := e.Request
+	r := e.asked
 	o := &outcome{
 		services: map[string]*model.Service{},
 		preview: proxy.Preview{
-			Scheme: r.scheme, Method: r.Method, Authority: r.authority, Path: r.path, Query: r.query, HasQuery: r.hasQuery,
+			Scheme: r.Scheme, Method: r.Method, Authority: r.authority, Path: r.path, Query: r.query, HasQuery: r.hasQuery,
 			Match: match, Decision: d,
 		},
 		preflight: r.preflight(),
@@ -40,7 +40,7 @@ func (e *explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 		sum += uint64(b.Weight)
 	}
 	if sum == 0 {
-		e.Answer = &answer{Status: 500, Reason: "the rule has no backend with a weight"}
+		e.Answer = &Answer{Status: 500, Reason: "the rule has no backend with a weight"}
 	}
 	for _, b := range d.Rule.Backends {
 		e.Backends = append(e.Backends, o.backend(b, sum))
@@ -55,19 +55,19 @@ type outcome struct {
 }
 
 // filtered is the answer that filters give by themselves, nil if none does.
-func (o *outcome) filtered(f *model.Filters) *answer {
+func (o *outcome) filtered(f *model.Filters) *Answer {
 	switch {
 	case f.CORS != nil && o.preflight:
-		return &answer{Status: 204, Reason: "the CORS filter answers preflight requests"}
+		return &Answer{Status: 204, Reason: "the CORS filter answers preflight requests"}
 	case f.Redirect != nil:
-		return &answer{Status: f.Redirect.Status, Location: o.preview.Location(f.Redirect)}
+		return &Answer{Status: f.Redirect.Status, Location: o.preview.Location(f.Redirect)}
 	}
 	return nil
 }
 
-func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend {
+func (o *outcome) backend(backend *routing.Backend, sum uint64) Backend {
 	b := backend.Backend
-	out := explainedBackend{Ref: b.Ref, Service: b.Service, Weight: uint64(b.Weight), WeightSum: sum}
+	out := Backend{Ref: b.Ref, Service: b.Service, Weight: uint64(b.Weight), WeightSum: sum}
 	if sum > 0 {
 		out.Probability = float64(b.Weight) / float64(sum)
 	}
@@ -76,7 +76,7 @@ func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend
 		return o.target(out, backend, b.Fault)
 	}
 	for _, l := range out.Splits[len(out.Splits)-1].Leaves {
-		leaf := explainedBackend{
+		leaf := Backend{
 			Ref: l.Ref, Service: l.Service, Weight: l.Weight, WeightSum: l.WeightSum, Probability: out.Probability * l.Probability(),
 		}
 		out.Leaves = append(out.Leaves, o.target(leaf, backend, l.Fault))
@@ -85,7 +85,7 @@ func (o *outcome) backend(backend *routing.Backend, sum uint64) explainedBackend
 }
 
 // target says what becomes of a request at the service, with the filters of a backend.
-func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *model.Fault) explainedBackend {
+func (o *outcome) target(out Backend, backend *routing.Backend, fault *model.Fault) Backend {
 	b := backend.Backend
 	if !emptyFilters(b.Filters) {
 		out.Filters = &b.Filters
@@ -99,7 +99,7 @@ func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *
 		out.Answer = faultAnswer(fault)
 		return out
 	case service == nil:
-		out.Answer = &answer{Status: 500, Reason: "the service is not in the configuration"}
+		out.Answer = &Answer{Status: 500, Reason: "the service is not in the configuration"}
 		return out
 	}
 	if out.Answer = o.filtered(&b.Filters); out.Answer != nil {
@@ -107,37 +107,37 @@ func (o *outcome) target(out explainedBackend, backend *routing.Backend, fault *
 	}
 	out.Mirrors = o.mirrors(backend.Mirrors, []*routing.Backend{backend})
 	if out.Endpoints = endpoints(service); len(out.Endpoints) == 0 {
-		out.Answer = &answer{Status: 503, Reason: "the service has no endpoint"}
+		out.Answer = &Answer{Status: 503, Reason: "the service has no endpoint"}
 		return out
 	}
 	out.ProxyProtocol = service.ProxyProtocol
-	out.Forwarded = &forwarded{Method: o.preview.Method}
+	out.Forwarded = &Forwarded{Method: o.preview.Method}
 	out.Forwarded.Target, out.Forwarded.Host = o.preview.Forward(b)
 	return out
 }
 
-func faultAnswer(f *model.Fault) *answer {
+func faultAnswer(f *model.Fault) *Answer {
 	reason := f.Reason
 	if f.Message != "" {
 		reason += ": " + f.Message
 	}
-	return &answer{Status: f.Status, Reason: reason}
+	return &Answer{Status: f.Status, Reason: reason}
 }
 
 // mirrors says what mirrors of one rule or backend do; backends are those of which they copy requests.
-func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend) []explainedMirror {
-	var out []explainedMirror
+func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend) []Mirror {
+	var out []Mirror
 	copies := o.copies(backends)
 	for _, mirror := range mirrors {
 		m := mirror.Mirror
-		x := explainedMirror{Ref: m.Ref, Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator, Copies: copies}
+		x := Mirror{Ref: m.Ref, Service: m.Service, Numerator: m.Numerator, Denominator: m.Denominator, Copies: copies}
 		x.Probability = float64(m.Numerator) / float64(max(m.Denominator, 1))
 		x.Splits = mirror.ExplainLeaf(&o.preview.Match)
 		if n := len(x.Splits); n == 0 || !x.Splits[n-1].Takes {
 			x.Endpoints = o.endpoints(m.Service)
 		} else {
 			for _, l := range x.Splits[n-1].Leaves {
-				x.Leaves = append(x.Leaves, explainedMirror{
+				x.Leaves = append(x.Leaves, Mirror{
 					Ref: l.Ref, Service: l.Service, Probability: x.Probability * l.Probability(), Endpoints: o.endpoints(l.Service),
 				})
 			}
@@ -148,10 +148,10 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend
 }
 
 // copies are what mirrors get: what the backend gets that answers, in each of the ways that differ.
-func (o *outcome) copies(backends []*routing.Backend) []forwarded {
-	var out []forwarded
+func (o *outcome) copies(backends []*routing.Backend) []Forwarded {
+	var out []Forwarded
 	add := func(b *model.Backend) {
-		f := forwarded{Method: o.preview.Method, Mark: proxy.DefaultMirrorHeader + ": 1"}
+		f := Forwarded{Method: o.preview.Method, Mark: proxy.DefaultMirrorHeader + ": 1"}
 		if f.Target, f.Host = o.preview.Forward(b); !slices.Contains(out, f) {
 			out = append(out, f)
 		}
