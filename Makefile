@@ -138,7 +138,7 @@ lint: ## Check formatting, go vet, staticcheck, deadcode, and that generated fil
 fmt: ## Format the Go sources.
 	$(GOFMT) -w .
 
-generate: ## Rewrite what is generated: docs/cli.md, docs/codes.md, deploy/manifests/install.yaml.
+generate: ## Rewrite what is generated: in docs/ (cli.md, codes.md, tables of kinds), in deploy/ (the chart's rules, manifests/install.yaml).
 	$(GO) generate ./...
 	cd deploy/release/manifests && $(GO) run .
 

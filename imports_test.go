@@ -19,12 +19,14 @@ const module = "github.com/weirmesh/weir"
 var importTable = map[string][]string{
 	"internal/model":              {},
 	"internal/spare":              {},
-	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "api/split", "api/specs", "deploy/crds"},
+	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "api/convert", "api/split", "api/specs"},
+	"internal/resource/crds":      {},
+	"internal/dialect":            {"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
-	"internal/dialect/gateway":    {"internal/resource", "internal/model"},
-	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/split", "api/specs"},
+	"internal/dialect/gateway":    {"internal/resource", "internal/resource/crds", "internal/model"},
+	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
 	"internal/resource/rules":     {},
-	"internal/dialect/goldentest": {"internal/resource", "internal/resource/rules", "internal/model"},
+	"internal/dialect/goldentest": {"internal/dialect", "internal/resource", "internal/resource/rules", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/http1":              {},
 	"internal/budget":             {},
@@ -50,20 +52,20 @@ var importTable = map[string][]string{
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
-		"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/finding", "internal/model",
+		"internal/dialect", "internal/resource", "internal/finding", "internal/model",
 		"internal/routing", "internal/spare",
 	},
 	"internal/diff":            {"internal/routing", "internal/model"},
 	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
-	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model", "api/split", "api/specs"},
-	"internal/kube/access":     {"internal/resource", "api/split", "api/specs"},
+	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
+	"internal/kube/access":     {"internal/resource"},
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
-		"api/convert", "api/split", "api/specs",
+		"api/convert", "api/split",
 	},
 	"internal/finding": {"internal/model"},
 	"internal/dataplane": {
@@ -74,17 +76,26 @@ var importTable = map[string][]string{
 	"internal/flags":   {"internal/model"},
 	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry"},
 	"internal/controller": {
-		"internal/control", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
+		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
-		"internal/resource", "internal/telemetry", "api/convert", "api/split", "api/specs",
+		"internal/resource", "internal/task", "internal/telemetry",
 	},
-	"internal/screen": {},
+	"internal/curl":              {"internal/model"},
+	"internal/screen":            {},
+	"internal/screen/screentest": {"internal/screen"},
+	"internal/task":              {},
+	"internal/overview": {
+		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "api/split",
+	},
+	"internal/explain": {
+		"internal/curl", "internal/dialect/gateway", "internal/finding", "internal/model", "internal/exchange", "internal/mirror", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
+	},
 	"internal/toy":    {},
 	"internal/standalone": {
 		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",
 	},
 	"internal/demo": {
-		"internal/exchange", "internal/mirror",
+		"internal/dialect", "internal/exchange", "internal/mirror",
 		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
 		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "examples",
 	},
@@ -180,7 +191,7 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "k8s.io/client-go/") || strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime/") {
+			if strings.HasPrefix(imported+"/", "k8s.io/client-go/") || strings.HasPrefix(imported+"/", "sigs.k8s.io/controller-runtime/") {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // that looks at it; those of the configuration, where they are judged and where they are compiled; the request of "weir explain"; and those that
 // "weir diff" makes. A part that compares paths takes the request's from there instead of having a line here.
 var normalizers = []string{
-	"internal/cli/explain.go", "internal/diff/probe.go", "internal/exchange/route.go", "internal/model/path.go", "internal/model/value.go",
+	"internal/diff/probe.go", "internal/exchange/route.go", "internal/explain/walk.go", "internal/model/path.go", "internal/model/value.go",
 	"internal/routing/normal.go",
 }
 

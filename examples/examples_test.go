@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -43,7 +44,7 @@ func TestEveryExampleIsRunAndHasNoComplaints(t *testing.T) {
 		if e.Name() == "cross-namespace" {
 			continue // shows a mistake on purpose
 		}
-		set, err := resource.Load([]string{e.Name()}, nil)
+		set, err := resource.Load(dialect.Kinds(), []string{e.Name()}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,22 +7,22 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/inspect"
-	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 // translation adds the flags that say how the files are to be understood.
-func translation(cmd *cobra.Command) *control.Options {
-	o := &control.Options{}
+func translation(s streams, cmd *cobra.Command) *control.Options {
+	o := &control.Options{Dialects: s.dialects}
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
@@ -65,7 +65,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "github", "sarif")
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	in.forController(cmd.Flags())
 	namespace := cmd.Flags().StringP("namespace", "n", "", "tell only of objects in the `namespace`, and of those in none")
 	failOn := flags.NewChoice("error", "warning", "never")
@@ -73,7 +73,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 	list := cmd.Flags().Bool("list-codes", false, "list the codes of all findings and what they mean")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *list {
-			return listCodes(s.out, output.Value)
+			return listCodes(s.out, codes(s.dialects), output.Value)
 		}
 		l, err := in.load(cmd.Context(), args, s.in)
 		if err != nil {
@@ -91,11 +91,11 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 		case "json":
 			err = process.WriteJSON(s.out, r)
 		case "sarif":
-			err = process.WriteJSON(s.out, r.sarif())
+			err = process.WriteJSON(s.out, r.sarif(codes(s.dialects)))
 		case "github":
 			err = r.github(s.out)
 		default:
-			err = r.print(s.out, screenOf(s.out))
+			err = r.print(s.out, screen.Of(s.out))
 		}
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 // checkReport is what check found; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
-	Cluster *clusterSummary `json:"cluster,omitempty"`
+	Cluster *inspect.Summary `json:"cluster,omitempty"`
 	aim
 	Objects  int                `json:"objects"`
 	Errors   int                `json:"errors"`
@@ -123,7 +123,7 @@ type checkReport struct {
 // check reports on what was read; in a cluster on what runs, too.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
-		r := newCheckReport(l.set, within(l.Findings, namespace))
+		r := newCheckReport(l.set, finding.Within(l.Findings, namespace))
 		r.aim = l.aim
 		return r, nil
 	}
@@ -133,15 +133,17 @@ func (l *look) check(ctx context.Context, in *input, namespace string) (checkRep
 	}
 	findings = slices.Concat(findings, l.Findings)
 	resource.SortFindings(findings)
-	r := newCheckReport(l.set, within(findings, namespace))
-	r.Cluster = summarise(c)
+	r := newCheckReport(l.set, finding.Within(findings, namespace))
+	r.Cluster = c.Summary()
 	return r, nil
 }
 
 func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport {
 	r := checkReport{Objects: len(set.Origins), Findings: findings}
 	if set.Origins == nil {
-		r.Objects = size(set)
+		for range set.Objects() {
+			r.Objects++
+		}
 	}
 	if r.Findings == nil {
 		r.Findings = []resource.Finding{}
@@ -160,11 +162,11 @@ func newCheckReport(set *resource.Set, findings []resource.Finding) checkReport 
 }
 
 // print groups the findings by object.
-func (r checkReport) print(w io.Writer, screen screen) error {
+func (r checkReport) print(w io.Writer, on screen.Screen) error {
 	var b strings.Builder
 	if r.Cluster != nil {
 		for _, l := range strings.Split(r.Cluster.String(), "\n") {
-			b.WriteString(screen.fold(l, 13) + "\n")
+			b.WriteString(on.Fold(l, 13) + "\n")
 		}
 	}
 	if line := r.aim.String(); line != "" {
@@ -177,17 +179,13 @@ func (r checkReport) print(w io.Writer, screen screen) error {
 				b.WriteByte('\n')
 			}
 			last = head
-			b.WriteString(screen.fold(head, 2) + "\n")
+			b.WriteString(on.Fold(head, 2) + "\n")
 		}
 		field := ""
 		if f.Ref.Field != "" {
 			field = "  " + f.Ref.Field
 		}
-		b.WriteString("  " + screen.in(severityColour(f.Severity), fmt.Sprintf("%-7s", f.Severity)))
-		b.WriteString(screen.fold(strings.Repeat(" ", 10)+f.Code+field, 0)[9:] + "\n" + wrap(f.Message, 10, screen.prose()))
-		if f.Fix != "" {
-			b.WriteString(wrap("fix: "+f.Fix, 10, screen.prose()))
-		}
+		b.WriteString(on.Problem(f.Severity.String(), f.Code+field, f.Message, f.Fix))
 	}
 	if last != "" {
 		b.WriteByte('\n')
@@ -197,27 +195,20 @@ func (r checkReport) print(w io.Writer, screen screen) error {
 	return err
 }
 
-func severityColour(s resource.Severity) string {
-	if s == resource.Error {
-		return red
-	}
-	return yellow
-}
-
 func (r checkReport) summary() string {
 	if r.Errors+r.Warnings+r.Infos == 0 {
-		return fmt.Sprintf("%s, nothing to complain about", count(r.Objects, "object"))
+		return fmt.Sprintf("%s, nothing to complain about", screen.Count(r.Objects, "object"))
 	}
-	parts := []string{count(r.Errors, "error"), count(r.Warnings, "warning")}
+	parts := []string{screen.Count(r.Errors, "error"), screen.Count(r.Warnings, "warning")}
 	if r.Infos > 0 {
-		parts = append(parts, count(r.Infos, "note"))
+		parts = append(parts, screen.Count(r.Infos, "note"))
 	}
-	return count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
+	return screen.Count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
 }
 
 // head is what a finding is about.
 func (r checkReport) head(f resource.Finding) string {
-	if head := findingHead(f); head != "" {
+	if head := f.About(); head != "" {
 		return head
 	}
 	if r.Cluster != nil {
@@ -226,57 +217,12 @@ func (r checkReport) head(f resource.Finding) string {
 	return "(input)"
 }
 
-func findingHead(f resource.Finding) string {
-	head := f.Origin.String()
-	if name := objectName(f.Ref); name != "" && head != "" {
-		return head + "  " + name
-	} else if name != "" {
-		return name
-	}
-	return head
-}
-
-// objectName is "Kind namespace/name", empty when there is no object.
-func objectName(r model.Ref) string { return finding.Object(r) }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// wrap breaks text into lines of at most width columns, each indented.
-func wrap(text string, indent, width int) string {
-	var b strings.Builder
-	pad := strings.Repeat(" ", indent)
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-			b.WriteString(pad)
-			column = indent
-		case column+1+utf8.RuneCountInString(word) > width:
-			b.WriteString("\n" + pad)
-			column = indent
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += utf8.RuneCountInString(word)
-	}
-	if column > 0 {
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
 // codes are those of all findings.
-func codes() []resource.Code { return slices.Concat(control.Codes(), inspect.Codes()) }
+func codes(dialects dialect.List) []resource.Code {
+	return slices.Concat(control.Options{Dialects: dialects}.Codes(), inspect.Codes())
+}
 
-func listCodes(w io.Writer, format string) error {
-	codes := codes()
+func listCodes(w io.Writer, codes []resource.Code, format string) error {
 	if format == "json" {
 		type code struct {
 			Code     string            `json:"code"`

@@ -121,10 +121,9 @@ type (
 	}
 )
 
-// sarif is the report as a log of SARIF 2.1.0. Rules are the codes that were found.
-func (r checkReport) sarif() sarifLog {
+// sarif is the report as a log of SARIF 2.1.0. Rules are the codes that were found, of those known.
+func (r checkReport) sarif(known []resource.Code) sarifLog {
 	level := map[resource.Severity]string{resource.Error: "error", resource.Warning: "warning", resource.Info: "note"}
-	known := codes()
 	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "weir", InformationURI: "https://github.com/weirmesh/weir", Rules: []sarifRule{}}}, Results: []sarifResult{}, Properties: r.aim}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		run.Tool.Driver.Version = info.Main.Version

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
 )
 
@@ -45,15 +46,31 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// streams are the process's, or a test's.
+// streams are the process's, or a test's, and the front ends that it has.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	dialects dialect.List
+}
+
+// Program is Weir with some front ends; none is all of them (dialect.All).
+type Program struct{ Dialects dialect.List }
+
+func (p Program) dialects() dialect.List {
+	if p.Dialects == nil {
+		return dialect.All()
+	}
+	return p.Dialects
+}
+
+// Main is Program.Main with all front ends.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Program{}.Main(args, stdin, stdout, stderr)
 }
 
 // Main runs a command line and returns the exit code.
-func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot(streams{stdin, stdout, stderr})
+func (p Program) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot(streams{stdin, stdout, stderr, p.dialects()})
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 
 func newController(s streams) *cobra.Command {
 	o := controller.NewOptions()
+	o.Dialects = s.dialects
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the control plane of a Kubernetes cluster",

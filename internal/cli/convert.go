@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 func newConvert(s streams) *cobra.Command {
@@ -26,7 +27,7 @@ or says only in other words, is a comment above it, and counted on stderr.`,
 		Args: atLeastOnePath,
 	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		set, err := resource.Load(args, s.in)
+		set, err := resource.Load(s.dialects.Kinds(), args, s.in)
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
@@ -41,7 +42,7 @@ or says only in other words, is a comment above it, and counted on stderr.`,
 		for _, f := range lost {
 			fmt.Fprintln(s.err, "weir: "+f.String())
 		}
-		fmt.Fprintf(s.err, "weir: %s from %s, %s\n", count(len(routes), "route"), count(len(set.TrafficSplits), "split"), count(notes, "note"))
+		fmt.Fprintf(s.err, "weir: %s from %s, %s\n", screen.Count(len(routes), "route"), screen.Count(len(set.TrafficSplits), "split"), screen.Count(notes, "note"))
 		if len(lost) > 0 {
 			return &exitError{code: exitFailed}
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 func newDiff(s streams) *cobra.Command {
@@ -41,11 +43,11 @@ of NEW unless --target says it.`,
 		},
 	}
 	output := outputFlag(cmd, "text", "json", "markdown")
-	options, target := translation(cmd), targetFlag(cmd)
+	options, target := translation(s, cmd), targetFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		var sides [2]diffSide
 		for i, path := range args {
-			set, err := resource.Load([]string{path}, s.in)
+			set, err := resource.Load(options.Kinds(), []string{path}, s.in)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -67,7 +69,7 @@ of NEW unless --target says it.`,
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config)
-		p := &diffPrinter{screen: screenOf(s.out), sides: sides, report: report}
+		p := &diffPrinter{Screen: screen.Of(s.out), sides: sides, report: report}
 		var err error
 		switch output.Value {
 		case "json":
@@ -93,7 +95,7 @@ type diffSide struct {
 
 type diffPrinter struct {
 	strings.Builder
-	screen
+	screen.Screen
 	sides  [2]diffSide
 	report *diff.Report
 }
@@ -101,14 +103,14 @@ type diffPrinter struct {
 func (p *diffPrinter) summary() string {
 	r := p.report
 	if r.Same() {
-		return fmt.Sprintf("no difference in %s asked%s\n", count(r.Asked, "request"), p.thinned())
+		return fmt.Sprintf("no difference in %s asked%s\n", screen.Count(r.Asked, "request"), p.thinned())
 	}
-	text := fmt.Sprintf("%s in %s asked%s", count(len(r.Changes), "difference"), count(r.Asked, "request"), p.thinned())
+	text := fmt.Sprintf("%s in %s asked%s", screen.Count(len(r.Changes), "difference"), screen.Count(r.Asked, "request"), p.thinned())
 	if n := len(r.Services); n > 0 {
-		text += fmt.Sprintf(", %s changed", count(n, "service"))
+		text += fmt.Sprintf(", %s changed", screen.Count(n, "service"))
 	}
 	if n := len(r.Listeners); n > 0 {
-		text += fmt.Sprintf(", %s changed", count(n, "listener"))
+		text += fmt.Sprintf(", %s changed", screen.Count(n, "listener"))
 	}
 	return text + "\n"
 }
@@ -129,17 +131,17 @@ func (p *diffPrinter) text() string {
 			if more := c.Requests - len(c.Examples); j == len(c.Examples)-1 && more > 0 {
 				line += fmt.Sprintf("   and %d more of those asked", more)
 			}
-			p.WriteString(p.fold(line, 4) + "\n")
+			p.WriteString(p.Fold(line, 4) + "\n")
 		}
 		p.lines("before", outcomeLines(&c.Before, p.sides[0].set, c.Differ))
 		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
-		p.WriteString(p.fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
+		p.WriteString(p.Fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
 	}
 	for _, part := range p.report.Services {
-		p.WriteString(p.fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
+		p.WriteString(p.Fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	for _, part := range p.report.Listeners {
-		p.WriteString(p.fold(fmt.Sprintf("listener  %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
+		p.WriteString(p.Fold(fmt.Sprintf("listener  %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
 	if len(p.report.Services)+len(p.report.Listeners) > 0 {
 		p.WriteString("\n")
@@ -150,12 +152,12 @@ func (p *diffPrinter) text() string {
 
 func (p *diffPrinter) lines(label string, lines []string) {
 	for _, l := range lines {
-		colour := map[string]string{"before": red, "after": green}[label]
+		colour := map[string]string{"before": screen.Red, "after": screen.Green}[label]
 		head := "  " + fmt.Sprintf("%-7s", label)
 		if label != "" {
-			head = "  " + p.in(colour, fmt.Sprintf("%-7s", label))
+			head = "  " + p.In(colour, fmt.Sprintf("%-7s", label))
 		}
-		p.WriteString(head + p.fold(strings.Repeat(" ", 10)+l, 2)[9:] + "\n")
+		p.WriteString(head + p.Fold(strings.Repeat(" ", 10)+l, 2)[9:] + "\n")
 		label = ""
 	}
 }
@@ -203,7 +205,7 @@ func codeCell(text string) string {
 func requestLine(r *diff.Request) string {
 	host := r.Host
 	if host == "" {
-		host = cmpOr(r.Address, "localhost")
+		host = cmp.Or(r.Address, "localhost")
 	}
 	if !r.Scheme.Requests() {
 		return fmt.Sprintf("%s://%s:%d", r.Scheme, host, r.Port)
@@ -244,10 +246,10 @@ func outcomeLines(o *diff.Outcome, set *resource.Set, differ []string) (lines []
 		lines = append(lines, o.Answer)
 	}
 	for _, s := range o.Backends {
-		lines = append(lines, fmt.Sprintf("%s  %s", percent(s.Of), cmpOr(s.Service, s.Answer)))
+		lines = append(lines, fmt.Sprintf("%s  %s", screen.Percent(s.Of), cmp.Or(s.Service, s.Answer)))
 	}
 	for _, s := range o.Mirrors {
-		lines = append(lines, fmt.Sprintf("%s  copied to %s", percent(s.Of), cmpOr(s.Service, s.Answer)))
+		lines = append(lines, fmt.Sprintf("%s  copied to %s", screen.Percent(s.Of), cmp.Or(s.Service, s.Answer)))
 	}
 	for _, part := range []struct {
 		name  string

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 )
@@ -22,7 +21,7 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
   weir dump routes/ | jq '.services[].endpoints'
   weir dump --gateway shop/edge                what its proxies get, in a cluster`,
 	}
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		l, err := in.load(cmd.Context(), args, s.in)
@@ -35,11 +34,8 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 		}
 		cfg := l.Config
 		if *gateway != "" {
-			if !l.separate() {
-				return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
-			}
-			if cfg, err = part(cfg, l.set, model.GatewayKey(*gateway)); err != nil {
-				return err
+			if cfg, err = l.served().Part(model.GatewayKey(*gateway)); err != nil {
+				return gatewayFault(err)
 			}
 		}
 		return process.WriteJSON(s.out, cfg)

@@ -1,20 +1,18 @@
 package cli
 
 import (
-	"fmt"
+	"errors"
 	"io"
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirmesh/weir/internal/exchange"
-	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/curl"
+	"github.com/weirmesh/weir/internal/explain"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/routing"
-	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 func newExplain(s streams) *cobra.Command {
@@ -47,7 +45,7 @@ for the request.`,
   weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'`,
 	}
 	output := outputFlag(cmd, "text", "json")
-	in := newInput(cmd)
+	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
@@ -69,17 +67,17 @@ for the request.`,
 			return err
 		}
 		defer l.close()
-		e, err := l.explain(request, model.GatewayKey(*gateway))
+		served := l.served()
+		e, err := served.Explain(request, model.GatewayKey(*gateway))
 		if err != nil {
-			return err
+			return gatewayFault(err)
 		}
-		e.mirrorsOff(l.Findings)
 		if output.Value == "json" {
-			err = writeWithOrigins(s.out, e, l.set)
+			err = writeExplanation(s.out, e, served)
 		} else {
-			err = e.print(s.out, screenOf(s.out), func(ref model.Ref) string { return originOf(l.set, ref).String() })
+			err = e.Print(s.out, screen.Of(s.out), served.Origin)
 		}
-		if err == nil && !e.matched() {
+		if err == nil && !e.Matched() {
 			return &exitError{code: exitNoMatch}
 		}
 		return err
@@ -87,241 +85,67 @@ for the request.`,
 	return cmd
 }
 
-// explanation is what explain prints.
-type explanation struct {
-	Request *clientRequest `json:"request"`
-	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
-	Gateway   model.GatewayKey `json:"gateway,omitempty"`
-	GatewayBy string           `json:"gatewayBy,omitempty"`
-	// Listener that takes the request; nil when none does, and Reason says why.
-	Listener *model.Listener `json:"listener,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	// Client is who the request is taken to be from, if it is known where the connection comes from; ForwardedFor is X-Forwarded-For as backends
-	// get it.
-	Client       string `json:"client,omitempty"`
-	ForwardedFor string `json:"forwardedFor,omitempty"`
-	// Note is worth knowing about how the listener was chosen.
-	Note string `json:"note,omitempty"`
-	// Rule takes the connection, if it is one to a TCP port.
-	Rule *model.Ref `json:"rule,omitempty"`
-	*routing.Explanation
-	// PathPolicy is there if the policy is strict or common servers read the path in several ways.
-	PathPolicy *routing.PathExplanation `json:"pathPolicy,omitempty"`
+// maxCommand bounds a command that is read from the standard input, in bytes.
+const maxCommand = 1 << 20
 
-	Filters  *model.Filters `json:"filters,omitempty"`
-	Timeouts model.Timeouts `json:"timeouts,omitzero"`
-	Retry    *model.Retry   `json:"retry,omitempty"`
-	Session  *model.Session `json:"session,omitempty"`
-	// LeftOut is what would take the request if it were valid.
-	LeftOut []leftOut `json:"leftOut,omitempty"`
-
-	// Answer is given without a backend: a redirect, a fault, or because the request is refused.
-	Answer   *answer            `json:"answer,omitempty"`
-	Backends []explainedBackend `json:"backends,omitempty"`
-	Mirrors  []explainedMirror  `json:"mirrors,omitempty"`
-	// MirrorsOff are those that copy nothing, since something is wrong with them.
-	MirrorsOff []offMirror `json:"mirrorsOff,omitempty"`
-}
-
-// answer is what the proxy says by itself.
-type answer struct {
-	// Status is 0 for a connection, which is reset.
-	Status   int    `json:"status"`
-	Location string `json:"location,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-}
-
-type explainedBackend struct {
-	// Ref is where the backend was written, or the leaf of a split.
-	Ref     model.Ref `json:"ref,omitzero"`
-	Service string    `json:"service,omitempty"`
-	// Probability is 0..1; exactly Weight of every WeightSum requests.
-	Probability float64  `json:"probability"`
-	Weight      uint64   `json:"weight"`
-	WeightSum   uint64   `json:"weightSum"`
-	Endpoints   []string `json:"endpoints,omitempty"`
-	// ProxyProtocol is the version of the PROXY header that connections to them begin with.
-	ProxyProtocol int               `json:"proxyProtocol,omitempty"`
-	Forwarded     *forwarded        `json:"forwarded,omitempty"`
-	Filters       *model.Filters    `json:"filters,omitempty"`
-	Answer        *answer           `json:"answer,omitempty"`
-	Mirrors       []explainedMirror `json:"mirrors,omitempty"`
-	// Splits of the service that were asked; if the last takes the request, Leaves answer it in the service's stead.
-	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
-	Leaves []explainedBackend       `json:"leaves,omitempty"`
-}
-
-// forwarded is the request line and host that a backend sees, or a mirror.
-type forwarded struct {
-	Method string `json:"method"`
-	Target string `json:"target"`
-	Host   string `json:"host"`
-	// Mark is the field by which a mirror knows copies, unless the proxy was told otherwise.
-	Mark string `json:"mark,omitempty"`
-}
-
-type explainedMirror struct {
-	// Ref is where the mirror was written, or the leaf of a split.
-	Ref         model.Ref `json:"ref,omitzero"`
-	Service     string    `json:"service"`
-	Probability float64   `json:"probability"`
-	Numerator   uint32    `json:"numerator,omitempty"`
-	Denominator uint32    `json:"denominator,omitempty"`
-	Endpoints   []string  `json:"endpoints,omitempty"`
-	// Copies are what it gets: the request as the backend gets it that answers, and so more than one if backends get different ones.
-	Copies []forwarded `json:"copies,omitempty"`
-	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
-	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
-	Leaves []explainedMirror        `json:"leaves,omitempty"`
-}
-
-// matched says that a rule takes the request or the connection.
-func (e *explanation) matched() bool { return e.Rule != nil || e.Explanation != nil && e.Winner != nil }
-
-func explain(cfg *model.Config, r *clientRequest) *explanation {
-	e := &explanation{Request: r}
-	table, _ := routing.Compile(cfg, nil)
-	if !r.protocol().Requests() {
-		e.connection(cfg, table)
-		return e
-	}
-	port := e.findPort(table)
-	if port == nil {
-		return e
-	}
-	if r.refused != nil {
-		e.refuse("the proxy refuses the request", *r.refused)
-		return e
-	}
-	if a := r.parsed.AnswersItself(); a != nil {
-		e.refuse("the proxy answers this itself", *a)
-		return e
-	}
-	path, err := routing.NormalizePath(r.path)
-	if err != nil {
-		e.refuse("the path is not valid", exchange.Refusal{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: err.Error()})
-		return e
-	}
-	listener := e.listener(port)
-	if listener == nil {
-		return e
-	}
-	e.Listener = listener.Listener
-	e.client()
-	match := routing.Request{Host: r.host, Method: r.Method, Path: path, Query: r.query, Fields: r.fields}
-	why := listener.Explain(&match)
-	e.Explanation = &why
-	if why.Winner == nil {
-		e.Reason = "no rule of the listener matches, the answer is 404"
-		e.Answer = &answer{Status: http.StatusNotFound, Reason: string(telemetry.NoRoute)}
-		switch match.Excess() {
-		case routing.NoExcess:
-		case routing.ExcessField:
-			e.Reason = "the request's fields are too long for the patterns they have to be matched with, the answer is 431"
-			e.Answer = &answer{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: string(telemetry.HeadTooLarge)}
-		default:
-			e.Reason = "the request's target is too long for the patterns it has to be matched with, the answer is 414"
-			e.Answer = &answer{Status: http.StatusRequestURITooLong, Reason: string(telemetry.HeadTooLarge)}
+// readRequest reads the request that follows --; the one word "-" stands for a command in the standard input.
+func readRequest(args []string, stdin io.Reader) (*curl.Request, error) {
+	var r *curl.Request
+	var err error
+	if len(args) == 1 && args[0] == "-" {
+		text, failed := io.ReadAll(io.LimitReader(stdin, maxCommand+1))
+		switch {
+		case failed != nil:
+			return nil, failed
+		case len(text) > maxCommand:
+			return nil, flags.Errorf("the command in the standard input is longer than %d bytes", maxCommand)
 		}
-		return e
+		r, err = curl.ParseText(string(text))
+	} else {
+		r, err = curl.Parse(args)
 	}
-	if e.PathPolicy = listener.ExplainPath(r.path, &match, &why.Decision); e.PathPolicy != nil && e.PathPolicy.Refused != "" {
-		e.Answer = &answer{Status: http.StatusBadRequest, Reason: string(telemetry.AmbiguousPath)}
-		return e
-	}
-	if a := r.parsed.Judge(); a != nil {
-		e.Answer = &answer{Status: a.Status, Reason: cmpOr(string(a.Reason), a.Detail)}
-		if a.Reason != "" {
-			e.Answer.Reason += ": " + a.Detail
-		}
-		return e
-	}
-	e.outcome(cfg, why.Decision, match)
-	if e.Answer != nil && e.Answer.Location != "" && r.follow {
-		r.Notes = append(r.Notes, "-L asks next for "+e.Answer.Location+", which is another request to explain")
-	}
-	return e
-}
-
-// refuse says that the proxy answers by itself, before it looks for a rule.
-func (e *explanation) refuse(why string, a exchange.Refusal) {
-	e.Reason = fmt.Sprintf("%s, the answer is %d: %s", why, a.Status, a.Detail)
-	e.Answer = &answer{Status: a.Status, Reason: string(a.Reason)}
-}
-
-// client says who the request is from.
-func (e *explanation) client() {
-	r := e.Request
-	if !r.from.IsValid() {
-		return
-	}
-	p := exchange.Preview{Scheme: r.scheme, Authority: r.authority, Peer: r.from, Fields: r.wire()}
-	e.Client, e.ForwardedFor = p.Client(e.Listener.Front)
-}
-
-// findPort finds the port for the request's scheme and port, or sets Reason.
-func (e *explanation) findPort(t *routing.Table) *routing.Port {
-	r := e.Request
-	var fit []*routing.Port
-	for _, p := range t.Ports() {
-		if p.Protocol == r.protocol() {
-			fit = append(fit, p)
-		}
-	}
-	wanted := r.wantedPort()
-	at := slices.IndexFunc(fit, func(p *routing.Port) bool { return p.Number == wanted })
 	switch {
-	case at >= 0:
-		return fit[at]
-	case r.port == 0 && len(fit) == 1:
-		e.Note = fmt.Sprintf("nothing listens on port %d; taken is the only port for %s, %d", wanted, r.scheme, fit[0].Number)
-		return fit[0]
+	case errors.Is(err, curl.ErrOneURL):
+		return nil, flags.Errorf("which request? Write it after --, such as: GET http://shop.example/cart, or a curl command")
+	case err != nil:
+		return nil, flags.Errorf("%w", err)
 	}
-	e.noPort(t, r.scheme, wanted)
-	return nil
+	return r, nil
 }
 
-// noPort says that nothing listens there, and where there is something.
-func (e *explanation) noPort(t *routing.Table, scheme string, wanted int32) {
-	var have []string
-	for _, p := range t.Ports() {
-		have = append(have, portName(p))
+// served is what was read, for requests to be explained by.
+func (l *look) served() *explain.Served {
+	return &explain.Served{Config: l.Config, Set: l.set, Findings: l.Findings, Separate: l.separate()}
+}
+
+func writeExplanation(w io.Writer, e *explain.Explanation, served *explain.Served) error {
+	withOrigins, err := explain.WithOrigins(e, served.Origin)
+	if err != nil {
+		return err
 	}
-	e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", scheme, wanted, cmpOr(strings.Join(finding.First(have, maxListed), ", "), "no listener at all"))
+	return process.WriteJSON(w, withOrigins)
 }
 
-// listener finds the listener of a port that takes the request's host, or sets Reason.
-func (e *explanation) listener(p *routing.Port) *routing.Listener {
-	l := p.Listener(e.Request.host)
-	if l == nil {
-		var have []string
-		for _, l := range p.Listeners {
-			have = append(have, l.Listener.Name+" for "+cmpOr(l.Listener.Hostname, "any host"))
-		}
-		e.Reason = fmt.Sprintf("no listener on port %d takes the host %q, the answer is 404; there is: %s", p.Number, e.Request.host, strings.Join(finding.First(have, maxListed), ", "))
-		e.Answer = &answer{Status: http.StatusNotFound, Reason: string(telemetry.NoListener)}
+// gatewayFlag names one of a cluster's Gateways.
+func gatewayFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("gateway", "", "`namespace/name` of the Gateway, in a cluster")
+}
+
+// gatewayFault says what to do about an *explain.GatewayError, and is any other error as it is.
+func gatewayFault(err error) error {
+	var g *explain.GatewayError
+	if !errors.As(err, &g) {
+		return err
 	}
-	return l
-}
-
-// maxListed is how many listeners a message lists.
-const maxListed = 20
-
-func portName(p *routing.Port) string {
-	return fmt.Sprintf("%s on %s:%d", p.Protocol, cmpOr(p.Address, "*"), p.Number)
-}
-
-func cmpOr(s, other string) string {
-	if s == "" {
-		return other
+	switch g.Problem {
+	case explain.NotSeparate:
+		return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
+	case explain.UnknownGateway:
+		return flags.Errorf("--gateway %s: no such Gateway is served; there is:\n%s", g.Gateway, g.List())
+	case explain.NoGateway:
+		return errors.New("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
+	case explain.NoneListens:
+		return &exitError{exitNoMatch, err}
 	}
-	return s
-}
-
-// print writes the explanation for people; origin says where an object was written.
-func (e *explanation) print(w io.Writer, screen screen, origin func(model.Ref) string) error {
-	p := &explainPrinter{screen: screen, origin: origin}
-	p.explanation(e)
-	_, err := io.WriteString(w, p.String())
-	return err
+	return flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):\n%s", g.List())
 }

@@ -30,8 +30,8 @@ type input struct {
 	controller string
 }
 
-func newInput(cmd *cobra.Command) *input {
-	i := &input{options: translation(cmd), target: targetFlag(cmd)}
+func newInput(s streams, cmd *cobra.Command) *input {
+	i := &input{options: translation(s, cmd), target: targetFlag(cmd)}
 	i.kube.Flags(cmd.Flags())
 	return i
 }
@@ -96,10 +96,11 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.set, err = kube.Load(ctx, l.client, dialect.ControllerName, scope); err != nil {
+	if l.set, err = kube.Load(ctx, l.client, i.options.Kinds(), dialect.ControllerName, scope); err != nil {
 		return err
 	}
 	options := control.InCluster()
+	options.Dialects = i.options.Dialects
 	options.Names = inspect.Names(ctx, l.client, i.controller)
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve
@@ -113,7 +114,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 // read then is in l.
 func (l *look) inspect(ctx context.Context, i *input, rights bool) (*inspect.Cluster, []resource.Finding, error) {
 	for last := false; ; last = true {
-		c, err := inspect.Read(ctx, l.client, l.input(), inspect.Options{ControllerName: dialect.ControllerName, Namespace: i.controller, Access: rights})
+		c, err := inspect.Read(ctx, l.client, l.input(), inspect.Options{Kinds: i.options.Kinds(), ControllerName: dialect.ControllerName, Namespace: i.controller, Access: rights})
 		if err != nil {
 			return nil, nil, err
 		}

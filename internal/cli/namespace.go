@@ -10,6 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
+// maxListed is how many namespaces a message lists.
+const maxListed = 20
+
 // knows fails for a namespace in which there is nothing, and names those there are.
 func (l *look) knows(namespace string) error {
 	if namespace == "" || l.client != nil && !l.input().Complete { // who may not read all does not know
@@ -38,22 +41,10 @@ func namespaces(s *resource.Set) map[string]bool {
 	for k := range s.Origins {
 		all[k.Namespace] = true
 	}
-	add(all, s.Gateways)
-	add(all, s.ListenerSets)
-	add(all, s.HTTPRoutes)
-	add(all, s.GRPCRoutes)
-	add(all, s.TCPRoutes)
-	add(all, s.ReferenceGrants)
-	add(all, s.BackendTLSPolicies)
-	add(all, s.TrafficSplits)
-	add(all, s.HTTPRouteGroups)
-	add(all, s.Services)
-	add(all, s.EndpointSlices)
-	return all
-}
-
-func add[T interface{ GetNamespace() string }](to map[string]bool, all []T) {
-	for _, o := range all {
-		to[o.GetNamespace()] = true
+	for k, o := range s.Objects() {
+		if !k.OnReference {
+			all[o.GetNamespace()] = true
+		}
 	}
+	return all
 }

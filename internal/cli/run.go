@@ -39,7 +39,7 @@ lost in between.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
-	o.translation = translation(cmd)
+	o.translation = translation(s, cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := process.Interrupted(cmd.Context())
@@ -70,7 +70,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
-	source, err := openSource(paths, s.in, process.Hangups(ctx), log)
+	source, err := openSource(o.translation.Kinds(), paths, s.in, process.Hangups(ctx), log)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 
 // openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
 // once.
-func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
+func openSource(kinds resource.Kinds, paths []string, stdin io.Reader, again <-chan struct{}, log *slog.Logger) (resource.Source, error) {
 	for _, p := range paths {
 		if p == "-" {
 			continue
@@ -108,7 +108,7 @@ func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slo
 			return nil, &exitError{exitUsage, err}
 		}
 	}
-	dir := resource.NewDir(paths, log)
+	dir := resource.NewDir(kinds, paths, log)
 	dir.Stdin, dir.Again = stdin, again
 	return dir, nil
 }

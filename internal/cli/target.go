@@ -53,7 +53,7 @@ func (a aim) String() string {
 
 // load reads the paths once and translates what they hold, for what they are meant.
 func load(paths []string, stdin io.Reader, options control.Options, target *flags.Choice) (*resource.Set, control.Result, aim, error) {
-	set, err := resource.Load(paths, stdin)
+	set, err := resource.Load(options.Kinds(), paths, stdin)
 	if err != nil {
 		return nil, control.Result{}, aim{}, &exitError{exitUsage, err}
 	}

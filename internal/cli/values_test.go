@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
@@ -160,7 +161,7 @@ func checkSays(t *testing.T, file, code, field string, reasons []string) {
 
 func statusSays(t *testing.T, file, code string) {
 	t.Helper()
-	set, err := resource.Load([]string{file}, nil)
+	set, err := resource.Load(dialect.Kinds(), []string{file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -165,7 +166,7 @@ func TestFindingsGiveTheLineOfTheirField(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		set, err := resource.Load([]string{dir}, nil)
+		set, err := resource.Load(dialect.Kinds(), []string{dir}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

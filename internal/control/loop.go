@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -16,23 +18,29 @@ import (
 
 // Report is where the loop stands after a set, or after another attempt to publish one.
 type Report struct {
-	// Generation counts the configurations that were published; 0 is none yet.
+	// Generation counts the times that something was published; 0 is none yet.
 	Generation uint64
-	// Config is the one being served: the last that was published, nil when Generation is 0.
+	// Config is the one being served: the last that was published, nil when Generation is 0. Unpublished says what of it is not.
 	Config *model.Config
-	// Set is the newest set. Statuses, Events and Findings are its own, whether or not it could be published.
+	// Set is the newest set. Gateways, Statuses, Events and Findings are its own, whether or not it could be published; Statuses and Findings also say
+	// what Unpublished does.
 	Set      *resource.Set
+	Gateways []*gatewayv1.Gateway
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
 	// Invalid is Result.Invalid of the newest set.
 	Invalid map[model.GatewayKey]error
-	// Err says why the newest set is not being served; nil when it is.
+	// Unpublished says of which Gateways not all is served, and why, as Publish did.
+	Unpublished map[model.GatewayKey]error
+	// Err says why the newest set is not being served; nil when it is, be it without some Gateways.
 	Err error
-	// Changed says that this report's configuration was published just now.
+	// Changed says that something was published just now.
 	Changed bool
 	// TranslateTime is how long the newest set took to translate, PublishTime how long the last attempt to publish took.
 	TranslateTime, PublishTime time.Duration
+
+	translated translated
 }
 
 // Loop translates and publishes what a source yields, one plain call after the other. The zero values of its times are
@@ -41,9 +49,14 @@ type Loop struct {
 	Source resource.Source
 	// Options of the translation.
 	Options Options
-	// Publish makes a configuration the one being served, or fails and leaves the old one alone. It is called from one
-	// goroutine, never with a configuration equal to the one being served.
-	Publish func(*model.Config) error
+	// Publish makes configurations those being served, each by the proxies of its Gateway; the one of the Gateway "" is what this process serves for
+	// all, and there is no other then. A Gateway that is not among them any more is served no more. It returns why configurations are not served: each of
+	// these keeps the one before, and keeps no other from its own. An error that is a finding.UnservedError is about single listeners, and the rest
+	// is served; it may be of a Gateway that "" holds.
+	//
+	// It is called from one goroutine, and only if something differs from what is served. A configuration that did not change since it was published
+	// is the same, by its address. All of them are called for again after Retry, as long as an error is neither of single listeners nor Final.
+	Publish func(map[model.GatewayKey]*model.Config) map[model.GatewayKey]error
 	// LeftOut, if set, returns what could not be served of the configuration that was published last. It is among the findings.
 	LeftOut func() []model.Omission
 	// Report, if set, is called after each set, from the same goroutine as Publish.
@@ -58,7 +71,7 @@ type Loop struct {
 }
 
 // Run blocks until ctx ends, which is no error, or until the source cannot go on. It fails when the first
-// configuration cannot be published: then nothing is being served.
+// configuration of this process cannot be published: then nothing is being served.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sets := make(chan *resource.Set, 1) // the newest set not yet taken
@@ -170,28 +183,37 @@ func (l *Loop) logger() *slog.Logger {
 type state struct {
 	loop       *Loop
 	translator *Translator
+	publishing publishing
 	report     Report
-	// findings are those of the translation.
-	findings []resource.Finding
-	// wanted is the newest translation, nil when it is not valid.
-	wanted *model.Config
+	// whole is the newest translation, of which the parts are; nil when it is not valid.
+	whole *model.Config
 }
 
+// translate makes a set what is wanted.
 func (s *state) translate(set *resource.Set) {
 	begun := time.Now()
 	result, err := s.translator.Translate(set)
-	s.report.Set, s.report.TranslateTime = set, time.Since(begun)
-	s.report.Statuses, s.report.Events, s.report.Findings = result.Statuses, result.Events, result.Findings
-	s.findings = result.Findings
-	s.report.Invalid = result.Invalid
-	s.wanted, s.report.Err = result.Config, err
+	r := &s.report
+	r.Set, r.TranslateTime, r.Err = set, time.Since(begun), err
+	r.Gateways, r.Events, r.Invalid = result.Gateways, result.Events, result.Invalid
+	r.translated = translated{result.Statuses, result.Findings}
 	if err != nil {
-		s.wanted = nil
+		s.whole = nil
+		s.publishing.want(nil)
+		return
 	}
+	if s.whole == nil || s.whole != result.Config && !s.whole.Equal(result.Config) {
+		s.whole = result.Config
+	}
+	if !s.loop.Options.Separate {
+		s.publishing.want(map[model.GatewayKey]*model.Config{"": s.whole})
+		return
+	}
+	s.publishing.want(s.publishing.divide(s.whole, result.Gateways, result.Invalid))
 }
 
-// unpublished says that there is a valid configuration that is not being served.
-func (s *state) unpublished() bool { return s.wanted != nil && s.wanted != s.report.Config }
+// unpublished says that there is a valid configuration that is not being served, and may be.
+func (s *state) unpublished() bool { return s.publishing.pending() }
 
 // notApplied logs that a configuration is not served, and what is in its stead.
 func (s *state) notApplied(err error) {
@@ -202,35 +224,41 @@ func (s *state) notApplied(err error) {
 	s.loop.logger().Error(message, "error", err, "generation", s.report.Generation)
 }
 
-// publish serves the wanted configuration, if it differs from the one being served, and reports.
+// publish serves the wanted configurations, if they differ from those being served, and reports.
 func (s *state) publish() {
-	s.report.Changed = false
-	switch {
-	case s.wanted == nil:
-		s.notApplied(s.report.Err)
-	case s.report.Config != nil && s.wanted.Equal(s.report.Config):
-		s.wanted, s.report.Err = s.report.Config, nil
+	r := &s.report
+	r.Changed = false
+	switch p := &s.publishing; {
+	case s.whole == nil:
+		s.notApplied(r.Err)
+	case r.Generation > 0 && !p.differs():
+		r.Err = nil
+		p.forget()
 	default:
 		begun := time.Now()
-		err := s.loop.Publish(s.wanted)
-		s.report.PublishTime = time.Since(begun)
-		if err != nil {
-			s.report.Err = fmt.Errorf("configuration not applied: %w", err)
+		told := p.errs
+		p.note(s.loop.Publish(p.wanted))
+		r.PublishTime = time.Since(begun)
+		if err := p.failed(); err != nil {
+			r.Err = fmt.Errorf("configuration not applied: %w", err)
 			s.notApplied(err)
 			break
 		}
-		s.report.Generation++
-		s.report.Config, s.report.Err, s.report.Changed = s.wanted, nil, true
-		s.loop.logger().Info("configuration applied", "generation", s.report.Generation,
-			"listeners", len(s.wanted.Listeners), "routes", len(s.wanted.Routes), "services", len(s.wanted.Services))
+		r.Generation++
+		r.Config, r.Err, r.Changed = s.whole, nil, true
+		p.tell(s.loop.logger(), told)
+		s.loop.logger().Info("configuration applied", "generation", r.Generation,
+			"listeners", len(s.whole.Listeners), "routes", len(s.whole.Routes), "services", len(s.whole.Services))
 	}
-	if s.loop.LeftOut != nil && s.report.Err == nil {
+	if s.loop.Report == nil {
+		return
+	}
+	out := s.report
+	if s.loop.LeftOut != nil && out.Err == nil {
 		if left := s.loop.LeftOut(); len(left) > 0 {
-			s.report.Findings = slices.Concat(s.findings, finding.LeftOut(left, s.report.Set.Origin))
-			resource.SortFindings(s.report.Findings)
+			out.translated.findings = slices.Concat(out.translated.findings, finding.LeftOut(left, out.Set.Origin))
+			resource.SortFindings(out.translated.findings)
 		}
 	}
-	if s.loop.Report != nil {
-		s.loop.Report(s.report)
-	}
+	s.loop.Report(out.WithUnpublished(s.publishing.errs))
 }

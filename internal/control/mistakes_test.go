@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/resource/rules"
 )
@@ -183,7 +184,7 @@ func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 
 var resourceKinds = func() map[string]bool {
 	all := map[string]bool{}
-	for _, k := range resource.Kinds() {
+	for _, k := range dialect.Kinds().InCluster() {
 		all[k.Name] = true
 	}
 	return all
@@ -218,7 +219,7 @@ func findingsOf(t *testing.T, docs []*yaml.Node) []resource.Finding {
 			t.Fatal(err)
 		}
 	}
-	set, err := resource.Load([]string{"-"}, &b)
+	set, err := resource.Load(dialect.Kinds(), []string{"-"}, &b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
@@ -46,7 +47,7 @@ func TestARuleWhosePathThePolicyRefusesIsTold(t *testing.T) {
 		{strict, "", "RegularExpression", "/a;b", "", false},
 	} {
 		text := strings.NewReplacer("GATEWAY", c.gateway, "ROUTE", c.route, "TYPE", c.kind, "PATH", c.path).Replace(strictFiles)
-		set, err := resource.Load([]string{"-"}, strings.NewReader(text))
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -19,8 +20,8 @@ import (
 // 10,000 HTTPRoutes, 2,000 Services, 20,000 endpoints.
 func BenchmarkTranslate10000Routes(b *testing.B) {
 	const routes, services, teams = 10_000, 2_000, 20
-	c := resource.NewCollection()
-	put := func(o metav1.ObjectMetaAccessor) { c.Put(resource.Adopt(o)) }
+	c := resource.NewCollection(dialect.Kinds())
+	put := func(o metav1.ObjectMetaAccessor) { c.Put(resource.Adopt(dialect.Kinds(), o)) }
 	meta := func(service int, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%d", service%teams), Name: name}
 	}

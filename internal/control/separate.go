@@ -10,9 +10,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-const codeModel = "WR801"
+const (
+	codeModel       = "WR801"
+	codeUnpublished = "WR489"
+)
 
 var codes = []resource.Code{
+	{ID: codeUnpublished, Severity: resource.Error, Title: "configuration cannot be sent",
+		Meaning: "The configuration made from a Gateway and its routes is valid, but cannot be sent to the Gateway's proxies, for example because a part of it is too large. " +
+			"The proxies keep the last good configuration, Programmed says so, and other Gateways are not affected.",
+		Fix: "Correct what the message names. A part holds one listener, route, service or certificate, and may take up to 12 MiB."},
 	{ID: codeModel, Severity: resource.Error, Title: "configuration not valid",
 		Meaning: "Weir made an invalid configuration from a Gateway and its routes. This is a bug in Weir, whatever the objects say. " +
 			"The Gateway's proxies keep the last good configuration, Programmed says so, and other Gateways are not affected.",
@@ -40,7 +47,7 @@ const maxReason = 1 << 10
 
 // leaveOut takes from a result whose configuration is not valid the Gateways that make it so. It fails, and does nothing, if
 // the rest is not valid either.
-func (r *Result) leaveOut() bool {
+func (r *Result) leaveOut(set *resource.Set) bool {
 	invalid := map[model.GatewayKey]error{}
 	for gateway, part := range r.Config.Split() {
 		if err := part.Validate(); err != nil {
@@ -60,33 +67,12 @@ func (r *Result) leaveOut() bool {
 		})
 	}
 	resource.SortFindings(r.Findings)
-	r.Statuses = slices.Clone(r.Statuses)
-	for i := range r.Statuses {
-		s := &r.Statuses[i]
-		if err := invalid[model.GatewayOf(s.Ref.Namespace, s.Ref.Name)]; s.Ref.Kind == "Gateway" && err != nil {
-			*s = notProgrammed(*s, brief(err))
-		}
+	verdicts := map[model.GatewayKey]resource.Verdict{}
+	for gateway, err := range invalid {
+		verdicts[gateway] = notProgrammed("the configuration made from it is not valid (please report this), and its proxies keep the last good one: " + brief(err))
 	}
+	r.Statuses = judge(set, r.Statuses, verdicts)
 	return true
-}
-
-// notProgrammed is the status of a Gateway whose configuration is not valid.
-func notProgrammed(s resource.Status, reason string) resource.Status {
-	change := func(conditions []resource.Condition, message string) []resource.Condition {
-		out := slices.Clone(conditions)
-		for i := range out {
-			if c := &out[i]; c.Type == "Programmed" && c.Status == "True" {
-				c.Status, c.Reason, c.Message = "False", "Invalid", message
-			}
-		}
-		return out
-	}
-	s.Conditions = change(s.Conditions, "the configuration made from it is not valid (please report this), and its proxies keep the last good one: "+reason)
-	s.Listeners = slices.Clone(s.Listeners)
-	for i := range s.Listeners {
-		s.Listeners[i].Conditions = change(s.Listeners[i].Conditions, "the Gateway is not programmed; see its condition")
-	}
-	return s
 }
 
 // brief is an error in one line that is not too long.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestGatewayWithAnInvalidConfigurationIsLeftOut(t *testing.T) {
 			if r.Config.Validate() == nil {
 				t.Fatal("it is valid")
 			}
-			if !r.leaveOut() || len(r.Invalid) != 1 || r.Invalid["default/b"] == nil {
+			if !r.leaveOut(nil) || len(r.Invalid) != 1 || r.Invalid["default/b"] == nil {
 				t.Fatalf("invalid: %v, want Gateway b", r.Invalid)
 			}
 			if got := r.Config.Gateways(); len(got) != 1 || got[0] != "default/a" || !r.Config.Of("default/a").Equal(made(nil).Config.Of("default/a")) {
@@ -58,12 +59,11 @@ func TestGatewayWithAnInvalidConfigurationIsLeftOut(t *testing.T) {
 			if len(r.Findings) != 1 || r.Findings[0].Code != codeModel || r.Findings[0].Ref.Name != "b" {
 				t.Errorf("findings %v, want one about b", r.Findings)
 			}
-			for i, want := range []string{"True Programmed", "False Invalid"} {
+			for i, want := range []string{"True Programmed, True Programmed", "False Invalid, False Pending"} {
 				s := r.Statuses[i]
-				for _, c := range []resource.Condition{s.Conditions[1], s.Listeners[0].Conditions[1]} {
-					if got := string(c.Status) + " " + c.Reason; got != want {
-						t.Errorf("Gateway %s: %s, want %s", s.Ref.Name, got, want)
-					}
+				is, listener := s.Conditions[1], s.Listeners[0].Conditions[1]
+				if got := fmt.Sprintf("%s %s, %s %s", is.Status, is.Reason, listener.Status, listener.Reason); got != want {
+					t.Errorf("Gateway %s: %s, want %s", s.Ref.Name, got, want)
 				}
 				if s.Conditions[0].Status != "True" {
 					t.Errorf("Gateway %s is not accepted", s.Ref.Name)
@@ -83,14 +83,14 @@ func TestWhatNoGatewayUsesHoldsUpNone(t *testing.T) {
 	if r.Config.Validate() == nil {
 		t.Fatal("it is valid")
 	}
-	if !r.leaveOut() || len(r.Invalid) != 0 || len(r.Config.Gateways()) != 2 || r.Config.Validate() != nil {
+	if !r.leaveOut(nil) || len(r.Invalid) != 0 || len(r.Config.Gateways()) != 2 || r.Config.Validate() != nil {
 		t.Errorf("%v left out of %v", r.Invalid, r.Config.Gateways())
 	}
 }
 
 func TestWhatLiesBetweenGatewaysIsNotGuessed(t *testing.T) {
 	r := made(func(c *model.Config) { c.Listeners[1].Name = c.Listeners[0].Name })
-	if r.leaveOut() || r.Invalid != nil || len(r.Config.Listeners) != 2 {
+	if r.leaveOut(nil) || r.Invalid != nil || len(r.Config.Listeners) != 2 {
 		t.Errorf("%v is left out for a name that two have", r.Invalid)
 	}
 }
@@ -103,7 +103,7 @@ func TestReasonIsOneLineOfBoundedLength(t *testing.T) {
 			}
 		}
 	})
-	if !r.leaveOut() {
+	if !r.leaveOut(nil) {
 		t.Fatal("not left out")
 	}
 	if m := r.Statuses[1].Conditions[1].Message; strings.Contains(m, "\n") || len(m) > 2*maxReason {
@@ -116,11 +116,12 @@ func TestWhatTheDataPlaneLeavesOutIsAFinding(t *testing.T) {
 	left := []model.Omission{{Ref: ref, Reason: "no reason"}}
 	own := []resource.Finding{{Code: "WR101", Ref: model.Ref{Kind: "A"}}}
 	var got [][]resource.Finding
-	s := state{findings: own, wanted: &model.Config{}, loop: &Loop{
-		Publish: func(*model.Config) error { return nil }, LeftOut: func() []model.Omission { return left },
+	s := state{whole: &model.Config{}, loop: &Loop{
+		Publish: func(map[model.GatewayKey]*model.Config) map[model.GatewayKey]error { return nil }, LeftOut: func() []model.Omission { return left },
 		Report: func(r Report) { got = append(got, r.Findings) },
 	}}
-	s.report.Findings = own
+	s.publishing.want(map[model.GatewayKey]*model.Config{"": s.whole})
+	s.report.translated.findings = own
 	s.publish()
 	s.publish() // what is not published anew is still left out, and told of once
 	for _, findings := range got {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -42,7 +43,7 @@ func TestTargetIsGuessedFromWhatOnlyOneOfThemHas(t *testing.T) {
 		{gateway, "spec.infrastructure", control.TargetCluster},
 		{service + namespace, "Namespace shop", control.TargetCluster},
 	} {
-		set, err := resource.Load([]string{"-"}, strings.NewReader(c.text))
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(c.text))
 		if err != nil {
 			t.Fatal(err)
 		}

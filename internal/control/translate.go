@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/weirmesh/weir/internal/dialect/core"
-	"github.com/weirmesh/weir/internal/dialect/gateway"
-	"github.com/weirmesh/weir/internal/dialect/smi"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -15,7 +15,9 @@ import (
 
 // Result is what a set means.
 type Result struct {
-	Config   *model.Config
+	Config *model.Config
+	// Gateways are those of the set that are Weir's.
+	Gateways []*gatewayv1.Gateway
 	Statuses []resource.Status
 	// Events are warnings to tell once on the objects they are about.
 	Events []resource.Event
@@ -28,6 +30,8 @@ type Result struct {
 
 // Options say what a set does not. The zero value is what the command line does without flags.
 type Options struct {
+	// Dialects are the front ends; none is all of Weir's (dialect.All).
+	Dialects dialect.List
 	// Serve is smi.Options.Serve.
 	Serve []string
 	// Separate is gateway.Options.Separate.
@@ -50,67 +54,88 @@ type Options struct {
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
 // Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
-// for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
+// for: see core.Translator and gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
 // for one goroutine at a time.
 type Translator struct {
-	options Options
-	gateway gateway.Translator
-	splits  smi.Translator
+	options    Options
+	translates []func(*resource.Set, dialect.Known) dialect.Result // of the dialects
+
+	merged, sound *model.Config // what was made of the last set, and what of it is sound
+	left          []model.Omission
 }
 
 // NewTranslator returns one that has not translated anything yet.
 func NewTranslator(o Options) *Translator {
-	return &Translator{
-		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
-		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
+	t := &Translator{options: o}
+	for _, d := range o.dialects() {
+		t.translates = append(t.translates, d.New(dialect.Options{
+			Serve: o.Serve, Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies,
+		}))
 	}
+	return t
 }
+
+func (o Options) dialects() dialect.List {
+	if o.Dialects == nil {
+		return dialect.All()
+	}
+	return o.Dialects
+}
+
+// Kinds are those that are read for the dialects.
+func (o Options) Kinds() resource.Kinds { return o.dialects().Kinds() }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
-	routes, statuses, routeFindings := t.gateway.Translate(set)
-	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
-	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
-		for i := range splits.Listeners {
-			splits.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
-		}
-	}
-	config := model.Merge(services, routes, splits)
-	if t.options.PathPolicy == model.PathStrict {
-		config.DefaultPathPolicy(t.options.PathPolicy)
-	}
-
-	routeFindings = append(slices.Clone(routeFindings), ambiguousPaths(&config, set)...)
-
 	read := set.Findings
 	if t.options.Partial {
 		// Manifests are full of kinds that are nothing to Weir.
 		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
 	}
-	r := Result{
-		Config:   &config,
-		Statuses: slices.Concat(serviceStatuses, statuses, splitStatuses),
-		Events:   events,
-		Findings: slices.Concat(read, serviceFindings, routeFindings, splitFindings),
+	r := Result{Findings: slices.Clone(read)}
+	configs := make([]model.Config, len(t.translates))
+	var known dialect.Known
+	for i, translate := range t.translates {
+		of := translate(set, known)
+		known = known.With(of)
+		configs[i] = of.Config
+		r.Statuses = append(r.Statuses, of.Statuses...)
+		r.Events = append(r.Events, of.Events...)
+		r.Findings = append(r.Findings, of.Findings...)
 	}
+	config := model.Merge(configs...)
+	if t.options.PathPolicy == model.PathStrict {
+		config.DefaultPathPolicy(t.options.PathPolicy)
+	}
+	r.Config, r.Gateways = &config, known.Gateways
+	r.Findings = append(r.Findings, ambiguousPaths(&config, set)...)
 	resource.SortStatuses(r.Statuses)
 	resource.SortFindings(r.Findings)
-	sound, left := config.Sound()
-	if left == nil {
+	sound, left := t.soundOf(&config)
+	if r.Config = sound; left == nil {
 		return r, nil
 	}
-	r.Config = sound
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
-	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
+	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut(set)) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
 }
 
+// soundOf is model.Config.Sound. A configuration that means the same as the one before is not judged again: it is that one.
+func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omission) {
+	if t.merged == nil || !t.merged.Equal(merged) {
+		t.merged = merged
+		t.sound, t.left = merged.Sound()
+	}
+	return t.sound, t.left
+}
+
 // Codes returns the documentation of every code a finding can have, in order.
-func Codes() []resource.Code {
-	return slices.Concat(resource.Codes(), core.Codes(), gateway.Codes(), pathCodes, smi.Codes(), codes)
+func Codes() []resource.Code { return Options{}.Codes() }
+
+// Codes is as the function of that name, with those of the dialects.
+func (o Options) Codes() []resource.Code {
+	return slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/task"
 )
 
 const controllerIndex = `weir controller
@@ -18,7 +20,7 @@ const controllerIndex = `weir controller
 /healthz       200 as long as the process runs
 /readyz        200 once the cluster is known, proxies are fed and versions converted, 503 before and while ending
 /config        the routing model of all Gateways, private keys redacted
-/status        generation, findings, conditions of every resource, and what proxies run
+/status        generation, findings, conditions of every resource, what proxies run, and how the controller's tasks stand
 /debug/pprof/  profiles of the process
 `
 
@@ -31,6 +33,8 @@ type controllerStatus struct {
 	Proxies map[model.GatewayKey][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
 	Versions map[model.GatewayKey]string `json:"versions"`
+	// Tasks are what this replica does, or would do if it led.
+	Tasks []task.Status `json:"tasks"`
 }
 
 // adminHandler answers as asked lasts.
@@ -40,14 +44,14 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 	mux.Handle("GET /metrics", c.metrics.handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ok, why := c.ready()
+		ok, why := c.group.Ready()
 		switch {
 		case asked.Err() != nil:
 			process.Text(w, http.StatusServiceUnavailable, "ending\n")
 		case !ok:
 			process.Text(w, http.StatusServiceUnavailable, why+"\n")
 		default:
-			process.Text(w, http.StatusOK, why+"\n")
+			process.Text(w, http.StatusOK, cmp.Or(why, "ready")+"\n")
 		}
 	})
 	mux.Handle("GET /config", c.access.Restrict(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -64,12 +68,10 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{},
+		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{}, Tasks: c.group.Status(),
 	}
-	if l := c.lead.Load(); l != nil {
-		if statuses := l.statuses.Load(); statuses != nil {
-			out.Statuses = *statuses
-		}
+	if statuses := c.leader.statuses.Load(); statuses != nil {
+		out.Statuses = *statuses
 	}
 	if accounts := c.accounts.Load(); accounts != nil {
 		for _, g := range *accounts {

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -22,12 +19,12 @@ import (
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/process"
-	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
+// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's. All that runs is in
+// the list of its tasks.
 type controlPlane struct {
 	*Options
 	log    *slog.Logger
@@ -46,14 +43,13 @@ type controlPlane struct {
 	metrics      *controllerMetrics
 	tell         *control.Teller
 
-	latest    atomic.Pointer[control.Report]
-	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
-	parts     map[model.GatewayKey]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
-	published map[model.GatewayKey]*model.Config          // what proxies were given
-	synced    chan struct{}                               // closed when the first set has been published
-	lead      atomic.Pointer[leader]                      // nil: another replica leads
-	leads     atomic.Pointer[string]                      // who leads
-	feeding   atomic.Bool
+	latest   atomic.Pointer[control.Report]
+	accounts atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
+	synced   chan struct{}                               // closed when the first set has been published
+	leader   *leader
+	leads    atomic.Pointer[string] // who leads
+	group    *task.Group            // of the tasks
+	feeding  atomic.Bool
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
@@ -71,12 +67,12 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c := &controlPlane{
 		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
-		source: kube.NewSource(client, kube.SourceOptions{Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
+		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
-	c.conversions = &conversion.Handler{Kinds: conversionKinds()}
+	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
 	}
@@ -90,163 +86,70 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
-		Running: c.running, Changed: c.wakeLeader, Logger: log,
+		Running: c.running, Changed: func() { c.leader.wake() }, Logger: log,
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
 	}
+	c.leader = newLeader(c)
 	c.metrics = newControllerMetrics(c, processLog)
 	return c, nil
 }
 
 // run blocks until asked ends, which is no error, or something that all else needs fails.
 func (c *controlPlane) run(asked context.Context) error {
-	ctx, cancel := context.WithCancel(asked)
-	defer cancel()
-	listener, err := net.Listen("tcp", c.feed)
+	s, err := c.listen(c.adminHandler(asked))
 	if err != nil {
-		return fmt.Errorf("--feed-address: %w", err)
+		return err
 	}
-	defer listener.Close()
-	var conversions net.Listener
-	if c.conversion.on() {
-		if conversions, err = net.Listen("tcp", c.conversion.address); err != nil {
-			return fmt.Errorf("--conversion-address: %w", err)
-		}
-		defer conversions.Close()
-	}
-
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed []error
-	part := func(f func(context.Context) error) {
-		wg.Go(func() {
-			if err := f(ctx); err != nil {
-				mu.Lock()
-				failed = append(failed, err)
-				mu.Unlock()
-				cancel() // what one replica cannot do, a new process may
-			}
-		})
-	}
-	if c.admin != "off" {
-		a, err := process.ListenAdmin(net.Listen, c.admin, c.adminHandler(asked))
-		if err != nil {
-			return err
-		}
-		part(a.Run)
-	}
-	loop := control.Loop{
-		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
-		Settle: c.settle, MaxSettle: c.settleAtMost,
-	}
-	part(loop.Run)
-	part(c.authority.Run)
-	part(func(ctx context.Context) error { return c.serveFeed(ctx, listener) })
-	if conversions != nil {
-		part(func(ctx context.Context) error { return c.serveConversions(ctx, asked, conversions) })
-	}
-	part(c.board.Cache.Start)
-	part(c.board.Run)
-	if c.elect {
-		part(func(ctx context.Context) error { return c.lease.Run(ctx, c.leading) })
-	} else {
-		part(func(ctx context.Context) error { c.leading(ctx); return nil })
-	}
-	wg.Wait()
-	return errors.Join(failed...)
+	defer s.close()
+	c.group = task.NewGroup(c.log, c.tasks(asked, s)...)
+	return c.group.Run(asked)
 }
 
-// serveFeed lets proxies come once there is something to tell them, and a certificate to show.
-func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
-	for _, ready := range []<-chan struct{}{c.synced, c.authority.Ready()} {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ready:
-		}
+// publish gives proxies what they are to have. What those of one Gateway cannot be sent keeps no other from its own.
+func (c *controlPlane) publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+	errs := c.feeds.Publish(configs)
+	for gateway, err := range errs {
+		errs[gateway] = control.Final(fmt.Errorf("the configuration cannot be sent to the proxies, which keep the previous one: %w", err))
 	}
-	c.log.Info("feeding proxies", "address", l.Addr().String())
-	c.feeding.Store(true)
-	defer c.feeding.Store(false)
-	return c.feeds.Serve(ctx, l)
-}
-
-// publish takes each Gateway's part. report sends it, as it knows the Gateways without listeners too.
-func (c *controlPlane) publish(cfg *model.Config) error {
-	c.parts = cfg.Split()
-	return nil
+	if len(errs) > 0 {
+		c.metrics.failed.Inc()
+	}
+	return errs
 }
 
 // report is called after each set.
 func (c *controlPlane) report(r control.Report) {
-	gateways, accounts := ours(r.Set)
+	accounts := accountsOf(r.Gateways)
 	c.accounts.Store(&accounts)
-	if next := partsFor(gateways, c.parts, c.published, r.Invalid); c.parts != nil && (r.Changed || !maps.Equal(next, c.published)) {
-		began := time.Now()
-		c.published = next
-		c.send()
-		r.PublishTime += time.Since(began)
+	if r.Changed {
 		c.metrics.publish.Observe(r.PublishTime.Seconds())
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
-	if c.lead.Load() == nil { // the leader tells for all
+	if !c.group.Leading() { // the leader tells for all
 		c.tell.Tell(r.Findings, nil)
 	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
 	}
-	c.wakeLeader()
+	c.leader.wake()
 }
 
-// nothing is what a Gateway's proxies get that has no listeners: what they served of it before is to end.
-var nothing = &model.Config{}
-
-// partsFor is what each Gateway's proxies are to have: its part of the configuration; what they had if that is invalid; nothing
-// if there is none.
-func partsFor(gateways []model.GatewayKey, parts, before map[model.GatewayKey]*model.Config, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
-	next := make(map[model.GatewayKey]*model.Config, len(gateways))
-	maps.Copy(next, parts)
-	for _, g := range gateways {
-		switch {
-		case next[g] != nil:
-		case invalid[g] == nil:
-			next[g] = nothing
-		case before[g] != nil:
-			next[g] = before[g]
-		}
-	}
-	return next
-}
-
-// send gives the proxies what they are to have. What those of one Gateway cannot be sent is told and keeps no other from its own.
-func (c *controlPlane) send() {
-	if err := c.feeds.Publish(c.published); err != nil {
-		c.metrics.failed.Inc()
-		c.log.Error("proxies keep the configuration before, as the new one cannot be sent", "error", err)
-	}
-}
-
-// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
-// whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
-// one's, for which infra made it.
-func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
-	accounts = map[string]model.GatewayKey{}
+// accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c",
+// "a" of class "b-c") have one between them: it is the older one's, for which infra made it.
+func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
+	accounts := map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
-	for _, g := range set.Gateways {
-		class := set.GatewayClass(string(g.Spec.GatewayClassName))
-		if class == nil || class.Spec.ControllerName != dialect.ControllerName {
-			continue
-		}
+	for _, g := range all {
 		name := model.GatewayOf(g.Namespace, g.Name)
-		gateways = append(gateways, name)
-		account := g.Namespace + "/" + infra.Name(g.Name, class.Name)
+		account := g.Namespace + "/" + infra.Name(g.Name, string(g.Spec.GatewayClassName))
 		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
 			holders[account], accounts[account] = g, name
 		}
 	}
-	return gateways, accounts
+	return accounts
 }
 
 // gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may
@@ -283,7 +186,7 @@ func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 
 func (c *controlPlane) proxyChanged(model.GatewayKey) {
 	c.board.Tell()
-	c.wakeLeader()
+	c.leader.wake()
 }
 
 func (c *controlPlane) authorityChanged() {
@@ -291,11 +194,5 @@ func (c *controlPlane) authorityChanged() {
 	case c.rebundled <- struct{}{}:
 	default:
 	}
-	c.wakeLeader()
-}
-
-func (c *controlPlane) wakeLeader() {
-	if l := c.lead.Load(); l != nil {
-		l.wake()
-	}
+	c.leader.wake()
 }

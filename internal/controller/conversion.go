@@ -2,25 +2,17 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/weirmesh/weir/api/convert"
-	"github.com/weirmesh/weir/api/specs"
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/process"
 )
-
-// conversionKinds are those that the controller converts between versions.
-func conversionKinds() []convert.Kind { return slices.Concat(split.Kinds(), specs.Kinds()) }
 
 // conversionFlags say how the API server reaches the conversion webhook.
 type conversionFlags struct {
@@ -67,19 +59,23 @@ func (c *controlPlane) bundles() *conversion.Bundles {
 		Client: c.client, URL: c.conversion.url, Service: apiextensionsv1.ServiceReference{Namespace: c.namespace, Name: c.service},
 		Bundle: c.authority.Bundle, Logger: c.log,
 	}
-	for _, k := range conversionKinds() {
+	for _, k := range c.kinds().Conversions() {
 		b.Definitions = append(b.Definitions, k.Definition())
 	}
 	return b
 }
 
-// serveConversions lets API servers come once there is a certificate to show, and, after asked has ended, as long as they may not
-// know of it.
-func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listener) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-c.authority.Ready():
+// keepBundles is the task that tells the API server where the webhook is.
+func (c *controlPlane) keepBundles(ctx context.Context) error {
+	c.bundles().Run(ctx, c.rebundled)
+	return nil
+}
+
+// serveConversions answers API servers, and, after asked has ended, goes on as long as they may not know of it.
+func (c *controlPlane) serveConversions(ctx, asked context.Context, s *socket) error {
+	l, err := s.listen()
+	if err != nil {
+		return err
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -100,22 +96,10 @@ func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listen
 	return conversion.Serve(serving, process.Bounded(l), c.conversions, c.authority.Certificate)
 }
 
-// ready says whether others may rely on this replica, and if not, why. Objects that are stored in other versions than they are
-// read in can only be read when this webhook has endpoints: it does not wait for itself.
-func (c *controlPlane) ready() (ok bool, why string) {
-	if c.conversion.on() && !c.converting.Load() {
+// conversionsReady says whether API servers may rely on this replica.
+func (c *controlPlane) conversionsReady() (ok bool, why string) {
+	if !c.converting.Load() {
 		return false, "no certificate yet"
 	}
-	if c.feeding.Load() {
-		return true, "ready"
-	}
-	if lost := c.source.Lost(); c.conversion.on() && len(lost) > 0 {
-		for _, kind := range lost {
-			if !slices.ContainsFunc(conversionKinds(), func(k convert.Kind) bool { return k.Group == kind.Group && k.Name == kind.Kind }) {
-				return false, "the cluster is not known yet"
-			}
-		}
-		return true, fmt.Sprintf("ready for conversions; %v cannot be read yet", lost)
-	}
-	return false, "the cluster is not known yet"
+	return true, ""
 }

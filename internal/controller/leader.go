@@ -2,10 +2,10 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,25 +15,24 @@ import (
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/task"
 )
 
-// leader does what one replica alone may do, for as long as it leads: it makes what Gateways need in the cluster, writes statuses and events,
-// and keeps GatewayClasses that are in use.
+// leader is what one replica alone may do about Gateways, for as long as it leads: make what they need in the cluster, and bring statuses together with
+// what proxies run. Its methods are tasks; what writes statuses and events is set by them.
 type leader struct {
 	*controlPlane
-	applier *infra.Applier
-	fleet   infra.Fleet
-
-	tell  *control.Teller
-	told  *control.Report // the report whose findings were told last
 	woken chan struct{}
-	// planned and plannedCA are what the applier's plans were made of: what proxies say changes none of them.
-	planned   *control.Report
-	plannedCA string
-	// written is the report whose statuses were given to the writer last.
-	written *control.Report
-	// statuses are those that were written last, for people to see.
+	// applier is the one that runs; nil is none.
+	applier atomic.Pointer[infra.Applier]
+	// known is open while it is known how things stand: before, nothing is written.
+	known task.Gate
+	// statuses are those that were written last, for people to see; nil while nothing is known.
 	statuses atomic.Pointer[[]resource.Status]
+}
+
+func newLeader(c *controlPlane) *leader {
+	return &leader{controlPlane: c, woken: make(chan struct{}, 1)}
 }
 
 // leaderPause is the least time between two looks at how things stand, so that a burst is one.
@@ -42,23 +41,7 @@ const leaderPause = 20 * time.Millisecond
 // leaderRetry is the pause where it could not be known how things stand.
 const leaderRetry = 200 * time.Millisecond
 
-// leading is what a replica does while it leads.
-func (c *controlPlane) leading(ctx context.Context) {
-	l := &leader{controlPlane: c, tell: control.NewTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
-	for {
-		err := l.run(ctx)
-		if err == nil {
-			return
-		}
-		c.log.Error("the leader's work was interrupted, starting again", "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
-		}
-	}
-}
-
+// wake has the leader look at how things stand.
 func (l *leader) wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -66,73 +49,82 @@ func (l *leader) wake() {
 	}
 }
 
-// run blocks until ctx ends, which is no error.
-func (l *leader) run(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l.planned, l.written = nil, nil
-	if l.applier, err = infra.NewApplier(l.client.Config, l.namespaces, l.log, func(model.GatewayKey) { l.wake() }); err != nil {
+// infrastructure makes what Gateways need in the cluster.
+func (l *leader) infrastructure(ctx context.Context) error {
+	a, err := infra.NewApplier(l.client.Config, l.namespaces, l.log, func(model.GatewayKey) { l.wake() })
+	if err != nil {
 		return err
 	}
-	l.lead.Store(l)
-	defer l.lead.Store(nil)
+	l.applier.Store(a)
+	defer l.applier.Store(nil)
 	l.wake()
-	var wg sync.WaitGroup
-	wg.Go(func() { err = l.applier.Run(ctx); cancel() })
-	wg.Go(func() { l.follow(ctx) })
-	if l.conversion.on() {
-		wg.Go(func() { l.bundles().Run(ctx, l.rebundled) })
-	}
-	wg.Wait()
-	return err
+	return a.Run(ctx)
 }
 
-// follow brings the cluster and the statuses to what the newest report says, over and over. Nothing is written before it is known how things stand.
-func (l *leader) follow(ctx context.Context) {
-	var writers sync.WaitGroup
-	defer writers.Wait()
-	writing := false
+// reconciler is what a reconciliation knows, from its beginning to its end.
+type reconciler struct {
+	*leader
+	fleet infra.Fleet
+	tell  *control.Teller
+	told  *control.Report // the report whose findings were told last
+	// planned, plannedCA and plannedBy are what plans were made of and who has them: what proxies say changes none of them.
+	planned   *control.Report
+	plannedCA string
+	plannedBy *infra.Applier
+	// written is the report whose statuses were given to the writer last.
+	written *control.Report
+}
+
+// reconcile brings the cluster and the statuses to what the newest report says, over and over.
+func (l *leader) reconcile(ctx context.Context) error {
+	defer l.statuses.Store(nil)
+	defer l.known.Shut()
+	s := &reconciler{leader: l, fleet: infra.Fleet{ControllerName: dialect.ControllerName}, tell: control.NewTeller(l.log, false)}
+	l.wake()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-l.woken:
 		}
 		wait := leaderPause
-		if r := l.latest.Load(); r != nil {
-			if err := l.step(ctx, r); err != nil {
+		if r, a := l.latest.Load(), l.applier.Load(); r != nil {
+			s.tellFindings(r)
+			switch err := s.step(ctx, r, a); {
+			case err == nil:
+				l.known.Open()
+			case a != nil: // else one is on its way, and wakes
 				if ctx.Err() == nil {
 					l.log.Debug("statuses are not known yet", "reason", err)
 				}
 				wait = leaderRetry
 				l.wake()
-			} else if !writing {
-				writing = true
-				writers.Go(func() { l.failed("statuses are not written", l.statusWriter.Run(ctx)) })
-				writers.Go(func() { l.failed("events are not written", l.recorder.Run(ctx)) })
-				writers.Go(func() { l.failed("GatewayClasses are not kept", l.classes.Run(ctx)) })
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(wait):
 		}
 	}
 }
 
-func (l *leader) failed(what string, err error) {
-	if err != nil {
-		l.log.Error(what, "error", err)
-	}
-}
-
-func (l *leader) step(ctx context.Context, r *control.Report) error {
+// tellFindings tells those of a report, for all replicas.
+func (l *reconciler) tellFindings(r *control.Report) {
 	if r != l.told {
 		l.tell.Tell(r.Findings, nil)
 		l.told = r
 	}
-	if ca := l.authority.Bundle(); ca != "" && r.Config != nil && (r != l.planned || ca != l.plannedCA) {
+}
+
+var errNoApplier = errors.New("the task \"infrastructure\" does not run")
+
+// step looks at how things stand and says what is to be made and written.
+func (l *reconciler) step(ctx context.Context, r *control.Report, applier *infra.Applier) error {
+	if applier == nil {
+		return errNoApplier
+	}
+	if ca := l.authority.Bundle(); ca != "" && r.Config != nil && (r != l.planned || ca != l.plannedCA || applier != l.plannedBy) {
 		options := infra.Options{
 			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,
 			LogLevel: l.proxyLog.level, LogFormat: l.proxyLog.format,
@@ -143,12 +135,12 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 				plans[i].Keep, plans[i].Objects = true, nil
 			}
 		}
-		l.applier.Set(plans)
-		l.planned, l.plannedCA = r, ca
+		applier.Set(plans)
+		l.planned, l.plannedCA, l.plannedBy = r, ca, applier
 	}
 	var unknown error
 	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway model.GatewayKey) infra.State {
-		s, err := l.state(ctx, gateway)
+		s, err := l.state(ctx, applier, gateway)
 		if err != nil {
 			unknown = err
 		}
@@ -182,15 +174,12 @@ func sameOverlay(a, b []resource.Status) bool {
 }
 
 // state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
-func (l *leader) state(ctx context.Context, gateway model.GatewayKey) (infra.State, error) {
-	found, err := l.applier.Found(ctx, gateway)
+func (l *leader) state(ctx context.Context, applier *infra.Applier, gateway model.GatewayKey) (infra.State, error) {
+	found, err := applier.Found(ctx, gateway)
 	if err != nil {
 		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)
 	}
 	s := infra.State{Found: found, Version: l.feeds.Version(gateway)}
-	if err := l.feeds.Unsent(gateway); err != nil {
-		s.Unsent = err.Error()
-	}
 	for _, p := range replica.Newest(l.feeds.Running(gateway), l.board.Others(gateway)) {
 		proxy := infra.Proxy{Name: p.Name, Version: p.Version, Err: p.Err}
 		for _, u := range p.Unserved {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -20,6 +21,7 @@ type controllerMetrics struct {
 	translate prometheus.Histogram
 	publish   prometheus.Histogram
 	failed    prometheus.Counter
+	log       *telemetry.Lines // nil: there is none that loses lines
 
 	mu     sync.Mutex
 	latest control.Report
@@ -43,13 +45,16 @@ var (
 	metricConversions = prometheus.NewDesc("weir_controller_conversions_total", "Reviews of the API server, in which objects are converted between versions, that were answered.", nil, nil)
 	metricConvFailed  = prometheus.NewDesc("weir_controller_conversion_failures_total", "Reviews answered that an object could not be converted.", nil, nil)
 	metricConvRefused = prometheus.NewDesc("weir_controller_conversion_refusals_total", "Requests to the conversion webhook that were no review, too large or too many at once.", nil, nil)
+	metricLogDropped  = prometheus.NewDesc("weir_log_dropped_lines_total", "Lines of the process's own log lost because the queue was full or the log could not be written.", nil, nil)
+	metricTask        = prometheus.NewDesc("weir_controller_task_running", "1 while a task of this replica runs, 0 while it waits or has failed.", []string{"task"}, nil)
+	metricTaskFailed  = prometheus.NewDesc("weir_controller_task_failures_total", "Failures of a task, after each of which it begins anew.", []string{"task"}, nil)
 	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
 func newControllerMetrics(c *controlPlane, processLog *telemetry.Lines) *controllerMetrics {
 	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	m := &controllerMetrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), log: processLog,
 		translate: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_controller_translate_seconds", Help: "How long the state of the cluster took to translate.", Buckets: seconds,
 		}),
@@ -86,6 +91,8 @@ type controllerCollector struct {
 // Describe implements prometheus.Collector.
 func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(c, to)
+	to <- metricTask
+	to <- metricTaskFailed
 }
 
 // Collect implements prometheus.Collector.
@@ -93,11 +100,22 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	count := func(d *prometheus.Desc, v uint64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge(metricInfo, 1, process.Build().Version)
-	gauge(metricLeader, oneIf(c.plane.lead.Load() != nil))
+	leads := false
+	if g := c.plane.group; g != nil { // nil while the collector is registered
+		leads = g.Leading()
+		for _, t := range g.Status() {
+			gauge(metricTask, oneIf(t.State == task.Running), t.Name)
+			count(metricTaskFailed, t.Failures, t.Name)
+		}
+	}
+	gauge(metricLeader, oneIf(leads))
+	if c.metrics.log != nil {
+		count(metricLogDropped, c.metrics.log.Dropped())
+	}
 	s := c.plane.feeds.Stats()
 	gauge(metricProxies, float64(s.Proxies))
 	count(metricResponses, s.Responses)

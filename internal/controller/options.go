@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/model"
@@ -25,6 +26,9 @@ import (
 
 // Options are what the command line of a controller may set.
 type Options struct {
+	// Dialects are the front ends; none is all of Weir's.
+	Dialects dialect.List
+
 	kube                 kube.Flags
 	namespace, name      string
 	namespaces           []string
@@ -158,9 +162,12 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 // translation is how the controller understands the cluster's objects.
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
-	options.Names, options.PathPolicy = &o.names, o.pathPolicy
+	options.Names, options.PathPolicy, options.Dialects = &o.names, o.pathPolicy, o.Dialects
 	return options
 }
+
+// kinds are those that the controller reads.
+func (o *Options) kinds() resource.Kinds { return o.translation().Kinds() }
 
 // NewOptions returns them with their defaults.
 func NewOptions() *Options {

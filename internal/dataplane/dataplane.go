@@ -156,8 +156,16 @@ func (d *Plane) adminSocket() socket.Name {
 	return socket.Name{Network: "tcp", Address: d.AdminAddress}
 }
 
-// Publish serves a configuration, or fails and goes on with the old one.
-func (d *Plane) Publish(cfg *model.Config) error {
+// Publish serves the configuration of the Gateway "", which is for all; see control.Loop. Of Gateways in it whose ports cannot be bound it says so.
+func (d *Plane) Publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+	if err := d.Apply(configs[""]); err != nil {
+		return map[model.GatewayKey]error{"": err}
+	}
+	return finding.ByGateway(d.Unserved())
+}
+
+// Apply serves a configuration, or fails and goes on with the old one.
+func (d *Plane) Apply(cfg *model.Config) error {
 	if d.Adjust != nil {
 		cfg = d.Adjust(cfg)
 	}

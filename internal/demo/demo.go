@@ -24,6 +24,7 @@ import (
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/mirror"
@@ -244,7 +245,7 @@ func (d *demo) serve(ctx context.Context) error {
 		// Tight, so that a broken mirror shows within a second.
 		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
 	})
-	d.gateway = &standalone.Gateway{Source: resource.NewDir([]string{d.dir}, log), Reported: d.reported, Plane: plane}
+	d.gateway = &standalone.Gateway{Source: resource.NewDir(dialect.Kinds(), []string{d.dir}, log), Reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

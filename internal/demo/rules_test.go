@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
 )
@@ -31,7 +32,7 @@ func TestObjectsThatBreakRulesAreServedAsFarAsTheyGo(t *testing.T) {
 		return result
 	}
 	for _, path := range paths {
-		set, err := resource.Load([]string{path}, nil)
+		set, err := resource.Load(dialect.Kinds(), []string{path}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestObjectsThatBreakRulesAreServedAsFarAsTheyGo(t *testing.T) {
 		"type: RequestRedirect, urlRewrite: {hostname: a.example}", "type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath}}",
 		"type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch}}", "type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replaceFullPath: /x}}",
 	} {
-		set, err := resource.Load([]string{"-"}, strings.NewReader(files["demo.yaml"]+"\n---\n"+files["services.yaml"]+fmt.Sprintf(`
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(files["demo.yaml"]+"\n---\n"+files["services.yaml"]+fmt.Sprintf(`
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -149,7 +149,7 @@ func (a *asked) rule(r *model.Rule, splits map[string][]model.SplitMatch) {
 		}
 	}
 	for _, b := range r.Backends {
-		for _, m := range splits[model.RootName(b.Service)] {
+		for _, m := range splits[b.Service] {
 			var at []string
 			for _, s := range samples(m.Path) {
 				at = append(at, clean(s)...)

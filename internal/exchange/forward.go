@@ -159,7 +159,7 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 		return false
 	}
 	// The configuration may have changed since the request began: endpoints go when others have come.
-	if s := ex.pipe.around.Current().Service(service.Name); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
+	if s := ex.pipe.around.Current().Service(service); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
 		service = s
 	}
 	m.to = service.PickOther(m.tried[:m.n])

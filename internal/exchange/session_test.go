@@ -45,7 +45,7 @@ func FuzzSessionCookies(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	snap := &Snapshot{Backends: []Backend{{Service: all.Service(to.Service)}}}
+	snap := &Snapshot{Backends: []Backend{{Service: all.Service(to.Service, "")}}}
 	s := compileSession(r.Rule.Session, r, snap, p.sessionKeys)
 	var token string
 	for spot := range s.bySpot {

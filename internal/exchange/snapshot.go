@@ -35,10 +35,10 @@ func NewSnapshot(table *routing.Table) *Snapshot {
 	return snap
 }
 
-// Service is the one of that name, nil if there is none.
-func (s *Snapshot) Service(name string) *upstream.Service {
+// Service is what has become of one of another configuration, nil if there is none of its name and client certificate.
+func (s *Snapshot) Service(old *upstream.Service) *upstream.Service {
 	for _, u := range s.Upstream {
-		if u.Name == name {
+		if u.Name == old.Name && u.ClientCertificate == old.ClientCertificate {
 			return u
 		}
 	}
@@ -111,7 +111,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 		mirror := func(m *routing.Mirror) {
 			metric := p.Metrics.Mirror(telemetry.MirrorLabels{Route: rs.Route, Rule: rs.Name, Mirror: m.Mirror.Service})
 			used.Mirrors = append(used.Mirrors, metric)
-			specs[m.ID] = mirror.Spec{Name: m.Mirror.Service, Metric: metric, Ref: m.Mirror.Ref}
+			specs[m.ID] = mirror.Spec{Key: mirror.Key{Name: m.Mirror.Service, ClientCertificate: r.Route.ClientCertificate}, Metric: metric, Ref: m.Mirror.Ref}
 		}
 		for _, m := range r.Mirrors {
 			mirror(m)
@@ -124,7 +124,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 			}
 			bs.Metrics = exchange(telemetry.ExchangeLabels{Route: rs.Route, Rule: rs.Name, Backend: bs.Name})
 			bs.filters = compileFilters(&b.Backend.Filters)
-			bs.lead(services, b.Backend.Service, b.Backend.Fault)
+			bs.lead(services, b.Backend.Service, r.Route.ClientCertificate, b.Backend.Fault)
 			for _, m := range b.Mirrors {
 				mirror(m)
 			}
@@ -142,7 +142,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 		}
 		ls.Metrics = exchange(telemetry.ExchangeLabels{Route: of.Route, Rule: of.Name, Backend: ls.Name})
 		ls.filters = snap.Backends[l.Backend.ID].filters
-		ls.lead(services, l.Service, l.Fault)
+		ls.lead(services, l.Service, l.Backend.Rule.Route.ClientCertificate, l.Fault)
 	}
 	for i, r := range snap.Table.Rules() {
 		snap.Rules[i].session = compileSession(r.Rule.Session, r, snap, p.sessionKeys)
@@ -150,7 +150,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 	for _, l := range snap.Table.MirrorLeaves() {
 		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
 		of := specs[l.Mirror.ID]
-		specs = append(specs, mirror.Spec{Name: l.Service, Metric: of.Metric, Ref: of.Ref})
+		specs = append(specs, mirror.Spec{Key: mirror.Key{Name: l.Service, ClientCertificate: of.ClientCertificate}, Metric: of.Metric, Ref: of.Ref})
 	}
 	targets := p.around.Mirrors.Apply(cfg, specs)
 	n := len(snap.Table.Mirrors())
@@ -158,12 +158,12 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 	return used
 }
 
-// lead sets the service that requests go to, or the fault they are answered with.
-func (b *Backend) lead(services *upstream.Snapshot, service string, fault *model.Fault) {
+// lead sets the service that requests go to, presenting a client certificate unless that is empty, or the fault they are answered with.
+func (b *Backend) lead(services *upstream.Snapshot, service, clientCertificate string, fault *model.Fault) {
 	if b.Fault = fault; fault != nil {
 		return
 	}
-	if b.Service = services.Service(service); b.Service == nil {
+	if b.Service = services.Service(service, clientCertificate); b.Service == nil {
 		b.Fault = &model.Fault{Status: http.StatusInternalServerError, Reason: "BackendNotFound", Message: "service does not exist"}
 		return
 	}

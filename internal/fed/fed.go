@@ -104,7 +104,7 @@ func newApplied(plane *dataplane.Plane) *applied { return &applied{plane: plane}
 
 // apply serves a configuration, or fails and leaves the old one alone.
 func (a *applied) apply(cfg *model.Config) error {
-	err := a.plane.Publish(cfg)
+	err := a.plane.Apply(cfg)
 	if a.report.Changed, a.report.Err = err == nil, nil; err != nil {
 		a.report.Err = fmt.Errorf("configuration not applied: %w", err)
 		a.plane.Note(a.report)

@@ -219,7 +219,7 @@ func knows(t *testing.T, s *Server, name string, c *model.Config) Proxy {
 
 func publish(t *testing.T, s *Server, c *model.Config) {
 	t.Helper()
-	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: c}); err != nil {
+	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: c}); len(err) != 0 {
 		t.Fatal(err)
 	}
 }

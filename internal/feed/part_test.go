@@ -249,18 +249,39 @@ func TestWhatIsTooLargeKeepsNoOtherGatewayBack(t *testing.T) {
 	publish(t, s, config(2, 2))
 	large := &model.Config{Certificates: []model.Certificate{{Name: "x", Chain: strings.Repeat("x", maxPart)}}}
 	const other model.GatewayKey = "default/other"
-	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: large, other: config(3, 3)}); err == nil || !strings.Contains(err.Error(), gateway) {
-		t.Errorf("a part that is too large is published: %v", err)
+	third := config(3, 3)
+	for range 2 { // the same configuration meets the same error
+		errs := s.Publish(map[model.GatewayKey]*model.Config{gateway: large, other: third})
+		if err := errs[gateway]; len(errs) != 1 || err == nil || !strings.Contains(err.Error(), "certificate/x") || s.Version(gateway) != Version(config(2, 2)) {
+			t.Errorf("%v; want the part named, and the configuration before kept", errs)
+		}
+		if s.Version(other) != Version(third) {
+			t.Error("another Gateway is kept back")
+		}
 	}
-	if err := s.Unsent(gateway); err == nil || !strings.Contains(err.Error(), "certificate/x") || s.Version(gateway) != Version(config(2, 2)) {
-		t.Errorf("%v; want the part named, and the configuration before kept", err)
+	if errs := s.Publish(map[model.GatewayKey]*model.Config{gateway: config(2, 2), other: third}); len(errs) != 0 {
+		t.Errorf("it is sent again, and said not to be: %v", errs)
 	}
-	if s.Unsent(other) != nil || s.Version(other) != Version(config(3, 3)) {
-		t.Error("another Gateway is kept back")
+}
+
+// TestAConfigurationThatIsTheSameIsNotLookedAt holds that who publishes says what has changed: the same configuration, by its address, costs nothing,
+// also after it was published no more and is published again.
+func TestAConfigurationThatIsTheSameIsNotLookedAt(t *testing.T) {
+	s, c, empty := new(Server), config(20, 20), Version(&model.Config{})
+	publish(t, s, c)
+	version := s.Version(gateway)
+	all := map[model.GatewayKey]*model.Config{gateway: c}
+	if n := testing.AllocsPerRun(10, func() { s.Publish(all) }); n > 4 {
+		t.Errorf("%v allocations for what was published before", n)
 	}
-	publish(t, s, config(2, 2))
-	if err := s.Unsent(gateway); err != nil {
-		t.Errorf("it is sent again, and said not to be: %v", err)
+	s.mu.Lock()
+	s.feed(gateway).sessions["a"] = &session{feed: s.feed(gateway)} // or it is forgotten
+	s.mu.Unlock()
+	if len(s.Publish(nil)) != 0 || s.Version(gateway) != empty {
+		t.Errorf("version %s of what is published no more, want that of nothing", s.Version(gateway))
+	}
+	if len(s.Publish(all)) != 0 || s.Version(gateway) != version {
+		t.Error("what is published again is not there")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -80,7 +79,8 @@ type feed struct {
 	retired  bool                     // published no more; guarded by Server.mu
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
-	unsent   error                    // why the newest configuration is not current; guarded by Server.mu
+	given    *model.Config            // the one that was given to Publish last, nil for none; guarded by Server.mu
+	unsent   error                    // why that is not current; guarded by Server.mu
 }
 
 // init gives zero fields their defaults.
@@ -111,15 +111,16 @@ func (s *Server) feed(gateway model.GatewayKey) *feed {
 }
 
 // Publish makes the given configurations, by Gateway, those that proxies get, and returns before they have them. They may
-// not be changed afterwards: what did not change is found by comparing with what was published before.
+// not be changed afterwards: one that is the same as was given before, by its address, has not changed, and of others what
+// did not change is found by comparing with what was published before.
 //
 // A Gateway that is missing is taken to have an empty configuration if it had one before, so that what is revoked is no
 // longer served. Proxies of a Gateway that this server has not yet published keep what they have and wait: the server
 // may just know less than another did. To revoke what an earlier process published, publish an empty configuration.
 //
-// An error names the Gateways whose configurations cannot be sent; their proxies keep the one before, and Unsent tells of
-// each. Others are not affected.
-func (s *Server) Publish(configs map[model.GatewayKey]*model.Config) error {
+// It returns why configurations cannot be sent, by Gateway: their proxies keep the one before, and the same configuration
+// meets the same error. Others are not affected.
+func (s *Server) Publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
 	s.init()
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -130,20 +131,25 @@ func (s *Server) Publish(configs map[model.GatewayKey]*model.Config) error {
 		gateways = append(gateways, g)
 	}
 	slices.Sort(gateways)
-	var errs []error
+	errs := map[model.GatewayKey]error{}
 	for _, g := range slices.Compact(gateways) {
 		if err := s.publish(g, configs[g]); err != nil {
-			errs = append(errs, fmt.Errorf("feed of Gateway %s: %w", g, err))
+			errs[g] = err
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
-	retired := c == nil
+	given, retired := c, c == nil
 	s.mu.Lock()
 	f := s.feed(gateway)
-	f.retired = retired
+	if c != nil && c == f.given && !f.retired {
+		err := f.unsent
+		s.mu.Unlock()
+		return err
+	}
+	f.retired, f.given = retired, c
 	before := f.current.Load()
 	if retired {
 		s.drop(gateway)
@@ -166,7 +172,7 @@ func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
 	s.mu.Lock()
 	f = s.feed(gateway) // it may have been let go of in the meantime
 	f.current.Store(next)
-	f.retired = retired
+	f.retired, f.given = retired, given
 	sessions := slices.Collect(maps.Values(f.sessions))
 	s.mu.Unlock()
 	for _, session := range sessions {
@@ -185,17 +191,6 @@ func (s *Server) Version(gateway model.GatewayKey) string {
 		}
 	}
 	return ""
-}
-
-// Unsent is why what was last given to Publish for a Gateway cannot be sent, so that Version is of an earlier one; nil if it
-// can.
-func (s *Server) Unsent(gateway model.GatewayKey) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.feeds[gateway]; f != nil {
-		return f.unsent
-	}
-	return nil
 }
 
 // Serve serves proxies on a listener until ctx ends, which is no error, and closes the listener. When it ends, streams

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -37,6 +38,34 @@ func (u Unserved) Finding() Finding {
 		f.Ref.Field += ".port"
 	}
 	return f
+}
+
+// Gateway is the one that the listener belongs to; empty for one that no Gateway has.
+func (u Unserved) Gateway() model.GatewayKey { return model.GatewayOfListener(u.Listener, u.Ref) }
+
+// UnservedError says that a configuration is served but for these listeners, which who serves it tries again by itself.
+type UnservedError []Unserved
+
+// Error implements error.
+func (e UnservedError) Error() string {
+	var all []string
+	for _, u := range e {
+		all = append(all, "listener "+u.Listener+": "+u.Message())
+	}
+	return strings.Join(First(all, 3), "; ")
+}
+
+// ByGateway sorts what is not served by the Gateways that have it; empty is none.
+func ByGateway(all []Unserved) map[model.GatewayKey]error {
+	of := map[model.GatewayKey]UnservedError{}
+	for _, u := range all {
+		of[u.Gateway()] = append(of[u.Gateway()], u)
+	}
+	out := make(map[model.GatewayKey]error, len(of))
+	for g, e := range of {
+		out[g] = e
+	}
+	return out
 }
 
 // LeftOut tells of what a data plane, or the check of the model, leaves out. origin, which may be nil, says where objects were written.

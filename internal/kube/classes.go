@@ -52,7 +52,7 @@ func NewClasses(c *Client, source *Source, controller string, logger *slog.Logge
 func (c *Classes) Set(set *resource.Set) {
 	used := make(map[string]bool)
 	for _, class := range set.GatewayClasses {
-		if string(class.Spec.ControllerName) == c.controller {
+		if resource.OwnsClass(c.controller, class) {
 			used[class.Name] = false
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +30,7 @@ const (
 // contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
 type contents struct {
 	client   *Client
+	kinds    resource.Kinds
 	log      *slog.Logger
 	failures loglimit.Limiter
 	wanted   map[resource.Key]*content
@@ -51,8 +51,8 @@ type content struct {
 	next  time.Time
 }
 
-func newContents(c *Client, log *slog.Logger) *contents {
-	return &contents{client: c, log: log, wanted: make(map[resource.Key]*content)}
+func newContents(c *Client, kinds resource.Kinds, log *slog.Logger) *contents {
+	return &contents{client: c, kinds: kinds, log: log, wanted: make(map[resource.Key]*content)}
 }
 
 // want makes what is wanted these keys, and returns those to be read now. What is no longer wanted leaves the collection; left
@@ -151,13 +151,14 @@ func (c *contents) read(ctx context.Context, keys []reading) []reading {
 }
 
 func (c *contents) readOne(ctx context.Context, k resource.Key) (client.Object, error) {
+	of := c.kinds.Find(k.Group, k.Kind) // there is one: others are not asked for
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	var object client.Object = &corev1.Secret{}
-	if k.Kind == "ConfigMap" {
-		object = &corev1.ConfigMap{}
+	object, err := c.client.newObject(in(of, of.Versions[0]))
+	if err != nil {
+		return nil, err
 	}
-	err := c.client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, object)
+	err = c.client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -188,5 +189,5 @@ func (c *contents) take(r reading, into *resource.Collection) {
 		return
 	}
 	w.version = r.object.GetResourceVersion()
-	into.Put(resource.Adopt(r.object.(metav1.ObjectMetaAccessor)))
+	into.Put(resource.Adopt(c.kinds, r.object.(metav1.ObjectMetaAccessor)))
 }

@@ -31,7 +31,7 @@ func TestASetWaitsForWhatWasNeverRead(t *testing.T) {
 		{"it was read before", errors.New("connection refused"), 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, into := newContents(nil, slog.New(slog.DiscardHandler)), resource.NewCollection()
+			c, into := newContents(nil, resource.Kubernetes(), slog.New(slog.DiscardHandler)), resource.NewCollection(resource.Kubernetes())
 			k := resource.Key{Kind: "Secret", Namespace: "shop", Name: "cert"}
 			c.want(map[resource.Key]bool{k: true}, into, time.Now())
 			if tt.objects {

@@ -13,30 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-
 	"github.com/weirmesh/weir/internal/resource"
 )
 
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
-// Load reads once what a Source of that scope would watch. Kinds that are not installed are left out; what must not be read is a
+// Load reads once what a Source of these kinds and that scope would watch. Kinds that are not installed are left out; what must not be read is a
 // finding of the Set. The error is for an API server that does not answer.
-func Load(ctx context.Context, c *Client, controller string, scope Scope) (*resource.Set, error) {
-	kinds, err := c.kinds(ctx, scope, nil)
+func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, scope Scope) (*resource.Set, error) {
+	kinds, err := c.kinds(ctx, of, scope, nil)
 	if err != nil {
 		return nil, err
 	}
-	collection := resource.NewCollection()
+	collection := resource.NewCollection(of)
 	var findings []resource.Finding
 	for _, v := range kinds {
-		if onReference(v.Kind) {
+		if v.OnReference {
 			continue
 		}
 		for _, p := range scope.parts(v.Kind) {
-			err := c.list(ctx, v, p, collection)
+			err := c.list(ctx, of, v, p, collection)
 			if apierrors.IsForbidden(err) {
 				findings = append(findings, refusal(v, err))
 				break
@@ -45,7 +42,7 @@ func Load(ctx context.Context, c *Client, controller string, scope Scope) (*reso
 			}
 		}
 	}
-	contents := newContents(c, slog.New(slog.DiscardHandler))
+	contents := newContents(c, of, slog.New(slog.DiscardHandler))
 	wanted, _ := contents.want(references(collection.Set(), controller, scope), collection, time.Now())
 	for _, r := range contents.read(ctx, wanted) {
 		contents.take(r, collection)
@@ -56,15 +53,18 @@ func Load(ctx context.Context, c *Client, controller string, scope Scope) (*reso
 }
 
 // list puts the objects of a part of a kind into the collection.
-func (c *Client) list(ctx context.Context, v served, p part, into *resource.Collection) error {
+func (c *Client) list(ctx context.Context, of resource.Kinds, v served, p part, into *resource.Collection) error {
 	options := &client.ListOptions{Limit: pageSize, LabelSelector: selector(v), Namespace: p.namespace, FieldSelector: p.fields()}
 	for {
-		list := listOf(v)
+		list, err := c.listOf(v)
+		if err != nil {
+			return err
+		}
 		if err := c.List(ctx, list, options); err != nil {
 			return err
 		}
-		err := meta.EachListItem(list, func(o runtime.Object) error {
-			object, err := transform(o)
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			object, err := transform(of, o)
 			if err != nil {
 				return err
 			}
@@ -80,16 +80,17 @@ func (c *Client) list(ctx context.Context, v served, p part, into *resource.Coll
 	}
 }
 
-func listOf(v served) client.ObjectList {
-	switch {
-	case v.Custom:
+// listOf is an empty list of a kind: of Go objects for kinds of Kubernetes itself.
+func (c *Client) listOf(v served) (client.ObjectList, error) {
+	of := v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List")
+	if v.Custom() {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List"))
-		return list
-	case v.Name == "Service":
-		return &corev1.ServiceList{}
-	case v.Name == "Namespace":
-		return &corev1.NamespaceList{}
+		list.SetGroupVersionKind(of)
+		return list, nil
 	}
-	return &discoveryv1.EndpointSliceList{}
+	list, err := c.Scheme().New(of)
+	if err != nil {
+		return nil, err
+	}
+	return list.(client.ObjectList), nil
 }

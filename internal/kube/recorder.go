@@ -16,10 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/weirmesh/weir/api/specs"
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -113,7 +110,7 @@ func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 
 // event makes the Event. Its name follows from what it says of which object, so that it is there once.
 func (r *Recorder) event(e resource.Event) client.Object {
-	k := eventKey(e)
+	k := r.source.Kinds.Key(e.Ref)
 	regarding := corev1.ObjectReference{
 		APIVersion: schema.GroupVersion{Group: k.Group, Version: r.source.Version(k.Group, k.Kind)}.String(), Kind: k.Kind, Namespace: k.Namespace, Name: k.Name,
 	}
@@ -136,22 +133,4 @@ func (r *Recorder) event(e resource.Event) client.Object {
 		Type: e.Type, Reason: cut(e.Reason, maxWord), Action: "Translate", Note: cut(e.Message, maxNote),
 		Regarding: regarding,
 	}
-}
-
-// eventKey is the key of the object that an event is about.
-func eventKey(e resource.Event) resource.Key {
-	k := resource.Key{Group: gatewayv1.GroupName, Kind: e.Ref.Kind, Namespace: e.Ref.Namespace, Name: e.Ref.Name}
-	switch e.Ref.Kind {
-	case "TrafficSplit":
-		k.Group = split.Group
-	case "HTTPRouteGroup", "UDPRoute":
-		k.Group = specs.Group
-	case resource.PortsKind:
-		k.Group, k.Kind = specs.Group, "TCPRoute"
-	case "Service", "Namespace", "Secret", "ConfigMap":
-		k.Group = ""
-	case "EndpointSlice":
-		k.Group = "discovery.k8s.io"
-	}
-	return k
 }

@@ -8,116 +8,103 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// references are the Secrets and ConfigMaps that a Set's objects refer to: classes of the controller, their Gateways,
-// and policies. What is not in scope is not read.
+// references are the Secrets and ConfigMaps that a Set's objects refer to, and may: classes of the controller, their Gateways,
+// policies, and what descriptors of kinds say. What is not in scope is not read.
 func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
-	r := referrer{set: set, controller: controller, scope: scope, keys: make(map[resource.Key]bool)}
+	r := referrer{set: set, scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
-		if p := class.Spec.ParametersRef; p != nil && r.ours(class) && p.Namespace != nil {
-			r.add(string(p.Group), string(p.Kind), string(*p.Namespace), p.Name)
+		if at, ok := resource.ClassParameters(class); ok && resource.OwnsClass(controller, class) {
+			r.add(at)
 		}
 	}
 	for _, g := range set.Gateways {
-		if r.ours(set.GatewayClass(string(g.Spec.GatewayClassName))) {
+		if set.OwnerOf(controller, g) == resource.Ours {
 			r.gateway(g)
 		}
 	}
 	for _, l := range set.ListenerSets {
-		if g := r.parent(l); g != nil && r.ours(set.GatewayClass(string(g.Spec.GatewayClassName))) {
+		parent, ok := resource.ParentOf(l)
+		if g := set.Gateway(parent.Namespace, parent.Name); ok && g != nil && set.OwnerOf(controller, g) == resource.Ours {
 			for i := range l.Spec.Listeners {
-				r.listener(l.Spec.Listeners[i].TLS, l.Namespace)
+				r.listener("ListenerSet", l.Namespace, l.Spec.Listeners[i].TLS)
 			}
 		}
 	}
 	for _, p := range set.BackendTLSPolicies {
 		for _, ref := range p.Spec.Validation.CACertificateRefs {
-			r.add(string(ref.Group), string(ref.Kind), p.Namespace, string(ref.Name))
+			r.add(resource.Key{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: p.Namespace, Name: string(ref.Name)})
+		}
+	}
+	for _, k := range set.Kinds() {
+		if k.References == nil {
+			continue
+		}
+		for o := range set.Of(k) {
+			for _, to := range k.References(o) {
+				r.add(to)
+			}
 		}
 	}
 	return r.keys
 }
 
 type referrer struct {
-	set        *resource.Set
-	controller string
-	scope      Scope
-	keys       map[resource.Key]bool
-}
-
-func (r *referrer) ours(class *gatewayv1.GatewayClass) bool {
-	return class != nil && string(class.Spec.ControllerName) == r.controller
-}
-
-func (r *referrer) parent(l *gatewayv1.ListenerSet) *gatewayv1.Gateway {
-	namespace := l.Namespace
-	if l.Spec.ParentRef.Namespace != nil {
-		namespace = string(*l.Spec.ParentRef.Namespace)
-	}
-	return r.set.Gateway(namespace, string(l.Spec.ParentRef.Name))
+	set   *resource.Set
+	scope Scope
+	keys  map[resource.Key]bool
 }
 
 func (r *referrer) gateway(g *gatewayv1.Gateway) {
+	const kind = "Gateway"
 	for i := range g.Spec.Listeners {
-		r.listener(g.Spec.Listeners[i].TLS, g.Namespace)
+		r.listener(kind, g.Namespace, g.Spec.Listeners[i].TLS)
 	}
-	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil {
-		r.add(string(p.ParametersRef.Group), string(p.ParametersRef.Kind), g.Namespace, p.ParametersRef.Name)
+	if at, ok := resource.GatewayParameters(g); ok {
+		r.add(at)
 	}
 	if g.Spec.TLS == nil {
 		return
 	}
 	if b := g.Spec.TLS.Backend; b != nil && b.ClientCertificateRef != nil {
-		r.secret(*b.ClientCertificateRef, g.Namespace)
+		r.from(kind, g.Namespace, resource.SecretOf(*b.ClientCertificateRef, g.Namespace))
 	}
 	if f := g.Spec.TLS.Frontend; f != nil {
-		r.clients(f.Default, g.Namespace)
+		r.clients(kind, g.Namespace, f.Default)
 		for _, p := range f.PerPort {
-			r.clients(p.TLS, g.Namespace)
+			r.clients(kind, g.Namespace, p.TLS)
 		}
 	}
 }
 
-func (r *referrer) listener(tls *gatewayv1.ListenerTLSConfig, namespace string) {
+// listener adds the certificates of a listener of an object of a kind and a namespace.
+func (r *referrer) listener(kind, namespace string, tls *gatewayv1.ListenerTLSConfig) {
 	if tls == nil {
 		return
 	}
 	for _, ref := range tls.CertificateRefs {
-		r.secret(ref, namespace)
+		r.from(kind, namespace, resource.SecretOf(ref, namespace))
 	}
 }
 
-func (r *referrer) clients(tls gatewayv1.TLSConfig, namespace string) {
+func (r *referrer) clients(kind, namespace string, tls gatewayv1.TLSConfig) {
 	if tls.Validation == nil {
 		return
 	}
 	for _, ref := range tls.Validation.CACertificateRefs {
-		if ref.Namespace != nil {
-			namespace := string(*ref.Namespace)
-			r.add(string(ref.Group), string(ref.Kind), namespace, string(ref.Name))
-			continue
-		}
-		r.add(string(ref.Group), string(ref.Kind), namespace, string(ref.Name))
+		r.from(kind, namespace, resource.ObjectOf(ref, namespace))
 	}
 }
 
-func (r *referrer) secret(ref gatewayv1.SecretObjectReference, namespace string) {
-	group, kind := "", "Secret"
-	if ref.Group != nil {
-		group = string(*ref.Group)
+// from adds what an object of a kind and a namespace refers to, if it may.
+func (r *referrer) from(kind, namespace string, to resource.Key) {
+	if r.set.Permits(kind, namespace, to) {
+		r.add(to)
 	}
-	if ref.Kind != nil {
-		kind = string(*ref.Kind)
-	}
-	if ref.Namespace != nil {
-		namespace = string(*ref.Namespace)
-	}
-	r.add(group, kind, namespace, string(ref.Name))
 }
 
 // add keeps references to what is read on reference, and drops others: the dialect tells of them.
-func (r *referrer) add(group, kind, namespace, name string) {
-	k := resource.Key{Kind: kind, Namespace: namespace, Name: name}
-	if onReference(resource.Kind{Group: group, Name: kind}) && namespace != "" && name != "" && r.scope.reads(k) {
+func (r *referrer) add(k resource.Key) {
+	if of := r.set.Kinds().Find(k.Group, k.Kind); of != nil && of.OnReference && k.Namespace != "" && k.Name != "" && r.scope.reads(k) {
 		r.keys[k] = true
 	}
 }

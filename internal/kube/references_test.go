@@ -13,7 +13,7 @@ import (
 )
 
 func TestEveryReferenceOfOursIsFound(t *testing.T) {
-	set := &resource.Set{}
+	set := resource.NewSet(resource.Kubernetes())
 	name := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
@@ -33,6 +33,7 @@ func TestEveryReferenceOfOursIsFound(t *testing.T) {
 		GatewayClassName: "ours",
 		Listeners: []gatewayv1.Listener{
 			{Name: "a", TLS: certificate("listener", nil)}, {Name: "b", TLS: certificate("elsewhere", &other)}, {Name: "c"},
+			{Name: "e", TLS: certificate("not-granted", &other)},
 			{Name: "d", TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "widget", Kind: &widget}}}},
 		},
 		Infrastructure: &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Kind: "ConfigMap", Name: "gateway"}},
@@ -43,6 +44,11 @@ func TestEveryReferenceOfOursIsFound(t *testing.T) {
 			}},
 		},
 	}}
+	granted := gatewayv1.ObjectName("elsewhere")
+	set.ReferenceGrants = []*gatewayv1.ReferenceGrant{{ObjectMeta: name("other", "to-ns"), Spec: gatewayv1.ReferenceGrantSpec{
+		From: []gatewayv1.ReferenceGrantFrom{{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "ns"}},
+		To:   []gatewayv1.ReferenceGrantTo{{Kind: "Secret", Name: &granted}},
+	}}}
 	foreign := gw.DeepCopy()
 	foreign.Namespace, foreign.Spec.GatewayClassName = "foreign", "theirs"
 	orphan := gw.DeepCopy()

@@ -28,7 +28,7 @@ type part struct {
 }
 
 // parts are those of a kind.
-func (s Scope) parts(k resource.Kind) (all []part) {
+func (s Scope) parts(k *resource.Kind) (all []part) {
 	switch {
 	case s.All():
 		return []part{{}}

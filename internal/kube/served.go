@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,7 +14,7 @@ import (
 
 // served is a kind as this API server serves it.
 type served struct {
-	resource.Kind
+	*resource.Kind
 	gvk      schema.GroupVersionKind
 	resource string // plural, as in paths
 }
@@ -28,31 +26,22 @@ func (v served) String() string {
 
 func (v served) id() schema.GroupKind { return v.gvk.GroupKind() }
 
-// in is the kind in one of its versions, with the resource that Kubernetes would call it.
-func in(k resource.Kind, version string) served {
+// in is the kind in one of its versions.
+func in(k *resource.Kind, version string) served {
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
-	return served{k, gvk, plural(k.Name)}
+	return served{k, gvk, k.Plural}
 }
 
-// plural is the resource of a kind, as its definition has it.
-func plural(kind string) string {
-	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
-	if strings.HasSuffix(guess.Resource, "aies") { // a Gateway is no "gatewaies"
-		return strings.TrimSuffix(guess.Resource, "ies") + "ys"
-	}
-	return guess.Resource
-}
-
-// kinds asks which kinds of a Set the API server has, and in which version each is to be read. What it had before and
+// kinds asks which of the kinds the API server has, and in which version each is to be read. What it had before and
 // no longer tells of is only gone if it cannot be found either: for a moment after its start an API server may know less
 // than it has. before is nil at first.
-func (c *Client) kinds(ctx context.Context, scope Scope, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
+func (c *Client) kinds(ctx context.Context, of resource.Kinds, scope Scope, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
 	now := make(map[schema.GroupKind]served)
 	groups := make(map[string][]string)
 	resources := make(map[schema.GroupVersion][]metav1.APIResource)
-	for _, k := range resource.Kinds() {
+	for _, k := range of.InCluster() {
 		v := in(k, k.Versions[0])
-		if !k.Custom {
+		if !k.Custom() {
 			now[v.id()] = v
 			continue
 		}
@@ -81,7 +70,7 @@ func (c *Client) kinds(ctx context.Context, scope Scope, before map[schema.Group
 }
 
 // find looks a kind up in what the API server tells of itself. What was asked is kept in groups and resources.
-func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]string, resources map[schema.GroupVersion][]metav1.APIResource) (served, bool, error) {
+func (c *Client) find(ctx context.Context, k *resource.Kind, groups map[string][]string, resources map[schema.GroupVersion][]metav1.APIResource) (served, bool, error) {
 	versions, asked := groups[k.Group]
 	if !asked {
 		var group metav1.APIGroup
@@ -147,24 +136,24 @@ func (c *Client) probe(ctx context.Context, v served, scope Scope) error {
 	return nil
 }
 
-// Installed is a kind of a Set that has a custom resource definition, as an API server has it.
+// Installed is a kind that has a custom resource definition, as an API server has it.
 type Installed struct {
-	resource.Kind
+	*resource.Kind
 	// Definition is the name of the custom resource definition, "httproutes.gateway.networking.k8s.io".
 	Definition string
 	// Version is the one that is read; empty if the API server serves none that could be.
 	Version string
 }
 
-// Installed asks which kinds with a definition the API server has, in the order of resource.Kinds.
-func (c *Client) Installed(ctx context.Context) ([]Installed, error) {
-	there, err := c.kinds(ctx, Scope{}, nil)
+// Installed asks which kinds with a definition the API server has, in their order.
+func (c *Client) Installed(ctx context.Context, kinds resource.Kinds) ([]Installed, error) {
+	there, err := c.kinds(ctx, kinds, Scope{}, nil)
 	if err != nil {
 		return nil, err
 	}
 	var all []Installed
-	for _, k := range resource.Kinds() {
-		if !k.Custom {
+	for _, k := range kinds.InCluster() {
+		if !k.Custom() {
 			continue
 		}
 		v := in(k, k.Versions[0])

@@ -14,6 +14,8 @@ import (
 
 // SourceOptions of a Source.
 type SourceOptions struct {
+	// Kinds are those that are read.
+	Kinds resource.Kinds
 	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
 	Controller string
 	// Scope is what is read. What it names is never read from elsewhere.
@@ -62,7 +64,7 @@ func NewSource(c *Client, options SourceOptions) *Source {
 	}
 	return &Source{
 		client: c, SourceOptions: options, changed: func(resource.Key) {}, dirty: make(chan struct{}, 1),
-		collection: resource.NewCollection(), objects: make(map[resource.Key]*resource.Object), contents: newContents(c, options.Logger),
+		collection: resource.NewCollection(options.Kinds), objects: make(map[resource.Key]*resource.Object), contents: newContents(c, options.Kinds, options.Logger),
 		watches: make(map[schema.GroupKind]*watch), fresh: make(map[schema.GroupKind]map[resource.Key]bool),
 	}
 }
@@ -194,7 +196,7 @@ func (s *Source) ready() bool {
 	}
 	for _, w := range s.watches {
 		synced, refused := w.state()
-		if !synced && w.waits(s.absent) && (refused == nil || w.essential()) {
+		if !synced && w.waits(s.absent) && (refused == nil || w.Essential) {
 			return false
 		}
 	}
@@ -211,7 +213,7 @@ func (s *Source) Lost() (kinds []schema.GroupKind) {
 	}
 	for _, w := range s.watches {
 		synced, refused := w.state()
-		if synced || !w.waits(s.absent) || refused != nil && !w.essential() {
+		if synced || !w.waits(s.absent) || refused != nil && !w.Essential {
 			continue
 		}
 		if !w.isLost() {

@@ -57,7 +57,7 @@ func (s *Source) look(ctx context.Context, before map[schema.GroupKind]served) (
 	}
 	s.absent = absent
 	s.mu.Unlock()
-	return s.client.kinds(ctx, s.Scope, before)
+	return s.client.kinds(ctx, s.Kinds, s.Scope, before)
 }
 
 func (s *Source) watching() []*watch {
@@ -123,7 +123,7 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 	s.mu.Lock()
 	s.fresh[v.id()] = make(map[resource.Key]bool)
 	s.mu.Unlock()
-	w, err := s.client.start(ctx, v, s.Scope, s, s.Logger)
+	w, err := s.client.start(ctx, s.Kinds, v, s.Scope, s, s.Logger)
 	if err != nil {
 		s.Logger.Error("a resource cannot be watched; trying again", "resource", v.String(), "error", err)
 		s.mu.Lock()
@@ -197,7 +197,7 @@ func (s *Source) put(v served, before, o any) {
 	if fresh := s.fresh[v.id()]; fresh != nil {
 		fresh[k] = true
 	}
-	if v.Custom {
+	if v.Custom() {
 		s.objects[k] = object
 	}
 	s.collection.Put(object)
@@ -205,7 +205,7 @@ func (s *Source) put(v served, before, o any) {
 	if last, ok := before.(*resource.Object); !ok || !sameMeaning(last, object) {
 		s.touch()
 	}
-	if v.Custom {
+	if v.Custom() {
 		s.changed(k)
 	}
 }
@@ -214,7 +214,7 @@ func (s *Source) put(v served, before, o any) {
 func (s *Source) remove(v served, k resource.Key) {
 	s.mu.Lock()
 	cared := true
-	if onReference(v.Kind) {
+	if v.OnReference {
 		cared = s.contents.stale(k, "")
 	} else {
 		s.drop(k)
@@ -223,7 +223,7 @@ func (s *Source) remove(v served, k resource.Key) {
 	if cared {
 		s.touch()
 	}
-	if v.Custom {
+	if v.Custom() {
 		s.changed(k)
 	}
 }

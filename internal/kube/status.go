@@ -15,16 +15,6 @@ import (
 // Statuses are merged as the trees that the API server keeps, so that nothing that others wrote is lost, whether or not
 // it is known here.
 
-// splitKind is the kind of TrafficSplits, whose status is no part of their specification: conditions, as Gateway API has them.
-const splitKind = "TrafficSplit"
-
-// conditionTypes are the conditions of Gateway API and of TrafficSplits: on an object that is ours they are ours. Others are left alone.
-var conditionTypes = []string{
-	"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "SupportedVersion",
-	"InsecureFrontendValidationMode", "AttachedListenerSets", "Ready", "Scheduled", "Detached",
-	"PortsMatched", // of TrafficSplits
-}
-
 const (
 	// maxAncestors and maxParents are what the API has room for.
 	maxAncestors = 16
@@ -36,40 +26,43 @@ const (
 // merger puts what is to be reported into the status that an object has.
 type merger struct {
 	controller string
+	form       *resource.StatusForm
 	now        time.Time
 }
 
 // merge returns the status of an object of ours as it should be. The old one is left alone.
-func (m merger) merge(kind string, old map[string]any, want *resource.Status) map[string]any {
+func (m merger) merge(old map[string]any, want *resource.Status) map[string]any {
 	status := runtime.DeepCopyJSON(old)
 	if status == nil {
 		status = make(map[string]any)
 	}
-	switch kind {
-	case "GatewayClass":
+	if m.form.Conditions {
 		status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
+	}
+	if m.form.Generation && want.Generation > 0 {
+		status["observedGeneration"] = want.Generation
+	}
+	if m.form.Features {
 		features := make([]any, len(want.SupportedFeatures))
 		for i, name := range want.SupportedFeatures {
 			features[i] = map[string]any{"name": name}
 		}
 		status["supportedFeatures"] = features
-	case "Gateway":
-		m.gateway(status, old, want)
-	case splitKind:
-		status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
-		if want.Generation > 0 {
-			status["observedGeneration"] = want.Generation
-		}
-	case "ListenerSet":
-		status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
+	}
+	if m.form.Listeners {
 		status["listeners"] = m.listeners(old["listeners"], want.Listeners, want.Generation)
-	case "BackendTLSPolicy":
+	}
+	if m.form.Addresses {
+		addresses(status, want)
+	}
+	if m.form.Ancestors {
 		var ours []entry
 		for _, a := range want.Ancestors {
 			ours = append(ours, entry{a.AncestorRef, a.Conditions})
 		}
 		status["ancestors"] = m.entries(old["ancestors"], "ancestorRef", ours, want.Generation, maxAncestors)
-	default:
+	}
+	if m.form.Parents {
 		var ours []entry
 		for _, p := range want.Parents {
 			ours = append(ours, entry{p.ParentRef, p.Conditions})
@@ -79,9 +72,8 @@ func (m merger) merge(kind string, old map[string]any, want *resource.Status) ma
 	return status
 }
 
-func (m merger) gateway(status, old map[string]any, want *resource.Status) {
-	status["conditions"] = m.conditions(old["conditions"], want.Conditions, want.Generation)
-	status["listeners"] = m.listeners(old["listeners"], want.Listeners, want.Generation)
+// addresses puts in those of a Gateway, and how many ListenerSets it has.
+func addresses(status map[string]any, want *resource.Status) {
 	addresses := make([]any, len(want.Addresses))
 	for i, a := range want.Addresses {
 		kind := string(gatewayv1.IPAddressType)
@@ -97,18 +89,18 @@ func (m merger) gateway(status, old map[string]any, want *resource.Status) {
 	}
 }
 
-// release returns the status of an object of that kind that is no longer ours: without what is ours by name. Of a
-// Gateway or ListenerSet the conditions go back to those before any controller.
-func (m merger) release(kind string, old map[string]any) map[string]any {
+// release returns the status of an object that is no longer ours: without what is ours by name. If its kind has it so, the conditions go
+// back to those before any controller.
+func (m merger) release(old map[string]any) map[string]any {
 	nobody := &resource.Status{}
-	status := m.merge(kind, old, nobody)
-	if kind != "Gateway" && kind != "ListenerSet" {
+	status := m.merge(old, nobody)
+	if !m.form.Pending {
 		return status
 	}
 	for _, of := range []string{"Accepted", "Programmed"} {
 		nobody.Conditions = append(nobody.Conditions, resource.Unknown(of, "Pending", "Waiting for controller"))
 	}
-	return m.merge(kind, old, nobody)
+	return m.merge(old, nobody)
 }
 
 // conditions replaces ours among those there are, each in its place. A time changes only with the condition's status.
@@ -122,7 +114,7 @@ func (m merger) conditions(old any, want []resource.Condition, generation int64)
 		case i >= 0 && !placed[name]:
 			out = append(out, m.condition(before, want[i], generation))
 			placed[name] = true
-		case !slices.Contains(conditionTypes, name):
+		case !slices.Contains(m.form.Types, name):
 			out = append(out, runtime.DeepCopyJSON(before))
 		}
 	}

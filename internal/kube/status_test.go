@@ -10,12 +10,16 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
 const ours = "weirmesh.github.io/gateway-controller"
 
-var clock = merger{ours, time.Unix(5000, 0)}
+// at merges statuses of a kind of Gateway API at some time.
+func at(kind string, seconds int64) merger {
+	return merger{ours, gateway.Kinds().Find(gatewayv1.GroupName, kind).Status, time.Unix(seconds, 0)}
+}
 
 // tree reads a status as the API server has it.
 func tree(t *testing.T, text string) map[string]any {
@@ -65,7 +69,7 @@ func TestAncestorsOfOthersLeaveRoomForSixteen(t *testing.T) {
 	for i := range 10 {
 		names = append(names, fmt.Sprintf("g%d", i))
 	}
-	got := clock.merge("BackendTLSPolicy", old, policyStatus(names...))
+	got := at("BackendTLSPolicy", 5000).merge(old, policyStatus(names...))
 	list := got["ancestors"].([]any)
 	if len(list) != 16 {
 		t.Fatalf("%d ancestors", len(list))
@@ -82,15 +86,15 @@ func TestAncestorsOfOthersLeaveRoomForSixteen(t *testing.T) {
 
 func TestMergingTwiceChangesNothing(t *testing.T) {
 	old := tree(t, `{"ancestors":[{"ancestorRef":{"name":"x"},"controllerName":"example.com/o","conditions":[],"more":{"a":1}}],"unknown":[1]}`)
-	once := clock.merge("BackendTLSPolicy", old, policyStatus("g"))
-	later := merger{ours, time.Unix(9000, 0)}
-	if twice := later.merge("BackendTLSPolicy", once, policyStatus("g")); !sameTree(once, twice) {
+	once := at("BackendTLSPolicy", 5000).merge(old, policyStatus("g"))
+	later := at("BackendTLSPolicy", 9000)
+	if twice := later.merge(once, policyStatus("g")); !sameTree(once, twice) {
 		t.Errorf("%v became %v", once, twice)
 	}
 	if !sameTree(once["unknown"], old["unknown"]) || !sameTree(once["ancestors"].([]any)[0], old["ancestors"].([]any)[0]) {
 		t.Error("what is not known here was lost")
 	}
-	if back := later.release("BackendTLSPolicy", once); !sameTree(back, old) {
+	if back := later.release(once); !sameTree(back, old) {
 		t.Errorf("released: %v", back)
 	}
 }
@@ -100,7 +104,7 @@ func TestConditionsOfOursThatNoLongerHoldGo(t *testing.T) {
 		{"type":"example.com/X","status":"True","reason":"R","message":"","lastTransitionTime":"1970-01-01T00:00:01Z"},
 		{"type":"ResolvedRefs","status":"False","reason":"R","message":"","lastTransitionTime":"1970-01-01T00:00:01Z"},
 		{"type":"Accepted","status":"True","reason":"Old","message":"","observedGeneration":1,"lastTransitionTime":"1970-01-01T00:00:01Z"}]}`)
-	got := clock.merge("Gateway", old, &resource.Status{Generation: 2, Conditions: []resource.Condition{
+	got := at("Gateway", 5000).merge(old, &resource.Status{Generation: 2, Conditions: []resource.Condition{
 		{Type: "Programmed", Status: "False", Reason: "Pending"}, {Type: "Accepted", Status: "True", Reason: "New"},
 	}})
 	want := tree(t, `{"c":[
@@ -154,13 +158,16 @@ func FuzzMerge(f *testing.F) {
 			return
 		}
 		old, _ = whole(old).(map[string]any)
+		if of := gateway.Kinds().Find(gatewayv1.GroupName, kind); of == nil || of.Status == nil {
+			return
+		}
 		want := policyStatus("a", "b")
 		want.Listeners = []resource.ListenerStatus{{Name: "a", Conditions: want.Ancestors[0].Conditions}}
 		want.Conditions = want.Ancestors[0].Conditions
-		once := clock.merge(kind, old, want)
-		if twice := clock.merge(kind, once, want); !sameTree(once, twice) {
+		once := at(kind, 5000).merge(old, want)
+		if twice := at(kind, 5000).merge(once, want); !sameTree(once, twice) {
 			t.Fatalf("%v became %v", once, twice)
 		}
-		clock.release(kind, once)
+		at(kind, 5000).release(once)
 	})
 }

@@ -20,7 +20,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -57,14 +56,14 @@ type receiver interface {
 // read all roles yet, and a kind that is left out is not served.
 const patience = 5 * time.Second
 
-// start watches a kind, as far as it is in scope, until ctx ends or stop is called.
-func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, log *slog.Logger) (*watch, error) {
+// start watches one of the kinds, as far as it is in scope, until ctx ends or stop is called.
+func (c *Client) start(ctx context.Context, kinds resource.Kinds, v served, scope Scope, r receiver, log *slog.Logger) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{served: v, log: log.With("resource", v.String()), cancel: cancel, ended: make(chan struct{}), behind: map[part]bool{}, begun: time.Now()}
 	var runs []func()
 	for _, p := range scope.parts(v.Kind) {
 		w.behind[p] = true
-		run, err := c.watchPart(ctx, w, p, r)
+		run, err := c.watchPart(ctx, kinds, w, p, r)
 		if err != nil {
 			cancel()
 			return nil, err
@@ -83,11 +82,11 @@ func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, l
 }
 
 // watchPart makes the cache of a part of a kind. What it returns runs it until ctx ends.
-func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (run func(), err error) {
+func (c *Client) watchPart(ctx context.Context, kinds resource.Kinds, w *watch, p part, r receiver) (run func(), err error) {
 	v := w.served
 	objects, err := cache.New(c.Config, cache.Options{
 		HTTPClient: c.http, Scheme: c.Scheme(), Mapper: mapper(v.gvk, v.resource, v.Cluster),
-		DefaultTransform:     transform,
+		DefaultTransform:     func(o any) (any, error) { return transform(kinds, o) },
 		DefaultLabelSelector: selector(v),
 		DefaultFieldSelector: p.selector(),
 		NewInformer:          newInformer,
@@ -100,7 +99,11 @@ func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (r
 	if err != nil {
 		return nil, err
 	}
-	informer, err := objects.GetInformer(ctx, exemplar(v), cache.BlockUntilSynced(false))
+	exemplar, err := c.exemplar(v)
+	if err != nil {
+		return nil, err
+	}
+	informer, err := objects.GetInformer(ctx, exemplar, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
 	}
@@ -219,14 +222,6 @@ func (w *watch) failed(err error) bool {
 	return false
 }
 
-// essential says that without the kind no other means anything: Gateways and their classes, and what all routes lead to.
-func (w *watch) essential() bool {
-	if !w.Custom {
-		return !onReference(w.Kind)
-	}
-	return w.Group == gatewayv1.GroupName && (w.Name == "Gateway" || w.Name == "GatewayClass")
-}
-
 // state says whether what there is to know is known, and who refuses the rest.
 func (w *watch) state() (synced bool, refused error) {
 	w.mu.Lock()
@@ -247,37 +242,37 @@ func (w *watch) allowed() {
 	w.refused, w.refusals = nil, 0
 }
 
-// exemplar says how the objects of a kind are read: those of definitions one by one, so that one that is broken spoils
-// no other; of Secrets and ConfigMaps only the metadata.
-func exemplar(v served) client.Object {
-	switch {
-	case v.Custom:
+// newObject makes an object of a kind as those that are read: of those of definitions each by itself, so that one that is broken spoils no
+// other.
+func (c *Client) newObject(v served) (client.Object, error) {
+	if v.Custom() {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(v.gvk)
-		return u
-	case onReference(v.Kind):
-		m := &metav1.PartialObjectMetadata{}
-		m.SetGroupVersionKind(v.gvk)
-		return m
-	case v.Name == "Service":
-		return &corev1.Service{}
-	case v.Name == "Namespace":
-		return &corev1.Namespace{}
+		return u, nil
 	}
-	return &discoveryv1.EndpointSlice{}
+	o, err := c.Scheme().New(v.gvk)
+	if err != nil {
+		return nil, err
+	}
+	return o.(client.Object), nil
 }
 
-// onReference says that a kind's objects are read only when something refers to them.
-func onReference(k resource.Kind) bool {
-	return k.Group == "" && (k.Name == "Secret" || k.Name == "ConfigMap")
+// exemplar says how the objects of a kind are watched: of those that are read on reference only the metadata.
+func (c *Client) exemplar(v served) (client.Object, error) {
+	if !v.OnReference {
+		return c.newObject(v)
+	}
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(v.gvk)
+	return m, nil
 }
 
-// selector leaves out slices that belong to no Service.
+// selector leaves out the objects that lack their kind's label.
 func selector(v served) labels.Selector {
-	if v.Custom || v.Name != "EndpointSlice" {
+	if v.Label == "" {
 		return nil
 	}
-	r, err := labels.NewRequirement(discoveryv1.LabelServiceName, selection.Exists, nil)
+	r, err := labels.NewRequirement(v.Label, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label is a constant
 	}
@@ -285,7 +280,7 @@ func selector(v served) labels.Selector {
 }
 
 // transform keeps of an object what is needed, decoded.
-func transform(o any) (any, error) {
+func transform(kinds resource.Kinds, o any) (any, error) {
 	switch o := o.(type) {
 	case *resource.Object:
 		return o, nil // once is enough
@@ -296,10 +291,10 @@ func transform(o any) (any, error) {
 		return o, nil
 	case *unstructured.Unstructured:
 		strip(o)
-		return resource.Decode(o)
+		return resource.Decode(kinds, o)
 	case client.Object:
 		strip(o)
-		return resource.Adopt(o.(metav1.ObjectMetaAccessor)), nil
+		return resource.Adopt(kinds, o.(metav1.ObjectMetaAccessor)), nil
 	}
 	return o, nil
 }

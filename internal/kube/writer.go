@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -43,6 +42,7 @@ type StatusWriter struct {
 	client     *Client
 	source     *Source
 	controller string
+	forms      map[schema.GroupKind]*resource.StatusForm // of the kinds that have a status
 	log        *slog.Logger
 	now        func() time.Time
 	written    atomic.Uint64
@@ -52,7 +52,7 @@ type StatusWriter struct {
 	desired map[resource.Key]resource.Status
 	// known says that desired is set.
 	known bool
-	// released are the last statuses of Gateways and ListenerSets that are no longer ours.
+	// released are the last statuses of Gateways, ListenerSets and what else has a pending one, that are no longer ours.
 	released map[resource.Key]resource.Status
 	queue    workqueue.TypedRateLimitingInterface[resource.Key] // nil while not running
 	// failures limits the lines about writes that failed: with the API server away it is all of them.
@@ -66,8 +66,13 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 		logger = slog.New(slog.DiscardHandler)
 	}
 	w := &StatusWriter{
-		client: c, source: source, controller: controller, log: logger, now: time.Now,
+		client: c, source: source, controller: controller, log: logger, now: time.Now, forms: make(map[schema.GroupKind]*resource.StatusForm),
 		desired: make(map[resource.Key]resource.Status), released: make(map[resource.Key]resource.Status),
+	}
+	for _, k := range source.Kinds {
+		if k.Status != nil {
+			w.forms[schema.GroupKind{Group: k.Group, Kind: k.Name}] = k.Status
+		}
 	}
 	source.changed = w.changed
 	return w
@@ -85,7 +90,7 @@ func (w *StatusWriter) Failed() uint64 { return w.failed.Load() }
 func (w *StatusWriter) Set(statuses []resource.Status) {
 	desired := make(map[resource.Key]resource.Status, len(statuses))
 	for _, s := range statuses {
-		desired[statusKey(s)] = s
+		desired[w.source.Kinds.Key(s.Ref)] = s
 	}
 	strays := w.strays(desired)
 	w.mu.Lock()
@@ -98,7 +103,7 @@ func (w *StatusWriter) Set(statuses []resource.Status) {
 		}
 	}
 	for k, last := range w.desired {
-		if _, ok := desired[k]; !ok && (k.Kind == "Gateway" || k.Kind == "ListenerSet") {
+		if _, ok := desired[k]; !ok && w.form(k) != nil && w.form(k).Pending {
 			w.released[k] = last
 			due = append(due, k)
 		}
@@ -118,6 +123,14 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 	w.queue = queue
 	desired, known := w.desired, w.known
 	w.mu.Unlock()
+	var wait sync.WaitGroup
+	defer func() {
+		w.mu.Lock()
+		w.queue = nil
+		w.mu.Unlock()
+		queue.ShutDown()
+		wait.Wait()
+	}()
 	if known {
 		strays := w.strays(desired)
 		w.mu.Lock()
@@ -128,16 +141,10 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 		w.mu.Unlock()
 	}
 
-	var wait sync.WaitGroup
 	for range writers {
 		wait.Go(func() { w.work(ctx, queue) })
 	}
 	<-ctx.Done()
-	w.mu.Lock()
-	w.queue = nil
-	w.mu.Unlock()
-	queue.ShutDown()
-	wait.Wait()
 	return nil
 }
 
@@ -147,7 +154,7 @@ func (w *StatusWriter) enqueue(keys []resource.Key) {
 		return
 	}
 	slices.SortFunc(keys, func(a, b resource.Key) int {
-		if c := rank(a.Kind) - rank(b.Kind); c != 0 {
+		if c := w.urgency(b) - w.urgency(a); c != 0 {
 			return c
 		}
 		return compare(a, b)
@@ -157,25 +164,16 @@ func (w *StatusWriter) enqueue(keys []resource.Key) {
 	}
 }
 
-func rank(kind string) int {
-	switch kind {
-	case "GatewayClass":
-		return 0
-	case "Gateway":
-		return 1
-	case "ListenerSet":
-		return 2
-	}
-	return 3
+// form is that of the status that is written on a kind's objects; nil if none is.
+func (w *StatusWriter) form(k resource.Key) *resource.StatusForm {
+	return w.forms[schema.GroupKind{Group: k.Group, Kind: k.Kind}]
 }
 
-// statusKey is the key of the object that a status is about: one of Gateway API, or a TrafficSplit.
-func statusKey(s resource.Status) resource.Key {
-	k := resource.Key{Group: gatewayv1.GroupName, Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name}
-	if k.Kind == splitKind {
-		k.Group = split.Group
+func (w *StatusWriter) urgency(k resource.Key) int {
+	if form := w.form(k); form != nil {
+		return form.Urgency
 	}
-	return k
+	return 0
 }
 
 // strays are the objects that carry entries of ours and should not.
@@ -184,7 +182,7 @@ func (w *StatusWriter) strays(desired map[resource.Key]resource.Status) (keys []
 		if _, wanted := desired[o.Key()]; wanted {
 			continue
 		}
-		if w.named(o.Value()) {
+		if w.named(o.Key(), o.Value()) {
 			keys = append(keys, o.Key())
 		}
 	}
@@ -192,27 +190,26 @@ func (w *StatusWriter) strays(desired map[resource.Key]resource.Status) (keys []
 }
 
 // named says whether an object carries entries with our controller's name.
-func (w *StatusWriter) named(object any) bool {
-	switch o := object.(type) {
-	case *gatewayv1.HTTPRoute:
-		return w.ours(o.Status.Parents)
-	case *gatewayv1.GRPCRoute:
-		return w.ours(o.Status.Parents)
-	case *gatewayv1.TCPRoute:
-		return w.ours(o.Status.Parents)
-	case *gatewayv1.BackendTLSPolicy:
-		return slices.ContainsFunc(o.Status.Ancestors, func(a gatewayv1.PolicyAncestorStatus) bool { return string(a.ControllerName) == w.controller })
+func (w *StatusWriter) named(k resource.Key, object any) bool {
+	form := w.form(k)
+	if form == nil || !form.Parents && !form.Ancestors {
+		return false
 	}
-	return false
-}
-
-func (w *StatusWriter) ours(parents []gatewayv1.RouteParentStatus) bool {
-	return slices.ContainsFunc(parents, func(p gatewayv1.RouteParentStatus) bool { return string(p.ControllerName) == w.controller })
+	status := statusField(object)
+	if !status.IsValid() || status.Kind() != reflect.Struct {
+		return false
+	}
+	if form.Parents {
+		parents, _ := status.FieldByName("Parents").Interface().([]gatewayv1.RouteParentStatus)
+		return slices.ContainsFunc(parents, func(p gatewayv1.RouteParentStatus) bool { return string(p.ControllerName) == w.controller })
+	}
+	ancestors, _ := status.FieldByName("Ancestors").Interface().([]gatewayv1.PolicyAncestorStatus)
+	return slices.ContainsFunc(ancestors, func(a gatewayv1.PolicyAncestorStatus) bool { return string(a.ControllerName) == w.controller })
 }
 
 // changed looks at an object again that someone wrote.
 func (w *StatusWriter) changed(k resource.Key) {
-	if k.Group != gatewayv1.GroupName && k.Kind != splitKind {
+	if w.form(k) == nil {
 		return
 	}
 	w.mu.Lock()
@@ -256,14 +253,18 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 		return nil // it is gone, or will be told of
 	}
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind}
-	m := merger{w.controller, w.now()}
+	form := w.form(k)
+	if form == nil {
+		return nil // of a dialect that reports on what has no status
+	}
+	m := merger{w.controller, form, w.now()}
 	if known := statusOf(o.Value()); known != nil {
 		next, changes := w.next(m, k, known)
 		if !changes {
 			return nil
 		}
 		// What holds nothing of others can be replaced as it is known here, if it is the newest.
-		if _, others := m.names(known); !others && rank(k.Kind) == 3 {
+		if _, others := m.names(known); !others && form.Urgency == 0 {
 			err := w.update(ctx, gvk, o.GetObjectMeta(), next)
 			if !apierrors.IsConflict(err) {
 				return err
@@ -281,11 +282,11 @@ func (w *StatusWriter) next(m merger, k resource.Key, old map[string]any) (statu
 	w.mu.Unlock()
 	switch ours, _ := m.names(old); {
 	case wanted:
-		status = m.merge(k.Kind, old, &want)
-	case released && sameTree(old, m.merge(k.Kind, old, &last)):
-		status = m.release(k.Kind, old) // nobody else has taken it over
+		status = m.merge(old, &want)
+	case released && sameTree(old, m.merge(old, &last)):
+		status = m.release(old) // nobody else has taken it over
 	case ours:
-		status = m.release(k.Kind, old)
+		status = m.release(old)
 	default:
 		return old, false
 	}
@@ -344,33 +345,28 @@ func gone(err error) error {
 	return err
 }
 
-// statusOf is the status of a typed object as a tree, nil if it has none that is written.
+// statusField is the field Status of a typed object; the zero Value if there is none.
+func statusField(object any) reflect.Value {
+	v := reflect.ValueOf(object)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.Elem().FieldByName("Status")
+}
+
+// statusOf is the status of a typed object as a tree, nil if the object has none. It is in the field Status, as a struct or already a tree.
 func statusOf(object any) map[string]any {
-	var status any
-	switch o := object.(type) {
-	case *gatewayv1.GatewayClass:
-		status = &o.Status
-	case *gatewayv1.Gateway:
-		status = &o.Status
-	case *gatewayv1.ListenerSet:
-		status = &o.Status
-	case *gatewayv1.HTTPRoute:
-		status = &o.Status
-	case *gatewayv1.GRPCRoute:
-		status = &o.Status
-	case *gatewayv1.TCPRoute:
-		status = &o.Status
-	case *gatewayv1.BackendTLSPolicy:
-		status = &o.Status
-	case *split.TrafficSplit:
-		if o.Status == nil {
-			return map[string]any{}
-		}
-		return o.Status
-	default:
+	field := statusField(object)
+	if !field.IsValid() {
 		return nil
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if tree, ok := field.Interface().(map[string]any); ok {
+		if tree == nil {
+			return map[string]any{}
+		}
+		return tree
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(field.Addr().Interface())
 	if err != nil {
 		return nil
 	}

@@ -66,9 +66,10 @@ func (m *Set) Drops() (out []Drop) {
 		}
 	}
 	slices.SortFunc(out, func(a, b Drop) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cause, b.Cause), a.Ref.Compare(b.Ref), cmp.Compare(a.Enough, b.Enough))
 	})
-	return out
+	// A service to which several client certificates are presented is there once for each.
+	return slices.CompactFunc(out, func(a, b Drop) bool { return a.Service == b.Service && a.Cause == b.Cause })
 }
 
 // dropped notes that a copy of the target was dropped. enough is as of Drop.

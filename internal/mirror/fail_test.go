@@ -300,7 +300,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 		t.Error("forgotten too early")
 	}
 	cfg := &model.Config{Services: []model.Service{peertest.ToMirror("127.0.0.1:1")}}
-	f.Apply(cfg, []Spec{{Name: peertest.MirrorName, Metric: f.metric, Ref: filter}})
+	f.Apply(cfg, []Spec{{Key: Key{Name: peertest.MirrorName}, Metric: f.metric, Ref: filter}})
 	if d := f.Drops(); len(d) != 2 {
 		t.Errorf("told %+v with the filter of before", d)
 	}
@@ -309,7 +309,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	}
 	f.copy(get("/"), nil)
 	<-told
-	f.Apply(cfg, []Spec{{Name: peertest.MirrorName, Metric: f.metric}})
+	f.Apply(cfg, []Spec{{Key: Key{Name: peertest.MirrorName}, Metric: f.metric}})
 	if d := f.Drops(); len(d) > 0 {
 		t.Errorf("told %+v of a filter that is gone", d)
 	}

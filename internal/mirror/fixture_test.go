@@ -37,7 +37,7 @@ func newFixture(t testing.TB, opt Options, service model.Service, certificates .
 
 func (f *fixture) configure(service model.Service, certificates ...model.Certificate) {
 	cfg := &model.Config{Services: []model.Service{service}, Certificates: certificates}
-	f.target = f.Apply(cfg, []Spec{{Name: peertest.MirrorName, Metric: f.metric}})[0]
+	f.target = f.Apply(cfg, []Spec{{Key: Key{Name: peertest.MirrorName}, Metric: f.metric}})[0]
 }
 
 // wait returns once so many further copies have ended.

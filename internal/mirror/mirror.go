@@ -3,8 +3,8 @@ package mirror
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +97,7 @@ type Set struct {
 	held   heldLegs
 
 	mu       sync.Mutex
-	services map[string]*service
+	services map[Key]*service
 	closed   bool
 	quit     chan struct{} // closed when copies are to be given up
 	workers  sync.WaitGroup
@@ -120,7 +120,7 @@ func New(opt Options, connections upstream.Options, memory *budget.Budget, log *
 	connections.MaxConnections /= 4 // beside those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
-	m := &Set{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[string]*service{}, quit: make(chan struct{})}
+	m := &Set{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[Key]*service{}, quit: make(chan struct{})}
 	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
 	m.tell = tell
 	m.helpers.Go(m.tidy)
@@ -129,9 +129,12 @@ func New(opt Options, connections upstream.Options, memory *budget.Budget, log *
 	return m
 }
 
+// Key is a service that copies go to, with the client certificate that is presented to it: "" is none.
+type Key struct{ Name, ClientCertificate string }
+
 // Spec is one mirror filter of a table.
 type Spec struct {
-	Name   string // of the service
+	Key
 	Metric *telemetry.Mirror
 	Ref    model.Ref // where the filter was written
 }
@@ -144,43 +147,45 @@ type Target struct {
 	ref     model.Ref
 }
 
-// Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name; a service that no spec names
+// Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and client certificate; a service that no spec names
 // any more takes no further copies.
 func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
 	m.held.flush() // what is over goes to the services that were
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	named := make(map[string]*service, len(specs))
+	named := make(map[Key]*service, len(specs))
+	presented := model.Presented{}
 	targets := make([]*Target, len(specs))
 	for i, spec := range specs {
-		s := named[spec.Name]
+		s := named[spec.Key]
 		if s == nil {
-			if s = m.services[spec.Name]; s == nil {
+			if s = m.services[spec.Key]; s == nil {
 				s = newService(m, spec.Name)
 			}
-			named[spec.Name] = s
+			named[spec.Key] = s
+			presented[spec.Name] = append(presented[spec.Name], spec.ClientCertificate)
 		}
 		targets[i] = &Target{Name: spec.Name, Metric: spec.Metric, service: s, ref: spec.Ref}
 	}
 	own := model.Config{Certificates: cfg.Certificates}
 	for i := range cfg.Services {
-		if named[cfg.Services[i].Name] != nil {
+		if presented[cfg.Services[i].Name] != nil {
 			service := cfg.Services[i]
 			service.HealthCheck = nil // one check, by the primaries' pool, is enough
 			own.Services = append(own.Services, service)
 		}
 	}
-	snap, err := m.set.Apply(&own)
-	for name, s := range named {
+	snap, err := m.set.ApplyFor(&own, presented)
+	for key, s := range named {
 		if err == nil {
-			s.upstream.Store(snap.Service(name))
+			s.upstream.Store(snap.Service(key.Name, key.ClientCertificate))
 		}
 		if m.closed {
 			s.close()
 		}
 	}
-	for name, s := range m.services {
-		if named[name] == nil {
+	for key, s := range m.services {
+		if named[key] == nil {
 			s.close()
 		}
 	}
@@ -219,17 +224,19 @@ func (m *Set) Close(ctx context.Context) {
 	m.set.Close()
 }
 
-// States yields what the services hold at this moment, by name.
+// States yields what the services hold at this moment, by name, whatever client certificates are presented to them.
 func (m *Set) States(yield func(telemetry.MirrorState)) {
 	m.mu.Lock()
-	all := make([]*service, 0, len(m.services))
+	all := make(map[string]telemetry.MirrorState, len(m.services))
 	for _, s := range m.services {
-		all = append(all, s)
+		state := all[s.name]
+		state.Service, state.InFlight, state.QueuedBytes = s.name, state.InFlight+s.inFlight.Load(), state.QueuedBytes+s.queued.Load()
+		state.BreakerOpen = state.BreakerOpen || s.breaker.open()
+		all[s.name] = state
 	}
 	m.mu.Unlock()
-	slices.SortFunc(all, func(a, b *service) int { return strings.Compare(a.name, b.name) })
-	for _, s := range all {
-		yield(telemetry.MirrorState{Service: s.name, InFlight: s.inFlight.Load(), QueuedBytes: s.queued.Load(), BreakerOpen: s.breaker.open()})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		yield(all[name])
 	}
 }
 

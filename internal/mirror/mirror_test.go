@@ -318,7 +318,7 @@ func TestStateOfAMirrorSurvivesANewConfiguration(t *testing.T) {
 
 func TestFiltersOfOneServiceShareItsBounds(t *testing.T) {
 	f := newFixture(t, Options{}, peertest.ToMirror("127.0.0.1:1"))
-	targets := f.Apply(&model.Config{Services: []model.Service{peertest.ToMirror("127.0.0.1:1")}}, []Spec{{Name: peertest.MirrorName, Metric: f.metric}, {Name: "other", Metric: f.metric}, {Name: peertest.MirrorName, Metric: f.metric}})
+	targets := f.Apply(&model.Config{Services: []model.Service{peertest.ToMirror("127.0.0.1:1")}}, []Spec{{Key: Key{Name: peertest.MirrorName}, Metric: f.metric}, {Key: Key{Name: "other"}, Metric: f.metric}, {Key: Key{Name: peertest.MirrorName}, Metric: f.metric}})
 	if targets[0].service != targets[2].service || targets[0].service == targets[1].service {
 		t.Error("services are not told apart by name")
 	}

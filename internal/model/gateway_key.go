@@ -8,6 +8,17 @@ type GatewayKey string
 // GatewayOf returns the key of a Gateway.
 func GatewayOf(namespace, name string) GatewayKey { return GatewayKey(namespace + "/" + name) }
 
+// GatewayOfListener returns the Gateway of a listener by its name in the model (Listener.Name) and the object that it was written in; empty for one
+// that no Gateway has.
+func GatewayOfListener(name string, ref Ref) GatewayKey {
+	if ref.Kind != "Gateway" && ref.Kind != "ListenerSet" {
+		return ""
+	}
+	namespace, rest, _ := strings.Cut(name, "/")
+	gateway, _, _ := strings.Cut(rest, "/")
+	return GatewayOf(namespace, gateway)
+}
+
 // Namespace is the Gateway's.
 func (k GatewayKey) Namespace() string {
 	namespace, _, _ := strings.Cut(string(k), "/")

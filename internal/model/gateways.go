@@ -115,25 +115,18 @@ func newSplitIndex(c *Config) *splitIndex {
 
 // complete adds to a configuration of listeners and routes the splits, services and certificates it needs.
 func (x *splitIndex) complete(part *Config) {
-	services, certificates := part.uses()
 	var splits []int
-	for name := range services {
-		splits = append(splits, x.splits[RootName(name)]...)
+	for name := range part.direct() {
+		splits = append(splits, x.splits[name]...)
 	}
 	part.Splits = pick(x.from.Splits, splits)
-	part.pruneSplits(services)
-	part.Services = pick(x.from.Services, places(services, x.services))
-	for i := range part.Services {
-		if t := part.Services[i].TLS; t != nil {
-			certificates[t.ClientCertificate] = true
-		}
-	}
+	part.Services = pick(x.from.Services, places(part.Presented(), x.services))
+	certificates := part.certificates()
 	part.Certificates = pick(x.from.Certificates, places(certificates, x.certificates))
 }
 
-// places returns where the named things are; those that are nowhere, such as variants that a leaf does not have, are
-// left out.
-func places(names map[string]bool, at map[string]int) []int {
+// places returns where the named things are; those that are nowhere are left out.
+func places[T any](names map[string]T, at map[string]int) []int {
 	var out []int
 	for name := range names {
 		if i, ok := at[name]; ok {

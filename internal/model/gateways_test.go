@@ -32,10 +32,6 @@ func shared(gateways, routes int) model.Config {
 		s := model.Service{Name: name("s", i), Ref: model.Ref{Kind: "Service", Name: fmt.Sprint("s", i)}, Protocol: model.HTTP}
 		if i%3 == 0 {
 			s.TLS = &model.ServiceTLS{Hostname: "s"}
-			variant, tls := s, *s.TLS
-			tls.ClientCertificate = name("c", 4+rand.IntN(4))
-			variant.Name, variant.TLS = s.Name+"#"+tls.ClientCertificate, &tls
-			c.Services = append(c.Services, variant)
 		}
 		c.Services = append(c.Services, s)
 	}
@@ -47,6 +43,9 @@ func shared(gateways, routes int) model.Config {
 	}
 	for i := range routes {
 		r := model.Route{Ref: model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: fmt.Sprint("r", i)}}
+		if i%2 == 0 {
+			r.ClientCertificate = name("c", 4+rand.IntN(4))
+		}
 		backend := model.Backend{Service: c.Services[rand.IntN(len(c.Services))].Name, Weight: 1}
 		mirror := model.Mirror{Service: c.Services[rand.IntN(len(c.Services))].Name, Numerator: 1, Denominator: 2}
 		r.Rules = []model.Rule{{

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,7 +50,6 @@ func Merge(configs ...Config) Config {
 		out.Splits = append(out.Splits, c.Splits...)
 	}
 	out.Services = mergeServices(configs)
-	out.leafVariants()
 	out.Prune()
 	out.Sort()
 	return out
@@ -136,97 +136,132 @@ func (s *listenerSet) keep(all []Attachment) []Attachment {
 	return slices.DeleteFunc(slices.Clone(all), gone)
 }
 
-// leafVariants gives each leaf of a split the variants that its root has: a client certificate that is presented to the
-// root is presented to the leaf.
-func (c *Config) leafVariants() {
-	if len(c.Splits) == 0 {
-		return
-	}
-	at := make(map[string]int, len(c.Services))
-	variants := map[string][]string{} // by root
-	for i, s := range c.Services {
-		at[s.Name] = i
-		if root := RootName(s.Name); root != s.Name {
-			variants[root] = append(variants[root], s.Name[len(root):])
-		}
-	}
-	for _, split := range c.Splits {
-		for _, variant := range variants[split.Root] {
-			for _, l := range split.Leaves {
-				i, ok := at[l.Service]
-				if _, there := at[l.Service+variant]; !ok || there || c.Services[i].TLS == nil {
-					continue
-				}
-				s := c.Services[i]
-				tls := *s.TLS
-				tls.ClientCertificate = variant[1:]
-				s.Name, s.TLS = s.Name+variant, &tls
-				at[s.Name] = len(c.Services)
-				c.Services = append(c.Services, s)
-			}
-		}
-	}
-}
-
-// Prune drops the splits, services and certificates that nothing refers to.
+// Prune drops the splits, services and certificates that nothing refers to, and of routes the client certificates that none of their services asks for.
 func (c *Config) Prune() {
-	services, certificates := c.uses()
-	c.pruneSplits(services)
+	direct := c.direct()
+	c.Splits = slices.DeleteFunc(slices.Clone(c.Splits), func(s Split) bool { return direct[s.Root] == nil })
+	services := c.Presented()
 	for _, s := range c.Services {
-		if services[s.Name] && s.Extends != "" {
-			services[s.Extends] = true
+		if services[s.Name] != nil && s.Extends != "" {
+			services.add(s.Extends, "")
 		}
 	}
-	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return !services[s.Name] })
-	for _, s := range c.Services {
-		if s.TLS != nil {
-			certificates[s.TLS.ClientCertificate] = true
-		}
-	}
+	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return services[s.Name] == nil })
+	c.pruneClientCertificates()
+	certificates := c.certificates()
 	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
 }
 
-// uses returns the names of the services that routes, and of the certificates that listeners refer to.
-func (c *Config) uses() (services, certificates map[string]bool) {
-	services, certificates = map[string]bool{}, map[string]bool{}
-	mirrors := func(f Filters) {
-		for _, m := range f.Mirrors {
-			services[m.Service] = true
+// pruneClientCertificates takes client certificates from routes that lead to no service with TLS.
+func (c *Config) pruneClientCertificates() {
+	if !slices.ContainsFunc(c.Routes, func(r Route) bool { return r.ClientCertificate != "" }) {
+		return
+	}
+	secured := map[string]bool{}
+	for i := range c.Services {
+		if c.Services[i].TLS != nil {
+			secured[c.Services[i].Name] = true
 		}
 	}
-	for _, r := range c.Routes {
-		for _, rule := range r.Rules {
-			mirrors(rule.Filters)
-			for _, b := range rule.Backends {
-				services[b.Service] = true
-				mirrors(b.Filters)
-			}
+	leads := map[string]bool{} // roots, whose leaves are led to; splits do not nest
+	for _, s := range c.Splits {
+		for _, l := range s.Leaves {
+			leads[s.Root] = leads[s.Root] || secured[l.Service]
 		}
 	}
+	own := false
+	for i := range c.Routes {
+		if c.Routes[i].ClientCertificate == "" {
+			continue
+		}
+		asked := false
+		c.Routes[i].eachService(func(name string) { asked = asked || secured[name] || leads[name] })
+		if asked {
+			continue
+		}
+		if !own {
+			c.Routes, own = slices.Clone(c.Routes), true
+		}
+		c.Routes[i].ClientCertificate = ""
+	}
+}
+
+// certificates returns the names of those that listeners and routes refer to.
+func (c *Config) certificates() map[string]bool {
+	out := map[string]bool{}
 	for _, l := range c.Listeners {
 		if l.TLS != nil {
 			for _, name := range l.TLS.Certificates {
-				certificates[name] = true
+				out[name] = true
 			}
 		}
 	}
-	return services, certificates
+	for i := range c.Routes {
+		out[c.Routes[i].ClientCertificate] = true
+	}
+	return out
 }
 
-// pruneSplits drops the splits of roots that are not used and adds the leaves of the others to what is.
-func (c *Config) pruneSplits(used map[string]bool) {
-	variants := map[string][]string{} // of used roots; "" for the root itself
-	for name := range used {
-		root := RootName(name)
-		variants[root] = append(variants[root], name[len(root):])
+// Presented are the services that requests are led to, by name, and for each the client certificates that are presented to it, should it be reached
+// over TLS: names of Config.Certificates, "" for requests that present none.
+type Presented map[string][]string
+
+// presentsNone is what most services have.
+var presentsNone = []string{""}
+
+func (p Presented) add(service, certificate string) {
+	switch have := p[service]; {
+	case have == nil && certificate == "":
+		p[service] = presentsNone
+	case !slices.Contains(have, certificate):
+		p[service] = append(slices.Clip(have), certificate)
 	}
-	c.Splits = slices.DeleteFunc(slices.Clone(c.Splits), func(s Split) bool { return variants[s.Root] == nil })
+}
+
+// Presented returns what the routes of the configuration lead to, directly and by splits. It is the one place where that is decided.
+func (c *Config) Presented() Presented {
+	direct := c.direct()
+	if len(c.Splits) == 0 {
+		return direct
+	}
+	all := maps.Clone(direct)
 	for _, s := range c.Splits {
-		used[s.Root] = true
-		for _, variant := range variants[s.Root] {
+		for _, certificate := range direct[s.Root] {
 			for _, l := range s.Leaves {
-				used[l.Service], used[l.Service+variant] = true, true
+				if l.Service != "" {
+					all.add(l.Service, certificate)
+				}
 			}
+		}
+	}
+	return all
+}
+
+// direct is what routes refer to.
+func (c *Config) direct() Presented {
+	out := Presented{}
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		r.eachService(func(name string) { out.add(name, r.ClientCertificate) })
+	}
+	return out
+}
+
+// eachService calls visit with the services that the route refers to.
+func (r *Route) eachService(visit func(name string)) {
+	mirrors := func(f *Filters) {
+		for _, m := range f.Mirrors {
+			visit(m.Service)
+		}
+	}
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		mirrors(&rule.Filters)
+		for j := range rule.Backends {
+			if b := &rule.Backends[j]; b.Service != "" {
+				visit(b.Service)
+			}
+			mirrors(&rule.Backends[j].Filters)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func sample() model.Config {
 				TLS: &model.ListenerTLS{Certificates: []string{"default/b", "default/a"}, ClientCAs: "pem", ClientOptional: true}},
 		},
 		Routes: []model.Route{{
-			Ref: ref("HTTPRoute", "shop", ""), Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Kind: model.RouteGRPC,
+			Ref: ref("HTTPRoute", "shop", ""), Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Kind: model.RouteGRPC, ClientCertificate: "default/c",
 			Attachments: []model.Attachment{
 				{Listener: "default/gw/http", Hostnames: []string{"*.a.example", "a.example"}},
 				{Listener: "default/gw/https", Hostnames: []string{"*"}},
@@ -71,7 +71,7 @@ func sample() model.Config {
 				HealthCheck: &model.HealthCheck{Type: model.CheckHTTP, Path: "/up?full", Host: "up.example", Service: "s", Statuses: []model.StatusRange{{From: 200, To: 204}},
 					Interval: model.Duration(time.Second), Timeout: model.Duration(time.Millisecond), Healthy: 1, Unhealthy: 2}},
 			{Name: "default/v1:80", Ref: ref("Service", "v1", "spec.ports[0]"), Protocol: model.HTTP,
-				TLS:       &model.ServiceTLS{Hostname: "v1", CAs: "pem", SubjectAltNames: []string{"a"}, ClientCertificate: "default/c"},
+				TLS:       &model.ServiceTLS{Hostname: "v1", CAs: "pem", SubjectAltNames: []string{"a"}},
 				Endpoints: []model.Endpoint{{Address: "api.example:80"}}},
 		},
 		Certificates: []model.Certificate{
@@ -183,10 +183,8 @@ func TestMergeLaysServicesOverThoseTheyExtend(t *testing.T) {
 	base.Services[1].TLS = nil
 	base.Services[1].Fault = &model.Fault{Status: 500, Reason: "UnsupportedProtocol"}
 	base.Services[1].Limits, base.Services[1].HealthCheck = base.Services[0].Limits, base.Services[0].HealthCheck
-	base.Routes[0].Rules[0].Backends[1] = model.Backend{Service: "default/v1:80#default/c", Weight: 1}
 	base.Routes[0].Rules[0].Backends = append(base.Routes[0].Rules[0].Backends, model.Backend{Service: "default/gone:80", Weight: 1})
 	over := model.Config{Services: []model.Service{
-		{Name: "default/v1:80#default/c", Extends: "default/v1:80", Protocol: model.H2C, TLS: &model.ServiceTLS{Hostname: "v1", ClientCertificate: "default/c"}},
 		{Name: "default/v1:80", Extends: "default/v1:80", TLS: &model.ServiceTLS{Hostname: "v1"}},
 		{Name: "default/gone:80", Extends: "default/gone:80", TLS: &model.ServiceTLS{Hostname: "gone"}},
 	}}
@@ -195,13 +193,10 @@ func TestMergeLaysServicesOverThoseTheyExtend(t *testing.T) {
 		for _, s := range got.Services {
 			services[s.Name] = s
 		}
-		plain, presenting, gone := services["default/v1:80"], services["default/v1:80#default/c"], services["default/gone:80"]
+		plain, gone := services["default/v1:80"], services["default/gone:80"]
 		if plain.TLS == nil || plain.Fault != nil || plain.Protocol != model.HTTP || len(plain.Endpoints) != 1 || plain.Ref.Name != "v1" ||
 			plain.Limits == nil || plain.HealthCheck == nil {
 			t.Errorf("laid over itself: %+v", plain)
-		}
-		if presenting.TLS == nil || presenting.TLS.ClientCertificate != "default/c" || presenting.Protocol != model.HTTP || len(presenting.Endpoints) != 1 || presenting.Limits == nil {
-			t.Errorf("variant: %+v", presenting)
 		}
 		if gone.Fault == nil {
 			t.Errorf("over nothing: %+v", gone)
@@ -215,7 +210,7 @@ func TestMergeLaysServicesOverThoseTheyExtend(t *testing.T) {
 func TestPruneDropsWhatNothingRefersTo(t *testing.T) {
 	c := sample()
 	c.Services = append(c.Services, model.Service{Name: "default/unused:80", Protocol: model.HTTP,
-		TLS: &model.ServiceTLS{Hostname: "x", ClientCertificate: "default/d"}})
+		TLS: &model.ServiceTLS{Hostname: "x"}})
 	c.Certificates = append(c.Certificates, model.Certificate{Name: "default/d"}, model.Certificate{Name: "default/e"})
 	c.Prune()
 	if got, want := text(t, c), text(t, sample()); got != want {

@@ -75,9 +75,12 @@ type Route struct {
 	// Kind is what the route carries, and so which listeners take it; see Protocol.Takes.
 	Kind RouteKind `json:"kind,omitempty"`
 	// PathPolicy is that of the route's requests; empty is the listener's. A route for TCP has none.
-	PathPolicy  PathPolicy   `json:"pathPolicy,omitempty"`
-	Attachments []Attachment `json:"attachments"`
-	Rules       []Rule       `json:"rules"`
+	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
+	// ClientCertificate names the entry of Config.Certificates that is presented to services with TLS which the route leads to, also by splits and
+	// for copies; empty presents none. It is the Gateways': a route that is attached to Gateways with different ones is there once for each.
+	ClientCertificate string       `json:"clientCertificate,omitempty"`
+	Attachments       []Attachment `json:"attachments"`
+	Rules             []Rule       `json:"rules"`
 }
 
 // Attachment binds a route to a listener for some hostnames.
@@ -246,7 +249,7 @@ type Retry struct {
 
 // Service is a named set of endpoints on a port.
 type Service struct {
-	// Name is "namespace/name:port"; with "#certificate" after it for a variant that presents a client certificate.
+	// Name is "namespace/name:port".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
 	// Extends names a service this one lays TLS and Fault over: Merge takes everything else from there. It is empty in
@@ -277,8 +280,6 @@ type ServiceTLS struct {
 	// SubjectAltNames, when not empty, replaces Hostname for authentication: one of them must match. An entry is a
 	// DNS name, "*.suffix", or a URI.
 	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
-	// ClientCertificate names the entry of Config.Certificates to present; empty presents none.
-	ClientCertificate string `json:"clientCertificate,omitempty"`
 }
 
 // Endpoint is one address, "ip:port" or, for a service that points out of the set, "host:port".

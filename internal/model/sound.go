@@ -29,7 +29,8 @@ const invalidPart = "InvalidConfiguration"
 //   - A match that is not valid is left out, with the last of them its rule. A rule that has anything else wrong with it answers 500, a
 //     backend, a leaf or a service for its share; a mirror is left out.
 //   - A listener is left out with the attachments to it, a route with the last of them. So is one of a protocol that is unknown.
-//   - A route of an unknown kind answers 500 to the requests it matches; it is left out where connections would come to it.
+//   - A route of an unknown kind answers 500 to the requests it matches; it is left out where connections would come to it. A route without its
+//     client certificate answers 500.
 //   - A split is left out with its last match, or where its leaves mean nothing: its root's own endpoints serve.
 //
 // The result is valid. Parts that are sound are not changed and share memory with c.
@@ -197,10 +198,17 @@ func (s *sounder) route(out *Config, r Route) {
 			return
 		}
 	}
+	bare := !s.ok(r.Ref, func() { v.clientCertificate(&r) }, "the route's requests are answered 500")
+	if bare {
+		r.ClientCertificate = ""
+	}
 	var patterns PatternBudget
 	rules := make([]Rule, 0, len(r.Rules))
 	for i, rule := range r.Rules {
 		if s.rule(&r, i, &rule, &patterns) {
+			if bare {
+				rule = Rule{Ref: rule.Ref, Name: rule.Name, Matches: rule.Matches, Fault: notValid("the route's client certificate does not exist")}
+			}
 			rules = append(rules, rule)
 		}
 	}

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
 // Split sends the requests for a service, its root, to other services, its leaves. It is a property of the root: it
 // applies whichever rule leads there. A leaf's own endpoints serve what it gets, also when the leaf is itself the root of
@@ -15,7 +12,7 @@ import (
 type Split struct {
 	// Ref is the object; with Root it identifies the split in the whole configuration.
 	Ref Ref `json:"ref"`
-	// Root is the Name of a service without a variant.
+	// Root is the Name of a service.
 	Root string `json:"root"`
 	// Matches limit the split to the requests that meet any of them (OR). Empty is no limit.
 	Matches []SplitMatch `json:"matches,omitempty"`
@@ -45,12 +42,6 @@ type Leaf struct {
 	Fault *Fault `json:"fault,omitempty"`
 }
 
-// RootName is the name of a service without what names a variant: a split of it applies to its variants too.
-func RootName(service string) string {
-	name, _, _ := strings.Cut(service, "#")
-	return name
-}
-
 // MaxWeightSum is the largest sum of a split's weights.
 const MaxWeightSum = math.MaxUint64 >> 2
 
@@ -66,8 +57,6 @@ func (v *validator) split(s *Split, seen map[splitKey]bool) {
 	switch {
 	case s.Root == "" || !v.services[s.Root]:
 		v.fail(s.Ref, "root", "service %q does not exist", s.Root)
-	case s.Root != RootName(s.Root):
-		v.fail(s.Ref, "root", "%q is a variant of a service", s.Root)
 	case seen[key]:
 		v.fail(s.Ref, "root", "the split of %q occurs twice", s.Root)
 	}

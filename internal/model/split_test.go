@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -70,25 +69,44 @@ func TestPruneKeepsTheLeavesOfUsedRootsAlone(t *testing.T) {
 	}
 }
 
-func TestALeafPresentsTheCertificateThatItsRootDoes(t *testing.T) {
+// TestWhoIsPresentedWhat holds that a split's leaves are presented what its root is, of each route that leads there, and that only routes that lead to
+// a service over TLS have a certificate.
+func TestWhoIsPresentedWhat(t *testing.T) {
 	base := splitSample()
-	base.Services[2].TLS = &model.ServiceTLS{Hostname: "v2"}
-	base.Routes[0].Rules[0].Backends[0].Service = "default/v1:80#default/c"
-	over := model.Config{Services: []model.Service{
-		{Name: "default/v1:80#default/c", Extends: "default/v1:80", TLS: &model.ServiceTLS{Hostname: "v1", ClientCertificate: "default/c"}},
-	}}
-	got := model.Merge(base, over)
+	base.Services[1].TLS = nil
+	base.Services[2].TLS = &model.ServiceTLS{Hostname: "v2"} // a leaf, which nothing else leads to
+	with := func(certificate, service string) model.Route {
+		r := base.Routes[0]
+		r.ClientCertificate, r.Rules = certificate, []model.Rule{{
+			Ref: r.Ref, Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}, Backends: []model.Backend{{Ref: r.Ref, Service: service, Weight: 1}},
+		}}
+		return r
+	}
+	base.Routes = []model.Route{with("default/c", "default/v1:80"), with("default/b", "default/v1:80"), with("default/c", "default/next:80"), with("", "default/v1:80")}
+	got := model.Merge(base)
 	if err := got.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(got.Services, func(s model.Service) bool { return s.Name == "default/v2:80#default/c" })
-	if i < 0 {
-		t.Fatalf("services %q", names(got.Services))
+	var certificates []string
+	for _, r := range got.Routes {
+		certificates = append(certificates, r.ClientCertificate+" to "+r.Rules[0].Backends[0].Service)
 	}
-	if s := got.Services[i]; s.TLS.ClientCertificate != "default/c" || s.TLS.Hostname != "v2" || len(s.Endpoints) != 1 {
-		t.Errorf("the variant is %+v", s)
+	slices.Sort(certificates)
+	if want := []string{" to default/next:80", " to default/v1:80", "default/b to default/v1:80", "default/c to default/v1:80"}; !slices.Equal(certificates, want) {
+		t.Errorf("routes present %q, want %q", certificates, want)
 	}
-	if base.Services[2].TLS.ClientCertificate != "" {
+	presented := got.Presented()
+	for _, all := range presented {
+		slices.Sort(all)
+	}
+	for name, want := range map[string][]string{
+		"default/v1:80": {"", "default/b", "default/c"}, "default/v2:80": {"", "default/b", "default/c"}, "default/next:80": {""}, "default/unused:80": nil,
+	} {
+		if !slices.Equal(presented[name], want) {
+			t.Errorf("%s is presented %q, want %q", name, presented[name], want)
+		}
+	}
+	if base.Routes[2].ClientCertificate != "default/c" {
 		t.Error("the input was changed")
 	}
 }
@@ -121,11 +139,5 @@ func TestValidateNamesWhatIsWrongWithASplit(t *testing.T) {
 				t.Errorf("got %v, want %q", err, x.want)
 			}
 		})
-	}
-	c := splitSample()
-	c.Services = append(c.Services, model.Service{Name: "default/v1:80#x", Protocol: model.HTTP})
-	c.Splits[0].Root = "default/v1:80#x"
-	if err := c.Validate(); err == nil || !strings.Contains(fmt.Sprint(err), "variant") {
-		t.Errorf("a variant as root: %v", err)
 	}
 }

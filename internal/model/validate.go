@@ -102,9 +102,6 @@ func (v *validator) service(s *Service) {
 		if t.Hostname == "" {
 			v.fail(where, "tls.hostname", "is empty")
 		}
-		if t.ClientCertificate != "" && !v.certificates[t.ClientCertificate] {
-			v.fail(where, "tls.clientCertificate", "certificate %q does not exist", t.ClientCertificate)
-		}
 	}
 	v.fault(where, "fault", s.Fault)
 	v.resilience(where, s)
@@ -178,6 +175,7 @@ func (v *validator) route(r *Route) {
 	}
 	v.carries(r)
 	v.pathPolicy(r.Ref, r.PathPolicy)
+	v.clientCertificate(r)
 	var patterns PatternBudget
 	for i := range r.Rules {
 		rule, field := &r.Rules[i], v.at("rules", i)
@@ -188,6 +186,12 @@ func (v *validator) route(r *Route) {
 		if r.Kind.Requests() && len(rule.Matches) == 0 {
 			v.fail(r.Ref, field+".matches", "is empty")
 		}
+	}
+}
+
+func (v *validator) clientCertificate(r *Route) {
+	if r.ClientCertificate != "" && !v.certificates[r.ClientCertificate] {
+		v.fail(r.Ref, "clientCertificate", "certificate %q does not exist", r.ClientCertificate)
 	}
 }
 

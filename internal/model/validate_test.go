@@ -44,7 +44,7 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"endpoint":                {func(c *model.Config) { c.Services[0].Endpoints[1].Address = "::1:80" }, []string{"Service default/next", "endpoints[1].address", `"::1:80" is not host:port`}},
 		"endpoint port":           {func(c *model.Config) { c.Services[0].Endpoints[0].Address = "10.0.0.1:0" }, []string{"endpoints[0].address"}},
 		"service TLS hostname":    {func(c *model.Config) { c.Services[1].TLS.Hostname = "" }, []string{"Service default/v1", "tls.hostname"}},
-		"client certificate":      {func(c *model.Config) { c.Services[1].TLS.ClientCertificate = "none" }, []string{"tls.clientCertificate", `"none" does not exist`}},
+		"client certificate":      {func(c *model.Config) { c.Routes[0].ClientCertificate = "none" }, []string{"HTTPRoute default/", "clientCertificate", `"none" does not exist`}},
 		"listener unnamed":        {func(c *model.Config) { c.Listeners[0].Name = "" }, []string{"Gateway default/gw spec.listeners[0]", "name", "is empty"}},
 		"listener twice":          {func(c *model.Config) { c.Listeners[1].Name = "default/gw/http" }, []string{"spec.listeners[1]", "twice"}},
 		"listener clash": {func(c *model.Config) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 func TestARefusedConnectionCostsNoRequest(t *testing.T) {
@@ -88,7 +89,7 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 			t.Errorf("%s: status %d", name, resp.StatusCode)
 		}
 		dials := uint64(0)
-		for _, e := range s.state.Load().Service(serviceName).Endpoints() {
+		for _, e := range s.state.Load().Service(&upstream.Service{Name: serviceName}).Endpoints() {
 			dials += e.Stats().Dials
 		}
 		if dials != test.dials {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"syscall"
@@ -139,21 +140,48 @@ func (s *Server) Services(yield func(telemetry.ServiceState) bool) {
 	if snap == nil {
 		return
 	}
-	for _, sv := range snap.Upstream {
-		stats := sv.Stats()
-		state := telemetry.ServiceState{Service: sv.Name, Full: stats.Full, Endpoints: []telemetry.EndpointState{}}
-		for l := range upstream.Limits() {
-			state.Rejected = append(state.Rejected, telemetry.LimitCount{Limit: l.String(), Count: stats.Rejected[l]})
+	for all := snap.Upstream; len(all) > 0; {
+		n := 1 // with how many client certificates it is reached
+		for n < len(all) && all[n].Name == all[0].Name {
+			n++
 		}
-		for _, e := range sv.Endpoints() {
-			st := e.Stats()
-			state.Endpoints = append(state.Endpoints, telemetry.EndpointState{
-				Address: e.Address, Healthy: st.Healthy, Ejected: st.Ejected, Failing: st.Failing, CheckError: st.CheckErr, InFlight: st.InFlight,
-				Failures: st.Failures, Ejections: st.Ejections, EjectionsDenied: st.Denied, ChecksFailed: st.Checks[0], ChecksPassed: st.Checks[1],
-			})
-		}
-		if !yield(state) {
+		if !yield(serviceState(all[:n])) {
 			return
 		}
+		all = all[n:]
 	}
+}
+
+// serviceState is that of a service, which differs only by client certificates: its endpoints are counted by address.
+func serviceState(all []*upstream.Service) telemetry.ServiceState {
+	stats := all[0].Stats()
+	state := telemetry.ServiceState{Service: all[0].Name, Full: stats.Full, Endpoints: []telemetry.EndpointState{}}
+	for l := range upstream.Limits() { // they share the counters
+		state.Rejected = append(state.Rejected, telemetry.LimitCount{Limit: l.String(), Count: stats.Rejected[l]})
+	}
+	for i, sv := range all {
+		state.Full = state.Full || sv.Stats().Full
+		for j, e := range sv.Endpoints() {
+			st := e.Stats()
+			is := telemetry.EndpointState{
+				Address: e.Address, Healthy: st.Healthy, Ejected: st.Ejected, Failing: st.Failing, CheckError: st.CheckErr, InFlight: st.InFlight,
+				Failures: st.Failures, Ejections: st.Ejections, EjectionsDenied: st.Denied, ChecksFailed: st.Checks[0], ChecksPassed: st.Checks[1],
+			}
+			if i == 0 {
+				state.Endpoints = append(state.Endpoints, is)
+			} else { // the same addresses in the same order
+				addEndpoint(&state.Endpoints[j], is)
+			}
+		}
+	}
+	return state
+}
+
+// addEndpoint adds what is known of an address with another client certificate.
+func addEndpoint(to *telemetry.EndpointState, is telemetry.EndpointState) {
+	to.Healthy, to.Ejected, to.Failing = to.Healthy && is.Healthy, to.Ejected || is.Ejected, to.Failing || is.Failing
+	to.CheckError = cmp.Or(to.CheckError, is.CheckError)
+	to.InFlight, to.Failures = to.InFlight+is.InFlight, to.Failures+is.Failures
+	to.Ejections, to.EjectionsDenied = to.Ejections+is.Ejections, to.EjectionsDenied+is.EjectionsDenied
+	to.ChecksFailed, to.ChecksPassed = to.ChecksFailed+is.ChecksFailed, to.ChecksPassed+is.ChecksPassed
 }

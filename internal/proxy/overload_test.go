@@ -18,6 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // held is a backend whose answers wait until release is closed.
@@ -318,7 +319,7 @@ func TestADeadEndpointOfThreeIsLeftAloneSoon(t *testing.T) {
 		t.Errorf("%d of %d requests failed", failed, requests)
 	}
 	// A probe after one second, after two more, ...
-	tried := s.state.Load().Service(serviceName).Endpoints()[0].Stats().DialFails
+	tried := s.state.Load().Service(&upstream.Service{Name: serviceName}).Endpoints()[0].Stats().DialFails
 	if most := 3 + uint64(time.Since(start)/time.Second); tried < 1 || tried > most {
 		t.Errorf("the dead endpoint was tried %d times for %d requests, want at most %d", tried, requests, most)
 	}

@@ -16,6 +16,7 @@ import (
 
 // assembly is a Set in the making.
 type assembly struct {
+	kinds    Kinds
 	findings []Finding
 	// last are the good objects of the reading before, good those of this one.
 	last, good map[Key]good
@@ -56,7 +57,8 @@ type overlooked struct {
 func (r *reader) set(l *listing) *Set {
 	r.decode()
 	a := &assembly{
-		last: r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
+		kinds: r.kinds,
+		last:  r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
 		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
 		rejected: make(map[Key]Finding),
 		drafts:   make(map[Key]map[string]any),
@@ -200,7 +202,7 @@ func (a *assembly) nameOverlooked() {
 			msg += fmt.Sprintf(" (%d objects)", o.count)
 		}
 		f := finding(CodeUnknownKind, "", msg)
-		if read := siblings(over.apiVersion); read != "" {
+		if read := a.kinds.siblings(over.apiVersion); read != "" {
 			f = finding(CodeNotServed, "", strings.Replace(msg, ": ignored", ", so it has no effect", 1))
 			f.Fix = "write it with kinds that Weir reads (" + read + "), or have something else serve it"
 		}
@@ -224,13 +226,13 @@ func (a *assembly) date(s *Set, k Key, g good) {
 // holds both, mirrored.
 func (a *assembly) finish() *Set {
 	s := &Set{
-		Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected,
+		kinds: a.kinds, Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected,
 		Drafts: a.drafts,
 	}
 	sliced := make(map[name]bool)
 	for k, g := range a.good {
 		s.Origins[k], s.Fields[k] = g.origin, g.fields
-		s.add(g.object)
+		s.put(a.kinds.Find(k.Group, k.Kind), g.object)
 		a.date(s, k, g)
 		if slice, ok := g.object.(*discoveryv1.EndpointSlice); ok {
 			sliced[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}] = true
@@ -248,7 +250,7 @@ func (a *assembly) finish() *Set {
 			continue
 		}
 		for _, slice := range legacy.slices {
-			s.add(slice)
+			s.EndpointSlices = append(s.EndpointSlices, slice)
 			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
 		}
 	}

@@ -31,7 +31,7 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkReloadOfOneChangedRoute(b *testing.B) {
 	dir := b.TempDir()
 	write(b, dir, "routes.yaml", manyRoutes(10000))
-	r := newReader([]string{dir})
+	r := newReader(everything, []string{dir})
 	l := list(r.paths)
 	r.read(l)
 	r.set(l)
@@ -51,13 +51,13 @@ func BenchmarkReloadOfOneChangedRoute(b *testing.B) {
 
 // BenchmarkCompile is what the first object of a kind costs.
 func BenchmarkCompile(b *testing.B) {
-	for _, k := range kinds {
-		if k.crd == "" {
+	for _, k := range everything {
+		if !k.Custom() {
 			continue
 		}
-		b.Run(k.name, func(b *testing.B) {
+		b.Run(k.Name, func(b *testing.B) {
 			for b.Loop() {
-				if err := (&definition{name: k.crd}).compile(); err != nil {
+				if _, err := k.Definition.compile(); err != nil {
 					b.Fatal(err)
 				}
 			}

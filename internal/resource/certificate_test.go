@@ -69,7 +69,7 @@ func manifestOf(t testing.TB, object any) string {
 // rereading returns a function that reads a folder once more after its only file has changed, at a time.
 func rereading(t *testing.T) (read func(content string, at time.Time) *Set) {
 	dir := t.TempDir()
-	r := newReader([]string{dir})
+	r := newReader(everything, []string{dir})
 	return func(content string, at time.Time) *Set {
 		t.Helper()
 		r.now = func() time.Time { return at }
@@ -212,7 +212,7 @@ func TestDirTellsOfCertificatesAsTimePasses(t *testing.T) {
 		write(t, dir, "a.yaml", secretOf(t, chain, key))
 		authority, _ := newPair(t, start, start.Add(9*day)) // told of after 6, 8.1 and 9 days
 		write(t, dir, "b.yaml", bundleOf(t, authority))
-		d := NewDir([]string{dir}, nil)
+		d := NewDir(everything, []string{dir}, nil)
 		d.blind = true // the kernel does not live in the bubble
 		d.timing.blind = time.Hour
 		ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +259,7 @@ func TestClockThatIsSetBackIsNoticed(t *testing.T) {
 	chain, key := newPair(t, now, now.Add(99*day))
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", secretOf(t, chain, key))
-	r := newReader([]string{dir})
+	r := newReader(everything, []string{dir})
 	r.now = func() time.Time { return now.Add(200 * day) }
 	l, err := r.open(nil)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 // breaks keeps its last good version, as in a Dir; but a ConfigMap's authorities are always those of its newest version,
 // as what it no longer trusts must not be trusted on. It is for one goroutine at a time.
 type Collection struct {
+	kinds Kinds
 	// lists are the good objects of each kind, in the order of a Set.
-	lists map[*kind][]placed
+	lists map[*Kind][]placed
 	// judged are the objects that a Set is not sure of before it is made: broken ones, those with certificates and those
 	// with findings. good are the last good ones among them.
 	judged map[Key]*Object
@@ -27,9 +28,9 @@ type placed struct {
 	object any
 }
 
-// NewCollection returns an empty one.
-func NewCollection() *Collection {
-	return &Collection{lists: make(map[*kind][]placed), judged: make(map[Key]*Object), good: make(map[Key]good), now: time.Now}
+// NewCollection returns an empty one for objects of some kinds.
+func NewCollection(kinds Kinds) *Collection {
+	return &Collection{kinds: kinds, lists: make(map[*Kind][]placed), judged: make(map[Key]*Object), good: make(map[Key]good), now: time.Now}
 }
 
 // Put adds an object, or another version of it.
@@ -62,7 +63,7 @@ func (c *Collection) Remove(k Key) {
 
 // Clear takes all objects of a kind out.
 func (c *Collection) Clear(group, name string) {
-	delete(c.lists, findKind(group, name))
+	delete(c.lists, c.kinds.Find(group, name))
 	of := func(k Key) bool { return k.Group == group && k.Kind == name }
 	maps.DeleteFunc(c.judged, func(k Key, _ *Object) bool { return of(k) })
 	maps.DeleteFunc(c.good, func(k Key, _ good) bool { return of(k) })
@@ -77,7 +78,7 @@ func (c *Collection) Due() bool {
 // Set makes a Set of the objects there are. Findings of the caller's are added to it.
 func (c *Collection) Set(findings ...Finding) *Set {
 	a := &assembly{last: c.good, good: make(map[Key]good, len(c.good)), now: c.now().Round(0), findings: slices.Clone(findings)}
-	s := &Set{Expiries: make(map[Key]Finding), Rejected: make(map[Key]Finding)}
+	s := &Set{kinds: c.kinds, Expiries: make(map[Key]Finding), Rejected: make(map[Key]Finding)}
 	for k, o := range c.judged {
 		a.findings = append(a.findings, o.entry.findings...)
 		if o.entry.object != nil && o.entry.certified == nil {
@@ -99,9 +100,9 @@ func (c *Collection) Set(findings ...Finding) *Set {
 		}
 	}
 	c.good, c.last, c.next = a.good, a.now, a.next
-	for _, list := range c.lists {
-		for _, p := range list {
-			s.add(p.object)
+	for k, list := range c.lists {
+		if k != nil && k.Objects != nil {
+			k.Objects.fill(s, len(list), func(i int) any { return list[i].object })
 		}
 	}
 	s.Findings = a.findings
@@ -109,8 +110,8 @@ func (c *Collection) Set(findings ...Finding) *Set {
 	return s
 }
 
-func (c *Collection) search(k Key) (of *kind, at int, found bool) {
-	of = findKind(k.Group, k.Kind)
+func (c *Collection) search(k Key) (of *Kind, at int, found bool) {
+	of = c.kinds.Find(k.Group, k.Kind)
 	list := c.lists[of]
 	// Most come in order.
 	if n := len(list); n == 0 || compareKeys(list[n-1].key, k) < 0 {

@@ -22,7 +22,7 @@ func served(t testing.TB, text string) *Object {
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	o, err := Decode(u)
+	o, err := Decode(everything, u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func servedRoute(t testing.TB, namespace, name, spec string) *Object {
 }
 
 func adoptedSecret(name, chain, key string) *Object {
-	return Adopt(&corev1.Secret{
+	return Adopt(everything, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: []byte(chain), corev1.TLSPrivateKeyKey: []byte(key)},
 	})
@@ -44,7 +44,7 @@ func adoptedSecret(name, chain, key string) *Object {
 func TestACollectionHoldsWhatWasPutAndNotRemoved(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		c := NewCollection()
+		c := NewCollection(everything)
 		there := make(map[Key]any)
 		for range 300 {
 			k := Key{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: string(rune('a' + random.IntN(3))), Name: "r" + string(rune('a'+random.IntN(20)))}
@@ -82,7 +82,7 @@ func TestACollectionHoldsWhatWasPutAndNotRemoved(t *testing.T) {
 }
 
 func TestABrokenObjectIsReportedWithItsField(t *testing.T) {
-	c := NewCollection()
+	c := NewCollection(everything)
 	c.Put(servedRoute(t, "default", "a", `{"hostnames":["x.example"]}`))
 	if set := c.Set(); hosts(set) != "a=x.example" || len(set.Findings) != 0 {
 		t.Fatal(hosts(set), set.Findings)
@@ -109,9 +109,9 @@ func TestABrokenObjectIsReportedWithItsField(t *testing.T) {
 
 func TestAuthoritiesThatWereTakenAwayAreNotTrusted(t *testing.T) {
 	ca, _ := newPair(t, time.Now().Add(-day), time.Now().Add(400*day))
-	c := NewCollection()
+	c := NewCollection(everything)
 	for _, data := range []string{ca, "", ca, "nonsense", ca} {
-		c.Put(Adopt(&corev1.ConfigMap{
+		c.Put(Adopt(everything, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, Data: map[string]string{bundleKey: data},
 		}))
 		set := c.Set()
@@ -136,7 +136,7 @@ func TestAServedObjectKeepsItsStatusUnlessThatIsBroken(t *testing.T) {
 }
 
 func TestServedMirrorsAreReportedAsThoseOfFiles(t *testing.T) {
-	c := NewCollection()
+	c := NewCollection(everything)
 	c.Put(servedRoute(t, "default", "a", `{"rules":[{"filters":[{"type":"RequestMirror","requestMirror":{"backendRef":{"name":"s","port":80},"percent":101}}]}]}`))
 	set := c.Set()
 	if len(set.Findings) != 1 || set.Findings[0].Code != CodeMirrorPercent || len(set.HTTPRoutes) != 1 {
@@ -147,7 +147,7 @@ func TestServedMirrorsAreReportedAsThoseOfFiles(t *testing.T) {
 func TestACollectionJudgesCertificatesAsADirDoes(t *testing.T) {
 	now := time.Now()
 	chain, key := newPair(t, now.Add(-day), now.Add(100*day))
-	c := NewCollection()
+	c := NewCollection(everything)
 	c.now = func() time.Time { return now }
 	c.Put(adoptedSecret("cert", chain, key))
 	first := c.Set()
@@ -176,11 +176,11 @@ func TestACollectionJudgesCertificatesAsADirDoes(t *testing.T) {
 }
 
 func TestKindsOfAClusterLeaveEndpointsOut(t *testing.T) {
-	for _, k := range Kinds() {
+	for _, k := range everything.InCluster() {
 		if k.Name == "Endpoints" {
 			t.Error("Endpoints are read")
 		}
-		if k.Name == "HTTPRoute" && (!k.Custom || k.Cluster || k.Versions[0] != "v1") {
+		if k.Name == "HTTPRoute" && (!k.Custom() || k.Cluster || k.Versions[0] != "v1") {
 			t.Errorf("%+v", k)
 		}
 	}
@@ -188,19 +188,19 @@ func TestKindsOfAClusterLeaveEndpointsOut(t *testing.T) {
 
 func TestAnObjectOfAnUnknownVersionIsNotRead(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v9", "kind": "HTTPRoute"}}
-	if _, err := Decode(u); err == nil {
+	if _, err := Decode(everything, u); err == nil {
 		t.Error("no error")
 	}
 }
 
 // cluster is a collection with many objects.
 func cluster(b *testing.B, routes, services int) *Collection {
-	c := NewCollection()
+	c := NewCollection(everything)
 	for i := range routes {
 		c.Put(servedRoute(b, fmt.Sprintf("ns%d", i%50), fmt.Sprintf("r%d", i), `{"hostnames":["x.example"]}`))
 	}
 	for i := range services {
-		c.Put(Adopt(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%50), Name: fmt.Sprintf("s%d", i)}}))
+		c.Put(Adopt(everything, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%50), Name: fmt.Sprintf("s%d", i)}}))
 	}
 	return c
 }
@@ -239,7 +239,7 @@ func FuzzDecode(f *testing.F) {
 		if u.UnmarshalJSON([]byte(text)) != nil {
 			return
 		}
-		o, err := Decode(u)
+		o, err := Decode(everything, u)
 		if err != nil {
 			return
 		}
@@ -249,7 +249,7 @@ func FuzzDecode(f *testing.F) {
 		if o.Value() == nil && len(o.entry.findings) == 0 {
 			t.Fatal("nothing is said about a broken object")
 		}
-		c := NewCollection()
+		c := NewCollection(everything)
 		c.Put(o)
 		c.Set()
 	})

@@ -32,18 +32,18 @@ type coreObject[T any] interface {
 	GetObjectMeta() metav1.Object
 }
 
-// core makes the decode function of a kind of Kubernetes; check fills in defaults and validates.
-func core[T any, P coreObject[T]](check func(P) field.ErrorList) func(*kind, string, map[string]any, admission) (any, []Finding) {
-	return func(k *kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+// core makes the decoder of a kind of Kubernetes; check fills in defaults and validates.
+func core[T any, P coreObject[T]](check func(P) field.ErrorList) Decoder {
+	return Decoder{func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 		object, findings := decodeCore[T, P](k, u, check)
 		if object == nil {
 			return nil, findings
 		}
 		return object, findings
-	}
+	}}
 }
 
-func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P) field.ErrorList) (P, []Finding) {
+func decodeCore[T any, P coreObject[T]](k *Kind, u map[string]any, check func(P) field.ErrorList) (P, []Finding) {
 	findings := checkBase64(k, u)
 	if len(findings) > 0 {
 		return nil, findings
@@ -60,10 +60,10 @@ func decodeCore[T any, P coreObject[T]](k *kind, u map[string]any, check func(P)
 	for _, err := range strict {
 		var fe kjson.FieldError
 		if errors.As(err, &fe) {
-			findings = append(findings, unknownField(k.name, fe.FieldPath(), typeFields[T](fe.FieldPath())))
+			findings = append(findings, unknownField(k, fe.FieldPath(), typeFields[T](fe.FieldPath())))
 		}
 	}
-	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.cluster, nameRule(k), field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(object.GetObjectMeta(), !k.Cluster, nameRule(k), field.NewPath("metadata"))
 	var wrong []Finding
 	for _, err := range errs {
 		wrong = append(wrong, fieldFinding(CodeMetadata, err, u))
@@ -201,8 +201,8 @@ func jsonType(t reflect.Type) string {
 	return "string"
 }
 
-func nameRule(k *kind) validation.ValidateNameFunc {
-	switch k.name {
+func nameRule(k *Kind) validation.ValidateNameFunc {
+	switch k.Name {
 	case "Service", "Namespace":
 		return validation.NameIsDNSLabel
 	}
@@ -210,8 +210,8 @@ func nameRule(k *kind) validation.ValidateNameFunc {
 }
 
 // checkBase64 finds the value that is not base64, which decoding into a struct would not name.
-func checkBase64(k *kind, u map[string]any) []Finding {
-	member, ok := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[k.name]
+func checkBase64(k *Kind, u map[string]any) []Finding {
+	member, ok := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[k.Name]
 	if !ok {
 		return nil
 	}

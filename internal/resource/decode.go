@@ -10,6 +10,7 @@ import (
 // document is what the text of one document came to. It depends on nothing but the text, so it is kept from one reading
 // to the next; lines count from 0 at the start of the text.
 type document struct {
+	kinds    Kinds
 	entries  []entry
 	findings []Finding // on no single object
 	// broken says that the text may hold objects that could not be made out.
@@ -33,8 +34,8 @@ type entry struct {
 
 type passedOver struct{ apiVersion, kind string }
 
-func decodeDocument(p part) *document {
-	d := &document{}
+func decodeDocument(kinds Kinds, p part) *document {
+	d := &document{kinds: kinds}
 	value, findings, ok := p.parse()
 	// What is kept must not keep the rest of the file in memory.
 	l := &locator{source: &source{text: bytes.Clone(p.text), json: p.json}}
@@ -78,19 +79,20 @@ func (d *document) add(value any, l *locator) {
 		d.reject(l, "kind", "kind is missing or not text", "")
 		return
 	}
-	fullVersion, fullKind, note, completed := completeSMI(apiVersion, kindName, u)
-	if completed {
-		apiVersion, kindName = fullVersion, fullKind
+	whole, completed := d.complete(apiVersion, kindName, u)
+	written := apiVersion
+	if completed != nil {
+		apiVersion, kindName = whole, completed.Name
 	}
 	if apiVersion == "" {
 		const message = "apiVersion is missing or not text"
-		k := kindNamed(kindName)
+		k := d.kinds.named(kindName)
 		if k == nil {
 			d.reject(l, "apiVersion", message, "")
 			return
 		}
 		f := finding(CodeNoObject, "apiVersion", message)
-		f.Fix = "write apiVersion: " + k.apiVersion(k.versions[0])
+		f.Fix = "write apiVersion: " + k.APIVersion(k.Versions[0])
 		d.leaveOut(l, k, u, f)
 		return
 	}
@@ -102,8 +104,8 @@ func (d *document) add(value any, l *locator) {
 		d.addList(items, apiVersion, strings.TrimSuffix(kindName, "List"), l)
 		return
 	}
-	k := findKind(group, kindName)
-	if like := misspelt(group, kindName); k == nil && like != nil {
+	k := d.kinds.Find(group, kindName)
+	if like := d.kinds.misspelt(group, kindName); k == nil && like != nil {
 		d.misspell(l, u, group, version, kindName, like)
 		return
 	}
@@ -111,11 +113,27 @@ func (d *document) add(value any, l *locator) {
 		d.entries = append(d.entries, entry{line: l.line(""), passedOver: &passedOver{apiVersion, kindName}})
 		return
 	}
-	if completed {
+	if completed != nil {
+		note := finding(CodeNoGroup, "apiVersion",
+			fmt.Sprintf("%q is no full apiVersion: the object is read as %s of %s, but an API server rejects it", written, k.Name, apiVersion))
+		note.Fix = "write apiVersion: " + apiVersion
 		d.addObject(k, version, u, l, note)
 		return
 	}
 	d.addObject(k, version, u, l)
+}
+
+// complete returns the kind of an object that is written without the apiVersion it should have, and that apiVersion; nil for others.
+func (d *document) complete(apiVersion, kindName string, u map[string]any) (whole string, completed *Kind) {
+	for _, k := range d.kinds {
+		if k.Complete == nil {
+			continue
+		}
+		if whole, ok := k.Complete(apiVersion, kindName, u); ok {
+			return whole, k
+		}
+	}
+	return "", nil
 }
 
 // addList unpacks a List. Items of a typed list, such as ServiceList, may leave out what the list says.
@@ -135,28 +153,28 @@ func (d *document) addList(items []any, apiVersion, kindName string, l *locator)
 	}
 }
 
-func (d *document) addObject(k *kind, version string, u map[string]any, l *locator, notes ...Finding) {
+func (d *document) addObject(k *Kind, version string, u map[string]any, l *locator, notes ...Finding) {
 	meta, _ := u["metadata"].(map[string]any)
 	objectName, _ := meta["name"].(string)
 	namespace, hasNamespace := meta["namespace"].(string)
 	if objectName == "" {
-		d.reject(l, "metadata.name", k.name+" has no metadata.name", "")
+		d.reject(l, "metadata.name", k.Name+" has no metadata.name", "")
 		return
 	}
 	switch {
-	case k.cluster:
+	case k.Cluster:
 		namespace = ""
 		delete(meta, "namespace") // as an API server does
 	case namespace == "" && (hasNamespace || meta["namespace"] == nil):
 		namespace = "default"
 		meta["namespace"] = namespace
 	}
-	e := entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l}
-	if !slices.Contains(k.versions, version) {
-		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.apiVersion(version), k.name))}
+	e := entry{key: k.Key(namespace, objectName), line: l.line(""), at: *l}
+	if !slices.Contains(k.Versions, version) {
+		e.findings = []Finding{finding(CodeVersion, "apiVersion", fmt.Sprintf("version %q of %s is not one that Weir reads", k.APIVersion(version), k.Name))}
 		e.findings[0].Fix = "write " + k.versionList()
 	} else {
-		e.object, e.findings = k.decode(k, version, u, admit)
+		e.object, e.findings = k.Decoder.decode(k, version, u, admit)
 	}
 	held, broken := certify(e.object, u)
 	if e.certified = held; held != nil {
@@ -168,7 +186,7 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 	e.findings = bounded(append(notes, e.findings...))
 	for i := range e.findings {
 		f := &e.findings[i]
-		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
+		f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.Name, namespace, objectName
 		f.Origin.Line = l.line(f.Ref.Field)
 	}
 	if e.object == nil {
@@ -178,12 +196,12 @@ func (d *document) addObject(k *kind, version string, u map[string]any, l *locat
 }
 
 // misspell reports a kind or group that is almost one that is read. It is left out, as it would be in a cluster.
-func (d *document) misspell(l *locator, u map[string]any, group, version, kindName string, like *kind) {
-	at, written, meant := "kind", kindName, like.name
-	if kindName == like.name {
-		at, written, meant = "apiVersion", strings.TrimPrefix(group+"/"+version, "/"), like.apiVersion(like.versions[0])
-		if slices.Contains(like.versions, version) {
-			meant = like.apiVersion(version)
+func (d *document) misspell(l *locator, u map[string]any, group, version, kindName string, like *Kind) {
+	at, written, meant := "kind", kindName, like.Name
+	if kindName == like.Name {
+		at, written, meant = "apiVersion", strings.TrimPrefix(group+"/"+version, "/"), like.APIVersion(like.Versions[0])
+		if slices.Contains(like.Versions, version) {
+			meant = like.APIVersion(version)
 		}
 	}
 	f := finding(CodeMisspelt, at, fmt.Sprintf("%q is not known, so the document is left out", written))
@@ -195,7 +213,7 @@ func (d *document) misspell(l *locator, u map[string]any, group, version, kindNa
 }
 
 // leaveOut reports a document that was most likely meant to be an object of a kind: who refers to that learns what to mend.
-func (d *document) leaveOut(l *locator, k *kind, u map[string]any, f Finding) {
+func (d *document) leaveOut(l *locator, k *Kind, u map[string]any, f Finding) {
 	f.Origin.Line = l.line(f.Ref.Field)
 	meta, _ := u["metadata"].(map[string]any)
 	objectName, _ := meta["name"].(string)
@@ -205,13 +223,13 @@ func (d *document) leaveOut(l *locator, k *kind, u map[string]any, f Finding) {
 		return
 	}
 	namespace, _ := meta["namespace"].(string)
-	if k.cluster {
+	if k.Cluster {
 		namespace = ""
 	} else if namespace == "" {
 		namespace = "default"
 	}
-	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.name, namespace, objectName
-	d.entries = append(d.entries, entry{key: Key{Group: k.group, Kind: k.name, Namespace: namespace, Name: objectName}, line: l.line(""), at: *l, findings: []Finding{f}})
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name = k.Name, namespace, objectName
+	d.entries = append(d.entries, entry{key: k.Key(namespace, objectName), line: l.line(""), at: *l, findings: []Finding{f}})
 }
 
 // maxFindings bounds what is told of one document or object: to find the lines of each takes time, and nobody reads more.

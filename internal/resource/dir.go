@@ -25,6 +25,7 @@ type Dir struct {
 	// Again, if set, makes Dir look at everything once more for each receive, as on a user's demand.
 	Again <-chan struct{}
 
+	kinds  Kinds
 	paths  []string
 	log    *slog.Logger
 	timing timing
@@ -41,12 +42,12 @@ type timing struct {
 
 var usual = timing{holdoff: 50 * time.Millisecond, limit: 200 * time.Millisecond, poll: 30 * time.Second, blind: 2 * time.Second}
 
-// NewDir returns a Dir over paths as Load takes them. A nil logger discards.
-func NewDir(paths []string, logger *slog.Logger) *Dir {
+// NewDir returns a Dir of objects of some kinds, over paths as Load takes them. A nil logger discards.
+func NewDir(kinds Kinds, paths []string, logger *slog.Logger) *Dir {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Dir{paths: paths, log: logger, timing: usual}
+	return &Dir{kinds: kinds, paths: paths, log: logger, timing: usual}
 }
 
 var _ Source = (*Dir)(nil)
@@ -55,7 +56,7 @@ var _ Source = (*Dir)(nil)
 func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	w := d.watch()
 	defer w.close()
-	r := newReader(d.paths)
+	r := newReader(d.kinds, d.paths)
 	l, err := r.open(d.Stdin)
 	if err != nil {
 		return err

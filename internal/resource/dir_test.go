@@ -54,7 +54,7 @@ func serves(want string) func(*Set) bool {
 func TestDirFollowsChangesOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", route("a", "one.example"))
-	next := follow(t, NewDir([]string{dir}, nil))
+	next := follow(t, NewDir(everything, []string{dir}, nil))
 	next("start", serves("a=one.example"))
 	write(t, dir, "a.yaml", route("a", "two.example"))
 	next("written in place", serves("a=two.example"))
@@ -74,7 +74,7 @@ func TestDirFollowsChangesOfFiles(t *testing.T) {
 
 func TestDirFollowsNewFolders(t *testing.T) {
 	dir := t.TempDir()
-	next := follow(t, NewDir([]string{dir}, nil))
+	next := follow(t, NewDir(everything, []string{dir}, nil))
 	next("start", serves(""))
 	write(t, dir, "new/deep/a.yaml", route("a", "one.example"))
 	next("new folders", serves("a=one.example"))
@@ -91,7 +91,7 @@ func TestDirFollowsNewFolders(t *testing.T) {
 func TestDirFollowsASingleFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", route("a", "one.example"))
-	next := follow(t, NewDir([]string{filepath.Join(dir, "a.yaml")}, nil))
+	next := follow(t, NewDir(everything, []string{filepath.Join(dir, "a.yaml")}, nil))
 	next("start", serves("a=one.example"))
 	replace(t, dir, "a.yaml", route("a", "two.example"))
 	next("renamed over", serves("a=two.example"))
@@ -123,7 +123,7 @@ func TestDirFollowsConfigMapVolumes(t *testing.T) {
 			write(t, volume, "..2026_1/a.yaml", route("a", "one.example"))
 			symlink("..2026_1", "..data")
 			symlink("..data/a.yaml", "a.yaml")
-			next := follow(t, NewDir([]string{path(volume)}, nil))
+			next := follow(t, NewDir(everything, []string{path(volume)}, nil))
 			next("start", serves("a=one.example"))
 			for _, version := range []string{"two", "three"} {
 				write(t, volume, "..2026_"+version+"/a.yaml", route("a", version+".example"))
@@ -151,7 +151,7 @@ func TestDirFollowsALinkThatIsSwapped(t *testing.T) {
 		}
 	}
 	link("releases/1", "current")
-	next := follow(t, NewDir([]string{filepath.Join(dir, "current")}, nil))
+	next := follow(t, NewDir(everything, []string{filepath.Join(dir, "current")}, nil))
 	next("start", serves("a=one.example"))
 	link("releases/2", "next")
 	if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")); err != nil {
@@ -166,7 +166,7 @@ func TestDirKeepsTheLastGoodVersionOfAFileThatIsBroken(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", route("a", "a.example")+"---\n"+route("b", "b.example"))
 	write(t, dir, "c.yaml", route("c", "c.example"))
-	next := follow(t, NewDir([]string{dir}, nil))
+	next := follow(t, NewDir(everything, []string{dir}, nil))
 	next("start", serves("a=a.example b=b.example c=c.example"))
 
 	replace(t, dir, "a.yaml", "a: [\n---\n"+route("b", "new.example"))
@@ -187,7 +187,7 @@ func TestDirKeepsTheLastGoodVersionOfAnObjectThatIsInvalid(t *testing.T) {
 	dir := t.TempDir()
 	invalid := strings.Replace(route("a", "two.example"), "port: 8080", "port: 0", 1)
 	write(t, dir, "a.yaml", route("a", "one.example"))
-	next := follow(t, NewDir([]string{dir}, nil))
+	next := follow(t, NewDir(everything, []string{dir}, nil))
 	next("start", serves("a=one.example"))
 	replace(t, dir, "a.yaml", invalid)
 	set := next("invalid", func(s *Set) bool { return len(s.Findings) > 0 })
@@ -210,7 +210,7 @@ func TestDirKeepsTheLastGoodVersionOfAnObjectThatIsInvalid(t *testing.T) {
 
 func TestDirEmitsAfterTheLimitWhenChangesDoNotSettle(t *testing.T) {
 	dir := t.TempDir()
-	d := NewDir([]string{dir}, nil)
+	d := NewDir(everything, []string{dir}, nil)
 	d.timing.holdoff, d.timing.limit, d.timing.poll = time.Hour, 5*time.Millisecond, time.Hour
 	next := follow(t, d)
 	next("start", serves(""))
@@ -221,7 +221,7 @@ func TestDirEmitsAfterTheLimitWhenChangesDoNotSettle(t *testing.T) {
 func TestDirPollsWhereTheSystemDoesNotTellOfChanges(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", route("a", "one.example"))
-	d := NewDir([]string{dir, "-"}, nil)
+	d := NewDir(everything, []string{dir, "-"}, nil)
 	d.Stdin = strings.NewReader(route("b", "b.example"))
 	d.blind = true
 	d.timing.blind = 5 * time.Millisecond
@@ -232,7 +232,7 @@ func TestDirPollsWhereTheSystemDoesNotTellOfChanges(t *testing.T) {
 }
 
 func TestDirFailsForAPathThatIsNotThereAtTheStart(t *testing.T) {
-	err := NewDir([]string{filepath.Join(t.TempDir(), "none")}, nil).Run(t.Context(), func(*Set) { t.Error("a set was emitted") })
+	err := NewDir(everything, []string{filepath.Join(t.TempDir(), "none")}, nil).Run(t.Context(), func(*Set) { t.Error("a set was emitted") })
 	if err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("got %v", err)
 	}
@@ -241,7 +241,7 @@ func TestDirFailsForAPathThatIsNotThereAtTheStart(t *testing.T) {
 func TestOnlyChangedDocumentsAreDecodedAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", route("a", "a.example")+"---\n"+route("b", "b.example"))
-	r := newReader([]string{dir})
+	r := newReader(everything, []string{dir})
 	read := func() *Set {
 		l := list(r.paths)
 		r.read(l)
@@ -269,7 +269,7 @@ func TestTrafficKeepsAProcessorWhileChangesAreRead(t *testing.T) {
 	write(t, dir, "a.yaml", route("a", "one.example"))
 	ctx, cancel := context.WithCancel(t.Context())
 	var during []int
-	err := NewDir([]string{dir}, nil).Run(ctx, func(s *Set) {
+	err := NewDir(everything, []string{dir}, nil).Run(ctx, func(s *Set) {
 		during = append(during, runtime.GOMAXPROCS(0))
 		if serves("a=two.example")(s) {
 			cancel()

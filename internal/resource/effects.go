@@ -2,10 +2,11 @@ package resource
 
 import "strings"
 
-// effects say what a field's absence comes to, so that whoever misspells its name knows what happens now. Keys are ends of paths without
-// indices, with the kind in front where it matters; the longest that fits counts. Each completes the sentence "without FIELD ...". Fields
-// that must be there are not among them: without these the object is left out.
-var effects = map[string]string{
+// FieldEffects is Kind.Effects of the kinds of Gateway API, SMI and Kubernetes. Effects say what a field's absence comes to, so that
+// whoever misspells its name knows what happens now. Keys are ends of paths without indices, with the kind in front where it matters; the
+// longest that fits counts. Each completes the sentence "without FIELD ...". Fields that must be there are not among them: without these
+// the object is left out.
+var FieldEffects = map[string]string{
 	"parentRefs":             "the route is attached to nothing",
 	"parentRefs.sectionName": "the route attaches to every listener of its parent",
 	"parentRefs.port":        "the route attaches to listeners of every port",
@@ -155,8 +156,12 @@ var effects = map[string]string{
 }
 
 // effect says what the lack of the field that was meant comes to, as the end of a sentence; empty if that is not known. The path is
-// that of the misspelt field; meant may be "parent.child".
-func effect(kind, path, meant string) string {
+// that of the misspelt field; meant may be "parent.child". The kind is nil for metadata.
+func (k *Kind) effect(path, meant string) string {
+	if k == nil {
+		return ""
+	}
+	kind := k.Name
 	var parts []string
 	for _, part := range splitPath(path) {
 		if part[0] != '[' {
@@ -169,7 +174,7 @@ func effect(kind, path, meant string) string {
 		parts = append(parts[:1], parts[2:]...)
 	}
 	best := ""
-	for end := range effects {
+	for end := range k.Effects {
 		if (len(end) > len(best) || len(end) == len(best) && end < best) && ends(strings.Join(parts, "."), end, kind) {
 			best = end
 		}
@@ -177,7 +182,7 @@ func effect(kind, path, meant string) string {
 	if best == "" {
 		return ""
 	}
-	return ": without " + lastName(meant) + " " + effects[best]
+	return ": without " + lastName(meant) + " " + k.Effects[best]
 }
 
 // ends says whether a path, which begins with the kind, ends with a key of effects.

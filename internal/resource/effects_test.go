@@ -14,11 +14,11 @@ var noEffect = map[string]bool{"name": true, "description": true, "options": tru
 // TestEveryOptionalFieldSaysWhatItsLackComesTo holds that the table of effects is complete, and that no entry is for a field that is gone.
 func TestEveryOptionalFieldSaysWhatItsLackComesTo(t *testing.T) {
 	used := map[string]bool{}
-	for _, k := range kinds {
-		if k.crd == "" || k.group == "specs.smi-spec.io" && k.name != "HTTPRouteGroup" {
+	for _, k := range everything {
+		if !k.Custom() || k.Group == "specs.smi-spec.io" && k.Name != "HTTPRouteGroup" {
 			continue // routes of ports have no effect at all
 		}
-		for _, version := range []string{k.versions[0]} {
+		for _, version := range []string{k.Versions[0]} {
 			s := schemaOf(k, version).structural
 			var walk func(s *structuralschema.Structural, path string)
 			walk = func(s *structuralschema.Structural, path string) {
@@ -31,9 +31,9 @@ func TestEveryOptionalFieldSaysWhatItsLackComesTo(t *testing.T) {
 						continue
 					}
 					required := s.ValueValidation != nil && slices.Contains(s.ValueValidation.Required, name)
-					text := effect(k.name, path+".misspelt", name)
-					if text == "" && !required && (!noEffect[name] || k.name == "ReferenceGrant") {
-						t.Errorf("%s %s: nothing says what its lack comes to", k.name, at)
+					text := k.effect(path+".misspelt", name)
+					if text == "" && !required && (!noEffect[name] || k.Name == "ReferenceGrant") {
+						t.Errorf("%s %s: nothing says what its lack comes to", k.Name, at)
 					}
 					used[text] = true
 					walk(&p, at)
@@ -43,7 +43,7 @@ func TestEveryOptionalFieldSaysWhatItsLackComesTo(t *testing.T) {
 			walk(&spec, "spec")
 		}
 	}
-	for end, text := range effects {
+	for end, text := range FieldEffects {
 		name := lastName(end)
 		if !strings.HasPrefix(end, "Service.") && !strings.HasPrefix(end, "EndpointSlice.") && !used[": without "+name+" "+text] {
 			t.Errorf("no field has the effect of %s", end)
@@ -66,7 +66,7 @@ func TestEffectsAreThoseOfTheLongestPathThatFits(t *testing.T) {
 		{"Gateway", "spec.listeners[0].hostnam", "hostname", ": without hostname the listener takes every host"},
 		{"Service", "spec.ports[0].targetport", "targetPort", ": without targetPort pods are reached on the Service's port"},
 	} {
-		if got := effect(c.kind, c.path, c.meant); got != c.want {
+		if got := everything.named(c.kind).effect(c.path, c.meant); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.kind, c.path, got, c.want)
 		}
 	}

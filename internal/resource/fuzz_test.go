@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}} {"kind": 5}`), true)
 	f.Fuzz(func(t *testing.T, content []byte, isJSON bool) {
-		r := newReader(nil)
+		r := newReader(everything, nil)
 		r.files[stdinPath] = newFile(content, isJSON)
 		set := r.set(list(nil))
 		for _, o := range set.HTTPRoutes {

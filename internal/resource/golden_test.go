@@ -33,7 +33,7 @@ func TestFindings(t *testing.T) {
 			if err := os.WriteFile(file, input, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			set, err := Load([]string{file}, nil)
+			set, err := Load(everything, []string{file}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ type heldFolder struct {
 
 func newHeldFolder(t *testing.T) *heldFolder {
 	f := &heldFolder{t: t, dir: t.TempDir(), now: time.Now()}
-	f.r = newReader([]string{f.dir})
+	f.r = newReader(everything, []string{f.dir})
 	f.r.clock = func() time.Time { return f.now }
 	return f
 }
@@ -194,7 +194,7 @@ func TestSavingInPiecesNeverLosesAnObject(t *testing.T) {
 func TestDirBelievesAnEmptiedFileInTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "x.yaml", twoRoutes())
-	next := follow(t, NewDir([]string{dir}, nil))
+	next := follow(t, NewDir(everything, []string{dir}, nil))
 	next("start", serves(both))
 	write(t, dir, "x.yaml", "")
 	next("emptied", serves(""))

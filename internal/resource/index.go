@@ -27,6 +27,7 @@ type index struct {
 	secrets        map[name]*corev1.Secret
 	configMaps     map[name]*corev1.ConfigMap
 	namespaces     map[string]*corev1.Namespace
+	grants         map[string][]*gatewayv1.ReferenceGrant // by namespace
 	origins        map[model.Ref]place
 	written        map[Key]bool // kinds and namespaces of which there are objects; no name
 }
@@ -68,6 +69,10 @@ func (s *Set) indexed() *index {
 		x.namespaces = make(map[string]*corev1.Namespace, len(s.Namespaces))
 		for _, o := range s.Namespaces {
 			x.namespaces[o.Name] = o
+		}
+		x.grants = make(map[string][]*gatewayv1.ReferenceGrant)
+		for _, o := range s.ReferenceGrants {
+			x.grants[o.Namespace] = append(x.grants[o.Namespace], o)
 		}
 		x.written = make(map[Key]bool)
 		for k := range s.Origins {

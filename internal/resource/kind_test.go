@@ -29,7 +29,7 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 		{"apps/v1", "Deployment", CodeUnknownKind, "check the kind and the apiVersion"},
 		{"v1", "ServiceAccount", CodeUnknownKind, "check the kind and the apiVersion"},
 	} {
-		set, err := Load([]string{"-"}, strings.NewReader("apiVersion: "+c.apiVersion+"\nkind: "+c.kind+"\nmetadata: {name: x}\n"))
+		set, err := Load(everything, []string{"-"}, strings.NewReader("apiVersion: "+c.apiVersion+"\nkind: "+c.kind+"\nmetadata: {name: x}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 		}
 	}
 	// Who refers to it learns what to mend.
-	set, err := Load([]string{"-"}, strings.NewReader("apiVersion: v1\nkind: Sevice\nmetadata: {name: x}\n---\nkind: Secret\nmetadata: {name: api, namespace: z}\n"))
+	set, err := Load(everything, []string{"-"}, strings.NewReader("apiVersion: v1\nkind: Sevice\nmetadata: {name: x}\n---\nkind: Secret\nmetadata: {name: api, namespace: z}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Load reads paths once: files, folders with all their *.yaml, *.yml and *.json (hidden ones are passed over), and "-"
+// Load reads objects of some kinds from paths once: files, folders with all their *.yaml, *.yml and *.json (hidden ones are passed over), and "-"
 // for stdin. What is wrong inside a file is a finding of the Set; the error is for a path that cannot be read.
-func Load(paths []string, stdin io.Reader) (*Set, error) {
-	r := newReader(paths)
+func Load(kinds Kinds, paths []string, stdin io.Reader) (*Set, error) {
+	r := newReader(kinds, paths)
 	l, err := r.open(stdin)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func TestLoadReadsOneFileOnceHoweverManyWaysLeadToIt(t *testing.T) {
 func TestLoadReadsAnyExtensionAndTheStandardInputWhenNamed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "manifest.txt", route("a", "a.example"))
-	set, err := Load([]string{filepath.Join(dir, "manifest.txt"), "-"}, strings.NewReader("---\n"+route("b", "b.example")))
+	set, err := Load(everything, []string{filepath.Join(dir, "manifest.txt"), "-"}, strings.NewReader("---\n"+route("b", "b.example")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestLoadReadsAnyExtensionAndTheStandardInputWhenNamed(t *testing.T) {
 
 func TestLoadFailsForAPathThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Load([]string{filepath.Join(dir, "none"), dir}, nil)
+	_, err := Load(everything, []string{filepath.Join(dir, "none"), dir}, nil)
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "none")+" cannot be read: no such file") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Load([]string{"-"}, nil); err == nil {
+	if _, err := Load(everything, []string{"-"}, nil); err == nil {
 		t.Error("a missing standard input is no error")
 	}
 }
@@ -153,17 +153,17 @@ func TestDefaultsOfTheAPIAreFilledIn(t *testing.T) {
 }
 
 func TestAllDefinitionsCompile(t *testing.T) {
-	for _, k := range kinds {
-		if k.crd == "" {
+	for _, k := range everything {
+		if !k.Custom() {
 			continue
 		}
-		for _, v := range k.versions {
+		for _, v := range k.Versions {
 			if s := schemaOf(k, v); s == nil || s.structural == nil || s.openapi == nil {
-				t.Errorf("%s %s has no schema", k.name, v)
+				t.Errorf("%s %s has no schema", k.Name, v)
 			}
 		}
 	}
-	if schemaOf(findKind(gatewayGroup, "HTTPRoute"), "v1").rules == nil {
+	if schemaOf(everything.Find(gatewayGroup, "HTTPRoute"), "v1").rules == nil {
 		t.Error("HTTPRoute has no rules")
 	}
 }
@@ -190,7 +190,7 @@ func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Load([]string{dir}, nil)
+	set, err := Load(everything, []string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestFindingsOfOneObjectAreBounded(t *testing.T) {
 			b.WriteString(strings.Repeat("y: 1\n", 1000))
 		}
 	}
-	set, err := Load([]string{"-"}, strings.NewReader(b.String()))
+	set, err := Load(everything, []string{"-"}, strings.NewReader(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestAnEntryOfAFolderThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "good.yaml"), []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Load([]string{dir}, nil)
+	set, err := Load(everything, []string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAnEntryOfAFolderThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 }
 
 func TestASecretIsNotRepeatedInAnErrorOfSyntax(t *testing.T) {
-	set, err := Load([]string{"-"}, strings.NewReader("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  password: *hunter2s3cret\n"))
+	set, err := Load(everything, []string{"-"}, strings.NewReader("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  password: *hunter2s3cret\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

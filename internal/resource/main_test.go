@@ -9,6 +9,13 @@ import (
 	"go.uber.org/goleak"
 )
 
+// everything is the kinds that Weir reads. Those of dialects import this package, so that a test outside of it hands them in.
+var everything Kinds
+
+func ReadAll(kinds Kinds) { everything = kinds }
+
+const gatewayGroup = "gateway.networking.k8s.io"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // write puts content into a file of dir, in place as a careless editor does, with the folders it needs.
@@ -34,7 +41,7 @@ func replace(t testing.TB, dir, name, content string) {
 
 func mustLoad(t testing.TB, paths ...string) *Set {
 	t.Helper()
-	set, err := Load(paths, nil)
+	set, err := Load(everything, paths, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

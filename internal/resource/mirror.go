@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // The released API rejects a whole route for a share of a RequestMirror filter that is out of range, while GEP-3171
@@ -90,40 +91,29 @@ func checkMirror(mirror map[string]any, at string) []Finding {
 	var findings []Finding
 	percent, hasPercent := mirror["percent"].(int64)
 	fraction, hasFraction := mirror["fraction"].(map[string]any)
-	switch {
-	case hasPercent && hasFraction:
+	if hasPercent && hasFraction {
 		findings = append(findings, finding(CodeMirrorBoth, at,
 			"percent and fraction are both set: the fraction counts here, but the released API rejects both together: "+
 				`"Only one of percent or fraction may be specified in HTTPRequestMirrorFilter"`))
-	case hasPercent && (percent < 0 || percent > 100):
-		findings = append(findings, finding(CodeMirrorPercent, at+".percent",
-			fmt.Sprintf("percent %d is not 0 to 100: nothing is mirrored here, the rule is served", percent)))
 	}
-	if !hasFraction {
-		return findings
-	}
-	numerator, ok := share(fraction, "numerator")
-	if !ok {
-		return findings
-	}
-	denominator, ok := share(fraction, "denominator")
-	if !ok {
-		return findings
-	}
-	if fraction["numerator"] == nil {
-		findings = append(findings, finding(CodeMirrorReleased, at+".fraction",
-			"the fraction has no numerator: it is 100 here, but the released API requires it"))
-	}
+	var bad *ShareError
 	switch {
-	case denominator < 1:
-		findings = append(findings, finding(CodeMirrorDenominator, at+".fraction.denominator",
-			fmt.Sprintf("denominator %d is below 1: nothing is mirrored here, the rule is served", denominator)))
-	case numerator < 0:
-		findings = append(findings, finding(CodeMirrorNumerator, at+".fraction.numerator",
-			fmt.Sprintf("numerator %d is negative: nothing is mirrored here, the rule is served", numerator)))
-	case numerator > denominator:
-		findings = append(findings, finding(CodeMirrorNumerator, at+".fraction.numerator",
-			fmt.Sprintf("numerator %d is above denominator %d: nothing is mirrored here, the rule is served", numerator, denominator)))
+	case hasFraction:
+		numerator, ok := share(fraction, "numerator")
+		denominator, also := share(fraction, "denominator")
+		if !ok || !also {
+			return findings
+		}
+		if fraction["numerator"] == nil {
+			findings = append(findings, finding(CodeMirrorReleased, at+".fraction",
+				"the fraction has no numerator: it is 100 here, but the released API requires it"))
+		}
+		bad = judgeFraction(numerator, denominator)
+	case hasPercent:
+		bad = judgePercent(percent)
+	}
+	if bad != nil {
+		findings = append(findings, finding(bad.code, at+bad.Field, bad.Message+": nothing is mirrored here, the rule is served"))
 	}
 	return findings
 }
@@ -136,4 +126,58 @@ func share(fraction map[string]any, name string) (int64, bool) {
 	}
 	n, ok := v.(int64)
 	return n, ok
+}
+
+// ShareError is why a RequestMirror filter mirrors nothing: its share is out of range.
+type ShareError struct {
+	// Field is inside of the filter's requestMirror, such as ".percent".
+	Field        string
+	Message, Fix string
+	code         string
+}
+
+// MirrorShare returns which part of the requests a RequestMirror filter copies (GEP-3171), as it was written, not reduced: the fraction if there is one,
+// also beside a percentage; the percentage; else all. One that is out of range is a finding of the Set.
+func MirrorShare(f *gatewayv1.HTTPRequestMirrorFilter) (numerator, denominator uint32, bad *ShareError) {
+	switch {
+	case f.Fraction != nil:
+		n, d := int64(f.Fraction.Numerator), int64(100)
+		if f.Fraction.Denominator != nil {
+			d = int64(*f.Fraction.Denominator)
+		}
+		if bad = judgeFraction(n, d); bad != nil {
+			return 0, 0, bad
+		}
+		return uint32(n), uint32(d), nil
+	case f.Percent != nil:
+		if bad = judgePercent(int64(*f.Percent)); bad != nil {
+			return 0, 0, bad
+		}
+		return uint32(*f.Percent), 100, nil
+	}
+	return 1, 1, nil
+}
+
+func shareError(code, field, message string, values ...any) *ShareError {
+	f := finding(code, field, fmt.Sprintf(message, values...))
+	return &ShareError{Field: field, Message: f.Message, Fix: f.Fix, code: code}
+}
+
+func judgePercent(percent int64) *ShareError {
+	if percent < 0 || percent > 100 {
+		return shareError(CodeMirrorPercent, ".percent", "percent %d is not 0 to 100", percent)
+	}
+	return nil
+}
+
+func judgeFraction(numerator, denominator int64) *ShareError {
+	switch {
+	case denominator < 1:
+		return shareError(CodeMirrorDenominator, ".fraction.denominator", "denominator %d is below 1", denominator)
+	case numerator < 0:
+		return shareError(CodeMirrorNumerator, ".fraction.numerator", "numerator %d is negative", numerator)
+	case numerator > denominator:
+		return shareError(CodeMirrorNumerator, ".fraction.numerator", "numerator %d is above denominator %d", numerator, denominator)
+	}
+	return nil
 }

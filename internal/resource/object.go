@@ -6,33 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
-
-// Kind is one that a Set holds, as an API server knows it.
-type Kind struct {
-	Group, Name string
-	// Cluster says that its objects belong to no namespace.
-	Cluster bool
-	// Versions are those that are read, the preferred one first.
-	Versions []string
-	// Custom says that it has a custom resource definition, which may be missing or serve other versions.
-	Custom bool
-}
-
-// Kinds returns the kinds that a Set holds of a cluster. Endpoints is none of them: a cluster has EndpointSlices.
-func Kinds() []Kind {
-	var all []Kind
-	for _, k := range kinds {
-		if k.group == "" && k.name == "Endpoints" {
-			continue
-		}
-		all = append(all, Kind{Group: k.group, Name: k.name, Cluster: k.cluster, Versions: slices.Clone(k.versions), Custom: k.crd != ""})
-	}
-	return all
-}
 
 // Object is one that an API server serves, decoded. It and what it holds are shared and read-only.
 type Object struct {
@@ -52,23 +28,23 @@ func (o *Object) GetObjectMeta() metav1.Object { return o.meta }
 // Decode makes an Object of a custom resource that an API server has admitted, in any version that is read. It takes
 // u over. What cannot be decoded is an Object with findings and without a value; the error is for a kind that is not
 // read.
-func Decode(u *unstructured.Unstructured) (*Object, error) {
+func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 	group, version := u.GroupVersionKind().Group, u.GroupVersionKind().Version
-	k := findKind(group, u.GetKind())
-	if k == nil || k.crd == "" || !slices.Contains(k.versions, version) {
+	k := kinds.Find(group, u.GetKind())
+	if k == nil || !k.Custom() || !slices.Contains(k.Versions, version) {
 		return nil, fmt.Errorf("%s of %s is not read", u.GetKind(), u.GetAPIVersion())
 	}
-	o := &Object{entry: entry{key: Key{Group: group, Kind: k.name, Namespace: u.GetNamespace(), Name: u.GetName()}}}
-	o.entry.object, o.entry.findings = k.decode(k, version, u.Object, admitted)
+	o := &Object{entry: entry{key: k.Key(u.GetNamespace(), u.GetName())}}
+	o.entry.object, o.entry.findings = k.Decoder.decode(k, version, u.Object, admitted)
 	if o.entry.object == nil && u.Object["status"] != nil {
 		// The status may be at fault, which others wrote.
 		delete(u.Object, "status")
-		u.SetAPIVersion(k.apiVersion(version))
-		o.entry.object, o.entry.findings = k.decode(k, version, u.Object, admitted)
+		u.SetAPIVersion(k.APIVersion(version))
+		o.entry.object, o.entry.findings = k.Decoder.decode(k, version, u.Object, admitted)
 	}
 	if o.entry.object == nil {
-		u.SetAPIVersion(k.apiVersion(version))
-		_, why := k.decode(k, version, u.Object, admit) // it names fields
+		u.SetAPIVersion(k.APIVersion(version))
+		_, why := k.Decoder.decode(k, version, u.Object, admit) // it names fields
 		why = slices.DeleteFunc(why, func(f Finding) bool { return f.Code == CodeUnchecked })
 		if len(why) > 0 {
 			o.entry.findings = why
@@ -82,31 +58,19 @@ func Decode(u *unstructured.Unstructured) (*Object, error) {
 }
 
 // admitted is the admission of what an API server has admitted: only what the released API would not let in is told.
-func admitted(_ *kind, _ string, u map[string]any) ([]Finding, bool) { return checkMirrors(u), true }
+func admitted(_ *Kind, _ string, u map[string]any) ([]Finding, bool) { return checkMirrors(u), true }
 
-// Adopt makes an Object of one of Kubernetes' own kinds, as an API server serves it. It panics for other types.
-func Adopt(object metav1.ObjectMetaAccessor) *Object {
+// Adopt makes an Object of one of Kubernetes' own kinds, as an API server serves it. It panics for types that are not read.
+func Adopt(kinds Kinds, object metav1.ObjectMetaAccessor) *Object {
 	o := &Object{meta: object.GetObjectMeta()}
 	e := &o.entry
 	e.object = object
-	e.key = Key{Namespace: o.meta.GetNamespace(), Name: o.meta.GetName()}
+	e.key = kinds.holding(object).Key(o.meta.GetNamespace(), o.meta.GetName())
 	written := make(map[string]any)
-	switch v := object.(type) {
-	case *corev1.Service:
-		e.key.Kind = "Service"
-	case *corev1.Namespace:
-		e.key.Kind = "Namespace"
-	case *discoveryv1.EndpointSlice:
-		e.key.Group, e.key.Kind = discoveryv1.GroupName, "EndpointSlice"
-	case *corev1.Secret:
-		e.key.Kind = "Secret"
-	case *corev1.ConfigMap:
-		e.key.Kind = "ConfigMap"
+	if v, ok := object.(*corev1.ConfigMap); ok {
 		if _, ok := v.Data[bundleKey]; ok {
 			written["data"] = map[string]any{bundleKey: nil}
 		}
-	default:
-		panic(fmt.Sprintf("%T is not read", object))
 	}
 	held, broken := certify(object, written)
 	e.certified = held

@@ -20,29 +20,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
-
-	ownCRDs "github.com/weirmesh/weir/deploy/crds"
 )
 
 // serverValidators are the API server's own validators of all kinds with definitions, by kind and version.
 func serverValidators(t *testing.T, each func(s *schema, server validation.SchemaValidator, of *spec.Schema, name string)) {
 	t.Helper()
-	for _, k := range kinds {
-		if k.crd == "" {
+	for _, k := range everything {
+		if !k.Custom() {
 			continue
 		}
-		text, err := crds.ReadFile("crds/" + k.crd + ".yaml")
+		text, err := k.Definition.Text()
 		if err != nil {
-			if text, err = ownCRDs.Files.ReadFile(k.crd + ".yaml"); err != nil {
-				t.Fatal(err)
-			}
+			t.Fatal(err)
 		}
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(text, &crd); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range crd.Spec.Versions {
-			if !slices.Contains(k.versions, v.Name) {
+			if !slices.Contains(k.Versions, v.Name) {
 				continue
 			}
 			props := &apiextensions.JSONSchemaProps{}
@@ -54,7 +50,7 @@ func serverValidators(t *testing.T, each func(s *schema, server validation.Schem
 			if err != nil {
 				t.Fatal(err)
 			}
-			each(schemaOf(k, v.Name), server, of, k.name+"/"+v.Name)
+			each(schemaOf(k, v.Name), server, of, k.Name+"/"+v.Name)
 		}
 	}
 }
@@ -127,13 +123,13 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 			u, _ := value.(map[string]any)
 			apiVersion, _ := u["apiVersion"].(string)
 			kindName, _ := u["kind"].(string)
-			k := kindNamed(kindName)
-			if k == nil || k.crd == "" {
+			k := everything.named(kindName)
+			if k == nil || !k.Custom() {
 				continue
 			}
-			version := k.versions[0]
-			for _, v := range k.versions {
-				if k.apiVersion(v) == apiVersion {
+			version := k.Versions[0]
+			for _, v := range k.Versions {
+				if k.APIVersion(v) == apiVersion {
 					version = v
 				}
 			}

@@ -21,6 +21,7 @@ const stdinPath = "-"
 // reader reads paths again and again. It remembers what texts came to, so that only changed documents are validated
 // again, and the last good version of every object.
 type reader struct {
+	kinds     Kinds
 	paths     []string
 	files     map[string]*file
 	documents map[sum]*document
@@ -68,8 +69,8 @@ func (r *reader) due() bool {
 	return now.Before(r.judged) || !r.next.IsZero() && now.After(r.next)
 }
 
-func newReader(paths []string) *reader {
-	return &reader{paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good), now: time.Now, holds: make(map[string]*hold), clock: time.Now}
+func newReader(kinds Kinds, paths []string) *reader {
+	return &reader{kinds: kinds, paths: paths, files: make(map[string]*file), documents: make(map[sum]*document), good: make(map[Key]good), now: time.Now, holds: make(map[string]*hold), clock: time.Now}
 }
 
 // readStdin reads the document stream that the path "-" stands for, once.
@@ -181,7 +182,7 @@ func (r *reader) decode() {
 	for range min(workers, len(missing)) {
 		wait.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(missing)); i = next.Add(1) - 1 {
-				decoded[i] = decodeDocument(missing[i].part)
+				decoded[i] = decodeDocument(r.kinds, missing[i].part)
 			}
 		})
 	}

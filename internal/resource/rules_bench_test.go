@@ -9,37 +9,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirmesh/weir/internal/resource/rules"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"golang.org/x/sys/unix"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/weirmesh/weir/internal/resource/rules"
 )
 
-// judged is an object as the rules get it: complete, and valid but for the rules.
-type judged struct {
+// ruled is an object as the rules get it: complete, and valid but for the rules.
+type ruled struct {
 	rules   *rules.Rules
 	library *cel.Validator
 	schema  *structuralschema.Structural
 	object  map[string]any
 }
 
-// judgedObjects are the valid objects of the texts that have rules, decoded as always.
-func judgedObjects(b testing.TB, texts ...[]byte) (all []judged) {
-	of, judges := map[*kind]*rules.Rules{}, map[*kind]*cel.Validator{}
+// ruledObjects are the valid objects of the texts that have rules, decoded as always.
+func ruledObjects(b testing.TB, texts ...[]byte) (all []ruled) {
+	of, judges := map[*Kind]*rules.Rules{}, map[*Kind]*cel.Validator{}
 	for _, text := range texts {
 		for _, p := range splitFile(text, false) {
 			value, _, _ := p.parse()
 			u, _ := value.(map[string]any)
 			apiVersion, _ := u["apiVersion"].(string)
 			kindName, _ := u["kind"].(string)
-			k := findKind(gatewayGroup, kindName)
-			if k == nil || k.crd == "" || apiVersion != k.apiVersion("v1") {
+			k := everything.Find(gatewayGroup, kindName)
+			if k == nil || !k.Custom() || apiVersion != k.APIVersion("v1") {
 				continue
 			}
-			if meta, ok := u["metadata"].(map[string]any); ok && meta["namespace"] == nil && !k.cluster {
+			if meta, ok := u["metadata"].(map[string]any); ok && meta["namespace"] == nil && !k.Cluster {
 				meta["namespace"] = "default"
 			}
 			s := schemaOf(k, "v1").structural
@@ -51,7 +51,7 @@ func judgedObjects(b testing.TB, texts ...[]byte) (all []judged) {
 				continue
 			}
 			if _, ok := admit(k, "v1", u); ok {
-				all = append(all, judged{of[k], judges[k], s, u})
+				all = append(all, ruled{of[k], judges[k], s, u})
 			}
 		}
 	}
@@ -64,13 +64,13 @@ func judgedObjects(b testing.TB, texts ...[]byte) (all []judged) {
 // ways are those to know that the rules of an object hold: by the programs run here, and by the API server's validator.
 var ways = []struct {
 	name  string
-	holds func(j judged) bool
+	holds func(j ruled) bool
 }{
-	{"own", func(j judged) bool {
+	{"own", func(j ruled) bool {
 		budget := int64(celconfig.RuntimeCELCostBudget)
 		return j.rules.Hold(j.object, &budget)
 	}},
-	{"library", func(j judged) bool {
+	{"library", func(j ruled) bool {
 		errs, _ := j.library.Validate(context.Background(), nil, j.schema, j.object, nil, celconfig.RuntimeCELCostBudget)
 		return len(errs) == 0
 	}},
@@ -94,7 +94,7 @@ func BenchmarkRules(b *testing.B) {
 		name  string
 		texts [][]byte
 	}{{"examples", examples}, {"routes=1000", [][]byte{[]byte(manyRoutes(1000))}}} {
-		objects := judgedObjects(b, of.texts...)
+		objects := ruledObjects(b, of.texts...)
 		for _, way := range ways {
 			for _, j := range objects {
 				way.holds(j) // compiled
@@ -119,13 +119,13 @@ func BenchmarkRules(b *testing.B) {
 
 // BenchmarkRulesCold is what the first HTTPRoute costs in a process, whose rules nobody has compiled.
 func BenchmarkRulesCold(b *testing.B) {
-	j := judgedObjects(b, []byte(manyRoutes(1)))[0]
+	j := ruledObjects(b, []byte(manyRoutes(1)))[0]
 	for _, way := range ways {
 		b.Run(way.name, func(b *testing.B) {
 			b.ReportAllocs()
 			used := processorTime(b)
 			for b.Loop() {
-				cold := judged{nil, nil, j.schema, j.object}
+				cold := ruled{nil, nil, j.schema, j.object}
 				if way.name == "own" {
 					cold.rules = rules.New(j.schema)
 				} else {
@@ -144,7 +144,7 @@ func BenchmarkRulesCold(b *testing.B) {
 func BenchmarkLoadByRules(b *testing.B) {
 	dir := b.TempDir()
 	write(b, dir, "routes.yaml", manyRoutes(1000))
-	s := schemaOf(findKind(gatewayGroup, "HTTPRoute"), "v1")
+	s := schemaOf(everything.Find(gatewayGroup, "HTTPRoute"), "v1")
 	own, library := s.rules, cel.NewValidator(s.structural, true, celconfig.PerCallLimit)
 	defer func() { s.rules = own }()
 	for _, way := range ways {

@@ -24,7 +24,7 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	good, bad := 0, 0
-	rulesOf, judges := map[*kind]*rules.Rules{}, map[*kind]*cel.Validator{}
+	rulesOf, judges := map[*Kind]*rules.Rules{}, map[*Kind]*cel.Validator{}
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -36,8 +36,8 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 				u, _ := value.(map[string]any)
 				apiVersion, _ := u["apiVersion"].(string)
 				kindName, _ := u["kind"].(string)
-				k := findKind(gatewayGroup, kindName)
-				if k == nil || k.crd == "" || apiVersion != k.apiVersion("v1") {
+				k := everything.Find(gatewayGroup, kindName)
+				if k == nil || !k.Custom() || apiVersion != k.APIVersion("v1") {
 					break
 				}
 				mutate(random, u, func() any { return words[random.IntN(len(words))] })

@@ -1,22 +1,16 @@
 package resource
 
 import (
-	"embed"
 	"fmt"
+	"io/fs"
 	"reflect"
-	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
-
-	ownCRDs "github.com/weirmesh/weir/deploy/crds"
 )
-
-//go:embed crds/*.yaml
-var crds embed.FS
 
 // schema is what an API server makes of one version of a custom resource definition.
 type schema struct {
@@ -41,55 +35,47 @@ func CheckRules(compile func(*structuralschema.Structural) func(u map[string]any
 // ChecksRules says whether this program checks them.
 func ChecksRules() bool { return rulesOf != nil }
 
-// definition compiles the schemas of one embedded definition when they are first asked for.
-type definition struct {
-	name    string
-	once    sync.Once
-	schemas map[string]*schema // by version
-}
-
-var definitions sync.Map // of *definition, by name
-
-// schemaOf returns the compiled schema of a kind that has a definition. The definitions are part of the binary, so one
-// that does not compile is a defect of the build and panics; a test compiles them all.
-func schemaOf(k *kind, version string) *schema {
-	v, _ := definitions.LoadOrStore(k.crd, &definition{name: k.crd})
-	d := v.(*definition)
-	d.once.Do(func() {
-		if err := d.compile(); err != nil {
-			panic(fmt.Sprintf("embedded definition %s: %v", d.name, err))
+// schemaOf returns the compiled schema of a version of a kind that has a definition. The definitions are part of the binary, so one that
+// does not compile is a defect of the build and panics; a test compiles them all.
+func schemaOf(k *Kind, version string) *schema {
+	k.once.Do(func() {
+		var err error
+		if k.schemas, err = k.Definition.compile(); err != nil {
+			panic(fmt.Sprintf("definition %s of %s: %v", k.Definition.Name, k.Name, err))
 		}
 	})
-	return d.schemas[version]
+	return k.schemas[version]
 }
 
-func (d *definition) compile() error {
-	text, err := crds.ReadFile("crds/" + d.name + ".yaml")
+// Text is the definition, as YAML.
+func (d Definition) Text() ([]byte, error) { return fs.ReadFile(d.Files, d.Name) }
+
+// compile returns the schemas by version.
+func (d Definition) compile() (map[string]*schema, error) {
+	text, err := d.Text()
 	if err != nil {
-		if text, err = ownCRDs.Files.ReadFile(d.name + ".yaml"); err != nil {
-			return err
-		}
+		return nil, err
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(text, &crd); err != nil {
-		return err
+		return nil, err
 	}
-	d.schemas = make(map[string]*schema)
+	schemas := make(map[string]*schema)
 	for i, v := range crd.Spec.Versions {
 		// Most versions differ in their descriptions at most: compile each different schema once.
 		for _, other := range crd.Spec.Versions[:i] {
 			if reflect.DeepEqual(other.Schema, v.Schema) {
-				d.schemas[v.Name] = d.schemas[other.Name]
+				schemas[v.Name] = schemas[other.Name]
 			}
 		}
-		if d.schemas[v.Name] != nil {
+		if schemas[v.Name] != nil {
 			continue
 		}
-		if d.schemas[v.Name], err = compileSchema(v.Schema.OpenAPIV3Schema); err != nil {
-			return fmt.Errorf("version %s: %w", v.Name, err)
+		if schemas[v.Name], err = compileSchema(v.Schema.OpenAPIV3Schema); err != nil {
+			return nil, fmt.Errorf("version %s: %w", v.Name, err)
 		}
 	}
-	return nil
+	return schemas, nil
 }
 
 func compileSchema(v1 *apiextensionsv1.JSONSchemaProps) (*schema, error) {

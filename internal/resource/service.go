@@ -118,7 +118,7 @@ func checkTarget(at *field.Path, target intstr.IntOrString) (errs field.ErrorLis
 	return errs
 }
 
-func decodeEndpointSlice(k *kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+func decodeEndpointSlice(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 	object, findings := decodeCore(k, u, checkEndpointSlice)
 	if object == nil {
 		return nil, findings
@@ -204,7 +204,7 @@ type legacyEndpoints struct {
 	slices  []*discoveryv1.EndpointSlice
 }
 
-func decodeEndpoints(k *kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+func decodeEndpoints(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 	object, findings := decodeCore(k, u, checkEndpoints)
 	if object == nil {
 		return nil, findings

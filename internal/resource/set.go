@@ -2,11 +2,13 @@ package resource
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/specs"
@@ -87,8 +89,77 @@ type Set struct {
 	// Findings is what decoding and validation found, sorted (see SortFindings).
 	Findings []Finding
 
+	// kinds are those that were read; lists has the objects of kinds without a field, by Kind.Objects.
+	kinds Kinds
+	lists map[Store]any
+
 	once  sync.Once
 	index index
+	byKey struct {
+		once    sync.Once
+		objects map[Key]metav1.Object
+	}
+}
+
+// NewSet returns a Set with objects of some kinds, in the order given, and of the sources nothing. It panics for objects of other types.
+func NewSet(kinds Kinds, objects ...metav1.Object) *Set {
+	s := &Set{kinds: kinds}
+	for _, o := range objects {
+		s.put(kinds.holding(o), o)
+	}
+	return s
+}
+
+// Kinds are those that were read.
+func (s *Set) Kinds() Kinds { return s.kinds }
+
+// Objects yields all objects, by kind, namespace and name.
+func (s *Set) Objects() iter.Seq2[*Kind, metav1.Object] {
+	return func(yield func(*Kind, metav1.Object) bool) {
+		for _, k := range s.kinds {
+			for o := range s.Of(k) {
+				if !yield(k, o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Of yields the objects of a kind, by namespace and name.
+func (s *Set) Of(k *Kind) iter.Seq[metav1.Object] {
+	return func(yield func(metav1.Object) bool) {
+		if k.Objects != nil {
+			k.Objects.each(s, yield)
+		}
+	}
+}
+
+// Object returns the object of a key, or nil. The first call makes an index of all objects.
+func (s *Set) Object(key Key) metav1.Object {
+	s.byKey.once.Do(func() {
+		s.byKey.objects = make(map[Key]metav1.Object)
+		for k, o := range s.Objects() {
+			s.byKey.objects[k.Key(o.GetNamespace(), o.GetName())] = o
+		}
+	})
+	return s.byKey.objects[key]
+}
+
+// put adds an object of a kind, if the kind has a place for its objects.
+func (s *Set) put(k *Kind, object any) {
+	if k.Objects != nil {
+		k.Objects.add(s, object)
+	}
+}
+
+func (s *Set) sort() {
+	for _, k := range s.kinds {
+		if k.Objects != nil {
+			k.Objects.sort(s)
+		}
+	}
+	SortFindings(s.Findings)
 }
 
 // Watches says whether the objects of a namespace were read.
@@ -124,7 +195,8 @@ func (s *Set) Elsewhere(k Key) bool {
 	if _, ok := s.Rejected[k]; ok {
 		return false
 	}
-	return k.Kind == "Secret" || k.Kind == "ConfigMap" || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
+	of := s.kinds.Find(k.Group, k.Kind)
+	return of != nil && of.OnReference || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
 }
 
 // Absent is Missing with the code of the finding: for a set that is a part of a cluster's objects it is CodeElsewhere if the object may be

@@ -20,12 +20,12 @@ import (
 // custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
 // fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
 // customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
-func custom[T any](k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
+func custom[T any](k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
 	findings, ok := admit(k, version, u)
 	if !ok {
 		return nil, findings
 	}
-	u["apiVersion"] = k.apiVersion(k.versions[0])
+	u["apiVersion"] = k.APIVersion(k.Versions[0])
 	object := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u, object); err != nil {
 		return nil, append(findings, finding(CodeType, "", err.Error()))
@@ -34,7 +34,7 @@ func custom[T any](k *kind, version string, u map[string]any, admit admission) (
 }
 
 // admit prunes, completes and validates u as custom says; it is not ok when u is not valid.
-func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bool) {
+func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bool) {
 	s := schemaOf(k, version)
 	meta, findings, ok := decodeMeta(u)
 	if !ok {
@@ -44,7 +44,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 		if i > maxFindings {
 			break // bounded says that there are more
 		}
-		findings = append(findings, unknownField(k.name, path, schemaFields(s.structural, path)))
+		findings = append(findings, unknownField(k, path, schemaFields(s.structural, path)))
 	}
 	pruneNulls(u, s.structural)
 	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
@@ -56,7 +56,7 @@ func admit(k *kind, version string, u map[string]any) (findings []Finding, ok bo
 	complete(u, s.structural)
 	delete(u, "status") // as on create, for kinds with a status subresource
 
-	errs := s.validate(u, meta, !k.cluster)
+	errs := s.validate(u, meta, !k.Cluster)
 	valid := len(errs) == 0
 	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
 		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
@@ -82,7 +82,7 @@ func decodeMeta(u map[string]any) (meta *metav1.ObjectMeta, findings []Finding, 
 	}
 	for _, err := range unknown {
 		if f, ok := err.(kjson.FieldError); ok {
-			findings = append(findings, unknownField("", "metadata."+f.FieldPath(), typeFields[metav1.ObjectMeta](f.FieldPath())))
+			findings = append(findings, unknownField(nil, "metadata."+f.FieldPath(), typeFields[metav1.ObjectMeta](f.FieldPath())))
 		}
 	}
 	return meta, findings, true
@@ -162,12 +162,12 @@ func schemaCode(t field.ErrorType) string {
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
 // level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
-func unknownField(kind, path string, candidates []string) Finding {
+func unknownField(k *Kind, path string, candidates []string) Finding {
 	near := nearest(lastName(path), candidates)
 	if near == "" {
 		return finding(CodeUnknownField, path, "unknown field, it has no effect")
 	}
-	f := finding(CodeMisspeltField, path, "unknown field, it has no effect"+effect(kind, path, near))
+	f := finding(CodeMisspeltField, path, "unknown field, it has no effect"+k.effect(path, near))
 	f.Fix, f.Meant = fmt.Sprintf("did you mean %q?", near), near
 	return f
 }

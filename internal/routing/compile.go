@@ -54,11 +54,10 @@ func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 type compiler struct {
 	table, prev *Table
 	listeners   map[string]*Listener
-	// rootOf has the services with splits; variants the names of services that are variants of others.
+	// rootOf has the services with splits.
 	// copiesOf has the same services as mirrors reach them.
 	rootOf   map[string]*root
 	copiesOf map[string]*root
-	variants map[string]bool
 	// left is what is left out, lost the listeners among that.
 	left []model.Omission
 	lost map[string]bool

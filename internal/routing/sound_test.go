@@ -37,14 +37,14 @@ func tenants() *model.Config {
 			model.Service{Name: next, Ref: ref("Service", "next", ""), Protocol: model.H2C, Endpoints: []model.Endpoint{{Address: "10.0.0.2:80"}},
 				Limits: &model.Limits{Requests: 9}, Ejection: &model.Ejection{GatewayErrors: 3},
 				HealthCheck: &model.HealthCheck{Type: model.CheckHTTP, Path: "/up", Host: "up.example", Interval: 1, Timeout: 1, Healthy: 1, Unhealthy: 1, Statuses: []model.StatusRange{{From: 200, To: 299}}}},
-			model.Service{Name: old, Ref: ref("Service", "old", ""), Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "old.example", ClientCertificate: who + "/cert"}},
+			model.Service{Name: old, Ref: ref("Service", "old", ""), Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "old.example"}},
 		)
 		cfg.Splits = append(cfg.Splits, model.Split{Ref: ref("TrafficSplit", "split", ""), Root: web,
 			Matches: []model.SplitMatch{{Ref: ref("HTTPRouteGroup", "g", "spec.matches[0]"), Methods: []string{"GET"}, Path: "/split.*", Headers: []model.ValueMatch{{Type: model.Regex, Name: "x-split", Value: "[0-9]+"}}}},
 			Leaves:  []model.Leaf{{Service: next, Weight: 9}, {Service: old, Weight: 1}}})
 		backends := []model.Backend{{Ref: ref("HTTPRoute", "web", "spec.rules[0].backendRefs[0]"), Service: web, Weight: 1, Filters: model.Filters{RequestHeaders: edit}}}
 		cfg.Routes = append(cfg.Routes, model.Route{
-			Ref: ref("HTTPRoute", "web", ""), Created: time.Unix(1000, 0),
+			Ref: ref("HTTPRoute", "web", ""), Created: time.Unix(1000, 0), ClientCertificate: who + "/cert",
 			Attachments: []model.Attachment{{Listener: "shared", Hostnames: []string{who + ".example"}}, {Listener: who + "-tls", Hostnames: []string{who + ".example"}}},
 			Rules: []model.Rule{
 				{Ref: ref("HTTPRoute", "web", "spec.rules[0]"), Backends: backends, Matches: []model.Match{prefix("/a"), exact("/b"), regex("/c/[0-9]+"), prefix("/split")},

@@ -17,7 +17,7 @@ type Leaf struct {
 	Split   *model.Split
 	// Leaf is nil when no leaf of the split has a weight.
 	Leaf *model.Leaf
-	// Service is the name of the service, a variant if the service that was split is one; empty when Fault is set.
+	// Service is the name of the service; empty when Fault is set.
 	Service string
 	Fault   *model.Fault
 }
@@ -159,12 +159,6 @@ func (c *compiler) roots(cfg *model.Config) {
 	}
 	c.rootOf = make(map[string]*root)
 	c.copiesOf = make(map[string]*root)
-	c.variants = make(map[string]bool)
-	for i := range cfg.Services {
-		if name := cfg.Services[i].Name; model.RootName(name) != name {
-			c.variants[name] = true
-		}
-	}
 	for i := range cfg.Splits {
 		c.addSplit(&cfg.Splits[i])
 	}
@@ -240,22 +234,16 @@ func (c *compiler) way(service string, roots map[string]*root, add func(*Leaf)) 
 	if len(roots) == 0 || service == "" {
 		return way{}
 	}
-	name := model.RootName(service)
-	w := way{root: roots[name]}
+	w := way{root: roots[service]}
 	if w.root == nil {
 		return w
 	}
-	variant := service[len(name):]
 	for i := range w.root.splits {
 		s := &w.root.splits[i]
 		var leaves []*Leaf
 		for j := range s.split.Leaves {
 			l := &s.split.Leaves[j]
-			leaf := &Leaf{Leaf: l, Service: l.Service, Fault: l.Fault}
-			if variant != "" && c.variants[l.Service+variant] {
-				leaf.Service += variant
-			}
-			leaves = append(leaves, leaf)
+			leaves = append(leaves, &Leaf{Leaf: l, Service: l.Service, Fault: l.Fault})
 		}
 		if s.draw.sole < 0 && s.draw.sampler == nil {
 			leaves = append(leaves, &Leaf{Fault: noLeaf})

@@ -218,20 +218,6 @@ func TestALeafThatIsARootIsNotSplitAgain(t *testing.T) {
 	}
 }
 
-func TestAVariantOfTheRootLeadsToVariantsOfLeaves(t *testing.T) {
-	cfg := splitConfig(model.Split{Leaves: leaves(1, 1)})
-	cfg.Routes[0].Rules[0].Backends[0].Service = "ns/root:80#ns/cert"
-	cfg.Services = []model.Service{{Name: "ns/root:80#ns/cert"}, {Name: "ns/leaf0:80#ns/cert"}, {Name: "ns/leaf1:80"}}
-	table := compiled(t, cfg, nil)
-	counts := map[string]int{}
-	for i := range 80 {
-		counts[goes(t, table, i%2, &Request{})]++
-	}
-	if counts["ns/leaf1:80"] != 40 || counts["ns/leaf0:80"]+counts["ns/leaf0:80#ns/cert"] != 40 || counts["ns/leaf0:80#ns/cert"] == 0 {
-		t.Errorf("got %v", counts)
-	}
-}
-
 // TestLeafAgreesWithANaiveReference compares with the definition, on random splits and requests.
 func TestLeafAgreesWithANaiveReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))

@@ -16,7 +16,7 @@ func (r report) Standing() dataplane.Standing {
 
 // With implements dataplane.Report.
 func (r report) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
-	return report{r.WithUnserved(unserved).WithFindings(running)}
+	return report{r.WithUnpublished(finding.ByGateway(unserved)).WithFindings(running)}
 }
 
 // Status implements report.

@@ -9,7 +9,7 @@
 //
 // Below calls are connections with a read buffer, for HTTP/1.1 and for what is no exchange:
 //
-//	e := snapshot.Service(name).Pick(nil)
+//	e := snapshot.Service(name, clientCertificate).Pick(nil)
 //	c, reused, err := e.Get(deadline)   // or Dial; err is a *ConnectError or a *TLSError and already counts against e
 //	c.WriteBy(t, slack); c.ReadBy(t, slack)
 //	c.Write(head); c.Fill(); c.Buffered(); c.Discard(n) ...

@@ -214,7 +214,7 @@ func (s *Set) mayEject(e *Endpoint, eject func()) bool {
 
 // enlist tells the endpoints which services they are in, and takes back ejections that are too many for services that have shrunk: those
 // first that would have ended first.
-func (s *Set) enlist(endpoints map[key]*Endpoint, services map[string]*Service) {
+func (s *Set) enlist(endpoints map[key]*Endpoint, services map[serviceKey]*Service) {
 	s.healthMu.Lock()
 	defer s.healthMu.Unlock()
 	for _, e := range endpoints {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"maps"
@@ -195,7 +196,9 @@ func (s *Service) Stats() (st ServiceStats) {
 	return st
 }
 
-// Services returns the services, by name.
+// Services returns the services, by name and client certificate.
 func (s *Snapshot) Services() []*Service {
-	return slices.SortedFunc(maps.Values(s.services), func(a, b *Service) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(s.services), func(a, b *Service) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ClientCertificate, b.ClientCertificate))
+	})
 }

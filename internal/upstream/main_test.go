@@ -51,7 +51,7 @@ func apply(t testing.TB, s *Set, cfg *model.Config) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return snap.Service("ns/svc:80")
+	return snap.Service("ns/svc:80", "")
 }
 
 // one is the only endpoint of a cleartext service at the address.

@@ -11,6 +11,8 @@ import (
 type Service struct {
 	// Name is "namespace/name:port".
 	Name string
+	// ClientCertificate is the name of the one that is presented to the endpoints over TLS; empty for none.
+	ClientCertificate string
 	// Protocol is model.HTTP or model.H2C. Over TLS model.HTTP is HTTP/1.1 through Get and HTTP/2 through Open, the caller's choice:
 	// HTTP/1.1 unless the request needs HTTP/2 (gRPC).
 	Protocol model.Protocol

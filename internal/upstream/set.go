@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -127,7 +129,7 @@ type Set struct {
 type key struct {
 	address  string
 	protocol model.Protocol
-	tls      string // digest of the TLS identity; empty for cleartext
+	tls      string // digest of the TLS identity, with the client certificate; empty for cleartext
 	header   int    // version of the PROXY header; 0 for none
 }
 
@@ -168,12 +170,16 @@ func (s *Set) Close() error {
 	return nil
 }
 
-// Apply makes a snapshot of the configuration's services. Endpoints whose address, protocol and TLS identity stay keep their state,
+// Apply makes a snapshot of the configuration's services; one over TLS is there once for each client certificate that routes present to it, and these
+// share limits and counters, but no connections. Endpoints whose address, protocol and TLS identity stay keep their state,
 // across services and configurations; those that are in no service any more are drained: idle connections are closed now, used ones when
 // their exchange ends. A service whose TLS identity cannot be used keeps its endpoints, each attempt fails with a *TLSError of reason
 // TLSConfig. A service with a Fault has no endpoints, unless only requests meet it. Of services that share an endpoint the first that says
 // anything about its limits, ejection or health check decides. An error (the Set is closed) leaves everything as it was.
-func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
+func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) { return s.ApplyFor(cfg, cfg.Presented()) }
+
+// ApplyFor is Apply where others than the configuration's own routes lead to its services.
+func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot, error) {
 	certificates := make(map[string]*model.Certificate, len(cfg.Certificates))
 	for i := range cfg.Certificates {
 		certificates[cfg.Certificates[i].Name] = &cfg.Certificates[i]
@@ -184,34 +190,33 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 		return nil, ErrClosed
 	}
 	next := make(map[key]*Endpoint, len(s.endpoints))
-	snap := &Snapshot{services: make(map[string]*Service, len(cfg.Services))}
+	snap := &Snapshot{services: make(map[serviceKey]*Service, len(cfg.Services))}
 	uses := make(map[string]*use, len(cfg.Services))
 	policies := map[*Endpoint]*policy{}
 	identities := map[string]*tlsIdentity{}
-	for i := range cfg.Services {
-		ms := &cfg.Services[i]
-		sv := &Service{Name: ms.Name, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault, retryPercent: defaultRetryPercent}
+	for ms, client := range variants(cfg, presented) {
+		sv := &Service{Name: ms.Name, ClientCertificate: client, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault, retryPercent: defaultRetryPercent}
 		if l := ms.Limits; l != nil {
 			sv.maxRequests = int64(l.Requests)
 			if l.RetryPercent != nil {
 				sv.retryPercent = int64(*l.RetryPercent)
 			}
 		}
-		if sv.use = s.uses[ms.Name]; sv.use == nil {
+		if sv.use = cmp.Or(uses[ms.Name], s.uses[ms.Name]); sv.use == nil {
 			sv.use = &use{}
 		}
 		uses[ms.Name] = sv.use
-		snap.services[ms.Name] = sv
+		snap.services[serviceKey{ms.Name, client}] = sv
 		if ms.Fault != nil && ms.Fault.Reason != model.UnsupportedProtocol {
 			continue
 		}
 		var identity *tlsIdentity
 		digest := ""
 		if ms.TLS != nil {
-			certificate := certificates[ms.TLS.ClientCertificate]
-			digest = tlsDigest(ms.TLS, certificate)
+			certificate := certificates[client]
+			digest = tlsDigest(ms.TLS, client, certificate)
 			if identity = identities[digest]; identity == nil {
-				identity = newTLSIdentity(ms.TLS, certificate)
+				identity = newTLSIdentity(ms.TLS, client, certificate)
 				identities[digest] = identity
 			}
 			if identity.err != nil {
@@ -249,6 +254,24 @@ func (s *Set) Apply(cfg *model.Config) (*Snapshot, error) {
 	}
 	s.endpoints, s.uses = next, uses
 	return snap, nil
+}
+
+// variants yields each service once for each client certificate that is presented to it: once without one if that is none, or it has no TLS.
+func variants(cfg *model.Config, presented model.Presented) iter.Seq2[*model.Service, string] {
+	return func(yield func(*model.Service, string) bool) {
+		for i := range cfg.Services {
+			ms := &cfg.Services[i]
+			clients := presented[ms.Name]
+			if len(clients) == 0 || ms.TLS == nil {
+				clients = []string{""}
+			}
+			for _, client := range clients {
+				if !yield(ms, client) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // policy is what services say about an endpoint.
@@ -330,8 +353,20 @@ func closedError(address string) error {
 
 // Snapshot is the services of one configuration. It never changes.
 type Snapshot struct {
-	services map[string]*Service
+	services map[serviceKey]*Service
 }
 
-// Service returns the service named "namespace/name:port", nil if there is none.
-func (s *Snapshot) Service(name string) *Service { return s.services[name] }
+// serviceKey names a service as some routes reach it.
+type serviceKey struct{ name, clientCertificate string }
+
+// Service returns the service named "namespace/name:port", as it is reached by routes that present a client certificate, "" for none; nil if there is
+// none. A service without TLS is the same for all.
+func (s *Snapshot) Service(name, clientCertificate string) *Service {
+	if sv := s.services[serviceKey{name, clientCertificate}]; sv != nil {
+		return sv
+	}
+	if sv := s.services[serviceKey{name, ""}]; sv != nil && !sv.TLS {
+		return sv
+	}
+	return nil
+}

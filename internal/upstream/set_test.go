@@ -27,13 +27,13 @@ func TestApplyKeepsEndpointsAcrossSwapsAndServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := snap.Service("ns/svc:80").Endpoints(); len(got) != 1 || got[0] != e {
+	if got := snap.Service("ns/svc:80", "").Endpoints(); len(got) != 1 || got[0] != e {
 		t.Errorf("the endpoint changed: %v", got)
 	}
-	if got := snap.Service("ns/other:80").Endpoints(); len(got) != 2 || got[0] != e {
+	if got := snap.Service("ns/other:80", "").Endpoints(); len(got) != 2 || got[0] != e {
 		t.Errorf("the endpoint is not shared: %v", got)
 	}
-	if snap.Service("ns/none:80") != nil {
+	if snap.Service("ns/none:80", "") != nil {
 		t.Error("a service that does not exist")
 	}
 	get(t, e, true).Close()
@@ -63,7 +63,7 @@ func TestEndpointsDifferByProtocolAndTLSIdentity(t *testing.T) {
 		{Name: "tls-ca", Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "a.test", CAs: b.pem}},
 		{Name: "tls-san", Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "a.test", CAs: a.pem, SubjectAltNames: []string{"x.test", "y.test"}}},
 		{Name: "tls-sans", Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "a.test", CAs: a.pem, SubjectAltNames: []string{"x.testy.test"}}},
-		{Name: "tls-client", Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "a.test", CAs: a.pem, ClientCertificate: "ns/client"}},
+		{Name: "tls-client", Protocol: model.HTTP, TLS: &model.ServiceTLS{Hostname: "a.test", CAs: a.pem}},
 	}
 	for i := range services {
 		services[i].Endpoints = []model.Endpoint{{Address: "10.0.0.1:80"}}
@@ -71,13 +71,17 @@ func TestEndpointsDifferByProtocolAndTLSIdentity(t *testing.T) {
 	cfg := &model.Config{Services: services, Certificates: []model.Certificate{*a.issue(t, "ns/client", 0, 0, nil)}}
 	s := newSet(t, Options{})
 	endpoints := func() map[string]*Endpoint {
-		snap, err := s.Apply(cfg)
+		snap, err := s.ApplyFor(cfg, model.Presented{"tls-client": {"ns/client"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := map[string]*Endpoint{}
 		for _, svc := range services {
-			got := snap.Service(svc.Name)
+			client := ""
+			if svc.Name == "tls-client" {
+				client = "ns/client"
+			}
+			got := snap.Service(svc.Name, client)
 			if got.TLS != (svc.TLS != nil) || got.Protocol != svc.Protocol || got.Name != svc.Name {
 				t.Errorf("%s: %+v", svc.Name, got)
 			}
@@ -164,7 +168,7 @@ func TestCloseReachesConnectionsOfDrainedEndpoints(t *testing.T) {
 	e := one(t, s, srv.address())
 	before := get(t, e, false)
 	apply(t, s, &model.Config{})
-	if snap, err := s.Apply(&model.Config{}); err != nil || snap.Service("ns/svc:80") != nil {
+	if snap, err := s.Apply(&model.Config{}); err != nil || snap.Service("ns/svc:80", "") != nil {
 		t.Fatal(err)
 	}
 	after := get(t, e, false)

@@ -42,7 +42,7 @@ type endpointTLS struct {
 }
 
 // tlsDigest names the identity; it changes whenever what is trusted or shown changes.
-func tlsDigest(t *model.ServiceTLS, client *model.Certificate) string {
+func tlsDigest(t *model.ServiceTLS, name string, client *model.Certificate) string {
 	h := sha256.New()
 	add := func(s string) {
 		var n [8]byte
@@ -52,7 +52,7 @@ func tlsDigest(t *model.ServiceTLS, client *model.Certificate) string {
 	}
 	add(t.Hostname)
 	add(t.CAs)
-	add(t.ClientCertificate)
+	add(name)
 	if client != nil {
 		add(client.Chain)
 		add(client.Key.Reveal())
@@ -66,7 +66,8 @@ func tlsDigest(t *model.ServiceTLS, client *model.Certificate) string {
 	return string(h.Sum(nil))
 }
 
-func newTLSIdentity(t *model.ServiceTLS, client *model.Certificate) *tlsIdentity {
+// newTLSIdentity returns the identity with the client certificate of that name; "" is none.
+func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate) *tlsIdentity {
 	id := &tlsIdentity{serverName: t.Hostname, config: &tls.Config{
 		ServerName: t.Hostname, MinVersion: tls.VersionTLS12, CipherSuites: CipherSuites,
 	}}
@@ -85,14 +86,14 @@ func newTLSIdentity(t *model.ServiceTLS, client *model.Certificate) *tlsIdentity
 		id.err = errors.New("neither a hostname nor a subject alternative name to check the certificate against")
 		return id
 	}
-	if t.ClientCertificate != "" {
+	if name != "" {
 		if client == nil {
-			id.err = fmt.Errorf("the client certificate %q does not exist", t.ClientCertificate)
+			id.err = fmt.Errorf("the client certificate %q does not exist", name)
 			return id
 		}
 		pair, err := tls.X509KeyPair([]byte(client.Chain), []byte(client.Key.Reveal()))
 		if err != nil {
-			id.err = fmt.Errorf("the client certificate %q: %w", t.ClientCertificate, err)
+			id.err = fmt.Errorf("the client certificate %q: %w", name, err)
 			return id
 		}
 		// Shown to every server that asks, whatever authorities it hints at.

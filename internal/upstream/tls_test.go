@@ -32,12 +32,22 @@ func tlsEcho(t testing.TB, c *tls.Config) *tcpServer {
 }
 
 // overTLS is the endpoint at the address as st says.
-func overTLS(t testing.TB, s *Set, address string, st model.ServiceTLS, certificates ...model.Certificate) *Endpoint {
+func overTLS(t testing.TB, s *Set, address string, st model.ServiceTLS) *Endpoint {
+	t.Helper()
+	return presenting(t, s, address, st, "")
+}
+
+// presenting is the endpoint at the address as st says, where one of the client certificates is presented; "" is none.
+func presenting(t testing.TB, s *Set, address string, st model.ServiceTLS, client string, certificates ...model.Certificate) *Endpoint {
 	t.Helper()
 	cfg := config(address)
 	cfg.Services[0].TLS = &st
 	cfg.Certificates = certificates
-	return apply(t, s, cfg).Endpoints()[0]
+	snap, err := s.ApplyFor(cfg, model.Presented{"ns/svc:80": {client}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap.Service("ns/svc:80", client).Endpoints()[0]
 }
 
 func TestBackendCertificatesAreVerified(t *testing.T) {
@@ -176,16 +186,16 @@ func TestClientCertificatesArePresented(t *testing.T) {
 		sc := sc.Clone()
 		sc.MaxVersion = version
 		srv := tlsEcho(t, sc)
-		st := model.ServiceTLS{Hostname: "a.test", CAs: ca.pem, ClientCertificate: "ns/client"}
-		c, err := overTLS(t, newSet(t, Options{}), srv.address(), st, *good).Dial(time.Time{})
+		st := model.ServiceTLS{Hostname: "a.test", CAs: ca.pem}
+		c, err := presenting(t, newSet(t, Options{}), srv.address(), st, "ns/client", *good).Dial(time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		exchange(t, c, "known")
 		c.Close()
 
-		refuse := func(st model.ServiceTLS, certificates ...model.Certificate) {
-			c, err := overTLS(t, newSet(t, Options{}), srv.address(), st, certificates...).Dial(time.Time{})
+		refuse := func(client string, certificates ...model.Certificate) {
+			c, err := presenting(t, newSet(t, Options{}), srv.address(), st, client, certificates...).Dial(time.Time{})
 			if err == nil { // TLS 1.3: the server says so later
 				_, err = c.Fill()
 				c.Close()
@@ -195,9 +205,8 @@ func TestClientCertificatesArePresented(t *testing.T) {
 				t.Errorf("%s: %v", tls.VersionName(version), err)
 			}
 		}
-		refuse(st, *wrong)
-		st.ClientCertificate = ""
-		refuse(st)
+		refuse("ns/client", *wrong)
+		refuse("")
 	}
 }
 
@@ -206,17 +215,17 @@ func TestUnusableTLSIdentitiesAreNamed(t *testing.T) {
 	srv := tlsEcho(t, serverConfig(t, ca.issue(t, "", 0, x509.ExtKeyUsageServerAuth, []string{"a.test"})))
 	broken := model.Certificate{Name: "ns/client", Chain: "no PEM", Key: "secret text"}
 	for _, c := range []struct {
-		name string
-		tls  model.ServiceTLS
-		text string
+		name         string
+		tls          model.ServiceTLS
+		client, text string
 	}{
-		{"bundle without certificates", model.ServiceTLS{Hostname: "a.test", CAs: "no PEM"}, "CA bundle"},
-		{"client certificate that does not exist", model.ServiceTLS{Hostname: "a.test", CAs: ca.pem, ClientCertificate: "ns/gone"}, "ns/gone"},
-		{"client certificate that is none", model.ServiceTLS{Hostname: "a.test", CAs: ca.pem, ClientCertificate: "ns/client"}, "ns/client"},
-		{"nothing to check", model.ServiceTLS{CAs: ca.pem}, "neither"},
+		{"bundle without certificates", model.ServiceTLS{Hostname: "a.test", CAs: "no PEM"}, "", "CA bundle"},
+		{"client certificate that does not exist", model.ServiceTLS{Hostname: "a.test", CAs: ca.pem}, "ns/gone", "ns/gone"},
+		{"client certificate that is none", model.ServiceTLS{Hostname: "a.test", CAs: ca.pem}, "ns/client", "ns/client"},
+		{"nothing to check", model.ServiceTLS{CAs: ca.pem}, "", "neither"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := overTLS(t, newSet(t, Options{}), srv.address(), c.tls, broken)
+			e := presenting(t, newSet(t, Options{}), srv.address(), c.tls, c.client, broken)
 			_, err := e.Dial(time.Time{})
 			var te *TLSError
 			if !errors.As(err, &te) || te.Reason != TLSConfig || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "secret text") {

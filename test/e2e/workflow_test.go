@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/resource"
@@ -110,7 +111,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 // apply serves the manifests: one set, one model, one snapshot.
 func (w *world) apply(manifests ...string) {
 	w.t.Helper()
-	set, err := resource.Load([]string{"-"}, strings.NewReader(strings.Join(append(manifests, w.common), "---\n")))
+	set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(strings.Join(append(manifests, w.common), "---\n")))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -34,9 +34,12 @@ const patience = 30 * time.Second
 
 // Main is for TestMain: it runs weir if this process is to stand in for it, else the tests, and then checks that no
 // goroutine is left.
-func Main(m *testing.M) {
+func Main(m *testing.M) { MainOf(cli.Program{}, m) }
+
+// MainOf is Main with other front ends.
+func MainOf(weir cli.Program, m *testing.M) {
 	if os.Getenv(standIn) != "" {
-		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(weir.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -30,11 +30,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 weir-controller-watch
 {{- end -}}
 
-{{- /* The definitions whose versions the controller converts, and what it may do to them. */ -}}
-{{- define "weir.converted" -}}
-["httproutegroups.specs.smi-spec.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io"]
-{{- end -}}
-
+{{- /* What the controller may do to the definitions whose versions it converts. */ -}}
 {{- define "weir.definitions" }}
 # Where the API server has SMI's versions converted, and by which certificates that is known.
 - apiGroups: [apiextensions.k8s.io]
@@ -45,32 +41,8 @@ weir-controller-watch
 
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
-# What is read. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
-- apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, listenersets, httproutes, grpcroutes, tcproutes, backendtlspolicies]
-  verbs: [get, list, watch]
-- apiGroups: [gateway.networking.k8s.io]
-  resources: [referencegrants]
-  verbs: [list, watch]
-- apiGroups: [split.smi-spec.io]
-  resources: [trafficsplits]
-  verbs: [get, list, watch]
-- apiGroups: [specs.smi-spec.io]
-  resources: [httproutegroups, tcproutes, udproutes]
-  verbs: [list, watch]
-- apiGroups: [discovery.k8s.io]
-  resources: [endpointslices]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [get, list, watch]
-# What is said of it.
-- apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tcproutes/status, backendtlspolicies/status]
-  verbs: [update]
-- apiGroups: [split.smi-spec.io]
-  resources: [trafficsplits/status]
-  verbs: [update]
+# What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
+{{- include "weir.kinds" . }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]

@@ -1,4 +1,4 @@
-// Command gendocs writes the generated pages of docs/, or checks with -check that they are up to date.
+// Command gendocs writes the generated pages of docs/ and the generated sections of others, or checks with -check that they are up to date.
 package main
 
 import (
@@ -20,7 +20,11 @@ func main() {
 }
 
 func run(dir string, check bool) error {
-	for name, page := range cli.Pages() {
+	pages, err := cli.Program{}.Docs(dir)
+	if err != nil {
+		return err
+	}
+	for name, page := range pages {
 		path := filepath.Join(dir, name)
 		if !check {
 			if err := os.WriteFile(path, []byte(page), 0o644); err != nil {

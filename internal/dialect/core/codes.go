@@ -51,5 +51,6 @@ func Codes() []resource.Code { return slices.Clone(codes) }
 var severities = resource.Severities(codes)
 
 func (t *translator) report(code string, ref model.Ref, message, fix string) {
+	t.asked = true
 	t.findings = append(t.findings, t.set.About(ref, resource.Problem(code, "", ref.Field, message, fix), severities))
 }

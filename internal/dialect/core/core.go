@@ -7,7 +7,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -37,22 +35,58 @@ type Options struct {
 // Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
 // that a proxy would write.
 func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := translator{Options: o, set: set}
+	t := Translator{Options: o}
+	return t.Translate(set)
+}
+
+// Translator translates one set after another, each as Options.Translate would. What it makes of a Service that is the same as before, with the same
+// EndpointSlices, shares memory with what it made then, so that nobody has to look for differences in it. It is for one goroutine at a time.
+type Translator struct {
+	Options Options
+	made    map[*corev1.Service]made
+}
+
+// made is what was made of a Service and its EndpointSlices, whatever else is in the set.
+type made struct {
+	slices   []*discoveryv1.EndpointSlice
+	services []model.Service
+}
+
+// Translate is as Options.Translate.
+func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
+	t := translator{Options: x.Options, set: set}
 	t.cfg.Services = make([]model.Service, 0, len(set.Services))
+	next := make(map[*corev1.Service]made, len(set.Services))
 	for _, s := range set.Services {
-		own := t.annotated(s)
-		refused := t.refusals(s)
-		for i := range s.Spec.Ports {
-			t.service(s, i, own, refused)
+		of := set.EndpointSlicesOf(s.Namespace, s.Name)
+		if m, ok := x.made[s]; ok && slices.Equal(m.slices, of) {
+			t.cfg.Services, next[s] = append(t.cfg.Services, m.services...), m
+			continue
 		}
-		if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
-			t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
-				"the Service has no ports, so no route can lead to it", "add the port that the routes name")
+		from := len(t.cfg.Services)
+		t.asked = false
+		t.translate(s)
+		if !t.asked {
+			next[s] = made{of, slices.Clone(t.cfg.Services[from:])}
 		}
 	}
+	x.made = next
 	t.cfg.Sort()
 	resource.SortFindings(t.findings)
 	return t.cfg, nil, t.findings
+}
+
+// translate makes the services of a Service.
+func (t *translator) translate(s *corev1.Service) {
+	own := t.annotated(s)
+	refused := t.refusals(s)
+	for i := range s.Spec.Ports {
+		t.service(s, i, own, refused)
+	}
+	if len(s.Spec.Ports) == 0 && t.isUsed(port{s.Namespace, s.Name, 0}) {
+		t.report(codeNoPorts, model.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name, Field: "spec.ports"},
+			"the Service has no ports, so no route can lead to it", "add the port that the routes name")
+	}
 }
 
 type translator struct {
@@ -61,8 +95,10 @@ type translator struct {
 	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
 	// until somebody asks.
 	used, requested map[port]bool
-	cfg             model.Config
-	findings        []resource.Finding
+	// asked says that something was reported, or may be if other routes come.
+	asked    bool
+	cfg      model.Config
+	findings []resource.Finding
 }
 
 // port is a port of a Service; number 0 stands for the Service as a whole.
@@ -271,6 +307,7 @@ func (t *translator) isRequested(p port) bool {
 }
 
 func (t *translator) readUses() {
+	t.asked = true
 	if t.used == nil {
 		t.used, t.requested = usedPorts(t.set)
 	}
@@ -280,90 +317,29 @@ func (t *translator) readUses() {
 // is reported.
 func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	used, requested = map[port]bool{}, map[port]bool{}
-	add := func(from string, ref gatewayv1.BackendObjectReference) {
-		if ref.Kind != nil && *ref.Kind != "Service" || ref.Group != nil && *ref.Group != "" {
-			return
-		}
-		p := port{namespace: from, service: string(ref.Name)}
-		if ref.Namespace != nil {
-			p.namespace = string(*ref.Namespace)
-		}
-		used[p] = true
-		if ref.Port != nil {
-			p.number = *ref.Port
-			used[p] = true
-		}
-	}
-	for _, r := range set.HTTPRoutes {
-		filters := func(all []gatewayv1.HTTPRouteFilter) {
-			for _, f := range all {
-				if f.RequestMirror != nil {
-					add(r.Namespace, f.RequestMirror.BackendRef)
-				}
-			}
-		}
-		for _, rule := range r.Spec.Rules {
-			filters(rule.Filters)
-			for _, b := range rule.BackendRefs {
-				if gets(b.BackendRef) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-				filters(b.Filters)
-			}
-		}
-	}
-	for _, r := range set.GRPCRoutes {
-		filters := func(all []gatewayv1.GRPCRouteFilter) {
-			for _, f := range all {
-				if f.RequestMirror != nil {
-					add(r.Namespace, f.RequestMirror.BackendRef)
-				}
-			}
-		}
-		for _, rule := range r.Spec.Rules {
-			filters(rule.Filters)
-			for _, b := range rule.BackendRefs {
-				if gets(b.BackendRef) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-				filters(b.Filters)
-			}
-		}
-	}
-	maps.Copy(requested, used)
-	for _, r := range set.TCPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				if gets(b) {
-					add(r.Namespace, b.BackendObjectReference)
-				}
-			}
-		}
-	}
-	splitPorts(set, used, requested)
-	return used, requested
-}
-
-// gets says whether a backend gets any requests. One without weight need not be there yet, or any more.
-func gets(b gatewayv1.BackendRef) bool { return b.Weight == nil || *b.Weight > 0 }
-
-// splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
-// one.
-func splitPorts(set *resource.Set, used, requested map[port]bool) {
-	for _, s := range set.TrafficSplits {
-		name, _, _ := strings.Cut(s.Spec.Service, ".")
-		root := set.Service(s.Namespace, strings.ToLower(name))
-		if root == nil {
+	for u := range set.RouteUses() {
+		if u.Idle {
 			continue
 		}
-		for _, b := range s.Spec.Backends {
-			name, _, _ := strings.Cut(b.Service, ".")
-			if b.Weight == 0 {
+		at := port{u.Namespace, u.Service, u.Port}
+		used[port{u.Namespace, u.Service, 0}], used[at] = true, true
+		if !u.Connections {
+			requested[port{u.Namespace, u.Service, 0}], requested[at] = true, true
+		}
+	}
+	for _, s := range set.TrafficSplits {
+		root, backends := resource.SplitUses(s)
+		service := set.Service(s.Namespace, root)
+		if service == nil {
+			continue
+		}
+		for _, u := range backends { // on the root's ports
+			if u.Idle {
 				continue
 			}
-			used[port{s.Namespace, strings.ToLower(name), 0}] = true
-			for _, p := range root.Spec.Ports {
-				at := port{s.Namespace, strings.ToLower(name), p.Port}
+			used[port{u.Namespace, u.Service, 0}] = true
+			for _, p := range service.Spec.Ports {
+				at := port{u.Namespace, u.Service, p.Port}
 				used[at] = true
 				if _, known := resource.ParseAppProtocol(p.AppProtocol); known {
 					requested[at] = true
@@ -371,4 +347,5 @@ func splitPorts(set *resource.Set, used, requested map[port]bool) {
 			}
 		}
 	}
+	return used, requested
 }

@@ -34,12 +34,11 @@ func (t *translator) refusals(s *corev1.Service) *refusals {
 		return nil
 	}
 	r := &refusals{at: map[endpoint]bool{}}
-	used := t.isUsed(port{s.Namespace, s.Name, 0})
 	report := func(code string, ref model.Ref, why, fix string) {
 		if r.first == "" {
 			r.first = why
 		}
-		if used {
+		if t.isUsed(port{s.Namespace, s.Name, 0}) {
 			t.report(code, ref, why, fix)
 		}
 	}

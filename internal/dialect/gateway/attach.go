@@ -119,8 +119,8 @@ func (t *translator) conclude(r *route, lost []resource.Finding) {
 func (t *translator) readParents(r *route) {
 	for i, ref := range r.spec.ParentRefs {
 		field := fmt.Sprintf("spec.parentRefs[%d]", i)
-		group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
-		at := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
+		named := resource.ParentRefOf(ref, r.namespace)
+		group, kind, at := named.Group, named.Kind, key{named.Namespace, named.Name}
 		p, exists := &parent{ref: ref, field: field}, false
 		switch {
 		case group == gatewayv1.GroupName && kind == "Gateway":
@@ -130,7 +130,7 @@ func (t *translator) readParents(r *route) {
 				p.gateway = p.set.gateway
 			}
 		default:
-			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway or a ListenerSet"
+			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(group, kind)), "name a Gateway or a ListenerSet"
 			if group == "" && kind == "Service" {
 				message, fix = "a parent of kind Service is for a mesh and is ignored", "name a Gateway to have the route served here"
 			}
@@ -365,20 +365,15 @@ func (t *translator) emit() {
 	t.cfg.Routes = make([]model.Route, 0, len(t.listed))
 	for _, r := range t.listed {
 		t.reach(r)
-		all := r.outcome.emitted
-		if all == nil {
-			var own bool
-			if all, own = t.emitRoute(r); own {
-				r.outcome.emitted = all
-			}
+		if r.outcome.emitted == nil {
+			r.outcome.emitted = emitRoute(r)
 		}
-		t.cfg.Routes = append(t.cfg.Routes, all...)
+		t.cfg.Routes = append(t.cfg.Routes, r.outcome.emitted...)
 	}
 }
 
-// emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends. If
-// there is none, the result is the route's own.
-func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
+// emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends.
+func emitRoute(r *route) (all []model.Route) {
 	attachments := map[string]map[string][]string{} // by certificate, by listener
 	for _, p := range r.parents {
 		certificate := p.gateway.clientCertificate
@@ -395,42 +390,19 @@ func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 		}
 	}
 	if len(r.rules) == 0 {
-		return nil, true
+		return nil
 	}
-	own = true
 	for _, certificate := range slices.Sorted(maps.Keys(attachments)) {
-		out := model.Route{Ref: r.ref, Created: created(r.meta), Kind: r.carries, PathPolicy: r.pathPolicy, Rules: r.rules}
+		out := model.Route{
+			Ref: r.ref, Created: created(r.meta), Kind: r.carries, PathPolicy: r.pathPolicy, ClientCertificate: certificate, Rules: r.rules,
+		}
 		for name, hostnames := range attachments[certificate] {
 			out.Attachments = append(out.Attachments, model.Attachment{Listener: name, Hostnames: hostnames})
 		}
 		slices.SortFunc(out.Attachments, func(a, b model.Attachment) int { return strings.Compare(a.Listener, b.Listener) })
-		if certificate != "" {
-			out.Rules, own = t.presentingRules(r.rules, certificate), false
-		}
 		all = append(all, out)
 	}
-	return all, own
-}
-
-// presentingRules copies rules, leading to services that present a client certificate.
-func (t *translator) presentingRules(rules []model.Rule, certificate string) []model.Rule {
-	mirrors := func(f *model.Filters) {
-		f.Mirrors = slices.Clone(f.Mirrors)
-		for i := range f.Mirrors {
-			f.Mirrors[i].Service = t.presenting(f.Mirrors[i].Service, certificate)
-		}
-	}
-	rules = slices.Clone(rules)
-	for i := range rules {
-		mirrors(&rules[i].Filters)
-		rules[i].Backends = slices.Clone(rules[i].Backends)
-		for j := range rules[i].Backends {
-			b := &rules[i].Backends[j]
-			b.Service = t.presenting(b.Service, certificate)
-			mirrors(&b.Filters)
-		}
-	}
-	return rules
+	return all
 }
 
 // reach notes for the policies' statuses which Gateways lead to the Services of a route.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -15,13 +14,13 @@ import (
 
 // backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
 func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *resource.Finding) {
-	group, kind := value(ref.Group, ""), value(ref.Kind, "Service")
-	if group != "" || kind != "Service" {
+	named := resource.BackendOf(ref, r.namespace)
+	if named.Group != "" || named.Kind != "Service" {
 		return "", new(resource.Problem(codeBackendKind, "InvalidKind", field+".kind",
-			fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Service"))
+			fmt.Sprintf("kind %s is not supported", kindName(named.Group, named.Kind)), "refer to a Service"))
 	}
-	to := key{string(value(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)}
-	if !t.permitted(r.ref.Kind, r.namespace, "", "Service", to.namespace, to.name) {
+	to := key{named.Namespace, named.Name}
+	if !t.set.Permits(r.ref.Kind, r.namespace, named) {
 		p := t.notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
 		return "", &p
 	}
@@ -81,17 +80,12 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 // readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi says which do.
 func (t *translator) readSplits() {
 	for _, s := range t.set.TrafficSplits {
-		at := key{s.Namespace, shortName(s.Spec.Service)}
-		for _, b := range s.Spec.Backends {
-			t.leaves[at] = append(t.leaves[at], key{s.Namespace, shortName(b.Service)})
+		root, backends := resource.SplitUses(s)
+		at := key{s.Namespace, root}
+		for _, u := range backends {
+			t.leaves[at] = append(t.leaves[at], key{u.Namespace, u.Service})
 		}
 	}
-}
-
-// shortName is the name of a Service that may be written in full.
-func shortName(service string) string {
-	name, _, _ := strings.Cut(service, ".")
-	return strings.ToLower(name)
 }
 
 func (t *translator) usesOfLeaf(leaf key, number int32) []use {
@@ -141,26 +135,7 @@ func (t *translator) secure() {
 				out.Fault = &model.Fault{Status: 500, Reason: "UnsupportedValue", Message: "the Service's endpoints are refused: " + refused[0].Why}
 			}
 			out.Extends = out.Name
-			t.secured[out.Name] = out
 			t.cfg.Services = append(t.cfg.Services, out)
 		}
 	}
-}
-
-// presenting returns the name of the service that is as the named one and presents a client certificate, and adds it
-// to the configuration. A service without TLS stays as it is.
-func (t *translator) presenting(name, certificate string) string {
-	s, ok := t.secured[name]
-	if !ok || s.TLS == nil {
-		return name
-	}
-	variant := name + "#" + certificate
-	if !t.variants[variant] {
-		settings := *s.TLS
-		settings.ClientCertificate = certificate
-		s.Name, s.TLS = variant, &settings
-		t.variants[variant] = true
-		t.cfg.Services = append(t.cfg.Services, s)
-	}
-	return variant
 }

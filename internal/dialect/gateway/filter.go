@@ -218,10 +218,9 @@ func texted[T ~string](all []T) []string {
 // dropped; neither touches the primary. The share is kept as it was written, not reduced.
 func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirrorFilter) *model.Mirror {
 	at := field + ".requestMirror"
-	n, d, bad := share(f)
-	if bad != nil {
-		bad.Ref.Field = at + bad.Ref.Field
-		r.partial = append(r.partial, *bad)
+	n, d, bad := resource.MirrorShare(f)
+	if bad != nil { // a finding of the set, too, hence no code
+		r.partial = append(r.partial, resource.Problem("", "UnsupportedValue", at+bad.Field, bad.Message, bad.Fix))
 	}
 	name, p := t.backend(r, f.BackendRef, at+".backendRef")
 	if p != nil {
@@ -243,33 +242,4 @@ func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirr
 		t.report(r.ref, resource.Problem(codeMirrorNothing, "", where, "no request is mirrored", "raise it, or remove the filter"))
 	}
 	return m
-}
-
-// share reads which part of the requests a mirror gets (GEP-3171): the fraction if there is one, also beside a
-// percentage; the percentage; else all. What is out of range is a finding of package resource already, hence no code.
-func share(f *gatewayv1.HTTPRequestMirrorFilter) (n, d uint32, bad *resource.Finding) {
-	fail := func(field, message, fix string) (uint32, uint32, *resource.Finding) {
-		return 0, 0, new(resource.Problem("", "UnsupportedValue", field, message, fix))
-	}
-	switch {
-	case f.Fraction != nil:
-		numerator, denominator := f.Fraction.Numerator, value(f.Fraction.Denominator, 100)
-		switch {
-		case denominator < 1:
-			return fail(".fraction.denominator", fmt.Sprintf("%d is below 1", denominator), "use 1 or more")
-		case numerator < 0:
-			return fail(".fraction.numerator", fmt.Sprintf("%d is negative", numerator), "use 0 or more")
-		case numerator > denominator:
-			return fail(".fraction", fmt.Sprintf("the numerator %d is above the denominator %d", numerator, denominator),
-				"use a numerator up to the denominator")
-		}
-		return uint32(numerator), uint32(denominator), nil
-	case f.Percent != nil:
-		if *f.Percent < 0 || *f.Percent > 100 {
-			return fail(".percent", fmt.Sprintf("%d is not between 0 and 100", *f.Percent), "use a value from 0 to 100")
-		}
-		return uint32(*f.Percent), 100, nil
-	default:
-		return 1, 1, nil
-	}
 }

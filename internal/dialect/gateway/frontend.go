@@ -70,14 +70,14 @@ func (t *translator) readClientValidation(g *gateway, written *gatewayv1.Fronten
 	}
 	for i, ref := range written.CACertificateRefs {
 		at := model.FieldAt(field+".caCertificateRefs", i)
-		namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(g.namespace))), string(ref.Name)
+		to := resource.ObjectOf(ref, g.namespace)
 		var p resource.Finding
-		if ref.Group != "" || ref.Kind != "ConfigMap" {
+		if to.Group != "" || to.Kind != "ConfigMap" {
 			p = resource.Problem(codeClientCA, "InvalidCACertificateKind", at,
-				fmt.Sprintf("kind %s is not supported", kindName(string(ref.Group), string(ref.Kind))), "refer to a ConfigMap")
-		} else if !t.permitted("Gateway", g.namespace, "", "ConfigMap", namespace, name) {
-			p = t.notPermitted(at, "Gateway", g.namespace, "ConfigMap", namespace, name)
-		} else if bundle, code, message, fix := t.caBundle(codeClientCA, namespace, name); message != "" {
+				fmt.Sprintf("kind %s is not supported", kindName(to.Group, to.Kind)), "refer to a ConfigMap")
+		} else if !t.set.Permits("Gateway", g.namespace, to) {
+			p = t.notPermitted(at, "Gateway", g.namespace, "ConfigMap", to.Namespace, to.Name)
+		} else if bundle, code, message, fix := t.caBundle(codeClientCA, to.Namespace, to.Name); message != "" {
 			v.elsewhere = v.elsewhere || code == resource.CodeElsewhere
 			p = resource.Problem(code, "InvalidCACertificateRef", at, message, fix)
 		} else {

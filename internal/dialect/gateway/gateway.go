@@ -65,7 +65,7 @@ func created(m *metav1.ObjectMeta) time.Time {
 // readClasses judges the GatewayClasses that are ours (GatewayClass.spec).
 func (t *translator) readClasses() {
 	for _, c := range t.set.GatewayClasses {
-		if c.Spec.ControllerName != ControllerName {
+		if !resource.OwnsClass(ControllerName, c) {
 			continue
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}

@@ -111,19 +111,20 @@ func (t *translator) readGateways() {
 	for _, obj := range t.set.Gateways {
 		ref := model.Ref{Kind: "Gateway", Namespace: obj.Namespace, Name: obj.Name}
 		class := string(obj.Spec.GatewayClassName)
-		c := t.set.GatewayClass(class)
-		if c == nil && t.Separate && !t.Partial {
-			continue // in a cluster it may be anybody's
-		}
-		if c != nil && c.Spec.ControllerName != ControllerName {
+		switch t.set.OwnerOf(ControllerName, obj) {
+		case resource.NoClass:
+			if t.Separate && !t.Partial {
+				continue // in a cluster it may be anybody's
+			}
+		case resource.Others:
 			t.report(ref, resource.Problem(codeForeignClass, "", "spec.gatewayClassName",
-				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is ignored", class, c.Spec.ControllerName),
+				fmt.Sprintf("GatewayClass %s belongs to the controller %s, so the Gateway is ignored", class, t.set.GatewayClass(class).Spec.ControllerName),
 				"name a class of "+ControllerName+" if Weir should serve it"))
 			continue
 		}
 		g := &gateway{key: key{obj.Namespace, obj.Name}, obj: obj, ref: ref, pending: t.rejected[class]}
 		t.gateways[g.key] = g
-		t.order = append(t.order, g)
+		t.order, t.ours = append(t.order, g), append(t.ours, obj)
 	}
 	slices.SortFunc(t.order, func(a, b *gateway) int { return older(&a.obj.ObjectMeta, &b.obj.ObjectMeta) })
 	for _, g := range t.order {

@@ -58,14 +58,13 @@ func (t *translator) readListenerSets() {
 
 // gatewayOf finds the parent of a ListenerSet; nil if it is not ours.
 func (t *translator) gatewayOf(s *listenerSet) *gateway {
-	ref := s.obj.Spec.ParentRef
-	group, kind := value(ref.Group, gatewayv1.GroupName), value(ref.Kind, "Gateway")
-	if group != gatewayv1.GroupName || kind != "Gateway" {
+	parent, ok := resource.ParentOf(s.obj)
+	if !ok {
 		t.report(s.ref, resource.Problem(codeParentKind, "", "spec.parentRef.kind",
-			fmt.Sprintf("a parent of kind %s is ignored", kindName(string(group), string(kind))), "name a Gateway"))
+			fmt.Sprintf("a parent of kind %s is ignored", kindName(parent.Group, parent.Kind)), "name a Gateway"))
 		return nil
 	}
-	at := key{string(value(ref.Namespace, gatewayv1.Namespace(s.namespace))), string(ref.Name)}
+	at := key{parent.Namespace, parent.Name}
 	g := t.gateways[at]
 	if g == nil && !t.set.Watches(at.namespace) {
 		t.report(s.ref, resource.Problem(codeParentUnwatched, "", "spec.parentRef", fmt.Sprintf("Gateway %s: %s", at, t.unwatched(at.namespace)), watchIt))

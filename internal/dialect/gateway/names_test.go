@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -47,7 +48,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all, err := resource.Load([]string{file}, nil)
+	all, err := resource.Load(dialect.Kinds(), []string{file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

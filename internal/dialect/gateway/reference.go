@@ -15,28 +15,6 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// permitted says whether something of a kind in one namespace may refer to an object in another (ReferenceGrant).
-func (t *translator) permitted(fromKind, from string, toGroup, toKind, to, name string) bool {
-	if from == to {
-		return true
-	}
-	for _, g := range t.grants[to] {
-		trusted := false
-		for _, f := range g.Spec.From {
-			trusted = trusted || f.Group == gatewayv1.GroupName && string(f.Kind) == fromKind && string(f.Namespace) == from
-		}
-		if !trusted {
-			continue
-		}
-		for _, x := range g.Spec.To {
-			if string(x.Group) == toGroup && string(x.Kind) == toKind && (x.Name == nil || *x.Name == "" || string(*x.Name) == name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // notPermitted is the problem of a reference that lacks a ReferenceGrant, or whose grants are not known.
 func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string) resource.Finding {
 	if !t.set.Watches(to) {
@@ -65,11 +43,12 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 	invalid := func(message, fix string) (string, *resource.Finding) {
 		return "", new(resource.Problem(code, reason, field, message, fix))
 	}
-	if group, kind := value(ref.Group, ""), value(ref.Kind, "Secret"); group != "" || kind != "Secret" {
-		return invalid(fmt.Sprintf("kind %s is not supported", kindName(string(group), string(kind))), "refer to a Secret")
+	to := resource.SecretOf(ref, from.Namespace)
+	if to.Group != "" || to.Kind != "Secret" {
+		return invalid(fmt.Sprintf("kind %s is not supported", kindName(to.Group, to.Kind)), "refer to a Secret")
 	}
-	namespace, name := string(value(ref.Namespace, gatewayv1.Namespace(from.Namespace))), string(ref.Name)
-	if !t.permitted(from.Kind, from.Namespace, "", "Secret", namespace, name) {
+	namespace, name := to.Namespace, to.Name
+	if !t.set.Permits(from.Kind, from.Namespace, to) {
 		p := t.notPermitted(field, from.Kind, from.Namespace, "Secret", namespace, name)
 		return "", &p
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/resource"
@@ -77,7 +78,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(strings.Join(all, "\n---\n"))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		set, err := resource.Load([]string{"-"}, strings.NewReader(text))
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 		if err != nil {
 			t.Skip("the text cannot be read: nothing is translated")
 		}

@@ -23,7 +23,7 @@ type Translator struct {
 // Translate returns the listeners and routes of the set, the status of every object that is Weir's, and the findings. The order of the objects in
 // the set has no influence, nor have the sets before. What it returns may share memory with what it will return.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
+	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}}
 	if last := x.last; last != nil && last.basis.serves(last.set, set, x.Options) {
 		if sameRoutes(last.set, set) {
 			last.set = set // let the older one go
@@ -41,6 +41,14 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	t.finish()
 	x.last = t
 	return t.cfg, t.statuses, t.findings
+}
+
+// Gateways returns the Gateways of the last set that are Weir's, in the order of the set: whoever else has to know is told by this.
+func (x *Translator) Gateways() []*gatewayv1.Gateway {
+	if x.last == nil {
+		return nil
+	}
+	return x.last.ours
 }
 
 // begin takes over what is known before any route is.
@@ -77,20 +85,19 @@ type translator struct {
 	statuses []resource.Status
 	findings []resource.Finding
 
-	used     map[*listener]*usage
-	reached  map[reach]bool
-	variants map[string]bool // services in cfg that present a client certificate, by name
+	used    map[*listener]*usage
+	reached map[reach]bool
 }
 
 // basis is what routes are judged by. It does not change once it was read.
 type basis struct {
-	grants map[string][]*gatewayv1.ReferenceGrant // by namespace
 	// brokenGrants are the first of each namespace that are left out because they are not valid.
 	brokenGrants map[string]resource.Key
 	certificates map[string]bool // in found, by name
 	rejected     map[string]bool // classes of ours that are not accepted
 	gateways     map[key]*gateway
 	order        []*gateway           // oldest first
+	ours         []*gatewayv1.Gateway // those of order, as in the set
 	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
 	policies     map[target]*policy
 	allPolicies  []*policy         // oldest first
@@ -100,7 +107,6 @@ type basis struct {
 	named []*discoveryv1.EndpointSlice
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
-	secured     map[string]model.Service // services in found, by name
 
 	// found, classes and said are what is known of the configuration, statuses and findings when no route has been read.
 	found   model.Config
@@ -111,7 +117,6 @@ type basis struct {
 // readBasis reads everything but routes.
 func (t *translator) readBasis() *basis {
 	t.basis = &basis{
-		grants:       map[string][]*gatewayv1.ReferenceGrant{},
 		brokenGrants: map[string]resource.Key{},
 		certificates: map[string]bool{},
 		rejected:     map[string]bool{},
@@ -120,14 +125,10 @@ func (t *translator) readBasis() *basis {
 		policies:     map[target]*policy{},
 		aimedAt:      map[key][]*policy{},
 		leaves:       map[key][]key{},
-		secured:      map[string]model.Service{},
 		wildService:  slices.ContainsFunc(t.set.GRPCRoutes, wildService),
 	}
 	if t.Names != nil {
 		t.named = t.set.NamedSlices()
-	}
-	for _, g := range t.set.ReferenceGrants {
-		t.grants[g.Namespace] = append(t.grants[g.Namespace], g)
 	}
 	for k := range t.set.Rejected {
 		if first, ok := t.brokenGrants[k.Namespace]; k.Kind == "ReferenceGrant" && (!ok || k.Name < first.Name) {

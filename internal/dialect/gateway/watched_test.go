@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -42,7 +43,7 @@ spec:
 // TestReferencesToNamespacesThatAreNotWatched are told apart from those to objects that are missing or not granted.
 func TestReferencesToNamespacesThatAreNotWatched(t *testing.T) {
 	for _, watched := range [][]string{nil, {"shop"}} {
-		set, err := resource.Load([]string{"-"}, strings.NewReader(acrossNamespaces))
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(acrossNamespaces))
 		if err != nil {
 			t.Fatal(err)
 		}

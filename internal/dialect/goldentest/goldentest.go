@@ -15,8 +15,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/resource/rules"
@@ -77,7 +79,7 @@ func Load(t testing.TB, g Golden) *resource.Set {
 			t.Fatal(err)
 		}
 	}
-	set, err := resource.Load([]string{dir}, nil)
+	set, err := resource.Load(dialect.Kinds(), []string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,36 +276,22 @@ func Run(t *testing.T, least int, translate func(name string, set *resource.Set)
 
 // objects is everything a translation reads.
 func objects(s *resource.Set) []any {
-	return []any{s.GatewayClasses, s.Gateways, s.ListenerSets, s.HTTPRoutes, s.GRPCRoutes, s.TCPRoutes, s.ReferenceGrants, s.BackendTLSPolicies,
-		s.TrafficSplits, s.HTTPRouteGroups, s.TCPPorts, s.UDPPorts, s.Services, s.EndpointSlices, s.Secrets, s.ConfigMaps, s.Namespaces, s.Findings}
+	all := []any{s.Findings}
+	for _, o := range s.Objects() {
+		all = append(all, o)
+	}
+	return all
 }
 
 // Shuffled is the set in another order.
 func Shuffled(s *resource.Set) *resource.Set {
-	return &resource.Set{
-		GatewayClasses:     shuffle(s.GatewayClasses),
-		Gateways:           shuffle(s.Gateways),
-		ListenerSets:       shuffle(s.ListenerSets),
-		HTTPRoutes:         shuffle(s.HTTPRoutes),
-		GRPCRoutes:         shuffle(s.GRPCRoutes),
-		TCPRoutes:          shuffle(s.TCPRoutes),
-		ReferenceGrants:    shuffle(s.ReferenceGrants),
-		BackendTLSPolicies: shuffle(s.BackendTLSPolicies),
-		TrafficSplits:      shuffle(s.TrafficSplits),
-		HTTPRouteGroups:    shuffle(s.HTTPRouteGroups),
-		TCPPorts:           shuffle(s.TCPPorts),
-		UDPPorts:           shuffle(s.UDPPorts),
-		Services:           shuffle(s.Services),
-		EndpointSlices:     shuffle(s.EndpointSlices),
-		Secrets:            shuffle(s.Secrets),
-		ConfigMaps:         shuffle(s.ConfigMaps),
-		Namespaces:         shuffle(s.Namespaces),
-		Origins:            s.Origins,
-		Fields:             s.Fields,
-		Rejected:           s.Rejected,
-		Expiries:           s.Expiries,
-		Findings:           shuffle(s.Findings),
+	var all []metav1.Object
+	for _, o := range s.Objects() {
+		all = append(all, o)
 	}
+	out := resource.NewSet(s.Kinds(), shuffle(all)...)
+	out.Origins, out.Fields, out.Rejected, out.Expiries, out.Findings = s.Origins, s.Fields, s.Rejected, s.Expiries, shuffle(s.Findings)
+	return out
 }
 
 func shuffle[T any](all []T) []T {

@@ -166,7 +166,7 @@ func (t *translator) missing(leaf model.Ref) string {
 		}
 		for i, b := range s.Spec.Backends {
 			if leaf.Field == fmt.Sprintf("spec.backends[%d]", i) {
-				name, _, _ := localName(b.Service, s.Namespace)
+				name, _, _ := resource.LocalService(b.Service, s.Namespace)
 				return name
 			}
 		}
@@ -227,7 +227,7 @@ func startExpression(pattern string) string {
 
 // serviceParts takes the name of a service of the model apart.
 func serviceParts(service string) (namespace, name string, port int64) {
-	namespace, rest, _ := strings.Cut(model.RootName(service), "/")
+	namespace, rest, _ := strings.Cut(service, "/")
 	name, number, _ := strings.Cut(rest, ":")
 	for _, c := range number {
 		port = port*10 + int64(c-'0')

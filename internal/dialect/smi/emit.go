@@ -77,23 +77,17 @@ func (t *translator) divisible(s *trafficSplit, i int) bool {
 }
 
 // connected is the TCPRoute of the Gateway API, the first by name, that leads to a port of a Service; empty if none does.
-func (t *translator) connected(to key, port int32) (first string) {
-	for _, r := range t.set.TCPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				at := key{r.Namespace, string(b.Name)}
-				if b.Namespace != nil {
-					at.namespace = string(*b.Namespace)
-				}
-				if (b.Kind == nil || *b.Kind == "Service") && at == to && b.Port != nil && *b.Port == port {
-					if name := r.Namespace + "/" + r.Name; first == "" || name < first {
-						first = name
-					}
-				}
+func (t *translator) connected(to key, port int32) string {
+	if t.relayed == nil {
+		t.relayed = map[portKey]string{}
+		for u := range t.set.RouteUses() {
+			at := portKey{key{u.Namespace, u.Service}, u.Port}
+			if name := u.By.Namespace + "/" + u.By.Name; u.Connections && (t.relayed[at] == "" || name < t.relayed[at]) {
+				t.relayed[at] = name
 			}
 		}
 	}
-	return first
+	return t.relayed[portKey{to, port}]
 }
 
 // leaves are the backends that get traffic of the port, with how many of the backends exist and have the port. A backend
@@ -103,7 +97,7 @@ func (t *translator) leaves(s *trafficSplit, port int32, lacking map[string][]in
 	for i, b := range s.object.Spec.Backends {
 		leaf := model.Leaf{Ref: s.ref, Weight: weights[i]}
 		leaf.Ref.Field = fmt.Sprintf("spec.backends[%d]", i)
-		name, _, why := localName(b.Service, s.ref.Namespace)
+		name, _, why := resource.LocalService(b.Service, s.ref.Namespace)
 		service := t.set.Service(s.ref.Namespace, name)
 		switch {
 		case why != "":

@@ -14,8 +14,9 @@ import (
 
 func translate(set *resource.Set, serve ...string) goldentest.Output {
 	services, _, found := core.Options{}.Translate(set)
-	routes, _, foundRoutes := new(gateway.Translator).Translate(set)
-	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve})
+	var gateways gateway.Translator
+	routes, _, foundRoutes := gateways.Translate(set)
+	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve, Gateways: gateways.Gateways()})
 	findings := slices.Concat(set.Findings, found, foundRoutes, foundSplits)
 	resource.SortFindings(findings)
 	return goldentest.Output{Config: model.Merge(services, routes, splits), Statuses: statuses, Events: events, Findings: findings}

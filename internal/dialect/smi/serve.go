@@ -54,7 +54,9 @@ func (t *translator) serve() {
 }
 
 // byDefault says that nobody chose the services to serve: the roots of the splits are.
-func (t *translator) byDefault() bool { return len(t.options.Serve) == 0 && len(t.set.Gateways) == 0 }
+func (t *translator) byDefault() bool {
+	return len(t.options.Serve) == 0 && len(t.options.Gateways) == 0
+}
 
 // toServe lists the services to serve, sorted.
 func (t *translator) toServe() []key {
@@ -126,7 +128,7 @@ func (t *translator) servePort(s *corev1.Service, i int, names []string) {
 // listener returns the name of the listener for a port, one of a Gateway if that takes any host there; or which listener
 // takes the port for another protocol.
 func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
-	for _, g := range t.set.Gateways {
+	for _, g := range t.options.Gateways {
 		for _, l := range g.Spec.Listeners {
 			if int32(l.Port) != port {
 				continue
@@ -160,34 +162,8 @@ func (t *translator) unused() {
 		serve = "%.0s"
 	}
 	routed := map[key]bool{}
-	add := func(from string, ref gatewayv1.BackendObjectReference) {
-		if ref.Kind == nil || *ref.Kind == "Service" {
-			if ref.Namespace != nil {
-				from = string(*ref.Namespace)
-			}
-			routed[key{from, string(ref.Name)}] = true
-		}
-	}
-	for _, r := range t.set.HTTPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
-	}
-	for _, r := range t.set.GRPCRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
-	}
-	for _, r := range t.set.TCPRoutes {
-		for _, rule := range r.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(r.Namespace, b.BackendObjectReference)
-			}
-		}
+	for u := range t.set.RouteUses() {
+		routed[key{u.Namespace, u.Service}] = true
 	}
 	for _, s := range t.splits {
 		if s.service != nil && !routed[s.root] && !t.served[s.root] {

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
@@ -25,9 +26,11 @@ import (
 // Options say what a set does not.
 type Options struct {
 	// Serve names Services, as "name" (in the namespace default) or "namespace/name", that are reached by their host
-	// names on their own ports without any route. Empty means the roots of all splits if the set has no Gateway; "none"
+	// names on their own ports without any route. Empty means the roots of all splits if there are no Gateways; "none"
 	// means none.
 	Serve []string
+	// Gateways are those of the set that are served. Others take no ports.
+	Gateways []*gatewayv1.Gateway
 	// Partial says that the set is a part of a cluster's objects, as manifests are: others that are referred to may be elsewhere
 	// (resource.Set.Elsewhere).
 	Partial bool
@@ -109,11 +112,19 @@ type translator struct {
 	roots  map[key][]*trafficSplit // by root, if it exists; oldest first
 	served map[key]bool            // by host name
 	before map[key]bool            // roots served by the translation before
+	// relayed are the TCPRoutes that lead connections to ports of Services; nil until somebody asks.
+	relayed map[portKey]string
 }
 
 type key struct{ namespace, name string }
 
 func (k key) String() string { return k.namespace + "/" + k.name }
+
+// portKey is a port of a Service.
+type portKey struct {
+	service key
+	number  int32
+}
 
 func serviceKey(k key) resource.Key {
 	return resource.Key{Kind: "Service", Namespace: k.namespace, Name: k.name}
@@ -142,7 +153,7 @@ type trafficSplit struct {
 func (t *translator) read(o *split.TrafficSplit) {
 	s := &trafficSplit{object: o, ref: model.Ref{Kind: "TrafficSplit", Namespace: o.Namespace, Name: o.Name}}
 	t.splits = append(t.splits, s)
-	name, domain, why := localName(o.Spec.Service, o.Namespace)
+	name, domain, why := resource.LocalService(o.Spec.Service, o.Namespace)
 	if why != "" {
 		t.reject(s, resource.Problem(codeRootName, "InvalidRoot", "spec.service", why, "name a Service of the split's own namespace"))
 		return
@@ -164,7 +175,7 @@ func (t *translator) resolve(s *trafficSplit) {
 	for i, b := range s.object.Spec.Backends {
 		sum += b.Weight
 		field := fmt.Sprintf("spec.backends[%d].service", i)
-		name, _, why := localName(b.Service, s.ref.Namespace)
+		name, _, why := resource.LocalService(b.Service, s.ref.Namespace)
 		at := key{s.ref.Namespace, name}
 		switch {
 		case why != "":
@@ -225,7 +236,7 @@ func before(first, s *trafficSplit) string {
 func (t *translator) missingShare(s *trafficSplit) string {
 	known, split := 0, false
 	for _, b := range s.object.Spec.Backends {
-		name, _, why := localName(b.Service, s.ref.Namespace)
+		name, _, why := resource.LocalService(b.Service, s.ref.Namespace)
 		service := t.set.Service(s.ref.Namespace, name)
 		if why != "" || service == nil {
 			continue

@@ -35,7 +35,7 @@ func (t *translator) serveConnections(s *corev1.Service, port int32, ref model.R
 
 // taken is the listener that has a port, of whatever protocol; empty if none has.
 func (t *translator) taken(port int32) (first string) {
-	for _, g := range t.set.Gateways {
+	for _, g := range t.options.Gateways {
 		for _, l := range g.Spec.Listeners {
 			if int32(l.Port) == port {
 				if name := g.Namespace + "/" + g.Name + "/" + string(l.Name); first == "" || name < first {

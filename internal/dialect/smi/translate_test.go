@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/model"
@@ -14,7 +15,7 @@ import (
 
 func set(t testing.TB, text string) *resource.Set {
 	t.Helper()
-	s, err := resource.Load([]string{"-"}, strings.NewReader(text))
+	s, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(strings.Join(all, "\n---\n"), "default/web")
 	}
 	f.Fuzz(func(t *testing.T, text, serve string) {
-		s, err := resource.Load([]string{"-"}, strings.NewReader(text))
+		s, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
 		if err != nil {
 			t.Skip("the text cannot be read: nothing is translated")
 		}
@@ -157,7 +158,9 @@ func TestARootIsServedOnWhenItsSplitIsDeleted(t *testing.T) {
 	translator := &smi.Translator{}
 	step := func(name, text string, wantRoutes, wantCodes []string) {
 		t.Helper()
-		cfg, _, _, findings := translator.Translate(set(t, text))
+		all := set(t, text)
+		translator.Options.Gateways = all.Gateways // whose class is not in the set
+		cfg, _, _, findings := translator.Translate(all)
 		if got := routes(cfg); !slices.Equal(got, wantRoutes) {
 			t.Errorf("%s: routes %q, want %q", name, got, wantRoutes)
 		}
@@ -243,5 +246,24 @@ spec: {service: web, backends: [%s], matches: %s}
 				t.Errorf("%s: %s; %s\nwant %s; %s", f.Code, f.Message, fix, c.message, c.fix)
 			}
 		})
+	}
+}
+
+// TestASplitOfWhatIsOnlyMirroredHasAnEffect: splits lead copies, too.
+func TestASplitOfWhatIsOnlyMirroredHasAnEffect(t *testing.T) {
+	const route = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]
+    backendRefs: [{name: web-v1, port: 80}]
+---
+`
+	out := translate(set(t, web+route+fmt.Sprintf(gatewayOn, 8080, "HTTP", "null")))
+	if got := codes(out.Findings); len(got) != 0 {
+		t.Errorf("codes %v", got)
 	}
 }

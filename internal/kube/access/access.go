@@ -2,6 +2,8 @@
 // The chart's roles are held to it by a test.
 package access
 
+//go:generate go test . -run TestTheChartsRulesAreMadeFromTheKinds -update
+
 import (
 	"cmp"
 	"slices"
@@ -9,8 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/weirmesh/weir/api/specs"
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -35,17 +35,7 @@ func (v Verb) Compare(other Verb) int {
 	return cmp.Or(cmp.Compare(v.Group, other.Group), cmp.Compare(v.Resource, other.Resource), cmp.Compare(v.Name, other.Name), cmp.Compare(v.Verb, other.Verb))
 }
 
-// reported are the kinds whose status is written, read anew before each write.
-var reported = []schema.GroupResource{
-	{Group: gatewayGroup, Resource: "gatewayclasses"}, {Group: gatewayGroup, Resource: "gateways"}, {Group: gatewayGroup, Resource: "listenersets"},
-	{Group: gatewayGroup, Resource: "httproutes"}, {Group: gatewayGroup, Resource: "grpcroutes"}, {Group: gatewayGroup, Resource: "tcproutes"},
-	{Group: gatewayGroup, Resource: "backendtlspolicies"}, {Group: "split.smi-spec.io", Resource: "trafficsplits"},
-}
-
-const gatewayGroup, definitionsGroup = "gateway.networking.k8s.io", "apiextensions.k8s.io"
-
-// fetched are the kinds of which names alone are watched and the objects that are referred to are fetched.
-var fetched = []string{"configmaps", "secrets"}
+const definitionsGroup = "apiextensions.k8s.io"
 
 // made are what each Gateway gets (package infra).
 var made = []schema.GroupResource{
@@ -53,29 +43,29 @@ var made = []schema.GroupResource{
 	{Resource: "configmaps"}, {Resource: "serviceaccounts"}, {Resource: "services"},
 }
 
-// Cluster is what the controller may do in every namespace, sorted.
-func Cluster() []Verb {
+// Cluster is what the controller may do in every namespace to read and serve the kinds, sorted.
+func Cluster(kinds resource.Kinds) []Verb {
 	var all []Verb
 	add := func(group, name string, verbs ...string) {
 		for _, v := range verbs {
 			all = append(all, Verb{Group: group, Resource: name, Verb: v})
 		}
 	}
-	for _, k := range resource.Kinds() {
-		add(k.Group, plural(k.Name), "list", "watch")
-	}
-	for _, r := range reported {
-		add(r.Group, r.Resource, "get")
-		add(r.Group, r.Resource+"/status", "update")
-	}
-	add(gatewayGroup, "gatewayclasses", "patch") // the finalizer of those in use
-	for _, name := range fetched {
-		add("", name, "get")
+	for _, k := range kinds.InCluster() {
+		add(k.Group, k.Plural, "list", "watch")
+		add(k.Group, k.Plural, k.Verbs...)
+		if k.OnReference {
+			add(k.Group, k.Plural, "get")
+		}
+		if k.Status != nil { // it is read anew before each write
+			add(k.Group, k.Plural, "get")
+			add(k.Group, k.Plural+"/status", "update")
+		}
 	}
 	for _, r := range made {
 		add(r.Group, r.Resource, "get", "list", "watch", "create", "patch", "delete")
 	}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) { // where the conversion webhook is
+	for _, k := range kinds.Conversions() { // where the conversion webhook is
 		for _, verb := range []string{"get", "patch"} {
 			all = append(all, Verb{Group: definitionsGroup, Resource: "customresourcedefinitions", Verb: verb, Name: k.Definition()})
 		}
@@ -100,16 +90,16 @@ func Own() []Verb {
 
 // Shared is what a controller of named namespaces may do that belongs to none, sorted: read GatewayClasses, say what became of them
 // and keep those in use, tell the API server how SMI's versions are converted, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
-func Shared(namespaces []string) []Verb {
+func Shared(kinds resource.Kinds, namespaces []string) []Verb {
 	var all []Verb
-	for _, v := range Cluster() {
+	for _, v := range Cluster(kinds) {
 		switch {
 		case v.Group == "" && v.Resource == "namespaces":
 			for _, n := range namespaces {
 				v.Name = n
 				all = append(all, v, Verb{Resource: "namespaces", Verb: "get", Name: n}) // to know whether it exists
 			}
-		case shared(v):
+		case shared(kinds, v):
 			all = append(all, v)
 		}
 	}
@@ -117,13 +107,16 @@ func Shared(namespaces []string) []Verb {
 }
 
 // Each is what a controller of named namespaces may do in each of them, sorted.
-func Each() []Verb {
-	return slices.DeleteFunc(Cluster(), func(v Verb) bool { return shared(v) || v.Group == "" && v.Resource == "namespaces" })
+func Each(kinds resource.Kinds) []Verb {
+	return slices.DeleteFunc(Cluster(kinds), func(v Verb) bool { return shared(kinds, v) || v.Group == "" && v.Resource == "namespaces" })
 }
 
 // shared are those of resources that belong to no namespace.
-func shared(v Verb) bool {
-	return v.Resource == "tokenreviews" || v.Group == definitionsGroup || strings.HasPrefix(v.Resource, "gatewayclasses")
+func shared(kinds resource.Kinds, v Verb) bool {
+	name, _, _ := strings.Cut(v.Resource, "/")
+	return v.Resource == "tokenreviews" || v.Group == definitionsGroup || v.Resource != "namespaces" && slices.ContainsFunc(kinds, func(k *resource.Kind) bool {
+		return k.Cluster && k.Group == v.Group && k.Plural == name
+	})
 }
 
 // Alone is what a controller of named namespaces may do in its own, sorted: what Own has, and what follows of it from Cluster where all
@@ -134,18 +127,6 @@ func Alone() []Verb {
 		all = append(all, Verb{Resource: "configmaps", Verb: verb})
 	}
 	return sorted(all)
-}
-
-// plural is the resource of a kind, as paths have it.
-func plural(kind string) string {
-	name := strings.ToLower(kind)
-	switch {
-	case strings.HasSuffix(name, "s"):
-		return name + "es"
-	case strings.HasSuffix(name, "cy"):
-		return strings.TrimSuffix(name, "y") + "ies"
-	}
-	return name + "s"
 }
 
 func sorted(all []Verb) []Verb {

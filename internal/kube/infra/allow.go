@@ -72,8 +72,8 @@ func (f GatewayFields) check(document map[string]any, at string, class *gatewayv
 	fix := fmt.Sprintf("remove it from gateways.deny of the class, or remove %s here", field)
 	if !slices.Contains(f.Deny, field) {
 		where := "spec.parametersRef of the class to a ConfigMap"
-		if ref := class.Spec.ParametersRef; ref != nil && ref.Namespace != nil {
-			where = fmt.Sprintf("ConfigMap %s/%s", *ref.Namespace, ref.Name)
+		if at, ok := resource.ClassParameters(class); ok && at.Namespace != "" {
+			where = fmt.Sprintf("ConfigMap %s/%s", at.Namespace, at.Name)
 		}
 		allow := strings.Join(append(slices.Clone(f.Allow), field), ", ")
 		fix = fmt.Sprintf("let the class allow it (%s with gateways: {allow: [%s]} in %s), or remove %s here", where, allow, ParametersKey, field)

@@ -19,7 +19,7 @@ import (
 
 const (
 	accepted   = string(gatewayv1.GatewayConditionAccepted)
-	programmed = string(gatewayv1.GatewayConditionProgrammed)
+	programmed = resource.Programmed
 	pending    = string(gatewayv1.GatewayReasonPending)
 	// nameConflict is the reason of Programmed=False where somebody else's object has the name of one of ours.
 	nameConflict = "NameConflict"
@@ -49,8 +49,6 @@ type State struct {
 	Found
 	// Version of the configuration that its proxies are to serve.
 	Version string
-	// Unsent is why they cannot be sent a newer one; empty if they can.
-	Unsent  string
 	Proxies []Proxy
 }
 
@@ -71,71 +69,33 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	classes := readClasses(set, f.ControllerName)
-	out := slices.Clone(statuses)
 	said := map[model.GatewayKey]resource.Condition{}
-	unserved := map[string]string{} // why, by the listener's name in the model
+	out := set.Judge(statuses, func(name model.GatewayKey, s *resource.Status) (v resource.Verdict) {
+		g := set.Gateway(name.Namespace(), name.Name())
+		if g == nil {
+			return v
+		}
+		j := judgement{gateway: g, state: state(name), before: f.before(name, g)}
+		if c := classes[string(g.Spec.GatewayClassName)]; c != nil {
+			_, j.parameters = c.of(set, g)
+		}
+		if v.Whole = j.correct(s); v.Whole != nil {
+			c := *v.Whole
+			c.Generation = cmp.Or(c.Generation, s.Generation)
+			said[name] = c
+		}
+		v.Unserved = j.state.unserved()
+		return v
+	})
 	for i := range out {
-		switch s := &out[i]; s.Ref.Kind {
-		case "GatewayClass":
+		if s := &out[i]; s.Ref.Kind == "GatewayClass" {
 			if c := classes[s.Ref.Name]; c != nil && c.problem != nil {
 				s.Conditions = resource.WithCondition(s.Conditions, resource.False(accepted, string(gatewayv1.GatewayClassReasonInvalidParameters), c.problem.Text()))
 			}
-		case "Gateway":
-			g := set.Gateway(s.Ref.Namespace, s.Ref.Name)
-			if g == nil {
-				continue
-			}
-			name := model.GatewayOf(g.Namespace, g.Name)
-			j := judgement{gateway: g, state: state(name), before: f.before(name, g)}
-			if c := classes[string(g.Spec.GatewayClassName)]; c != nil {
-				_, j.parameters = c.of(set, g)
-			}
-			*s = j.correct(*s)
-			j.state.unserved(name, unserved)
-			unservedListeners(s, string(name), unserved)
-			if p := resource.FindCondition(s.Conditions, programmed); p != nil {
-				c := *p
-				c.Generation = cmp.Or(c.Generation, s.Generation)
-				said[name] = c
-			}
-		}
-	}
-	parents := parentsOf(set)
-	for i := range out {
-		s := &out[i]
-		if s.Ref.Kind != "ListenerSet" {
-			continue
-		}
-		if c, ok := said[parents[s.Ref.Namespace+"/"+s.Ref.Name]]; ok {
-			*s = follow(*s, c)
-			unservedListeners(s, string(parents[s.Ref.Namespace+"/"+s.Ref.Name])+"/"+s.Ref.Namespace+"/"+s.Ref.Name, unserved)
 		}
 	}
 	f.said = said
 	return out
-}
-
-// parentsOf returns the Gateway of each ListenerSet, both as "namespace/name".
-func parentsOf(set *resource.Set) map[string]model.GatewayKey {
-	out := make(map[string]model.GatewayKey, len(set.ListenerSets))
-	for _, l := range set.ListenerSets {
-		namespace := l.Namespace
-		if n := l.Spec.ParentRef.Namespace; n != nil {
-			namespace = string(*n)
-		}
-		out[l.Namespace+"/"+l.Name] = model.GatewayOf(namespace, string(l.Spec.ParentRef.Name))
-	}
-	return out
-}
-
-// follow lets a ListenerSet that could be served follow its Gateway.
-func follow(s resource.Status, gateway resource.Condition) resource.Status {
-	gateway.Generation = 0 // it is not the ListenerSet's
-	if c := resource.FindCondition(s.Conditions, programmed); c != nil && c.Status == metav1.ConditionTrue && gateway.Status != metav1.ConditionTrue {
-		s.Conditions = resource.WithCondition(s.Conditions, resource.False(programmed, string(gatewayv1.ListenerSetReasonPending), "the Gateway is not programmed; see its status"))
-	}
-	s.Listeners = programListeners(s.Listeners, gateway)
-	return s
 }
 
 // before returns the last Programmed of a Gateway: what was said, or what another controller before this one wrote.
@@ -159,42 +119,22 @@ type judgement struct {
 	parameters *resource.Finding
 }
 
-func (j *judgement) correct(s resource.Status) resource.Status {
+// correct says in the Gateway's status what the cluster has of it: its addresses, and whether its parameters can be used. It returns Programmed; nil if
+// the translator said nothing of it.
+func (j *judgement) correct(s *resource.Status) *resource.Condition {
 	s.Addresses = j.addresses()
-	s.Conditions = slices.Clone(s.Conditions)
-	is := resource.FindCondition(s.Conditions, programmed)
-	judged := resource.FindCondition(s.Conditions, accepted)
+	is, judged := s.Condition(programmed), s.Condition(accepted)
 	switch {
 	case is == nil || judged == nil:
-		return s
+		return is
 	case judged.Status == metav1.ConditionTrue && j.parameters != nil:
-		*judged = resource.False(accepted, string(gatewayv1.GatewayReasonInvalidParameters), j.parameters.Text())
-		*is = resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
+		s.Conditions = resource.WithCondition(s.Conditions, resource.False(accepted, string(gatewayv1.GatewayReasonInvalidParameters), j.parameters.Text()))
+		return new(resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted"))
 	case is.Status == metav1.ConditionTrue:
-		*is = j.programmed()
-	default:
-		return s // the translator has said why
+		c := j.programmed()
+		return &c
 	}
-	s.Listeners = programListeners(s.Listeners, *is)
-	return s
-}
-
-// programListeners lets listeners that could be served follow the Gateway.
-func programListeners(listeners []resource.ListenerStatus, gateway resource.Condition) []resource.ListenerStatus {
-	out := slices.Clone(listeners)
-	for i := range out {
-		l := resource.FindCondition(out[i].Conditions, programmed)
-		if l == nil || l.Status != metav1.ConditionTrue {
-			continue
-		}
-		c := *l
-		c.Generation = gateway.Generation
-		if gateway.Status != metav1.ConditionTrue {
-			c = resource.False(programmed, string(gatewayv1.ListenerReasonPending), "the Gateway is not programmed; see its condition")
-		}
-		out[i].Conditions = resource.WithCondition(out[i].Conditions, c)
-	}
-	return out
+	return is // the translator has said why
 }
 
 // programmed judges a Gateway that the translator finds nothing wrong with.
@@ -296,8 +236,6 @@ func (j *judgement) served() resource.Condition {
 	}
 	connected := len(j.state.Proxies)
 	switch {
-	case j.state.Unsent != "":
-		return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration cannot be sent to the proxies, which keep the previous one: "+j.state.Unsent)
 	case len(refusing) > 0:
 		return resource.False(programmed, string(gatewayv1.GatewayReasonInvalid), "the configuration is refused by "+strings.Join(refusing, ", "))
 	case len(partly) > 0:
@@ -402,14 +340,11 @@ func assignedAddresses(s *corev1.Service) []gatewayv1.GatewayStatusAddress {
 	return out
 }
 
-// unserved adds why proxies do not serve some of the Gateway's listeners, by the listener's name in the model. Of other Gateways' they are not
-// heard.
-func (s *State) unserved(gateway model.GatewayKey, out map[string]string) {
+// unserved says why proxies do not serve some listeners, by the listener's name in the model.
+func (s *State) unserved() map[string]string {
+	out := map[string]string{}
 	for _, p := range s.Proxies {
 		for _, u := range p.Unserved {
-			if !strings.HasPrefix(u.Listener, string(gateway)+"/") {
-				continue
-			}
 			why := fmt.Sprintf("proxy %s cannot serve it: %s", p.Name, u.Reason)
 			if before := out[u.Listener]; before != "" {
 				why = before + ", " + why
@@ -417,20 +352,5 @@ func (s *State) unserved(gateway model.GatewayKey, out map[string]string) {
 			out[u.Listener] = why
 		}
 	}
-}
-
-// unservedListeners says of listeners that could be served that some proxy does not. prefix is what their names in the model begin with.
-func unservedListeners(s *resource.Status, prefix string, unserved map[string]string) {
-	if len(unserved) == 0 {
-		return
-	}
-	s.Listeners = slices.Clone(s.Listeners)
-	for i := range s.Listeners {
-		l := &s.Listeners[i]
-		why := unserved[prefix+"/"+l.Name]
-		if c := resource.FindCondition(l.Conditions, programmed); why == "" || c == nil || c.Status != metav1.ConditionTrue {
-			continue
-		}
-		l.Conditions = resource.WithCondition(l.Conditions, resource.False(programmed, string(gatewayv1.ListenerReasonPortUnavailable), why))
-	}
+	return out
 }

@@ -97,8 +97,6 @@ func TestProgrammedFollowsWhatRuns(t *testing.T) {
 		"its address is lost":        {before: yes, state: infra.State{Found: found(balanced("edge-weir")), Version: "2", Proxies: runs}, want: "False AddressNotAssigned 0"},
 		"one refuses": {before: yes, state: infra.State{Found: address, Version: "2", Proxies: []infra.Proxy{{Name: "a", Version: "2"}, {Name: "b", Version: "1", Err: "port 80 is taken"}}},
 			want: "False Invalid 0", message: "proxy b: port 80 is taken", addresses: "192.0.2.1"},
-		"it cannot be sent": {before: yes, state: infra.State{Found: address, Version: "2", Unsent: "too large", Proxies: runs},
-			want: "False Invalid 0", message: "cannot be sent to the proxies, which keep the previous one: too large", addresses: "192.0.2.1"},
 		"a foreign object": {before: yes, state: infra.State{Found: problem(address, infra.ObjectProblem{Kind: "Deployment", Name: "edge-weir", Foreign: true}), Version: "2", Proxies: runs},
 			want: "False NameConflict 0", message: "Deployment edge-weir in namespace shop", addresses: "192.0.2.1"},
 		"the API server refuses": {state: infra.State{Found: problem(address, infra.ObjectProblem{Kind: "Deployment", Name: "edge-weir", Refused: true, Message: "affinity is wrong"}), Version: "2", Proxies: runs},

@@ -124,34 +124,34 @@ func orDefault(d *metav1.Duration, otherwise time.Duration) time.Duration {
 
 // classParameters reads what a GatewayClass refers to, with nil for no reference.
 func classParameters(set *resource.Set, class *gatewayv1.GatewayClass) (map[string]any, *resource.Finding) {
-	if class == nil || class.Spec.ParametersRef == nil {
+	at, ok := resource.ClassParameters(class)
+	if !ok {
 		return nil, nil
 	}
-	ref := class.Spec.ParametersRef
-	if ref.Namespace == nil || *ref.Namespace == "" {
+	if at.Namespace == "" {
 		return nil, new(resource.Problem("", "", "spec.parametersRef.namespace", "a ConfigMap has a namespace", "write the namespace of the ConfigMap"))
 	}
-	return readParameters(set, "spec.parametersRef", string(ref.Group), string(ref.Kind), string(*ref.Namespace), ref.Name)
+	return readParameters(set, "spec.parametersRef", at)
 }
 
 // gatewayParameters reads what spec.infrastructure of a Gateway refers to, with nil for no reference.
 func gatewayParameters(set *resource.Set, gateway *gatewayv1.Gateway) (map[string]any, *resource.Finding) {
-	if gateway.Spec.Infrastructure == nil || gateway.Spec.Infrastructure.ParametersRef == nil {
+	at, ok := resource.GatewayParameters(gateway)
+	if !ok {
 		return nil, nil
 	}
-	ref := gateway.Spec.Infrastructure.ParametersRef
-	return readParameters(set, "spec.infrastructure.parametersRef", string(ref.Group), string(ref.Kind), gateway.Namespace, ref.Name)
+	return readParameters(set, "spec.infrastructure.parametersRef", at)
 }
 
 // readParameters returns the document in a ConfigMap, which is valid by itself.
-func readParameters(set *resource.Set, field, group, kind, namespace, name string) (map[string]any, *resource.Finding) {
-	if group != "" || kind != "ConfigMap" {
-		return nil, new(resource.Problem("", "", field, fmt.Sprintf("parameters of kind %q of group %q are not supported", kind, group),
+func readParameters(set *resource.Set, field string, from resource.Key) (map[string]any, *resource.Finding) {
+	if from.Group != "" || from.Kind != "ConfigMap" {
+		return nil, new(resource.Problem("", "", field, fmt.Sprintf("parameters of kind %q of group %q are not supported", from.Kind, from.Group),
 			`refer to a ConfigMap (group "", kind ConfigMap)`))
 	}
-	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, namespace, name)
-	object := set.ConfigMap(namespace, name)
-	if object == nil && !set.Watches(namespace) {
+	at := fmt.Sprintf("%s: ConfigMap %s/%s", field, from.Namespace, from.Name)
+	object := set.ConfigMap(from.Namespace, from.Name)
+	if object == nil && !set.Watches(from.Namespace) {
 		return nil, new(resource.Problem("", "", at, "it does not exist, or its namespace is not watched by this controller, which watches "+strings.Join(set.Watched, ", ")+" and its own",
 			"move it to the controller's namespace, or add its namespace to the controller's --namespaces"))
 	}

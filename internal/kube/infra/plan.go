@@ -45,11 +45,11 @@ func (o Options) Plans(set *resource.Set, controllerName string, config *model.C
 	plans := make([]Plan, 0, len(set.Gateways))
 	for _, g := range set.Gateways {
 		plan := Plan{Gateway: model.GatewayOf(g.Namespace, g.Name)}
-		class := classes[string(g.Spec.GatewayClassName)]
+		class, owner := classes[string(g.Spec.GatewayClassName)], set.OwnerOf(controllerName, g)
 		switch {
-		case class == nil:
+		case owner == resource.NoClass:
 			plan.Keep = true // nobody's: perhaps the class comes back
-		case !class.ours:
+		case owner == resource.Others:
 		case !accepted[plan.Gateway] || g.DeletionTimestamp != nil:
 			plan.Keep = true
 		default:
@@ -69,7 +69,6 @@ func (o Options) Plans(set *resource.Set, controllerName string, config *model.C
 
 // class is a GatewayClass and what it refers to.
 type class struct {
-	ours       bool
 	object     *gatewayv1.GatewayClass
 	parameters map[string]any
 	problem    *resource.Finding
@@ -78,8 +77,8 @@ type class struct {
 func readClasses(set *resource.Set, controllerName string) map[string]*class {
 	out := map[string]*class{}
 	for _, c := range set.GatewayClasses {
-		read := &class{ours: string(c.Spec.ControllerName) == controllerName, object: c}
-		if read.ours {
+		read := &class{object: c}
+		if resource.OwnsClass(controllerName, c) {
 			read.parameters, read.problem = classParameters(set, c)
 		}
 		out[c.Name] = read

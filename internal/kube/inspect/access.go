@@ -35,12 +35,12 @@ func (r *reader) access(ctx context.Context) error {
 		}
 	}
 	if len(c.Namespaces) == 0 {
-		add("", access.Cluster())
+		add("", access.Cluster(r.Kinds))
 		add(c.Namespace, access.Own())
 	} else {
-		add("", access.Shared(c.Namespaces))
+		add("", access.Shared(r.Kinds, c.Namespaces))
 		for _, n := range c.Namespaces {
-			add(n, access.Each())
+			add(n, access.Each(r.Kinds))
 		}
 		add(c.Namespace, access.Alone())
 	}

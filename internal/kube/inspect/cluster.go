@@ -39,6 +39,8 @@ const Release = consts.BundleVersion
 
 // Options say what to look at.
 type Options struct {
+	// Kinds are those that the controller reads.
+	Kinds resource.Kinds
 	// ControllerName is that of the GatewayClasses that are ours.
 	ControllerName string
 	// Namespace of the controller; empty looks for it.
@@ -69,7 +71,7 @@ type Cluster struct {
 	Gateways map[model.GatewayKey]*Gateway
 	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
 	Seen bool
-	// Conversions are how SMI's versions are converted, of the definitions that there are and may be read.
+	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
 	// NotSeen is what may not be looked at, with the reason.
 	NotSeen []NotSeen
@@ -81,7 +83,7 @@ type Missing struct {
 	Namespace string
 }
 
-// Definition is a kind of Gateway API or SMI.
+// Definition is a kind that has a custom resource definition.
 type Definition struct {
 	kube.Installed
 	// There says that the definition exists, in whatever versions.
@@ -163,7 +165,7 @@ func (r *reader) refused(what string, err error) bool {
 }
 
 func (r *reader) definitions(ctx context.Context) error {
-	installed, err := r.client.Installed(ctx)
+	installed, err := r.client.Installed(ctx, r.Kinds)
 	if err != nil {
 		return err
 	}
@@ -306,7 +308,7 @@ func (r *reader) gateways(ctx context.Context, in Input) error {
 		}
 	}
 	for _, p := range plans {
-		if !ours(in.Set, r.ControllerName, p.Gateway) {
+		if g := in.Set.Gateway(p.Gateway.Namespace(), p.Gateway.Name()); g == nil || in.Set.OwnerOf(r.ControllerName, g) != resource.Ours {
 			continue
 		}
 		g := &Gateway{Proxies: running[p.Gateway], Found: infra.Found{Services: map[string]*corev1.Service{}}}
@@ -350,8 +352,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 	}
 	for i := range list.Items {
 		g := &list.Items[i]
-		class := in.Set.GatewayClass(string(g.Spec.GatewayClassName))
-		if class != nil && string(class.Spec.ControllerName) == r.ControllerName && !slices.Contains(c.Namespaces, g.Namespace) {
+		if in.Set.OwnerOf(r.ControllerName, g) == resource.Ours && !slices.Contains(c.Namespaces, g.Namespace) {
 			r.out.Unwatched = append(r.out.Unwatched, model.GatewayOf(g.Namespace, g.Name))
 		}
 	}
@@ -401,15 +402,4 @@ func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
 		}
 	}
 	return out, nil
-}
-
-// ours says whether a Gateway, "namespace/name", is of a class of ours.
-func ours(set *resource.Set, controllerName string, gateway model.GatewayKey) bool {
-	namespace, name := gateway.Namespace(), gateway.Name()
-	g := set.Gateway(namespace, name)
-	if g == nil {
-		return false
-	}
-	class := set.GatewayClass(string(g.Spec.GatewayClassName))
-	return class != nil && string(class.Spec.ControllerName) == controllerName
 }

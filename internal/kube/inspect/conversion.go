@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/api/convert"
-	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/model"
@@ -53,7 +52,7 @@ func (r *reader) conversions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) {
+	for _, k := range r.Kinds.Conversions() {
 		c, err := r.conversion(ctx, k)
 		if err != nil {
 			return err

@@ -48,7 +48,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 func (j *judge) classes(set *resource.Set, controllerName string) {
 	ours := false
 	for _, c := range set.GatewayClasses {
-		if string(c.Spec.ControllerName) != controllerName {
+		if !resource.OwnsClass(controllerName, c) {
 			continue
 		}
 		ours = true
@@ -96,28 +96,17 @@ func (j *judge) lacks(kind string) bool {
 	})
 }
 
-// without is what does not work when a kind is missing.
-var without = map[string]string{
-	"GatewayClass":     "no Gateway can be Weir's, and nothing is served",
-	"Gateway":          "nothing is served",
-	"HTTPRoute":        "HTTP cannot be routed",
-	"GRPCRoute":        "gRPC can be routed by HTTPRoutes only",
-	"TCPRoute":         "listeners of protocol TCP have no routes",
-	"ListenerSet":      "listeners can be in Gateways only",
-	"ReferenceGrant":   "nothing can refer to another namespace",
-	"BackendTLSPolicy": "backends cannot be reached by TLS",
-}
-
 func (j *judge) definitions() {
 	for _, d := range j.Definitions {
 		if d.Version != "" {
 			continue
 		}
-		own := d.Group == gatewayv1.GroupName
-		what := "there are no " + d.Name + "s of SMI"
-		fix := "install the definitions of Weir's chart, if you want SMI"
-		if own {
-			what, fix = without[d.Name], "install Gateway API "+Release+", experimental channel"
+		what, fix := d.Without, "install the definitions of "+d.API+", if you want it"
+		switch {
+		case d.Bundled:
+			fix = "install the definitions of Weir's chart, if you want " + d.API
+		case d.Group == gatewayv1.GroupName:
+			fix = "install Gateway API " + Release + ", experimental channel"
 		}
 		message := "the kind is not installed: " + what
 		field := ""
@@ -125,13 +114,7 @@ func (j *judge) definitions() {
 			field = "spec.versions"
 			message = fmt.Sprintf("none of the versions %s is served: %s", strings.Join(d.Versions, ", "), what)
 		}
-		f := j.add(CodeMissing, model.Ref{Kind: "CustomResourceDefinition", Name: d.Definition}, field, message, fix)
-		switch {
-		case !own:
-			f.Severity = resource.Info
-		case d.Name != "GatewayClass" && d.Name != "Gateway" && d.Name != "HTTPRoute":
-			f.Severity = resource.Warning
-		}
+		j.add(CodeMissing, model.Ref{Kind: "CustomResourceDefinition", Name: d.Definition}, field, message, fix).Severity = d.Kind.Missing
 	}
 }
 

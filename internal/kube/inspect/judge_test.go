@@ -15,6 +15,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube"
@@ -53,7 +54,7 @@ func isTrue(kind, reason string) resource.Condition {
 // input is what the objects mean by themselves.
 func input(t *testing.T) Input {
 	t.Helper()
-	set, err := resource.Load([]string{"-"}, strings.NewReader(objects))
+	set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(objects))
 	if err != nil || len(set.Gateways) != 1 {
 		t.Fatalf("%v: %v", err, set.Findings)
 	}
@@ -71,8 +72,8 @@ func input(t *testing.T) Input {
 }
 
 func definitions(release, channel string) (all []Definition) {
-	for _, k := range resource.Kinds() {
-		if k.Custom {
+	for _, k := range dialect.Kinds().InCluster() {
+		if k.Custom() {
 			d := Definition{There: true}
 			d.Installed = kube.Installed{Kind: k, Definition: strings.ToLower(k.Name) + "." + k.Group, Version: k.Versions[0]}
 			if k.Group == "gateway.networking.k8s.io" {

@@ -1,13 +1,13 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -40,17 +40,36 @@ func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 }
 
 // written is the status that an object of a Set has in the cluster, by our controller; false if it has none of ours.
-func written(set *resource.Set, controllerName string, ref resource.Key) (resource.Status, int64, bool) {
-	s := resource.Status{Ref: ref.Ref()}
-	listener := func(l gatewayv1.ListenerStatus) {
-		s.Listeners = append(s.Listeners, resource.ListenerStatus{
-			Name: string(l.Name), SupportedKinds: l.SupportedKinds, AttachedRoutes: l.AttachedRoutes, Conditions: values(l.Conditions),
-		})
+func written(set *resource.Set, controllerName string, ref model.Ref) (resource.Status, int64, bool) {
+	ref.Field = ""
+	s := resource.Status{Ref: ref}
+	k := set.Kinds().Of(ref)
+	if k == nil || k.Status == nil {
+		return s, 0, false
 	}
-	var generation int64
-	route := func(of int64, parents []gatewayv1.RouteParentStatus) {
-		generation = of
-		for _, p := range parents {
+	o := set.Object(k.Key(ref.Namespace, ref.Name))
+	if o == nil {
+		return s, 0, false
+	}
+	has := read(o)
+	if k.Status.Conditions {
+		s.Conditions = values(has.Conditions)
+	}
+	if k.Status.Addresses {
+		s.AttachedListenerSets = has.AttachedListenerSets
+		for _, a := range has.Addresses {
+			s.Addresses = append(s.Addresses, gatewayv1.GatewayStatusAddress{Type: a.Type, Value: a.Value})
+		}
+	}
+	if k.Status.Listeners {
+		for _, l := range has.Listeners {
+			s.Listeners = append(s.Listeners, resource.ListenerStatus{
+				Name: string(l.Name), SupportedKinds: l.SupportedKinds, AttachedRoutes: l.AttachedRoutes, Conditions: values(l.Conditions),
+			})
+		}
+	}
+	if k.Status.Parents {
+		for _, p := range has.Parents {
 			if string(p.ControllerName) == controllerName {
 				s.Parents = append(s.Parents, resource.ParentStatus{
 					ParentRef: p.ParentRef, ControllerName: controllerName, Conditions: values(p.Conditions),
@@ -58,67 +77,39 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 			}
 		}
 	}
-	switch ref.Kind {
-	case "GatewayClass":
-		o := set.GatewayClass(ref.Name)
-		if o == nil {
-			return s, 0, false
-		}
-		generation, s.Conditions = o.Generation, values(o.Status.Conditions)
-	case "Gateway":
-		o := set.Gateway(ref.Namespace, ref.Name)
-		if o == nil {
-			return s, 0, false
-		}
-		generation, s.Conditions = o.Generation, values(o.Status.Conditions)
-		s.AttachedListenerSets = o.Status.AttachedListenerSets
-		for _, a := range o.Status.Addresses {
-			s.Addresses = append(s.Addresses, gatewayv1.GatewayStatusAddress{Type: a.Type, Value: a.Value})
-		}
-		for _, l := range o.Status.Listeners {
-			listener(l)
-		}
-	case "ListenerSet":
-		o := find(set.ListenerSets, ref)
-		if o == nil {
-			return s, 0, false
-		}
-		generation, s.Conditions = o.Generation, values(o.Status.Conditions)
-		for _, l := range o.Status.Listeners {
-			listener(gatewayv1.ListenerStatus(l))
-		}
-	case "HTTPRoute":
-		if o := find(set.HTTPRoutes, ref); o != nil {
-			route(o.Generation, o.Status.Parents)
-		}
-	case "GRPCRoute":
-		if o := find(set.GRPCRoutes, ref); o != nil {
-			route(o.Generation, o.Status.Parents)
-		}
-	case "TCPRoute":
-		if o := find(set.TCPRoutes, ref); o != nil {
-			route(o.Generation, o.Status.Parents)
-		}
-	case "TrafficSplit":
-		if o := find(set.TrafficSplits, ref); o != nil {
-			generation, s.Conditions = o.Generation, treeValues(o.Status)
-		}
-	case "BackendTLSPolicy":
-		if o := find(set.BackendTLSPolicies, ref); o != nil {
-			generation = o.Generation
-			for _, a := range o.Status.Ancestors {
-				if string(a.ControllerName) == controllerName {
-					s.Ancestors = append(s.Ancestors, resource.AncestorStatus{
-						AncestorRef: a.AncestorRef, ControllerName: controllerName, Conditions: values(a.Conditions),
-					})
-				}
+	if k.Status.Ancestors {
+		for _, a := range has.Ancestors {
+			if string(a.ControllerName) == controllerName {
+				s.Ancestors = append(s.Ancestors, resource.AncestorStatus{
+					AncestorRef: a.AncestorRef, ControllerName: controllerName, Conditions: values(a.Conditions),
+				})
 			}
 		}
-	default:
-		return s, 0, false
 	}
-	s.Generation = generation
-	return s, generation, len(s.Conditions)+len(s.Parents)+len(s.Ancestors) > 0
+	s.Generation = o.GetGeneration()
+	return s, s.Generation, len(s.Conditions)+len(s.Parents)+len(s.Ancestors) > 0
+}
+
+// statusParts are those that statuses of any kind have.
+type statusParts struct {
+	Conditions           []metav1.Condition
+	AttachedListenerSets *int32
+	Addresses            []gatewayv1.GatewayStatusAddress
+	Listeners            []gatewayv1.ListenerStatus
+	Parents              []gatewayv1.RouteParentStatus
+	Ancestors            []gatewayv1.PolicyAncestorStatus
+}
+
+// read returns the parts of an object's status. One that cannot be read is as none.
+func read(object metav1.Object) statusParts {
+	var of struct {
+		Status statusParts `json:"status"`
+	}
+	text, err := json.Marshal(object)
+	if err != nil || json.Unmarshal(text, &of) != nil {
+		return statusParts{}
+	}
+	return of.Status
 }
 
 // Written are the statuses that the objects of others have in the cluster, by our controller; objects without one are left
@@ -126,24 +117,11 @@ func written(set *resource.Set, controllerName string, ref resource.Key) (resour
 func Written(set *resource.Set, controllerName string, of []resource.Status) []resource.Status {
 	var out []resource.Status
 	for i := range of {
-		if s, _, ok := written(set, controllerName, keyOf(&of[i])); ok {
+		if s, _, ok := written(set, controllerName, of[i].Ref); ok {
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-func keyOf(s *resource.Status) resource.Key {
-	return resource.Key{Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name}
-}
-
-func find[T metav1.Object](objects []T, ref resource.Key) (found T) {
-	for _, o := range objects {
-		if o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name {
-			return o
-		}
-	}
-	return found
 }
 
 func values(conditions []metav1.Condition) []resource.Condition {
@@ -154,20 +132,9 @@ func values(conditions []metav1.Condition) []resource.Condition {
 	return out
 }
 
-// treeValues are the conditions of a status that has no Go type. One that cannot be read is as none.
-func treeValues(status map[string]any) []resource.Condition {
-	var typed struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(status, &typed) != nil {
-		return nil
-	}
-	return values(typed.Conditions)
-}
-
 // stale says in what a written status is not as expected; both empty if it is.
 func stale(set *resource.Set, controllerName string, want *resource.Status, programmed bool) (field, message string) {
-	have, generation, ok := written(set, controllerName, keyOf(want))
+	have, generation, ok := written(set, controllerName, want.Ref)
 	if !ok && len(want.Conditions)+len(want.Parents)+len(want.Ancestors) > 0 {
 		return "status", "Weir's controller has written nothing"
 	}

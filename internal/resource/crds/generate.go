@@ -16,11 +16,11 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/dialect/gateway"
 )
 
 const module = "sigs.k8s.io/gateway-api"
-
-var plurals = []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "referencegrants", "tcproutes"}
 
 func main() {
 	log.SetFlags(0)
@@ -29,9 +29,9 @@ func main() {
 		log.Fatalf("go list: %v", err)
 	}
 	version, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	for _, plural := range plurals {
-		if err := copyCRD(version, dir, plural); err != nil {
-			log.Fatalf("%s: %v", plural, err)
+	for _, k := range gateway.Kinds() {
+		if err := copyCRD(version, dir, k.Plural); err != nil {
+			log.Fatalf("%s: %v", k.Plural, err)
 		}
 	}
 }

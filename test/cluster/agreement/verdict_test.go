@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -154,7 +155,7 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 	if err := os.WriteFile(file, []byte(d.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := resource.Load([]string{file}, nil)
+	set, err := resource.Load(dialect.Kinds(), []string{file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,13 @@ func watch(t *testing.T, c *kube.Client, before ...func(*kube.Source)) *watched 
 // watchScope runs a source of some namespaces.
 func watchScope(t *testing.T, c *kube.Client, scope kube.Scope, before ...func(*kube.Source)) *watched {
 	t.Helper()
-	s := &watched{Source: kube.NewSource(c, kube.SourceOptions{Controller: controller, Scope: scope, Look: 200 * time.Millisecond, Logger: logger(t)}), t: t}
+	return watchKinds(t, c, kinds, scope, before...)
+}
+
+// watchKinds runs a source of some kinds.
+func watchKinds(t *testing.T, c *kube.Client, of resource.Kinds, scope kube.Scope, before ...func(*kube.Source)) *watched {
+	t.Helper()
+	s := &watched{Source: kube.NewSource(c, kube.SourceOptions{Kinds: of, Controller: controller, Scope: scope, Look: 200 * time.Millisecond, Logger: logger(t)}), t: t}
 	for _, f := range before {
 		f(s.Source)
 	}

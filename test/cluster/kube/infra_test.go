@@ -76,13 +76,19 @@ func apply(t *testing.T, namespace string) *applied {
 // controllerUser lets infraUser do what the controller may in every namespace, and returns the configuration of one who is that user.
 func controllerUser(t *testing.T) *rest.Config {
 	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: infraUser}}
-	for _, v := range access.Cluster() {
+	return userWho(t, infraUser, access.Cluster(kinds))
+}
+
+// userWho lets a user do something in every namespace, and returns the configuration of one who is that user.
+func userWho(t *testing.T, user string, may []access.Verb) *rest.Config {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}}
+	for _, v := range may {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{v.Group}, Resources: []string{v.Resource}, Verbs: []string{v.Verb}})
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: infraUser}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: infraUser},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: infraUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
 	for _, o := range []client.Object{role, binding} {
 		if err := objects.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -93,7 +99,7 @@ func controllerUser(t *testing.T) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: infraUser}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	return config
 }
 

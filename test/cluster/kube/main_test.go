@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/resource/rules"
@@ -36,6 +37,9 @@ const (
 	// enough is for what takes moments on an idle machine.
 	enough = time.Minute
 )
+
+// kinds are those that Weir reads.
+var kinds = dialect.Kinds()
 
 // server is shared by all tests; admin is its administrator, who knows kinds that Weir does not read as objects.
 var (

@@ -158,7 +158,7 @@ func TestNamedNamespacesAreReadAlone(t *testing.T) {
 			t.Errorf("%s: %v, want that it is forbidden", what, err)
 		}
 	}
-	loaded, err := kube.Load(t.Context(), c, controller, kube.Scope{Namespaces: []string{"blog", "shop"}, Own: own})
+	loaded, err := kube.Load(t.Context(), c, kinds, controller, kube.Scope{Namespaces: []string{"blog", "shop"}, Own: own})
 	if err != nil || len(loaded.HTTPRoutes) != 1 || loaded.Gateway("blog", "edge") == nil || loaded.Gateway("elsewhere", "edge") != nil {
 		t.Errorf("read once: %d routes, %v", len(loaded.HTTPRoutes), err)
 	}
@@ -170,7 +170,7 @@ func TestNamedNamespaceThatDoesNotExistHoldsUpNoOther(t *testing.T) {
 	of := class(t)
 	create(t, gatewayOf(of, "shop", "edge"))
 	shared := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "weir-later"}}
-	for _, v := range access.Shared([]string{"later", "shop"}) {
+	for _, v := range access.Shared(kinds, []string{"later", "shop"}) {
 		rule := rbacv1.PolicyRule{APIGroups: []string{v.Group}, Resources: []string{v.Resource}, Verbs: []string{v.Verb}}
 		if v.Name != "" {
 			rule.ResourceNames = []string{v.Name}
@@ -193,7 +193,7 @@ func TestNamedNamespaceThatDoesNotExistHoldsUpNoOther(t *testing.T) {
 		_ = admin.Delete(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
 	})
 	r := &rbacv1.Role{ObjectMeta: named("later", "weir")}
-	for _, v := range access.Each() {
+	for _, v := range access.Each(kinds) {
 		r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{v.Group}, Resources: []string{v.Resource}, Verbs: []string{v.Verb}})
 	}
 	create(t, r, &rbacv1.RoleBinding{

@@ -86,7 +86,7 @@ func measure(b *testing.B, ns string, n int) {
 		return float64(m.HeapAlloc) / 1e6
 	}
 	before := heap()
-	source := kube.NewSource(admin, kube.SourceOptions{Controller: controller})
+	source := kube.NewSource(admin, kube.SourceOptions{Kinds: kinds, Controller: controller})
 	writer := kube.NewStatusWriter(admin, source, controller, nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wait sync.WaitGroup

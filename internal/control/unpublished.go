@@ -1,0 +1,87 @@
+package control
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// translated is what the translation of the newest set says, before anything was published.
+type translated struct {
+	statuses []resource.Status
+	findings []resource.Finding
+}
+
+// WithUnpublished returns the report as it is when these errors, by Gateway, are why not all of the configuration is served: findings and conditions
+// tell of them in place of those that the report told of. Programmed is False of the listeners of a finding.UnservedError, with the reason
+// PortUnavailable, and of a Gateway that has no other; of a Gateway with another error it is False with all its listeners. The report itself is left
+// alone.
+func (r Report) WithUnpublished(errs map[model.GatewayKey]error) Report {
+	r.Unpublished, r.Statuses, r.Findings = errs, r.translated.statuses, r.translated.findings
+	if len(errs) == 0 {
+		return r
+	}
+	r.Findings = slices.Clone(r.Findings)
+	verdicts := map[model.GatewayKey]resource.Verdict{}
+	for _, gateway := range slices.Sorted(maps.Keys(errs)) {
+		var unserved finding.UnservedError
+		switch {
+		case errors.As(errs[gateway], &unserved):
+			verdicts[gateway] = unservedVerdict(unserved)
+			for _, u := range unserved {
+				r.Findings = append(r.Findings, r.placed(u.Finding()))
+			}
+		case gateway == "": // Err tells
+		default:
+			verdicts[gateway] = notProgrammed(brief(errs[gateway]))
+			r.Findings = append(r.Findings, r.placed(resource.Finding{
+				Code: codeUnpublished, Severity: resource.Error, Ref: gateway.Ref(), Message: brief(errs[gateway]), Fix: "correct what the message names",
+			}))
+		}
+	}
+	resource.SortFindings(r.Findings)
+	r.Statuses = judge(r.Set, r.Statuses, verdicts)
+	return r
+}
+
+// placed is a finding with the place where its object was written.
+func (r Report) placed(f resource.Finding) resource.Finding {
+	f.Origin = r.Set.Origin(model.Ref{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name})
+	return f
+}
+
+// unservedVerdict is that of a Gateway some of whose listeners are not served.
+func unservedVerdict(unserved finding.UnservedError) resource.Verdict {
+	v := resource.Verdict{Unserved: map[string]string{}, None: programmedFalse("spec.listeners: none can be served; see their conditions")}
+	for _, u := range unserved {
+		v.Unserved[u.Listener] = u.Message() + "; " + u.Fix
+	}
+	return v
+}
+
+// notProgrammed is the verdict of a Gateway of which nothing new is served.
+func notProgrammed(why string) resource.Verdict { return resource.Verdict{Whole: programmedFalse(why)} }
+
+func programmedFalse(why string) *resource.Condition {
+	return &resource.Condition{Type: resource.Programmed, Status: metav1.ConditionFalse, Reason: "Invalid", Message: why}
+}
+
+// judge corrects Programmed of Gateways that the translation finds nothing wrong with. set may be nil.
+func judge(set *resource.Set, statuses []resource.Status, verdicts map[model.GatewayKey]resource.Verdict) []resource.Status {
+	if set == nil {
+		set = &resource.Set{}
+	}
+	return set.Judge(statuses, func(gateway model.GatewayKey, is *resource.Status) resource.Verdict {
+		if c := is.Condition(resource.Programmed); c == nil || c.Status != metav1.ConditionTrue {
+			v := verdicts[gateway]
+			return resource.Verdict{Unserved: v.Unserved}
+		}
+		return verdicts[gateway]
+	})
+}

@@ -1,0 +1,49 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/task"
+)
+
+// tasks are all that a replica does, in the order in which /status has them. What comes new is a package that does it and an entry here: with a Lease if
+// one replica alone may do it, with Ready if others rely on every replica for it. asked ends when the process is to end.
+func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
+	loop := control.Loop{
+		Source: c.source, Options: c.translation(), Publish: c.publish, Report: c.report, Logger: c.log,
+		Settle: c.settle, MaxSettle: c.settleAtMost,
+	}
+	type needs = []func() <-chan struct{}
+	published := func() <-chan struct{} { return c.synced }
+	webhook := c.conversion.on()
+	return []task.Task{
+		{Name: "admin", Vital: true, Off: s.admin == nil, Run: s.admin.Run},
+		{Name: "configuration", Vital: true, Run: loop.Run},
+		{Name: "authority", Run: c.authority.Run},
+		{Name: "replicas", Vital: true, Run: c.shareProxies},
+		{Name: "lease", Vital: true, Run: c.stand},
+
+		// The webhook is asked first whether it is ready: what the feed waits for may wait for it.
+		{Name: "conversion webhook", Off: !webhook, After: needs{c.authority.Ready}, Ready: c.conversionsReady,
+			Run: func(ctx context.Context) error { return c.serveConversions(ctx, asked, s.conversions) }},
+		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
+			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
+
+		{Name: "infrastructure", Lease: true, Run: c.leader.infrastructure},
+		{Name: "reconciliation", Lease: true, Run: c.leader.reconcile},
+		{Name: "statuses", Lease: true, After: needs{c.leader.known.Opened}, Run: c.statusWriter.Run},
+		{Name: "events", Lease: true, After: needs{c.leader.known.Opened}, Run: c.recorder.Run},
+		{Name: "gateway classes", Lease: true, After: needs{c.leader.known.Opened}, Run: c.classes.Run},
+		{Name: "conversion bundles", Lease: true, Off: !webhook, Run: c.keepBundles},
+	}
+}
+
+// stand stands for election, and leads for as long as this replica is elected; without elections always.
+func (c *controlPlane) stand(ctx context.Context) error {
+	if c.elect {
+		return c.lease.Run(ctx, c.group.Lead)
+	}
+	c.group.Lead(ctx)
+	return nil
+}

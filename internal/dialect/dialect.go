@@ -1,0 +1,123 @@
+// Package dialect lists the front ends: which kinds each reads, and what it makes of them. Whoever reads, translates, reports or documents
+// kinds has them from here. A new front end is a folder with a translator and descriptors of its kinds, and an entry in All.
+package dialect
+
+import (
+	"net/netip"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/dialect/core"
+	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Dialect is one front end.
+type Dialect struct {
+	Name string
+	// Kinds are those that are read for it. No two dialects have the same.
+	Kinds resource.Kinds
+	// Codes document its findings.
+	Codes []resource.Code
+	// New returns what translates one set after another, each as if it were the first, for one goroutine at a time. It is pure: it reads the
+	// set, which it leaves alone, and nothing else.
+	New func(Options) func(*resource.Set, Known) Result
+}
+
+// Options say what a set does not. Each dialect documents what they mean to it.
+type Options struct {
+	// Serve is smi.Options.Serve.
+	Serve []string
+	// Separate is gateway.Options.Separate, and core.Options.Cluster.
+	Separate bool
+	// Partial says that the set is a part of a cluster's objects, as manifests are.
+	Partial bool
+	// Names are the host names that endpoints and backends may have; nil is any.
+	Names *resource.HostNames
+	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
+	TrustedProxies []netip.Prefix
+}
+
+// Result is what a dialect makes of a set.
+type Result struct {
+	// Gateways are those of the set that are Weir's, if the dialect decides that.
+	Gateways []*gatewayv1.Gateway
+	Config   model.Config
+	Statuses []resource.Status
+	Events   []resource.Event
+	Findings []resource.Finding
+}
+
+// Known is what dialects before one in the list have decided.
+type Known struct {
+	// Gateways are those of the set that are Weir's.
+	Gateways []*gatewayv1.Gateway
+}
+
+// With adds what another one has decided.
+func (k Known) With(r Result) Known {
+	if r.Gateways != nil {
+		k.Gateways = r.Gateways
+	}
+	return k
+}
+
+// List is front ends that work together. Of what two of them say the first counts (model.Merge).
+type List []Dialect
+
+// All are the front ends of Weir.
+func All() List {
+	return List{
+		{"core", core.Kinds(), core.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			t := &core.Translator{Options: core.Options{Names: o.Names, Cluster: o.Separate, Partial: o.Partial}}
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Config, r.Statuses, r.Findings = t.Translate(set)
+				return r
+			}
+		}},
+		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			t := &gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Config, r.Statuses, r.Findings = t.Translate(set)
+				r.Gateways = t.Gateways()
+				return r
+			}
+		}},
+		{"smi", smi.Kinds(), smi.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			t := &smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}}
+			return func(set *resource.Set, known Known) (r Result) {
+				t.Options.Gateways = known.Gateways
+				r.Config, r.Statuses, r.Events, r.Findings = t.Translate(set)
+				if trusted := model.TrustedProxies(o.TrustedProxies); len(trusted) > 0 {
+					for i := range r.Config.Listeners { // which are of no Gateway
+						r.Config.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
+					}
+				}
+				return r
+			}
+		}},
+	}
+}
+
+// Kinds are those of all front ends of Weir.
+func Kinds() resource.Kinds { return All().Kinds() }
+
+// Kinds are those of all front ends, in their order.
+func (l List) Kinds() resource.Kinds {
+	var all resource.Kinds
+	for _, d := range l {
+		all = append(all, d.Kinds...)
+	}
+	return all
+}
+
+// Codes are those of all front ends, in their order.
+func (l List) Codes() []resource.Code {
+	var all []resource.Code
+	for _, d := range l {
+		all = append(all, d.Codes...)
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package explain
+
+import (
+	"github.com/weirmesh/weir/internal/curl"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
+)
+
+// Explanation says what becomes of a request, and why. Its JSON form is what "weir explain -o json" prints.
+type Explanation struct {
+	Request *curl.Request `json:"request"`
+	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
+	Gateway   model.GatewayKey `json:"gateway,omitempty"`
+	GatewayBy string           `json:"gatewayBy,omitempty"`
+	// Listener that takes the request; nil when none does, and Reason says why.
+	Listener *model.Listener `json:"listener,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	// Client is who the request is taken to be from, if it is known where the connection comes from; ForwardedFor is X-Forwarded-For as backends
+	// get it.
+	Client       string `json:"client,omitempty"`
+	ForwardedFor string `json:"forwardedFor,omitempty"`
+	// Note is worth knowing about how the listener was chosen.
+	Note string `json:"note,omitempty"`
+	// Rule takes the connection, if it is one to a TCP port.
+	Rule *model.Ref `json:"rule,omitempty"`
+	*routing.Explanation
+	// PathPolicy is there if the policy is strict or common servers read the path in several ways.
+	PathPolicy *routing.PathExplanation `json:"pathPolicy,omitempty"`
+
+	Filters  *model.Filters `json:"filters,omitempty"`
+	Timeouts model.Timeouts `json:"timeouts,omitzero"`
+	Retry    *model.Retry   `json:"retry,omitempty"`
+	Session  *model.Session `json:"session,omitempty"`
+	// LeftOut is what would take the request if it were valid.
+	LeftOut []LeftOut `json:"leftOut,omitempty"`
+
+	// Answer is given without a backend: a redirect, a fault, or because the request is refused.
+	Answer   *Answer   `json:"answer,omitempty"`
+	Backends []Backend `json:"backends,omitempty"`
+	Mirrors  []Mirror  `json:"mirrors,omitempty"`
+	// MirrorsOff are those that copy nothing, since something is wrong with them.
+	MirrorsOff []OffMirror `json:"mirrorsOff,omitempty"`
+
+	asked *question
+}
+
+// Answer is what the proxy says by itself.
+type Answer struct {
+	// Status is 0 for a connection, which is reset.
+	Status   int    `json:"status"`
+	Location string `json:"location,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Backend is one that may answer the request.
+type Backend struct {
+	// Ref is where the backend was written, or the leaf of a split.
+	Ref     model.Ref `json:"ref,omitzero"`
+	Service string    `json:"service,omitempty"`
+	// Probability is 0..1; exactly Weight of every WeightSum requests.
+	Probability float64  `json:"probability"`
+	Weight      uint64   `json:"weight"`
+	WeightSum   uint64   `json:"weightSum"`
+	Endpoints   []string `json:"endpoints,omitempty"`
+	// ProxyProtocol is the version of the PROXY header that connections to them begin with.
+	ProxyProtocol int            `json:"proxyProtocol,omitempty"`
+	Forwarded     *Forwarded     `json:"forwarded,omitempty"`
+	Filters       *model.Filters `json:"filters,omitempty"`
+	Answer        *Answer        `json:"answer,omitempty"`
+	Mirrors       []Mirror       `json:"mirrors,omitempty"`
+	// Splits of the service that were asked; if the last takes the request, Leaves answer it in the service's stead.
+	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
+	Leaves []Backend                `json:"leaves,omitempty"`
+}
+
+// Forwarded is the request line and host that a backend sees, or a mirror.
+type Forwarded struct {
+	Method string `json:"method"`
+	Target string `json:"target"`
+	Host   string `json:"host"`
+	// Mark is the field by which a mirror knows copies, unless the proxy was told otherwise.
+	Mark string `json:"mark,omitempty"`
+}
+
+// Mirror is one that may get a copy of the request.
+type Mirror struct {
+	// Ref is where the mirror was written, or the leaf of a split.
+	Ref         model.Ref `json:"ref,omitzero"`
+	Service     string    `json:"service"`
+	Probability float64   `json:"probability"`
+	Numerator   uint32    `json:"numerator,omitempty"`
+	Denominator uint32    `json:"denominator,omitempty"`
+	Endpoints   []string  `json:"endpoints,omitempty"`
+	// Copies are what it gets: the request as the backend gets it that answers, and so more than one if backends get different ones.
+	Copies []Forwarded `json:"copies,omitempty"`
+	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
+	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
+	Leaves []Mirror                 `json:"leaves,omitempty"`
+}

@@ -1,0 +1,168 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weirmesh/weir/internal/curl"
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// GatewayError says why it is not known which Gateway gets a request.
+type GatewayError struct {
+	Problem GatewayProblem
+	// Gateway is the one that was asked for.
+	Gateway model.GatewayKey
+	// Gateways there are, or of which each may get the request.
+	Gateways []Gateway
+}
+
+// GatewayProblem is what a GatewayError is about.
+type GatewayProblem int
+
+const (
+	// NotSeparate: a Gateway was asked for where one proxy serves all.
+	NotSeparate GatewayProblem = iota
+	// UnknownGateway: the Gateway that was asked for is not served.
+	UnknownGateway
+	// NoGateway: no Gateway has a listener.
+	NoGateway
+	// NoneListens: no Gateway listens for the request.
+	NoneListens
+	// SeveralListen: several Gateways may get the request.
+	SeveralListen
+)
+
+// Error implements error.
+func (e *GatewayError) Error() string {
+	switch e.Problem {
+	case NotSeparate:
+		return "Gateways are served as one, on the listeners' ports"
+	case UnknownGateway:
+		return fmt.Sprintf("Gateway %s is not served; there is:\n%s", e.Gateway, e.List())
+	case NoGateway:
+		return "no Gateway has a listener"
+	case NoneListens:
+		return "no Gateway listens for this; there is:\n" + e.List()
+	}
+	return "several Gateways may get this:\n" + e.List()
+}
+
+// List has a line for each Gateway.
+func (e *GatewayError) List() string {
+	var lines []string
+	for _, g := range e.Gateways {
+		line := "  " + string(g.Name)
+		if len(g.Addresses) > 0 {
+			line += " at " + strings.Join(g.Addresses, ", ")
+		}
+		lines = append(lines, line+": "+strings.Join(g.Listeners, ", "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Gateway is where a request may go.
+type Gateway struct {
+	Name      model.GatewayKey
+	Addresses []string
+	// Listeners are "port hostname", or "port" for those of any host.
+	Listeners []string
+}
+
+// gateways describes those of the names.
+func (s *Served) gateways(names []model.GatewayKey) (out []Gateway) {
+	for _, name := range names {
+		g := Gateway{Name: name, Addresses: s.addresses(name)}
+		for i := range s.Config.Listeners {
+			if l := &s.Config.Listeners[i]; l.Gateway == name {
+				g.Listeners = append(g.Listeners, strings.TrimSpace(fmt.Sprintf("%d %s", l.Port, l.Hostname)))
+			}
+		}
+		slices.Sort(g.Listeners)
+		g.Listeners = slices.Compact(g.Listeners)
+		out = append(out, g)
+	}
+	return out
+}
+
+// addresses of a Gateway, as its status has them.
+func (s *Served) addresses(gateway model.GatewayKey) (out []string) {
+	var g *gatewayv1.Gateway
+	if s.Set != nil {
+		g = s.Set.Gateway(gateway.Namespace(), gateway.Name())
+	}
+	if g == nil {
+		return nil
+	}
+	for _, a := range g.Status.Addresses {
+		out = append(out, a.Value)
+	}
+	return out
+}
+
+// find explains a request where each Gateway has addresses and proxies of its own: it finds the Gateway that the request goes to, first.
+func (s *Served) find(r *curl.Request) (*Explanation, error) {
+	all := s.Config.Gateways()
+	if len(all) == 0 {
+		return nil, &GatewayError{Problem: NoGateway}
+	}
+	is := func(address string) bool { return strings.EqualFold(address, r.Address) }
+	names := slices.DeleteFunc(slices.Clone(all), func(g model.GatewayKey) bool { return !slices.ContainsFunc(s.addresses(g), is) })
+	why := "it has the address " + r.Address
+	if len(names) == 0 {
+		names, why = all, ""
+	}
+	if len(names) == 1 {
+		return s.by(names[0], why, r), nil
+	}
+	var listening, matching []*Explanation
+	for _, g := range names {
+		e := s.by(g, "", r)
+		if e.heard() && e.asked.refused != nil {
+			return e, nil // so all would
+		}
+		if e.heard() {
+			listening = append(listening, e)
+		}
+		if e.Matched() {
+			matching = append(matching, e)
+		}
+	}
+	switch {
+	case len(matching) == 1:
+		e := matching[0]
+		e.GatewayBy = "of those that listen, it alone has a rule that matches"
+		if len(listening) == 1 {
+			e.GatewayBy = "it alone listens for this"
+		}
+		return e, nil
+	case len(matching) == 0 && len(listening) == 1:
+		e := listening[0]
+		e.GatewayBy = "it alone listens for this"
+		return e, nil
+	case len(listening) == 0:
+		return nil, &GatewayError{Problem: NoneListens, Gateways: s.gateways(names)}
+	}
+	fit := listening
+	if len(matching) > 0 {
+		fit = matching
+	}
+	names = nil
+	for _, e := range fit {
+		names = append(names, e.Gateway)
+	}
+	return nil, &GatewayError{Problem: SeveralListen, Gateways: s.gateways(names)}
+}
+
+// by explains a request at a Gateway; why says how that was found.
+func (s *Served) by(gateway model.GatewayKey, why string, r *curl.Request) *Explanation {
+	e := s.at(s.Config.Of(gateway), r)
+	e.Gateway, e.GatewayBy = gateway, why
+	return e
+}
+
+// heard says that something listens for the request, if only to refuse it.
+func (e *Explanation) heard() bool { return e.Listener != nil || e.Answer != nil }

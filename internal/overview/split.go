@@ -1,0 +1,51 @@
+package overview
+
+import (
+	"fmt"
+
+	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/internal/screen"
+)
+
+const splitKind = "TrafficSplit"
+
+// splitRow is what a TrafficSplit says.
+type splitRow struct {
+	// Root is the Service that is split, as it was written.
+	Root   string    `json:"root"`
+	Leaves []leafRow `json:"leaves"`
+	// Matches are the HTTPRouteGroups that say which requests are split; none is all.
+	Matches []string `json:"matches,omitempty"`
+}
+
+// leafRow is a Service that a root's traffic goes to.
+type leafRow struct {
+	Service string       `json:"service"`
+	Weight  split.Weight `json:"weight"`
+	// Share of what is split, 0 to 1; where a Service lacks a port the others share that port's traffic.
+	Share float64 `json:"share"`
+}
+
+func newSplitRow(s split.Spec) *splitRow {
+	r := &splitRow{Root: s.Service, Leaves: []leafRow{}}
+	var sum split.Weight
+	for _, b := range s.Backends {
+		sum += b.Weight
+	}
+	for _, b := range s.Backends {
+		r.Leaves = append(r.Leaves, leafRow{b.Service, b.Weight, float64(b.Weight) / float64(max(sum, 1))})
+	}
+	for _, m := range s.Matches {
+		r.Matches = append(r.Matches, m.Name)
+	}
+	return r
+}
+
+// shares are the leaves in a table: "v1 9 (90 %)".
+func (r *splitRow) shares() []string {
+	var out []string
+	for _, l := range r.Leaves {
+		out = append(out, fmt.Sprintf("%s %s (%s)", l.Service, l.Weight, screen.Percent(l.Share)))
+	}
+	return out
+}

@@ -1,0 +1,43 @@
+package task
+
+import "sync"
+
+// Gate is what tasks wait for that may come and go. The zero value is shut.
+type Gate struct {
+	mu   sync.Mutex
+	c    chan struct{}
+	open bool
+}
+
+// Opened returns a channel that is closed when the Gate is open, now or the next time.
+func (g *Gate) Opened() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.channel()
+}
+
+// Open lets those pass that wait.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.open {
+		close(g.channel())
+		g.open = true
+	}
+}
+
+// Shut has those wait that come from now on.
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open {
+		g.c, g.open = nil, false
+	}
+}
+
+func (g *Gate) channel() chan struct{} {
+	if g.c == nil {
+		g.c = make(chan struct{})
+	}
+	return g.c
+}

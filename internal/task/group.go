@@ -1,0 +1,206 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// leastPause is the pause before a task that has failed begins again. It doubles with each failure that follows, up to mostPause.
+	leastPause, mostPause = time.Second, time.Minute
+	// maxError bounds what is kept of an error, in bytes.
+	maxError = 4 << 10
+)
+
+// Group runs the tasks of one process. One that fails stops no other, unless it is vital.
+type Group struct {
+	tasks   []*entry
+	log     *slog.Logger
+	leading atomic.Bool
+}
+
+// entry is a task and how it stands.
+type entry struct {
+	Task
+	mu     sync.Mutex
+	status Status
+}
+
+// NewGroup makes a Group of tasks, whose order is that of Status and Ready. It panics where a task is not one: without a name of its own, without Run, or
+// with a Lease and yet Vital or with a Ready.
+func NewGroup(log *slog.Logger, tasks ...Task) *Group {
+	g := &Group{log: log}
+	names := map[string]bool{}
+	for _, t := range tasks {
+		if t.Off {
+			continue
+		}
+		if t.Run == nil || t.Name == "" || names[t.Name] || t.Lease && (t.Vital || t.Ready != nil) {
+			panic(fmt.Sprintf("%q is no task: see the fields of Task", t.Name))
+		}
+		names[t.Name] = true
+		g.tasks = append(g.tasks, &entry{Task: t, status: Status{Name: t.Name, Lease: t.Lease, State: StandBy}})
+	}
+	return g
+}
+
+// Run runs the tasks that need no lease until ctx ends, which is no error, or a vital one fails. All have returned when it does. Errors are those of
+// vital tasks.
+func (g *Group) Run(ctx context.Context) error { return g.run(ctx, false) }
+
+// Lead runs the tasks that need the lease until ctx ends. All have returned when it does. It may be called again, as the lease comes and goes.
+func (g *Group) Lead(ctx context.Context) {
+	g.leading.Store(true)
+	defer g.leading.Store(false)
+	_ = g.run(ctx, true) // none of them is vital
+}
+
+// Leading says that Lead runs.
+func (g *Group) Leading() bool { return g.leading.Load() }
+
+func (g *Group) run(ctx context.Context, lease bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	for _, t := range g.tasks {
+		if t.Lease != lease {
+			continue
+		}
+		wg.Go(func() {
+			if err := g.keep(ctx, t); err != nil {
+				mu.Lock()
+				failed = append(failed, err)
+				mu.Unlock()
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// keep runs a task, again and again where it fails, until ctx ends or it has nothing left to do. The error is a vital task's.
+func (g *Group) keep(ctx context.Context, t *entry) error {
+	pause := leastPause
+	for {
+		t.enter(Waiting)
+		if !t.await(ctx) {
+			t.enter(StandBy)
+			return nil
+		}
+		t.enter(Running)
+		began := time.Now()
+		err := g.call(ctx, t)
+		ended := ctx.Err() != nil
+		switch {
+		case ended && (err == nil || errors.Is(err, context.Canceled)):
+			t.enter(StandBy)
+			return nil
+		case err == nil:
+			t.enter(Done)
+			return nil
+		case t.Vital:
+			t.fail(err)
+			return err
+		case ended:
+			t.fail(err)
+			g.log.Warn("task ended with an error", "task", t.Name, "error", err)
+			return nil
+		}
+		t.fail(err)
+		if time.Since(began) >= mostPause { // it did well meanwhile
+			pause = leastPause
+		}
+		g.log.Error("task failed; beginning it again", "task", t.Name, "error", err, "after", pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			t.enter(StandBy)
+			return nil
+		case <-timer.C:
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// call makes an error of a panic: what one task stumbles over, such as an object that somebody wrote, must not end what the others do for everybody
+// else. That is so in the goroutine of Run; a panic in one that the task began itself ends the process.
+func (g *Group) call(ctx context.Context, t *entry) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			g.log.Error("task panicked", "task", t.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return t.Run(ctx)
+}
+
+// await says whether all is there that the task needs; false: ctx has ended.
+func (t *entry) await(ctx context.Context) bool {
+	for _, after := range t.After {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-after():
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (t *entry) enter(s State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status.State = s
+}
+
+func (t *entry) fail(err error) {
+	text := err.Error()
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status.State, t.status.LastError, t.status.LastFailure = Failed, text, time.Now()
+	t.status.Failures++
+}
+
+// Status says how each task stands, in their order.
+func (g *Group) Status() []Status {
+	out := make([]Status, len(g.tasks))
+	for i, t := range g.tasks {
+		t.mu.Lock()
+		out[i] = t.status
+		t.mu.Unlock()
+	}
+	return out
+}
+
+// Ready says whether others may rely on this process: all tasks without a Lease say so that have a say. note is why not, of the first that is not; or
+// the first restriction, if there is one.
+func (g *Group) Ready() (ok bool, note string) {
+	for _, t := range g.tasks {
+		if t.Lease || t.Task.Ready == nil {
+			continue
+		}
+		ok, why := t.Task.Ready()
+		if !ok {
+			return false, why
+		}
+		if note == "" {
+			note = why
+		}
+	}
+	return true, note
+}
