@@ -22,7 +22,7 @@ type Ref struct {
 	Field string `json:"field,omitempty"`
 }
 
-// Protocol is what a listener or a service speaks.
+// Protocol is the protocol of a listener or a service.
 type Protocol string
 
 const (
@@ -33,20 +33,20 @@ const (
 	HTTPS Protocol = "https"
 	// H2C on a service is HTTP/2 with prior knowledge (appProtocol kubernetes.io/h2c, KEP-3726).
 	H2C Protocol = "h2c"
-	// TCP on a listener is connections of which nothing is known: their bytes are relayed.
+	// TCP on a listener means connections of an unknown protocol, whose bytes are relayed.
 	TCP Protocol = "tcp"
 )
 
 // Listener is a port that accepts traffic for one hostname or for any. Several listeners of one gateway may share an
-// address and port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
-// attached to that listener are looked at (Gateway API, "listener isolation").
+// address and port. The one with the most specific hostname that matches a request's host (with TLS, the SNI) serves
+// it. Only the routes attached to that listener are considered (Gateway API, "listener isolation").
 type Listener struct {
 	// Name identifies the listener in the whole configuration: "namespace/gateway/section", or
 	// "namespace/gateway/namespace/listenerset/section".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener; empty is whoever has the
-	// configuration. Listeners of different ones never clash. See Config.Split.
+	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener. If it is empty, every proxy that
+	// has the configuration serves it. Listeners of different Gateways never clash. See Config.Split.
 	Gateway GatewayKey `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
@@ -56,16 +56,16 @@ type Listener struct {
 	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
 	Hostname string       `json:"hostname,omitempty"`
 	TLS      *ListenerTLS `json:"tls,omitempty"`
-	// PathPolicy is that of the routes that have none; empty is PathAsWritten. A TCP listener has none.
+	// PathPolicy is the policy of routes that set none; empty is PathAsWritten. A TCP listener has none.
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
-	// Front says which proxies stand in front and are believed; nil is none.
+	// Front describes the trusted proxies in front; nil means none.
 	Front *Front `json:"front,omitempty"`
 }
 
 // ListenerTLS terminates TLS on a listener.
 type ListenerTLS struct {
-	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI
-	// is presented, else the first.
+	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI is
+	// presented, otherwise the first.
 	Certificates []string `json:"certificates"`
 	// ClientCAs, when not empty, is a PEM bundle that client certificates are checked against.
 	ClientCAs string `json:"clientCAs,omitempty"`
@@ -89,10 +89,10 @@ type Route struct {
 	Created time.Time `json:"created,omitzero"`
 	// GRPC marks a GRPCRoute: its answers to faults are gRPC trailers when the request is gRPC.
 	GRPC bool `json:"grpc,omitempty"`
-	// TCP marks a route for connections. It is attached to TCP listeners, other routes to other listeners. It has one
-	// rule, which has nothing but backends, without filters, and perhaps a fault: a fault's connections are reset.
+	// TCP marks a route for connections. It is attached to TCP listeners, other routes to other listeners. It has a
+	// single rule with nothing but backends, and perhaps a fault: connections to a fault are reset.
 	TCP bool `json:"tcp,omitempty"`
-	// PathPolicy is that of the route's requests; empty is the listener's. A route for TCP has none.
+	// PathPolicy is the policy for the route's requests; empty means the listener's. A route for TCP has none.
 	PathPolicy  PathPolicy   `json:"pathPolicy,omitempty"`
 	Attachments []Attachment `json:"attachments"`
 	Rules       []Rule       `json:"rules"`
@@ -112,7 +112,7 @@ type Rule struct {
 	Ref Ref `json:"ref"`
 	// Name is the rule's own name, if the user gave one.
 	Name string `json:"name,omitempty"`
-	// Matches is never empty after translation; a rule without matches has one that matches every path. A rule for TCP
+	// Matches is never empty after translation: a rule without matches gets one that matches every path. A rule for TCP
 	// has none.
 	Matches  []Match   `json:"matches,omitempty"`
 	Filters  Filters   `json:"filters,omitzero"`
@@ -162,7 +162,8 @@ type Backend struct {
 	Ref Ref `json:"ref"`
 	// Service is the Name of an entry of Config.Services; empty exactly when Fault is set.
 	Service string `json:"service,omitempty"`
-	// Weight is the backend's part of the sum of all weights; 0 gets nothing but the sessions it has.
+	// Weight is the backend's part of the sum of all weights. A backend of weight 0 only gets the requests of its
+	// sessions.
 	Weight  uint32  `json:"weight"`
 	Filters Filters `json:"filters,omitzero"`
 	// Fault answers the backend's share in its stead: a bad backend keeps its weight.
@@ -244,7 +245,7 @@ type Mirror struct {
 	Denominator uint32 `json:"denominator"`
 }
 
-// Timeouts bound an exchange; zero means none beyond the proxy's own defaults.
+// Timeouts bound an exchange; zero means that only the proxy's own defaults hold.
 type Timeouts struct {
 	// Request bounds the whole exchange, from the request's head to the end of the response.
 	Request Duration `json:"request,omitzero"`
@@ -267,10 +268,10 @@ type Service struct {
 	// Name is "namespace/name:port"; with "#certificate" after it for a variant that presents a client certificate.
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Extends names a service this one lays TLS and Fault over: Merge takes everything else from there. It is empty in
-	// what Merge returns.
+	// Extends names a service from which Merge takes everything except TLS and Fault. It is empty in the result of
+	// Merge.
 	Extends string `json:"extends,omitempty"`
-	// Protocol is HTTP or H2C; with TLS set both are spoken inside TLS (HTTP: whatever ALPN settles).
+	// Protocol is HTTP or H2C. If TLS is set, it is the protocol inside TLS; with HTTP, ALPN chooses the version.
 	Protocol  Protocol    `json:"protocol"`
 	TLS       *ServiceTLS `json:"tls,omitempty"`
 	Endpoints []Endpoint  `json:"endpoints,omitempty"`
@@ -281,8 +282,8 @@ type Service struct {
 	Limits      *Limits      `json:"limits,omitempty"`
 	Ejection    *Ejection    `json:"ejection,omitempty"`
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// ProxyProtocol is the version, 1 or 2, of the PROXY protocol's header that each connection to an endpoint begins with, before TLS; 0 is
-	// none. A connection with one is one client's: it carries no other's requests.
+	// ProxyProtocol is the version, 1 or 2, of the PROXY header with which each connection to an endpoint begins,
+	// before TLS; 0 means no header. A connection with a header carries the requests of one client only.
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
 }
 
@@ -299,7 +300,7 @@ type ServiceTLS struct {
 	ClientCertificate string `json:"clientCertificate,omitempty"`
 }
 
-// Endpoint is one address, "ip:port" or, for a service that points out of the set, "host:port".
+// Endpoint is one address: "ip:port" or, for a service outside the set, "host:port".
 type Endpoint struct {
 	Address string `json:"address"`
 }

@@ -4,11 +4,11 @@ import (
 	"slices"
 )
 
-// UnsupportedProtocol is the reason of a service's fault that says that requests cannot be sent to it. Connections can.
+// UnsupportedProtocol is the reason of the fault of a service to which connections can be sent, but not requests.
 const UnsupportedProtocol = "UnsupportedProtocol"
 
-// carries checks that a route is attached to listeners of what it carries, and that one for TCP has nothing that only
-// requests have.
+// carries checks that a route is attached to listeners of its own kind, and that a route for TCP has none of the
+// settings for requests.
 func (v *validator) carries(r *Route) {
 	for i, a := range r.Attachments {
 		if v.listeners[a.Listener] && v.tcp[a.Listener] != r.TCP {
