@@ -6,8 +6,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Rule is the rule for the connections to a TCP port: that of the oldest route attached to its listener; nil if there is
-// none.
+// Rule returns the rule for the connections to a TCP port: that of the oldest route attached to its listener; nil if
+// there is none.
 func (p *Port) Rule() *Rule {
 	if !p.TCP {
 		return nil
@@ -50,8 +50,8 @@ func (c *compiler) tcpRoute(m *model.Route, age int) {
 	}
 }
 
-// ExplainConnectionLeaf tells how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to the
-// one that applies. It is empty when the service has none.
+// ExplainConnectionLeaf shows how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to
+// the one that applies. It is empty if the service has none.
 func (b *Backend) ExplainConnectionLeaf() []ExplainedSplit {
 	if b.root == nil {
 		return nil
