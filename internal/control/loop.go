@@ -16,9 +16,9 @@ import (
 
 // Report is where the loop stands after a set, or after another attempt to publish one.
 type Report struct {
-	// Generation counts the configurations that were published; 0 is none yet.
+	// Generation counts the published configurations; 0 means none yet.
 	Generation uint64
-	// Config is the one being served: the last that was published, nil when Generation is 0.
+	// Config is the current configuration, the last that was published; nil if Generation is 0.
 	Config *model.Config
 	// Set is the newest set. Statuses, Events and Findings are its own, whether or not it could be published.
 	Set      *resource.Set
@@ -27,38 +27,39 @@ type Report struct {
 	Findings []resource.Finding
 	// Invalid is Result.Invalid of the newest set.
 	Invalid map[model.GatewayKey]error
-	// Err says why the newest set is not being served; nil when it is.
+	// Err is why the newest set is not served; nil if it is.
 	Err error
-	// Changed says that this report's configuration was published just now.
+	// Changed is true if this report's configuration was published just now.
 	Changed bool
 	// TranslateTime is how long the newest set took to translate, PublishTime how long the last attempt to publish took.
 	TranslateTime, PublishTime time.Duration
 }
 
-// Loop translates and publishes what a source yields, one plain call after the other. The zero values of its times are
-// usable; Source and Publish are required.
+// Loop translates and publishes the sets of a source, in plain calls one after the other. The zero values of its times
+// are usable; Source and Publish are required.
 type Loop struct {
 	Source resource.Source
 	// Options of the translation.
 	Options Options
-	// Publish makes a configuration the one being served, or fails and leaves the old one alone. It is called from one
-	// goroutine, never with a configuration equal to the one being served.
+	// Publish makes a configuration the current one, or fails and does not change the current one. It is called from
+	// one goroutine, and never with a configuration equal to the current one.
 	Publish func(*model.Config) error
-	// LeftOut, if set, returns what could not be served of the configuration that was published last. It is among the findings.
+	// LeftOut, if set, returns the parts of the last published configuration that could not be served. They become
+	// findings.
 	LeftOut func() []model.Omission
 	// Report, if set, is called after each set, from the same goroutine as Publish.
 	Report func(Report)
 	// Settle is how long the loop waits for another set before it translates the newest; zero is not at all. A stream
 	// of sets is cut after MaxSettle (default: ten times Settle).
 	Settle, MaxSettle time.Duration
-	// Retry is how long the loop waits before it publishes again what could not be published, such as a port that was
-	// in use. Default 1 s.
+	// Retry is the pause before the loop publishes again after a failure, for example because a port was in use.
+	// Default 1 s.
 	Retry  time.Duration
 	Logger *slog.Logger
 }
 
-// Run blocks until ctx ends, which is no error, or until the source cannot go on. It fails when the first
-// configuration cannot be published: then nothing is being served.
+// Run blocks until ctx ends, which is not an error, or until the source fails. It fails if the first configuration
+// cannot be published: then nothing is served.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sets := make(chan *resource.Set, 1) // the newest set not yet taken
@@ -73,7 +74,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// replace puts s into the channel in place of what nobody has taken yet. There is one sender.
+// replace puts s into the channel, in place of a set that was not received yet. There is one sender.
 func replace(sets chan *resource.Set, s *resource.Set) {
 	for {
 		select {
@@ -99,7 +100,7 @@ func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 		case <-ctx.Done():
 			return nil, sourceEnded
 		case err := <-source:
-			// A source that had only one set to give may end; what it gave is served on.
+			// A source with a single set may end; the set is still served.
 			sourceEnded, source = true, nil
 			if err != nil {
 				return err, true
@@ -166,12 +167,12 @@ func (l *Loop) logger() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// state is what the loop knows between two sets.
+// state is what the loop remembers between two sets.
 type state struct {
 	loop       *Loop
 	translator *Translator
 	report     Report
-	// findings are those of the translation.
+	// findings are the findings of the translation.
 	findings []resource.Finding
 	// wanted is the newest translation, nil when it is not valid.
 	wanted *model.Config
@@ -190,10 +191,10 @@ func (s *state) translate(set *resource.Set) {
 	}
 }
 
-// unpublished says that there is a valid configuration that is not being served.
+// unpublished is true if there is a valid configuration that is not served.
 func (s *state) unpublished() bool { return s.wanted != nil && s.wanted != s.report.Config }
 
-// notApplied logs that a configuration is not served, and what is in its stead.
+// notApplied logs that a configuration is not served, and what is served instead.
 func (s *state) notApplied(err error) {
 	message := "configuration not applied, the last good one keeps serving"
 	if s.report.Generation == 0 {
@@ -202,7 +203,7 @@ func (s *state) notApplied(err error) {
 	s.loop.logger().Error(message, "error", err, "generation", s.report.Generation)
 }
 
-// publish serves the wanted configuration, if it differs from the one being served, and reports.
+// publish publishes the wanted configuration, if it differs from the current one, and reports.
 func (s *state) publish() {
 	s.report.Changed = false
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// WithUnserved returns the report with findings and conditions that tell of listeners which are not served: Programmed is False with the
-// reason PortUnavailable, and False of a Gateway that has no other. The report itself is left alone.
+// WithUnserved returns the report with findings and conditions about listeners that are not served. Their Programmed is
+// False with the reason PortUnavailable. So is the Gateway's if it has no other listener. The receiver is not changed.
 func (r Report) WithUnserved(all []finding.Unserved) Report {
 	if len(all) == 0 {
 		return r
@@ -39,7 +39,7 @@ func (r Report) WithUnserved(all []finding.Unserved) Report {
 	return r
 }
 
-// withUnserved is the status of an object of which these listeners, by name, are not served.
+// withUnserved returns the status of an object with these listeners, by name, not served.
 func withUnserved(s resource.Status, unserved map[string]finding.Unserved) resource.Status {
 	s.Listeners = slices.Clone(s.Listeners)
 	served := false

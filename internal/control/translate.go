@@ -13,29 +13,29 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Result is what a set means.
+// Result is the translation of a set.
 type Result struct {
 	Config   *model.Config
 	Statuses []resource.Status
 	// Events are warnings to tell once on the objects they are about.
 	Events []resource.Event
-	// Findings are the set's own and those of the dialects.
+	// Findings are those of the set and those of the dialects.
 	Findings []resource.Finding
-	// Invalid are the Gateways ("namespace/name") that Config leaves out because what was made of them is not valid, and why:
-	// their proxies are to keep what they have. There are some only with Options.Separate.
+	// Invalid are the Gateways ("namespace/name") that Config leaves out because their configuration is not valid, and
+	// the errors. Their proxies must keep what they have. It is only used with Options.Separate.
 	Invalid map[model.GatewayKey]error
 }
 
-// Options say what a set does not. The zero value is what the command line does without flags.
+// Options are the settings that are not part of a set. The zero value is the command line's without flags.
 type Options struct {
 	// Serve is smi.Options.Serve.
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are; it is core.Options.Partial, gateway.Options.Partial and
-	// smi.Options.Partial.
+	// Partial means that the set is only a part of a cluster's objects, as manifests are; it is core.Options.Partial,
+	// gateway.Options.Partial and smi.Options.Partial.
 	Partial bool
-	// PathPolicy is that of requests for which nothing says another; empty is model.PathAsWritten.
+	// PathPolicy is the policy for requests for which nothing sets another; empty is model.PathAsWritten.
 	PathPolicy model.PathPolicy
 	// Names is core.Options.Names and gateway.Options.Names.
 	Names *resource.HostNames
@@ -46,22 +46,22 @@ type Options struct {
 // Translate is Options.Translate without options.
 func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(set) }
 
-// Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
-// input may bring about, is left out, and a finding says so. The error means that what is left is not valid either; the
-// result is still complete, so that it can be looked at. With Separate only the Gateways are left out then whose own part
-// of the model is invalid, and that is no error.
+// Translate runs every dialect over the set and merges their results. It is pure. Invalid parts of the model, which no
+// input may cause, are left out with a finding. An error means that the rest is not valid either; the result is still
+// complete, for inspection. With Separate, only the Gateways whose own part of the model is invalid are left out, and
+// that is not an error.
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
-// Translator translates one set after another, each as Options.Translate would, and makes again only what something changed
-// for: see gateway.Translator. Roots of splits that it served it serves on without their splits: see smi.Translator. It is
-// for one goroutine at a time.
+// Translator translates one set after another, each with the result of Options.Translate. It only repeats the work for
+// what changed: see gateway.Translator. It continues to serve roots whose splits were deleted: see smi.Translator. It
+// is for one goroutine at a time.
 type Translator struct {
 	options Options
 	gateway gateway.Translator
 	splits  smi.Translator
 }
 
-// NewTranslator returns one that has not translated anything yet.
+// NewTranslator returns a Translator without an earlier set.
 func NewTranslator(o Options) *Translator {
 	return &Translator{
 		options: o,
@@ -89,7 +89,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 
 	read := set.Findings
 	if t.options.Partial {
-		// Manifests are full of kinds that are nothing to Weir.
+		// Manifests are full of kinds that Weir does not read.
 		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
 	}
 	r := Result{
