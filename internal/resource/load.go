@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Load reads paths once: files, folders with all their *.yaml, *.yml and *.json (hidden ones are passed over), and "-"
-// for stdin. What is wrong inside a file is a finding of the Set; the error is for a path that cannot be read.
+// Load reads paths once: files, folders with all their *.yaml, *.yml and *.json (except hidden ones), and "-" for
+// stdin. Errors inside a file are findings of the Set; the returned error is for a path that cannot be read.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
 	r := newReader(paths)
 	l, err := r.open(stdin)
@@ -26,7 +26,7 @@ func (r *reader) open(stdin io.Reader) (*listing, error) {
 	l := list(r.paths)
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
-		// What is wrong with a single entry of a folder is a finding, as it is later.
+		// An error in a single entry of a folder is a finding, as it is later.
 		if slices.ContainsFunc(r.paths, func(p string) bool { return filepath.Clean(p) == filepath.Clean(path) }) {
 			errs = append(errs, fmt.Errorf("%s %s", path, reason(l.errs[path])))
 		}

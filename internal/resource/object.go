@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Kind is one that a Set holds, as an API server knows it.
+// Kind is a kind that a Set holds, as an API server knows it.
 type Kind struct {
 	Group, Name string
-	// Cluster says that its objects belong to no namespace.
+	// Cluster means that its objects belong to no namespace.
 	Cluster bool
-	// Versions are those that are read, the preferred one first.
+	// Versions are the versions that can be read, the preferred one first.
 	Versions []string
-	// Custom says that it has a custom resource definition, which may be missing or serve other versions.
+	// Custom means that it has a custom resource definition, which may be missing or serve other versions.
 	Custom bool
 }
 
-// Kinds returns the kinds that a Set holds of a cluster. Endpoints is none of them: a cluster has EndpointSlices.
+// Kinds returns the kinds that a Set holds of a cluster. Endpoints is not one of them: a cluster has EndpointSlices.
 func Kinds() []Kind {
 	var all []Kind
 	for _, k := range kinds {
@@ -34,7 +34,7 @@ func Kinds() []Kind {
 	return all
 }
 
-// Object is one that an API server serves, decoded. It and what it holds are shared and read-only.
+// Object is an object from an API server, decoded. It and everything it points to is shared and read-only.
 type Object struct {
 	entry entry
 	meta  metav1.Object
@@ -49,9 +49,8 @@ func (o *Object) Value() any { return o.entry.object }
 // GetObjectMeta implements metav1.ObjectMetaAccessor. It is there for broken objects, too.
 func (o *Object) GetObjectMeta() metav1.Object { return o.meta }
 
-// Decode makes an Object of a custom resource that an API server has admitted, in any version that is read. It takes
-// u over. What cannot be decoded is an Object with findings and without a value; the error is for a kind that is not
-// read.
+// Decode makes an Object of a custom resource that an API server has admitted, in any version that can be read. It
+// takes ownership of u. If u cannot be decoded, the Object has findings and no value; the error is for an unknown kind.
 func Decode(u *unstructured.Unstructured) (*Object, error) {
 	group, version := u.GroupVersionKind().Group, u.GroupVersionKind().Version
 	k := findKind(group, u.GetKind())
@@ -81,7 +80,8 @@ func Decode(u *unstructured.Unstructured) (*Object, error) {
 	return o, nil
 }
 
-// admitted is the admission of what an API server has admitted: only what the released API would not let in is told.
+// admitted replaces the admission for objects that an API server has admitted: it only reports what the released API
+// would refuse.
 func admitted(_ *kind, _ string, u map[string]any) ([]Finding, bool) { return checkMirrors(u), true }
 
 // Adopt makes an Object of one of Kubernetes' own kinds, as an API server serves it. It panics for other types.

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// The API server's validator of CEL rules compiles every rule of a kind before the first object, and copies schemas
-// with each field a rule looks at: most of the time that reading many routes takes. So rules are first run here, by the
-// same compiled programs, to learn whether all of them hold, which is the usual case. Whatever else comes out, an error
-// or a cost near the limits, is the API server's validator's to judge and to word.
+// The API server's validator of CEL rules compiles every rule of a kind before the first object, and copies schemas for
+// each field that a rule reads. That takes most of the time of reading many routes. So rules are first run here, by the
+// same compiled programs, to learn whether all of them hold, which is the usual case. For any other result, an error or
+// a cost near the limits, the API server's validator judges and words the finding.
 
 // rules is the part of a schema that has rules in it.
 type rules struct {
@@ -32,7 +32,7 @@ type rules struct {
 
 	once     sync.Once
 	programs []celgo.Program
-	// unsure says that something is not covered here.
+	// unsure means that something is not covered here.
 	unsure bool
 }
 
@@ -81,7 +81,7 @@ func buildRules(s *structuralschema.Structural, declared *apicel.DeclType, v *vi
 	return r
 }
 
-// hold says whether all rules hold for a value within the budget. When not, that may still be for lack of trying.
+// hold reports whether all rules hold for a value within the budget. If it returns false, they may not have been tried.
 func (r *rules) hold(value any, budget *int64) bool {
 	if r == nil || value == nil {
 		return true

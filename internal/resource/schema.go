@@ -20,12 +20,12 @@ import (
 //go:embed crds/*.yaml
 var crds embed.FS
 
-// schema is what an API server makes of one version of a custom resource definition.
+// schema is the compiled form of one version of a custom resource definition, as in an API server.
 type schema struct {
 	structural *structuralschema.Structural
 	openapi    validation.SchemaValidator
 	rules      *rules
-	// judge is the API server's own validator of the rules, for objects of which not all hold.
+	// judge returns the API server's own validator of the rules, for objects for which not all rules hold.
 	judge func() *cel.Validator
 }
 

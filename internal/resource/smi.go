@@ -9,8 +9,8 @@ import (
 	"github.com/weirmesh/weir/api/split"
 )
 
-// versioned decodes an object whose versions differ in more than name: the definition's schema for the version first,
-// then the conversion to the one type.
+// versioned decodes an object whose versions differ in more than name: first by the definition's schema for the
+// version, then by the conversion to the one type.
 func versioned[T any](convert func(version string, u map[string]any) (*T, field.ErrorList)) func(*kind, string, map[string]any, admission) (any, []Finding) {
 	return func(k *kind, version string, u map[string]any, admit admission) (any, []Finding) {
 		findings, ok := admit(k, version, u)
@@ -32,9 +32,9 @@ func versioned[T any](convert func(version string, u map[string]any) (*T, field.
 	}
 }
 
-// completeSMI gives SMI objects the apiVersion and kind they would have in a cluster: the specification's own examples
-// leave out the apiVersion, or its group, and its first draft once calls a TrafficSplit a Canary. It reports false for
-// everything else.
+// completeSMI gives SMI objects the apiVersion and kind that they would have in a cluster. The specification's own
+// examples leave out the apiVersion, or its group, and its first draft once calls a TrafficSplit a Canary. It returns
+// false for everything else.
 func completeSMI(apiVersion, kindName string, u map[string]any) (fullVersion, fullKind string, note Finding, ok bool) {
 	switch {
 	case kindName == "TrafficSplit" && apiVersion == "":

@@ -2,7 +2,7 @@ package resource
 
 import tells "github.com/weirmesh/weir/internal/finding"
 
-// What is tells of objects; see package finding.
+// Types and functions for findings about objects; see package finding.
 type (
 	Origin   = tells.Origin
 	Severity = tells.Severity
