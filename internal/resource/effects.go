@@ -2,9 +2,9 @@ package resource
 
 import "strings"
 
-// effects say what a field's absence comes to, so that whoever misspells its name knows what happens now. Keys are ends of paths without
-// indices, with the kind in front where it matters; the longest that fits counts. Each completes the sentence "without FIELD ...". Fields
-// that must be there are not among them: without these the object is left out.
+// effects describe what happens without a field, for users who misspell its name. Keys are ends of paths without
+// indices, with the kind in front where it matters; the longest that fits counts. Each value completes the sentence
+// "without FIELD ...". Required fields are not among them: without these the object is left out.
 var effects = map[string]string{
 	"parentRefs":             "the route is attached to nothing",
 	"parentRefs.sectionName": "the route attaches to every listener of its parent",
@@ -154,8 +154,8 @@ var effects = map[string]string{
 	"EndpointSlice.endpoints.addresses": "the endpoint has no address",
 }
 
-// effect says what the lack of the field that was meant comes to, as the end of a sentence; empty if that is not known. The path is
-// that of the misspelt field; meant may be "parent.child".
+// effect describes what happens without the intended field, as the end of a sentence; empty if that is not known. path
+// is that of the misspelt field; meant may be "parent.child".
 func effect(kind, path, meant string) string {
 	var parts []string
 	for _, part := range splitPath(path) {
@@ -180,7 +180,7 @@ func effect(kind, path, meant string) string {
 	return ": without " + lastName(meant) + " " + effects[best]
 }
 
-// ends says whether a path, which begins with the kind, ends with a key of effects.
+// ends reports whether a path, which begins with the kind, ends with a key of effects.
 func ends(path, key, kind string) bool {
 	if rest, ok := strings.CutPrefix(key, kind+"."); ok && !strings.HasPrefix(path, key) {
 		return strings.HasSuffix(path, "."+rest) && rest != ""

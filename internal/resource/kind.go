@@ -12,12 +12,12 @@ import (
 	"github.com/weirmesh/weir/api/split"
 )
 
-// kind is one that is read. All its versions decode into one Go type.
+// kind is a kind that can be read. All its versions decode into one Go type.
 type kind struct {
 	group, name string
-	// cluster says that its objects belong to no namespace.
+	// cluster means that its objects belong to no namespace.
 	cluster bool
-	// versions are those that are read, the one of the Go type first.
+	// versions are the versions that can be read, the one of the Go type first.
 	versions []string
 	// crd is the name of the embedded definition; empty for core kinds.
 	crd string
@@ -82,7 +82,8 @@ var known = map[string]bool{
 // shared are names of kinds that other APIs have, too.
 var shared = map[string]bool{"Gateway": true, "TCPRoute": true, "UDPRoute": true, "GRPCRoute": true}
 
-// siblings lists the kinds that are read of an apiVersion's group, or of the same specification; empty if there are none.
+// siblings lists the kinds that can be read of an apiVersion's group, or of the same specification; empty if there are
+// none.
 func siblings(apiVersion string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	_, specification, _ := strings.Cut(group, ".")
@@ -95,8 +96,8 @@ func siblings(apiVersion string) string {
 	return strings.Join(names, ", ")
 }
 
-// misspelt returns the kind that an unknown one was most likely meant to be, or nil: one of the same group whose name is almost the same,
-// or one of the same name whose group is almost the same.
+// misspelt returns the kind that an unknown one was most likely meant to be, or nil: one of the same group whose name
+// is almost the same, or one of the same name whose group is almost the same.
 func misspelt(group, name string) *kind {
 	var names []string
 	for _, k := range kinds {
