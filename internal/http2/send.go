@@ -14,8 +14,9 @@ const sendTurn = 4 * maxFrame
 
 var errEnded = errors.New("http2: the message is already complete")
 
-// Open begins a request with its head and the first bytes of its body, which end completes; body may be longer than what can be sent at once, see
-// Stream.Send. Everything is copied before it returns. The stream must be closed. An error leaves no stream; see Unprocessed.
+// Open begins a request with its head and the first bytes of its body; end means that the body is complete. body may be
+// longer than what can be sent at once, see Stream.Send. Everything is copied before it returns. The stream must be
+// closed. With an error there is no stream; see Unprocessed.
 func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
 	s, sent, err := c.Begin(h, body, end, time.Time{})
 	if err != nil || sent == len(body) {
@@ -28,8 +29,9 @@ func (c *Conn) Open(h *Head, body []byte, end bool) (*Stream, error) {
 	return s, nil
 }
 
-// Begin is Open that does not wait for the peer to take the body: sent is how much of it went with the head. The rest, which end then completes, is for
-// Stream.Send. It waits while too much is to be written before it, and gives up with ErrTimeout up to a second after until, if that is not zero.
+// Begin is Open without waiting for the peer to accept the body: sent is how much of it was sent with the head. Send
+// the rest, which end then completes, with Stream.Send. Begin waits while too much output is before it, and gives up
+// with ErrTimeout up to a second after until, if that is not zero.
 func (c *Conn) Begin(h *Head, body []byte, end bool, until time.Time) (s *Stream, sent int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,11 +111,11 @@ func (s *Stream) Send(p []byte, end bool) error {
 	return s.send(false, p, end)
 }
 
-// SendTrailers completes the body with trailers, which may be none.
+// SendTrailers completes the body with trailers; there may be none.
 func (s *Stream) SendTrailers(fields []http1.Field) error { return s.Finish(nil, nil, fields) }
 
-// Finish sends, in one write if the peer gives the room, all that is left of a server's answer or a client's request: the answer's head if h is not nil, the
-// rest of the body and the trailers, if there are any.
+// Finish sends the rest of a server's answer or a client's request, in one write if the peer gives the room: the
+// answer's head if h is not nil, the rest of the body and the trailers, if there are any.
 func (s *Stream) Finish(h *Head, body []byte, trailers []http1.Field) error {
 	c := s.c
 	c.mu.Lock()
@@ -153,7 +155,7 @@ func (s *Stream) send(block bool, p []byte, end bool) error {
 	return nil
 }
 
-// append appends the header block in c.block, if there is one, then p. It writes only to get room. mu is held.
+// append appends the header block in c.block, if there is one, then p. It only writes to get room. mu is held.
 func (s *Stream) append(block bool, p []byte, end bool) error {
 	c := s.c
 	if s.err != nil {
@@ -214,7 +216,7 @@ func (s *Stream) append(block bool, p []byte, end bool) error {
 	return nil
 }
 
-// sendData appends DATA frames of n bytes of p at most and says how many it took; mu is held.
+// sendData appends DATA frames with at most most bytes of p, and returns how many; mu is held.
 func (s *Stream) sendData(p []byte, most int, end bool) int64 {
 	c := s.c
 	sent := 0
@@ -229,7 +231,7 @@ func (s *Stream) sendData(p []byte, most int, end bool) int64 {
 		c.out = append(c.out, p[sent:sent+n]...)
 		sent += n
 		if last || n >= byteWorth {
-			c.scores.data(n) // frames that a small window cuts small are worth nothing
+			c.scores.data(n) // frames that are small because of a small window count nothing
 		}
 	}
 	s.window -= int64(sent)
