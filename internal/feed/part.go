@@ -15,13 +15,10 @@ import (
 // typeURL is the type of the one kind of resource on the wire, a part.
 const typeURL = "type.googleapis.com/weir.v1.Part"
 
-// A part is the smallest thing that is sent: a listener, a route, a service, a certificate, or all splits of one root,
-// whose order has a meaning. Its encoding is JSON: a model.Config that holds nothing else, with the certificate's key in
-// the clear. A field that the receiver does not know makes the part one that it cannot read: to leave out what it does
-// not understand could mean to let pass what a user forbade. Fields that are not used are not written, so a newer sender
-// is understood as long as nothing new is used.
-//
-// Routes that share a reference share a part, as the model does not forbid them.
+// A part is the smallest unit that is sent: a listener, a route, a service, a certificate, or all splits of one root,
+// whose order has a meaning. Its encoding is JSON: a model.Config that holds nothing else, with the certificate's key
+// in the clear. A field that the receiver does not know makes the part unreadable: to ignore it could mean to let pass
+// what a user forbade. Unused fields are not written, so a newer sender is understood as long as nothing new is used.
 
 // wireConfig is model.Config as a part spells it.
 type wireConfig struct {
