@@ -1,5 +1,5 @@
-// Package socket is what is done with sockets by their descriptors: listening, accepting in batches, connections that the runtime's poller does not
-// know before something has to wait (Conn), non-blocking reads and writes within the callbacks of syscall.RawConn, looks that take nothing, and what
-// the system knows of a connection. It is for proxy, upstream and http2, and knows nothing of HTTP nor of them. Elsewhere than on Linux it does what
-// the library can.
+// Package socket uses sockets by their descriptors: listening, accepting in batches, connections that the runtime's
+// poller does not know before something has to wait (Conn), non-blocking reads and writes within the callbacks of
+// syscall.RawConn, peeking, and the system's information about a connection. proxy, upstream and http2 use it. It knows
+// nothing of them, or of HTTP. On other systems than Linux it does what the library can.
 package socket

@@ -1,7 +1,7 @@
 // Package core translates Services and EndpointSlices into the model's services: one for each port of each Service,
-// named by model.ServiceName. Which of them are used is for other dialects to say; model.Merge drops the rest.
+// named by model.ServiceName. Other dialects decide which of them are used; model.Merge drops the rest.
 //
-// It is pure: it reads a resource.Set, which it leaves alone, and nothing else.
+// It is pure: it reads a resource.Set, which it does not change, and nothing else.
 package core
 
 import (
@@ -22,15 +22,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Options say what a set does not. The zero value is what files mean: whoever wrote them may lead requests anywhere.
+// Options are settings that are not part of a set. The zero value is for files, whose authors may lead requests
+// anywhere.
 type Options struct {
-	// Names, if not nil, are the host names that endpoints may have, which are written by many people: what is refused of them is
-	// left out, and so are addresses that reach.Judge refuses. A Service that has nothing else answers 500.
+	// Names, if not nil, are the host names that endpoints may have, because many people write them. Refused ones are
+	// left out, and so are addresses that reach.Judge refuses. A Service without other endpoints answers 500.
 	Names *resource.HostNames
-	// Cluster says that Kubernetes makes the EndpointSlices of Services that have a selector.
+	// Cluster means that Kubernetes makes the EndpointSlices of Services that have a selector.
 	Cluster bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are: it does not have what Kubernetes makes. A Service with a
-	// selector has its own name for an endpoint then.
+	// Partial means that the set is only a part of a cluster's objects, as manifests are, without the objects that
+	// Kubernetes makes. A Service with a selector then has its own name for an endpoint.
 	Partial bool
 }
 
@@ -39,8 +40,8 @@ func Translate(set *resource.Set) (model.Config, []resource.Status, []resource.F
 	return Options{}.Translate(set)
 }
 
-// Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
-// that a proxy would write.
+// Translate returns a service for every port of every Service of the set. It reports no statuses, since proxies do not
+// write a Service's status.
 func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := translator{Options: o, set: set}
 	t.cfg.Services = make([]model.Service, 0, len(set.Services))
@@ -63,8 +64,8 @@ func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, 
 type translator struct {
 	Options
 	set *resource.Set
-	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
-	// until somebody asks.
+	// used are the ports that routes and splits lead to, requested those that get requests and not connections. They
+	// are nil until they are needed.
 	used, requested map[port]bool
 	cfg             model.Config
 	findings        []resource.Finding
@@ -147,7 +148,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		for i, e := range slice.Endpoints {
 			to := &ready
 			if !isTrue(e.Conditions.Ready, true) {
-				// KEP-1669: with no ready endpoint left, those that end but still serve are better than none.
+				// KEP-1669: if no endpoint is ready, those that terminate but still serve are better than none.
 				if !isTrue(e.Conditions.Serving, false) || !isTrue(e.Conditions.Terminating, false) {
 					continue
 				}
@@ -176,8 +177,8 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 	return out
 }
 
-// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. One without a
-// number stands for all (EndpointPort.port), so the Service's own target port says which.
+// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. A port without a
+// number stands for all (EndpointPort.port), so the Service's own target port is used.
 func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, bool) {
 	for _, sp := range slice.Ports {
 		name := ""
@@ -249,7 +250,7 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 		p.Name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"), answer), advice)
 }
 
-// hasEndpoints says whether any is ready, on whatever port.
+// hasEndpoints reports whether any endpoint is ready, on whatever port.
 func hasEndpoints(all []*discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return isTrue(e.Conditions.Ready, true) })
@@ -281,8 +282,8 @@ func (t *translator) readUses() {
 	}
 }
 
-// usedPorts is what the routes and splits of the set point to, and what of it is for requests, so that only what matters
-// is reported.
+// usedPorts returns the ports to which the routes and splits of the set point, and those of them that get requests, so
+// that only relevant problems are reported.
 func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	used, requested = map[port]bool{}, map[port]bool{}
 	add := func(from string, ref gatewayv1.BackendObjectReference) {
@@ -349,11 +350,11 @@ func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	return used, requested
 }
 
-// gets says whether a backend gets any requests. One without weight need not be there yet, or any more.
+// gets reports whether a backend gets any requests. A backend of weight 0 need not exist yet, or any more.
 func gets(b gatewayv1.BackendRef) bool { return b.Weight == nil || *b.Weight > 0 }
 
-// splitPorts adds what splits lead to, each backend on the root's ports; dialect/smi says who may be
-// one.
+// splitPorts adds the ports to which splits lead: each backend on the root's ports. dialect/smi decides which backends
+// are valid.
 func splitPorts(set *resource.Set, used, requested map[port]bool) {
 	for _, s := range set.TrafficSplits {
 		name, _, _ := strings.Cut(s.Spec.Service, ".")

@@ -21,11 +21,11 @@ type parent struct {
 	// set is nil if the Gateway itself is the parent.
 	set      *listenerSet
 	attached map[*listener][]string // effective hostnames
-	idle     map[*listener]problem  // those attached whose traffic another route has, and why; of TCPRoutes only
+	idle     map[*listener]problem  // attached listeners whose traffic another route has, and why; of TCPRoutes only
 	rejected *problem
 }
 
-// listeners are those of the object that is named: a Gateway does not stand for its ListenerSets.
+// listeners returns the listeners of the named object: naming a Gateway does not include its ListenerSets.
 func (p *parent) listeners() []*listener {
 	if p.set != nil {
 		return p.set.listeners
@@ -46,19 +46,19 @@ type claim struct {
 	hostnames []string
 }
 
-// outcome is what becomes of a route among the others.
+// outcome is the result of a route among the others.
 type outcome struct {
 	status resource.Status
 	said   []resource.Finding
-	// claims are what the route has of listeners.
+	// claims are the route's hostnames at listeners.
 	claims []held
-	// places are those of each rule.
+	// places are the places of each rule.
 	places [][]place
 	// emitted are the model's routes; not kept where they present a client certificate.
 	emitted []model.Route
 }
 
-// held is what a route has of a listener.
+// held is a route's claim at a listener.
 type held struct {
 	listener *listener
 	claim
@@ -81,7 +81,7 @@ func (t *translator) attachRoutes() {
 	}
 }
 
-// conclude says what becomes of a route, which has what listeners it gets.
+// conclude determines the result of a route whose listeners are known.
 func (t *translator) conclude(r *route, lost []problem) {
 	before := t.findings
 	t.findings = nil
@@ -92,8 +92,8 @@ func (t *translator) conclude(r *route, lost []problem) {
 	counted := map[*listener]bool{}
 	for _, p := range r.parents {
 		if p.rejected == nil && !r.served() {
-			// The findings are those of the rules. Rules that answer an error, so as not to pass a filter by, do so although
-			// the route is not accepted.
+			// The findings are those of the rules. Rules that answer an error, so that nobody bypasses a filter, do so
+			// although the route is not accepted.
 			p.rejected = &problem{"", r.broken[0].reason, "spec.rules", "no rule is valid", texts(r.broken)}
 		}
 		if p.rejected != nil {
@@ -138,7 +138,7 @@ func (t *translator) readParents(r *route) {
 			continue
 		}
 		if p.gateway != nil {
-			// Nobody judges what attaches to a Gateway of a class that is not accepted.
+			// Routes that attach to a Gateway of a class that is not accepted are not judged.
 			if !p.gateway.pending {
 				r.parents = append(r.parents, p)
 			}
@@ -173,8 +173,8 @@ func (t *translator) defaultParents(r *route) {
 	}
 }
 
-// attach finds the listeners of a parent that would take the route if it were alone; if none does, the reason is that of
-// the last test any of them reached (RouteConditionAccepted).
+// attach finds the listeners of a parent that would take the route if it were alone. If none does, the reason is that
+// of the last test that any of them reached (RouteConditionAccepted).
 func (t *translator) attach(r *route, p *parent) {
 	p.attached = map[*listener][]string{}
 	reject := func(code, reason, field, message, fix string) {
@@ -384,7 +384,7 @@ func (t *translator) emit() {
 }
 
 // emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends. If
-// there is none, the result is the route's own.
+// there is none, own is true and the result belongs to the route.
 func (t *translator) emitRoute(r *route) (all []model.Route, own bool) {
 	attachments := map[string]map[string][]string{} // by certificate, by listener
 	for _, p := range r.parents {

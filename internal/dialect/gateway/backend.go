@@ -13,7 +13,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
+// backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (see
+// HTTPBackendRef.backendRef).
 func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *problem) {
 	group, kind := value(ref.Group, ""), value(ref.Kind, "Service")
 	if group != "" || kind != "Service" {
@@ -56,7 +57,7 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 	app, known := resource.ParseAppProtocol(port.AppProtocol)
 	policy := t.policyFor(to, port)
 	switch {
-	case r.tcp != nil: // whatever the connections carry
+	case r.tcp != nil: // connections may carry any protocol
 	case !known:
 		return unsupported(fmt.Sprintf("port %d of Service %s has the appProtocol %q, which is not supported", port.Port, to, *port.AppProtocol),
 			"use http, https, kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss, or remove appProtocol")
@@ -78,7 +79,7 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 	return name, nil
 }
 
-// readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi says which do.
+// readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi decides which do.
 func (t *translator) readSplits() {
 	for _, s := range t.set.TrafficSplits {
 		at := key{s.Namespace, shortName(s.Spec.Service)}
@@ -113,8 +114,8 @@ type use struct {
 	port    corev1.ServicePort
 }
 
-// secure adds to the configuration the services that a BackendTLSPolicy changes: they extend core's. One whose policy
-// cannot be honoured answers 500 whoever leads requests to it.
+// secure adds the services that a BackendTLSPolicy changes to the configuration: they extend core's. If a policy cannot
+// be honoured, its service answers 500, whichever route leads to it.
 func (t *translator) secure() {
 	if len(t.policies) == 0 {
 		return

@@ -21,7 +21,8 @@ type problem struct {
 
 func (p problem) String() string { return p.field + ": " + p.message + "; " + p.fix }
 
-// maxText bounds what a condition says of problems, in bytes: the API server takes 32 KiB (Condition.message). The findings say the rest.
+// maxText bounds a condition's text about problems, in bytes: the API server allows 32 KiB (Condition.message). The
+// findings have the rest.
 const maxText = 8 << 10
 
 func texts(problems []problem) string {

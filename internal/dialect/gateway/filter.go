@@ -15,11 +15,12 @@ type filterSet struct {
 	model.Filters
 	// problems make the rule invalid.
 	problems []problem
-	// closed is a filter that cannot be applied and must not be passed by: what it stands on answers an error.
+	// closed is the problem of a filter that cannot be applied and must not be bypassed: its rule or backend answers an
+	// error.
 	closed *problem
 }
 
-// filters translates the filters on a rule or a backendRef; field is the path of what they stand on.
+// filters translates the filters of a rule or a backendRef; field is the path of their parent.
 func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRouteFilter) filterSet {
 	var out filterSet
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
@@ -35,7 +36,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			continue
 		}
 		seen[f.Type] = true
-		// judge reports what could not be sent.
+		// judge reports values that could not be sent.
 		judge := func(written model.Filters) {
 			if field, err := written.Check(); err != nil {
 				text := ""
@@ -104,7 +105,7 @@ func (t *translator) ignoredHeaders(r *route, field string, edit *model.HeaderEd
 	}
 }
 
-// filterField is the field of a filter as a route has it, from that of the model, which has one filter alone.
+// filterField translates the field of a filter of the model, which has a single filter, to the field of the route.
 func filterField(field string, f model.Filters) string {
 	value := ".path.replaceFullPath"
 	if patch := pathPatchOf(f); patch != nil && patch.Prefix {
@@ -114,7 +115,7 @@ func filterField(field string, f model.Filters) string {
 		".redirect", ".requestRedirect", ".rewrite", ".urlRewrite", ".path.value", value).Replace(field)
 }
 
-// pathPatchOf is the path modifier of filters, of which there is one; nil if there is none.
+// pathPatchOf is the single path modifier of filters; nil if there is none.
 func pathPatchOf(f model.Filters) *model.PathPatch {
 	switch {
 	case f.Redirect != nil:
@@ -125,7 +126,7 @@ func pathPatchOf(f model.Filters) *model.PathPatch {
 	return nil
 }
 
-// close keeps the first reason; one that is a plain unsupported value is the graver.
+// close keeps the first problem; an unsupported value is the more serious one.
 func (f *filterSet) close(p problem) {
 	if f.closed == nil || f.closed.reason != "UnsupportedValue" && p.reason == "UnsupportedValue" {
 		f.closed = &p
@@ -213,8 +214,8 @@ func texted[T ~string](all []T) []string {
 	return out
 }
 
-// mirror translates HTTPRequestMirrorFilter. One whose share is invalid is inert, one whose reference is invalid is
-// dropped; neither touches the primary. The share is kept as it was written, not reduced.
+// mirror translates HTTPRequestMirrorFilter. A mirror with an invalid share copies nothing, one with an invalid
+// reference is dropped; neither affects the primary. The share is kept as written, not reduced.
 func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirrorFilter) *model.Mirror {
 	at := field + ".requestMirror"
 	n, d, bad := share(f)
@@ -244,8 +245,9 @@ func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirr
 	return m
 }
 
-// share reads which part of the requests a mirror gets (GEP-3171): the fraction if there is one, also beside a
-// percentage; the percentage; else all. What is out of range is a finding of package resource already, hence no code.
+// share returns which part of the requests a mirror gets (GEP-3171): the fraction if there is one, even if there is
+// also a percentage; else the percentage; else all. Package resource already reports values out of range, so bad has no
+// code for them.
 func share(f *gatewayv1.HTTPRequestMirrorFilter) (n, d uint32, bad *problem) {
 	fail := func(field, message, fix string) (uint32, uint32, *problem) {
 		return 0, 0, &problem{"", "UnsupportedValue", field, message, fix}

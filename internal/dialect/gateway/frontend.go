@@ -22,11 +22,12 @@ type clientValidation struct {
 	cas      string
 	optional bool
 	problems []problem
-	// elsewhere says that some of the authorities may be in the cluster.
+	// elsewhere means that some of the authorities may be in the cluster.
 	elsewhere bool
 }
 
-// of returns the validation for a port; nil is none. A port of its own overrides the default, also with none.
+// of returns the validation for a port; nil means none. The setting of a port overrides the default, even if it is
+// none.
 func (f *frontend) of(port gatewayv1.PortNumber) *clientValidation {
 	if v, ok := f.ports[port]; ok {
 		return v
@@ -34,7 +35,7 @@ func (f *frontend) of(port gatewayv1.PortNumber) *clientValidation {
 	return f.byDefault
 }
 
-// has says whether the problem is one of the frontend's, which many listeners may show but which is one finding.
+// has reports whether the problem belongs to the frontend: many listeners may show it, but it is one finding.
 func (f *frontend) has(p problem) bool {
 	in := func(v *clientValidation) bool { return v != nil && slices.Contains(v.problems, p) }
 	for _, v := range f.ports {

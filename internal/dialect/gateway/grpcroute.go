@@ -71,9 +71,10 @@ func httpFilters(written []gatewayv1.GRPCRouteFilter) []gatewayv1.HTTPRouteFilte
 const anyPart = "[^/]+"
 
 // grpcPath turns a match of service and method into one of the path "/service/method". The order of precedence
-// (GRPCRouteRule.matches: characters of the service, then of the method) is that of paths: a path in full goes before
-// a service's prefix, that before expressions, and longer ones before shorter. Only a match of everything has to come
-// after those of a method in any service, which are expressions: it becomes one too when such matches exist.
+// (GRPCRouteRule.matches: characters of the service, then of the method) is that of paths: a full path precedes a
+// service's prefix, that precedes expressions, and longer ones precede shorter ones. Only a match of everything must
+// come after matches of a method in any service, which are expressions: if such matches exist, it becomes an
+// expression, too.
 func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model.PathMatch, []problem) {
 	everything := model.PathMatch{Type: model.Prefix, Value: "/"}
 	if t.wildService {
@@ -119,7 +120,7 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 	}
 }
 
-// wildService says whether a route has a match that can only be an expression over the path.
+// wildService reports whether a route has a match that can only be an expression over the path.
 func wildService(o *gatewayv1.GRPCRoute) bool {
 	for _, rule := range o.Spec.Rules {
 		for _, m := range rule.Matches {

@@ -17,21 +17,21 @@ type gateway struct {
 	key
 	obj *gatewayv1.Gateway
 	ref model.Ref
-	// pending: the class is not accepted, so nobody serves the Gateway.
+	// pending: the class is not accepted, so the Gateway is not served.
 	pending bool
 	// rejected keeps the whole Gateway from being served.
 	rejected *problem
-	// addresses to bind; "" is all. assigned says which of them spec.addresses asked for.
+	// addresses to bind; "" means all. assigned are those that spec.addresses requested.
 	addresses []string
 	assigned  []gatewayv1.GatewayStatusAddress
 	unusable  []problem
-	// own are the listeners of the Gateway itself; listeners are these and then those of its sets.
+	// own are the listeners of the Gateway itself. listeners are these, followed by those of its sets.
 	own, listeners []*listener
 	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
 	sets     []*listenerSet
 	frontend *frontend
 	front    *front
-	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
+	// clientCertificate is presented to backends with TLS; clientProblem is why there is none.
 	clientCertificate string
 	clientProblem     *problem
 	// pathPolicy is that of its listeners, if the annotation is there.
@@ -51,7 +51,7 @@ type listener struct {
 	kinds    []gatewayv1.RouteGroupKind
 	from     namespaces
 	tls      *model.ListenerTLS
-	// notAccepted, conflict and unresolved are what is wrong with it, each for its condition.
+	// notAccepted, conflict and unresolved are problems of the listener, one for each condition.
 	notAccepted *problem
 	conflict    *problem
 	unresolved  []problem
@@ -71,7 +71,7 @@ func (l *listener) holder() model.Ref {
 // String is for messages about other objects.
 func (l *listener) String() string { return fmt.Sprintf("%s of %s", l.spec.Name, l.holder()) }
 
-// tcp says that the listener takes connections rather than requests.
+// tcp means that the listener accepts connections and not requests.
 func (l *listener) tcp() bool { return l.spec.Protocol == gatewayv1.TCPProtocolType }
 
 // pathPolicy is that of the object it is written in, else the Gateway's.
@@ -89,7 +89,7 @@ func (l *listener) accepted() bool {
 	return l.notAccepted == nil && l.conflict == nil && l.gateway.served()
 }
 
-// programmed says whether the model has it.
+// programmed reports whether the listener is in the model.
 func (l *listener) programmed() bool { return l.accepted() && !l.unusable }
 
 func (g *gateway) served() bool { return !g.pending && g.rejected == nil && len(g.addresses) > 0 }
@@ -114,7 +114,7 @@ func (t *translator) readGateways() {
 		class := string(obj.Spec.GatewayClassName)
 		c := t.set.GatewayClass(class)
 		if c == nil && t.Separate && !t.Partial {
-			continue // in a cluster it may be anybody's
+			continue // in a cluster it may belong to another controller
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
 			t.report(ref, problem{codeForeignClass, "", "spec.gatewayClassName",
@@ -186,7 +186,7 @@ func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gate
 	return l
 }
 
-// readAddresses reads spec.addresses: an IP address is one to bind, an empty one leaves the choice to us.
+// readAddresses reads spec.addresses: an IP address is bound, an empty address leaves the choice to Weir.
 func (t *translator) readAddresses(g *gateway) {
 	if len(g.obj.Spec.Addresses) == 0 {
 		g.addresses = []string{""}

@@ -19,15 +19,15 @@ type listenerSet struct {
 	obj     *gatewayv1.ListenerSet
 	ref     model.Ref
 	gateway *gateway
-	// rejected says that the Gateway does not let it attach: it has no listeners then.
+	// rejected is why the Gateway does not let it attach: then it has no listeners.
 	rejected  *problem
 	listeners []*listener
 	// pathPolicy is that of the listeners, if the annotation is there.
 	pathPolicy model.PathPolicy
 }
 
-// readListenerSets gives each Gateway that is ours the ListenerSets that name it, oldest first, and the listeners of
-// those that it allows (GatewaySpec.allowedListeners).
+// readListenerSets gives each of our Gateways the ListenerSets that name it, oldest first, and the listeners of the
+// allowed ones (GatewaySpec.allowedListeners).
 func (t *translator) readListenerSets() {
 	for _, obj := range t.set.ListenerSets {
 		s := &listenerSet{
@@ -105,7 +105,7 @@ func (g *gateway) attachedSets() *int32 {
 	return &n
 }
 
-// programmed returns the names of the listeners that can be served. A set with none is not accepted.
+// programmed returns the names of the listeners that can be served. A set without any is not accepted.
 func (s *listenerSet) programmed() []string {
 	var names []string
 	for _, l := range s.listeners {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// tcpRules takes over the rule of a TCPRoute; v1alpha2 permits more of them, of which none could tell its connections.
+// tcpRules takes over the rule of a TCPRoute. v1alpha2 permits several, but connections cannot be assigned to them.
 func (t *translator) tcpRules(r *route) {
 	r.ruleCount = len(r.tcp.Spec.Rules)
 	for i := range r.tcp.Spec.Rules {
@@ -36,7 +36,7 @@ func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRul
 	r.rules = append(r.rules, out)
 }
 
-// takenListeners are those of a parent's that an older TCPRoute has (Listener.allowedRoutes).
+// takenListeners are the listeners of a parent that an older TCPRoute has (Listener.allowedRoutes).
 func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 	for _, l := range p.listeners() {
 		claims := t.on(l).claims[r.ref.Kind]
@@ -50,7 +50,7 @@ func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 	return taken
 }
 
-// idleProblems are why the route gets nothing of some listeners, in their order.
+// idleProblems are the reasons why the route gets nothing from some listeners, in their order.
 func (p *parent) idleProblems() (all []problem) {
 	for _, l := range p.listeners() {
 		if why, idle := p.idle[l]; idle {

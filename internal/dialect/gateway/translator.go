@@ -11,16 +11,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Translator translates one set after another, each as Translate would. What it made of the set before it makes again only
-// where something changed: if only routes came, went or are others, these routes; if nothing that it reads changed,
-// nothing. What did not change shares memory with the result before. It is for one goroutine at a time.
+// Translator translates one set after another, each as Translate would. It only repeats the work for what changed: if
+// only routes were added, removed or changed, these routes; if nothing that it reads changed, nothing. Unchanged parts
+// share memory with the previous result. It is for one goroutine at a time.
 type Translator struct {
 	Options Options
 
 	last *translator
 }
 
-// Translate is as the function of that name. What it returns may share memory with what it will return.
+// Translate has the result of the function of that name. It may share memory with later results.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := &translator{Options: x.Options, set: set, used: map[*listener]*usage{}, reached: map[reach]bool{}, variants: map[string]bool{}}
 	if last := x.last; last != nil && last.basis.serves(last.set, set, x.Options) {
@@ -42,7 +42,7 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	return t.cfg, t.statuses, t.findings
 }
 
-// begin takes over what is known before any route is.
+// begin takes over what is known before routes are read.
 func (t *translator) begin(b *basis) {
 	t.basis = b
 	t.cfg = model.Config{Certificates: slices.Clip(b.found.Certificates), Services: slices.Clip(b.found.Services)}
@@ -64,7 +64,8 @@ func (t *translator) finish() {
 	resource.SortFindings(t.findings)
 }
 
-// translator holds one translation. Its steps run in the order of Translator.Translate; each reads what the earlier ones left.
+// translator holds one translation. Its steps run in the order of Translator.Translate; each uses the results of the
+// earlier ones.
 type translator struct {
 	Options
 	set *resource.Set
@@ -81,7 +82,7 @@ type translator struct {
 	variants map[string]bool // services in cfg that present a client certificate, by name
 }
 
-// basis is what routes are judged by. It does not change once it was read.
+// basis is everything by which routes are judged. It does not change once it was read.
 type basis struct {
 	grants map[string][]*gatewayv1.ReferenceGrant // by namespace
 	// brokenGrants are the first of each namespace that are left out because they are not valid.
@@ -90,7 +91,7 @@ type basis struct {
 	rejected     map[string]bool // classes of ours that are not accepted
 	gateways     map[key]*gateway
 	order        []*gateway           // oldest first
-	sets         map[key]*listenerSet // also those of Gateways that are not ours, as nil
+	sets         map[key]*listenerSet // also sets of Gateways that are not ours, as nil
 	policies     map[target]*policy
 	allPolicies  []*policy         // oldest first
 	aimedAt      map[key][]*policy // by Service, in force or not
@@ -101,7 +102,7 @@ type basis struct {
 	wildService bool
 	secured     map[string]model.Service // services in found, by name
 
-	// found, classes and said are what is known of the configuration, statuses and findings when no route has been read.
+	// found, classes and said are the configuration, statuses and findings before routes are read.
 	found   model.Config
 	classes []resource.Status
 	said    []resource.Finding
@@ -143,7 +144,7 @@ func (t *translator) readBasis() *basis {
 	return t.basis
 }
 
-// serves says whether the basis, read from one set, is that of another.
+// serves reports whether the basis, read from one set, is also that of another.
 func (b *basis) serves(read, set *resource.Set, o Options) bool {
 	return (o.Names == nil || slices.Equal(read.EndpointSlices, set.EndpointSlices) || slices.Equal(b.named, set.NamedSlices())) &&
 		slices.Equal(read.GatewayClasses, set.GatewayClasses) && slices.Equal(read.Gateways, set.Gateways) &&
@@ -159,13 +160,13 @@ func sameRoutes(a, b *resource.Set) bool {
 	return slices.Equal(a.HTTPRoutes, b.HTTPRoutes) && slices.Equal(a.GRPCRoutes, b.GRPCRoutes) && slices.Equal(a.TCPRoutes, b.TCPRoutes)
 }
 
-// reach says that requests reach a policy's targets through a Gateway.
+// reach means that requests reach a policy's targets through a Gateway.
 type reach struct {
 	policy  *policy
 	gateway *gateway
 }
 
-// usage is what routes have of a listener.
+// usage is the use of a listener by routes.
 type usage struct {
 	routes int32
 	// claims are the hostnames that accepted routes of each kind have here.

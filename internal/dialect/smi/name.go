@@ -10,8 +10,8 @@ import (
 // clusterDomain is the usual domain of a cluster.
 const clusterDomain = "cluster.local"
 
-// localName returns the name of the Service that the text stands for in a namespace: a bare name, or one that goes on
-// with the namespace, "svc" and the cluster's domain, which is returned too. why is not empty when it is none.
+// localName returns the name of the Service that the text names in a namespace: a bare name, or one with the namespace,
+// "svc" and the cluster's domain, which is also returned. If it is not such a name, why is not empty.
 func localName(text, namespace string) (name, domain, why string) {
 	parts := strings.SplitN(strings.ToLower(strings.TrimSuffix(text, ".")), ".", 4)
 	if len(validation.IsDNS1123Label(parts[0])) > 0 {
@@ -28,7 +28,7 @@ func localName(text, namespace string) (name, domain, why string) {
 	return parts[0], domain, ""
 }
 
-// hostnames are those that clients call a Service by; short says whether the bare name is among them.
+// hostnames are the names by which clients call a Service; short includes the bare name.
 func hostnames(at key, short bool, domains ...string) []string {
 	full := at.name + "." + at.namespace
 	all := []string{full, full + ".svc"}

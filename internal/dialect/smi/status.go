@@ -35,10 +35,10 @@ func (t *translator) report(ref model.Ref, p problem) {
 
 // status writes the conditions of a split:
 //
-//	Accepted      it is in force
+//	Accepted      it has effect
 //	ResolvedRefs  the backends with weight and the HTTPRouteGroups exist
 //	PortsMatched  every backend has every port of the root
-//	Conflicted    an older split of the root keeps it out of force
+//	Conflicted    an older split of the root takes its effect
 func (t *translator) status(s *trafficSplit) {
 	accepted := condition("Accepted", true, "Accepted", s.warnings)
 	if len(s.warnings) > 0 {
