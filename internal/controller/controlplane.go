@@ -27,7 +27,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// controlPlane is one replica of the controller. Every replica translates and feeds proxies; what only the leader does is leader's.
+// controlPlane is one replica of the controller. Every replica translates and feeds proxies; the leader's own work is
+// in leader.
 type controlPlane struct {
 	*Options
 	log    *slog.Logger
@@ -48,13 +49,14 @@ type controlPlane struct {
 
 	latest    atomic.Pointer[control.Report]
 	accounts  atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
-	parts     map[model.GatewayKey]*model.Config          // of the newest configuration, by Gateway; of the Loop's goroutine, as is
-	published map[model.GatewayKey]*model.Config          // what proxies were given
+	parts     map[model.GatewayKey]*model.Config          // of the newest configuration, by Gateway; used only by the Loop's goroutine, like published
+	published map[model.GatewayKey]*model.Config          // what proxies got
 	synced    chan struct{}                               // closed when the first set has been published
 	lead      atomic.Pointer[leader]                      // nil: another replica leads
-	leads     atomic.Pointer[string]                      // who leads
+	leads     atomic.Pointer[string]                      // identity of the leader
 	feeding   atomic.Bool
-	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
+	// converting means that conversions are answered; rebundled has a value when the authority's certificates have
+	// changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
 }
@@ -125,7 +127,7 @@ func (c *controlPlane) run(asked context.Context) error {
 				mu.Lock()
 				failed = append(failed, err)
 				mu.Unlock()
-				cancel() // what one replica cannot do, a new process may
+				cancel() // a new process may succeed where this replica fails
 			}
 		})
 	}
@@ -200,11 +202,11 @@ func (c *controlPlane) report(r control.Report) {
 	c.wakeLeader()
 }
 
-// nothing is what a Gateway's proxies get that has no listeners: what they served of it before is to end.
+// nothing is the configuration of a Gateway without listeners: its proxies must stop serving what they served before.
 var nothing = &model.Config{}
 
-// partsFor is what each Gateway's proxies are to have: its part of the configuration; what they had if that is invalid; nothing
-// if there is none.
+// partsFor returns the configuration for each Gateway's proxies: its part of the configuration; what they had if that
+// is invalid; nothing if there is none.
 func partsFor(gateways []model.GatewayKey, parts, before map[model.GatewayKey]*model.Config, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
 	next := make(map[model.GatewayKey]*model.Config, len(gateways))
 	maps.Copy(next, parts)
@@ -220,7 +222,7 @@ func partsFor(gateways []model.GatewayKey, parts, before map[model.GatewayKey]*m
 	return next
 }
 
-// send gives the proxies what they are to have. What those of one Gateway cannot be sent is told and keeps no other from its own.
+// send gives the proxies their configurations. A failure for one Gateway is reported and does not affect others.
 func (c *controlPlane) send() {
 	if err := c.feeds.Publish(c.published); err != nil {
 		c.metrics.failed.Inc()
@@ -228,9 +230,9 @@ func (c *controlPlane) send() {
 	}
 }
 
-// ours returns the Gateways of our classes, sorted, and which of them the ServiceAccounts of their proxies belong to. Two
-// whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") have one between them: it is the older
-// one's, for which infra made it.
+// ours returns the Gateways of our classes, sorted, and the Gateway to which each ServiceAccount of proxies belongs.
+// Two Gateways whose names and classes make one name ("a-b" of class "c", "a" of class "b-c") share a ServiceAccount:
+// it belongs to the older one, for which infra made it.
 func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]model.GatewayKey) {
 	accounts = map[string]model.GatewayKey{}
 	holders := map[string]*gatewayv1.Gateway{}
@@ -249,8 +251,8 @@ func ours(set *resource.Set) (gateways []model.GatewayKey, accounts map[string]m
 	return gateways, accounts
 }
 
-// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may
-// make one may also run a pod as the one infra made.
+// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for
+// nothing else. Other users who may create one may also run a pod as the one that infra made.
 func (c *controlPlane) gatewayOf(namespace, serviceAccount string) model.GatewayKey {
 	if accounts := c.accounts.Load(); accounts != nil {
 		return (*accounts)[namespace+"/"+serviceAccount]
@@ -266,7 +268,7 @@ func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway 
 	return gateway, proxy, err
 }
 
-// running is what proxies run that are connected to this replica.
+// running returns the proxies connected to this replica and what they run.
 func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 	out := map[model.GatewayKey][]feed.Proxy{}
 	accounts := c.accounts.Load()

@@ -19,7 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 )
 
-// conversionKinds are those that the controller converts between versions.
+// conversionKinds are the kinds that the controller converts between versions.
 func conversionKinds() []convert.Kind { return slices.Concat(split.Kinds(), specs.Kinds()) }
 
 // conversionFlags say how the API server reaches the conversion webhook.
@@ -100,8 +100,8 @@ func (c *controlPlane) serveConversions(ctx, asked context.Context, l net.Listen
 	return conversion.Serve(serving, process.Bounded(l), c.conversions, c.authority.Certificate)
 }
 
-// ready says whether others may rely on this replica, and if not, why. Objects that are stored in other versions than they are
-// read in can only be read when this webhook has endpoints: it does not wait for itself.
+// ready reports whether others may rely on this replica, and if not, why. Objects that are stored in other versions
+// than they are read in can only be read when this webhook has endpoints: the replica must not wait for itself.
 func (c *controlPlane) ready() (ok bool, why string) {
 	if c.conversion.on() && !c.converting.Load() {
 		return false, "no certificate yet"

@@ -17,8 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// leader does what one replica alone may do, for as long as it leads: it makes what Gateways need in the cluster, writes statuses and events,
-// and keeps GatewayClasses that are in use.
+// leader does the work of a single replica, for as long as it leads: it creates what Gateways need in the cluster,
+// writes statuses and events, and protects GatewayClasses that are in use.
 type leader struct {
 	*controlPlane
 	applier *infra.Applier
@@ -27,22 +27,22 @@ type leader struct {
 	tell  *control.Teller
 	told  *control.Report // the report whose findings were told last
 	woken chan struct{}
-	// planned and plannedCA are what the applier's plans were made of: what proxies say changes none of them.
+	// planned and plannedCA are the inputs of the applier's plans: reports of proxies change neither.
 	planned   *control.Report
 	plannedCA string
 	// written is the report whose statuses were given to the writer last.
 	written *control.Report
-	// statuses are those that were written last, for people to see.
+	// statuses are those that were written last, for display.
 	statuses atomic.Pointer[[]resource.Status]
 }
 
-// leaderPause is the least time between two looks at how things stand, so that a burst is one.
+// leaderPause is the least time between two runs, so that a burst of changes causes one.
 const leaderPause = 20 * time.Millisecond
 
 // leaderRetry is the pause where it could not be known how things stand.
 const leaderRetry = 200 * time.Millisecond
 
-// leading is what a replica does while it leads.
+// leading is the work of a replica while it leads.
 func (c *controlPlane) leading(ctx context.Context) {
 	l := &leader{controlPlane: c, tell: control.NewTeller(c.log, false), woken: make(chan struct{}, 1), fleet: infra.Fleet{ControllerName: dialect.ControllerName}}
 	for {
@@ -87,7 +87,8 @@ func (l *leader) run(ctx context.Context) (err error) {
 	return err
 }
 
-// follow brings the cluster and the statuses to what the newest report says, over and over. Nothing is written before it is known how things stand.
+// follow makes the cluster and the statuses match the newest report, over and over. Nothing is written before the
+// present state is known.
 func (l *leader) follow(ctx context.Context) {
 	var writers sync.WaitGroup
 	defer writers.Wait()
@@ -170,7 +171,8 @@ func (l *leader) step(ctx context.Context, r *control.Report) error {
 	return nil
 }
 
-// sameOverlay compares the statuses of one report after two looks at the fleet, which corrects those of these kinds alone.
+// sameOverlay compares the statuses of one report after two readings of the fleet, which only corrects statuses of
+// these kinds.
 func sameOverlay(a, b []resource.Status) bool {
 	return slices.EqualFunc(a, b, func(a, b resource.Status) bool {
 		switch a.Ref.Kind {
@@ -181,7 +183,7 @@ func sameOverlay(a, b []resource.Status) bool {
 	})
 }
 
-// state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
+// state returns a Gateway's objects in the cluster, and what its proxies run, whichever replica they are connected to.
 func (l *leader) state(ctx context.Context, gateway model.GatewayKey) (infra.State, error) {
 	found, err := l.applier.Found(ctx, gateway)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Options are what the command line of a controller may set.
+// Options are the settings of a controller's command line.
 type Options struct {
 	kube                 kube.Flags
 	namespace, name      string
@@ -68,7 +68,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	o.log.Flags(f)
 }
 
-// validate checks the flags and fills in what they leave open.
+// validate checks the flags and fills in defaults.
 func (o *Options) validate() error {
 	if o.proxyImage == "" {
 		return flags.Errorf("which image do the proxies run? Give --proxy-image")
@@ -102,13 +102,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// scope is what of the cluster is read.
+// scope is the part of the cluster that is read.
 func (o *Options) scope() kube.Scope {
 	return kube.Scope{Namespaces: o.namespaces, Own: o.namespace}
 }
 
-// collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and little of what it does is collecting. With
-// the 100 of Go itself it takes a fifth more memory for 10,000 routes, and is no quicker (make bench-control).
+// collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and spends little time on garbage
+// collection. With Go's default of 100 it takes a fifth more memory for 10,000 routes, and is no quicker (make
+// bench-control).
 const collectorPercent = 70
 
 // feedHosts are the names by which proxies reach the feed.

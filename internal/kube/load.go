@@ -22,8 +22,8 @@ import (
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
-// Load reads once what a Source of that scope would watch. Kinds that are not installed are left out; what must not be read is a
-// finding of the Set. The error is for an API server that does not answer.
+// Load reads once what a Source of that scope would watch. Kinds that are not installed are left out; a kind that may
+// not be read is a finding of the Set. The error is for an API server that does not answer.
 func Load(ctx context.Context, c *Client, controller string, scope Scope) (*resource.Set, error) {
 	kinds, err := c.kinds(ctx, scope, nil)
 	if err != nil {

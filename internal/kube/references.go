@@ -9,7 +9,7 @@ import (
 )
 
 // references are the Secrets and ConfigMaps that a Set's objects refer to: classes of the controller, their Gateways,
-// and policies. What is not in scope is not read.
+// and policies. References out of scope are left out.
 func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
 	r := referrer{set: set, controller: controller, scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
@@ -114,7 +114,7 @@ func (r *referrer) secret(ref gatewayv1.SecretObjectReference, namespace string)
 	r.add(group, kind, namespace, string(ref.Name))
 }
 
-// add keeps references to what is read on reference, and drops others: the dialect tells of them.
+// add keeps references to kinds that are read on reference, and drops others: the dialect reports them.
 func (r *referrer) add(group, kind, namespace, name string) {
 	k := resource.Key{Kind: kind, Namespace: namespace, Name: name}
 	if onReference(resource.Kind{Group: group, Name: kind}) && namespace != "" && name != "" && r.scope.reads(k) {

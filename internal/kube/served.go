@@ -34,7 +34,7 @@ func in(k resource.Kind, version string) served {
 	return served{k, gvk, plural(k.Name)}
 }
 
-// plural is the resource of a kind, as its definition has it.
+// plural is the resource of a kind, as in its definition.
 func plural(kind string) string {
 	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	if strings.HasSuffix(guess.Resource, "aies") { // a Gateway is no "gatewaies"
@@ -43,8 +43,8 @@ func plural(kind string) string {
 	return guess.Resource
 }
 
-// kinds asks which kinds of a Set the API server has, and in which version each is to be read. What it had before and
-// no longer tells of is only gone if it cannot be found either: for a moment after its start an API server may know less
+// kinds finds out which kinds of a Set the API server has, and in which version to read each. A kind that it had before
+// is only taken as gone if it cannot be found directly either: for a moment after its start an API server may know less
 // than it has. before is nil at first.
 func (c *Client) kinds(ctx context.Context, scope Scope, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
 	now := make(map[schema.GroupKind]served)
@@ -80,7 +80,7 @@ func (c *Client) kinds(ctx context.Context, scope Scope, before map[schema.Group
 	return now, nil
 }
 
-// find looks a kind up in what the API server tells of itself. What was asked is kept in groups and resources.
+// find looks a kind up in the API server's discovery. Answers are kept in groups and resources.
 func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]string, resources map[schema.GroupVersion][]metav1.APIResource) (served, bool, error) {
 	versions, asked := groups[k.Group]
 	if !asked {
@@ -118,8 +118,8 @@ func (c *Client) find(ctx context.Context, k resource.Kind, groups map[string][]
 	return served{}, false, nil
 }
 
-// there asks for the kind's objects themselves. Without the permission to read them it counts as missing, unless it was
-// there before: a permission that was taken away deletes nothing.
+// there asks for the kind's objects themselves. Without permission to read them the kind counts as missing, unless it
+// was there before: a removed permission deletes nothing.
 func (c *Client) there(ctx context.Context, v served, scope Scope, before bool) (bool, error) {
 	err := c.probe(ctx, v, scope)
 	switch {
@@ -152,7 +152,7 @@ type Installed struct {
 	resource.Kind
 	// Definition is the name of the custom resource definition, "httproutes.gateway.networking.k8s.io".
 	Definition string
-	// Version is the one that is read; empty if the API server serves none that could be.
+	// Version is the version to read; empty if the API server serves none that can be read.
 	Version string
 }
 

@@ -25,8 +25,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// watch keeps up with the objects of one kind. Each kind has a cache of its own, so that it starts, fails and ends by
-// itself.
+// watch follows the objects of one kind. Each kind has its own cache, so that it starts, fails and ends by itself.
 type watch struct {
 	served
 	log    *slog.Logger
@@ -34,7 +33,7 @@ type watch struct {
 	ended  chan struct{}
 
 	mu sync.Mutex
-	// behind are the parts of which not all objects there were at the start have been handed on yet.
+	// behind are the parts whose initial objects have not all been handed on yet.
 	behind map[part]bool
 	// refused is the API server's last word while it does not let us read the kind, nil when it does.
 	refused error
@@ -45,11 +44,11 @@ type watch struct {
 	begun time.Time
 }
 
-// receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
+// receiver gets the objects. Its methods are called from one goroutine for each part of a kind.
 type receiver interface {
 	put(v served, before, object any)
 	remove(v served, k resource.Key)
-	// settled says that the watch has synced or was refused, or is refused no longer.
+	// settled means that the watch has synced or was refused, or is no longer refused.
 	settled(w *watch)
 }
 
@@ -82,7 +81,7 @@ func (c *Client) start(ctx context.Context, v served, scope Scope, r receiver, l
 	return w, nil
 }
 
-// watchPart makes the cache of a part of a kind. What it returns runs it until ctx ends.
+// watchPart makes the cache of a part of a kind. The returned function runs it until ctx ends.
 func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (run func(), err error) {
 	v := w.served
 	objects, err := cache.New(c.Config, cache.Options{
@@ -133,8 +132,8 @@ func (c *Client) watchPart(ctx context.Context, w *watch, p part, r receiver) (r
 	}, nil
 }
 
-// newInformer makes an informer whose watches end when they are stopped: those of metadata would wait for ever for
-// someone to take their last event.
+// newInformer makes an informer whose watches end when they are stopped: those of metadata would otherwise wait for
+// ever for a receiver of their last event.
 func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	inner := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
@@ -149,7 +148,7 @@ func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync ti
 	}, exemplar, resync, indexers)
 }
 
-// drained takes what is left when it is stopped.
+// drained takes the remaining events when it is stopped.
 type drained struct {
 	apiwatch.Interface
 	once sync.Once
@@ -166,7 +165,7 @@ func (d *drained) Stop() {
 	})
 }
 
-// stop ends the watch and waits until nothing more is told.
+// stop ends the watch and waits until no more events are handed on.
 func (w *watch) stop() {
 	w.cancel()
 	<-w.ended
@@ -181,7 +180,7 @@ func (w *watch) sync(p part) {
 	}
 }
 
-// waits says whether a part is not known yet whose namespace is not among those that do not exist.
+// waits reports whether a part is not known yet, except in namespaces that do not exist.
 func (w *watch) waits(absent map[string]bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +192,7 @@ func (w *watch) waits(absent map[string]bool) bool {
 	return false
 }
 
-// failed takes note of an error of the watch, which goes on by itself. It reports whether the kind is now refused.
+// failed notes an error of the watch, which continues by itself. It reports whether the kind is now refused.
 func (w *watch) failed(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +218,8 @@ func (w *watch) failed(err error) bool {
 	return false
 }
 
-// essential says that without the kind no other means anything: Gateways and their classes, and what all routes lead to.
+// essential means that no other kind makes sense without this one: Gateways and their classes, and the targets of all
+// routes.
 func (w *watch) essential() bool {
 	if !w.Custom {
 		return !onReference(w.Kind)
@@ -227,15 +227,15 @@ func (w *watch) essential() bool {
 	return w.Group == gatewayv1.GroupName && (w.Name == "Gateway" || w.Name == "GatewayClass")
 }
 
-// state says whether what there is to know is known, and who refuses the rest.
+// state reports whether everything readable is known, and the error if something is refused.
 func (w *watch) state() (synced bool, refused error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.behind) == 0, w.refused
 }
 
-// isLost says that the watch should have told of something by now. An API server that cannot convert what it has stored says nothing
-// for a minute, then fails.
+// isLost means that the watch should have reported something by now. An API server that cannot convert its stored
+// objects is silent for a minute, then fails.
 func (w *watch) isLost() bool { return time.Since(w.begun) > lostAfter }
 
 const lostAfter = 10 * time.Second
@@ -247,8 +247,8 @@ func (w *watch) allowed() {
 	w.refused, w.refusals = nil, 0
 }
 
-// exemplar says how the objects of a kind are read: those of definitions one by one, so that one that is broken spoils
-// no other; of Secrets and ConfigMaps only the metadata.
+// exemplar decides how the objects of a kind are read: objects of definitions one by one, so that a broken one does not
+// spoil others; of Secrets and ConfigMaps only the metadata.
 func exemplar(v served) client.Object {
 	switch {
 	case v.Custom:
@@ -267,7 +267,7 @@ func exemplar(v served) client.Object {
 	return &discoveryv1.EndpointSlice{}
 }
 
-// onReference says that a kind's objects are read only when something refers to them.
+// onReference means that a kind's objects are only read if something refers to them.
 func onReference(k resource.Kind) bool {
 	return k.Group == "" && (k.Name == "Secret" || k.Name == "ConfigMap")
 }
@@ -284,7 +284,7 @@ func selector(v served) labels.Selector {
 	return labels.NewSelector().Add(*r)
 }
 
-// transform keeps of an object what is needed, decoded.
+// transform decodes an object and keeps what is needed.
 func transform(o any) (any, error) {
 	switch o := o.(type) {
 	case *resource.Object:
@@ -304,7 +304,7 @@ func transform(o any) (any, error) {
 	return o, nil
 }
 
-// strip drops what is large and read by nobody.
+// strip drops large parts that are not used.
 func strip(o client.Object) {
 	o.SetManagedFields(nil)
 	if _, ok := o.(*discoveryv1.EndpointSlice); ok {
@@ -337,7 +337,7 @@ func sameVersion(a, b any) bool {
 	return ok && alsoOK && before.GetResourceVersion() == after.GetResourceVersion() && before.GetUID() == after.GetUID()
 }
 
-// keyOf is the key of an object that was deleted, perhaps while nobody watched.
+// keyOf is the key of an object that was deleted, even if the deletion was not watched.
 func keyOf(v served, o any) (resource.Key, bool) {
 	k := resource.Key{Group: v.Group, Kind: v.Name}
 	if lost, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

@@ -1,5 +1,5 @@
 // Package access lists what the controller may do in a cluster: every verb that it uses of each resource, and no other.
-// The chart's roles are held to it by a test.
+// A test compares the chart's roles with it.
 package access
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Verb is one thing that may be done to the objects of a resource.
+// Verb is one verb for the objects of a resource.
 type Verb struct {
 	Group, Resource, Verb string
-	// Name of the one object that it may be done to; empty is all.
+	// Name of the only object that it is for; empty means all.
 	Name string
 }
 
@@ -44,16 +44,16 @@ var reported = []schema.GroupResource{
 
 const gatewayGroup, definitionsGroup = "gateway.networking.k8s.io", "apiextensions.k8s.io"
 
-// fetched are the kinds of which names alone are watched and the objects that are referred to are fetched.
+// fetched are the kinds of which only metadata is watched, and whose objects are fetched when something refers to them.
 var fetched = []string{"configmaps", "secrets"}
 
-// made are what each Gateway gets (package infra).
+// made are the kinds of objects that each Gateway gets (package infra).
 var made = []schema.GroupResource{
 	{Group: "apps", Resource: "deployments"}, {Group: "policy", Resource: "poddisruptionbudgets"},
 	{Resource: "configmaps"}, {Resource: "serviceaccounts"}, {Resource: "services"},
 }
 
-// Cluster is what the controller may do in every namespace, sorted.
+// Cluster returns what the controller may do in every namespace, sorted.
 func Cluster() []Verb {
 	var all []Verb
 	add := func(group, name string, verbs ...string) {
@@ -68,14 +68,14 @@ func Cluster() []Verb {
 		add(r.Group, r.Resource, "get")
 		add(r.Group, r.Resource+"/status", "update")
 	}
-	add(gatewayGroup, "gatewayclasses", "patch") // the finalizer of those in use
+	add(gatewayGroup, "gatewayclasses", "patch") // the finalizer of classes in use
 	for _, name := range fetched {
 		add("", name, "get")
 	}
 	for _, r := range made {
 		add(r.Group, r.Resource, "get", "list", "watch", "create", "patch", "delete")
 	}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) { // where the conversion webhook is
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) { // whose definitions name the conversion webhook
 		for _, verb := range []string{"get", "patch"} {
 			all = append(all, Verb{Group: definitionsGroup, Resource: "customresourcedefinitions", Verb: verb, Name: k.Definition()})
 		}
@@ -85,8 +85,8 @@ func Cluster() []Verb {
 	return sorted(all)
 }
 
-// Own is what the controller may do in its own namespace besides, sorted: hold the lease, keep the certificate authority,
-// and tell other replicas what its proxies run.
+// Own returns what the controller may additionally do in its own namespace, sorted: hold the lease, keep the
+// certificate authority, and tell other replicas what its proxies run.
 func Own() []Verb {
 	return sorted([]Verb{
 		{Group: "coordination.k8s.io", Resource: "leases", Verb: "get"},
@@ -98,8 +98,9 @@ func Own() []Verb {
 	})
 }
 
-// Shared is what a controller of named namespaces may do that belongs to none, sorted: read GatewayClasses, say what became of them
-// and keep those in use, tell the API server how SMI's versions are converted, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
+// Shared returns what a controller of named namespaces may do with resources of no namespace, sorted: read
+// GatewayClasses, write their status, protect those in use, configure the conversion of SMI's versions, have proxies'
+// tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
 func Shared(namespaces []string) []Verb {
 	var all []Verb
 	for _, v := range Cluster() {
@@ -116,18 +117,18 @@ func Shared(namespaces []string) []Verb {
 	return sorted(all)
 }
 
-// Each is what a controller of named namespaces may do in each of them, sorted.
+// Each returns what a controller of named namespaces may do in each of them, sorted.
 func Each() []Verb {
 	return slices.DeleteFunc(Cluster(), func(v Verb) bool { return shared(v) || v.Group == "" && v.Resource == "namespaces" })
 }
 
-// shared are those of resources that belong to no namespace.
+// shared reports whether a resource belongs to no namespace.
 func shared(v Verb) bool {
 	return v.Resource == "tokenreviews" || v.Group == definitionsGroup || strings.HasPrefix(v.Resource, "gatewayclasses")
 }
 
-// Alone is what a controller of named namespaces may do in its own, sorted: what Own has, and what follows of it from Cluster where all
-// namespaces are watched; the parameters of classes are read there, too.
+// Alone returns what a controller of named namespaces may do in its own, sorted: Own, and the part of Cluster that its
+// own namespace needs, since it is not watched otherwise. The parameters of classes are read there, too.
 func Alone() []Verb {
 	all := append(Own(), Verb{Resource: "secrets", Verb: "get", Name: "weir-authority"})
 	for _, verb := range []string{"get", "list", "watch", "create", "delete"} {
@@ -136,7 +137,7 @@ func Alone() []Verb {
 	return sorted(all)
 }
 
-// plural is the resource of a kind, as paths have it.
+// plural is the resource of a kind, as in paths.
 func plural(kind string) string {
 	name := strings.ToLower(kind)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Expected are the statuses that should be written: the translator's, corrected by what there is in the cluster, as the
-// controller does it. Where that could not be seen they are the translator's.
+// Expected are the statuses that should be written: the translator's, corrected by the actual state of the cluster, as
+// the controller does it. If that could not be read, they are the translator's.
 func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 	if !c.Seen {
 		return in.Statuses
@@ -39,7 +39,7 @@ func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 	})
 }
 
-// written is the status that an object of a Set has in the cluster, by our controller; false if it has none of ours.
+// written is the status that our controller wrote on an object of a Set; false if there is none.
 func written(set *resource.Set, controllerName string, ref resource.Key) (resource.Status, int64, bool) {
 	s := resource.Status{Ref: ref.Ref()}
 	listener := func(l gatewayv1.ListenerStatus) {
@@ -154,7 +154,7 @@ func values(conditions []metav1.Condition) []resource.Condition {
 	return out
 }
 
-// treeValues are the conditions of a status that has no Go type. One that cannot be read is as none.
+// treeValues are the conditions of a status that has no Go type. Unreadable ones count as missing.
 func treeValues(status map[string]any) []resource.Condition {
 	var typed struct {
 		Conditions []metav1.Condition `json:"conditions"`
@@ -165,7 +165,7 @@ func treeValues(status map[string]any) []resource.Condition {
 	return values(typed.Conditions)
 }
 
-// stale says in what a written status is not as expected; both empty if it is.
+// stale describes how a written status differs from the expected one; both are empty if it does not.
 func stale(set *resource.Set, controllerName string, want *resource.Status, programmed bool) (field, message string) {
 	have, generation, ok := written(set, controllerName, keyOf(want))
 	if !ok && len(want.Conditions)+len(want.Parents)+len(want.Ancestors) > 0 {
@@ -209,15 +209,16 @@ func (d *difference) note(field, message string) {
 	}
 }
 
-// part is what statuses of listeners, parents and ancestors have in common. Those of one object with equal keys are about one.
+// part is the common part of statuses of listeners, parents and ancestors. Those of one object with equal keys are
+// about one thing.
 type part struct {
 	key        any
 	name       string
 	conditions []resource.Condition
 }
 
-// compare looks for each of the wanted entries of a list, of which each is a what, among those there are, and compares their
-// conditions; more, if not nil, compares what else they have.
+// compare finds each wanted entry of a list among the present ones, and compares their conditions; what is the kind of
+// entry. more, if not nil, compares the rest.
 func compare[T any](d *difference, what string, have, want []T, of func(T) part, more func(field string, have, want T)) {
 	for i, w := range want {
 		wanted := of(w)
