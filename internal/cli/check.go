@@ -20,7 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// translation adds the flags that say how the files are to be understood.
+// translation adds the flags that decide how the files are translated.
 func translation(cmd *cobra.Command) *control.Options {
 	o := &control.Options{}
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
@@ -108,7 +108,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 	return cmd
 }
 
-// checkReport is what check found; its JSON form is documented in docs/codes.md.
+// checkReport is the result of check; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
 	Cluster *clusterSummary `json:"cluster,omitempty"`
@@ -120,7 +120,7 @@ type checkReport struct {
 	Findings []resource.Finding `json:"findings"`
 }
 
-// check reports on what was read; in a cluster on what runs, too.
+// check reports on what was read; in a cluster also on what runs.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
 		r := newCheckReport(l.set, within(l.Findings, namespace))
@@ -215,7 +215,7 @@ func (r checkReport) summary() string {
 	return count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
 }
 
-// head is what a finding is about.
+// head names the object and the place of a finding.
 func (r checkReport) head(f resource.Finding) string {
 	if head := findingHead(f); head != "" {
 		return head
@@ -272,7 +272,7 @@ func wrap(text string, indent, width int) string {
 	return b.String()
 }
 
-// codes are those of all findings.
+// codes are the codes of all findings.
 func codes() []resource.Code { return slices.Concat(control.Codes(), inspect.Codes()) }
 
 func listCodes(w io.Writer, format string) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// clusterSummary is what a cluster has of Weir, in short.
+// clusterSummary is a summary of Weir in a cluster.
 type clusterSummary struct {
-	// GatewayAPI is the release and channel that is installed; empty if none is, or it does not say.
+	// GatewayAPI is the installed release and channel; empty if there is none, or if it is unknown.
 	GatewayAPI string `json:"gatewayAPI,omitempty"`
 	// Kinds of Gateway API that are installed and read, of KindsKnown.
 	Kinds      int                `json:"kinds"`
@@ -22,7 +22,7 @@ type clusterSummary struct {
 	// Proxies that are ready, of ProxiesWanted.
 	Proxies       int32 `json:"proxies"`
 	ProxiesWanted int32 `json:"proxiesWanted"`
-	// NotSeen is what you may not look at.
+	// NotSeen is what the user may not read.
 	NotSeen []string `json:"notSeen,omitempty"`
 
 	seen bool // the controller and the proxies
@@ -113,7 +113,7 @@ func size(s *resource.Set) int {
 		len(s.Services) + len(s.EndpointSlices) + len(s.Secrets) + len(s.ConfigMaps) + len(s.Namespaces)
 }
 
-// within keeps the findings about a namespace and those about none; an empty namespace is all.
+// within keeps the findings about a namespace and those about none; an empty namespace means all.
 func within(findings []resource.Finding, namespace string) []resource.Finding {
 	if namespace == "" {
 		return findings

@@ -21,7 +21,7 @@ type curlCommand struct {
 
 	agentGiven bool
 	file       string // to upload
-	// notes tell of what is not taken into account.
+	// notes name the ignored options.
 	notes []string
 }
 
@@ -29,7 +29,7 @@ type curlCommand struct {
 type curlOption struct {
 	// arg: a value follows.
 	arg bool
-	// take is nil for what changes nothing of the request, or says why it is not taken into account.
+	// take is nil for options that do not change the request. It may return why an option is ignored.
 	take func(c *curlCommand, value string) error
 	told string
 }
@@ -60,7 +60,7 @@ var curlShort = map[byte]string{
 	'Y': "speed-limit", 'y': "speed-time", 'Z': "parallel", 'z': "time-cond", ':': "next",
 }
 
-// Options that say how curl connects, verifies, waits and prints, and nothing about the request.
+// Options about how curl connects, verifies, waits and prints, which do not change the request.
 const (
 	curlQuietSwitches = `progress-bar tlsv1 tlsv1.0 tlsv1.1 tlsv1.2 tlsv1.3 sslv2 sslv3 ipv4 ipv6 append use-ascii fail fail-early fail-with-body globoff include
 		remote-header-name junk-session-cookies insecure no-buffer remote-name remote-name-all disable remote-time show-error silent verbose parallel parallel-immediate
@@ -186,7 +186,7 @@ var curlOptions = func() map[string]curlOption {
 	return all
 }()
 
-// curlEncoded is the value of --data-urlencode as it is sent; false if it is to be read from a file.
+// curlEncoded is the value of --data-urlencode as it is sent; false if it must be read from a file.
 func curlEncoded(v string) (string, bool) {
 	i := strings.IndexAny(v, "=@")
 	if i >= 0 && v[i] == '@' {
@@ -217,7 +217,7 @@ func (c *curlCommand) parse(args []string) error {
 			option, ok := curlOptions[name]
 			if !ok {
 				if off, ok := curlOptions[strings.TrimPrefix(name, "no-")]; ok && !off.arg && !joined {
-					continue // what is off is as if it were not there
+					continue // an option that is switched off has no effect
 				}
 				return unknownCurlOption("--" + name)
 			}
@@ -303,7 +303,7 @@ func (c *curlCommand) methodOf() string {
 	return http.MethodGet
 }
 
-// own are the header fields that curl writes by itself, in its order. real: it is curl, and has names of its own.
+// own are the header fields that curl writes by itself, in its order. real: the command is curl, with its own names.
 func (c *curlCommand) own(real bool) (fields []string) {
 	add := func(name, value string) { fields = append(fields, name+": "+value) }
 	switch {
@@ -362,7 +362,7 @@ func (c *curlCommand) own(real bool) (fields []string) {
 	return fields
 }
 
-// curlAgent is what curl calls itself, of some version.
+// curlAgent is the User-Agent of some version of curl.
 const curlAgent = "curl/8"
 
 func (c *curlCommand) body() string {

@@ -193,7 +193,7 @@ func (p *diffPrinter) markdown() string {
 	return p.String()
 }
 
-// codeCell is text as code in a cell of a table, whatever it holds.
+// codeCell is text as code in a cell of a table, whatever it contains.
 func codeCell(text string) string {
 	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "\n", " ", "`", "&#96;").Replace(text)
 	return "<code>" + text + "</code>"
@@ -226,7 +226,7 @@ func requestLine(r *diff.Request) string {
 	return line
 }
 
-// quoted is a word as one may paste it into a shell: in quotes if it holds what some shell reads in a way of its own.
+// quoted is a word for pasting into a shell: quoted if it has characters with a meaning for some shell.
 func quoted(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:@_") == "" {
 		return word
@@ -238,7 +238,7 @@ func inQuotes(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// outcomeLines tells who answers, and of the rest what differs.
+// outcomeLines describe who answers, and the differing rest.
 func outcomeLines(o *diff.Outcome, set *resource.Set, differ []string) (lines []string) {
 	if o.Answer != "" {
 		lines = append(lines, o.Answer)

@@ -62,8 +62,8 @@ func openSource(paths []string, stdin io.Reader, again <-chan struct{}, log *slo
 	return dir, nil
 }
 
-// relocate returns a function that moves listeners to another address and to other ports; nil when there is nothing
-// to move. Listeners that would leave the range of ports stay where they are.
+// relocate returns a function that moves listeners to another address and to other ports; nil if there is nothing to
+// move. Listeners that would leave the range of ports stay where they are.
 func relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
 	if address != "" && net.ParseIP(address) == nil {
 		return nil, flags.Errorf("--address %q: want an IP address", address)

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is what an output can show. The zero value is a file or a pipe: lines are as long as they are, without colours.
+// screen is the abilities of an output. The zero value is a file or a pipe: lines are not fitted, without colours.
 type screen struct {
 	// width in columns; 0 is no bound.
 	width  int
 	colour bool
 }
 
-// screenOf says what an output is. A terminal is as wide as COLUMNS says, else as it says itself, and has colours unless its user has something
-// against them (https://no-color.org).
+// screenOf returns the abilities of an output. A terminal's width is COLUMNS, else its own. It has colours unless the
+// user has switched them off (https://no-color.org).
 func screenOf(out io.Writer) screen {
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -37,7 +37,7 @@ func screenOf(out io.Writer) screen {
 }
 
 const (
-	// narrowest is the width below which nothing is made to fit.
+	// narrowest is the width below which nothing is fitted.
 	narrowest = 40
 	// proseWidth is that of sentences where there is more.
 	proseWidth = 100
@@ -99,8 +99,8 @@ func cutWord(text string) (word, rest string, found bool) {
 	return text, "", false
 }
 
-// columns are the widths of a table's columns such that it fits the screen with gap columns between them: the widest gives first, as far as its
-// least width.
+// columns are the widths of a table's columns such that it fits the screen with gap columns between them: the widest
+// shrinks first, down to its least width.
 func (s screen) columns(widths, least []int, gap int) []int {
 	total := gap * (len(widths) - 1)
 	for _, w := range widths {
@@ -122,7 +122,8 @@ func (s screen) columns(widths, least []int, gap int) []int {
 	return widths
 }
 
-// cellLines are the lines of a cell: words of a list by line, and words that are longer than the column cut where a name has a mark, if anywhere.
+// cellLines are the lines of a cell: one for each word of a list. Words that are longer than the column are cut at a
+// mark of the name, if it has one.
 func cellLines(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

@@ -8,8 +8,9 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 )
 
-// shellWords takes a command apart as a shell does: quotes of all three kinds ('...', "...", $'...'), backslashes, lines that go on. rest is
-// what an operator such as | or ; ends the command with. What only a shell could fill in is an error.
+// shellWords splits a command as a shell does: quotes of all three kinds ('...', "...", $'...'), backslashes, continued
+// lines. rest is the text from an operator such as | or ; that ends the command. Expansions that only a shell could do
+// are an error.
 func shellWords(text string) (words []string, rest string, err error) {
 	s := shellScanner{text: text}
 	for {

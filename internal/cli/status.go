@@ -65,25 +65,25 @@ and has an exit code.`,
 	return cmd
 }
 
-// statusReport is what status shows.
+// statusReport is the result of status.
 type statusReport struct {
 	// Cluster is left out for files.
 	Cluster *clusterSummary `json:"cluster,omitempty"`
 	// Objects are by kind, in the order of statusKinds, then by namespace and name.
 	Objects []*objectStatus `json:"objects"`
-	// Problems are those of no object above.
+	// Problems are the problems of no object above.
 	Problems []resource.Finding `json:"problems,omitempty"`
 }
 
-// objectStatus is one object that has a status. What its kind does not have is left out.
+// objectStatus is one object that has a status. Fields that its kind does not have are left out.
 type objectStatus struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	// Origin is where it was read, for files.
 	Origin string `json:"origin,omitempty"`
-	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'; empty if nothing
-	// is said.
+	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'; empty if there
+	// is none.
 	Accepted   string           `json:"accepted,omitempty"`
 	Programmed string           `json:"programmed,omitempty"`
 	Resolved   string           `json:"resolved,omitempty"`
@@ -96,7 +96,7 @@ type objectStatus struct {
 	Split      *splitRow        `json:"split,omitempty"`
 	Proxies    *proxiesStatus   `json:"proxies,omitempty"`
 	Problems   []objectProblem  `json:"problems,omitempty"`
-	conditions []namedCondition // those that are bad
+	conditions []namedCondition // the bad ones
 }
 
 type listenerRow struct {
@@ -136,11 +136,11 @@ type namedCondition struct {
 // statusKinds is the order in which kinds are shown.
 var statusKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TCPRoute", splitKind, "BackendTLSPolicy"}
 
-// status reports on what was read: in a cluster by what is written there.
+// status reports on what was read: in a cluster by the statuses that are written there.
 func (l *look) status(ctx context.Context, in *input, namespace string) (*statusReport, error) {
 	r := &statusReport{Objects: []*objectStatus{}}
 	statuses, findings := l.Statuses, l.Findings
-	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
+	var gateways map[model.GatewayKey]*inspect.Gateway // nil if they are not known
 	if l.client != nil {
 		c, more, err := l.inspect(ctx, in, false)
 		if err != nil {
@@ -174,7 +174,7 @@ func (l *look) status(ctx context.Context, in *input, namespace string) (*status
 	return r, nil
 }
 
-// shown are the statuses that are written, and where none is an empty one.
+// shown are the written statuses, with an empty one for objects without.
 func shown(all, written []resource.Status) []resource.Status {
 	of := make(map[model.Ref]resource.Status, len(written))
 	for _, w := range written {
@@ -191,7 +191,7 @@ func shown(all, written []resource.Status) []resource.Status {
 	return out
 }
 
-// statusBuilder turns statuses and findings into what is shown.
+// statusBuilder turns statuses and findings into rows.
 type statusBuilder struct {
 	set      *resource.Set
 	gateways map[model.GatewayKey]*inspect.Gateway
@@ -226,7 +226,7 @@ func key(kind, namespace, name string) resource.Key {
 	return resource.Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// take notes conditions; those of a listener or parent are told of only if they are bad.
+// take notes conditions; those of a listener or parent are only noted if they are bad.
 func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	for _, c := range conditions {
 		status := string(c.Status)
@@ -251,7 +251,7 @@ func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	}
 }
 
-// listener notes what is bad about one; its Gateway's columns stay the Gateway's own.
+// listener notes the bad conditions of a listener. They do not change its Gateway's columns.
 func (o *objectStatus) listener(l resource.ListenerStatus) {
 	var inner objectStatus
 	inner.take("listener "+l.Name, l.Conditions)
@@ -279,7 +279,7 @@ func parentName(ref gatewayv1.ParentReference, namespace string) string {
 	return name
 }
 
-// worse of two statuses of a condition; empty is none.
+// worse returns the worse of two statuses of a condition; empty means none.
 func worse(a, b string) string {
 	for _, s := range []string{"False", "Unknown", "True"} {
 		if a == s || b == s {
@@ -289,7 +289,7 @@ func worse(a, b string) string {
 	return cmp.Or(a, b)
 }
 
-// spec adds what the object itself says.
+// spec adds what is in the object itself.
 func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 	switch o.Kind {
 	case "Gateway":
@@ -374,7 +374,7 @@ func (b *statusBuilder) proxies(o *objectStatus) {
 	o.Proxies = p
 }
 
-// count says how many routes each Gateway has, also by its ListenerSets.
+// count counts the routes of each Gateway, including those of its ListenerSets.
 func (b *statusBuilder) count() {
 	gateway := map[string]string{}
 	for _, o := range b.all {
@@ -435,8 +435,8 @@ func (b *statusBuilder) problems(findings []resource.Finding) {
 	}
 }
 
-// follows says that a condition only repeats what another says, or a finding: a Gateway's that of its listeners, theirs its
-// own, PartiallyInvalid what is invalid.
+// follows means that a condition only repeats another one or a finding: a Gateway's condition those of its listeners,
+// their conditions its own, PartiallyInvalid the invalid part.
 func follows(c namedCondition) bool {
 	return c.Type == "PartiallyInvalid" || strings.HasPrefix(c.Reason, "ListenersNot") || c.Type == "Programmed" && strings.HasPrefix(c.where, "listener ")
 }

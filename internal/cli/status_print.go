@@ -74,7 +74,7 @@ func (r *statusReport) print(w io.Writer, wide bool, screen screen) error {
 	return err
 }
 
-// others are problems of what has no row.
+// others prints the problems without a row.
 func (p *statusPrinter) others(r *statusReport) {
 	if len(r.Problems) == 0 {
 		return
@@ -162,7 +162,7 @@ func (s *proxiesStatus) String() string {
 // most is how many of several things a narrow table shows.
 const most = 3
 
-// list joins, and cuts what is many.
+// list joins the entries, and cuts long lists.
 func (p *statusPrinter) list(all []string) string {
 	if len(all) == 0 {
 		return "-"
@@ -193,7 +193,7 @@ func (p *statusPrinter) listeners(all []listenerRow) string {
 	return p.list(out)
 }
 
-// table prints a row for each object and what is wrong under it; nothing without objects.
+// table prints a row for each object with its problems below; nothing without objects.
 func (p *statusPrinter) table(header []string, objects []*objectStatus, cells func(*objectStatus) []string) {
 	if len(objects) == 0 {
 		return

@@ -76,7 +76,7 @@ func (t *toy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// wait holds the request as long as the toy hangs or is slow; false means that there is nobody left to answer.
+// wait delays the request while the toy hangs or is slow; false means that the client has left.
 func (t *toy) wait(ctx context.Context) bool {
 	if !t.hanging && t.delay <= 0 {
 		return true

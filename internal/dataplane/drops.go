@@ -9,8 +9,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// dropped are the findings about copies that are dropped, with the flag that would have helped. They say nothing that changes while copies are dropped on,
-// as a finding that is another is told again.
+// dropped returns the findings about dropped copies, with the flag that would have helped. Their text does not change
+// while copies are dropped: a finding with another text would be reported again.
 func (m *mirrorFlags) dropped(drops []proxy.MirrorDrop) (out []finding.Finding) {
 	for _, d := range drops {
 		f := finding.Finding{Code: finding.CodeDropped, Severity: finding.Warning, Ref: d.Ref}

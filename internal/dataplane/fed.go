@@ -16,7 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 )
 
-// Fed is a data plane that serves what a controller's feed brings, as its command line says.
+// Fed is a data plane that serves the configurations of a controller's feed, with the settings of its command line.
 type Fed struct {
 	serve             Options
 	gateway           string
@@ -77,7 +77,7 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	plane.Told = func(r Report) {
 		client.Tell()
 		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
-			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane tells of the others
+			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane reports the others
 		}))
 	}
 	err = plane.Run(ctx, func(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// fieldFlags say what the proxy adds to messages, and what of them it does not let through; see docs/fields.md.
+// fieldFlags configure the fields that the proxy adds to messages, and those that it removes; see docs/fields.md.
 type fieldFlags struct {
 	via, underscores flags.Choice
 	pseudonym        string

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system. Both accept from the same
-// sockets until the older one has stopped, so that no connection waits in a queue that is thrown away, as it would if each had sockets of its own
-// (SO_REUSEPORT).
+// Handover passes listening sockets from a process to the one that replaces it, over a Unix socket in the file system.
+// Both accept from the same sockets until the older one has stopped. So no connection waits in a queue that is thrown
+// away, as it would if each process had its own sockets (SO_REUSEPORT).
 //
-// The newcomer connects and is sent messages, each a line with the addresses, as JSON, of the sockets that come with it, the last of them empty;
-// it answers each with a newline. Once it serves, it answers with the addresses that it uses, and the older process drains. If it ends before, the
-// older one serves on as if nothing had been.
+// The new process connects and gets messages, each a line with the addresses, as JSON, of the sockets that come with
+// it; the last has none. It answers each with a newline. Once it serves, it answers with the addresses that it uses,
+// and the older process drains. If it ends before, the older one continues to serve.
 //
-// Methods of a nil handover do without.
+// Methods of a nil handover work without one.
 type Handover struct {
 	path string
 	log  *slog.Logger
@@ -32,10 +32,10 @@ type Handover struct {
 	predecessor *net.UnixConn // nil: there was none
 
 	mu        sync.Mutex
-	inherited map[string]net.Listener // that nobody has asked for yet
-	used      []string                // addresses of those that somebody has
+	inherited map[string]net.Listener // not requested yet
+	used      []string                // addresses of the requested ones
 
-	listener *net.UnixListener // where the successor comes
+	listener *net.UnixListener // where the successor connects
 	given    []string          // the addresses that the successor uses
 }
 
@@ -47,7 +47,7 @@ const (
 	handoverMessage = 64 << 10
 )
 
-// errHandover is what the user is told first when something went wrong.
+// errHandover is the beginning of the message to the user.
 func errHandover(err error) error { return fmt.Errorf("--handover: %w", err) }
 
 // NewHandover fetches the sockets of the process that offers them at path, if there is one.
@@ -55,7 +55,7 @@ func NewHandover(path string, log *slog.Logger) (*Handover, error) {
 	h := &Handover{path: path, log: log, inherited: map[string]net.Listener{}}
 	nc, err := net.DialTimeout("unix", path, handoverStep)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return h, nil // nobody is there, or no more
+		return h, nil // there is no process, or no longer
 	}
 	if err != nil {
 		return nil, errHandover(err)
@@ -98,7 +98,7 @@ func (h *Handover) fetch() error {
 // listenFunc opens a listening socket.
 type listenFunc = func(network, address string) (net.Listener, error)
 
-// Listen returns a function that opens sockets by open, but gives the inherited one if there is one for the address.
+// Listen returns a function that opens sockets by open, but returns the inherited one if there is one for the address.
 func (h *Handover) Listen(open listenFunc) listenFunc {
 	return func(network, address string) (net.Listener, error) {
 		if l := h.inherit(address); l != nil {
@@ -111,7 +111,7 @@ func (h *Handover) Listen(open listenFunc) listenFunc {
 // Taken are the addresses that the successor uses, once offer has returned.
 func (h *Handover) Taken() []string { return h.given }
 
-// inherit returns the inherited socket for the address, if nobody has it yet.
+// inherit returns the inherited socket for the address, unless it was already taken.
 func (h *Handover) inherit(address string) net.Listener {
 	if h == nil {
 		return nil
@@ -126,7 +126,8 @@ func (h *Handover) inherit(address string) net.Listener {
 	return l
 }
 
-// Close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
+// Close lets the predecessor continue to serve, unless it was told to drain, and closes the sockets that were not
+// requested.
 func (h *Handover) Close() {
 	if h == nil {
 		return
@@ -143,7 +144,8 @@ func (h *Handover) Close() {
 	}
 }
 
-// Serving is called when the process serves: it takes the predecessor's place for whoever comes next, and tells it to drain.
+// Serving is called when the process serves: it takes the predecessor's place for the next process, and tells the
+// predecessor to drain.
 func (h *Handover) Serving() error {
 	if h == nil {
 		return nil
@@ -232,7 +234,7 @@ func (h *Handover) give(ctx context.Context, nc *net.UnixConn, sockets func(func
 	return json.Unmarshal(line, &h.given)
 }
 
-// listenPrivately listens at path, for the owner of the process alone, in place of whoever did before.
+// listenPrivately listens at path, for the owner of the process only, in place of an earlier listener.
 func listenPrivately(path string) (*net.UnixListener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".weir") // mode 0700
 	if err != nil {
