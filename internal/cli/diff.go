@@ -20,15 +20,15 @@ func newDiff(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Say which requests two versions of files would answer differently",
-		Long: `Diff translates two files or folders, asks both the same requests, and shows
-those that would be answered differently: by which backends, in which shares,
-with which copies, filters, timeouts and retries, with examples. Nothing is
-sent. The requests are made from the matches of both versions; what only moves
-or changes its name is no difference.
+		Long: `Diff translates two files or folders, matches the same requests against both,
+and shows the requests that would be answered differently: by which backends, in
+which shares, with which copies, filters, timeouts and retries, with examples.
+Nothing is sent. The requests are made from the matches of both versions. Parts
+that only move or change their name are not a difference.
 
 The exit code is 0 if there is no difference, 1 if there are some, 2 if one of
-the two could not be read. What both are for, "weir run" or a cluster, is guessed
-of NEW unless --target says it.`,
+the two could not be read. Diff guesses from NEW whether both are for "weir run"
+or a cluster; --target sets it.`,
 		Example: `  weir diff old/ new/
   git worktree add /tmp/base origin/main && weir diff /tmp/base/routes routes/
   weir diff -o markdown old/ new/ >> "$GITHUB_STEP_SUMMARY"

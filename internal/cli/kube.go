@@ -38,7 +38,7 @@ func newInput(cmd *cobra.Command) *input {
 
 // forController adds the flag for commands that look at the controller, too.
 func (i *input) forController(f *pflag.FlagSet) {
-	f.StringVar(&i.controller, "controller-namespace", "", "`namespace` of the controller (default: where there is one)")
+	f.StringVar(&i.controller, "controller-namespace", "", "`namespace` of the controller (default: wherever one is found)")
 }
 
 // asked means that a flag names a cluster.

@@ -31,7 +31,7 @@ func cliPage() string {
 		}
 	}
 	b.WriteString(`
-What a command was asked for goes to stdout, everything else to stderr. A PATH is a file, a folder (read with all its
+The output of a command goes to stdout, everything else to stderr. A PATH is a file, a folder (read with all its
 ` + "`*.yaml`, `*.yml` and `*.json`" + ` below it), or ` + "`-`" + ` for the standard input.
 
 ## Exit codes

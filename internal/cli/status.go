@@ -23,11 +23,11 @@ func newStatus(s streams) *cobra.Command {
 		Short: "Show Gateways, routes and splits, and what is wrong with each",
 		Long: `Status lists Gateways, with addresses, listeners, attached routes and, in a
 cluster, their proxies; ListenerSets; routes, with hostnames and parents;
-TrafficSplits, with the weight and share of each leaf; and policies. Under each
-is what is wrong with it, with reason and fix. Without PATHs it reads a
+TrafficSplits, with the weight and share of each leaf; and policies. Problems
+are shown under each object, with reason and fix. Without PATHs it reads a
 Kubernetes cluster, with your own rights, and shows the statuses that are
-written there; of files it shows those that would be. "weir check" finds more
-and has an exit code.`,
+written there. For files it shows the statuses that a cluster would have.
+"weir check" finds more and has an exit code.`,
 		Example: `  weir status
   weir status -n shop -o wide
   weir status -o json | jq '.objects[] | select(.programmed == "False")'

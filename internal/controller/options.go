@@ -61,7 +61,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
 	f.StringSliceVar(&o.names.Suffixes, "external-names", nil, "`domains` under which backends may have host names (ExternalName Services, EndpointSlices of type FQDN); * is all but the cluster's own")
 	f.StringVar(&o.names.ClusterDomain, "cluster-domain", resource.DefaultClusterDomain, "`domain` of the cluster's own names, which backends never have")
-	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
+	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all pages except metrics and health require; without one only the pod itself may see them")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	flags.PathPolicy(f, &o.pathPolicy)

@@ -10,7 +10,7 @@ import (
 // PathPolicy adds the flag for the path policy of requests for which nothing else sets one.
 func PathPolicy(f *pflag.FlagSet, p *model.PathPolicy) {
 	*p = model.PathAsWritten
-	f.Var((*pathPolicyValue)(p), "path-policy", "what becomes of paths that servers read in different ways, where no annotation says it (docs/paths.md)")
+	f.Var((*pathPolicyValue)(p), "path-policy", "policy for paths that servers read in different ways, unless an annotation sets it (docs/paths.md)")
 }
 
 // pathPolicyValue is a model.PathPolicy as a flag.
