@@ -11,8 +11,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// TestAServiceAccountIsOfTheOlderGateway holds that nobody takes a Gateway's proxies over by another whose objects would
-// have the same name.
+// TestAServiceAccountIsOfTheOlderGateway checks that nobody can take over a Gateway's proxies by creating another
+// Gateway whose objects have the same name.
 func TestAServiceAccountIsOfTheOlderGateway(t *testing.T) {
 	class := func(name, controller string) *gatewayv1.GatewayClass {
 		return &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(controller)}}
