@@ -29,7 +29,7 @@ type gateway struct {
 // run serves until asked ends and everything is drained, or until something fails.
 func (g *gateway) run(asked context.Context) error {
 	tell := control.NewTeller(g.Log, false)
-	g.OnReport = func(r dataplane.Report) {
+	g.Told = func(r dataplane.Report) {
 		c := r.(controlReport)
 		tell.Tell(c.Findings, c.Events)
 	}

@@ -42,7 +42,7 @@ const maxReason = 1 << 10
 // the rest is not valid either.
 func (r *Result) leaveOut() bool {
 	invalid := map[model.GatewayKey]error{}
-	for gateway, part := range r.Config.ByGateway() {
+	for gateway, part := range r.Config.Split() {
 		if err := part.Validate(); err != nil {
 			invalid[gateway] = err
 		}

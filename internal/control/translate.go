@@ -22,7 +22,7 @@ type Result struct {
 	// Findings are those of the set and those of the dialects.
 	Findings []resource.Finding
 	// Invalid are the Gateways ("namespace/name") that Config leaves out because their configuration is not valid, and
-	// the errors. Their proxies must keep what they have. It is only used with Options.ProxyPerGateway.
+	// the errors. Their proxies must keep what they have. It is only used with Options.Separate.
 	Invalid map[model.GatewayKey]error
 }
 
@@ -30,8 +30,8 @@ type Result struct {
 type Options struct {
 	// Serve is smi.Options.Serve.
 	Serve []string
-	// ProxyPerGateway is gateway.Options.ProxyPerGateway.
-	ProxyPerGateway bool
+	// Separate is gateway.Options.Separate.
+	Separate bool
 	// Partial means that the set is only a part of a cluster's objects, as manifests are; it is core.Options.Partial,
 	// gateway.Options.Partial and smi.Options.Partial.
 	Partial bool
@@ -48,7 +48,7 @@ func Translate(set *resource.Set) (Result, error) { return Options{}.Translate(s
 
 // Translate runs every dialect over the set and merges their results. It is pure. Invalid parts of the model, which no
 // input may cause, are left out with a finding. An error means that the rest is not valid either; the result is still
-// complete, for inspection. With ProxyPerGateway, only the Gateways whose own part of the model is invalid are left out, and
+// complete, for inspection. With Separate, only the Gateways whose own part of the model is invalid are left out, and
 // that is not an error.
 func (o Options) Translate(set *resource.Set) (Result, error) { return NewTranslator(o).Translate(set) }
 
@@ -65,14 +65,14 @@ type Translator struct {
 func NewTranslator(o Options) *Translator {
 	return &Translator{
 		options: o,
-		gateway: gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
+		gateway: gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}},
 		splits:  smi.Translator{Options: smi.Options{Serve: o.Serve, Partial: o.Partial}},
 	}
 }
 
 // Translate is as Options.Translate.
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
-	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.ProxyPerGateway, Partial: t.options.Partial}.Translate(set)
+	services, serviceStatuses, serviceFindings := core.Options{Names: t.options.Names, Cluster: t.options.Separate, Partial: t.options.Partial}.Translate(set)
 	routes, statuses, routeFindings := t.gateway.Translate(set)
 	splits, splitStatuses, events, splitFindings := t.splits.Translate(set)
 	if trusted := model.TrustedProxies(t.options.TrustedProxies); len(trusted) > 0 {
@@ -107,7 +107,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	r.Config = sound
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
-	if err := sound.Validate(); err != nil && !(t.options.ProxyPerGateway && r.leaveOut()) {
+	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut()) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil

@@ -176,7 +176,7 @@ func (c *controlPlane) serveFeed(ctx context.Context, l net.Listener) error {
 
 // publish takes each Gateway's part. report sends it, as it knows the Gateways without listeners too.
 func (c *controlPlane) publish(cfg *model.Config) error {
-	c.parts = cfg.ByGateway()
+	c.parts = cfg.Split()
 	return nil
 }
 

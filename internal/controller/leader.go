@@ -24,9 +24,9 @@ type leader struct {
 	applier *infra.Applier
 	fleet   infra.Fleet
 
-	tell     *control.Teller
-	reported *control.Report // the report whose findings were told last
-	woken    chan struct{}
+	tell  *control.Teller
+	told  *control.Report // the report whose findings were told last
+	woken chan struct{}
 	// planned and plannedCA are the inputs of the applier's plans: reports of proxies change neither.
 	planned   *control.Report
 	plannedCA string
@@ -129,9 +129,9 @@ func (l *leader) failed(what string, err error) {
 }
 
 func (l *leader) step(ctx context.Context, r *control.Report) error {
-	if r != l.reported {
+	if r != l.told {
 		l.tell.Tell(r.Findings, nil)
-		l.reported = r
+		l.told = r
 	}
 	if ca := l.authority.Bundle(); ca != "" && r.Config != nil && (r != l.planned || ca != l.plannedCA) {
 		options := infra.Options{

@@ -74,7 +74,7 @@ func (o *Fed) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return out
 	}
 	drops := finding.Teller{Log: log}
-	plane.OnReport = func(r Report) {
+	plane.Told = func(r Report) {
 		client.Tell()
 		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
 			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane reports the others

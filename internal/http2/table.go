@@ -223,8 +223,8 @@ func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte
 		return "", rest, nil
 	}
 	text := &d.text
-	toHead := d.kind == blockRequest && !keep
-	if toHead {
+	own := d.kind == blockRequest && !keep
+	if own {
 		text = &d.head.text
 	} else {
 		d.text = d.text[:0]
@@ -242,7 +242,7 @@ func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte
 	switch {
 	case len(decoded) > d.max:
 		err = hpack.ErrStringLength
-	case toHead:
+	case own:
 		s = unsafe.String(unsafe.SliceData(decoded), len(decoded))
 	default:
 		s = string(decoded)

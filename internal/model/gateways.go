@@ -19,7 +19,7 @@ func (c *Config) Gateways() []GatewayKey {
 // Of returns what the proxies of one gateway serve: its listeners, the routes attached to them, with no other
 // attachments, and the splits, services and certificates that these need. A gateway without listeners has an empty
 // configuration. c must be in the form that Merge returns. The result has that form, too, is valid if c is, and shares
-// memory with c. For several gateways ByGateway is quicker.
+// memory with c. For several gateways Split is quicker.
 func (c *Config) Of(gateway GatewayKey) *Config {
 	return c.only(func(l *Listener) bool { return l.Gateway == gateway })
 }
@@ -38,9 +38,9 @@ func (c *Config) only(wanted func(*Listener) bool) *Config {
 	return &Config{}
 }
 
-// ByGateway returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
+// Split returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
 // of gateways. Listeners without a gateway, and what only they need, are in none of the parts.
-func (c *Config) ByGateway() map[GatewayKey]*Config {
+func (c *Config) Split() map[GatewayKey]*Config {
 	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) GatewayKey { return l.Gateway })
 }
 

@@ -252,13 +252,13 @@ func (c *Config) Sort() {
 
 func (c *Config) sortEndpoints() {
 	compare := func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) }
-	cloned := false
+	own := false
 	for i := range c.Services {
 		if slices.IsSortedFunc(c.Services[i].Endpoints, compare) {
 			continue
 		}
-		if !cloned {
-			c.Services, cloned = slices.Clone(c.Services), true
+		if !own {
+			c.Services, own = slices.Clone(c.Services), true
 		}
 		c.Services[i].Endpoints = sorted(c.Services[i].Endpoints, compare)
 	}
@@ -268,14 +268,14 @@ func compareAttachments(a, b Attachment) int { return cmp.Compare(a.Listener, b.
 
 func (c *Config) sortAttachments() {
 	unordered := func(a Attachment) bool { return !slices.IsSorted(a.Hostnames) }
-	cloned := false
+	own := false
 	for i := range c.Routes {
 		all := c.Routes[i].Attachments
 		if slices.IsSortedFunc(all, compareAttachments) && !slices.ContainsFunc(all, unordered) {
 			continue
 		}
-		if !cloned {
-			c.Routes, cloned = slices.Clone(c.Routes), true
+		if !own {
+			c.Routes, own = slices.Clone(c.Routes), true
 		}
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, compareAttachments)

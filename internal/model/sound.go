@@ -275,7 +275,7 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 		}
 	}
 	s.mirrors(ref, "filters", &rule.Filters)
-	cloned := false // the backends
+	own := false // the backends
 	for j := range rule.Backends {
 		b := rule.Backends[j]
 		at := FieldAt("backends", j)
@@ -288,8 +288,8 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 		if bad {
 			b = Backend{Ref: b.Ref, Weight: b.Weight, Fault: notValid("the backend is not valid")}
 		}
-		if !cloned {
-			rule.Backends, cloned = slices.Clone(rule.Backends), true
+		if !own {
+			rule.Backends, own = slices.Clone(rule.Backends), true
 		}
 		rule.Backends[j] = b
 	}
@@ -336,13 +336,13 @@ func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
 	if len(matches) < len(x.Matches) {
 		x.Matches = matches
 	}
-	cloned := false
+	own := false
 	for i, l := range x.Leaves {
 		if s.ok(x.Ref, func() { v.leaf(x.Ref, FieldAt("leaves", i), l) }, "the leaf's share is answered 500") {
 			continue
 		}
-		if !cloned {
-			x.Leaves, cloned = slices.Clone(x.Leaves), true
+		if !own {
+			x.Leaves, own = slices.Clone(x.Leaves), true
 		}
 		x.Leaves[i] = Leaf{Ref: l.Ref, Weight: l.Weight, Fault: notValid("the leaf is not valid")}
 	}

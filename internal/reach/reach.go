@@ -104,20 +104,20 @@ type Guard struct {
 	Cluster bool
 
 	protected atomic.Pointer[[]netip.AddrPort]
-	addresses atomic.Pointer[interfaceAddresses]
+	own       atomic.Pointer[ownAddresses]
 
 	// interfaces replaces the system's in tests.
 	interfaces func() ([]net.Addr, error)
 }
 
-// interfaceAddresses are the addresses of the interfaces at a time.
-type interfaceAddresses struct {
+// ownAddresses are the addresses of the interfaces at a time.
+type ownAddresses struct {
 	known map[netip.Addr]bool
 	read  time.Time
 }
 
-// interfaceAge is how long the known addresses of the interfaces are used: they hardly ever change.
-const interfaceAge = time.Second
+// ownAge is how long the known addresses of the interfaces are used: they hardly ever change.
+const ownAge = time.Second
 
 // Protect refuses from now on every address that leads to a socket on which this process listens, such as its admin
 // endpoint's. An unspecified address means the port on every address of the machine.
@@ -144,7 +144,7 @@ func (g *Guard) Refuse(to netip.AddrPort) (why string) {
 	}
 	eachForm(to.Addr(), func(a netip.Addr) bool {
 		switch {
-		case g.Cluster && g.isInterface(a):
+		case g.Cluster && g.isOwn(a):
 			why = "is the proxy's own"
 		case g.leadsToProtected(a, to.Port()):
 			why = "is the proxy's own admin endpoint"
@@ -168,7 +168,7 @@ func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
 			return true
 		case p.Addr().IsUnspecified():
 			// It is bound on all addresses of this machine.
-			if a.IsLoopback() || a.IsUnspecified() || g.isInterface(a) {
+			if a.IsLoopback() || a.IsUnspecified() || g.isOwn(a) {
 				return true
 			}
 		case a.IsUnspecified():
@@ -178,25 +178,25 @@ func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
 	return false
 }
 
-// isInterface reports whether an interface has the address. If the interfaces cannot be read, the last known addresses stay.
-func (g *Guard) isInterface(a netip.Addr) bool {
-	current := g.addresses.Load()
-	if current == nil || time.Since(current.read) > interfaceAge {
+// isOwn reports whether an interface has the address. If the interfaces cannot be read, the last known addresses stay.
+func (g *Guard) isOwn(a netip.Addr) bool {
+	own := g.own.Load()
+	if own == nil || time.Since(own.read) > ownAge {
 		read := g.interfaces
 		if read == nil {
 			read = net.InterfaceAddrs
 		}
 		if all, err := read(); err == nil {
-			current = &interfaceAddresses{known: make(map[netip.Addr]bool, len(all)), read: time.Now()}
+			own = &ownAddresses{known: make(map[netip.Addr]bool, len(all)), read: time.Now()}
 			for _, address := range all {
 				if n, ok := address.(*net.IPNet); ok {
 					if ip, ok := netip.AddrFromSlice(n.IP); ok {
-						current.known[ip.Unmap()] = true
+						own.known[ip.Unmap()] = true
 					}
 				}
 			}
-			g.addresses.Store(current)
+			g.own.Store(own)
 		}
 	}
-	return current != nil && current.known[a]
+	return own != nil && own.known[a]
 }

@@ -29,8 +29,8 @@ type assembly struct {
 	drafts   map[Key]map[string]any
 	// now is the time for which certificates are judged, next the time when the judgement changes.
 	now, next time.Time
-	// onHold means that the current document is in a file on hold, which may have lost documents to another file.
-	onHold bool
+	// held means that the current document is in a file on hold, which may have lost documents to another file.
+	held bool
 }
 
 // order returns the files in the order in which they count: by name, but files on hold last.
@@ -65,7 +65,7 @@ func (r *reader) set(l *listing) *Set {
 	documents := make(map[string]int) // by root
 	for _, path := range r.order() {
 		f := r.files[path]
-		a.onHold = r.holds[path] != nil
+		a.held = r.holds[path] != nil
 		if f.err != nil {
 			a.report(finding(CodeUnreadable, "", reason(f.err)), Origin{File: path})
 			a.broken[path] = true
@@ -119,7 +119,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 		a.over[*e.passedOver].count++
 		return
 	}
-	if first, twice := a.seen[e.key]; twice && a.onHold {
+	if first, twice := a.seen[e.key]; twice && a.held {
 		return
 	} else if twice {
 		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: the definition in %s counts, this one is left out", first))

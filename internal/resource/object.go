@@ -108,8 +108,8 @@ func Adopt(object metav1.ObjectMetaAccessor) *Object {
 	default:
 		panic(fmt.Sprintf("%T is not read", object))
 	}
-	certificate, broken := certify(object, written)
-	e.certified = certificate
+	held, broken := certify(object, written)
+	e.certified = held
 	if broken != nil {
 		e.findings = append(e.findings, *broken)
 	}

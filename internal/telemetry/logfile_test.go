@@ -180,7 +180,7 @@ func TestProcessLogTellsItsOwnLosses(t *testing.T) {
 		w := &stuck{gate: make(chan struct{})}
 		l := NewLines(w, LinesOptions{Name: "log", QueueBytes: 400})
 		log := slog.New(slog.NewTextHandler(l, nil))
-		l.ReportInItself(log)
+		l.TellOwn(log)
 		for range 100 {
 			log.Info("message")
 		}

@@ -15,7 +15,7 @@ type socket struct {
 
 func (t *translator) socket(g *gateway, address string, port gatewayv1.PortNumber) socket {
 	s := socket{address: address, port: port}
-	if t.ProxyPerGateway {
+	if t.Separate {
 		s.gateway = g.key
 	}
 	return s
@@ -36,12 +36,12 @@ type holders struct {
 func (t *translator) findConflicts() {
 	taken := map[socket]*holders{}
 	for _, g := range t.order {
-		t.settle(g, g.ownListeners, taken)
+		t.settle(g, g.own, taken)
 		for _, s := range g.sets {
 			t.settle(g, s.listeners, taken)
 		}
 	}
-	if !t.ProxyPerGateway {
+	if !t.Separate {
 		t.findUnavailable()
 	}
 }

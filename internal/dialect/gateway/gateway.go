@@ -30,11 +30,11 @@ const AdminPort = 19080
 
 // Options are settings that are not part of a set. The zero value is one data plane for all Gateways.
 type Options struct {
-	// ProxyPerGateway means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
+	// Separate means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
 	// The operator of the proxies gives them addresses and judges the Gateways' parameters: listeners bind all
 	// addresses, and statuses name none and set Programmed unless something here prevents it. A class that is not in
 	// the set belongs to nobody.
-	ProxyPerGateway bool
+	Separate bool
 	// Partial means that the set is only a part of a cluster's objects, as manifests are: a class that is not in the
 	// set is taken for Weir's, and other referenced objects may be elsewhere (resource.Set.Elsewhere).
 	Partial bool
@@ -79,7 +79,7 @@ func (t *translator) readClasses() {
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
 		accepted := isTrue("Accepted", "Accepted", "")
-		if c.Spec.ParametersRef != nil && !t.ProxyPerGateway {
+		if c.Spec.ParametersRef != nil && !t.Separate {
 			t.rejected[c.Name] = true
 			p := problem{codeParameters, "InvalidParameters", "spec.parametersRef",
 				"parameters are not supported", "remove the field"}
@@ -95,7 +95,7 @@ func (t *translator) readClasses() {
 // features are the names of the Gateway API's features (its package pkg/features) that Weir has, sorted.
 func (t *translator) features() []string {
 	all := slices.Clone(supported)
-	if t.ProxyPerGateway {
+	if t.Separate {
 		all = append(all, infrastructure)
 		slices.Sort(all)
 	}

@@ -25,8 +25,8 @@ type gateway struct {
 	addresses []string
 	assigned  []gatewayv1.GatewayStatusAddress
 	unusable  []problem
-	// ownListeners are the listeners of the Gateway itself. listeners are these, followed by those of its sets.
-	ownListeners, listeners []*listener
+	// own are the listeners of the Gateway itself. listeners are these, followed by those of its sets.
+	own, listeners []*listener
 	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
 	sets     []*listenerSet
 	frontend *frontend
@@ -113,7 +113,7 @@ func (t *translator) readGateways() {
 		ref := model.Ref{Kind: "Gateway", Namespace: obj.Namespace, Name: obj.Name}
 		class := string(obj.Spec.GatewayClassName)
 		c := t.set.GatewayClass(class)
-		if c == nil && t.ProxyPerGateway && !t.Partial {
+		if c == nil && t.Separate && !t.Partial {
 			continue // in a cluster it may belong to another controller
 		}
 		if c != nil && c.Spec.ControllerName != ControllerName {
@@ -149,7 +149,7 @@ func (t *translator) readGateways() {
 
 func (t *translator) readGateway(g *gateway) {
 	spec := &g.obj.Spec
-	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.ProxyPerGateway {
+	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.Separate {
 		g.rejected = &problem{codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
 			"parameters are not supported", "remove the field"}
 	}
@@ -168,9 +168,9 @@ func (t *translator) readGateway(g *gateway) {
 	}
 	g.frontend, g.front = t.readFrontend(g), t.readFront(g)
 	for i := range spec.Listeners {
-		g.ownListeners = append(g.ownListeners, t.newListener(g, nil, i, &spec.Listeners[i]))
+		g.own = append(g.own, t.newListener(g, nil, i, &spec.Listeners[i]))
 	}
-	g.listeners = slices.Clone(g.ownListeners)
+	g.listeners = slices.Clone(g.own)
 }
 
 // newListener reads the listener at a place in spec.listeners.
@@ -215,7 +215,7 @@ func (t *translator) readAddresses(g *gateway) {
 		g.addresses = append(g.addresses, addr.Unmap().String())
 		g.assigned = append(g.assigned, gatewayv1.GatewayStatusAddress{Type: &ip, Value: a.Value})
 	}
-	if t.ProxyPerGateway {
+	if t.Separate {
 		g.addresses, g.assigned = []string{""}, nil
 	}
 	slices.Sort(g.addresses)
@@ -247,7 +247,7 @@ func (t *translator) readListener(l *listener) {
 		l.kinds = []gatewayv1.RouteGroupKind{}
 		return
 	}
-	if t.ProxyPerGateway && spec.Port == AdminPort {
+	if t.Separate && spec.Port == AdminPort {
 		l.notAccepted = &problem{codePortUnavailable, "PortUnavailable", l.field + ".port",
 			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"}
 	}

@@ -38,8 +38,8 @@ type route struct {
 	// unresolved are references that lead nowhere.
 	unresolved []problem
 	uses       []use
-	// findings are the findings about the route by itself.
-	findings []resource.Finding
+	// said are the findings about the route by itself.
+	said []resource.Finding
 
 	// outcome is the result of the route among the others, nil until it is known. contested means that others changed
 	// its parents, so that the route must be read again the next time.
@@ -84,7 +84,7 @@ func (t *translator) readRoutes(earlier []*route) {
 			kept[r] = true
 		}
 		t.listed = append(t.listed, r)
-		t.findings = append(t.findings, r.findings...)
+		t.findings = append(t.findings, r.said...)
 	}
 	for _, o := range t.set.GRPCRoutes {
 		list(o)
@@ -148,7 +148,7 @@ func (t *translator) readRoute(r *route) {
 	for _, p := range r.parents {
 		t.attach(r, p)
 	}
-	r.findings, t.findings = t.findings, before
+	r.said, t.findings = t.findings, before
 }
 
 // newRoute begins the route of an object: a *HTTPRoute, a *GRPCRoute or a *TCPRoute.

@@ -23,7 +23,7 @@ func (t *translator) gatewayStatuses() {
 			t.statuses = append(t.statuses, status)
 			continue
 		}
-		for _, l := range g.ownListeners {
+		for _, l := range g.own {
 			status.Listeners = append(status.Listeners, t.listenerStatus(l))
 		}
 		if len(g.sets) > 0 {
