@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// normalizers are the places that bring a path into the form in which paths are compared: that of the request, once, before everything
-// that looks at it; those of the configuration, where they are judged and where they are compiled; the request of "weir explain"; and those that
-// "weir diff" makes. A part that compares paths takes the request's from there instead of having a line here.
+// normalizers are the places that make the normal form of a path: of the request, once, before everything that reads
+// it; of the configuration, where paths are judged and compiled; of the request of "weir explain"; and of the requests
+// of "weir diff". Code that compares paths must take the request's normal form from there; it must not get a line here.
 var normalizers = []string{
 	"internal/diff/probe.go", "internal/exchange/route.go", "internal/explain/walk.go", "internal/model/path.go", "internal/model/value.go",
 	"internal/routing/normal.go",
 }
 
-// otherNormalizers are what else could be mistaken for it, in the packages that see requests.
+// otherNormalizers are functions that could be mistaken for it, in the packages that see requests.
 var otherNormalizers = []string{"path.Clean", "path.Join", "url.JoinPath", "url.Parse", "url.ParseRequestURI", "url.PathUnescape"}
 
 func TestPathsAreNormalizedByOneFunction(t *testing.T) {

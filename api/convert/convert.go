@@ -1,7 +1,8 @@
-// Package convert turns objects of one version of a kind into another, as pure functions: for each kind a table of its
-// versions, each with the way to one version that can hold everything, the hub, and back.
+// Package convert turns objects of one version of a kind into another, as pure functions. For each kind there is a
+// table of its versions, each with the way to one version that can hold everything, the hub, and back.
 //
-// It knows no kind. api/split and api/specs have the tables; whoever converts objects for an API server uses them.
+// It knows no kind: api/split and api/specs have the tables, and code that converts objects for an API server uses
+// them.
 package convert
 
 import (
@@ -15,10 +16,10 @@ import (
 
 // Kind is a kind with several versions that differ in more than their name.
 type Kind struct {
-	// Group and Name are those of the kind, Plural its resource as paths have it.
+	// Group and Name are those of the kind, Plural its resource as in paths.
 	Group, Name, Plural string
-	// Hub is the version that can hold what all others say. An API server is to store this one: the way to it may fail,
-	// the way from it may not.
+	// Hub is the version that can express all others. An API server must store this one: the way to it may fail, the
+	// way from it may not.
 	Hub string
 	// Versions are all others.
 	Versions map[string]Version
@@ -27,10 +28,11 @@ type Kind struct {
 // Version is how a version differs from the hub. The functions change the object that they are given, all but its
 // apiVersion, its kind and metadata other than annotations, and are the inverse of each other.
 type Version struct {
-	// Up makes the hub's form. It fails for what the hub cannot say or nobody can understand; the error names the field.
+	// Up makes the hub's form. It fails for values that the hub cannot express, or that are invalid; the error names
+	// the field.
 	Up func(u map[string]any) error
-	// Down makes this version's form of an object that the hub's schema admits; it cannot fail, as one object would
-	// then keep all from being listed. What the version has no field for goes to an annotation (Keep).
+	// Down makes this version's form of an object that the hub's schema admits. It cannot fail, because one object
+	// would then prevent all from being listed. Fields that the version does not have go to an annotation (Keep).
 	Down func(u map[string]any)
 }
 

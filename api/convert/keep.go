@@ -7,9 +7,9 @@ const maxAnnotations = 256 << 10
 // TooLarge is the value of an annotation whose real one does not fit.
 const TooLarge = "too large"
 
-// Keep puts text into an annotation, so that a version which has no field for it loses nothing. Where there is no space
-// for it the annotation says TooLarge, and where there is none for that either, it is left out: an object must not
-// become one that an API server cannot list.
+// Keep puts text into an annotation, so that a version without a field for it loses nothing. If there is no space for
+// it, the annotation is TooLarge, and without space for that it is left out: an API server must always be able to list
+// the object.
 func Keep(u map[string]any, name, text string) {
 	meta, ok := u["metadata"].(map[string]any)
 	if !ok {

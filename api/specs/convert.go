@@ -9,14 +9,15 @@ import (
 	"github.com/weirmesh/weir/api/convert"
 )
 
-// KeptAnnotation holds, as JSON, what a version has no field for: the headers of an HTTPRouteGroup's matches in v1alpha1,
-// by the names of the matches; the spec of a TCPRoute before v1alpha4. A conversion may change nothing else of the metadata.
+// KeptAnnotation holds, as JSON, what a version has no field for: the headers of an HTTPRouteGroup's matches in
+// v1alpha1, by the names of the matches; the spec of a TCPRoute before v1alpha4. A conversion may change nothing else
+// of the metadata.
 const KeptAnnotation = Group + "/matches"
 
 // maxMatches is that of the definition's schema.
 const maxMatches = 256
 
-// Kinds are those of the group with several versions, with their conversions.
+// Kinds are the kinds of the group with several versions, with their conversions.
 func Kinds() []convert.Kind { return []convert.Kind{httpRouteGroup, tcpRoute} }
 
 var httpRouteGroup = convert.Kind{
@@ -73,7 +74,7 @@ func outOfSpec(u map[string]any) {
 	}
 }
 
-// namedHeaders are those of one match.
+// namedHeaders are the headers of one match.
 type namedHeaders struct {
 	Name    string `json:"name"`
 	Headers any    `json:"headers,omitempty"`
@@ -101,8 +102,8 @@ func keepHeaders(u map[string]any) {
 	}
 }
 
-// restoreHeaders gives the matches of v1alpha1 the headers that those of their names had. A match that lost them would take
-// more requests than was written.
+// restoreHeaders gives the matches of v1alpha1 their headers back, by name. A match that lost them would take more
+// requests than its author wrote.
 func restoreHeaders(u map[string]any) error {
 	text, ok := convert.Take(u, KeptAnnotation)
 	if !ok {

@@ -1,7 +1,7 @@
 // Package specs is the SMI Traffic Specs API (specs.smi-spec.io): one Go type each for HTTPRouteGroup, TCPRoute and
 // UDPRoute into which every version is decoded, and the conversion of objects between versions.
 //
-// It says what a user wrote, not what it means: that is for dialect/smi.
+// It holds what a user wrote; dialect/smi interprets it.
 package specs
 
 import (
@@ -17,7 +17,7 @@ import (
 const Group = "specs.smi-spec.io"
 
 // Versions are those of HTTPRouteGroup and TCPRoute, the newest first. "v1alpha1" and "v1alpha2" of HTTPRouteGroup have
-// no spec; "v1alpha1" has no headers; TCPRoute got its ports in "v1alpha4". UDPRoute exists in "v1alpha4" alone.
+// no spec; "v1alpha1" has no headers; TCPRoute got its ports in "v1alpha4". UDPRoute only exists in "v1alpha4".
 var Versions = []string{"v1alpha4", "v1alpha3", "v1alpha2", "v1alpha1"}
 
 // HTTPRouteGroup is a set of named conditions on HTTP requests.
@@ -27,7 +27,7 @@ type HTTPRouteGroup struct {
 	Spec              HTTPRouteGroupSpec `json:"spec"`
 }
 
-// HTTPRouteGroupSpec holds the matches, of which a request meets the group with any.
+// HTTPRouteGroupSpec holds the matches. A request meets the group if it meets any of them.
 type HTTPRouteGroupSpec struct {
 	Matches []HTTPMatch `json:"matches,omitempty"`
 }
@@ -35,7 +35,7 @@ type HTTPRouteGroupSpec struct {
 // HTTPMatch is a set of conditions that must all hold. An empty one holds for every request.
 type HTTPMatch struct {
 	Name string `json:"name"`
-	// Methods are those allowed; none or "*" allows all.
+	// Methods are the allowed methods; none or "*" allows all.
 	Methods []string `json:"methods,omitempty"`
 	// PathRegex must match from the start of the path.
 	PathRegex string `json:"pathRegex,omitempty"`
@@ -68,14 +68,14 @@ type PortsSpec struct {
 	Matches PortsMatch `json:"matches,omitzero"`
 }
 
-// PortsMatch names ports; none stands for all.
+// PortsMatch names ports; none means all.
 type PortsMatch struct {
 	Name  string  `json:"name,omitempty"`
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// DecodeHTTPRouteGroup reads the object u, written in the given version, or says of every field what is wrong with it.
-// It checks the form; regular expressions are only text here. u is left alone.
+// DecodeHTTPRouteGroup reads the object u, written in the given version, or returns what is wrong with every field. It
+// checks the form; regular expressions are only text here. It does not change u.
 func DecodeHTTPRouteGroup(version string, u map[string]any) (*HTTPRouteGroup, field.ErrorList) {
 	g := &HTTPRouteGroup{TypeMeta: typeMeta("HTTPRouteGroup")}
 	d := start(version, u, &g.ObjectMeta)
@@ -127,7 +127,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: Group + "/" + Versions[0], Kind: kind}
 }
 
-// inSpec says whether HTTPRouteGroup's matches are under spec.
+// inSpec reports whether HTTPRouteGroup's matches are under spec.
 func inSpec(version string) bool { return version == "v1alpha4" || version == "v1alpha3" }
 
 type decoder struct{ errs field.ErrorList }

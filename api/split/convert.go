@@ -11,8 +11,8 @@ import (
 	"github.com/weirmesh/weir/api/convert"
 )
 
-// What a version has no field for is kept in annotations, which is all that a conversion may change in the metadata, so
-// that no way through the versions loses anything.
+// Annotations keep what a version has no field for. A conversion may change nothing else in the metadata. So no way
+// through the versions loses anything.
 const (
 	// MatchesAnnotation holds spec.matches as JSON in versions without it.
 	MatchesAnnotation = Group + "/matches"
@@ -21,14 +21,14 @@ const (
 	WeightsAnnotation = Group + "/weights"
 )
 
-// Bounds of the definition's schema, which the content of an annotation has to keep.
+// Bounds of the definition's schema, which the content of an annotation must meet.
 const (
 	maxMatches  = 64
 	maxKind     = 63
 	maxNameText = 253
 )
 
-// Kinds are those of the group, with their conversions.
+// Kinds are the kinds of the group, with their conversions.
 func Kinds() []convert.Kind { return []convert.Kind{trafficSplit} }
 
 var trafficSplit = convert.Kind{
@@ -85,8 +85,8 @@ func toWhole(u map[string]any) error {
 	return restoreMatches(u, spec)
 }
 
-// restoreMatches takes the matches out of the annotation. One that cannot be read is an error: without its matches a split
-// would be one of all requests.
+// restoreMatches takes the matches out of the annotation. An unreadable annotation is an error: without its matches a
+// split would apply to all requests.
 func restoreMatches(u, spec map[string]any) error {
 	text, ok := convert.Take(u, MatchesAnnotation)
 	if !ok {
@@ -150,10 +150,11 @@ func toQuantities(u map[string]any) {
 	}
 }
 
-// quantity is a weight without thousandths as versions with quantities have it when nothing else was written.
+// quantity is the default form, in versions with quantities, of a weight without thousandths.
 func quantity(w Weight) any { return w.String() }
 
-// asWritten returns the weights of the annotation if the backends have what they became, nil if these were edited since.
+// asWritten returns the weights of the annotation if the backends' weights are still the converted ones, nil if these
+// were edited since.
 func asWritten(text string, backends []any) []any {
 	var written []any
 	if kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &written) != nil || len(written) != len(backends) {
@@ -174,7 +175,7 @@ func asWritten(text string, backends []any) []any {
 	return written
 }
 
-// whole returns weights in the same proportion without thousandths: as they are if there are none, else the smallest.
+// whole returns weights in the same proportion without thousandths: unchanged if there are none, else the smallest.
 func whole(weights []Weight) []Weight {
 	var divisor Weight
 	all := true

@@ -1,7 +1,7 @@
 // Package split is the SMI Traffic Split API (split.smi-spec.io): one Go type into which every version of TrafficSplit
 // is decoded, and the conversion of objects between versions.
 //
-// It says what a user wrote, not what it means: that is for dialect/smi.
+// It holds what a user wrote; dialect/smi interprets it.
 package split
 
 import (
@@ -44,7 +44,7 @@ type TrafficSplit struct {
 	Status map[string]any `json:"status,omitempty"`
 }
 
-// Spec is what is split, how, and for which requests.
+// Spec is the split service, the shares, and the matches of requests.
 type Spec struct {
 	// Service is the root: a name in the split's own namespace, or such a Service's full name.
 	Service string `json:"service"`
@@ -73,7 +73,7 @@ type Weight int64
 // MaxWeight is the largest weight there may be, in whole numbers; it keeps every sum far from overflowing.
 const MaxWeight = 1_000_000_000_000
 
-// Whole says that the weight has no thousandths to lose.
+// Whole means that the weight has no thousandths.
 func (w Weight) Whole() bool { return w%1000 == 0 }
 
 // String is a whole number, or a quantity such as "500m".
@@ -84,7 +84,7 @@ func (w Weight) String() string {
 	return strconv.FormatInt(int64(w), 10) + "m"
 }
 
-// MarshalJSON implements json.Marshaler: a number where that says it all, else a quantity.
+// MarshalJSON implements json.Marshaler: a number if that is exact, else a quantity.
 func (w Weight) MarshalJSON() ([]byte, error) {
 	if w.Whole() {
 		return []byte(w.String()), nil
@@ -92,8 +92,8 @@ func (w Weight) MarshalJSON() ([]byte, error) {
 	return []byte(strconv.Quote(w.String())), nil
 }
 
-// Decode reads the object u, written in the given version, into the one type, or says of every field what is wrong with
-// it. It checks the form, never what the names refer to. u is left alone.
+// Decode reads the object u, written in the given version, into the one type, or returns what is wrong with every
+// field. It checks the form, never what the names refer to. It does not change u.
 func Decode(version string, u map[string]any) (*TrafficSplit, field.ErrorList) {
 	if !slices.Contains(Versions, version) {
 		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), version, Versions)}
@@ -180,7 +180,8 @@ func (d *decoder) text(u map[string]any, at *field.Path, name string, required b
 	return v
 }
 
-// parseWeight reads a weight exactly. A quantity is read like those of resources, "1" and "1000m" and "1e3m" being one.
+// parseWeight reads a weight exactly. A quantity is read like those of resources: "1" and "1000m" are equal, and so are
+// "1000" and "1e3".
 func parseWeight(v any, quantities bool, at *field.Path) (Weight, *field.Error) {
 	var text string
 	switch v := v.(type) {
@@ -223,8 +224,8 @@ func parseWeight(v any, quantities bool, at *field.Path) (Weight, *field.Error) 
 // maxWeightText bounds the text of a quantity, in bytes.
 const maxWeightText = 64
 
-// tooLong says that a quantity is more text, or has more digits in its exponent, than any weight needs: "1e2147483647" would be
-// computed for minutes.
+// tooLong means that a quantity has more text, or more digits in its exponent, than any weight needs: computing
+// "1e2147483647" would take minutes.
 func tooLong(text string) bool {
 	i := strings.LastIndexAny(text, "eE")
 	return len(text) > maxWeightText || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-0")) > 2

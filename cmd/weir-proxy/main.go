@@ -1,4 +1,5 @@
-// Command weir-proxy is the data plane of one Gateway, as "weir proxy" is, without anything of Kubernetes in it: it is what runs in pods.
+// Command weir-proxy is the data plane of one Gateway, like "weir proxy", but without any code for Kubernetes. It runs
+// in pods.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 // run returns the exit code: 0, 1 if the proxy failed, 2 if the command line is wrong.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "proxy" {
-		args = args[1:] // as "weir proxy" is called
+		args = args[1:] // it may be called as "weir proxy" is
 	}
 	f := pflag.NewFlagSet("weir-proxy", pflag.ContinueOnError)
 	f.SetOutput(io.Discard)

@@ -1,6 +1,7 @@
-// Package budget bounds the memory in which a process keeps what others have sent and it cannot pass on yet: heads that are not complete, bodies, copies.
-// Whoever keeps bytes draws them first and gives them back when it lets go of them. What every connection and every exchange needs anyway is not drawn but
-// bounded by their number, so that ordinary ones never come here. It knows nothing of what is kept, and ends nothing: its users do.
+// Package budget bounds the memory in which a process keeps data of others that it cannot pass on yet: incomplete
+// heads, bodies, copies. Its users draw bytes before they keep them and give them back when they free them. The memory
+// that every connection and every exchange needs is not drawn, but bounded by their number, so ordinary ones draw
+// nothing. The package does not know what is kept, and ends nothing: its users do.
 package budget
 
 import (
@@ -8,23 +9,25 @@ import (
 	"sync/atomic"
 )
 
-// Use is what bytes are drawn for. The later ones may draw more of the budget, so that the earlier ones give way to them.
+// Use is the purpose for which bytes are drawn. Later ones may draw more of the budget, so that the earlier ones give
+// way to them.
 type Use uint8
 
 // The uses, by rank.
 const (
-	// Mirror is a copy of a request, which nobody waits for. All copies get up to half of the budget, and only what others leave of that.
+	// Mirror is a copy of a request, for which no client waits. All copies together get up to half of the budget, if
+	// others leave that much.
 	Mirror Use = iota
-	// Head is a head that is not complete, of a client of which nothing else is known. Up to three quarters.
+	// Head is an incomplete head of a client that is otherwise unknown. Up to three quarters.
 	Head
 	// Retry is a body that is kept to be sent again: without it there is an answer nonetheless. Up to seven eighths.
 	Retry
-	// Exchange is what a request under way cannot go on without.
+	// Exchange is memory without which a request under way cannot continue.
 	Exchange
 	uses
 )
 
-// String is the use as metrics have it.
+// String is the use's name in metrics.
 func (u Use) String() string { return [...]string{"mirror", "head", "retry", "exchange"}[u] }
 
 // Uses yields all uses.
@@ -42,12 +45,12 @@ type Budget struct {
 	share   [uses]int64
 	refused [uses]atomic.Uint64
 
-	_     [64]byte // what is above seldom changes
+	_     [64]byte // the fields above seldom change
 	drawn atomic.Int64
 	_     [56]byte
 }
 
-// New makes a budget of limit bytes; 0 or less is no bound: what is drawn is counted all the same.
+// New makes a budget of limit bytes. With 0 or less there is no bound, but drawn bytes are still counted.
 func New(limit int64) *Budget {
 	b := &Budget{limit: limit}
 	if limit <= 0 {
@@ -59,7 +62,7 @@ func New(limit int64) *Budget {
 	return b
 }
 
-// Draw takes n bytes, which Give gives back, or reports that there are not as many for that use.
+// Draw takes n bytes, or returns false if there are not as many for that use. Give returns them.
 func (b *Budget) Draw(u Use, n int64) bool {
 	for {
 		old := b.drawn.Load()
@@ -72,7 +75,7 @@ func (b *Budget) Draw(u Use, n int64) bool {
 	}
 }
 
-// Force takes n bytes even if there are none left: of something that is there and has its own bound.
+// Force takes n bytes even if none are left, for memory that exists already and has its own bound.
 func (b *Budget) Force(n int64) { b.drawn.Add(n) }
 
 // Give gives n bytes back.
@@ -90,20 +93,20 @@ func (b *Budget) Limit() int64 { return b.limit }
 // Refused is how often something was given up; see Refuse.
 func (b *Budget) Refused(u Use) uint64 { return b.refused[u].Load() }
 
-// Cover draws in steps for something that grows and shrinks often, so that most changes cost nothing. It is its owner's, who guards it; the zero value
-// holds nothing.
+// Cover draws in steps for something that grows and shrinks often, so that most changes cost nothing. Its owner guards
+// it; the zero value has drawn nothing.
 type Cover struct {
 	free, step int64
 	drawn      int64
 }
 
-// NewCover draws for what is beyond free bytes, in multiples of step.
+// NewCover draws for the bytes beyond free, in multiples of step.
 func NewCover(free, step int64) Cover { return Cover{free: free, step: step} }
 
-// Drawn is what is drawn.
+// Drawn is the number of bytes drawn.
 func (c *Cover) Drawn() int64 { return c.drawn }
 
-// Lacks is how much more is to be drawn for used bytes, 0 if they are covered.
+// Lacks returns how many more bytes must be drawn for used bytes; 0 if they are covered.
 func (c *Cover) Lacks(used int64) int64 {
 	if used <= c.free+c.drawn {
 		return 0
@@ -114,7 +117,8 @@ func (c *Cover) Lacks(used int64) int64 {
 // Drew notes that n bytes more were drawn.
 func (c *Cover) Drew(n int64) { c.drawn += n }
 
-// Spare is how much is to be given back when used bytes are left, and notes that it was. It keeps two steps more than needed, unless nothing is used.
+// Spare returns how many bytes must be given back when used bytes are left, and notes that they were. It keeps two
+// steps more than needed, unless nothing is used.
 func (c *Cover) Spare(used int64) int64 {
 	keep := int64(0)
 	if used > 0 {

@@ -42,13 +42,13 @@ of the API server run here too, without an API server. Every finding has a
 stable code; "weir check --list-codes" and docs/codes.md explain them.
 
 Files are for "weir run", or manifests for a cluster, as "kustomize build" makes
-them: a cluster makes EndpointSlices of selectors, gives each Gateway proxies
-and parameters, and may have objects that are not among them. Which of the two
-is guessed, and the output says why; --target says it.
+them. A cluster makes EndpointSlices from selectors, gives each Gateway its own
+proxies and parameters, and may have more objects than the files. Check guesses
+which of the two the files are for, and says why; --target sets it.
 
-Without PATHs it reads a Kubernetes cluster, with your own rights: all objects
-as above, and what there is of Weir: the kinds installed and their release, the
-controller, its lease and what it may do, what each Gateway is to have, proxies
+Without PATHs it reads a Kubernetes cluster, with your own rights. It checks all
+objects as above, and Weir itself: the installed kinds and their release, the
+controller, its lease and rights, the expected objects of each Gateway, proxies
 and what they run, and whether statuses are up to date. It changes nothing.`,
 		Example: `  weir check routes/
   kustomize build . | weir check --target cluster -
@@ -108,7 +108,7 @@ and what they run, and whether statuses are up to date. It changes nothing.`,
 	return cmd
 }
 
-// checkReport is what check found; its JSON form is documented in docs/codes.md.
+// checkReport is the result of check; its JSON form is documented in docs/codes.md.
 type checkReport struct {
 	// Cluster is left out for files.
 	Cluster *inspect.Summary `json:"cluster,omitempty"`
@@ -120,7 +120,7 @@ type checkReport struct {
 	Findings []resource.Finding `json:"findings"`
 }
 
-// check reports on what was read; in a cluster on what runs, too.
+// check reports on what was read; in a cluster also on what runs.
 func (l *look) check(ctx context.Context, in *input, namespace string) (checkReport, error) {
 	if l.client == nil {
 		r := newCheckReport(l.set, finding.Within(l.Findings, namespace))
@@ -206,7 +206,7 @@ func (r checkReport) summary() string {
 	return screen.Count(r.Objects, "object") + ": " + strings.Join(parts, ", ")
 }
 
-// head is what a finding is about.
+// head names the object and the place of a finding.
 func (r checkReport) head(f resource.Finding) string {
 	if head := f.About(); head != "" {
 		return head

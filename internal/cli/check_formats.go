@@ -16,8 +16,8 @@ import (
 // documentation is where the codes are explained.
 const documentation = "https://github.com/weirmesh/weir/blob/main/docs/codes.md"
 
-// github prints the findings as workflow commands of GitHub Actions, which shows them beside the lines of a pull request, and last
-// the summary. Documentation: "Workflow commands for GitHub Actions", "Setting an error message".
+// github prints the findings as workflow commands of GitHub Actions, which shows them beside the lines of a pull
+// request, and then the summary. Documentation: "Workflow commands for GitHub Actions", "Setting an error message".
 func (r checkReport) github(w io.Writer) error {
 	level := map[resource.Severity]string{resource.Error: "error", resource.Warning: "warning", resource.Info: "notice"}
 	b := bufio.NewWriter(w)
@@ -42,7 +42,7 @@ func (r checkReport) github(w io.Writer) error {
 // stdin is how the standard input is called among files.
 const stdin = "-"
 
-// sentence is what a finding says, with what to do.
+// sentence is a finding's message with its fix.
 func sentence(f resource.Finding) string {
 	if f.Fix == "" {
 		return f.Message

@@ -157,7 +157,7 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// outputFlag adds -o with the formats, the first of which is the default.
+// outputFlag adds -o with the formats; the first is the default.
 func outputFlag(cmd *cobra.Command, formats ...string) *flags.Choice {
 	c := flags.NewChoice(formats...)
 	cmd.Flags().VarP(&c, "output", "o", "format of the output")
@@ -177,8 +177,9 @@ func completeChoices(cmd *cobra.Command) {
 	}
 }
 
-// usage prints how a command is used, and under the root's commands the exit codes. It is a function, not a template of cobra's:
-// text/template looks methods up by name, so with it the linker has to keep all exported ones of the whole program.
+// usage prints how a command is used, and under the root's commands the exit codes. It is a function and not a template
+// of cobra's: text/template looks methods up by name, so with it the linker must keep all exported methods of the whole
+// program.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n  " + cmd.UseLine() + "\n")
@@ -209,7 +210,8 @@ func exitCodeLines() string {
 	return b.String()
 }
 
-// fromEnvironment lets the environment set each flag that the command line does not, and says so in the flag's usage.
+// fromEnvironment lets the environment set each flag that the command line does not set, and mentions that in the
+// flag's usage.
 func fromEnvironment(cmd *cobra.Command) {
 	flags.NameEnvironment(cmd.Flags())
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return flags.ReadEnvironment(cmd.Flags()) }

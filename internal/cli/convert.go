@@ -18,10 +18,10 @@ func newConvert(s streams) *cobra.Command {
 		Use:   "convert PATH...",
 		Short: "Rewrite TrafficSplits as Gateway API routes",
 		Long: `Convert reads SMI TrafficSplits with their HTTPRouteGroups and Services and
-prints HTTPRoutes of the Gateway API that mean the same: routes with the root
-Service as their parent, as service meshes take them (GAMMA), one for each port
-of a root. Splits that are not in force are left out. What a route cannot say,
-or says only in other words, is a comment above it, and counted on stderr.`,
+prints equivalent HTTPRoutes of the Gateway API: routes with the root Service as
+their parent, for service meshes (GAMMA), one for each port of a root. Splits
+without effect are left out. A comment above a route says what it cannot express,
+or expresses differently; stderr has the number of comments.`,
 		Example: `  weir convert splits/ > routes.yaml
   kubectl get trafficsplits,httproutegroups,services -A -o yaml | weir convert -`,
 		Args: atLeastOnePath,

@@ -22,15 +22,15 @@ func newDiff(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Say which requests two versions of files would answer differently",
-		Long: `Diff translates two files or folders, asks both the same requests, and shows
-those that would be answered differently: by which backends, in which shares,
-with which copies, filters, timeouts and retries, with examples. Nothing is
-sent. The requests are made from the matches of both versions; what only moves
-or changes its name is no difference.
+		Long: `Diff translates two files or folders, matches the same requests against both,
+and shows the requests that would be answered differently: by which backends, in
+which shares, with which copies, filters, timeouts and retries, with examples.
+Nothing is sent. The requests are made from the matches of both versions. Parts
+that only move or change their name are not a difference.
 
 The exit code is 0 if there is no difference, 1 if there are some, 2 if one of
-the two could not be read. What both are for, "weir run" or a cluster, is guessed
-of NEW unless --target says it.`,
+the two could not be read. Diff guesses from NEW whether both are for "weir run"
+or a cluster; --target sets it.`,
 		Example: `  weir diff old/ new/
   git worktree add /tmp/base origin/main && weir diff /tmp/base/routes routes/
   weir diff -o markdown old/ new/ >> "$GITHUB_STEP_SUMMARY"
@@ -195,7 +195,7 @@ func (p *diffPrinter) markdown() string {
 	return p.String()
 }
 
-// codeCell is text as code in a cell of a table, whatever it holds.
+// codeCell is text as code in a cell of a table, whatever it contains.
 func codeCell(text string) string {
 	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "\n", " ", "`", "&#96;").Replace(text)
 	return "<code>" + text + "</code>"
@@ -228,7 +228,7 @@ func requestLine(r *diff.Request) string {
 	return line
 }
 
-// quoted is a word as one may paste it into a shell: in quotes if it holds what some shell reads in a way of its own.
+// quoted is a word for pasting into a shell: quoted if it has characters with a meaning for some shell.
 func quoted(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:@_") == "" {
 		return word
@@ -240,7 +240,7 @@ func inQuotes(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// outcomeLines tells who answers, and of the rest what differs.
+// outcomeLines describe who answers, and the differing rest.
 func outcomeLines(o *diff.Outcome, set *resource.Set, differ []string) (lines []string) {
 	if o.Answer != "" {
 		lines = append(lines, o.Answer)

@@ -1,4 +1,4 @@
-// Package cli is the command line: it reads flags, wires the other packages together and prints what they say. Nothing
+// Package cli is the command line: it reads flags, wires the other packages together and prints their results. Nothing
 // else lives here; cmd/weir calls Main.
 package cli
 

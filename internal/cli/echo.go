@@ -22,8 +22,8 @@ func newEcho(s streams) *cobra.Command {
 		Use:   "echo NAME=ADDRESS...",
 		Short: "Run toy services to route to",
 		Long: `Echo starts a small service on each address. It answers every request with its
-name and with what it received, as JSON (gRPC requests get their own messages
-back), and prints a line for each request, so that mirrored ones are seen too.`,
+name and the received request, as JSON. gRPC requests get their own messages
+back. It prints a line for each request, so that you also see mirrored ones.`,
 		Example: `  weir echo shop-v1=127.0.0.1:9001 shop-v2=127.0.0.1:9002
   weir echo flaky=127.0.0.1:9001 --fail-every 3 --delay 50ms`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -21,7 +21,7 @@ import (
 // lookTimeout bounds the reading of a cluster.
 const lookTimeout = 2 * time.Minute
 
-// input is what a command that looks at configuration reads: files, or without paths a cluster.
+// input is the source of a command that reads configuration: files, or without paths a cluster.
 type input struct {
 	kube    kube.Flags
 	options *control.Options
@@ -38,13 +38,13 @@ func newInput(s streams, cmd *cobra.Command) *input {
 
 // forController adds the flag for commands that look at the controller, too.
 func (i *input) forController(f *pflag.FlagSet) {
-	f.StringVar(&i.controller, "controller-namespace", "", "`namespace` of the controller (default: where there is one)")
+	f.StringVar(&i.controller, "controller-namespace", "", "`namespace` of the controller (default: wherever one is found)")
 }
 
-// asked says that a flag names a cluster.
+// asked means that a flag names a cluster.
 func (i *input) asked() bool { return i.kube != kube.Flags{} || i.controller != "" }
 
-// look is what was read, and what it means.
+// look is what was read, and its translation.
 type look struct {
 	set *resource.Set
 	control.Result
@@ -54,7 +54,7 @@ type look struct {
 	client *kube.Client
 }
 
-// separate says that each Gateway has proxies of its own.
+// separate means that each Gateway has its own proxies.
 func (l *look) separate() bool { return l.client != nil || l.Target == control.TargetCluster }
 
 func (l *look) close() {
@@ -63,7 +63,7 @@ func (l *look) close() {
 	}
 }
 
-// load reads the paths, or the cluster when there are none.
+// load reads the paths, or the cluster if there are none.
 func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*look, error) {
 	if len(paths) > 0 {
 		if i.asked() {
@@ -72,7 +72,7 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 		set, result, meant, err := load(paths, stdin, *i.options, i.target)
 		return &look{set: set, Result: result, aim: meant}, err
 	}
-	kube.SetLogger(slog.New(slog.DiscardHandler)) // what matters is an error or a finding
+	kube.SetLogger(slog.New(slog.DiscardHandler)) // everything relevant is an error or a finding
 	client, err := i.kube.Client()
 	switch {
 	case errors.Is(err, kube.ErrNoCluster) && !i.asked():
@@ -110,8 +110,8 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	return err
 }
 
-// inspect looks at what runs in the cluster. If something is on its way it looks again after a moment, once, and what was
-// read then is in l.
+// inspect reads what runs in the cluster. If a change is on its way, it reads once more after a moment, and that is in
+// l.
 func (l *look) inspect(ctx context.Context, i *input, rights bool) (*inspect.Cluster, []resource.Finding, error) {
 	for last := false; ; last = true {
 		c, err := inspect.Read(ctx, l.client, l.input(), inspect.Options{Kinds: i.options.Kinds(), ControllerName: dialect.ControllerName, Namespace: i.controller, Access: rights})

@@ -15,7 +15,7 @@ const maxListed = 20
 
 // knows fails for a namespace in which there is nothing, and names those there are.
 func (l *look) knows(namespace string) error {
-	if namespace == "" || l.client != nil && !l.input().Complete { // who may not read all does not know
+	if namespace == "" || l.client != nil && !l.input().Complete { // a user who may not read everything cannot know
 		return nil
 	}
 	all := namespaces(l.set)
@@ -32,7 +32,7 @@ func (l *look) knows(namespace string) error {
 	return flags.Errorf("--namespace %q: nothing is in that namespace; there is: %s", namespace, strings.Join(finding.First(slices.Sorted(maps.Keys(all)), maxListed), ", "))
 }
 
-// namespaces are those of objects, and those that are themselves objects.
+// namespaces are the namespaces of objects, and those that are objects themselves.
 func namespaces(s *resource.Set) map[string]bool {
 	all := map[string]bool{}
 	for _, o := range s.Namespaces {

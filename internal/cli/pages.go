@@ -99,7 +99,7 @@ func (p Program) cliPage() string {
 		}
 	}
 	b.WriteString(`
-What a command was asked for goes to stdout, everything else to stderr. A PATH is a file, a folder (read with all its
+The output of a command goes to stdout, everything else to stderr. A PATH is a file, a folder (read with all its
 ` + "`*.yaml`, `*.yml` and `*.json`" + ` below it), or ` + "`-`" + ` for the standard input.
 
 ## Exit codes

@@ -12,11 +12,11 @@ func newProxy(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Serve a Gateway of a Kubernetes cluster as the controller says",
-		Long: `Proxy is the data plane of one Gateway: it connects to a controller, serves what
-that sends, and tells what it runs. "weir controller" starts it for each Gateway.
-It proves who it is by the token of its pod, and keeps its last configuration in
---state-dir, from which it serves while no controller can be reached, also after
-a start of its own. /readyz is 200 once a configuration is served. SIGTERM or
+		Long: `Proxy is the data plane of one Gateway: it connects to a controller, serves the
+configuration from it, and reports what it runs. "weir controller" starts it for
+each Gateway. It proves its identity by the token of its pod. It keeps its last
+configuration in --state-dir, and serves that while no controller can be reached,
+also after a restart. /readyz is 200 once a configuration is served. SIGTERM or
 SIGINT drains as "weir run" does.`,
 		Example: `  weir proxy --gateway shop/edge --controller weir-controller.weir-system.svc:18000 --state-dir /var/lib/weir`,
 		Args:    noArgs,

@@ -17,21 +17,21 @@ func init() { resource.CheckRules(rules.Compile) }
 // guess is the value of --target that leaves it to what is written.
 const guess = "guess"
 
-// targetFlag adds the flag that says what files are meant for.
+// targetFlag adds the flag for the target of files.
 func targetFlag(cmd *cobra.Command) *flags.Choice {
 	c := flags.NewChoice(guess, string(control.TargetFiles), string(control.TargetCluster))
 	cmd.Flags().Var(&c, "target", "what the files are for: weir run (files), or a cluster, which makes EndpointSlices and may have what they refer to")
 	return &c
 }
 
-// aim is what files are taken to be for.
+// aim is the target of files.
 type aim struct {
 	Target control.Target `json:"target,omitempty"`
-	// By says why, if nobody said.
+	// By says why, if the target was guessed.
 	By string `json:"targetBy,omitempty"`
 }
 
-// choose says what a set is for.
+// choose returns the target of a set.
 func choose(flag *flags.Choice, set *resource.Set) aim {
 	if flag.Value != guess {
 		return aim{Target: control.Target(flag.Value)}
@@ -51,7 +51,7 @@ func (a aim) String() string {
 	return fmt.Sprintf("target: weir run, as %s (--target cluster: a cluster)", a.By)
 }
 
-// load reads the paths once and translates what they hold, for what they are meant.
+// load reads the paths once and translates their objects for their target.
 func load(paths []string, stdin io.Reader, options control.Options, target *flags.Choice) (*resource.Set, control.Result, aim, error) {
 	set, err := resource.Load(options.Kinds(), paths, stdin)
 	if err != nil {

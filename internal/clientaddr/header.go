@@ -23,23 +23,23 @@ const (
 	prefixV2 = 16 // signature, version and command, family, length
 )
 
-// ErrHeader is in all errors that say that what came is no PROXY header.
+// ErrHeader is in all errors about bytes that are not a PROXY header.
 var ErrHeader = errors.New("no PROXY header")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrHeader, fmt.Sprintf(format, args...))
 }
 
-// Pair is who connected, and what to.
+// Pair is the source and the destination of a connection.
 type Pair struct {
-	// Source has the port 0 where none is known.
+	// Source and Destination have the port 0 if none is known.
 	Source, Destination netip.AddrPort
 }
 
 // Header is a PROXY header.
 type Header struct {
-	// Pair is not valid in a header that speaks of nobody: the command LOCAL (a connection of the proxy's own, such as a health check), the
-	// family UNKNOWN, and addresses that are not IP.
+	// Pair is not valid in a header that names no client: the command LOCAL (the proxy's own connection, such as a
+	// health check), the family UNKNOWN, and addresses that are not IP.
 	Pair
 	// TLS: the client spoke TLS to the proxy (PP2_TYPE_SSL).
 	TLS bool
@@ -48,7 +48,7 @@ type Header struct {
 // Scanner gathers a PROXY header out of pieces, and not a byte more. The zero value begins.
 type Scanner struct{ b []byte }
 
-// Bytes is what was gathered.
+// Bytes are the gathered bytes.
 func (s *Scanner) Bytes() []byte { return s.b }
 
 // Need is how many more bytes there are in the header at least; 0 once it is whole.
@@ -76,7 +76,8 @@ func (s *Scanner) Need() int {
 
 func (s *Scanner) wholeV2() int { return prefixV2 + int(binary.BigEndian.Uint16(s.b[14:prefixV2])) }
 
-// Take takes of p what belongs to the header, n bytes, and reports whether it is whole. An error (ErrHeader) says that it cannot become one.
+// Take takes from p the n bytes that belong to the header, and reports whether the header is complete. An error
+// (ErrHeader) means that the bytes cannot become a header.
 func (s *Scanner) Take(p []byte) (n int, whole bool, err error) {
 	for n < len(p) {
 		k := s.Need()
@@ -101,7 +102,7 @@ func (s *Scanner) Take(p []byte) (n int, whole bool, err error) {
 	return n, false, nil
 }
 
-// judge looks whether what is there can be the beginning of a header.
+// judge checks whether the gathered bytes can be the beginning of a header.
 func (s *Scanner) judge() error {
 	b := s.b
 	v1 := bytes.HasPrefix(b, proxyproto.SIGV1[:min(len(b), len(proxyproto.SIGV1))])
@@ -150,7 +151,8 @@ func plain(a *net.TCPAddr) netip.AddrPort {
 // castagnoli is the polynomial of CRC-32C (RFC 4960 appendix B).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// extensions looks at the TLVs of a header of version 2 (section 2.2): that they are whole, and that a checksum is right, which the library leaves to its user.
+// extensions checks the TLVs of a header of version 2 (section 2.2): they must be complete, and a checksum must be
+// right, which the library does not check.
 func extensions(b []byte) (tls bool, err error) {
 	at := prefixV2 + map[byte]int{1: 12, 2: 36, 3: 216}[b[13]>>4]
 	if at > len(b) {
@@ -189,8 +191,8 @@ func extensions(b []byte) (tls bool, err error) {
 	return tls, nil
 }
 
-// AppendHeader appends a header of version 1 or 2 that names the pair; without a source it says that the connection is the proxy's own (LOCAL, in version 1 UNKNOWN).
-// Addresses of two families are both written as IPv6.
+// AppendHeader appends a header of version 1 or 2 that names the pair. Without a source it says that the connection is
+// the proxy's own (LOCAL, in version 1 UNKNOWN). Addresses of two families are both written as IPv6.
 func AppendHeader(b []byte, version int, p Pair) []byte {
 	h := &proxyproto.Header{Version: byte(version), Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}
 	if p.Source.IsValid() {

@@ -7,7 +7,7 @@ import (
 
 // Trust is a set of addresses. Its zero value, and nil, is the empty set.
 type Trust struct {
-	v4, v6 []span // in order, apart from each other
+	v4, v6 []span // in order, without overlaps
 }
 
 // span is the addresses from first to last.
@@ -39,7 +39,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// joined sorts spans and makes one of those that overlap.
+// joined sorts spans and joins those that overlap.
 func joined(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return a.first.Compare(b.first) })
 	out := spans[:0]
@@ -55,7 +55,7 @@ func joined(spans []span) []span {
 	return out
 }
 
-// Contains says whether the address is in the set. IPv4 written as IPv6 is IPv4; a zone does not matter.
+// Contains reports whether the address is in the set. IPv4 written as IPv6 is IPv4; a zone does not matter.
 func (t *Trust) Contains(a netip.Addr) bool {
 	if t == nil || !a.IsValid() {
 		return false

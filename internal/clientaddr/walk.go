@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MaxHops bounds the entries of a request's fields that a Walk looks at, empty ones included. Chains of trusted proxies have a few; what lies
-// farther left was written by whoever liked to.
+// MaxHops bounds the entries of a request's fields that a Walk reads, including empty ones. Chains of trusted proxies
+// have a few; entries farther left can be written by anyone.
 const MaxHops = 32
 
 const (
@@ -14,9 +14,10 @@ const (
 	maxElement = 512 // bytes of an element of Forwarded
 )
 
-// Walk goes from the peer of a connection, which must be trusted, to the client: back through the entries that proxies appended, the last one
-// first. Each was written by the address before it. The first that is not trusted is the client; an entry that is no address (malformed, "unknown",
-// an obfuscated identifier) ends the walk at the address before it.
+// Walk goes from the peer of a connection, which must be trusted, to the client: back through the entries that proxies
+// appended, the last one first. Each was written by the address before it. The first that is not trusted is the client.
+// An entry that is not an address (malformed, "unknown", an obfuscated identifier) ends the walk at the address before
+// it.
 //
 // Give it the lines of one field, the last line first, until it reports that it is over.
 type Walk struct {
@@ -25,14 +26,16 @@ type Walk struct {
 	n     int
 	seen  int
 
-	// Proto and Host are what the element of Forwarded says that the last of Hops is from; empty if it does not say so. They are as received.
+	// Proto and Host are from the element of Forwarded that names the last of Hops; empty if it does not have them.
+	// They are as received.
 	Proto, Host string
 }
 
 // Begin begins anew.
 func (w *Walk) Begin(trust *Trust) { w.trust, w.n, w.seen, w.Proto, w.Host = trust, 0, 0, "", "" }
 
-// Hops are the addresses that were walked over, the nearest first: the last of them is the client. None: the peer itself is.
+// Hops are the addresses of the walk, the nearest first: the last of them is the client. If there are none, the peer
+// itself is.
 func (w *Walk) Hops() []netip.Addr { return w.hops[:w.n] }
 
 // ForwardedFor walks over a line of X-Forwarded-For; more is false once the walk is over. Entries are addresses, with a port perhaps: 192.0.2.1,
@@ -42,7 +45,7 @@ func (w *Walk) ForwardedFor(line string) (more bool) {
 		least := max(0, len(line)-maxEntry-1)
 		comma := strings.LastIndexByte(line[least:], ',')
 		if comma < 0 && least > 0 {
-			return false // nothing of that length is an entry
+			return false // longer than any entry
 		}
 		if entry := trim(line[least+comma+1:]); entry == "" {
 			if !w.skip() {
@@ -114,8 +117,9 @@ func (w *Walk) Forwarded(line string) (more bool) {
 	}
 }
 
-// elementStart finds where the last element of the line begins: behind the last comma that is in no quoted string. It looks from the right, so that
-// what somebody farther left wrote, such as a quote that is never closed, has no part in it. It is not ok if the element is too long.
+// elementStart finds where the last element of the line begins: after the last comma outside quoted strings. It
+// searches from the right, so that text farther left, such as a quote that is never closed, has no influence. ok is
+// false if the element is too long.
 func elementStart(line string) (start int, ok bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -140,7 +144,7 @@ func elementStart(line string) (start int, ok bool) {
 	return 0, true
 }
 
-// element is what is used of an element of Forwarded; the parts of quoted strings are without their quotes.
+// element is the used part of an element of Forwarded; quoted strings are without their quotes.
 type element struct{ node, proto, host string }
 
 // parse reads parameters (RFC 7239 §4). Whitespace around them, and an address in brackets that is not quoted, are let pass: there are proxies that write them,
@@ -189,7 +193,7 @@ func (e *element) parse(s string) bool {
 			return false
 		}
 		if s = trim(rest[1:]); s == "" {
-			return has.node // a last semicolon, with nothing behind it
+			return has.node // a last semicolon, with nothing after it
 		}
 	}
 }
@@ -224,7 +228,7 @@ func parseNode(s string, bare bool) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	if host == "" || !isHex(host[0]) && host[0] != ':' || hasPort && !isPort(port) {
-		return netip.Addr{}, false // "unknown" and the like, without making an error of it
+		return netip.Addr{}, false // "unknown" and similar, without allocating an error
 	}
 	a, err := netip.ParseAddr(host)
 	if err != nil || a.IsUnspecified() {

@@ -43,8 +43,8 @@ type Report struct {
 	translated translated
 }
 
-// Loop translates and publishes what a source yields, one plain call after the other. The zero values of its times are
-// usable; Source and Publish are required.
+// Loop translates and publishes the sets of a source, in plain calls one after the other. The zero values of its times
+// are usable; Source and Publish are required.
 type Loop struct {
 	Source resource.Source
 	// Options of the translation.
@@ -64,8 +64,8 @@ type Loop struct {
 	// Settle is how long the loop waits for another set before it translates the newest; zero is not at all. A stream
 	// of sets is cut after MaxSettle (default: ten times Settle).
 	Settle, MaxSettle time.Duration
-	// Retry is how long the loop waits before it publishes again what could not be published, such as a port that was
-	// in use. Default 1 s.
+	// Retry is the pause before the loop publishes again after a failure, for example because a port was in use.
+	// Default 1 s.
 	Retry  time.Duration
 	Logger *slog.Logger
 }
@@ -86,7 +86,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// replace puts s into the channel in place of what nobody has taken yet. There is one sender.
+// replace puts s into the channel, in place of a set that was not received yet. There is one sender.
 func replace(sets chan *resource.Set, s *resource.Set) {
 	for {
 		select {
@@ -112,7 +112,7 @@ func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 		case <-ctx.Done():
 			return nil, sourceEnded
 		case err := <-source:
-			// A source that had only one set to give may end; what it gave is served on.
+			// A source with a single set may end; the set is still served.
 			sourceEnded, source = true, nil
 			if err != nil {
 				return err, true
@@ -179,7 +179,7 @@ func (l *Loop) logger() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// state is what the loop knows between two sets.
+// state is what the loop remembers between two sets.
 type state struct {
 	loop       *Loop
 	translator *Translator
@@ -215,7 +215,7 @@ func (s *state) translate(set *resource.Set) {
 // unpublished says that there is a valid configuration that is not being served, and may be.
 func (s *state) unpublished() bool { return s.publishing.pending() }
 
-// notApplied logs that a configuration is not served, and what is in its stead.
+// notApplied logs that a configuration is not served, and what is served instead.
 func (s *state) notApplied(err error) {
 	message := "configuration not applied, the last good one keeps serving"
 	if s.report.Generation == 0 {

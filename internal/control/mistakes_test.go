@@ -125,8 +125,8 @@ func misspell(name string) string {
 	return name[:n-2] + name[n-1:] + name[n-2:n-1]
 }
 
-// TestOneMistakeIsOneErrorInPlainWords makes every mistake of a kind in every field that the examples and the golden inputs have, once, and
-// holds that there is one error about it, which nobody needs to know Go to read.
+// TestOneMistakeIsOneErrorInPlainWords makes every kind of mistake in every field of the examples and the golden
+// inputs, once, and checks that there is one error about it, which can be read without knowing Go.
 func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 	files := corpus(t)
 	done := map[string]bool{}

@@ -26,8 +26,8 @@ func objectMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// tenants are two users of one Gateway, of whom the second has written something: v is in every place where a user may write text, whatever an
-// API server would say of it, and n in those for numbers. All objects of the second are named bad.
+// tenants are two users of one Gateway. The second has written v in every place where a user may write text, whatever
+// an API server would say to it, and n in those for numbers. All objects of the second are named bad.
 func tenants(v string, n int, with bool) *resource.Set {
 	set := &resource.Set{}
 	set.GatewayClasses = []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "weir"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gateway.ControllerName}}}
@@ -153,7 +153,7 @@ func bad(set *resource.Set, v string, n int, parent gatewayv1.CommonRouteSpec, b
 	}
 }
 
-// decided is what becomes of the first user's requests.
+// decided returns what happens to the first user's requests.
 func decided(t *testing.T, cfg *model.Config) (all []string, left []model.Omission) {
 	t.Helper()
 	table, left := routing.Compile(cfg, nil)
@@ -179,8 +179,8 @@ var hostile = []string{
 	"Exact", "Cookie", "content-length", "1s", "-1s", "9999999h", "web", "group", "http", "h2c", "10.0.0.1", "a/b", "a b", "GET", "\u2028", "200-299",
 }
 
-// FuzzOneBadObject holds that whatever one user writes, in whatever place, the front ends make a valid model of it of which the data plane leaves
-// nothing out, and the other user's requests are decided as if it had not been written.
+// FuzzOneBadObject checks that whatever one user writes, in whatever place, the front ends make a valid model of it,
+// the data plane leaves nothing of it out, and the other user's requests are decided as without it.
 func FuzzOneBadObject(f *testing.F) {
 	for i, v := range hostile {
 		f.Add(v, []int{0, -1, 1, 301, 600, 70000, 1 << 30}[i%7])

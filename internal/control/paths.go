@@ -54,7 +54,7 @@ func ambiguousPaths(cfg *model.Config, set *resource.Set) (out []resource.Findin
 	return out
 }
 
-// strictEverywhere says whether a route's requests are judged strictly on whichever listener they come.
+// strictEverywhere reports whether a route's requests are judged strictly on every listener.
 func strictEverywhere(r *model.Route, strict map[string]bool) bool {
 	if !r.Kind.Requests() || r.PathPolicy == model.PathAsWritten || len(r.Attachments) == 0 {
 		return false

@@ -65,7 +65,7 @@ func TestARuleWhosePathThePolicyRefusesIsTold(t *testing.T) {
 		if c.kind == "RegularExpression" {
 			continue
 		}
-		// What is told is what is refused.
+		// The reported paths are the refused ones.
 		table, _ := routing.Compile(r.Config, nil)
 		l := table.Port("tcp", "", 8080).Listener("h")
 		req, d := &routing.Request{Host: "h", Method: "GET"}, routing.Decision{}

@@ -42,10 +42,10 @@ var codes = []resource.Code{
 		Fix: "Please report it with the message and the object it names. Until then, change the field that the message names."},
 }
 
-// maxReason bounds what a condition or finding says of a configuration that is not valid, in bytes.
+// maxReason bounds the text of a condition or finding about an invalid configuration, in bytes.
 const maxReason = 1 << 10
 
-// leaveOut takes from a result whose configuration is not valid the Gateways that make it so. It fails, and does nothing, if
+// leaveOut removes the Gateways that make a result's configuration invalid. It returns false, and changes nothing, if
 // the rest is not valid either.
 func (r *Result) leaveOut(set *resource.Set) bool {
 	invalid := map[model.GatewayKey]error{}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// made is a result for two Gateways with a listener and a route each; change makes something of it invalid.
+// made returns a result for two Gateways with a listener and a route each; change makes a part of it invalid.
 func made(change func(*model.Config)) Result {
 	r := Result{Config: &model.Config{}}
 	for _, name := range []string{"a", "b"} {

@@ -5,11 +5,11 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Status is the JSON form of a report, as /status has it.
+// Status is the JSON form of a report at /status.
 type Status struct {
 	finding.Summary
 	Statuses []resource.Status `json:"statuses"`
-	// Events are what a cluster would show on the objects.
+	// Events are the events that a cluster would show on the objects.
 	Events []resource.Event `json:"events"`
 }
 

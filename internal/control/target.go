@@ -12,17 +12,17 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Target is what manifests are written for.
+// Target is the environment for which manifests are written.
 type Target string
 
 const (
-	// TargetFiles is "weir run": what is not in the files is not there.
+	// TargetFiles is "weir run": objects that are not in the files do not exist.
 	TargetFiles Target = "files"
 	// TargetCluster is a cluster, which makes EndpointSlices and has objects that are not among the manifests.
 	TargetCluster Target = "cluster"
 )
 
-// For returns the options with which what is meant for a target is translated. Options.Serve and Options.Names, if set, stay.
+// For returns the options for translating manifests of a target. Options.Serve and Options.Names, if set, stay.
 func (o Options) For(target Target) Options {
 	if target != TargetCluster {
 		return o
@@ -37,7 +37,7 @@ func (o Options) For(target Target) Options {
 	return o
 }
 
-// GuessTarget says what a set that was read from files is most likely meant for, and why.
+// GuessTarget returns the most likely target of a set that was read from files, and why.
 func GuessTarget(set *resource.Set) (target Target, why string) {
 	sliced := map[string]*discoveryv1.EndpointSlice{} // by Service
 	for _, s := range set.EndpointSlices {
@@ -92,13 +92,14 @@ func GuessTarget(set *resource.Set) (target Target, why string) {
 	return TargetFiles, "nothing in them is for a cluster alone"
 }
 
-// loopback says whether an address or a host name is the machine's own.
+// loopback reports whether an address or a host name is the machine's own.
 func loopback(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return address == "localhost" || err == nil && a.Unmap().IsLoopback()
 }
 
-// inClusters says whether kinds of an apiVersion that Weir does not read are Kubernetes' own: what runs pods, who may do what, and so on.
+// inClusters reports whether an apiVersion that Weir does not read belongs to Kubernetes: workloads, access rights, and
+// so on.
 func inClusters(apiVersion string) bool {
 	group, _, named := strings.Cut(apiVersion, "/")
 	if !named {

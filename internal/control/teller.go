@@ -13,18 +13,18 @@ type Teller struct {
 	events map[resource.Event]bool
 }
 
-// NewTeller returns one that logs to log; quiet is for what another process tells people.
+// NewTeller returns one that logs to log. quiet is true if another process reports to people.
 func NewTeller(log *slog.Logger, quiet bool) *Teller {
 	return &Teller{Teller: finding.Teller{Log: log, Quiet: quiet}}
 }
 
-// Tell logs those that were not there the last time.
+// Tell logs the findings and events that were not there the last time.
 func (t *Teller) Tell(findings []resource.Finding, events []resource.Event) {
 	t.Teller.Tell(findings)
 	t.TellEvents(events)
 }
 
-// TellEvents logs events as a cluster would show them on the object. A finding says the same with its place.
+// TellEvents logs events as a cluster would show them on the object. A finding has the same message with its place.
 func (t *Teller) TellEvents(events []resource.Event) {
 	known := make(map[resource.Event]bool, len(events))
 	for _, e := range events {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Result is what a set means.
+// Result is the translation of a set.
 type Result struct {
 	Config *model.Config
 	// Gateways are those of the set that are Weir's.
@@ -21,14 +21,14 @@ type Result struct {
 	Statuses []resource.Status
 	// Events are warnings to tell once on the objects they are about.
 	Events []resource.Event
-	// Findings are the set's own and those of the dialects.
+	// Findings are those of the set and those of the dialects.
 	Findings []resource.Finding
-	// Invalid are the Gateways ("namespace/name") that Config leaves out because what was made of them is not valid, and why:
-	// their proxies are to keep what they have. There are some only with Options.Separate.
+	// Invalid are the Gateways ("namespace/name") that Config leaves out because their configuration is not valid, and
+	// the errors. Their proxies must keep what they have. It is only used with Options.Separate.
 	Invalid map[model.GatewayKey]error
 }
 
-// Options say what a set does not. The zero value is what the command line does without flags.
+// Options are the settings that are not part of a set. The zero value is the command line's without flags.
 type Options struct {
 	// Dialects are the front ends; none is all of Weir's (dialect.All).
 	Dialects dialect.List
@@ -36,10 +36,10 @@ type Options struct {
 	Serve []string
 	// Separate is gateway.Options.Separate.
 	Separate bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are; it is core.Options.Partial, gateway.Options.Partial and
-	// smi.Options.Partial.
+	// Partial means that the set is only a part of a cluster's objects, as manifests are; it is core.Options.Partial,
+	// gateway.Options.Partial and smi.Options.Partial.
 	Partial bool
-	// PathPolicy is that of requests for which nothing says another; empty is model.PathAsWritten.
+	// PathPolicy is the policy for requests for which nothing sets another; empty is model.PathAsWritten.
 	PathPolicy model.PathPolicy
 	// Names is core.Options.Names and gateway.Options.Names.
 	Names *resource.HostNames
@@ -64,7 +64,7 @@ type Translator struct {
 	left          []model.Omission
 }
 
-// NewTranslator returns one that has not translated anything yet.
+// NewTranslator returns a Translator without an earlier set.
 func NewTranslator(o Options) *Translator {
 	t := &Translator{options: o}
 	for _, d := range o.dialects() {
@@ -89,7 +89,7 @@ func (o Options) Kinds() resource.Kinds { return o.dialects().Kinds() }
 func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	read := set.Findings
 	if t.options.Partial {
-		// Manifests are full of kinds that are nothing to Weir.
+		// Manifests are full of kinds that Weir does not read.
 		read = slices.DeleteFunc(slices.Clone(read), func(f resource.Finding) bool { return f.Code == resource.CodeUnknownKind })
 	}
 	r := Result{Findings: slices.Clone(read)}

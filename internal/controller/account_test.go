@@ -8,8 +8,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// TestAServiceAccountIsOfTheOlderGateway holds that nobody takes a Gateway's proxies over by another whose objects would
-// have the same name.
+// TestAServiceAccountIsOfTheOlderGateway checks that nobody can take over a Gateway's proxies by creating another
+// Gateway whose objects have the same name.
 func TestAServiceAccountIsOfTheOlderGateway(t *testing.T) {
 	edge := func(name, class string, age time.Duration) *gatewayv1.Gateway {
 		return &gatewayv1.Gateway{

@@ -29,7 +29,7 @@ type controllerStatus struct {
 	control.Status
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
-	// Proxies are what proxies run that are connected, by Gateway.
+	// Proxies are the connected proxies and what they run, by Gateway.
 	Proxies map[model.GatewayKey][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
 	Versions map[model.GatewayKey]string `json:"versions"`

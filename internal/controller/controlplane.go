@@ -152,8 +152,8 @@ func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
 	return accounts
 }
 
-// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for nothing else. Whoever else may
-// make one may also run a pod as the one infra made.
+// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for
+// nothing else. Other users who may create one may also run a pod as the one that infra made.
 func (c *controlPlane) gatewayOf(namespace, serviceAccount string) model.GatewayKey {
 	if accounts := c.accounts.Load(); accounts != nil {
 		return (*accounts)[namespace+"/"+serviceAccount]
@@ -169,7 +169,7 @@ func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway 
 	return gateway, proxy, err
 }
 
-// running is what proxies run that are connected to this replica.
+// running returns the proxies connected to this replica and what they run.
 func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 	out := map[model.GatewayKey][]feed.Proxy{}
 	accounts := c.accounts.Load()

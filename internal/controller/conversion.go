@@ -23,7 +23,7 @@ type conversionFlags struct {
 func (c *conversionFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.address, "conversion-address", ":18443", "`address` at which the API server has SMI objects converted between versions, or off; the Service has it at port 443")
 	f.StringVar(&c.url, "conversion-url", "", "`URL` of that for the API server, of a controller outside the cluster: https://HOST:PORT"+conversion.Path)
-	f.DurationVar(&c.delay, "conversion-drain-delay", 5*time.Second, "how long conversions go on after SIGTERM or SIGINT, as API servers learn of it")
+	f.DurationVar(&c.delay, "conversion-drain-delay", 5*time.Second, "how long conversions are still answered after SIGTERM or SIGINT, until API servers know that the replica ends")
 }
 
 func (c *conversionFlags) on() bool { return c.address != "off" }

@@ -162,7 +162,8 @@ func (l *reconciler) step(ctx context.Context, r *control.Report, applier *infra
 	return nil
 }
 
-// sameOverlay compares the statuses of one report after two looks at the fleet, which corrects those of these kinds alone.
+// sameOverlay compares the statuses of one report after two readings of the fleet, which only corrects statuses of
+// these kinds.
 func sameOverlay(a, b []resource.Status) bool {
 	return slices.EqualFunc(a, b, func(a, b resource.Status) bool {
 		switch a.Ref.Kind {

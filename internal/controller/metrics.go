@@ -15,7 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// controllerMetrics are what a replica of the controller counts; docs/metrics.md explains them.
+// controllerMetrics are the counters of a replica of the controller; docs/metrics.md explains them.
 type controllerMetrics struct {
 	registry  *prometheus.Registry
 	translate prometheus.Histogram
@@ -82,7 +82,7 @@ func (m *controllerMetrics) report(r control.Report) {
 	m.latest = r
 }
 
-// controllerCollector reads what others count.
+// controllerCollector reads counters of other packages.
 type controllerCollector struct {
 	plane   *controlPlane
 	metrics *controllerMetrics

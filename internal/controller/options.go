@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Options are what the command line of a controller may set.
+// Options are the settings of a controller's command line.
 type Options struct {
 	// Dialects are the front ends; none is all of Weir's.
 	Dialects dialect.List
@@ -65,14 +65,14 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.admin, "admin", ":19081", "`address` of the admin endpoint (metrics, health, statuses), or off")
 	f.StringSliceVar(&o.names.Suffixes, "external-names", nil, "`domains` under which backends may have host names (ExternalName Services, EndpointSlices of type FQDN); * is all but the cluster's own")
 	f.StringVar(&o.names.ClusterDomain, "cluster-domain", resource.DefaultClusterDomain, "`domain` of the cluster's own names, which backends never have")
-	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all of it but metrics and health asks for; without one that is for the pod itself")
+	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all pages except metrics and health require; without one only the pod itself may see them")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	flags.PathPolicy(f, &o.pathPolicy)
 	o.log.Flags(f)
 }
 
-// validate checks the flags and fills in what they leave open.
+// validate checks the flags and fills in defaults.
 func (o *Options) validate() error {
 	if o.proxyImage == "" {
 		return flags.Errorf("which image do the proxies run? Give --proxy-image")
@@ -106,13 +106,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// scope is what of the cluster is read.
+// scope is the part of the cluster that is read.
 func (o *Options) scope() kube.Scope {
 	return kube.Scope{Namespaces: o.namespaces, Own: o.namespace}
 }
 
-// collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and little of what it does is collecting. With
-// the 100 of Go itself it takes a fifth more memory for 10,000 routes, and is no quicker (make bench-control).
+// collectorPercent is the GOGC of a controller: it holds all objects of a cluster, and spends little time on garbage
+// collection. With Go's default of 100 it takes a fifth more memory for 10,000 routes, and is no quicker (make
+// bench-control).
 const collectorPercent = 70
 
 // feedHosts are the names by which proxies reach the feed.

@@ -20,7 +20,7 @@ type command struct {
 
 	agentGiven bool
 	file       string // to upload
-	// notes tell of what is not taken into account.
+	// notes name the ignored options.
 	notes []string
 }
 
@@ -59,7 +59,7 @@ var longNames = map[byte]string{
 	'Y': "speed-limit", 'y': "speed-time", 'Z': "parallel", 'z': "time-cond", ':': "next",
 }
 
-// Options that say how curl connects, verifies, waits and prints, and nothing about the request.
+// Options about how curl connects, verifies, waits and prints, which do not change the request.
 const (
 	quietSwitches = `progress-bar tlsv1 tlsv1.0 tlsv1.1 tlsv1.2 tlsv1.3 sslv2 sslv3 ipv4 ipv6 append use-ascii fail fail-early fail-with-body globoff include
 		remote-header-name junk-session-cookies insecure no-buffer remote-name remote-name-all disable remote-time show-error silent verbose parallel parallel-immediate

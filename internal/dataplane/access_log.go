@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// accessLogFlags say what is in the access log; see docs/metrics.md.
+// accessLogFlags configure the access log; see docs/metrics.md.
 type accessLogFlags struct {
 	where             string
 	format            flags.Choice
@@ -82,7 +82,7 @@ func listOf[T any](kind string, to *[]T, parse func(string) ([]T, error)) *list[
 	return &list[T]{kind: kind, to: to, parse: parse}
 }
 
-// Type implements pflag.Value; it is what help shows.
+// Type implements pflag.Value; help shows it.
 func (l *list[T]) Type() string { return l.kind }
 
 func (l *list[T]) String() string { return strings.Join(l.shown, ",") }
@@ -102,7 +102,7 @@ func (l *list[T]) Set(text string) error {
 	return nil
 }
 
-// checked makes a parser of what says why a value is none.
+// checked makes a parser from a function that returns why a value is invalid.
 func checked(check func(string) error) func(string) ([]string, error) {
 	return func(s string) ([]string, error) { return []string{s}, check(s) }
 }
@@ -113,7 +113,7 @@ type sampleShare struct {
 	share *routing.Share
 }
 
-// Type implements pflag.Value; it is what help shows.
+// Type implements pflag.Value; help shows it.
 func (s *sampleShare) Type() string { return "share" }
 
 func (s *sampleShare) String() string { return s.text }

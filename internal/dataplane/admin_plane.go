@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// planeAdmin is what a data plane's admin endpoint tells.
+// planeAdmin is the data of a data plane's admin endpoint.
 type planeAdmin struct {
 	metrics http.Handler
 	// report is how it stands; nil before the first report.
@@ -18,7 +18,7 @@ type planeAdmin struct {
 	// unserved is how many ports cannot be bound.
 	unserved func() int
 	services iter.Seq[telemetry.ServiceState]
-	// draining says that the process is about to end.
+	// draining means that the process is about to end.
 	draining func() bool
 	// access is to all but metrics and health.
 	access process.Access

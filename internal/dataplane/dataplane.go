@@ -23,8 +23,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Plane is a server, the admin endpoint beside it unless switched off, and how both begin and end. Where its configurations come from is the
-// business of whoever runs it.
+// Plane is a server with its admin endpoint, unless switched off, and how both begin and end. Its user supplies the
+// configurations.
 type Plane struct {
 	Server *proxy.Server
 	// Metrics and Log are the ones the server was made with.
@@ -36,21 +36,21 @@ type Plane struct {
 	access process.Access
 	// Guard judges where the server connects to.
 	Guard *reach.Guard
-	// Adjust, if set, returns the configuration to serve in place of one that is to be published.
+	// Adjust, if set, returns the configuration to serve instead of one that is published.
 	Adjust func(*model.Config) *model.Config
-	// drainDelay is how long a signal to end is only told of, at /readyz, before the drain begins.
+	// drainDelay is how long /readyz announces the end before the drain begins.
 	drainDelay time.Duration
-	// mirror is what the server's mirrors are bound by; nil: nobody is told of copies that are dropped.
+	// mirror is the bounds of the server's mirrors; nil: dropped copies are not reported.
 	mirror *mirrorFlags
 	// handover may be nil: none.
 	handover *process.Handover
 
-	// Told, if set, is called with each report, in turn, that says something else than the one before.
+	// Told, if set, is called with each report that differs from the previous one, one after the other.
 	Told func(Report)
 
 	mu     sync.Mutex             // for told and the next; taken before any of the server's
 	noted  Report                 // nil before the first
-	latest atomic.Pointer[Report] // the one noted, and what the server says of ports
+	latest atomic.Pointer[Report] // the noted one, with the server's state of ports
 	Admin  *process.Admin
 	serves chan struct{} // closed when the first configuration is served
 }
@@ -94,8 +94,8 @@ func (d *Plane) Run(asked context.Context, configure func(context.Context) error
 	return errors.Join(configureErr, serverErr, <-adminDone)
 }
 
-// awaitEnd returns when the drain is to begin: drainDelay after asked ends, in which everything is served as before, so that whoever sends
-// connections here can learn from /readyz that it shall not.
+// awaitEnd returns when the drain must begin: drainDelay after asked ends. Until then everything is served as before,
+// and senders of connections can learn from /readyz that the process ends.
 func (d *Plane) awaitEnd(ctx, asked context.Context) {
 	select {
 	case <-ctx.Done():
@@ -182,7 +182,8 @@ func (d *Plane) Apply(cfg *model.Config) error {
 	return err
 }
 
-// holder says who has the port that could not be bound; empty if that is not why, or not known.
+// holder describes the process that has the port that could not be bound; empty if that is not the reason, or not
+// known.
 func holder(e *proxy.ListenError) string {
 	if !errors.Is(e, syscall.EADDRINUSE) {
 		return ""
@@ -214,7 +215,7 @@ func (d *Plane) Unserved() (out []finding.Unserved) {
 	return out
 }
 
-// cause is what the system says of a socket, without the address, which is named beside it.
+// cause is the system's error about a socket, without the address, which is named elsewhere.
 func cause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -236,7 +237,7 @@ func (d *Plane) Changed() {
 	}
 }
 
-// tell brings the report and what the server says of ports and of mirrors together. d.mu is held.
+// tell joins the report with the server's state of ports and of mirrors. d.mu is held.
 func (d *Plane) tell() {
 	var dropped []finding.Finding
 	if d.mirror != nil {
@@ -249,7 +250,7 @@ func (d *Plane) tell() {
 	}
 }
 
-// Note says at the admin endpoint and in the metrics how things stand after a publish.
+// Note shows the state after a publish at the admin endpoint and in the metrics.
 func (d *Plane) Note(r Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,7 +264,7 @@ func (d *Plane) Note(r Report) {
 	}
 }
 
-// Began is called once, when the first configuration is served. none is why there may be no listener in it.
+// Began is called once, when the first configuration is served. none is why it may have no listener.
 func (d *Plane) Began(none string) {
 	if err := d.handover.Serving(); err != nil {
 		d.Log.Error("no process can take over from this one", "reason", err)

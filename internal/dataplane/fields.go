@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// fieldFlags say what the proxy adds to messages, and what of them it does not let through; see docs/fields.md.
+// fieldFlags configure the fields that the proxy adds to messages, and those that it removes; see docs/fields.md.
 type fieldFlags struct {
 	via, underscores flags.Choice
 	pseudonym        string
@@ -34,10 +34,10 @@ func (o *fieldFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.pseudonym, "via-name", "", "`name` of this proxy in Via, shared by its replicas and by no other proxy; empty picks a random one")
 	f.IntVar(&o.hops, "max-hops", exchange.DefaultMaxHops, "`number` of proxies that a request may have passed at most; others are answered 508")
 	f.IntVar(&o.passes, "max-passes", 1, "how often (`number`) a request may pass this proxy at most; others are answered 508")
-	f.Var(&o.requestID, "request-id", "give requests an id that come without, or with one of somebody who is not trusted; trusted: with one of anybody but a trusted proxy")
+	f.Var(&o.requestID, "request-id", "give an id to requests without one, or with one from a client that is not trusted; trusted: keep only the ids of trusted proxies")
 	f.StringVar(&o.requestIDHeader, "request-id-header", "X-Request-Id", "`name` of the header field with the id")
 	f.BoolVar(&o.requestIDAnswer, "request-id-answer", false, "send the id to clients, in the same field of the response")
-	f.Var(&o.underscores, "underscore-fields", "what to do with request fields such as X_User, which backends may read as X-User")
+	f.Var(&o.underscores, "underscore-fields", "policy for request fields such as X_User, which backends may read as X-User")
 	f.StringVar(&o.sessionKey, "session-key-file", "", "`file` with a secret of 16 bytes or more that signs session tokens, the same for all replicas")
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
-// clientFlags bound what clients may take of time and size; see docs/limits.md.
+// clientFlags bound the time and size of clients' requests; see docs/limits.md.
 type clientFlags struct {
 	header, idle, stream, grace time.Duration
 	rate, body                  flags.Size

@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/proxy"
 )
 
-// loadFlags bound what the proxy takes on at once; see docs/resilience.md.
+// loadFlags bound the proxy's load; see docs/resilience.md.
 type loadFlags struct {
 	inFlight, connections flags.Bound
 	buffered              flags.SizeBound
@@ -45,7 +45,7 @@ func (l *loadFlags) apply(o *proxy.Options, m process.Machine, log *slog.Logger)
 	}
 	o.Upstream.MaxConnections = int64(auto.endpoints)
 	if m.Files > 0 && (o.MaxConnections == 0 || o.MaxConnections > m.Files-auto.endpoints) {
-		// Connections to endpoints come out of what is left.
+		// Connections to endpoints get the remaining ones.
 		log.Warn("--max-connections leaves too few descriptors for endpoints", "connections", o.MaxConnections, "descriptors", m.Files)
 	}
 	log.Info("limits", "in_flight", o.MaxInFlight, "connections", o.MaxConnections, "endpoint_connections", auto.endpoints,
@@ -53,7 +53,7 @@ func (l *loadFlags) apply(o *proxy.Options, m process.Machine, log *slog.Logger)
 	return nil
 }
 
-// What the bounds are reckoned with.
+// Assumptions for calculating the bounds.
 const (
 	exchangeMemory   = 128 << 10 // of one request in flight, with both its connections' buffers and a piece of a body
 	connectionMemory = 32 << 10  // of a client connection, most of the time idle
@@ -70,9 +70,10 @@ type bounds struct {
 	lines                            int   // bytes of the access log's lines that wait
 }
 
-// boundsOf is where the memory is divided, see docs/limits.md: half is for connections and a quarter for requests, by what each needs anyway; an eighth is for
-// what some of them have kept beyond that; the rest is for everything else and for the collector.
-// Of the descriptors an eighth is left for listeners, files and health checks; half of the others are for clients, half for endpoints and mirrors.
+// boundsOf divides the memory, see docs/limits.md. Half is for connections and a quarter for requests, by what each
+// needs anyway. An eighth is for what some of them keep beyond that. The rest is for everything else and for the
+// garbage collector. An eighth of the descriptors is for listeners, files and health checks; half of the others are for
+// clients, half for endpoints and mirrors.
 func boundsOf(m process.Machine) bounds {
 	usable := math.MaxInt32
 	if m.Files > 0 {

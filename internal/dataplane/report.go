@@ -7,9 +7,9 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Report says how a data plane stands after a publish.
+// Report describes a data plane after a publish.
 type Report interface {
-	// Standing is what every report has.
+	// Standing is the part that every report has.
 	Standing() Standing
 	// With is the report of the same data plane when these listeners are not served and these findings are made while it runs.
 	With(unserved []finding.Unserved, running []finding.Finding) Report
@@ -17,17 +17,17 @@ type Report interface {
 	Status() any
 }
 
-// Standing is the least that a report says, and a report itself.
+// Standing is the minimal report.
 type Standing struct {
-	// Generation counts the configurations that were served; 0 is none yet.
+	// Generation counts the served configurations; 0 means none yet.
 	Generation uint64
-	// Config is the one being served: the last that was published, nil when Generation is 0.
+	// Config is the current configuration, the last that was published; nil if Generation is 0.
 	Config *model.Config
-	// Findings are what people are told of it.
+	// Findings are the findings about it.
 	Findings []finding.Finding
-	// Err says why the newest configuration is not being served; nil when it is.
+	// Err is why the newest configuration is not served; nil if it is.
 	Err error
-	// Changed says that this report's configuration was published just now.
+	// Changed is true if this report's configuration was published just now.
 	Changed bool
 }
 

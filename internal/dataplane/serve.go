@@ -17,7 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Options are what the command line of a data plane may set.
+// Options are the settings of a data plane's command line.
 type Options struct {
 	admin             string
 	access            process.Access
@@ -36,7 +36,8 @@ func NewOptions() Options {
 	return Options{Log: process.NewLogFlags(), accessLog: newAccessLogFlags(), fields: newFieldFlags()}
 }
 
-// Flags adds them to a command, with the address of the admin endpoint and the reaches that may be chosen, the first of which is the default.
+// Flags adds them to a command, with the address of the admin endpoint and the allowed reaches; the first is the
+// default.
 func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 	o.reach = flags.NewChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
@@ -52,7 +53,7 @@ func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 	o.mirror.flags(f)
 }
 
-// Open makes the data plane, which logs to log. The last function is to be called when it has ended.
+// Open makes the data plane, which logs to log. Call the last function when it has ended.
 func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *telemetry.Lines, handover *process.Handover) (*Plane, func() error, error) {
 	if err := o.access.Check(); err != nil {
 		return nil, nil, err

@@ -19,7 +19,7 @@ type loadGenerator struct {
 	sent, failed atomic.Int64
 	start, stop  atomic.Int64 // Unix nanoseconds
 	mu           sync.Mutex
-	first        string // what failed first
+	first        string // the first failure
 }
 
 const loadWorkers = 16

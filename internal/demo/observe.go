@@ -23,7 +23,7 @@ type observation struct {
 	backends []backendRow
 	mirrors  []mirrorRow
 	total    telemetry.ExchangeSnapshot
-	// interval is what was counted since the configuration was applied, or the whole run.
+	// interval is the counts since the configuration was applied, or of the whole run.
 	interval time.Duration
 	// sent and failed are the load generator's own count.
 	sent, failed int64
@@ -147,7 +147,7 @@ func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
 	}
 }
 
-// partOf is n of all; below zero if all is nothing.
+// partOf is n of all; below zero if all is zero.
 func partOf(n float64, all uint64) float64 {
 	if all == 0 {
 		return -1

@@ -11,19 +11,20 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Report is how two configurations differ. Its JSON form is what "weir diff -o json" prints.
+// Report is the difference between two configurations. Its JSON form is the output of "weir diff -o json".
 type Report struct {
-	// Asked is how many requests were compared; Thinned says that there were too many combinations to ask all.
+	// Asked is how many requests were compared; Thinned means that there were too many combinations to compare all.
 	Asked   int  `json:"asked"`
 	Thinned bool `json:"thinned,omitempty"`
-	// Changes are the requests that are treated differently, those of one kind together, in the order of their first example.
+	// Changes are the requests that are treated differently, those of one kind together, in the order of their first
+	// example.
 	Changes []Change `json:"changes"`
 	// Services differ by themselves and are in both configurations; Listeners likewise.
 	Services  []Part `json:"services,omitempty"`
 	Listeners []Part `json:"listeners,omitempty"`
 }
 
-// Same says that no difference was found.
+// Same means that no difference was found.
 func (r *Report) Same() bool { return len(r.Changes)+len(r.Services)+len(r.Listeners) == 0 }
 
 // Change is a difference and the requests that meet it.
@@ -32,7 +33,7 @@ type Change struct {
 	After  Outcome `json:"after"`
 	// Differ are the parts of the outcomes that differ: backends, mirrors, filters, timeouts, retry, session.
 	Differ []string `json:"differ"`
-	// Requests counts those that were asked, Examples are the first of them.
+	// Requests counts the compared ones, Examples are the first of them.
 	Requests int       `json:"requests"`
 	Examples []Request `json:"examples"`
 }
@@ -44,11 +45,11 @@ type Part struct {
 	Differ []string `json:"differ"`
 }
 
-// maxExamples bounds those of one change.
+// maxExamples bounds the examples of one change.
 const maxExamples = 3
 
-// Compare compares what two configurations do. What cannot be served of one is left out of the comparison as it is in a proxy. Gateways that
-// have proxies of their own are compared one by one.
+// Compare compares the behaviour of two configurations. Parts that cannot be served are left out, as in a proxy.
+// Gateways with their own proxies are compared one by one.
 func Compare(before, after *model.Config) *Report {
 	gateways := slices.Concat(before.Gateways(), after.Gateways())
 	slices.Sort(gateways)
@@ -71,7 +72,7 @@ func (r *Report) parts(before, after *model.Config) {
 	r.Listeners = parts(before.Listeners, after.Listeners, func(l model.Listener) string { return l.Name })
 }
 
-// answers compares what two configurations of one set of proxies do.
+// answers compares the behaviour of two configurations of one set of proxies.
 func answers(before, after *model.Config, gateway string) *Report {
 	a, b := compile(before), compile(after)
 	p := &prober{doors: map[door]map[string]*asked{}, connections: map[door]bool{}}
@@ -122,7 +123,7 @@ func compare(x, y *Outcome) (key string, differ []string) {
 	return b.String(), differ
 }
 
-// parts lists those that both have by name and that differ in other fields than where they were written.
+// parts lists the parts that both have by name and that differ in other fields than where they were written.
 func parts[T any](before, after []T, name func(T) string) (out []Part) {
 	old := make(map[string]map[string]json.RawMessage, len(before))
 	for _, p := range before {
@@ -150,7 +151,7 @@ func parts[T any](before, after []T, name func(T) string) (out []Part) {
 	return out
 }
 
-// fields of a part of the model but for its provenance.
+// fields are the fields of a part of the model, except for its provenance.
 func fields(v any) map[string]json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {

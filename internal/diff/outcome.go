@@ -10,16 +10,16 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Outcome is what becomes of a request.
+// Outcome is what happens to a request.
 type Outcome struct {
-	// Answer says what the client gets without a backend: "the port is closed", "404: no rule matches".
+	// Answer is what the client gets without a backend: "the port is closed", "404: no rule matches".
 	Answer string `json:"answer,omitempty"`
 	// Rule takes the request; where it was written is no difference.
 	Rule *model.Ref `json:"rule,omitempty"`
 	// Backends share the requests; Mirrors get copies.
 	Backends []Share `json:"backends,omitempty"`
 	Mirrors  []Share `json:"mirrors,omitempty"`
-	// Filters are those of the rule, without mirrors.
+	// Filters are the rule's filters, without mirrors.
 	Filters  model.Filters  `json:"filters,omitzero"`
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
 	Retry    *model.Retry   `json:"retry,omitempty"`
@@ -57,7 +57,7 @@ func (o *Outcome) parts() map[string]string {
 // side is one of the two configurations.
 type side struct {
 	table *routing.Table
-	rules map[*routing.Rule]*Outcome // of those without splits
+	rules map[*routing.Rule]*Outcome // of rules without splits
 }
 
 func (s *side) outcome(r *Request) *Outcome {
@@ -87,7 +87,7 @@ func (s *side) outcome(r *Request) *Outcome {
 	return s.rule(d.Rule, &q)
 }
 
-// rule is what becomes of a request that a rule takes; q is nil for a connection.
+// rule is the outcome of a request that a rule takes; q is nil for a connection.
 func (s *side) rule(r *routing.Rule, q *routing.Request) *Outcome {
 	if o := s.rules[r]; o != nil {
 		return o
@@ -125,7 +125,7 @@ func (s *side) rule(r *routing.Rule, q *routing.Request) *Outcome {
 	return o
 }
 
-// backend adds what a backend gets; it is fixed if that is the same for all requests of the rule.
+// backend adds a backend's share; fixed means that it is the same for all requests of the rule.
 func (o *Outcome) backend(b *routing.Backend, part float64, q *routing.Request) (fixed bool) {
 	own := bare(b.Backend.Filters)
 	var splits []routing.ExplainedSplit
@@ -174,7 +174,7 @@ func share(service string, f *model.Fault, of float64, filters model.Filters) Sh
 
 func fault(f *model.Fault) string { return fmt.Sprintf("%d: %s", f.Status, f.Reason) }
 
-// bare are filters without mirrors, which are told apart.
+// bare are filters without mirrors, which are compared separately.
 func bare(f model.Filters) model.Filters {
 	f.Mirrors = nil
 	return f

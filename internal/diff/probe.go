@@ -10,9 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Request is one that was asked of both configurations.
+// Request is a request that was compared.
 type Request struct {
-	// Gateway that is asked, "namespace/name"; empty if there is one at most.
+	// Gateway of the request, "namespace/name"; empty if there is one at most.
 	Gateway string `json:"gateway,omitempty"`
 	// Scheme is the protocol of the listeners: http, https or tcp; a connection has nothing else but its address.
 	Scheme model.Protocol `json:"scheme"`
@@ -45,7 +45,7 @@ func (r *Request) compare(o *Request) int {
 		}))
 }
 
-// condition is what a match wants besides the host and the path.
+// condition is what a match requires besides the host and the path.
 type condition struct {
 	method  string
 	headers []model.HeaderValue
@@ -61,7 +61,7 @@ func (c *condition) key() string {
 	return b.String()
 }
 
-// asked is what is asked under one host name of a port.
+// asked is the set of requests under one host name of a port.
 type asked struct {
 	paths      map[string]bool
 	conditions map[string]condition
@@ -194,7 +194,7 @@ func paths(m model.PathMatch) (out []string) {
 	return out
 }
 
-// clean is the path in the form in which it is compared, or nothing if it cannot be asked for.
+// clean is the normal form of the path, or nothing if no request can have it.
 func clean(path string) []string {
 	normal, err := routing.NormalizePath(path)
 	if err != nil {
@@ -242,7 +242,7 @@ func valueAt(m model.ValueMatch, i int) (string, bool) {
 	return all[min(i, len(all)-1)], true
 }
 
-// requests lists them in a fixed order; thinned says that not all combinations are among them.
+// requests lists them in a fixed order; thinned means that some combinations are missing.
 func (p *prober) requests() (all []Request, thinned bool) {
 	for d := range p.connections {
 		all = append(all, Request{Scheme: d.scheme, Address: d.address, Port: d.port})
@@ -262,7 +262,7 @@ func (p *prober) requests() (all []Request, thinned bool) {
 	return all, thinned
 }
 
-// covering adds to what is asked under a name what routes of less specific names have: they serve what the more specific leave.
+// covering adds the requests of routes with less specific names: these serve what the more specific ones leave.
 func covering(hosts map[string]*asked, name string, own *asked) []*asked {
 	all := []*asked{own}
 	for other, a := range hosts {
@@ -274,8 +274,9 @@ func covering(hosts map[string]*asked, name string, own *asked) []*asked {
 	return all
 }
 
-// mix combines the conditions of several matches: each method, and one that none of them names, with each set of header fields, with
-// each two sets that do not contradict each other, and with each query. It returns nil if there are too many.
+// mix combines the conditions of several matches: each method, and one that none of them names, with each set of header
+// fields, with each two sets that do not contradict each other, and with each query. It returns nil if there are too
+// many.
 func mix(all map[string]condition) map[string]condition {
 	methods, queries, fields := map[string]bool{}, map[string]bool{}, map[string][]model.HeaderValue{}
 	for _, c := range all {
@@ -306,7 +307,7 @@ func mix(all map[string]condition) map[string]condition {
 	return out
 }
 
-// unnamed is a method that is not among those.
+// unnamed is a method that is not in methods.
 func unnamed(methods map[string]bool) string {
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
 		if !methods[m] && !(m == "GET" && methods[""]) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// samples returns a few values that a regular expression in RE2 syntax matches as a whole: the shortest, and one with what is
-// optional. There are none for an expression that is invalid, or that such simple values do not meet.
+// samples returns a few values that a regular expression in RE2 syntax matches as a whole: the shortest, and one with
+// the optional parts. There are none for an expression that is invalid, or that such simple values do not match.
 func samples(expression string) (out []string) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {

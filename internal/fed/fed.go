@@ -79,7 +79,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	plane.Told = func(r dataplane.Report) {
 		client.Tell()
 		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
-			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane tells of the others
+			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane reports the others
 		}))
 	}
 	err = plane.Run(ctx, func(ctx context.Context) error {

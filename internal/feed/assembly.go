@@ -19,7 +19,7 @@ type received struct {
 	data    []byte
 	content *model.Config
 	err     error     // why data cannot be read
-	good    *received // what the part was when it last could be, nil if it could not or err is nil
+	good    *received // the part when it was last readable; nil if it never was, or if err is nil
 }
 
 // newReceived reads a part. Its version is computed, not believed.
@@ -37,8 +37,8 @@ type assembly struct {
 // errTooLarge ends a stream that brings more than is kept.
 var errTooLarge = errors.New("the configuration is larger than what a proxy keeps")
 
-// update takes what a response brings. Parts that cannot be read are kept as such, since the server will not send them
-// again, with what they were before, which stands in for them.
+// update takes the contents of a response. Unreadable parts are kept, since the server will not send them again,
+// together with their last readable version, which is used instead.
 func (a *assembly) update(r *discovery.DeltaDiscoveryResponse, limit int) error {
 	fresh := make([]*received, 0, len(r.Resources)+len(r.RemovedResources))
 	for _, x := range r.Resources {
@@ -53,7 +53,7 @@ func (a *assembly) update(r *discovery.DeltaDiscoveryResponse, limit int) error 
 	return a.merge(fresh, limit)
 }
 
-// merge puts parts in, in place of those of the same names.
+// merge adds parts, in place of those of the same names.
 func (a *assembly) merge(fresh []*received, limit int) error {
 	slices.SortStableFunc(fresh, func(a, b *received) int { return cmp.Compare(a.name, b.name) })
 	out := make([]*received, 0, len(a.parts)+len(fresh))
@@ -105,8 +105,9 @@ func (a *assembly) version() string {
 	return versionOf(a.parts, func(p *received) (string, string) { return p.name, p.version })
 }
 
-// config makes the configuration, in canonical order and valid, and says what it leaves out: parts that cannot be read, as those of a newer
-// control plane may be, which stay what they were, and what is not valid. One part holds up no other.
+// config makes the configuration, in canonical order and valid, and returns what it leaves out: unreadable parts, for
+// example from a newer control plane, which keep their last readable version, and invalid ones. One part holds up no
+// other.
 func (a *assembly) config() (*model.Config, []model.Omission) {
 	c := &model.Config{}
 	n := a.counts()
@@ -138,7 +139,7 @@ func (a *assembly) config() (*model.Config, []model.Omission) {
 	return c, append(left, more...)
 }
 
-// partRef is the object that a part of that name is about, as far as the name says.
+// partRef is the object that a part of that name is about, as far as the name contains it.
 func partRef(name string) model.Ref {
 	if parts := strings.SplitN(name, "/", 4); len(parts) == 4 && parts[0] == "route" {
 		object, field, _ := strings.Cut(parts[3], "#")

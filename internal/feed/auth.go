@@ -26,8 +26,8 @@ const (
 	bearer        = "Bearer "
 )
 
-// identify says who is at the other end of a stream; ended is to be called when that is over. What it answers tells nothing of why
-// a token is not good.
+// identify returns the proxy at the other end of a stream; call ended when the stream is over. Its error does not tell
+// the proxy why a token is not valid.
 func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy string, ended func(), err error) {
 	from := ""
 	var v *visitor

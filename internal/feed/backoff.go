@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the time between two attempts to connect, which doubles; of each, a random part of at
-	// least a half is waited. The last is what a control plane that comes back may be missed for.
+	// firstDelay and lastDelay bound the time between two attempts to connect, which doubles; of each, a random part of
+	// at least a half is waited. A control plane that comes back may be missed for at most lastDelay.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 2 * time.Second
-	// refusedDelay takes lastDelay's place where a control plane answers that the token is not good: that costs it a
-	// handshake and a look at the token each time, and it will seldom change its mind.
+	// refusedDelay replaces lastDelay if a control plane answers that the token is not valid: each attempt costs it a
+	// handshake and a verification, and the answer will seldom change.
 	refusedDelay = 10 * time.Second
 	// dialTime bounds an attempt to reach one address. It may be that of a pod that is gone, to which the attempt stays
 	// bound while the Service has others by now.
@@ -40,7 +40,7 @@ func (p *pauses) next(err error) time.Duration {
 	return p.delay/2 + rand.N(p.delay/2)
 }
 
-// connect looks the host up, which nothing here remembers from the time before, and connects to the first address that answers.
+// connect looks the host up, without caching, and connects to the first address that answers.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -21,30 +21,31 @@ import (
 const (
 	// saveEvery is the least time between two writes of the state file.
 	saveEvery = time.Second
-	// maxConfig bounds what a proxy keeps of a configuration's encoding, in bytes.
+	// maxConfig bounds the encoding of a configuration that a proxy keeps, in bytes.
 	maxConfig = 256 << 20
 )
 
-// Client gets a proxy its configuration. Address, CAFile and TokenFile are required. None may be changed after Run.
+// Client gets the configuration of a proxy. Address, CAFile and TokenFile are required. No field may be changed after
+// Run.
 type Client struct {
 	// Address of a control plane, "host:port".
 	Address string
-	// ServerName is what the control plane's certificate must be for; empty is Address's host.
+	// ServerName is the name that the control plane's certificate must have; empty means Address's host.
 	ServerName string
-	// CAFile holds the certificates that the control plane's may be signed by, TokenFile the token that says who the
-	// proxy is. Both are read again for each connection.
+	// CAFile holds the certificates that may have signed the control plane's, TokenFile the token that identifies the
+	// proxy. Both are read again for each connection.
 	CAFile, TokenFile string
-	// Gateway, "namespace/name", is what the state is kept for: that of another Gateway is not used. It does not decide
-	// what the control plane sends: one that takes the token for another Gateway's sends nothing.
+	// Gateway, "namespace/name", is the Gateway for which the state is kept: the state of another Gateway is not used.
+	// It does not decide what the control plane sends: if the token belongs to another Gateway, nothing is sent.
 	Gateway model.GatewayKey
 	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
 	// memory. Empty is nowhere.
 	StateFile string
 	// Unserved, if set, returns the listeners of the configuration that cannot be served, for their ports; see Tell.
 	Unserved func() []Unserved
-	// LeftOut, if set, returns what could not be served of the configuration that was applied last.
+	// LeftOut, if set, returns the parts of the last applied configuration that could not be served.
 	LeftOut func() []model.Omission
-	// Logger, if set, is told of connections and of what cannot be applied.
+	// Logger, if set, logs connections and configurations that cannot be applied.
 	Logger *slog.Logger
 
 	mu     sync.Mutex
@@ -57,12 +58,12 @@ type Client struct {
 type Status struct {
 	// Connected is true while the control plane is heard of.
 	Connected bool `json:"connected"`
-	// Version is that of the configuration that was applied last, "" if none was; Applied is when.
+	// Version is the version of the configuration that was applied last, "" if none was; Applied is the time.
 	Version string    `json:"version,omitempty"`
 	Applied time.Time `json:"applied,omitzero"`
 	// Err is why a newer one was not applied.
 	Err string `json:"err,omitempty"`
-	// LeftOut is what of Version is not served, and why.
+	// LeftOut are the parts of Version that are not served, and why.
 	LeftOut []model.Omission `json:"leftOut,omitempty"`
 }
 
@@ -79,10 +80,10 @@ func (c *Client) setStatus(change func(*Status)) {
 	change(&c.status)
 }
 
-// Run applies the configuration in the state file, if it is good, and then what the control plane sends, until ctx ends,
-// which is no error. apply makes a configuration the one being served, or fails and leaves the old one alone; it is
-// called from one goroutine, may keep the configuration, and may not change it. What of a configuration cannot be read or
-// is not valid is left out of what it is given: see model.Config.Sound. What apply refuses is tried again from time to time.
+// Run applies the configuration in the state file, if it is valid, and then what the control plane sends, until ctx
+// ends, which is not an error. apply makes a configuration the current one, or fails and does not change the current
+// one. It is called from one goroutine, may keep the configuration, and may not change it. Unreadable and invalid parts
+// are left out before: see model.Config.Sound. If apply fails, it is tried again from time to time.
 func (c *Client) Run(ctx context.Context, apply func(*model.Config) error) error {
 	if c.Address == "" || c.CAFile == "" || c.TokenFile == "" {
 		return errors.New("feed: a client needs an address, a file of CAs and a file with a token")
@@ -122,7 +123,7 @@ type receiver struct {
 	apply    func(*model.Config) error
 	failures loglimit.Limiter
 
-	has     assembly // what the control plane takes the proxy to have
+	has     assembly // what the proxy has, as the control plane knows it
 	applied assembly // what is served
 	heard   bool     // the stream brought something
 
@@ -132,7 +133,7 @@ type receiver struct {
 	lastSave time.Time
 }
 
-// restore applies what the state file holds.
+// restore applies the state file.
 func (r *receiver) restore() {
 	path := r.client.StateFile
 	if path == "" {
@@ -185,7 +186,7 @@ func (r *receiver) take() error {
 	return nil
 }
 
-// partly says what of the configuration that was applied last is not served; empty is nothing.
+// partly describes the parts of the last applied configuration that are not served; empty if all are.
 func (r *receiver) partly() string {
 	left := r.client.Status().LeftOut
 	if len(left) == 0 {
@@ -198,8 +199,8 @@ func (r *receiver) partly() string {
 	return printable(text, maxError)
 }
 
-// response takes what the control plane sent. complete says that it is the last of its step; refusal is why that cannot
-// be applied. An error ends the stream.
+// response takes a response of the control plane. complete means that it is the last of its step; refusal is why the
+// step cannot be applied. An error ends the stream.
 func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool, refusal, err error) {
 	r.again = time.Time{}
 	if err := r.has.update(d, maxConfig); err != nil {
@@ -210,11 +211,11 @@ func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool,
 		return false, nil, nil
 	}
 	if v := r.has.version(); v != d.SystemVersionInfo {
-		r.has = assembly{} // all of it is sent anew
+		r.has = assembly{} // everything is sent again
 		return false, nil, errors.New("the received configuration differs from the control plane's: version " + v + ", want " + printable(d.SystemVersionInfo, 64))
 	}
 	if r.has.version() == r.client.Status().Version && r.client.Status().Err == "" {
-		return true, nil, nil // it is back, and nothing has changed
+		return true, nil, nil // connected again without a change
 	}
 	return true, r.take(), nil
 }
@@ -235,7 +236,7 @@ func (r *receiver) save() {
 	}
 }
 
-// due is when save or a second attempt is to be made; zero is never.
+// due is the time of the next save or second attempt; zero means never.
 func (r *receiver) due() time.Time {
 	at := r.again
 	if r.unsaved && r.client.StateFile != "" {
@@ -246,7 +247,7 @@ func (r *receiver) due() time.Time {
 	return at
 }
 
-// work does what is due and tells whether a configuration that was refused has now been applied.
+// work does what is due, and reports whether a refused configuration has now been applied.
 func (r *receiver) work() (applied bool) {
 	now := time.Now()
 	if !r.again.IsZero() && !now.Before(r.again) {
@@ -278,7 +279,7 @@ func (r *receiver) idle(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// wait returns a channel that tells when something becomes due, nil if nothing will.
+// wait returns a channel that fires when something becomes due, nil if nothing will.
 func (r *receiver) wait() <-chan time.Time {
 	due := r.due()
 	if due.IsZero() {

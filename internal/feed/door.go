@@ -18,26 +18,27 @@ import (
 const (
 	// maxConnections bounds the connections of proxies that have shown their token.
 	maxConnections = 8192
-	// maxStrangers bounds the connections that have not, strangersPerAddress those of one address.
+	// maxStrangers bounds the connections without a verified token, strangersPerAddress those from one address.
 	maxStrangers        = 1024
 	strangersPerAddress = 32
-	// strangerTime is how long a connection may take from its beginning to the token. Looking at that has a time of its own.
+	// strangerTime is how long a connection may take from its beginning to the token. Verifying the token has its own
+	// time.
 	strangerTime = 10 * time.Second
-	// leaveTime is what a connection whose stream has ended, or was refused, has to take the answer.
+	// leaveTime is how long a connection may take to read the answer after its stream has ended or was refused.
 	leaveTime = time.Second
-	// arrivals is how many connections of one address are let in at once, arrivalRate how many more in each second after that,
-	// whatever becomes of them: each may cost a handshake and a look at a token.
+	// arrivals is how many connections from one address are accepted at once, arrivalRate how many more in each second
+	// after that, whatever happens to them: each may cost a handshake and the verification of a token.
 	arrivals    = 512
 	arrivalRate = 32
-	// maxAddresses bounds the addresses that are told apart. Those beyond share one account.
+	// maxAddresses bounds the addresses with separate accounts. Further ones share one account.
 	maxAddresses = 4096
-	// maxChecks bounds the tokens that are looked at at once, checksPerAddress those from one address.
+	// maxChecks bounds the tokens that are verified at the same time, checksPerAddress those from one address.
 	maxChecks        = 16
 	checksPerAddress = 2
 )
 
-// door lets connections in: few at a time that nobody has vouched for, and of those few from one address, so that whoever
-// reaches the port can keep nobody else from it. A connection whose token was found good leaves its place to others.
+// door accepts connections: only a few without a verified token, and of those only a few from one address, so that
+// nobody who reaches the port can block others. A connection whose token was verified gives its place to others.
 type door struct {
 	handshakes chan struct{} // one place for each that uses a processor
 	turned     atomic.Uint64 // connections that were turned away
@@ -48,7 +49,7 @@ type door struct {
 	known     int // connections of proxies
 }
 
-// address is what is known of one that connections come from. door.mu guards its fields.
+// address is the account of one address that connections come from. door.mu guards its fields.
 type address struct {
 	strangers []*visitor // the longest there first
 	arrivals  float64    // how many more are let in now
@@ -67,12 +68,13 @@ type visitor struct {
 	from *address
 	end  *time.Timer // closes it
 
-	// computes says that the handshake holds a place; shaken that it is over. They belong to the goroutine of the handshake.
+	// computes means that the handshake holds a place, shaken that it is over. They belong to the goroutine of the
+	// handshake.
 	computes, shaken bool
 
 	state   state // guarded by door.mu, as are the next two
 	asked   bool  // the beginning of a stream has come
-	streams int   // that were found good
+	streams int   // with a verified token
 }
 
 // state of a visitor.
@@ -93,7 +95,7 @@ func (d *door) admit(c net.Conn) *visitor {
 	return v
 }
 
-// place finds one for a connection, and perhaps one that has to go for it.
+// place finds a place for a connection, and perhaps a connection that must end for it.
 func (d *door) place(c net.Conn) (v, out *visitor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,19 +186,19 @@ func (v *visitor) Close() error {
 	return v.Conn.Close()
 }
 
-// arrived says that the beginning of a stream has come, which is judged in a time of its own.
+// arrived notes that the beginning of a stream has arrived. Its verification has its own time.
 func (v *visitor) arrived() {
 	v.door.mu.Lock()
 	defer v.door.mu.Unlock()
 	if v.state == stranger && !v.asked {
-		v.end.Reset(2 * checkTime) // of which waiting and looking take half at most
+		v.end.Reset(2 * checkTime) // waiting and verifying take at most half of it
 	}
 	v.asked = true
 }
 
 var errFull = errors.New("too many proxies are connected")
 
-// prove says that a stream's token was found good.
+// prove notes that a stream's token was verified.
 func (v *visitor) prove() error {
 	d := v.door
 	d.mu.Lock()
@@ -216,7 +218,7 @@ func (v *visitor) prove() error {
 	return nil
 }
 
-// ended says that a stream which was found good is over. A connection without one is not kept.
+// ended notes that a verified stream is over. A connection without one is not kept.
 func (v *visitor) ended() {
 	v.door.mu.Lock()
 	defer v.door.mu.Unlock()
@@ -225,7 +227,7 @@ func (v *visitor) ended() {
 	}
 }
 
-// refuse says that a stream was not found good.
+// refuse notes that a stream was refused.
 func (v *visitor) refuse() {
 	v.door.mu.Lock()
 	defer v.door.mu.Unlock()
@@ -234,9 +236,9 @@ func (v *visitor) refuse() {
 	}
 }
 
-// check waits until the token of a visitor may be looked at. Done is to be called when it was.
+// check waits until the token of a visitor may be verified. Call done afterwards.
 func (s *Server) check(ctx context.Context, v *visitor) (done func(), err error) {
-	var own chan struct{} // nil, and so passed by, of what came by no door
+	var own chan struct{} // nil, and never ready, for streams that came by no door
 	if v != nil {
 		own = v.from.checks
 		select {
@@ -259,8 +261,8 @@ func (s *Server) check(ctx context.Context, v *visitor) (done func(), err error)
 	}
 }
 
-// Read implements net.Conn. While the handshake goes on, what was read is worked on by as many at a time as there are processors;
-// waiting for the peer takes no place.
+// Read implements net.Conn. During the handshake, only as many connections as there are processors work on what was
+// read; waiting for the peer takes no place.
 func (v *visitor) Read(p []byte) (int, error) {
 	if v.shaken {
 		return v.Conn.Read(p)
@@ -268,7 +270,7 @@ func (v *visitor) Read(p []byte) (int, error) {
 	v.yield()
 	n, err := v.Conn.Read(p)
 	if n > 0 {
-		v.door.handshakes <- struct{}{} // those who have one are not held up by their peers
+		v.door.handshakes <- struct{}{} // connections with a place are not delayed by their peers
 		v.computes = true
 	}
 	return n, err
@@ -293,7 +295,7 @@ func (v *visitor) yield() {
 type watched struct {
 	net.Listener
 	door *door
-	told func(from net.Addr) // of one that was turned away
+	told func(from net.Addr) // called for a connection that was turned away
 }
 
 // Accept implements net.Listener.
@@ -307,7 +309,7 @@ func (w *watched) Accept() (net.Conn, error) {
 			return v, nil
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // nothing is kept of it, by the system either
+			_ = tcp.SetLinger(0) // the system does not keep it either
 		}
 		from := c.RemoteAddr()
 		_ = c.Close()
@@ -315,7 +317,7 @@ func (w *watched) Accept() (net.Conn, error) {
 	}
 }
 
-// doorTLS is TLS for connections that come by a door. What is known of a stream's peer leads back to its connection.
+// doorTLS is TLS for connections through a door. From the peer of a stream it finds the connection.
 type doorTLS struct {
 	credentials.TransportCredentials
 }

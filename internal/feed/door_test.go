@@ -70,7 +70,7 @@ const (
 	crowders  = 100 // share them, as a goroutine for each would be more than the race detector knows
 )
 
-// flood begins one. What each connection does once it is there is said by act.
+// flood begins one. act is the behaviour of each accepted connection.
 func flood(t *testing.T, source, to string, act func(net.Conn)) *crowd {
 	c := &crowd{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,8 +115,8 @@ func flood(t *testing.T, source, to string, act func(net.Conn)) *crowd {
 	return c
 }
 
-// TestCrowdOfOneAddressKeepsNoProxyOut has 10,000 connections of one address: silent ones, or ones that shake hands and are silent then.
-// A proxy of another address comes, is served, and goes on to be.
+// TestCrowdOfOneAddressKeepsNoProxyOut opens 10,000 connections from one address, which are silent at once or after
+// their handshake. A proxy from another address connects and is served, now and later.
 func TestCrowdOfOneAddressKeepsNoProxyOut(t *testing.T) {
 	for name, act := range map[string]func(net.Conn){
 		"silent": func(net.Conn) {},
@@ -318,7 +318,8 @@ func TestArrivalsOfOneAddressArePaced(t *testing.T) {
 	})
 }
 
-// TestFullHouseMakesRoomForOthers has strangers of so many addresses that there is no room: who has least gets in.
+// TestFullHouseMakesRoomForOthers fills all places with strangers from many addresses: the address with the fewest
+// connections gets in.
 func TestFullHouseMakesRoomForOthers(t *testing.T) {
 	d := newDoor()
 	for i := range maxStrangers / strangersPerAddress {

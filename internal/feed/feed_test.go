@@ -224,7 +224,7 @@ func publish(t *testing.T, s *Server, c *model.Config) {
 	}
 }
 
-// config is one with that many routes and services, the latter with ten endpoints each.
+// config returns a configuration with that many routes and services, each service with ten endpoints.
 func config(routes, services int) *model.Config {
 	c := &model.Config{Listeners: []model.Listener{{
 		Name: gateway + "/http", Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: "gw", Field: "spec.listeners[0]"}, Port: 80, Protocol: model.HTTP,
@@ -336,7 +336,8 @@ func TestPartThatIsNotValidHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A part that only a newer release understands stays what it was, in the state file too; where it is new it is left out.
+// A part that only a newer release understands keeps its last readable version, in the state file, too; a new one is
+// left out.
 func TestPartThatCannotBeReadStaysWhatItWas(t *testing.T) {
 	c := config(3, 3)
 	s, err := newSnapshot(c, nil)

@@ -10,12 +10,13 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Proxy is what is known of one proxy.
+// Proxy is the state of one proxy.
 type Proxy struct {
 	Name string `json:"name"`
-	// Version is that of the configuration it serves, as Version computes it; "" if it has none or did not say.
+	// Version is the version of the configuration it serves, as Version computes it; "" if it has none or did not
+	// report one.
 	Version string `json:"version,omitempty"`
-	// Err is why it did not apply what it was sent last; "" if it did. It then serves an earlier configuration.
+	// Err is why it did not apply the last configuration it got; "" if it did. It then serves an earlier one.
 	Err string `json:"err,omitempty"`
 	// Unserved are the listeners that it cannot serve for their ports, at most 64.
 	Unserved []Unserved `json:"unserved,omitempty"`
@@ -26,8 +27,8 @@ type Proxy struct {
 // record is a proxy that is connected, or was a short time ago.
 type record struct {
 	Proxy
-	session *session    // the one that is connected; nil if none is
-	forget  *time.Timer // runs while none is
+	session *session    // the connected one; nil if there is none
+	forget  *time.Timer // runs while there is no session
 }
 
 // Running lists the proxies of a Gateway that are connected, or were until a short time ago (Linger), by name.
@@ -93,8 +94,7 @@ func (s *Server) forget(session *session, r *record) {
 	}
 }
 
-// drop lets go of a Gateway of which nothing is known, or that is published no more, once its proxies are gone. s.mu is
-// held.
+// drop forgets a Gateway that is unknown or no longer published, once its proxies are gone. s.mu is held.
 func (s *Server) drop(gateway model.GatewayKey) {
 	f := s.feeds[gateway]
 	if f != nil && (f.current.Load() == nil || f.retired) && len(f.sessions)+len(f.proxies) == 0 {
@@ -102,7 +102,7 @@ func (s *Server) drop(gateway model.GatewayKey) {
 	}
 }
 
-// forgetAll stops the timers of proxies that are gone, as nobody serves them any more.
+// forgetAll stops the timers of proxies that are gone, when the server ends.
 func (s *Server) forgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Server) forgetAll() {
 	}
 }
 
-// report takes what a proxy says about itself: the version it runs, or why it did not apply another.
+// report takes a proxy's report: the version it runs, or why it did not apply another.
 func (s *Server) report(session *session, version, refusal string) {
 	s.mu.Lock()
 	f := session.feed
@@ -136,7 +136,7 @@ func (s *Server) report(session *session, version, refusal string) {
 	r.session = session
 	before := r.Proxy
 	switch version = printable(version, 64); {
-	case refusal != "" && version != "": // served but for parts of it
+	case refusal != "" && version != "": // served except for some parts
 		r.Version, r.Err = version, refusal
 	case refusal != "":
 		r.Err = refusal

@@ -146,7 +146,8 @@ func TestUnchangedPartsAreNotEncodedAgain(t *testing.T) {
 	}
 }
 
-// TestStepsLeadThere compares steps with what they are to lead to, on random configurations.
+// TestStepsLeadThere compares the results of steps with the configurations that they should lead to, on random
+// configurations.
 func TestStepsLeadThere(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var before *snapshot

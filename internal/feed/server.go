@@ -30,31 +30,31 @@ const (
 	// maxMessage bounds one gRPC message in either direction, in bytes: a part, or the names and versions of all parts,
 	// with which a proxy that comes back says what it has.
 	maxMessage = maxPart + 4<<20
-	// streamWindow and connectionWindow bound what is taken in from a peer before anybody reads it, in bytes.
+	// streamWindow and connectionWindow bound the unread bytes from a peer.
 	streamWindow, connectionWindow = 64 << 10, 128 << 10
 	// stopTime is how long Serve waits for streams to end on their own when it is stopped.
 	stopTime = 2 * time.Second
 )
 
-// Server gives proxies the configurations of their Gateways. Certificate and Authenticate are required, the other fields
-// may be left zero; none may be changed once a method was called. The methods may be called from any goroutine, before
-// Serve, too.
+// Server gives proxies the configurations of their Gateways. Certificate and Authenticate are required, the other
+// fields may be zero; no field may be changed once a method was called. The methods may be called from any goroutine,
+// also before Serve.
 type Server struct {
 	// Certificate returns the certificate to present; it is asked at each handshake.
 	Certificate func() (*tls.Certificate, error)
-	// Authenticate says who a token belongs to: a proxy, by a name that no other has at the same time, of a Gateway
-	// ("namespace/name"). It is asked for each new stream, for a few at once, with a deadline. An error that wraps
-	// ErrUnavailable says nothing about the token.
+	// Authenticate returns who a token belongs to: a proxy, by a name that no other has at the same time, of a Gateway
+	// ("namespace/name"). It is called for each new stream, for a few at the same time, with a deadline. An error that
+	// wraps ErrUnavailable says nothing about the token.
 	Authenticate func(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error)
-	// OnChange, if set, is called when what Running returns for a Gateway may have changed. It must not block.
+	// OnChange, if set, is called when the result of Running for a Gateway may have changed. It must not block.
 	OnChange func(gateway model.GatewayKey)
-	// MaxAge is how long a stream may last before the proxy is asked to come again, which spreads the proxies over the
-	// control planes and has their tokens looked at again. Each stream gets between this and a fifth more. Default 30
+	// MaxAge is how long a stream may last before the proxy must connect again. This spreads the proxies over the
+	// control planes, and verifies their tokens again. Each stream gets between this and a fifth more. Default 30
 	// minutes.
 	MaxAge time.Duration
 	// Linger is how long a proxy that has disconnected is still reported as running. Default 15 s.
 	Linger time.Duration
-	// Logger, if set, is told of proxies that come and go, and of what they refuse.
+	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger
 
 	publishing sync.Mutex // held by Publish; guards contents of parts
@@ -70,10 +70,10 @@ type Server struct {
 	counts     counters
 }
 
-// ErrUnavailable is wrapped by errors of Authenticate that say nothing about the token: it could not be looked at.
+// ErrUnavailable is wrapped by errors of Authenticate that say nothing about the token: it could not be verified.
 var ErrUnavailable = errors.New("the token cannot be checked now")
 
-// feed is what is known of one Gateway.
+// feed is the state of one Gateway.
 type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
 	retired  bool                     // published no more; guarded by Server.mu
@@ -114,9 +114,9 @@ func (s *Server) feed(gateway model.GatewayKey) *feed {
 // not be changed afterwards: one that is the same as was given before, by its address, has not changed, and of others what
 // did not change is found by comparing with what was published before.
 //
-// A Gateway that is missing is taken to have an empty configuration if it had one before, so that what is revoked is no
-// longer served. Proxies of a Gateway that this server has not yet published keep what they have and wait: the server
-// may just know less than another did. To revoke what an earlier process published, publish an empty configuration.
+// A missing Gateway gets an empty configuration if it had one before, so that a revoked configuration is no longer
+// served. Proxies of a Gateway that this server has not published yet keep what they have and wait: another server may
+// have known more. To revoke what an earlier process published, publish an empty configuration.
 //
 // It returns why configurations cannot be sent, by Gateway: their proxies keep the one before, and the same configuration
 // meets the same error. Others are not affected.
@@ -240,7 +240,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 30 * time.Second,
-			// Streams end on their own at MaxAge; this is for a peer that reads nothing and so keeps its stream.
+			// Streams end by themselves at MaxAge. This is for a peer that reads nothing and so keeps its stream.
 			MaxConnectionAge:      2 * s.MaxAge,
 			MaxConnectionAgeGrace: 30 * time.Second,
 			Time:                  20 * time.Second,
@@ -258,7 +258,7 @@ type service struct {
 	ctx    context.Context // ends with Serve
 }
 
-// DeltaAggregatedResources implements the one method of the service that there is.
+// DeltaAggregatedResources implements the only method of the service.
 func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	s := v.server
 	gateway, proxy, ended, err := s.identify(stream.Context())

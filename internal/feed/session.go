@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// chunk is how many bytes of parts one response holds at most, unless a single part is larger. A step that takes more
-	// is sent in several responses, of which only the last carries the version; a proxy applies nothing before that.
+	// chunk is how many bytes of parts one response has at most, unless a single part is larger. A larger step is sent
+	// in several responses, of which only the last has the version; a proxy applies nothing before that.
 	chunk = 1 << 20
-	// maxError bounds what is kept of a proxy's reason for not applying a configuration, in bytes.
+	// maxError bounds a proxy's reason for not applying a configuration, in bytes.
 	maxError = 1 << 10
-	// runningKey is the field of the node's metadata in which a proxy says the version that it runs as it connects.
+	// runningKey is the field of the node's metadata in which a connecting proxy reports the version that it runs.
 	runningKey = "running"
 )
 
-// session is one stream of one proxy: the cache and the callbacks of a delta server of its own, so that what the proxy
-// says about who it is never counts. One response is under way at a time; the next waits for its acknowledgement. So a
-// proxy that does not read holds up nobody and holds at most one chunk, and the steps it misses become one.
+// session is one stream of one proxy: the cache and the callbacks of its own delta server, so that what the proxy
+// claims to be never counts. One response is under way at a time; the next waits for its acknowledgement. So a proxy
+// that does not read delays no other and holds at most one chunk, and the steps that it misses become one.
 type session struct {
 	server  *Server
 	gateway model.GatewayKey
@@ -37,12 +37,12 @@ type session struct {
 	end     context.CancelFunc
 
 	mu      sync.Mutex
-	watch   chan<- cache.DeltaResponse // nil: nobody waits for a response
+	watch   chan<- cache.DeltaResponse // nil: the proxy waits for no response
 	request *discovery.DeltaDiscoveryRequest
 	begun   bool              // the first request has come
 	have    map[string]string // versions of the parts that the proxy came with; nil after the first step
-	at      *snapshot         // what the steps that were sent lead to; nil before the first
-	rest    step              // what is left to be sent of the step to at
+	at      *snapshot         // the result of the steps that were sent; nil before the first
+	rest    step              // the unsent part of the step to at
 	sending bool              // the step to at is not sent to its end
 	waiting bool              // a response is not acknowledged
 	nonce   string            // of the last response
@@ -72,7 +72,7 @@ func (s *session) CreateDeltaWatch(r *discovery.DeltaDiscoveryRequest, sub cache
 	}, nil
 }
 
-// fill sends the next response if there is one and it is waited for. s.mu is held.
+// fill sends the next response if there is one and the proxy waits for it. s.mu is held.
 func (s *session) fill() {
 	current := s.feed.current.Load()
 	if s.watch == nil || s.waiting || current == nil {
@@ -81,7 +81,7 @@ func (s *session) fill() {
 	if !s.sending {
 		switch {
 		case s.at == nil:
-			s.rest = current.sinceVersions(s.have) // is answered even if there is nothing, so that the proxy knows
+			s.rest = current.sinceVersions(s.have) // answered even if there is nothing, so that the proxy knows
 			s.have = nil
 		case s.at.version == current.version:
 			return
@@ -141,7 +141,7 @@ func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequ
 	s.nonce, s.version = r.Nonce, r.SystemVersionInfo
 }
 
-// OnStreamDeltaRequest implements delta.Callbacks: it checks the request and takes what it acknowledges.
+// OnStreamDeltaRequest implements delta.Callbacks: it checks the request and processes its acknowledgement.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
 	if err := check(r); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -179,7 +179,7 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	return nil
 }
 
-// check refuses what proxies never ask for.
+// check refuses requests that proxies never send.
 func check(r *discovery.DeltaDiscoveryRequest) error {
 	switch {
 	case r.TypeUrl != typeURL:
@@ -192,7 +192,7 @@ func check(r *discovery.DeltaDiscoveryRequest) error {
 	return nil
 }
 
-// printable cuts a text and takes from it what is not for logs.
+// printable cuts a text and removes characters that do not belong into logs.
 func printable(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit] + "..."

@@ -14,11 +14,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// maxPart bounds the encoding of one part, in bytes; with it, what one message can hold (maxMessage).
+// maxPart bounds the encoding of one part, in bytes, and with it the size of one message (maxMessage).
 const maxPart = 12 << 20
 
-// part is one part as it was published. It is immutable but for content, which Publish replaces by an equal one so that
-// no older configuration is kept alive. Snapshots that hold the same part share it.
+// part is one part as it was published. It is immutable, except for content, which Publish replaces by an equal one so
+// that no older configuration is kept alive. Snapshots with the same part share it.
 type part struct {
 	name    string
 	version string
@@ -35,29 +35,29 @@ type snapshot struct {
 	parts   []*part // by name
 }
 
-// Version is a hash of what a configuration holds: equal for equal configurations, in this process and in others. The
+// Version is a hash of a configuration's content: equal for equal configurations, in this process and in others. The
 // versions that Server.Running reports are of this kind. It is "" for nil.
 //
-// It encodes all of the configuration; Server.Version gives that of what was published last without work.
+// It encodes the whole configuration; Server.Version returns the version of what was published last without this work.
 func Version(c *model.Config) string {
 	if c == nil {
 		return ""
 	}
 	s, err := newSnapshot(c, nil)
 	if err != nil {
-		return "" // only what cannot be published
+		return "" // only if it cannot be published
 	}
 	return s.version
 }
 
-// newSnapshot encodes a configuration. It takes from an earlier one of the same Gateway, if there is one, the parts that
-// did not change; then nobody else may use that one's contents at the same time.
+// newSnapshot encodes a configuration. It takes unchanged parts from an earlier one of the same Gateway, if there is
+// one; then nobody else may use that one's contents at the same time.
 func newSnapshot(c *model.Config, earlier *snapshot) (*snapshot, error) {
 	s, twice, err := buildSnapshot(c, earlier)
 	if twice == "" || err != nil {
 		return s, err
 	}
-	sorted := *c // what has one name may not stand together
+	sorted := *c // entries with one name may be apart
 	sorted.Sort()
 	s, twice, err = buildSnapshot(&sorted, earlier)
 	if twice != "" && err == nil {
@@ -66,7 +66,7 @@ func newSnapshot(c *model.Config, earlier *snapshot) (*snapshot, error) {
 	return s, err
 }
 
-// buildSnapshot also returns a name that several parts have, if there is one: then the snapshot is of no use.
+// buildSnapshot also returns a name that several parts have, if there is one: then the snapshot must not be used.
 func buildSnapshot(c *model.Config, earlier *snapshot) (s *snapshot, twice string, err error) {
 	b := snapshotBuilder{earlier: earlier}
 	b.parts = make([]*part, 0, len(c.Listeners)+len(c.Routes)+len(c.Splits)+len(c.Services)+len(c.Certificates))
@@ -150,7 +150,7 @@ func (b *snapshotBuilder) find() *part {
 	return nil
 }
 
-// step is what brings a proxy from one configuration to another.
+// step is what leads a proxy from one configuration to another.
 type step struct {
 	changed []*part
 	removed []string
@@ -178,7 +178,7 @@ func (s *snapshot) since(old *snapshot) step {
 	return out
 }
 
-// sinceVersions is the step from the versions of parts that somebody has, by name.
+// sinceVersions is the step from a set of parts, given by their names and versions.
 func (s *snapshot) sinceVersions(have map[string]string) step {
 	var out step
 	known := 0

@@ -20,7 +20,7 @@ import (
 // DeltaDiscoveryResponse that holds all parts, with the Gateway as the control plane's identifier.
 const stateMagic = "weir state 1\n"
 
-// encodeState returns the content of a state file: of each part what last could be read.
+// encodeState returns the content of a state file: of each part the last readable version.
 func encodeState(gateway model.GatewayKey, parts []*received) ([]byte, error) {
 	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: string(gateway)}}
 	for _, p := range parts {
@@ -68,8 +68,8 @@ func decodeState(data []byte, gateway model.GatewayKey, limit int) (*assembly, e
 	return a, nil
 }
 
-// writeState replaces the file at once, so that a reader sees the old state or the new one. What a process left that was
-// killed meanwhile is replaced too, as it takes of the same memory.
+// writeState replaces the file at once, so that a reader sees the old state or the new one. It also replaces the
+// temporary file of a process that was killed, which uses the same memory.
 func writeState(path string, data []byte) (err error) {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {

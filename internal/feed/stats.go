@@ -7,19 +7,19 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Stats counts what a Server did since it was made.
+// Stats are the counts of a Server since it was made.
 type Stats struct {
 	// Proxies is how many streams are open now.
 	Proxies int64
-	// Responses is how many were sent, Parts how many parts they brought or took away, Bytes how many bytes they are, as
-	// they go over the wire before TLS.
+	// Responses is how many were sent, Parts how many parts they added or removed, Bytes how many bytes they have on
+	// the wire, before TLS.
 	Responses, Parts, Bytes uint64
 	// Refusals is how many responses proxies did not apply (NACK).
 	Refusals uint64
 	// Unauthenticated is how many streams were refused for their token.
 	Unauthenticated uint64
-	// TurnedAway is how many connections were closed before their handshake, as their address had too many or made them too
-	// fast, or to make room for those of others.
+	// TurnedAway is how many connections were closed before their handshake, because their address had too many or made
+	// them too fast, or to make room for other addresses.
 	TurnedAway uint64
 }
 
@@ -31,7 +31,7 @@ func (s *Server) Stats() Stats {
 		TurnedAway: s.door.turned.Load()}
 }
 
-// counters is also the handler through which gRPC tells of the bytes it sends.
+// counters is also the handler through which gRPC reports the bytes it sends.
 type counters struct {
 	proxies                                 atomic.Int64
 	responses, parts, bytes, nacks, refused atomic.Uint64

@@ -20,9 +20,9 @@ import (
 	"github.com/weirmesh/weir/internal/spare"
 )
 
-// dial makes a connection, lazily. There is one for each stream, so that a proxy that comes again may come to another
-// control plane behind the same address, and so that nothing of a failed attempt delays the next: how long to wait is
-// the Client's to say.
+// dial makes a connection, lazily. There is one for each stream, so that a proxy that connects again may reach another
+// control plane behind the same address, and so that a failed attempt does not delay the next: the Client decides how
+// long to wait.
 func (c *Client) dial() (*grpc.ClientConn, error) {
 	pem, err := os.ReadFile(c.CAFile)
 	if err != nil {
@@ -100,7 +100,7 @@ func receive(ctx context.Context, stream deltaStream, to chan<- *discovery.Delta
 	}
 }
 
-// hello is the first request: it says what the proxy has and what it serves.
+// hello is the first request: it reports what the proxy has and what it serves.
 func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{
 		Node:                    r.node(r.unserved()),
@@ -110,20 +110,20 @@ func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
 	}
 }
 
-// servedInPart is the code in an acknowledgement of a step that was applied but for parts of it; a server that does not know it takes it for a
-// refusal.
+// servedInPart is the code in an acknowledgement of a step that was applied except for some parts; a server that does
+// not know it takes it for a refusal.
 const servedInPart = int32(codes.Unimplemented)
 
 // follow takes responses and acknowledges them.
 func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	nonce, refused := "", false
-	said := true // something is known to be unserved, or may be: what hello said
+	said := true // something is known to be unserved, or may be: what hello reported
 	for {
 		var refusal error
 		select {
 		case <-r.client.tells():
 			if nonce == "" || refused {
-				continue // it is said with the next
+				continue // the next acknowledgement reports it
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -168,7 +168,7 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 	}
 }
 
-// reason is why a stream ended that nothing can be sent on: only receiving tells.
+// reason is why a stream ended on which nothing can be sent: only receiving returns it.
 func reason(responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	for {
 		select {

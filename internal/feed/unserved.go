@@ -12,20 +12,20 @@ import (
 type Unserved struct {
 	// Listener is its name in the model.
 	Listener string `json:"listener"`
-	// Reason says why.
+	// Reason is why it is not served.
 	Reason string `json:"reason"`
 }
 
 const (
-	// unservedKey is the field of the node's metadata that lists what a proxy does not serve; one without it serves all. A control plane that does
-	// not know it takes the configuration for served.
+	// unservedKey is the field of the node's metadata that lists what a proxy does not serve; without the field it
+	// serves everything. A control plane that does not know it takes the configuration for served.
 	unservedKey = "unserved"
-	// maxUnserved bounds what is kept of that list, maxReason each of its texts, in bytes.
+	// maxUnserved bounds the entries that are kept of that list, maxReason each of its texts, in bytes.
 	maxUnserved = 64
 	maxReason   = 256
 )
 
-// node says who the proxy is and what it does not serve.
+// node describes the proxy and what it does not serve.
 func (r *receiver) node(unserved []Unserved) *core.Node {
 	fields := map[string]*structpb.Value{runningKey: structpb.NewStringValue(r.client.Status().Version)}
 	if len(unserved) > 0 {
@@ -48,7 +48,7 @@ func (r *receiver) unserved() []Unserved {
 	return r.client.Unserved()
 }
 
-// unservedOf reads what a proxy says that it does not serve. It is not trusted to be short.
+// unservedOf reads a proxy's list of what it does not serve. The list may be too long.
 func unservedOf(n *core.Node) (out []Unserved) {
 	for _, v := range n.GetMetadata().GetFields()[unservedKey].GetListValue().GetValues() {
 		if len(out) == maxUnserved {
@@ -62,7 +62,7 @@ func unservedOf(n *core.Node) (out []Unserved) {
 	return out
 }
 
-// reportUnserved takes what a proxy says that it does not serve.
+// reportUnserved takes a proxy's list of what it does not serve.
 func (s *Server) reportUnserved(session *session, unserved []Unserved) {
 	s.mu.Lock()
 	r := session.feed.proxies[session.proxy]
@@ -80,7 +80,7 @@ func (s *Server) reportUnserved(session *session, unserved []Unserved) {
 	}
 }
 
-// Tell says that Unserved is another than before. It may be called from any goroutine.
+// Tell reports that the result of Unserved has changed. It may be called from any goroutine.
 func (c *Client) Tell() {
 	select {
 	case c.tells() <- struct{}{}:

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// TestServerKnowsWhatAProxyDoesNotServe tells of ports that cannot be bound as the proxy applies, and of those that are free again without
-// anything new to apply.
+// TestServerKnowsWhatAProxyDoesNotServe reports ports that cannot be bound when the proxy applies, and ports that
+// become free later, without a new configuration.
 func TestServerKnowsWhatAProxyDoesNotServe(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()

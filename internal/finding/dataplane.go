@@ -7,7 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Codes of what a data plane cannot serve, and of what it meets while it runs.
+// Codes of problems that a data plane has with a configuration, or while it runs.
 const (
 	CodePort    = "WR805"
 	CodeDropped = "WR806"
@@ -15,23 +15,23 @@ const (
 	CodeLeftOut = "WR810"
 )
 
-// Unserved is a listener that is not served, though nothing is wrong with what was written: its port cannot be bound.
+// Unserved is a valid listener that is not served, because its port cannot be bound.
 type Unserved struct {
 	// Listener is the name in the model.
 	Listener string
 	// Ref is where it was written.
 	Ref  model.Ref
 	Port int32
-	// Reason is what the system says, Fix what to do.
+	// Reason is the system's error, Fix what to do about it.
 	Reason, Fix string
 }
 
-// Message says what is not served, and why.
+// Message describes what is not served, and why.
 func (u Unserved) Message() string {
 	return fmt.Sprintf("port %d cannot be bound, so the listener is not served: %s", u.Port, u.Reason)
 }
 
-// Finding tells of it, without its place.
+// Finding is the finding about it, without its place.
 func (u Unserved) Finding() Finding {
 	f := Finding{Code: CodePort, Severity: Error, Ref: u.Ref, Message: u.Message(), Fix: u.Fix}
 	if f.Ref.Field != "" {

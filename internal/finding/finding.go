@@ -1,5 +1,6 @@
-// Package finding holds what people are told about what they wrote: what, where, why, and what to do. Front ends make findings of objects, the data
-// plane of what it cannot serve. It knows no kind of object and nothing of Kubernetes.
+// Package finding holds what users are told about what they wrote: what, where, why, and what to do. Front ends make
+// findings about objects, the data plane about what it cannot serve. The package knows no kind of object and nothing of
+// Kubernetes.
 package finding
 
 import (
@@ -29,8 +30,8 @@ func (o Origin) String() string {
 	return Visible(o.File) + ":" + strconv.Itoa(o.Line)
 }
 
-// Visible escapes what a terminal, or whoever reads lines, would obey: control characters and those that change the direction of text.
-// What is reported holds what others wrote, such as names that are not valid.
+// Visible escapes characters that a terminal, or a parser of lines, would obey: control characters and those that
+// change the direction of text. Reports contain text of others, such as invalid names.
 func Visible(s string) string {
 	if !strings.ContainsFunc(s, obeyed) {
 		return s
@@ -85,7 +86,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is one thing a user should know about what was written.
+// Finding is one thing that a user should know about what he wrote.
 type Finding struct {
 	// Code is stable; see Codes.
 	Code     string   `json:"code"`
@@ -102,9 +103,9 @@ type Finding struct {
 	Server string `json:"-"`
 	// Meant is the field that a misspelt one was most likely meant to be.
 	Meant string `json:"-"`
-	// Absent says that a field is missing that must be there.
+	// Absent means that a required field is missing.
 	Absent bool `json:"-"`
-	// General says that it is about alternatives: what else is wrong inside of the field says more.
+	// General means that the finding is about alternatives: other findings inside of the field are more exact.
 	General bool `json:"-"`
 }
 

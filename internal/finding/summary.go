@@ -1,10 +1,10 @@
 package finding
 
-// Summary is what the JSON form of every /status begins with.
+// Summary is the beginning of the JSON form of every /status.
 type Summary struct {
 	// Generation counts the configurations served since the start.
 	Generation uint64 `json:"generation"`
-	// Error says why the newest configuration is not the one being served.
+	// Error is why the newest configuration is not the current one.
 	Error    string    `json:"error,omitempty"`
 	Findings []Finding `json:"findings"`
 }

@@ -13,12 +13,12 @@ import (
 // Teller logs findings, each once as long as it stays. Log is required.
 type Teller struct {
 	Log *slog.Logger
-	// Quiet is for what another process tells people: it is logged for debugging only.
+	// Quiet is for findings that another process reports to people: they are logged at level debug.
 	Quiet    bool
 	findings map[Finding]bool
 }
 
-// Tell logs those that were not there the last time, and which are gone.
+// Tell logs the findings that were not there the last time, and which ones are gone.
 func (t *Teller) Tell(findings []Finding) {
 	told := make(map[Finding]bool, len(findings))
 	for _, f := range findings {

@@ -12,7 +12,7 @@ func EnvName(flag string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// NameEnvironment says in each flag's usage which environment variable sets it.
+// NameEnvironment adds the environment variable that sets a flag to each flag's usage.
 func NameEnvironment(f *pflag.FlagSet) {
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + EnvName(f.Name) + "]" })
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// PathPolicy adds the flag that sets the path policy where nothing else does.
+// PathPolicy adds the flag for the path policy of requests for which nothing else sets one.
 func PathPolicy(f *pflag.FlagSet, p *model.PathPolicy) {
 	*p = model.PathAsWritten
-	f.Var((*pathPolicyValue)(p), "path-policy", "what becomes of paths that servers read in different ways, where no annotation says it (docs/paths.md)")
+	f.Var((*pathPolicyValue)(p), "path-policy", "policy for paths that servers read in different ways, unless an annotation sets it (docs/paths.md)")
 }
 
 // pathPolicyValue is a model.PathPolicy as a flag.
@@ -18,7 +18,7 @@ type pathPolicyValue model.PathPolicy
 
 func (p *pathPolicyValue) String() string { return string(*p) }
 
-// Type implements pflag.Value; it is what help shows.
+// Type implements pflag.Value; help shows it.
 func (p *pathPolicyValue) Type() string {
 	return string(model.PathAsWritten) + "|" + string(model.PathStrict)
 }

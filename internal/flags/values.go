@@ -8,7 +8,7 @@ import (
 
 // Choice is a flag with a fixed set of values.
 type Choice struct {
-	// Value is the one that was chosen.
+	// Value is the chosen one.
 	Value   string
 	allowed []string
 }
@@ -19,7 +19,7 @@ func NewChoice(allowed ...string) Choice { return Choice{allowed[0], allowed} }
 // String implements pflag.Value.
 func (c *Choice) String() string { return c.Value }
 
-// Type implements pflag.Value; it is what help shows.
+// Type implements pflag.Value; help shows it.
 func (c *Choice) Type() string { return strings.Join(c.allowed, "|") }
 
 // Set implements pflag.Value.
@@ -51,7 +51,7 @@ func (b *Size) String() string {
 	return "0"
 }
 
-// Type implements pflag.Value; it is what help shows.
+// Type implements pflag.Value; help shows it.
 func (b *Size) Type() string { return "size" }
 
 // Set implements pflag.Value.

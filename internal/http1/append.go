@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// The Append functions write what they are given; they do not check it. Callers pass on parsed parts, or check with the
-// Valid functions.
+// The Append functions write their arguments without checking them. Callers pass parsed parts, or check with the Valid
+// functions.
 
 // AppendRequestLine appends "method target HTTP/1.1" CRLF.
 func AppendRequestLine(dst []byte, method, target string) []byte {
@@ -31,8 +31,8 @@ func AppendStatusLine(dst []byte, status int, reason string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// AppendEscaped appends a path or a query with escapes for what RFC 3986 does not allow there by itself: the bytes "<>[\]^`{|} and double
-// quotes, and each "%" that begins no escape.
+// AppendEscaped appends a path or a query with escapes for the bytes that RFC 3986 does not allow there: <>[\]^`{|},
+// double quotes, and each "%" that begins no escape.
 func AppendEscaped(dst []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
@@ -75,7 +75,7 @@ func AppendBody(dst []byte, body Body) []byte {
 // AppendEnd appends the empty line that ends a head.
 func AppendEnd(dst []byte) []byte { return append(dst, '\r', '\n') }
 
-// AppendChunk appends one chunk; for empty data nothing, since that would end the body.
+// AppendChunk appends one chunk. It appends nothing for empty data, since that would end the body.
 func AppendChunk(dst, data []byte) []byte {
 	if len(data) == 0 {
 		return dst

@@ -101,7 +101,8 @@ func HasToken(value, token string) bool {
 	return false
 }
 
-// Within reports whether list, comma-separated (RFC 9110 §5.6.1), has a member, and none that is not one of those, without regard to case.
+// Within reports whether list, comma-separated (RFC 9110 §5.6.1), has at least one member, and only members that are in
+// those, without regard to case.
 func Within(list, those string) bool {
 	some := false
 	for more := true; more; {
@@ -128,12 +129,12 @@ func all(s string, bits uint8) bool {
 // ValidToken reports whether s is a token (RFC 9110 §5.6.2).
 func ValidToken(s string) bool { return s != "" && all(s, classToken) }
 
-// ValidMethod reports whether s may be the method of a request: upper-case letters, "-" and "_". That is narrower than RFC 9110 §9.1,
-// where methods are tokens, and wide enough for every registered one; what differs from those by case or marks only is read as one of
-// them by some and refused by others.
+// ValidMethod reports whether s may be the method of a request: upper-case letters, "-" and "_". That is narrower than
+// RFC 9110 §9.1, where methods are tokens, but every registered method fits. Other spellings are read as a registered
+// method by some servers and refused by others.
 func ValidMethod(s string) bool { return s != "" && all(s, classMethod) }
 
-// CheckTarget reports whether s, a path with or without a query, is what Request.Parse takes for one, and whether it is Unescaped.
+// CheckTarget reports whether Request.Parse accepts s as a path with or without a query, and whether it is Unescaped.
 func CheckTarget(s string) (valid, unescaped bool) {
 	query := false
 	for i := 0; i < len(s); i++ {
@@ -165,8 +166,8 @@ func ValidAuthority(s string) bool {
 	return ok
 }
 
-// splitAuthority takes a valid authority apart; port is empty when there is none or when nothing follows the colon, which RFC 3986
-// §3.2.3 allows.
+// splitAuthority splits a valid authority. port is empty if there is no port, or if nothing follows the colon, which
+// RFC 3986 §3.2.3 allows.
 func splitAuthority(s string) (host, port string, ok bool) {
 	end := 0
 	if len(s) > 0 && s[0] == '[' {

@@ -7,8 +7,8 @@ import (
 
 const (
 	maxSizeDigits = 15 // a chunk size below 2^60
-	// maxExtensions bounds one size line, maxOverhead the framing of a body beyond what its data excuses: without it a client could
-	// have a proxy read gigabytes for a few bytes of data.
+	// maxExtensions bounds one size line. maxOverhead bounds the framing of a body, in proportion to its data:
+	// otherwise a client could make a proxy read gigabytes for a few bytes of data.
 	maxExtensions    = 256
 	maxOverhead      = 8 << 10
 	maxTrailer       = 8 << 10
@@ -38,8 +38,8 @@ const (
 	chunkDone
 )
 
-// ChunkReader decodes the chunked coding (RFC 9112 §7.1) as it arrives. It holds nothing but its state and the trailer
-// section, so the caller's buffer may be of any size. The zero value is ready; Reset makes it ready for the next body.
+// ChunkReader decodes the chunked coding (RFC 9112 §7.1) as it arrives. It only holds its state and the trailer
+// section, so the caller's buffer may be of any size. The zero value is ready; Reset prepares it for the next body.
 type ChunkReader struct {
 	left     int64 // of the size being read, then of the chunk's data
 	overhead int64
@@ -52,10 +52,11 @@ type ChunkReader struct {
 	trailers []Field
 }
 
-// Next consumes the first n bytes of buf. data, if not empty, is the next part of the body and aliases buf. n is 0 only for an
-// empty buf or an error; as long as done is false, go on with buf[n:], reading more when it is empty. With done the body has
-// ended, the trailer section included, and what follows in buf belongs to the next message. data may come together with done,
-// never with an error. An error is an *Error with Status 400; in a response it is the endpoint's fault.
+// Next consumes the first n bytes of buf. data, if not empty, is the next part of the body and aliases buf. n is 0 only
+// for an empty buf or an error. While done is false, call Next again with buf[n:], after reading more if it is empty.
+// If done is true, the body has ended, including the trailer section, and the rest of buf belongs to the next message.
+// data may come together with done, never with an error. An error is an *Error with Status 400; in a response it is the
+// endpoint's fault.
 func (c *ChunkReader) Next(buf []byte) (data []byte, n int, done bool, err error) {
 	i := 0
 	for i < len(buf) && c.fault == faultNone {
@@ -123,8 +124,8 @@ func (c *ChunkReader) Next(buf []byte) (data []byte, n int, done bool, err error
 	return data, i, c.state == chunkDone, nil
 }
 
-// Trailers are the trailer fields once Next reported done, valid until Reset. Those that RFC 9110 §6.5.1 forbids there are
-// left out.
+// Trailers are the trailer fields once Next returned done, valid until Reset. Fields that RFC 9110 §6.5.1 forbids there
+// are left out.
 func (c *ChunkReader) Trailers() []Field { return c.trailers }
 
 // Reset forgets the last body.
@@ -140,7 +141,7 @@ func (c *ChunkReader) expect(b, want byte, next uint8, f fault) {
 	c.state = next
 }
 
-// size reads a byte of the chunk size or the one that ends it. A byte that is refused leaves the state as it was.
+// size reads a byte of the chunk size, or the byte that ends it. A refused byte does not change the state.
 func (c *ChunkReader) size(b byte) {
 	if class[b]&classHex == 0 {
 		if c.state == chunkSizeStart {
@@ -164,7 +165,7 @@ func (c *ChunkReader) size(b byte) {
 	c.state = chunkSize
 }
 
-// endToken goes on behind a size, a name, a token or a quoted string, none of which b belongs to.
+// endToken continues after a size, a name, a token or a quoted string. b is the first byte after it.
 func (c *ChunkReader) endToken(b byte, space uint8, f fault) {
 	switch b {
 	case ' ', '\t':
@@ -222,7 +223,7 @@ func (c *ChunkReader) extension(b byte) {
 	}
 }
 
-// endSize goes on behind a size line.
+// endSize continues after a size line.
 func (c *ChunkReader) endSize() {
 	overhead := c.overhead + int64(c.lineLen) + 4
 	overhead -= min(overhead, 16+2*min(c.left, 1<<20))
@@ -238,7 +239,8 @@ func (c *ChunkReader) endSize() {
 	}
 }
 
-// gather moves one line, or what there is of it, to the section, and reads the section when the line ends it.
+// gather copies one line, or the part of it that has arrived, to the section. If the line is empty, it parses the
+// section.
 func (c *ChunkReader) gather(buf []byte) int {
 	n := bytes.IndexByte(buf, '\n') + 1
 	whole := n > 0
@@ -271,7 +273,7 @@ func (c *ChunkReader) gather(buf []byte) int {
 	return n
 }
 
-// AnnouncesForbidden reports whether Trailer, a list of the names of trailer fields, has one that is not passed on.
+// AnnouncesForbidden reports whether Trailer, a list of names of trailer fields, has a name that is not passed on.
 func AnnouncesForbidden(list string) bool {
 	for more := true; more; {
 		var f Field
@@ -283,12 +285,13 @@ func AnnouncesForbidden(list string) bool {
 	return false
 }
 
-// ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. That is RFC 9110 §6.5.1: framing, routing,
-// request modifiers, authentication, control data of the response, and what is needed to process the content; the fields by which a
-// proxy tells where a request came from; and what a backend that makes variables of names may take for one of these.
+// ForbiddenInTrailer reports whether a field, whose ID is set, is not passed on as a trailer. These are the fields of
+// RFC 9110 §6.5.1: framing, routing, request modifiers, authentication, control data of the response, and fields that
+// are needed to process the content. So are the fields by which a proxy describes the origin of a request, and fields
+// that a backend that makes variables of names may take for one of these.
 func ForbiddenInTrailer(f *Field) bool {
 	if f.ID == FieldIrregular {
-		// What it may be taken for.
+		// The name that it may be taken for.
 		var buf [longestKnown]byte
 		name := regular(f.Name, &buf)
 		f = &Field{Name: name, ID: identify(name)}

@@ -1,7 +1,7 @@
 package http1
 
-// Error is why a message was refused. For a request it is the client's fault and Status is the 4xx, or 501, to answer before
-// closing the connection; for a response it is the endpoint's fault and Status is 502.
+// Error is the reason why a message was refused. For a request it is the client's fault, and Status is the 4xx, or 501,
+// to answer before closing the connection. For a response it is the endpoint's fault, and Status is 502.
 type Error struct {
 	Status int
 	// Reason is a stable snake_case word.

@@ -104,8 +104,8 @@ var knownByLength = func() (t [longestKnown + 1][]known) {
 	return t
 }()
 
-// foldedEnds gives the first and last bytes of a name with bit 5 set, which folds the letters of a token's bytes and
-// confuses none of them with the hyphens and digits of the known names.
+// foldedEnds returns the first and last bytes of a name with bit 5 set. This folds the letters of a token, and does not
+// confuse them with the hyphens and digits of the known names.
 func foldedEnds(s string) (first, last uint64) {
 	const fold = 0x2020202020202020
 	if n := len(s); n >= 8 {
@@ -160,7 +160,7 @@ func identify(name string) FieldID {
 	return FieldOther
 }
 
-// What a field may not have done to it, as bits by FieldID.
+// Properties of a field, as bits by FieldID.
 const (
 	hopByHop uint64 = 1<<FieldConnection | 1<<FieldHTTP2Settings | 1<<FieldKeepAlive | 1<<FieldProxyAuthenticate |
 		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade
@@ -169,9 +169,9 @@ const (
 		1<<FieldXForwardedHost | 1<<FieldXForwardedPort | 1<<FieldXForwardedProto | 1<<FieldXRealIP | 1<<FieldWeirVia
 )
 
-// SameVariable reports whether two field names become the same variable where names are turned into variables as CGI has it (RFC 3875 §4.1.18):
-// without regard to case, and with everything but letters and digits alike. CGI itself maps only "-" to "_"; Apache httpd and lighttpd map
-// every such character, PHP maps ".".
+// SameVariable reports whether two field names become the same variable in backends that turn names into variables as
+// CGI does (RFC 3875 §4.1.18): case is ignored, and all characters except letters and digits are equal. CGI itself maps
+// only "-" to "_"; Apache httpd and lighttpd map every such character, PHP maps ".".
 func SameVariable(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -200,7 +200,8 @@ var variableByte = func() (t [256]byte) {
 	return t
 }()
 
-// regular is an irregular name with hyphens for what is irregular in it, if it is not longer than any name of interest; else "".
+// regular returns an irregular name with hyphens in place of its irregular characters, or "" if it is longer than any
+// name of interest.
 func regular(name string, buf *[longestKnown]byte) string {
 	if len(name) > len(buf) {
 		return ""
@@ -213,8 +214,9 @@ func regular(name string, buf *[longestKnown]byte) string {
 	return str(buf[:], 0, len(name))
 }
 
-// Vouched reports whether a field, whose ID is set, is one by which a proxy tells where a request came from or what became of it, or may be taken
-// for one by a backend that makes variables of names: Forwarded, Via, X-Real-IP, X-Forwarded-*, Weir-*.
+// Vouched reports whether a proxy uses a field, whose ID is set, to describe the origin or the handling of a request:
+// Forwarded, Via, X-Real-IP, X-Forwarded-*, Weir-*. It is also true for fields that a backend that makes variables of
+// names may take for one of these.
 func Vouched(f *Field) bool {
 	const known = 1<<FieldForwarded | 1<<FieldVia | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldWeirMirrored | 1<<FieldWeirVia
@@ -227,8 +229,8 @@ func Vouched(f *Field) bool {
 	return known&(1<<f.ID) != 0
 }
 
-// Impersonates reports whether an irregular field may be taken by a backend that makes variables of names for one that frames messages, belongs to
-// the connection, or is vouched for by proxies: such as Content_Length, Transfer.Encoding, X_Forwarded_For.
+// Impersonates reports whether a backend that makes variables of names may take an irregular field for one that frames
+// messages, belongs to the connection, or is Vouched: such as Content_Length, Transfer.Encoding, X_Forwarded_For.
 func Impersonates(f *Field) bool {
 	if f.ID != FieldIrregular {
 		return false
@@ -247,9 +249,9 @@ func Impersonates(f *Field) bool {
 // from Body.
 func (id FieldID) HopByHop() bool { return hopByHop&(1<<id) != 0 }
 
-// HopByHop reports whether f, one of fields, must not be forwarded: by its ID, or because a Connection field among fields
-// names it. Host, Content-Length and the fields a proxy vouches for (X-Forwarded-*, X-Real-IP, Forwarded, Via) cannot be removed by naming
-// them. Request.NamedHops and Response.NamedHops tell whether more than the ID has to be looked at.
+// HopByHop reports whether f, one of fields, must not be forwarded: by its ID, or because a Connection field among
+// fields names it. Host, Content-Length and the fields of proxies (X-Forwarded-*, X-Real-IP, Forwarded, Via) cannot be
+// removed by naming them. Request.NamedHops and Response.NamedHops report whether the ID alone is not sufficient.
 func HopByHop(f *Field, fields []Field) bool {
 	id := f.ID
 	if id == FieldOther {
@@ -261,7 +263,7 @@ func HopByHop(f *Field, fields []Field) bool {
 	return notRemovable&(1<<id) == 0 && !beginsWith(f.Name, "x-forwarded-") && ConnectionListed(fields, f.Name)
 }
 
-// beginsWith reports whether a name begins with a lower-case prefix and goes on, without regard to case.
+// beginsWith reports whether a name is longer than a lower-case prefix and begins with it, without regard to case.
 func beginsWith(name, prefix string) bool {
 	return len(name) > len(prefix) && EqualFold(name[:len(prefix)], prefix)
 }

@@ -23,7 +23,7 @@ const (
 	optionOther
 )
 
-// meta is what the fields of a head mean for the connection and the framing, gathered while they are read.
+// meta is the meaning of a head's fields for the connection and the framing, gathered while they are read.
 type meta struct {
 	host       string
 	upgrade    string
@@ -41,8 +41,8 @@ type meta struct {
 	options     uint8
 }
 
-// parseFields reads field lines from b[i:] up to the empty line; next is behind it, or 0 when b ends before. A nil m reads a trailer
-// section, whose fields mean nothing.
+// parseFields reads field lines from b[i:] up to the empty line. next is the position after it, or 0 if b ends before.
+// A nil m reads a trailer section, whose fields have no meaning for the message.
 func (m *meta) parseFields(b []byte, i int, fields []Field, limit int) (_ []Field, next int, _ fault) {
 	for {
 		if i >= len(b) {
@@ -175,8 +175,8 @@ func valueFault(c byte) fault {
 	return faultFieldValue
 }
 
-// note takes up what a known field means. keep is false for a field line that only repeats another, and for a Trailer that announces
-// what a trailer section may not hold.
+// note records the meaning of a known field. keep is false for a field line that only repeats another, and for a
+// Trailer that announces a field that trailers may not contain.
 func (m *meta) note(f *Field) (keep bool, _ fault) {
 	switch f.ID {
 	case FieldHost:

@@ -44,8 +44,8 @@ const (
 	BodyUntilClose
 )
 
-// Body is the framing of a message's body (RFC 9112 §6.3). It is the truth; a message is forwarded with framing fields
-// written from it, not with those that were received.
+// Body is the framing of a message's body (RFC 9112 §6.3). A message is forwarded with framing fields written from it,
+// not with the received ones.
 type Body struct {
 	Kind BodyKind
 	// Length is set for BodyLength.
@@ -55,7 +55,7 @@ type Body struct {
 // Content is true if the message has content, or may have some.
 func (b Body) Content() bool { return b.Kind > BodyLength || b.Length > 0 }
 
-// head is what reading the heads of requests and responses has in common.
+// head is the common part of reading the heads of requests and responses.
 type head struct {
 	scan scanner
 	meta meta
@@ -84,7 +84,8 @@ func (h *head) rest(w []byte, i int, fields []Field, lim *Limits) (_ []Field, ne
 	return fields, next, f
 }
 
-// unended is the fault of a first line without end: line is what there is of it, w what there is of the head.
+// unended returns the fault of a first line without an end: line is the received part of it, w the received part of the
+// head.
 func (l *Limits) unended(w, line []byte) fault {
 	switch {
 	case len(line) == l.Line:
@@ -103,8 +104,8 @@ type scanner struct {
 	line    int  // where the incomplete line starts
 }
 
-// ready reports whether parsing may come to a result: at the first look, when the first line got complete, when the head
-// did, and when a line end or a limit is violated.
+// ready reports whether parsing may have a result: at the first call, when the first line became complete, when the
+// head did, and when a line end or a limit is violated.
 func (s *scanner) ready(buf []byte, lim *Limits) bool {
 	if !s.waiting {
 		return true

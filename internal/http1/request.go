@@ -16,18 +16,18 @@ const (
 	FormAsterisk
 )
 
-// Request is a parsed request head. It is meant to be reused: Parse allocates nothing once Fields has grown.
+// Request is a parsed request head. Reuse it: Parse allocates nothing once Fields has grown.
 type Request struct {
 	// Method is made of upper-case letters, "-" and "_".
 	Method string
 	// Target is the request target as received: printable ASCII without "#".
 	Target string
 	Form   Form
-	// Path is the raw path of Target. It starts with "/", except that it is "*" for FormAsterisk (and for OPTIONS with an
-	// absolute form that has neither path nor query, RFC 9112 §3.2.4) and empty for FormAuthority. Each "%" in it begins a
-	// valid escape.
+	// Path is the raw path of Target. It starts with "/", with two exceptions: it is "*" for FormAsterisk (and for
+	// OPTIONS with an absolute form that has neither path nor query, RFC 9112 §3.2.4), and empty for FormAuthority.
+	// Each "%" in it begins a valid escape.
 	Path string
-	// Query is what follows "?"; HasQuery tells an empty query from none.
+	// Query is the text after "?"; HasQuery distinguishes an empty query from none.
 	Query    string
 	HasQuery bool
 	// Scheme is "http" or "https" in lower case for FormAbsolute, else empty.
@@ -41,13 +41,13 @@ type Request struct {
 	// section may not hold (RFC 9110 §6.5.1) is left out.
 	Fields []Field
 	Body   Body
-	// KeepAlive: the client lets the connection serve another request after this one. Never behind CONNECT: what follows a refused one
-	// may have been meant for the tunnel.
+	// KeepAlive: the client allows another request on the connection after this one. It is never true for CONNECT:
+	// bytes after a refused CONNECT may have been meant for the tunnel.
 	KeepAlive bool
 	// Expect100: the client waits for 100 (Continue) before it sends the body. Without content there is nothing to wait for, whatever Expect says
 	// (RFC 9110 §10.1.1).
 	Expect100 bool
-	// NamedHops: the Connection field names fields other than those known by FieldID.HopByHop; see HopByHop.
+	// NamedHops: the Connection field names other fields than those that FieldID.HopByHop knows; see HopByHop.
 	NamedHops bool
 	// Upgrade is the value of the Upgrade field when Connection lists it and the version is 1.1, else empty.
 	Upgrade string
@@ -71,8 +71,8 @@ func (r *Request) Parse(buf []byte, lim Limits) (n int, err error) {
 	return r.head.settle(n, f, &requestErrors)
 }
 
-// Reset forgets a partly read head and the last result; it keeps the memory of Fields. Parse after a success or an error needs
-// none.
+// Reset drops a partly read head and the last result, and keeps the memory of Fields. It is not needed before Parse
+// after a success or an error.
 func (r *Request) Reset() { *r = Request{Fields: r.Fields[:0]} }
 
 func (r *Request) parse(buf []byte, lim *Limits) (int, fault) {
@@ -198,7 +198,7 @@ func slowVersion(b []byte) (minor int, f fault) {
 	return int(b[7] - '0'), faultNone
 }
 
-// splitTarget settles the form of the target and takes an absolute one apart.
+// splitTarget determines the form of the target and splits an absolute one.
 func (r *Request) splitTarget() fault {
 	r.Scheme, r.Authority = "", ""
 	switch {

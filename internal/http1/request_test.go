@@ -25,7 +25,7 @@ func reason(err error) string {
 	return fmt.Sprint(err)
 }
 
-// The requests a server must refuse, by the section of RFC 9112 (or RFC 9110) that says so.
+// The requests that a server must refuse, by the section of RFC 9112 (or RFC 9110) that requires it.
 func TestMalformedRequestIsRefused(t *testing.T) {
 	const host = "Host: a.example\r\n"
 	for _, c := range []struct{ name, head, want string }{

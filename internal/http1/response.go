@@ -8,9 +8,9 @@ type Response struct {
 	Reason string
 	// Minor is 0 or 1.
 	Minor int
-	// Fields are all field lines in order. A repeated, identical Content-Length occurs once. In an answer to HEAD or with
-	// status 304 (BodyNone) Content-Length tells what the body would be and may be forwarded as it is; in 1xx, 204 and answers to
-	// CONNECT that open a tunnel it is removed, like Transfer-Encoding.
+	// Fields are all field lines in order. A repeated, identical Content-Length occurs once. In an answer to HEAD or
+	// with status 304 (BodyNone), Content-Length is the length that the body would have, and may be forwarded. In 1xx,
+	// 204 and answers to CONNECT that open a tunnel it is removed, like Transfer-Encoding.
 	Fields []Field
 	Body   Body
 	// KeepAlive: the connection may serve another request once the body is read.
@@ -23,9 +23,9 @@ type Response struct {
 	head head
 }
 
-// Parse reads a head at the beginning of buf like Request.Parse. requestMethod is the method of the request that is answered:
-// it decides with the status whether there is a body (RFC 9112 §6.3). Answers with a 1xx status other than 101 are followed by
-// another head. Any error means that the connection is of no more use.
+// Parse reads a head at the beginning of buf like Request.Parse. requestMethod is the method of the request; with the
+// status it decides whether there is a body (RFC 9112 §6.3). Answers with a 1xx status other than 101 are followed by
+// another head. After any error the connection is unusable.
 func (r *Response) Parse(buf []byte, lim Limits, requestMethod string) (n int, err error) {
 	lim.fill()
 	if !r.head.scan.ready(buf, &lim) {
@@ -54,8 +54,8 @@ func (r *Response) parse(buf []byte, lim *Limits, requestMethod string) (int, fa
 	return i, r.finish(requestMethod)
 }
 
-// parseLine reads the status line; 0 means that it is incomplete. The space behind the status code may be missing when there
-// is no reason phrase: many endpoints send it so, and nobody reads it differently.
+// parseLine reads the status line and returns its length; 0 means that it is incomplete. Without a reason phrase, the
+// space after the status code may be missing: many endpoints send it so, and no parser reads it differently.
 func (r *Response) parseLine(b []byte) (int, fault) {
 	const pattern = "HTTP/1.d ddd"
 	for i := 0; i < len(pattern); i++ {

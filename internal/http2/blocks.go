@@ -46,7 +46,7 @@ func (c *Conn) onBlock(block []byte) error {
 	}
 	s := c.streams[h.id]
 	if s == nil {
-		return nil // ended meanwhile
+		return nil // the stream ended in the meantime
 	}
 	if h.self {
 		return c.fault(s, ProtocolError, "the stream depends on itself")
@@ -64,7 +64,7 @@ func (c *Conn) onBlock(block []byte) error {
 	return c.onResponse(s, h)
 }
 
-// blockKind says what a block on a stream is; mu is held.
+// blockKind returns the kind of a block on a stream; mu is held.
 func (c *Conn) blockKind(h *headers) (blockKind, error) {
 	if s := c.streams[h.id]; s != nil {
 		switch {
@@ -93,7 +93,7 @@ func (c *Conn) blockKind(h *headers) (blockKind, error) {
 	return 0, protocol("stream opened out of order (RFC 9113 §5.1.1)")
 }
 
-// onDropped is called for a block on a stream that takes none; mu is held.
+// onDropped handles a block on a stream that accepts none; mu is held.
 func (c *Conn) onDropped(h *headers) error {
 	if s := c.streams[h.id]; s != nil {
 		return c.fault(s, StreamClosed, "HEADERS after the end of the stream")
@@ -159,7 +159,7 @@ func (c *Conn) refuse(h *headers, code Code, detail string) error {
 	return c.scores.wasted()
 }
 
-// fault resets a stream because of what the peer sent; mu is held. A server that answers badly makes no work that was not asked for.
+// fault resets a stream because of what the peer sent; mu is held. A server's bad answer does not count as wasted work.
 func (c *Conn) fault(s *Stream, code Code, detail string) error {
 	c.reset(s, &StreamError{Stream: s.id, Code: code, Detail: detail})
 	if c.client {

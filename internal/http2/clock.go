@@ -6,7 +6,7 @@ import "time"
 // timers: a deadline that is nearer brings the tick forward.
 const tickEvery = time.Second
 
-// clock is what a connection knows of time; mu guards it.
+// clock is a connection's knowledge of time; mu guards it.
 type clock struct {
 	began    time.Time
 	now      time.Time // of the last tick, or later
@@ -14,11 +14,11 @@ type clock struct {
 	over     bool      // no deadline is set any more: reading ends
 	active   bool      // something was read since the last tick
 	heard    time.Time // when something was last known to be read
-	idleAt   time.Time // since when there is no stream; zero if there is one
+	idleAt   time.Time // since when there has been no stream; zero if there is one
 	endBy    time.Time // settleEnd
 	pinged   time.Time // when the peer was asked for a sign of life; zero if it is not
 	writeNo  uint64    // the write under way at the last tick
-	writeAt  time.Time // since when the peer has taken nothing of it, as far as is known
+	writeAt  time.Time // since when the peer has read nothing of it, as far as is known
 	blockAt  time.Time // since when a header block is incomplete
 	partAt   time.Time // since when a frame is
 	partData bool      // of a body
@@ -43,7 +43,7 @@ func (c *Conn) tick() error {
 	now := time.Now()
 	c.now = now
 	c.next = time.Time{}
-	c.wrote.Broadcast() // whoever waits for it looks at the time
+	c.wrote.Broadcast() // waiting goroutines check the time
 	if c.active || c.heard.IsZero() {
 		c.active, c.heard, c.pinged = false, now, time.Time{}
 	}

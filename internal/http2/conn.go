@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// Preface is what a client begins with (RFC 9113 §3.4).
+// Preface is the beginning of a client's connection (RFC 9113 §3.4).
 const Preface = http2.ClientPreface
 
 // States of an orderly end.
@@ -37,11 +37,11 @@ type Conn struct {
 	mu     sync.Mutex
 	framer *http2.Framer // writes control frames, with mu held
 	err    error         // why no stream is taken any more
-	dead   bool          // and those there were have failed, of
+	dead   bool          // and the existing streams have failed, because of
 	end    error
 	ending int
 	peer   peer
-	owes   bool // Config.Changed is to be called
+	owes   bool // Config.Changed must be called
 
 	streams map[uint32]*Stream
 	lastID  uint32     // the last stream that was opened
@@ -49,8 +49,8 @@ type Conn struct {
 	running int        // handlers
 	idle    *sync.Cond // running is 0
 	closed  closedRing // streams that were, lately
-	inWin   int32      // what the peer may still send
-	inUsed  int32      // what was read and is still to be given back
+	inWin   int32      // bytes that the peer may still send
+	inUsed  int32      // bytes that were read, and whose window was not returned yet
 	partID  uint32     // the stream, if it is known, of a DATA frame that is incomplete, and
 	partLen int        // how much of its payload is here
 	// blocked is for how long the peer could not send bodies, blockedAt since when it cannot.
@@ -64,7 +64,7 @@ type Conn struct {
 	clock
 }
 
-// peer is what the other side has said of itself.
+// peer is the other side's settings and announcements.
 type peer struct {
 	settled bool // its first SETTINGS came
 	acked   bool // it has taken ours
@@ -72,8 +72,8 @@ type peer struct {
 	streams uint32
 }
 
-// NewServer makes the server's side of nc, whose streams serve is called with, each in a goroutine of its own. The stream is gone when
-// serve returns: an answer that is not complete is broken off.
+// NewServer makes the server's side of nc. It calls serve with each stream, each in its own goroutine. The stream ends
+// when serve returns: an incomplete answer is broken off.
 func NewServer(nc net.Conn, cfg Config, serve func(*Stream)) *Conn {
 	c := newConn(nc, cfg)
 	c.serve = serve
@@ -103,9 +103,10 @@ func newConn(nc net.Conn, cfg Config) *Conn {
 	return c
 }
 
-// Run reads until the connection ends and closes it; early is what was read from it already, for a server behind the preface if
-// sawPreface. It returns why the connection ended, when every stream has ended: a server's handlers have returned; a client's streams have failed, but
-// are still to be closed. Run must be called once, also to end what NewClient began.
+// Run reads until the connection ends and closes it. early are bytes that were already read from it; for a server they
+// follow the preface if sawPreface. Run returns why the connection ended, after every stream has ended: a server's
+// handlers have returned; a client's streams have failed, but must still be closed. Run must be called once, also to
+// end what NewClient began.
 func (c *Conn) Run(early []byte, sawPreface bool) error {
 	c.start(early)
 	err := c.read(sawPreface)
@@ -184,7 +185,7 @@ func (c *Conn) finish(err error) {
 	c.reader.release()
 }
 
-// lastPeerID is what GOAWAY says.
+// lastPeerID is the last stream in GOAWAY.
 func (c *Conn) lastPeerID() uint32 {
 	if c.client {
 		return 0
@@ -209,11 +210,12 @@ func (c *Conn) die(err *ConnError) {
 
 // Bounds of the end of a connection.
 const (
-	farewell    = time.Second // to write what is left, and again for the peer to close its side
+	farewell    = time.Second // to write the rest, and again for the peer to close its side
 	lingerBytes = 1 << 20
 )
 
-// linger takes what the peer has under way: a connection that is closed with unread bytes is reset, which can cost the peer the last frames.
+// linger reads what the peer has under way: a connection that is closed with unread bytes is reset, and then the peer
+// can lose the last frames.
 func (c *Conn) linger() {
 	if h, ok := c.nc.(interface{ CloseWrite() error }); !ok || h.CloseWrite() != nil {
 		return
@@ -255,7 +257,8 @@ func (c *Conn) Rest() time.Duration {
 	return time.Since(c.idleAt)
 }
 
-// Available is how many streams more a client may open now: 0 for ever once Err is not nil. Before the peer's settings have come it is none.
+// Available is how many more streams a client may open now: always 0 once Err is not nil, and 0 before the peer's
+// settings have arrived.
 func (c *Conn) Available() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,8 +275,8 @@ func (c *Conn) available() int {
 // errShutdown is the end that Shutdown asked for.
 var errShutdown = &ConnError{Code: NoError, Unprocessed: true, Detail: "the connection is being closed"}
 
-// Shutdown ends the connection in order, without waiting for it: the peer is told twice (RFC 9113 §6.8), the streams that it opened until it heard
-// are served, and Run returns after the last. A client's connection ends with its last stream.
+// Shutdown ends the connection gracefully, without waiting: the peer is told twice (RFC 9113 §6.8), the streams that it
+// opened until it heard are served, and Run returns after the last. A client's connection ends with its last stream.
 func (c *Conn) Shutdown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -84,7 +84,7 @@ func TestOwnClientMeetsOwnServer(t *testing.T) {
 	}
 }
 
-// TestEndThatCameWithTheLastFramesIsNoticed: the poller tells of both at once.
+// TestEndThatCameWithTheLastFramesIsNoticed: the poller reports both at once.
 func TestEndThatCameWithTheLastFramesIsNoticed(t *testing.T) {
 	s := serve(t, Config{IdleTimeout: time.Hour}, hello)
 	nc, err := net.Dial("tcp", s.addr)

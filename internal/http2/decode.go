@@ -9,7 +9,7 @@ import (
 // decoderTable is the dynamic table's size, the default of SETTINGS_HEADER_TABLE_SIZE.
 const decoderTable = 4096
 
-// blockKind is what a header block is.
+// blockKind is the kind of a header block.
 type blockKind uint8
 
 const (
@@ -29,10 +29,11 @@ const (
 	pseudoStatus
 )
 
-// decoder reads header blocks into fields. The strings are never written to again, and those of tables are shared; those of a request that are in no table
-// are written to Head.text, and end with the head.
+// decoder reads header blocks into fields. The strings never change, and those of tables are shared. Strings of a
+// request that are in no table are written to Head.text, and end with the head.
 //
-// The library's decoder knows only names and values: each field of its tables would have to be checked again with every block.
+// The library's decoder knows only names and values: each field of its tables would have to be checked again with every
+// block.
 type decoder struct {
 	table     decoderState
 	quiet     bool // fields are not emitted, for the sake of the table only
@@ -46,9 +47,9 @@ type decoder struct {
 	pseudo   uint8
 	regular  bool // a field that is not pseudo has come
 	tooLarge bool
-	bad      string // what is malformed
-	length   int64  // of Content-Length, -1 for none
-	cookie   int    // place of the first Cookie field, -1 for none
+	bad      string // the malformed part
+	length   int64  // of Content-Length, -1 if there is none
+	cookie   int    // index of the first Cookie field, -1 if there is none
 	crumbs   int    // Cookie fields
 	text     []byte // a string being decoded
 }
@@ -158,7 +159,7 @@ func (d *decoder) emit(f *codedField) {
 		d.length = n
 	case http1.FieldTrailer:
 		if http1.AnnouncesForbidden(f.Value) {
-			return // what it announces is not passed on either
+			return // the announced trailer is not passed on either
 		}
 	}
 	d.fields = append(d.fields, f.Field)
@@ -223,7 +224,7 @@ func (d *decoder) joinCookies() {
 	d.fields = out
 }
 
-// nameBytes are those of field names: tokens in lower case.
+// nameBytes are the bytes of field names: tokens in lower case.
 var nameBytes = func() (t [256]bool) {
 	for c := range t {
 		t[c] = http1.ValidToken(string([]byte{byte(c)})) && !('A' <= c && c <= 'Z')

@@ -127,7 +127,7 @@ func TestFieldsOverTheBoundsAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == "too large" {
-			// What is over the bound is not even unpacked; the tables still agree.
+			// A field over the bound is not decoded; the tables still agree.
 			if d.tooLarge {
 				t.Fatal("within the bound")
 			}

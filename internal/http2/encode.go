@@ -11,22 +11,23 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// encoderTable is the largest dynamic table of an encoder (RFC 7541 §4.2), whatever the peer allows.
+// encoderTable is the largest dynamic table of an encoder (RFC 7541 §4.2), even if the peer allows more.
 const encoderTable = 4096
 
-// encoder writes header blocks (RFC 7541). A field enters the dynamic table when it was seen twice in short order, so that values that are
-// new in each message cost neither memory nor the places of those that come again. Nothing is allocated but for what enters the table.
+// encoder writes header blocks (RFC 7541). A field enters the dynamic table when it was sent twice in a short time. So
+// values that are new in each message cost no memory, and do not displace those that are repeated. Nothing is
+// allocated, except for new entries of the table.
 //
 // The library's encoder keeps every string that it is given, and looks each up in four maps.
 type encoder struct {
 	entries []tableEntry // a ring: the newest is entries[(added-1)&mask]
 	added   uint32       // entries added since ever
 	count   uint32       // entries there are
-	size    int          // as RFC 7541 §4.1 counts
+	size    int          // in the unit of RFC 7541 §4.1
 	limit   int          // of size
 
-	update   bool // the peer is to be told of limit
-	smallest int  // that limit has been since it was told
+	update   bool // the peer must be told of limit
+	smallest int  // the smallest limit since the peer was told
 
 	names  [encoderIndex]uint32 // by hash: number of the newest entry with the name, counted from 1
 	fields [encoderIndex]uint32 // with name and value
@@ -54,8 +55,8 @@ type tableEntry struct{ name, value string }
 
 func (e *tableEntry) size() int { return len(e.name) + len(e.value) + 32 }
 
-// staticField is the static table (RFC 7541 Appendix A), from 1, as the library's decoder has it; staticNames and staticFields are the first
-// index of a name, and of a field with a value.
+// staticField is the static table (RFC 7541 Appendix A), from 1, taken from the library's decoder. staticNames and
+// staticFields are the first index of a name, and of a field with a value.
 var (
 	staticField  [62]hpack.HeaderField
 	staticNames  = map[string]uint32{}
@@ -110,13 +111,14 @@ func (e *encoder) evict(size int) {
 	}
 }
 
-// begin starts a block of fields that may be found where those of the last one were.
+// begin starts a block. places are where the fields of the last block were found, which are tried first.
 func (e *encoder) begin(dst []byte, places *[encoderPlaces]foundAt) []byte {
 	e.places = places[:]
 	if e.update {
 		e.update = false
 		if e.smallest < e.limit {
-			// It was smaller meanwhile. The table is emptied: the library's decoder takes a second update only then.
+			// The limit was smaller in the meantime. The table is emptied: the library's decoder only accepts a second
+			// update then.
 			e.evict(e.limit + 1)
 			dst = appendInt(dst, 0x20, 5, 0)
 		}
@@ -162,8 +164,9 @@ const (
 	neverIndexed = 0x10
 )
 
-// rarely says that a field's value hardly comes again on the connection, or is not to be kept in a table that may leak it by its size (RFC 7541
-// §7.1.3): it is never put there, nor looked for. index is the name's in the static table, 0 for none.
+// rarely reports whether a field's value is hardly ever repeated on the connection, or must not be kept in a table
+// whose size may leak it (RFC 7541 §7.1.3): it is never put there, nor looked for. index is the name's in the static
+// table, 0 if it is not there.
 func rarely(name string) (is bool, index uint32, kind byte) {
 	switch len(name) {
 	case 3:
@@ -279,7 +282,7 @@ func appendLiteral(dst []byte, kind byte, index uint32, name, value string) []by
 	return appendString(dst, value)
 }
 
-// lives says whether the entry of that number, counted from 1, is in the table.
+// lives reports whether the entry of that number, counted from 1, is in the table.
 func (e *encoder) lives(n uint32) bool { return n != 0 && e.added-n < e.count }
 
 // index is where the peer has it.
@@ -300,12 +303,13 @@ func (e *encoder) add(name, value string, nameHash, fieldHash uint32) {
 	e.note(&e.fields, fieldHash)
 }
 
-// places are the two of a hash index where the entry for a hash may be: with one, two fields of all requests would often be in each other's way.
+// places are the two slots of a hash index where the entry for a hash may be. With one slot, two fields of all requests
+// would often displace each other.
 func places(index *[encoderIndex]uint32, hash uint32) [2]*uint32 {
 	return [2]*uint32{&index[hash%encoderIndex], &index[(hash^1)%encoderIndex]}
 }
 
-// note enters the newest entry, in place of what lives no more or is older.
+// note enters the newest entry, in place of one that no longer lives or is older.
 func (e *encoder) note(index *[encoderIndex]uint32, hash uint32) {
 	p := places(index, hash)
 	if e.lives(*p[0]) && (!e.lives(*p[1]) || e.added-*p[1] > e.added-*p[0]) {
@@ -332,7 +336,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(appendInt(dst, 0, 7, uint64(len(s))), s...)
 }
 
-// appendHuffman is a string literal in the shorter form. It is worth the work for what is kept.
+// appendHuffman appends a string literal in its shorter form. It is worth the work for strings that enter the table.
 func appendHuffman(dst []byte, s string) []byte {
 	n := hpack.HuffmanEncodeLength(s)
 	if n >= uint64(len(s)) {

@@ -287,7 +287,7 @@ func TestClientLearnsWhatWasNotProcessed(t *testing.T) {
 		if _, err := p.conn.Open(get("/"), nil, true); err == nil || !Unprocessed(err) || p.conn.Available() != 0 {
 			t.Errorf("behind GOAWAY: %v", err)
 		}
-		// The first goes on.
+		// The first stream continues.
 		p.headers(1, false, blockOf(":status", "103", "link", "x"))
 		if h, err := all[0].AwaitHead(time.Time{}); err != nil || h.Status != 103 {
 			t.Errorf("%v, %v", h, err)

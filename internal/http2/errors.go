@@ -32,12 +32,12 @@ const (
 type StreamError struct {
 	Stream uint32
 	Code   Code
-	// Remote: the peer reset the stream. Else this side did, because of what the peer sent.
+	// Remote: the peer reset the stream. Otherwise this side did, because of what the peer sent.
 	Remote bool
-	// Unprocessed: the peer has not acted on the request, which may be sent again whatever its method (RFC 9113 §8.7): it refused
-	// the stream, or its GOAWAY says that it did not see it.
+	// Unprocessed: the peer has not acted on the request, so it may be sent again, whatever its method (RFC 9113 §8.7):
+	// the peer refused the stream, or its GOAWAY says that it did not see it.
 	Unprocessed bool
-	// Detail says what was wrong, in constant words that quote nothing.
+	// Detail describes the error in constant words, without quotes.
 	Detail string
 }
 
@@ -62,7 +62,7 @@ type ConnError struct {
 	Flood bool
 	// Unprocessed: nothing of the request was sent, or the peer said that it did not act on it; see StreamError.
 	Unprocessed bool
-	// Detail says what happened, in constant words that quote nothing.
+	// Detail describes the error in constant words, without quotes.
 	Detail string
 	// Err is the cause below: of the network, if it was that.
 	Err error
@@ -85,18 +85,18 @@ func (e *ConnError) Error() string {
 func (e *ConnError) Unwrap() error { return e.Err }
 
 var (
-	// ErrInterrupted is what reading gives after Stream.Interrupt and Pause, and what everything gives after Abort.
+	// ErrInterrupted is returned by reading after Stream.Interrupt and Pause, and by every method after Abort.
 	ErrInterrupted = errors.New("http2: read interrupted")
 	// ErrTimeout is a deadline or StallTimeout that passed; it is os.ErrDeadlineExceeded too.
 	ErrTimeout = fmt.Errorf("http2: %w", os.ErrDeadlineExceeded)
-	// ErrNoMemory is what a client's stream gives that was reset, or whose answer was dropped, because Config.Memory had none for what its reader had
-	// not taken. Neither peer is to blame.
+	// ErrNoMemory is the error of a client's stream that was reset, or whose answer was dropped, because Config.Memory
+	// had no room for what its reader had not taken. Neither peer is to blame.
 	ErrNoMemory = errors.New("http2: memory limit for unread data reached")
-	// ErrUnavailable is what Open gives when the connection takes no stream more now, or ever. Nothing was sent.
+	// ErrUnavailable is returned by Open if the connection accepts no more streams now, or at all. Nothing was sent.
 	ErrUnavailable = errors.New("http2: the connection accepts no more streams")
 )
 
-// Unprocessed reports whether err says that the peer has not acted on the request, so that it may be sent again.
+// Unprocessed reports whether the peer has not acted on the request, so that it may be sent again.
 func Unprocessed(err error) bool {
 	var se *StreamError
 	var ce *ConnError

@@ -2,28 +2,29 @@ package http2
 
 import "time"
 
-// Bounds of what a peer may ask for without use. A peer that crosses one is sent away with ENHANCE_YOUR_CALM.
+// Bounds on useless work that a peer may cause. The connection of a peer that exceeds one ends with ENHANCE_YOUR_CALM.
 const (
-	// resetBudget is how many streams may end by resets for nothing, more than end with a complete answer: those that the peer resets
-	// within youngReset before their answer begins, those whose head is malformed, and those that have to be reset because of what the
-	// peer sends (CVE-2023-44487, CVE-2025-8671). resetRefill are forgiven a second.
+	// resetBudget bounds the wasted streams, less the streams that end with a complete answer. A stream is wasted if
+	// the peer resets it within youngReset before its answer begins, if its head is malformed, or if it must be reset
+	// because of what the peer sends (CVE-2023-44487, CVE-2025-8671). resetRefill are forgiven a second.
 	resetBudget = 64
 	resetRefill = 5
 	youngReset  = 100 * time.Millisecond
 
-	// junkBudget is how many frames may come that serve no stream: PING, SETTINGS, PRIORITY, empty DATA, WINDOW_UPDATE, unknown ones and
-	// those of streams that have ended, more than useful frames, in both directions, make up for (CVE-2019-9512, -9515, -9518 and their like).
-	// junkRefill are forgiven a second.
+	// junkBudget bounds the frames that serve no stream: PING, SETTINGS, PRIORITY, empty DATA, WINDOW_UPDATE, unknown
+	// frames and frames of ended streams, less what useful frames in both directions make up for (CVE-2019-9512, -9515,
+	// -9518 and similar ones). junkRefill are forgiven a second.
 	junkBudget = 4000
 	junkRefill = 50
 
-	// maxContinuations is how many CONTINUATION frames a header block may have, maxEmptyContinuations how many of those may be empty
+	// maxContinuations bounds the CONTINUATION frames of a header block, maxEmptyContinuations the empty ones of them
 	// (CVE-2024-27316).
 	maxContinuations      = 128
 	maxEmptyContinuations = 4
 )
 
-// What useful frames make up for, in frames without use. A client that reads an answer gives window for every few KiB, twice.
+// How many useless frames a useful frame makes up for. A client that reads an answer sends WINDOW_UPDATE for every few
+// KiB, twice.
 const (
 	streamWorth = 16
 	frameWorth  = 2       // of a DATA frame
@@ -42,7 +43,7 @@ var (
 	errOutput = &ConnError{Code: EnhanceYourCalm, Flood: true, Detail: "flood: the peer does not read acknowledgements"}
 )
 
-// wasted counts a stream that was for nothing.
+// wasted counts a wasted stream.
 func (x *scores) wasted() error {
 	if x.resets++; x.resets > resetBudget {
 		return errResets

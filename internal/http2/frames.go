@@ -375,13 +375,14 @@ func (c *Conn) onPriority(fh *http2.FrameHeader, p []byte) error {
 	return c.scores.useless(1)
 }
 
-// closedRing remembers streams that have ended, the oldest forgotten.
+// closedRing remembers streams that have ended, except for the oldest.
 type closedRing struct {
 	ids  [closedSize]uint32 // with the top bit set: this side reset it
 	next int
 }
 
-// closedSize is how many of them: those of a full connection at least, so that what a peer had under way for them does no harm.
+// closedSize is how many it remembers: at least those of a full connection, so that frames that a peer had under way
+// for them are harmless.
 const closedSize = 256
 
 const closedOurs = 1 << 31
@@ -400,7 +401,7 @@ func (r *closedRing) add(id uint32, ours bool) {
 	r.next = (r.next + 1) % closedSize
 }
 
-// find says whether the stream ended lately, and whether this side reset it.
+// find reports whether the stream ended recently, and whether this side reset it.
 func (r *closedRing) find(id uint32) (known, ours bool) {
 	for _, v := range r.ids {
 		if v&^closedOurs == id {

@@ -13,8 +13,8 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// FuzzClientConn gives a client with streams open any frames behind a good beginning. It must end with its peer, and so must whoever waits; what comes out of
-// it must be fit for HTTP/1.1.
+// FuzzClientConn sends any frames to a client with open streams, after a valid beginning. The client must end with its
+// peer, and so must all waiting goroutines; its results must be valid in HTTP/1.1.
 func FuzzClientConn(f *testing.F) {
 	seed := func(write func(*http2.Framer)) {
 		var b bytes.Buffer

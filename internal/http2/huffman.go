@@ -6,15 +6,16 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The Huffman code of RFC 7541 Appendix B is canonical: codes of one length follow each other in the order of their symbols, and those of the next go on
-// from there. So the lengths, which the library's encoder tells, are all of it. Codes of up to huffmanFast bits, which all that is common has, are looked up
-// at once; the library's decoder follows a tree and writes byte by byte.
+// The Huffman code of RFC 7541 Appendix B is canonical: codes of one length follow each other in the order of their
+// symbols, and the codes of the next length continue from there. So the lengths, which the library's encoder returns,
+// define it. Codes of up to huffmanFast bits, which all common symbols have, are looked up at once; the library's
+// decoder follows a tree and writes byte by byte.
 const (
 	huffmanFast = 10
 	huffmanMost = 30 // bits of the longest code
 )
 
-// huffmanCode is what a code's first bits say: the symbol and the bits of its code, 0 if that is longer.
+// huffmanCode is the entry for a code's first bits: the symbol and the length of its code in bits, 0 if that is longer.
 type huffmanCode struct {
 	symbol byte
 	bits   uint8
@@ -51,7 +52,7 @@ func init() {
 	}
 }
 
-// appendHuffmanDecoded appends what coded stands for; false if it is no Huffman-coded string (RFC 7541 §5.2).
+// appendHuffmanDecoded appends the decoded string; false if coded is not a Huffman-coded string (RFC 7541 §5.2).
 func appendHuffmanDecoded(dst, coded []byte) ([]byte, bool) {
 	var acc uint64 // the next bits, from the top
 	have := uint(0)
@@ -79,7 +80,7 @@ func appendHuffmanDecoded(dst, coded []byte) ([]byte, bool) {
 	}
 }
 
-// longHuffman is how many bits the code has that the bits begin with, 0 if they begin with none that is whole.
+// longHuffman returns the length in bits of the code at the beginning of the bits, 0 if it is not complete.
 func longHuffman(acc uint64, have uint) uint {
 	for n := uint(huffmanFast + 1); n <= min(have, huffmanMost); n++ {
 		if code := uint32(acc >> (64 - n)); code-huffmanFirst[n] < huffmanCount[n] {

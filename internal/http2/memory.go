@@ -5,14 +5,14 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// Memory is what connections draw from for what they keep of others' bytes, and have to give back. What each connection and each stream has anyway is
-// not drawn.
+// Memory is the budget from which connections draw for bytes of others that they keep, and to which they give them
+// back. The memory that each connection and each stream needs anyway is not drawn.
 type Memory interface {
 	// Draw asks for n bytes. With wait no lock is held and the peer may be kept waiting for a while; without it Draw answers at once.
 	Draw(n int, wait bool) bool
 	// Give gives n bytes back, at once and with locks held.
 	Give(n int)
-	// Unfinished says that the peer has begun a header block that is not complete, or that this is no longer so.
+	// Unfinished reports that the peer has begun an incomplete header block, or that this is no longer so.
 	Unfinished(is bool)
 }
 
@@ -21,7 +21,8 @@ const (
 	inFree, inStep = 16 << 10, 32 << 10
 	// outFree is how many bytes may wait to be written where there is no memory for Config.MaxOutput.
 	outFree = 32 << 10
-	// smallBlock is the largest header block, and smallBody the largest part of a body, that a stream keeps as part of what it has anyway.
+	// smallBlock is the largest header block, and smallBody the largest part of a body, that a stream may keep without
+	// drawing.
 	smallBlock, smallBody = 2 << 10, 4 << 10
 )
 
@@ -32,7 +33,7 @@ type keeping struct {
 	room     int       // how many bytes may wait to be written
 	gathered int       // of used, the part of a block that is not complete
 	stalled  bool      // a frame is incomplete for a while
-	heavy    []*Stream // those that weigh anything
+	heavy    []*Stream // streams that weigh anything
 	evicted  error
 }
 
@@ -43,7 +44,8 @@ func (k *keeping) init(cfg *Config) {
 	}
 }
 
-// weigh counts what s keeps now: the decoded head, and the most of the body that it kept at once, in buffers that double and are two. mu is held.
+// weigh updates what s keeps now: the decoded head, and the largest amount of the body that it kept at once, in buffers
+// that double and are two. mu is held.
 func (c *Conn) weigh(s *Stream) {
 	if n := len(s.fill) + len(s.piece); n > s.most {
 		s.most = n
@@ -84,8 +86,8 @@ func (c *Conn) unweigh(s *Stream) {
 	}
 }
 
-// gathers notes whether a header block is not complete. It counts with all that it may become, since whoever waits for memory shall not hold much; so does
-// the reader's buffer, which is kept for no more than that block. mu is held.
+// gathers notes whether a header block is incomplete. It counts with its largest possible size, since a reader that
+// waits for memory must not hold much. So does the reader's buffer, which is only kept for that block. mu is held.
 func (c *Conn) gathers(is bool) {
 	n := 0
 	if is {
@@ -112,7 +114,7 @@ func (c *Conn) stalls(is bool) {
 	c.stalled = is
 }
 
-// spare gives back what is not needed any more; mu is held.
+// spare gives back memory that is no longer needed; mu is held.
 func (c *Conn) spare() {
 	if c.cover.Drawn() > 0 {
 		if n := c.cover.Spare(c.used); n > 0 {
@@ -123,8 +125,8 @@ func (c *Conn) spare() {
 
 var errMemory = &ConnError{Code: EnhanceYourCalm, Detail: "memory limit for unread data reached"}
 
-// draw draws for what was kept since the last time, by Run's goroutine; no lock is held. A server waits, and ends the connection if there is no memory: what
-// is read from it then is for others to have. A client goes on: the streams that keep most are reset.
+// draw draws for what was kept since the last time, by Run's goroutine; no lock is held. A server waits, and ends the
+// connection if there is no memory, so that others get it. A client continues: the streams that keep most are reset.
 func (c *Conn) draw() error {
 	m := c.cfg.Memory
 	if m == nil {
@@ -141,7 +143,7 @@ func (c *Conn) draw() error {
 			if m.Draw(int(n), false) {
 				c.cover.Drew(n)
 			} else if !c.starveLargest() {
-				return nil // what is left has its own bound: an incomplete block
+				return nil // the rest has its own bound: an incomplete block
 			}
 			continue
 		}
@@ -158,7 +160,8 @@ func (c *Conn) draw() error {
 	}
 }
 
-// starveLargest ends the stream that keeps most, also one that is complete but for its reader; false if none keeps anything. mu is held.
+// starveLargest ends the stream that keeps most, even if it is complete and only its reader is not; false if no stream
+// keeps anything. mu is held.
 func (c *Conn) starveLargest() bool {
 	var s *Stream
 	for _, h := range c.heavy {
@@ -231,7 +234,7 @@ func (c *Conn) Evict(detail string) {
 	c.nc.SetReadDeadline(socket.LongAgo)
 }
 
-// Crowded is true while what is sent has to wait for the peer.
+// Crowded is true while output must wait for the peer.
 func (s *Stream) Crowded() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

@@ -73,7 +73,7 @@ func (p *purse) empties(t *testing.T) {
 	}
 }
 
-// An answer that came whole, and had to be dropped before it was read, must not look like a shorter one that is whole.
+// An answer that arrived completely, and was dropped before it was read, must not look like a shorter complete one.
 func TestAnAnswerThatIsDroppedForMemoryIsNotTakenForWhole(t *testing.T) {
 	for _, x := range []struct{ size, left int }{{100, 0}, {40_000, 0}, {200_000, 0}, {200_000, 64 << 10}} {
 		size := x.size
@@ -98,7 +98,7 @@ func TestAnAnswerThatIsDroppedForMemoryIsNotTakenForWhole(t *testing.T) {
 		}
 		st.Close()
 		p.empties(t)
-		// The connection goes on.
+		// The connection continues.
 		if st, err = c.Open(get("/"), nil, true); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,16 @@ const (
 	frameHeader = 9
 	// writeSize is how much is written at once: the peer has StallTimeout for it.
 	writeSize = 64 << 10
-	// inlineWrite is how much a client's stream writes by itself: more may wait for a peer that does not read, and the stream's owner must be able to give up.
+	// inlineWrite is how much a client's stream writes by itself: a larger write may wait for a peer that does not
+	// read, and the stream's owner must be able to give up.
 	inlineWrite = 16 << 10
-	// controlRoom is how many bytes of acknowledgements and the like may wait, beyond MaxOutput, for a peer that does not read.
+	// controlRoom is how many bytes of acknowledgements and similar frames may wait, in addition to MaxOutput, for a
+	// peer that does not read.
 	controlRoom = 64 << 10
 )
 
-// output is what waits to be written. Whoever appends writes, unless somebody does, who then writes that too; mu guards it.
+// output is the bytes that wait to be written. The goroutine that appends also writes, unless another one does, which
+// then writes these, too; mu guards it.
 type output struct {
 	out, spareOut []byte
 	writing       bool
@@ -35,8 +38,8 @@ type output struct {
 	enc           encoder
 	block         []byte // a header block being coded
 
-	window int64 // what the peer takes of all streams together
-	// queue has, in order, the streams that could send but for window or MaxOutput.
+	window int64 // the peer's window for all streams together
+	// the streams that could send, in order, but wait for window or MaxOutput
 	queue []*Stream
 }
 
@@ -83,8 +86,9 @@ func (c *Conn) appendBlock(id uint32, end bool) {
 	}
 }
 
-// flush writes what there is, unless somebody does; mu is held, and given up meanwhile. Others that are about to append get the chance before, so that their
-// frames go out together. What was appended during the write is left to a goroutine, so that nobody serves the others for long.
+// flush writes the output, unless another goroutine does; mu is held, and released during the write. Goroutines that
+// are about to append may do so first, so that their frames are sent together. Frames that were appended during the
+// write are left to a goroutine, so that no caller serves the others for long.
 func (c *Conn) flush() {
 	if c.writing || len(c.out) == 0 || c.dead {
 		return
@@ -106,7 +110,7 @@ func (c *Conn) flush() {
 	c.wrote.Broadcast()
 }
 
-// flushSoon is flush by a goroutine, for those that must not wait; mu is held.
+// flushSoon is flush by another goroutine, for callers that must not wait; mu is held.
 func (c *Conn) flushSoon() {
 	if c.writing || len(c.out) == 0 || c.dead {
 		return
@@ -126,7 +130,7 @@ func (c *Conn) writeRest() {
 	c.wrote.Broadcast()
 }
 
-// writeOut writes out, giving up mu meanwhile.
+// writeOut writes out, and releases mu meanwhile.
 func (c *Conn) writeOut() {
 	b := c.out
 	c.out, c.spareOut = c.spareOut[:0], nil
@@ -173,7 +177,7 @@ func (c *Conn) writeStep(fd uintptr) bool {
 	return done
 }
 
-// drainOutput writes what is left before the end, as far as the write deadline lets it; mu is held.
+// drainOutput writes the rest before the end, until the write deadline; mu is held.
 func (c *Conn) drainOutput(told bool) {
 	for c.writing {
 		c.wrote.Wait()
@@ -200,7 +204,7 @@ func (c *Conn) full() bool { return len(c.out) >= c.room && !c.moreRoom() }
 // overrun is true if the peer makes acknowledgements and does not read them; mu is held.
 func (c *Conn) overrun() bool { return len(c.out) > 2*c.cfg.MaxOutput+controlRoom }
 
-// wakeSenders lets the first in the queue go on, if it can.
+// wakeSenders lets the first in the queue continue, if it can.
 func (c *Conn) wakeSenders() {
 	if len(c.queue) > 0 && (c.window > 0 && !c.full() || c.dead) {
 		s := c.queue[0]

@@ -6,21 +6,21 @@ import (
 	"github.com/weirmesh/weir/internal/pace"
 )
 
-// taking is how the peer takes what is sent, over the whole connection; mu guards it.
+// taking is the peer's pace over the whole connection; mu guards it.
 //
-// What fills the system's buffers is judged by what the peer's system acknowledges, since these take megabytes at once and tell of room in large
-// steps only. When they are empty it is a window that is waited for: that of the connection is judged here, by what it lets through, that of a stream by
-// Stream.awaitSending.
+// While the system's buffers hold something, the pace is what the peer's system acknowledges: the buffers take
+// megabytes at once and report room in large steps only. When they are empty, a window is waited for. The connection's
+// window is judged here, by what it lets through, a stream's by Stream.awaitSending.
 type taking struct {
 	pace  pace.Pace
-	at    time.Time // the last look; zero if nothing was waited for
+	at    time.Time // time of the last check; zero if nothing was waited for
 	acked uint64    // then
 	sent  uint64    // bytes of bodies, since ever
 	seen  uint64    // of sent, at the last look
 	short int       // streams that wait for window, and have the rule
 }
 
-// watchOutput ends a connection whose peer takes too little of what is sent, or nothing.
+// watchOutput ends a connection whose peer accepts output too slowly, or not at all.
 func (c *Conn) watchOutput(now time.Time) error {
 	stuck := c.writing && c.writeNo == c.writes
 	if !stuck {
@@ -37,7 +37,7 @@ func (c *Conn) watchOutput(now time.Time) error {
 	return nil
 }
 
-// takesEnough looks at the peer's pace; stuck says that a write has been under way since the last tick.
+// takesEnough judges the peer's pace; stuck means that a write has been under way since the last tick.
 func (c *Conn) takesEnough(now time.Time, stuck bool) bool {
 	t := &c.taking
 	if !stuck && len(c.queue) == 0 && t.short == 0 {
@@ -48,7 +48,7 @@ func (c *Conn) takesEnough(now time.Time, stuck bool) bool {
 	n, d := int64(t.sent-t.seen), time.Duration(0)
 	if queued {
 		if n = int64(acked - t.acked); n > 0 && stuck {
-			c.writeAt, c.heard = now, now // it is alive, though what it is asked is still to come to it
+			c.writeAt, c.heard = now, now // it is alive, although our PING has not reached it yet
 		}
 	}
 	if !t.at.IsZero() && (queued || len(c.queue) > 0 && c.window <= 0) {
@@ -59,8 +59,9 @@ func (c *Conn) takesEnough(now time.Time, stuck bool) bool {
 	return t.pace.Left(c.cfg.Pace, time.Hour) > 0
 }
 
-// awaitSending waits for something to happen to a stream that cannot send, until the latest or, if it is for want of the stream's window, as long as the
-// peer's pace allows. While the peer still has to take what was sent before, only the connection is judged. mu is held.
+// awaitSending waits for an event of a stream that cannot send. It returns true at the latest or, if only the stream's
+// window is missing, when the peer's pace is too slow. While the peer still has earlier output to accept, only the
+// connection is judged. mu is held.
 func (s *Stream) awaitSending(latest time.Time) (late bool) {
 	c := s.c
 	rule := c.cfg.Pace
@@ -93,8 +94,8 @@ func (s *Stream) Patient() {
 	s.patient = true
 }
 
-// Arrived tells how a body comes: how many bytes of it have, those of an incomplete frame included, and for how long, since the connection began, the
-// peer could send no body because others had used the connection's window up.
+// Arrived returns the progress of a body: how many bytes have arrived, including those of an incomplete frame, and for
+// how long, since the connection began, the peer could send no body because others had used up the connection's window.
 func (s *Stream) Arrived() (bytes int64, blocked time.Duration) {
 	c := s.c
 	c.mu.Lock()

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// readBuffer is what is read at once: many small frames, or two of the largest.
+	// readBuffer is the size of one read: many small frames, or two of the largest.
 	readBuffer     = 2 * (maxFrame + frameHeader)
 	defaultWindow  = 1<<16 - 1 // RFC 9113 §6.9.2
 	maxWindow      = 1<<31 - 1
 	maxStreamID    = 1<<31 - 1
-	assumedStreams = 100 // that a server takes before it says how many
+	assumedStreams = 100 // a server's limit before its settings arrive
 	maxInterim     = 32  // interim answers of one stream
 )
 
@@ -32,11 +32,11 @@ var (
 
 var bufferPool = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 
-// reader is what the reading goroutine alone uses.
+// reader is state that only the reading goroutine uses.
 type reader struct {
-	buf      *[readBuffer]byte // nil while there is nothing to keep in it and none is awaited
-	r, w     int               // buf[r:w] is to be worked on
-	early    []byte            // comes before what is read
+	buf      *[readBuffer]byte // nil while it would be empty and no bytes are awaited
+	r, w     int               // buf[r:w] is not processed yet
+	early    []byte            // comes before the bytes that are read
 	one      [1]byte
 	rest     bool // the connection is idle: a buffer is taken when there is something to read
 	first    bool // no frame has come yet
@@ -132,7 +132,7 @@ func (c *Conn) read(sawPreface bool) error {
 	}
 }
 
-// work works on what was read.
+// work processes what was read.
 func (c *Conn) work() error {
 	if err := c.frames(); err != nil {
 		return err
@@ -156,9 +156,9 @@ func (c *Conn) poll() error {
 	}
 }
 
-// readStep is called by the poller when there may be something to read, and works on it right away: bytes that come meanwhile wake the poller
-// again, so that the attempt to read that would find nothing can be left out. When the end of the connection came together with the last frames,
-// nothing wakes the poller again: hence the next tick, after which reading is tried.
+// readStep is called by the poller when there may be something to read, and processes it right away. Bytes that arrive
+// meanwhile wake the poller again, so a read that would find nothing is not needed. If the end of the connection
+// arrived together with the last frames, nothing wakes the poller again; so reading is tried again after the next tick.
 func (c *Conn) readStep(fd uintptr) bool {
 	for {
 		c.makeRoom()
@@ -321,7 +321,7 @@ func (c *Conn) endBatch() error {
 	return nil
 }
 
-// giveBackAlone is giveBack of a stream that nobody served.
+// giveBackAlone is giveBack for a stream that was never served.
 func (s *Stream) giveBackAlone() {
 	s.c.mu.Lock()
 	s.giveBack()
@@ -348,7 +348,7 @@ func (c *Conn) partial(is, data bool) {
 	c.mu.Unlock()
 }
 
-// frames works on what is complete in the buffer.
+// frames processes the complete frames in the buffer.
 func (c *Conn) frames() error {
 	for c.w-c.r >= frameHeader {
 		b := c.buf[c.r:c.w]

@@ -95,11 +95,11 @@ func (s *Stream) Send(p []byte, end bool) error {
 	return s.send(false, p, end)
 }
 
-// SendTrailers completes the body with trailers, which may be none.
+// SendTrailers completes the body with trailers; there may be none.
 func (s *Stream) SendTrailers(fields []http1.Field) error { return s.Finish(nil, nil, fields) }
 
-// Finish sends, in one write if the peer gives the room, all that is left of a server's answer or a client's request: the answer's head if h is not nil, the
-// rest of the body and the trailers, if there are any.
+// Finish sends the rest of a server's answer or a client's request, in one write if the peer gives the room: the
+// answer's head if h is not nil, the rest of the body and the trailers, if there are any.
 func (s *Stream) Finish(h *Head, body []byte, trailers []http1.Field) error {
 	c := s.c
 	c.mu.Lock()
@@ -139,7 +139,7 @@ func (s *Stream) send(block bool, p []byte, end bool) error {
 	return nil
 }
 
-// append appends the header block in c.block, if there is one, then p. It writes only to get room. mu is held.
+// append appends the header block in c.block, if there is one, then p. It only writes to get room. mu is held.
 func (s *Stream) append(block bool, p []byte, end bool) error {
 	c := s.c
 	if s.err != nil {
@@ -200,7 +200,7 @@ func (s *Stream) append(block bool, p []byte, end bool) error {
 	return nil
 }
 
-// sendData appends DATA frames of n bytes of p at most and says how many it took; mu is held.
+// sendData appends DATA frames with at most most bytes of p, and returns how many; mu is held.
 func (s *Stream) sendData(p []byte, most int, end bool) int64 {
 	c := s.c
 	sent := 0
@@ -215,7 +215,7 @@ func (s *Stream) sendData(p []byte, most int, end bool) int64 {
 		c.out = append(c.out, p[sent:sent+n]...)
 		sent += n
 		if last || n >= byteWorth {
-			c.scores.data(n) // frames that a small window cuts small are worth nothing
+			c.scores.data(n) // frames that are small because of a small window count nothing
 		}
 	}
 	s.window -= int64(sent)

@@ -9,21 +9,22 @@ import (
 	"github.com/weirmesh/weir/internal/pace"
 )
 
-// Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the other methods may be called by
-// any. What it returns as errors is io.EOF, ErrInterrupted, ErrTimeout, ErrNoMemory, *StreamError or *ConnError.
+// Stream is one request and its answer. One goroutine may receive (AwaitHead, Next, Trailers) while another sends; the
+// other methods may be called by any. Its errors are io.EOF, ErrInterrupted, ErrTimeout, ErrNoMemory, *StreamError or
+// *ConnError.
 type Stream struct {
 	c    *Conn
 	id   uint32
 	born time.Time
 
-	// The rest is guarded by c.mu, but for what was received and is only read.
+	// The rest is guarded by c.mu, except for received data, which is only read.
 
 	head     Head // a server's request, a client's final answer
 	interim  []Head
 	interims int
 	trailers []http1.Field
 	headCame bool // a client's final answer is here
-	noBody   bool // it has none: the request was HEAD
+	noBody   bool // the answer has no body: the request was HEAD
 
 	err       error // why it ended before its time
 	removed   bool  // it is not among c.streams any more
@@ -34,18 +35,18 @@ type Stream struct {
 	begun     bool // the head of the final answer was sent
 
 	declared, received int64 // bytes of the body; declared may be -1
-	inWin, inUsed      int32 // as Conn's
+	inWin, inUsed      int32 // as in Conn
 	fill               []byte
 	piece              []byte // being read
 	block, most        int    // bytes of its header blocks, decoded; the most of the body that was kept at once
-	weight             int64  // of Conn.used, what is its
+	weight             int64  // its share of Conn.used
 	place              int    // in Conn.heavy, if it weighs anything
 	starved            bool   // others needed its memory
 	interrupted        bool
 	paused             bool
 	reading            wait
 
-	window       int64 // what the peer takes
+	window       int64 // the peer's window
 	queued, turn bool
 	sending      wait
 	taking       pace.Pace
@@ -61,7 +62,7 @@ type wait struct {
 	on    bool
 	late  bool // it waited too long
 	until time.Time
-	// coarse: until is so far ahead that a tick will do, and none is made for it.
+	// coarse: until is so far ahead that a tick is exact enough, and no timer is made for it.
 	coarse bool
 }
 
@@ -198,9 +199,10 @@ func (s *Stream) await(w *wait, until time.Time) (late bool) {
 	return w.late
 }
 
-// AwaitHead waits for the answer's next head: interim ones come first, one a call. The last, with a Status of at least 200, comes again with each
-// further call. until, if not zero, is when it gives up with ErrTimeout, up to a second later if it is two seconds ahead or more; the stream goes
-// on. The head is valid until the next call or Close.
+// AwaitHead waits for the answer's next head: interim ones come first, one for each call. The last, with a Status of at
+// least 200, is returned again by further calls. If until is not zero, AwaitHead gives up with ErrTimeout then, or up
+// to a second later if it is two seconds ahead or more; the stream continues. The head is valid until the next call or
+// Close.
 func (s *Stream) AwaitHead(until time.Time) (*Head, error) {
 	c := s.c
 	c.mu.Lock()
@@ -223,8 +225,8 @@ func (s *Stream) AwaitHead(until time.Time) (*Head, error) {
 	}
 }
 
-// Next waits for the next piece of the body, which is valid until the next call; io.EOF after the last. What is read may be sent again by the peer,
-// when the next call is made. until is as with AwaitHead. An error other than ErrTimeout comes again.
+// Next waits for the next piece of the body, which is valid until the next call; io.EOF after the last. The next call
+// gives the peer window for it. until is as with AwaitHead. Errors other than ErrTimeout are returned again.
 func (s *Stream) Next(until time.Time) ([]byte, error) {
 	c := s.c
 	c.mu.Lock()
@@ -265,7 +267,8 @@ func (s *Stream) Ready() bool {
 	return len(s.fill) > 0 || s.remoteEnd || s.interrupted || s.err != nil
 }
 
-// Whole takes the body if all of it is here, with no trailers: it stays valid until serve returns or Close, and Next gives io.EOF.
+// Whole takes the body if all of it has arrived, without trailers. It stays valid until serve returns or Close, and
+// Next returns io.EOF.
 func (s *Stream) Whole() (body []byte, ok bool) {
 	c := s.c
 	c.mu.Lock()
@@ -277,7 +280,7 @@ func (s *Stream) Whole() (body []byte, ok bool) {
 	return s.piece, true
 }
 
-// Trailers are those that came behind the body, valid as the head is; nil before Next gave io.EOF.
+// Trailers are the fields after the body, valid as long as the head; nil before Next returned io.EOF.
 func (s *Stream) Trailers() []http1.Field {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -301,8 +304,8 @@ func (s *Stream) Interrupt() {
 	s.reading.cond.Broadcast()
 }
 
-// Abort makes waiting fail with ErrInterrupted from now on, for receiving and for sending. Nothing is sent: the stream is still to be closed. It implements
-// Aborter, so that one stream may end with another.
+// Abort makes every wait fail with ErrInterrupted from now on, for receiving and for sending. Nothing is sent: the
+// stream must still be closed. It implements Aborter, so that one stream may end with another.
 func (s *Stream) Abort() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -313,7 +316,8 @@ func (s *Stream) Abort() {
 	s.sending.cond.Broadcast()
 }
 
-// Pause makes a Next under way fail with ErrInterrupted, and each later one until Resume. What comes meanwhile is kept.
+// Pause makes a Next under way fail with ErrInterrupted, and each later one until Resume. Data that arrives in the
+// meantime is kept.
 func (s *Stream) Pause() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -358,7 +362,7 @@ func (c *Conn) giveRoom(n int) {
 	}
 }
 
-// giveBack gives back what was never read; mu is held.
+// giveBack returns window for data that was never read; mu is held.
 func (s *Stream) giveBack() {
 	s.c.unweigh(s)
 	if n := len(s.piece) + len(s.fill); n > 0 && !s.interrupted {
@@ -394,8 +398,8 @@ func (s *Stream) Gone() bool {
 	return s.err != nil
 }
 
-// Watch has a told when the stream is gone, at once if it is. Abort is called with locks held: it must neither block nor call the stream. It replaces the one
-// before.
+// Watch lets a.Abort be called when the stream is gone, or at once if it is. It is called with locks held: it must
+// neither block nor call the stream. It replaces an earlier one.
 func (s *Stream) Watch(a Aborter) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -413,7 +417,8 @@ func (s *Stream) Unwatch() bool {
 	return !s.fired
 }
 
-// Close ends a client's stream, which is not to be used any more: one that is not complete is cancelled. No other goroutine may still use it.
+// Close ends a client's stream, which must not be used any more: an incomplete one is cancelled. No other goroutine may
+// still use it.
 func (s *Stream) Close() {
 	c := s.c
 	c.mu.Lock()

@@ -9,14 +9,15 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// codedField is a field of a header block with what is known of it. Those of tables are looked at once, however often they come.
+// codedField is a field of a header block with its properties. Fields of tables are examined once, however often they
+// are used.
 type codedField struct {
 	http1.Field
 	name     nameKind
 	badValue bool
 }
 
-// nameKind is what a field's name is. The zero value is a valid one in lower case.
+// nameKind is the kind of a field's name. The zero value is a valid name in lower case.
 type nameKind uint8
 
 const (
@@ -201,7 +202,8 @@ func readInt(b []byte, bits uint) (n uint64, rest []byte, err error) {
 	return 0, nil, errTruncated
 }
 
-// readString is RFC 7541 §5.2. A string that is not wanted is only gone past; one that is not kept in the table is the head's, if that is a request's.
+// readString is RFC 7541 §5.2. An unwanted string is only skipped. A string that is not kept in the table is written to
+// the head, if that is a request's.
 func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte, err error) {
 	if len(b) == 0 {
 		return "", nil, errTruncated

@@ -12,7 +12,7 @@ type Workers struct {
 	wg     sync.WaitGroup
 }
 
-// NewWorkers keeps up to idle goroutines that have nothing to do.
+// NewWorkers keeps up to idle goroutines without work.
 func NewWorkers(idle int) *Workers { return &Workers{most: idle} }
 
 // run has s served.

@@ -21,7 +21,7 @@ const (
 	// RootLife is how long a root certificate is good, RootRotation the age at which the next one is made.
 	RootLife     = 365 * 24 * time.Hour
 	RootRotation = RootLife * 2 / 3
-	// Overlap is how long the next root is trusted before it signs, so that all who trust the authority know of it.
+	// Overlap is how long the next root is trusted before it signs, so that everyone who trusts the authority knows it.
 	Overlap = 24 * time.Hour
 	// ServerLife is how long a server certificate is good; at two thirds of it Server renews it.
 	ServerLife = 24 * time.Hour
@@ -52,7 +52,7 @@ type root struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority with a root certificate of its own.
+// New makes an authority with its own root certificate.
 func New(now time.Time) (*Authority, error) {
 	r, err := newRoot(now)
 	if err != nil {
@@ -92,9 +92,9 @@ func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }
 
-// Rotate returns the authority as it is to be at that time: the same one if nothing is due. At two thirds of its root's
-// life there is a next root; when that has been trusted for the overlap, it becomes the signer, and the former one is
-// trusted until it ends. The caller stores the result before it is used.
+// Rotate returns the authority for that time: the same one if nothing is due. At two thirds of its root's life a next
+// root is made. When that has been trusted for the overlap, it becomes the signer, and the former one is trusted until
+// it expires. The caller must store the result before using it.
 func (a *Authority) Rotate(now time.Time) (*Authority, error) {
 	out := *a
 	out.former = slices.DeleteFunc(slices.Clone(a.former), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
@@ -112,7 +112,7 @@ func (a *Authority) Rotate(now time.Time) (*Authority, error) {
 			return nil, err
 		}
 		out.next, changed = next, true
-		if now.After(a.signer.cert.NotAfter) { // too late for an overlap: nobody trusts the signer any more
+		if now.After(a.signer.cert.NotAfter) { // too late for an overlap: the signer is no longer trusted
 			out.signer, out.next = *next, nil
 		}
 	}
@@ -139,7 +139,7 @@ func (a *Authority) Bundle() []byte {
 	return b.Bytes()
 }
 
-// Subject says who a certificate is for.
+// Subject is the subject of a certificate.
 type Subject struct {
 	// DNSNames and IPs are the names and addresses under which it is reached; at least one is needed.
 	DNSNames []string

@@ -32,7 +32,7 @@ func (a *Authority) Secret() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Parse reads what Secret returned. Errors name the key of the data, never its content.
+// Parse reads the result of Secret. Errors name the key of the data, never its content.
 func Parse(data map[string][]byte) (*Authority, error) {
 	signer, err := parseRoot(data, signerCertificate, signerKey)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	classesLook = time.Minute
 )
 
-// Classes keeps the GatewayClasses of ours that Gateways use from being deleted: without its class nobody would know whose a Gateway is.
-// One that is deleted nevertheless goes when the last Gateway has.
+// Classes prevents our GatewayClasses that Gateways use from being deleted: without its class nobody would know to whom
+// a Gateway belongs. A class that is deleted nevertheless disappears with its last Gateway.
 type Classes struct {
 	client     *Client
 	source     *Source
@@ -36,7 +36,7 @@ type Classes struct {
 	woken      chan struct{}
 
 	mu sync.Mutex
-	// used says of each class of ours whether a Gateway uses it; nil is not known yet.
+	// used reports for each of our classes whether a Gateway uses it; nil means not known yet.
 	used map[string]bool
 }
 
@@ -48,7 +48,7 @@ func NewClasses(c *Client, source *Source, controller string, logger *slog.Logge
 	return &Classes{client: c, source: source, controller: controller, log: logger, woken: make(chan struct{}, 1)}
 }
 
-// Set says what there is now. It returns at once; Run writes.
+// Set passes the present state. It returns at once; Run writes.
 func (c *Classes) Set(set *resource.Set) {
 	used := make(map[string]bool)
 	for _, class := range set.GatewayClasses {
@@ -76,7 +76,7 @@ func (c *Classes) Run(ctx context.Context) error {
 		wait, woken := classesLook, c.woken
 		if c.keepAll(ctx) {
 			pause = retryLeast
-		} else { // whatever happens meanwhile: it may be that nothing can be written at all
+		} else { // limited, even for new states: it may be that nothing can be written at all
 			wait, woken, pause = pause, nil, min(2*pause, retryLongest)
 		}
 		timer := time.NewTimer(wait)
@@ -91,7 +91,7 @@ func (c *Classes) Run(ctx context.Context) error {
 	}
 }
 
-// keepAll brings all classes to what they should be; false if one has to be tried again.
+// keepAll corrects all classes; false if one must be tried again.
 func (c *Classes) keepAll(ctx context.Context) bool {
 	c.mu.Lock()
 	used := c.used
@@ -103,7 +103,7 @@ func (c *Classes) keepAll(ctx context.Context) bool {
 			continue
 		}
 		all = false
-		if !apierrors.IsConflict(err) { // else it has changed, and what it has become comes soon
+		if !apierrors.IsConflict(err) { // after a conflict, the changed class arrives soon
 			c.log.Warn("the finalizer of a GatewayClass could not be changed; trying again", "class", name, "used", used[name], "error", err)
 		}
 	}
@@ -124,7 +124,7 @@ func (c *Classes) keep(ctx context.Context, name string, used bool) error {
 	case has == used:
 		return nil
 	case has && !c.source.Scope.All() && class.GetDeletionTimestamp() == nil:
-		return nil // Gateways of namespaces that are not read may use it, and another controller say so
+		return nil // Gateways of unwatched namespaces may use it, for another controller
 	case has:
 		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == inUse })
 	case class.GetDeletionTimestamp() != nil:

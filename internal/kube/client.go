@@ -28,7 +28,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Scheme knows the kinds that Weir reads and makes, but for SMI's, whose versions differ.
+// Scheme knows the kinds that Weir reads and creates, except for SMI's, whose versions differ.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -42,9 +42,9 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Config is the way to an API server: the file named, else those of the environment variable KUBECONFIG or
-// ~/.kube/config, else that of the pod this runs in. An empty context is the file's current one. Requests are not paced
-// here, as those who make them are bounded and the API server paces fairly.
+// Config finds an API server: by the named file, else by the environment variable KUBECONFIG or ~/.kube/config, else by
+// the pod this runs in. An empty context is the file's current one. Requests are not paced here: their senders are
+// bounded, and the API server paces fairly.
 func Config(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -67,7 +67,7 @@ type Client struct {
 	discovery *discovery.DiscoveryClient
 }
 
-// NewClient makes a client. It asks nothing of the API server yet.
+// NewClient makes a client. It sends no request to the API server yet.
 func NewClient(config *rest.Config) (*Client, error) {
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -97,7 +97,7 @@ func SetLogger(logger *slog.Logger) {
 	klog.SetSlogLogger(logger)
 }
 
-// mapper knows one kind, so that nothing has to be asked.
+// mapper knows one kind, so that no discovery is needed.
 func mapper(gvk schema.GroupVersionKind, resource string, cluster bool) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{gvk.GroupVersion()})
 	scope := meta.RESTScopeNamespace

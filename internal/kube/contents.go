@@ -22,8 +22,8 @@ const (
 	readers     = 8
 	// retryMost is the longest time between two tries to read one.
 	retryMost = 30 * time.Second
-	// triesAnswered and triesUnanswered are how often one that was never read is tried before a Set is made without it: 3 s
-	// where the API server says why it cannot be read, 91 s where it does not answer.
+	// triesAnswered and triesUnanswered are how often an object that was never read is tried before a Set is made
+	// without it: 3 s if the API server says why it cannot be read, 91 s if it does not answer.
 	triesAnswered, triesUnanswered = 3, 8
 )
 
@@ -38,12 +38,12 @@ type contents struct {
 
 // content is where we stand with one.
 type content struct {
-	// version is that of the last object read, empty if there was none.
+	// version is the version of the last object read, empty if there was none.
 	version string
-	// stale says that there may be another; told counts how often that was said.
+	// stale means that there may be a newer one; told counts such notices.
 	stale bool
 	told  int
-	// known says that it was read, or that there was none.
+	// known means that it was read, or that it did not exist.
 	known bool
 	// err is why it could not be read; the last one stays. It is tried again at next.
 	err   error
@@ -55,8 +55,8 @@ func newContents(c *Client, kinds resource.Kinds, log *slog.Logger) *contents {
 	return &contents{client: c, kinds: kinds, log: log, wanted: make(map[resource.Key]*content)}
 }
 
-// want makes what is wanted these keys, and returns those to be read now. What is no longer wanted leaves the collection; left
-// says whether something did.
+// want sets the wanted keys, and returns those to read now. Objects that are no longer wanted leave the collection;
+// left reports whether any did.
 func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, now time.Time) (read []reading, left bool) {
 	for k := range c.wanted {
 		if !keys[k] {
@@ -92,7 +92,7 @@ func (c *contents) stale(k resource.Key, version string) bool {
 	return true
 }
 
-// due says whether something is to be tried again by now.
+// due reports whether something must be tried again now.
 func (c *contents) due(now time.Time) bool {
 	for _, w := range c.wanted {
 		if w.stale && !now.Before(w.next) {
@@ -102,8 +102,9 @@ func (c *contents) due(now time.Time) bool {
 	return false
 }
 
-// awaited returns one that was never read and may be soon: to go on without it would look as if it had been deleted. After
-// a while it is no longer waited for, so that one that cannot be read keeps nothing else from being served.
+// awaited returns an object that was never read and may be soon: without it, the Set would look as if it had been
+// deleted. After a while it is no longer waited for, so that an unreadable object does not prevent everything else from
+// being served.
 func (c *contents) awaited() (resource.Key, bool) {
 	for k, w := range c.wanted {
 		tries := triesAnswered
@@ -169,7 +170,7 @@ func (c *contents) readOne(ctx context.Context, k resource.Key) (client.Object, 
 	return object, nil
 }
 
-// take puts what was read into the collection.
+// take puts an object that was read into the collection.
 func (c *contents) take(r reading, into *resource.Collection) {
 	w := c.wanted[r.key]
 	if w == nil {

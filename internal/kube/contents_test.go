@@ -14,8 +14,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// TestASetWaitsForWhatWasNeverRead holds that a Secret which cannot be read for a moment does not look deleted, and that
-// one which cannot be read at all keeps nothing else waiting for long.
+// TestASetWaitsForWhatWasNeverRead checks that a Secret that is unreadable for a moment does not look deleted, and that
+// an unreadable one does not delay everything else for long.
 func TestASetWaitsForWhatWasNeverRead(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cert", ResourceVersion: "7"}}

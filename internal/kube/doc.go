@@ -1,5 +1,6 @@
-// Package kube is where Weir meets a Kubernetes API server: Source watches what a resource.Set holds, Load reads it once,
-// StatusWriter writes statuses, Recorder events, and Classes keeps GatewayClasses that are in use.
+// Package kube connects Weir to a Kubernetes API server: Source watches the objects of a resource.Set, Load reads them
+// once, StatusWriter writes statuses, Recorder events, and Classes protects GatewayClasses that are in use.
 //
-// It does not judge what objects mean and starts no proxies (see kube/infra). Its user is the command line.
+// It does not judge what objects mean and starts no proxies (see kube/infra). The command line and the controller use
+// it.
 package kube

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ErrNoCluster is what Flags.Client returns where neither flags nor files nor the environment name a cluster.
+// ErrNoCluster is returned by Flags.Client if neither flags nor files nor the environment name a cluster.
 var ErrNoCluster = errors.New("no cluster is named")
 
 // Flags say which cluster.

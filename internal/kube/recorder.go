@@ -24,7 +24,7 @@ import (
 const (
 	// maxNote and maxWord are the longest note, and reason or action, of an Event.
 	maxNote, maxWord = 1024, 128
-	// maxWaiting bounds the events not yet written; more are dropped, and told of in the log.
+	// maxWaiting bounds the unwritten events; further ones are dropped, and the log reports it.
 	maxWaiting = 1000
 )
 
@@ -44,7 +44,7 @@ type Recorder struct {
 	waiting chan resource.Event
 }
 
-// NewRecorder returns a Recorder. The controller and the instance, as a pod's name, are named in Events as who reports.
+// NewRecorder returns a Recorder. The controller and the instance, as a pod's name, are the reporter in Events.
 func NewRecorder(c *Client, source *Source, controller, instance string, logger *slog.Logger) *Recorder {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -52,7 +52,7 @@ func NewRecorder(c *Client, source *Source, controller, instance string, logger 
 	return &Recorder{client: c, source: source, controller: controller, instance: instance, log: logger, waiting: make(chan resource.Event, maxWaiting)}
 }
 
-// Set says which events hold now. Those that did not before are written by Run. It returns at once.
+// Set passes the events that hold now. Run writes the new ones. It returns at once.
 func (r *Recorder) Set(events []resource.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Event writes one event now, for those who do not report all that hold.
+// Event writes one event now, for callers that do not use Set.
 func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 	return err
 }
 
-// event makes the Event. Its name follows from what it says of which object, so that it is there once.
+// event makes the Event. Its name follows from its content and its object, so that it exists once.
 func (r *Recorder) event(e resource.Event) client.Object {
 	k := r.source.Kinds.Key(e.Ref)
 	regarding := corev1.ObjectReference{

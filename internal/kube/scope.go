@@ -11,15 +11,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Scope is what of a cluster is read. The zero value is all of it.
+// Scope is the part of a cluster that is read. The zero value is all of it.
 type Scope struct {
-	// Namespaces are those whose objects are read, sorted; none is all. GatewayClasses are read in either case.
+	// Namespaces are the namespaces whose objects are read, sorted; none means all. GatewayClasses are read in either
+	// case.
 	Namespaces []string
 	// Own is the controller's namespace, whose ConfigMaps are read besides, for the parameters of classes.
 	Own string
 }
 
-// All says that every namespace is read.
+// All means that every namespace is read.
 func (s Scope) All() bool { return len(s.Namespaces) == 0 }
 
 // part of a kind is what one request can list: the objects of a namespace, or the object of a name, or all of them.
@@ -49,7 +50,7 @@ func (s Scope) parts(k *resource.Kind) (all []part) {
 	return all
 }
 
-// reads says whether the object of a key is among what is read.
+// reads reports whether the object of a key is in scope.
 func (s Scope) reads(k resource.Key) bool {
 	return s.All() || slices.Contains(s.Namespaces, k.Namespace) || k.Kind == "ConfigMap" && k.Group == "" && k.Namespace == s.Own
 }
@@ -65,7 +66,7 @@ func (p part) fields() fields.Selector {
 	return fields.OneTermEqualSelector("metadata.name", p.name)
 }
 
-// selector restricts a cache to the part. The library asks in the one namespace that a selector of fields names.
+// selector restricts a cache to the part. The library uses the namespace that a selector of fields names.
 func (p part) selector() fields.Selector {
 	if p.namespace != "" {
 		return fields.OneTermEqualSelector("metadata.namespace", p.namespace)

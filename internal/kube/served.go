@@ -107,8 +107,8 @@ func (c *Client) find(ctx context.Context, k *resource.Kind, groups map[string][
 	return served{}, false, nil
 }
 
-// there asks for the kind's objects themselves. Without the permission to read them it counts as missing, unless it was
-// there before: a permission that was taken away deletes nothing.
+// there asks for the kind's objects themselves. Without permission to read them the kind counts as missing, unless it
+// was there before: a removed permission deletes nothing.
 func (c *Client) there(ctx context.Context, v served, scope Scope, before bool) (bool, error) {
 	err := c.probe(ctx, v, scope)
 	switch {
@@ -141,7 +141,7 @@ type Installed struct {
 	*resource.Kind
 	// Definition is the name of the custom resource definition, "httproutes.gateway.networking.k8s.io".
 	Definition string
-	// Version is the one that is read; empty if the API server serves none that could be.
+	// Version is the version to read; empty if the API server serves none that can be read.
 	Version string
 }
 

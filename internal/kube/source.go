@@ -18,22 +18,23 @@ type SourceOptions struct {
 	Kinds resource.Kinds
 	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
 	Controller string
-	// Scope is what is read. What it names is never read from elsewhere.
+	// Scope is what is read. Objects of the kinds it names are never read from elsewhere.
 	Scope Scope
 	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
 	Look time.Duration
-	// Logger is told of what could not be read. Discards if nil.
+	// Logger logs what could not be read. Nil discards.
 	Logger *slog.Logger
 }
 
-// Source is a resource.Source over a Kubernetes API server. The first Set comes when everything was read; while the API
-// server is away the last one stays. Kinds whose definition is not installed are left out until it is. Of Secrets and
-// ConfigMaps only those are read that something refers to.
+// Source is a resource.Source over a Kubernetes API server. The first Set comes when everything was read. While the API
+// server is away, the last one stays. Kinds whose definition is not installed are left out until it is. Secrets and
+// ConfigMaps are only read if something refers to them.
 type Source struct {
 	client *Client
 	SourceOptions
 
-	// changed is told of every custom object that came, went or changed, its status alone included. It returns at once.
+	// changed is called for every custom object that was added, removed or changed, even if only its status changed. It
+	// returns at once.
 	changed func(resource.Key)
 	// dirty holds one token when another Set is due.
 	dirty chan struct{}
@@ -44,9 +45,9 @@ type Source struct {
 	objects  map[resource.Key]*resource.Object
 	contents *contents
 	watches  map[schema.GroupKind]*watch
-	// fresh are the objects that a watch told of before it synced.
+	// fresh are the objects that a watch reported before it synced.
 	fresh map[schema.GroupKind]map[resource.Key]bool
-	// looked says that the kinds there are are known.
+	// looked means that the installed kinds are known.
 	looked bool
 	// absent are the namespaces of the scope that do not exist.
 	absent map[string]bool
@@ -69,7 +70,8 @@ func NewSource(c *Client, options SourceOptions) *Source {
 	}
 }
 
-// Object returns a custom object as the watch last told of it, read-only, or nil. Its value is of the type it has in a Set.
+// Object returns a custom object as the watch last reported it, read-only, or nil. Its value has the type that it has
+// in a Set.
 func (s *Source) Object(k resource.Key) *resource.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +89,7 @@ func (s *Source) Objects() []*resource.Object {
 	return all
 }
 
-// Version is the one in which a kind is read here; empty if the API server does not serve the kind.
+// Version is the version in which a kind is read here; empty if the API server does not serve the kind.
 func (s *Source) Version(group, kind string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +115,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	wait.Go(func() { s.follow(ctx) })
 
 	first := true
-	var told resource.Key // what the log says is waited for
+	var told resource.Key // the object that the log says is waited for
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -186,8 +188,8 @@ func (s *Source) drain() {
 	}
 }
 
-// ready says whether all that can be read has been. Without what is essential nothing can be said: it would look as if
-// that had been deleted.
+// ready reports whether everything readable was read. Without essential kinds no Set is made: it would look as if they
+// had been deleted.
 func (s *Source) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,8 +205,8 @@ func (s *Source) ready() bool {
 	return true
 }
 
-// Lost returns the kinds without which there is no first Set and that the API server tells nothing of, though it had the time, if
-// these are all that it waits for; otherwise none.
+// Lost returns the kinds without which there is no first Set and that the API server has not reported in time, if the
+// Source waits for nothing else; otherwise none.
 func (s *Source) Lost() (kinds []schema.GroupKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +256,7 @@ func (s *Source) held(set *resource.Set) (*resource.Set, resource.Key) {
 	return set, resource.Key{}
 }
 
-// assemble makes a Set of what is known. It returns what it refers to and has to be read first.
+// assemble makes a Set of everything known. It returns the references that must be read first.
 func (s *Source) assemble() (set *resource.Set, missing []reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

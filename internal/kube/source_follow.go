@@ -70,7 +70,7 @@ func (s *Source) watching() []*watch {
 	return all
 }
 
-// arrange makes the watches those of the kinds there are.
+// arrange starts and stops watches to match the installed kinds.
 func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served) {
 	for _, w := range s.watching() {
 		v, there := kinds[w.id()]
@@ -111,7 +111,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 	}
 }
 
-// permitted says whether the API server lets the kind be read now.
+// permitted reports whether the API server lets the kind be read now.
 func (s *Source) permitted(ctx context.Context, v served) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func (s *Source) settled(w *watch) {
 	s.touch()
 }
 
-// sweep removes what went away between two watches of a kind.
+// sweep removes objects that were deleted between two watches of a kind.
 func (s *Source) sweep(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +233,8 @@ func (s *Source) drop(k resource.Key) {
 	s.collection.Remove(k)
 }
 
-// sameMeaning says that two versions of an object differ in nothing but what a status or a writer left. The generation
-// of a custom object counts changes of everything else.
+// sameMeaning reports whether two versions of an object only differ in a status or in a writer's metadata. The
+// generation of a custom object counts changes of everything else.
 func sameMeaning(a, b *resource.Object) bool {
 	before, after := a.GetObjectMeta(), b.GetObjectMeta()
 	switch now := b.Value().(type) {

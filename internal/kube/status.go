@@ -12,18 +12,18 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Statuses are merged as the trees that the API server keeps, so that nothing that others wrote is lost, whether or not
-// it is known here.
+// Statuses are merged as the trees that the API server keeps, so that nothing is lost that others wrote, even if it is
+// unknown here.
 
 const (
-	// maxAncestors and maxParents are what the API has room for.
+	// maxAncestors and maxParents are limits of the API.
 	maxAncestors = 16
 	maxParents   = 32
 	// maxMessage is the longest message of a condition.
 	maxMessage = 32768
 )
 
-// merger puts what is to be reported into the status that an object has.
+// merger merges what is reported into an object's status.
 type merger struct {
 	controller string
 	form       *resource.StatusForm
@@ -103,7 +103,7 @@ func (m merger) release(old map[string]any) map[string]any {
 	return m.merge(old, nobody)
 }
 
-// conditions replaces ours among those there are, each in its place. A time changes only with the condition's status.
+// conditions replaces ours among the present ones, each in its place. A time changes only with the condition's status.
 func (m merger) conditions(old any, want []resource.Condition, generation int64) []any {
 	var out []any
 	placed := make(map[string]bool)
@@ -174,13 +174,14 @@ func (m merger) listeners(old any, want []resource.ListenerStatus, generation in
 	return out
 }
 
-// entry is one parent or ancestor of ours.
+// entry is one of our parents or ancestors.
 type entry struct {
 	ref        gatewayv1.ParentReference
 	conditions []resource.Condition
 }
 
-// entries replaces ours among those there are, which the controller's name tells. Those of others keep their places.
+// entries replaces ours, recognised by the controller's name, among the present ones. Entries of others keep their
+// places.
 func (m merger) entries(old any, refName string, want []entry, generation int64, most int) []any {
 	out := []any{}
 	refs := make([]map[string]any, len(want))
@@ -235,7 +236,7 @@ func refTree(r gatewayv1.ParentReference) map[string]any {
 	return t
 }
 
-// names says whether any entry of the status is the controller's, and whether any is another's.
+// names reports whether any entry of the status is the controller's, and whether any belongs to another.
 func (m merger) names(status map[string]any) (ours, others bool) {
 	for _, list := range []string{"parents", "ancestors"} {
 		for _, e := range trees(status[list]) {

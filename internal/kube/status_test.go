@@ -31,7 +31,7 @@ func tree(t *testing.T, text string) map[string]any {
 	return whole(out).(map[string]any)
 }
 
-// whole makes numbers what they are in Kubernetes' trees.
+// whole gives numbers the type that they have in Kubernetes' trees.
 func whole(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

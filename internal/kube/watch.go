@@ -24,8 +24,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// watch keeps up with the objects of one kind. Each kind has a cache of its own, so that it starts, fails and ends by
-// itself.
+// watch follows the objects of one kind. Each kind has its own cache, so that it starts, fails and ends by itself.
 type watch struct {
 	served
 	log    *slog.Logger
@@ -33,7 +32,7 @@ type watch struct {
 	ended  chan struct{}
 
 	mu sync.Mutex
-	// behind are the parts of which not all objects there were at the start have been handed on yet.
+	// behind are the parts whose initial objects have not all been handed on yet.
 	behind map[part]bool
 	// refused is the API server's last word while it does not let us read the kind, nil when it does.
 	refused error
@@ -44,11 +43,11 @@ type watch struct {
 	begun time.Time
 }
 
-// receiver is told what is there. Its methods are called from one goroutine for each part of a kind.
+// receiver gets the objects. Its methods are called from one goroutine for each part of a kind.
 type receiver interface {
 	put(v served, before, object any)
 	remove(v served, k resource.Key)
-	// settled says that the watch has synced or was refused, or is refused no longer.
+	// settled means that the watch has synced or was refused, or is no longer refused.
 	settled(w *watch)
 }
 
@@ -136,8 +135,8 @@ func (c *Client) watchPart(ctx context.Context, kinds resource.Kinds, w *watch, 
 	}, nil
 }
 
-// newInformer makes an informer whose watches end when they are stopped: those of metadata would wait for ever for
-// someone to take their last event.
+// newInformer makes an informer whose watches end when they are stopped: those of metadata would otherwise wait for
+// ever for a receiver of their last event.
 func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	inner := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
@@ -152,7 +151,7 @@ func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync ti
 	}, exemplar, resync, indexers)
 }
 
-// drained takes what is left when it is stopped.
+// drained takes the remaining events when it is stopped.
 type drained struct {
 	apiwatch.Interface
 	once sync.Once
@@ -169,7 +168,7 @@ func (d *drained) Stop() {
 	})
 }
 
-// stop ends the watch and waits until nothing more is told.
+// stop ends the watch and waits until no more events are handed on.
 func (w *watch) stop() {
 	w.cancel()
 	<-w.ended
@@ -184,7 +183,7 @@ func (w *watch) sync(p part) {
 	}
 }
 
-// waits says whether a part is not known yet whose namespace is not among those that do not exist.
+// waits reports whether a part is not known yet, except in namespaces that do not exist.
 func (w *watch) waits(absent map[string]bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,7 +195,7 @@ func (w *watch) waits(absent map[string]bool) bool {
 	return false
 }
 
-// failed takes note of an error of the watch, which goes on by itself. It reports whether the kind is now refused.
+// failed notes an error of the watch, which continues by itself. It reports whether the kind is now refused.
 func (w *watch) failed(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,8 +228,8 @@ func (w *watch) state() (synced bool, refused error) {
 	return len(w.behind) == 0, w.refused
 }
 
-// isLost says that the watch should have told of something by now. An API server that cannot convert what it has stored says nothing
-// for a minute, then fails.
+// isLost means that the watch should have reported something by now. An API server that cannot convert its stored
+// objects is silent for a minute, then fails.
 func (w *watch) isLost() bool { return time.Since(w.begun) > lostAfter }
 
 const lostAfter = 10 * time.Second
@@ -299,7 +298,7 @@ func transform(kinds resource.Kinds, o any) (any, error) {
 	return o, nil
 }
 
-// strip drops what is large and read by nobody.
+// strip drops large parts that are not used.
 func strip(o client.Object) {
 	o.SetManagedFields(nil)
 	if _, ok := o.(*discoveryv1.EndpointSlice); ok {
@@ -332,7 +331,7 @@ func sameVersion(a, b any) bool {
 	return ok && alsoOK && before.GetResourceVersion() == after.GetResourceVersion() && before.GetUID() == after.GetUID()
 }
 
-// keyOf is the key of an object that was deleted, perhaps while nobody watched.
+// keyOf is the key of an object that was deleted, even if the deletion was not watched.
 func keyOf(v served, o any) (resource.Key, bool) {
 	k := resource.Key{Group: v.Group, Kind: v.Name}
 	if lost, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

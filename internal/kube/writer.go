@@ -30,14 +30,14 @@ const (
 	writeTimeout = 10 * time.Second
 	// conflicts is how often a write is tried at once against other writers.
 	conflicts = 5
-	// repairAfter is how long what others did to a status stands: two that disagree must not race.
+	// repairAfter is how long changes of a status by others stay: two controllers that disagree must not race.
 	repairAfter = time.Second
 	// retryLeast and retryLongest bound the time after which a failed write is tried again.
 	retryLeast, retryLongest = 250 * time.Millisecond, 30 * time.Second
 )
 
-// StatusWriter writes statuses: only what differs, only what is ours. Conditions get the time of their last change and
-// the generation they are about.
+// StatusWriter writes statuses: only differences, and only our own entries. Conditions get the time of their last
+// change and the generation they are about.
 type StatusWriter struct {
 	client     *Client
 	source     *Source
@@ -50,7 +50,7 @@ type StatusWriter struct {
 
 	mu      sync.Mutex
 	desired map[resource.Key]resource.Status
-	// known says that desired is set.
+	// known means that desired is set.
 	known bool
 	// released are the last statuses of Gateways, ListenerSets and what else has a pending one, that are no longer ours.
 	released map[resource.Key]resource.Status
@@ -81,12 +81,12 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 // Written is how many statuses were written so far.
 func (w *StatusWriter) Written() uint64 { return w.written.Load() }
 
-// Failed is how many attempts to bring a status to what it should be failed so far. Each is made again; a write that another
-// writer was faster than is none of them unless several in a row were.
+// Failed counts failed attempts to correct a status. Each is repeated. An attempt that lost to another writer only
+// counts if several in a row did.
 func (w *StatusWriter) Failed() uint64 { return w.failed.Load() }
 
-// Set says what all statuses should be now. It returns at once; Run writes them. Objects it does not name are not ours:
-// what was written to them is taken back.
+// Set passes all wanted statuses. It returns at once; Run writes them. Other objects are not ours: our entries in their
+// statuses are removed.
 func (w *StatusWriter) Set(statuses []resource.Status) {
 	desired := make(map[resource.Key]resource.Status, len(statuses))
 	for _, s := range statuses {
@@ -148,7 +148,7 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 	return nil
 }
 
-// enqueue makes keys due: what others wait for first. The lock is held.
+// enqueue makes keys due, those first that others wait for. The lock is held.
 func (w *StatusWriter) enqueue(keys []resource.Key) {
 	if w.queue == nil {
 		return
@@ -250,7 +250,7 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.released, k)
-		return nil // it is gone, or will be told of
+		return nil // it is gone, or will be reported
 	}
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind}
 	form := w.form(k)
@@ -320,7 +320,7 @@ func (w *StatusWriter) read(ctx context.Context, k resource.Key, into *unstructu
 	return w.client.Get(ctx, objectKey(k), into)
 }
 
-// update replaces the status of an object if it still is of the version known. One that was deleted is no error.
+// update replaces the status of an object if it still has the known version. A deleted object is not an error.
 func (w *StatusWriter) update(ctx context.Context, gvk schema.GroupVersionKind, meta metav1.Object, status map[string]any) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -337,7 +337,7 @@ func (w *StatusWriter) update(ctx context.Context, gvk schema.GroupVersionKind, 
 	return gone(err)
 }
 
-// gone forgives that an object does not exist, or that another has its name by now: it will be told of.
+// gone ignores that an object does not exist, or that another has its name by now: that will be reported.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -1,10 +1,11 @@
-// Package model is the routing model: the one form into which every dialect is translated and from which the
-// data plane is compiled. It is plain data with a JSON form (the dump, the goldens and the wire use it), its
-// validation, and the merge of several configurations in a fixed order.
+// Package model is the routing model: every dialect is translated into it, and the data plane is compiled from it. It
+// is plain data with a JSON form, which the dump, the golden files and the wire use. The package also validates the
+// model and merges several configurations in a fixed order.
 //
-// It is also where values are judged: what a path, a pattern, a host name or a header may be. Front ends, Validate and the
-// data plane ask the same functions (NormalizePath, TargetPath, CheckPattern, CheckHostname and so on), so that none takes
-// what another refuses. What is not valid all the same, Config.Sound leaves out, and nothing else.
+// It also judges values: which paths, patterns, host names and headers are allowed. Front ends, Validate and the data
+// plane call the same functions (NormalizePath, TargetPath, CheckPattern, CheckHostname and so on), so that all of them
+// accept and refuse the same values. If an invalid value gets into a configuration nevertheless, Config.Sound leaves
+// out that value and nothing else.
 //
-// It holds no other behaviour of the data plane (see routing) and knows no API of Kubernetes (see dialect).
+// It has no other behaviour of the data plane (see routing), and knows no API of Kubernetes (see dialect).
 package model

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// Equal is true for configurations that have the same values, and so one encoding. It is what makes a change cost little
-// when little changed: what shares memory is not looked at. reflect.DeepEqual says the same, but keeps a record of what it
-// visited, which the model, a tree, does not need.
+// Equal is true if two configurations have the same values, and so the same encoding. It does not compare what the two
+// share in memory, so a small change costs little. reflect.DeepEqual has the same result, but keeps a record of what it
+// visited, which the model does not need, since it is a tree.
 func (c *Config) Equal(o *Config) bool {
 	return sameSlice(c.Listeners, o.Listeners) && sameSlice(c.Routes, o.Routes) && sameSlice(c.Splits, o.Splits) &&
 		sameSlice(c.Services, o.Services) && sameSlice(c.Certificates, o.Certificates)
@@ -31,7 +31,7 @@ func sameSlice[T any](a, b []T) bool {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// same compares addressable values of one type. Of kinds that the model does not have it says false.
+// same compares addressable values of one type. It returns false for kinds that the model does not have.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String:

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Check says what is wrong with filters but for their mirrors: what could not be sent as it is written. field is the part, with a dot
-// before it. An error is a *ValueError.
+// Check validates filters, except for their mirrors: everything in them must be valid in a message as it is written.
+// field is the invalid part, beginning with a dot. An error is a *ValueError.
 func (f *Filters) Check() (field string, err error) {
 	if f.Redirect == nil && f.Rewrite == nil && f.RequestHeaders == nil && f.ResponseHeaders == nil && f.CORS == nil {
-		return "", nil // as most are
+		return "", nil // most rules have no filters
 	}
 	if f.Redirect != nil && f.Rewrite != nil {
 		return "", &ValueError{"has both a redirect and a rewrite", "keep one of them"}
@@ -40,7 +40,8 @@ func (f *Filters) Check() (field string, err error) {
 	return "", nil
 }
 
-// Check says what is wrong with a modifier; field is the part, with a dot before it. It works on nil. An error is a *ValueError.
+// Check validates a modifier; field is the invalid part, beginning with a dot. It works on nil. An error is a
+// *ValueError.
 func (e *HeaderEdit) Check() (field string, err error) {
 	if e == nil {
 		return "", nil
@@ -70,7 +71,7 @@ func (e *HeaderEdit) Check() (field string, err error) {
 	return "", nil
 }
 
-// Check says what is wrong with a replacement of a path; see TargetPath. It works on nil. An error is a *ValueError.
+// Check validates the replacement of a path; see TargetPath. It works on nil. An error is a *ValueError.
 func (p *PathPatch) Check() error {
 	if p == nil {
 		return nil
@@ -123,7 +124,7 @@ func (c *CORS) check() (field string, err error) {
 	return "", nil
 }
 
-// Check says what is wrong with the share of a mirror. An error is a *ValueError.
+// Check validates the share of a mirror. An error is a *ValueError.
 func (m *Mirror) Check() error {
 	if m.Denominator == 0 || m.Numerator > m.Denominator {
 		return &ValueError{fmt.Sprintf("%d/%d is not a fraction between 0 and 1", m.Numerator, m.Denominator), "use a numerator up to the denominator, which is at least 1"}
@@ -137,11 +138,11 @@ var ownFields = []string{
 	"Connection", "Content-Length", "Host", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// ownRequestFields are those beside them in requests: loops are found by them.
+// ownRequestFields are further fields of the proxy in requests. It finds loops by them.
 var ownRequestFields = []string{"Via", "Weir-Via"}
 
-// Ignored returns the parts of a modifier that have no effect, since the field is the proxy's own, each with the field's name: by "set[0].name"
-// and the like. request says what is modified: of a request's fields Host can be set. It works on nil.
+// Ignored returns the parts of a modifier that have no effect because the field belongs to the proxy. Each is named by
+// its field, such as "set[0].name". request is true for a modifier of requests, where Host can be set. It works on nil.
 func (e *HeaderEdit) Ignored(request bool) (fields []IgnoredField) {
 	if e == nil {
 		return nil

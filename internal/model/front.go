@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// Front is what stands between a listener's clients and the listener, and is believed.
+// Front describes the trusted proxies between a listener's clients and the listener.
 type Front struct {
-	// TrustedProxies are the networks ("192.0.2.0/24", "2001:db8::1/128") of what is in front, each in the form that ParseTrusted gives, sorted.
-	// What a peer of another address says of who its client is counts for nothing.
+	// TrustedProxies are the networks of these proxies ("192.0.2.0/24", "2001:db8::1/128"), each in the form that
+	// ParseTrusted gives, sorted. Peers with other addresses are not believed about who their client is.
 	TrustedProxies []string `json:"trustedProxies,omitempty"`
-	// ClientAddress is the one field that the client's address is taken from. Empty is the first there is of X-Forwarded-For, Forwarded and
-	// X-Real-IP.
+	// ClientAddress is the one field that the client's address is taken from. If it is empty, the first that is present
+	// of X-Forwarded-For, Forwarded and X-Real-IP is used.
 	ClientAddress ClientAddressField `json:"clientAddress,omitempty"`
-	// ProxyProtocol says that each connection begins with a header of the PROXY protocol, version 1 or 2. Those without one, and those that
-	// come from elsewhere than TrustedProxies, are closed. It is the same for all listeners of a port.
+	// ProxyProtocol requires a header of the PROXY protocol, version 1 or 2, at the beginning of each connection.
+	// Connections without one, and those from addresses outside TrustedProxies, are closed. It is the same for all
+	// listeners of a port.
 	ProxyProtocol bool `json:"proxyProtocol,omitempty"`
 }
 
-// ClientAddressField is a field in which a proxy says who its client is.
+// ClientAddressField is a field in which a proxy names its client.
 type ClientAddressField string
 
 const (
@@ -64,7 +65,8 @@ func TrustedProxies(all []netip.Prefix) []string {
 	return slices.Compact(out)
 }
 
-// framing is what must be the same for all listeners of a port: what comes on a connection before anything names one of them.
+// framing is the part of a listener that must be the same for all listeners of a port, because connections begin with
+// it before anything selects a listener.
 func (l *Listener) framing() string {
 	if l.Front == nil || !l.Front.ProxyProtocol {
 		return string(l.Protocol)

@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// GatewayKey names a Gateway: "namespace/name". Empty is none.
+// GatewayKey names a Gateway: "namespace/name". It is empty for no Gateway.
 type GatewayKey string
 
 // GatewayOf returns the key of a Gateway.
@@ -31,7 +31,7 @@ func (k GatewayKey) Name() string {
 	return name
 }
 
-// Valid is true for keys that have both parts, and nothing else.
+// Valid is true for keys that have exactly two parts, both not empty.
 func (k GatewayKey) Valid() bool {
 	namespace, name, ok := strings.Cut(string(k), "/")
 	return ok && namespace != "" && name != "" && !strings.Contains(name, "/")

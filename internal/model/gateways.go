@@ -18,19 +18,19 @@ func (c *Config) Gateways() []GatewayKey {
 
 // Of returns what the proxies of one gateway serve: its listeners, the routes attached to them, with no other
 // attachments, and the splits, services and certificates that these need. A gateway without listeners has an empty
-// configuration. c must be in the form that Merge gives it; the result then is too, is valid if c is, and shares memory
-// with it. For several gateways Split is quicker.
+// configuration. c must be in the form that Merge returns. The result has that form, too, is valid if c is, and shares
+// memory with c. For several gateways Split is quicker.
 func (c *Config) Of(gateway GatewayKey) *Config {
 	return c.only(func(l *Listener) bool { return l.Gateway == gateway })
 }
 
-// Without returns c without the listeners of some gateways, the attachments to them, and whatever no listener that is left
-// needs. What is said of Of holds for it, too.
+// Without returns c without the listeners of some gateways, without the attachments to them, and without everything
+// that no other listener needs. c and the result are as described at Of.
 func (c *Config) Without(left func(GatewayKey) bool) *Config {
 	return c.only(func(l *Listener) bool { return !left(l.Gateway) })
 }
 
-// only is what some listeners need.
+// only returns the part of c that the wanted listeners need.
 func (c *Config) only(wanted func(*Listener) bool) *Config {
 	if part := c.split(wanted, func(*Listener) GatewayKey { return "" })[""]; part != nil {
 		return part
@@ -38,8 +38,8 @@ func (c *Config) only(wanted func(*Listener) bool) *Config {
 	return &Config{}
 }
 
-// Split returns Of for each of Gateways. Its time grows with what it returns, not with the number of gateways.
-// Listeners without a gateway, and what only they need, are in none of the parts.
+// Split returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
+// of gateways. Listeners without a gateway, and what only they need, are in none of the parts.
 func (c *Config) Split() map[GatewayKey]*Config {
 	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) GatewayKey { return l.Gateway })
 }
@@ -90,7 +90,7 @@ func splitRoute(r *Route, keyOf map[string]GatewayKey, parts map[GatewayKey]*Con
 	}
 }
 
-// splitIndex finds what routes and listeners need: indices into the configuration.
+// splitIndex finds what routes and listeners need. It holds indices into the configuration.
 type splitIndex struct {
 	from                   *Config
 	services, certificates map[string]int

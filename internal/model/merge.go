@@ -9,14 +9,14 @@ import (
 )
 
 // Merge makes one configuration out of several, in canonical order and without the services and certificates that
-// nothing refers to. Equal inputs give byte-equal results. The inputs are left alone; the result may share memory
-// with them.
+// nothing refers to. Equal inputs give byte-equal results. The inputs are not changed; the result may share memory with
+// them.
 //
-// Of two listeners, services or certificates of one name the one in the earlier configuration stays (in one
-// configuration: the first). A listener that clashes with an earlier one of the same gateway, because it has the same
-// address, port and hostname or another protocol (with or without a PROXY header) on the same address and port, is left out, and so are the attachments to it; routes
-// left without attachments go too. Routes are never merged with each other: a request that several match is decided
-// by precedence. Nor are splits: those of an earlier configuration come first.
+// Of two listeners, services or certificates of one name, the first stays: that of the earlier configuration, or the
+// first in one configuration. A listener can clash with an earlier one of the same gateway: by the same address, port
+// and hostname, or by another protocol (with or without a PROXY header) on the same address and port. Then it is left
+// out with the attachments to it, and so are routes without other attachments. Routes are never merged with each other:
+// precedence decides about a request that several match. Nor are splits: those of an earlier configuration come first.
 func Merge(configs ...Config) Config {
 	var out Config
 	listeners := listenerSet{}
@@ -266,9 +266,9 @@ func (r *Route) eachService(visit func(name string)) {
 	}
 }
 
-// Sort puts everything whose order has no meaning into canonical order: listeners, services and certificates by
-// name, routes by reference, splits by root, attachments by listener, hostnames and endpoints alphabetically. The order
-// of rules, matches, backends, filters, certificates of a listener and splits of one root has a meaning and stays.
+// Sort puts everything whose order has no meaning into canonical order: listeners, services and certificates by name,
+// routes by reference, splits by root, attachments by listener, hostnames and endpoints alphabetically. It keeps the
+// order of rules, matches, backends, filters, certificates of a listener and splits of one root, which has a meaning.
 func (c *Config) Sort() {
 	c.Listeners = sorted(c.Listeners, func(a, b Listener) int { return cmp.Compare(a.Name, b.Name) })
 	c.Services = sorted(c.Services, func(a, b Service) int {
@@ -322,7 +322,8 @@ func (c *Config) sortAttachments() {
 	}
 }
 
-// sorted returns the elements in order: a copy, unless they are so already, as the original may belong to somebody else.
+// sorted returns the elements in order. It returns a copy, unless they are in order already, since others may use the
+// original.
 func sorted[T any](s []T, compare func(a, b T) int) []T {
 	if slices.IsSortedFunc(s, compare) {
 		return s

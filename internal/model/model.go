@@ -23,15 +23,15 @@ type Ref struct {
 }
 
 // Listener is a port that accepts traffic for one hostname or for any. Several listeners of one gateway may share an
-// address and port; the most specific hostname that matches a request's host (with TLS, the SNI) serves it, and only the routes
-// attached to that listener are looked at (Gateway API, "listener isolation").
+// address and port. The one with the most specific hostname that matches a request's host (with TLS, the SNI) serves
+// it. Only the routes attached to that listener are considered (Gateway API, "listener isolation").
 type Listener struct {
 	// Name identifies the listener in the whole configuration: "namespace/gateway/section", or
 	// "namespace/gateway/namespace/listenerset/section".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener; empty is whoever has the
-	// configuration. Listeners of different ones never clash. See Config.Split.
+	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener. If it is empty, every proxy that
+	// has the configuration serves it. Listeners of different Gateways never clash. See Config.Split.
 	Gateway GatewayKey `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
@@ -41,16 +41,16 @@ type Listener struct {
 	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
 	Hostname string       `json:"hostname,omitempty"`
 	TLS      *ListenerTLS `json:"tls,omitempty"`
-	// PathPolicy is that of the routes that have none; empty is PathAsWritten. A TCP listener has none.
+	// PathPolicy is the policy of routes that set none; empty is PathAsWritten. A TCP listener has none.
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
-	// Front says which proxies stand in front and are believed; nil is none.
+	// Front describes the trusted proxies in front; nil means none.
 	Front *Front `json:"front,omitempty"`
 }
 
 // ListenerTLS terminates TLS on a listener.
 type ListenerTLS struct {
-	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI
-	// is presented, else the first.
+	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI is
+	// presented, otherwise the first.
 	Certificates []string `json:"certificates"`
 	// ClientCAs, when not empty, is a PEM bundle that client certificates are checked against.
 	ClientCAs string `json:"clientCAs,omitempty"`
@@ -97,7 +97,7 @@ type Rule struct {
 	Ref Ref `json:"ref"`
 	// Name is the rule's own name, if the user gave one.
 	Name string `json:"name,omitempty"`
-	// Matches is never empty after translation; a rule without matches has one that matches every path. A rule for TCP
+	// Matches is never empty after translation: a rule without matches gets one that matches every path. A rule for TCP
 	// has none.
 	Matches  []Match   `json:"matches,omitempty"`
 	Filters  Filters   `json:"filters,omitzero"`
@@ -147,7 +147,8 @@ type Backend struct {
 	Ref Ref `json:"ref"`
 	// Service is the Name of an entry of Config.Services; empty exactly when Fault is set.
 	Service string `json:"service,omitempty"`
-	// Weight is the backend's part of the sum of all weights; 0 gets nothing but the sessions it has.
+	// Weight is the backend's part of the sum of all weights. A backend of weight 0 only gets the requests of its
+	// sessions.
 	Weight  uint32  `json:"weight"`
 	Filters Filters `json:"filters,omitzero"`
 	// Fault answers the backend's share in its stead: a bad backend keeps its weight.
@@ -229,7 +230,7 @@ type Mirror struct {
 	Denominator uint32 `json:"denominator"`
 }
 
-// Timeouts bound an exchange; zero means none beyond the proxy's own defaults.
+// Timeouts bound an exchange; zero means that only the proxy's own defaults hold.
 type Timeouts struct {
 	// Request bounds the whole exchange, from the request's head to the end of the response.
 	Request Duration `json:"request,omitzero"`
@@ -252,10 +253,10 @@ type Service struct {
 	// Name is "namespace/name:port".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Extends names a service this one lays TLS and Fault over: Merge takes everything else from there. It is empty in
-	// what Merge returns.
+	// Extends names a service from which Merge takes everything except TLS and Fault. It is empty in the result of
+	// Merge.
 	Extends string `json:"extends,omitempty"`
-	// Protocol is HTTP or H2C; with TLS set both are spoken inside TLS (HTTP: whatever ALPN settles).
+	// Protocol is HTTP or H2C. If TLS is set, it is the protocol inside TLS; with HTTP, ALPN chooses the version.
 	Protocol  Protocol    `json:"protocol"`
 	TLS       *ServiceTLS `json:"tls,omitempty"`
 	Endpoints []Endpoint  `json:"endpoints,omitempty"`
@@ -266,8 +267,8 @@ type Service struct {
 	Limits      *Limits      `json:"limits,omitempty"`
 	Ejection    *Ejection    `json:"ejection,omitempty"`
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// ProxyProtocol is the version, 1 or 2, of the PROXY protocol's header that each connection to an endpoint begins with, before TLS; 0 is
-	// none. A connection with one is one client's: it carries no other's requests.
+	// ProxyProtocol is the version, 1 or 2, of the PROXY header with which each connection to an endpoint begins,
+	// before TLS; 0 means no header. A connection with a header carries the requests of one client only.
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
 }
 
@@ -282,7 +283,7 @@ type ServiceTLS struct {
 	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
 }
 
-// Endpoint is one address, "ip:port" or, for a service that points out of the set, "host:port".
+// Endpoint is one address: "ip:port" or, for a service outside the set, "host:port".
 type Endpoint struct {
 	Address string `json:"address"`
 }

@@ -14,10 +14,10 @@ var (
 		"remove the segment: servers differ in what they make of it, and requests with it are answered 400"}
 )
 
-// TargetPath returns a path of the configuration that is sent, such as one that replaces a request's, as it is sent: as it was written,
-// but with a slash before it, with dot segments resolved, and with spaces and other bytes that may not stand in a path escaped (RFC 3986
-// §3.3). Empty stays empty. It refuses what else NormalizePath refuses, which no request may have, such as an invalid escape, "?" or "#": an
-// error is a *ValueError.
+// TargetPath returns the form in which a path of the configuration is sent, such as one that replaces a request's path.
+// It is the path as written, but with a slash before it, with dot segments resolved, and with spaces and other bytes
+// escaped that a path may not contain (RFC 3986 §3.3). Empty stays empty. It refuses everything else that NormalizePath
+// refuses, such as an invalid escape, "?" or "#". An error is a *ValueError.
 func TargetPath(value string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -36,7 +36,8 @@ func TargetPath(value string) (string, error) {
 	return escapeBytes(value), nil
 }
 
-// escapeBytes escapes what may not stand in a path and leaves escapes as they are. A path without any is returned itself.
+// escapeBytes escapes the bytes that a path may not contain, and keeps existing escapes. A path without any is returned
+// itself.
 func escapeBytes(path string) string {
 	foreign := func(b byte) bool { return b != '/' && classes[b]&classEscape != 0 }
 	first := 0
@@ -64,13 +65,13 @@ const upperDigits = "0123456789ABCDEF"
 //   - Dot segments, also escaped ones, are resolved; runs of slashes are one. A trailing slash stays.
 //   - Escaped unreserved characters are unescaped, other escapes have upper-case digits. Bytes that may not stand in a
 //     path by themselves (RFC 3986 §3.3), such as non-ASCII ones and backslashes, are escaped.
-//   - %2F and %5C stay what they are, data inside a segment, and so do ";" and what follows it.
+//   - %2F and %5C stay as they are, data inside a segment. So do ";" and the rest of the segment after it.
 //   - The empty path is "/".
 //
-// It refuses what servers behind the proxy might read in another way than it does: invalid escapes, escaped NUL,
-// control bytes, and segments in which a dot segment shows once escapes are decoded (also more than once), escaped
-// slashes and backslashes separate and parameters (";...") are dropped: "..%2F", "%252e%252e", "..;x". A path that is
-// in the form already is returned itself, without allocation.
+// It refuses paths that servers behind the proxy might read in another way: invalid escapes, escaped NUL, control
+// bytes, and hidden dot segments. A dot segment is hidden if it shows once escapes are decoded (also more than once),
+// escaped slashes and backslashes separate segments, and parameters (";...") are dropped: "..%2F", "%252e%252e",
+// "..;x". A path in normal form is returned itself, without allocation.
 func NormalizePath(raw string) (normal string, err error) {
 	if raw == "" {
 		return "/", nil
@@ -102,8 +103,8 @@ func NormalizePath(raw string) (normal string, err error) {
 	return string(appendNormal(make([]byte, 0, len(raw)+16), raw[1:])), nil
 }
 
-// HasDotSegment says whether a path holds a dot segment, as it is or escaped: whether NormalizePath does more to it
-// than to respell it and to merge slashes.
+// HasDotSegment reports whether a path has a dot segment, escaped or not. If not, NormalizePath only respells the path
+// and merges slashes.
 func HasDotSegment(raw string) bool {
 	for rest, more := raw, true; more; {
 		var s string
@@ -115,25 +116,25 @@ func HasDotSegment(raw string) bool {
 	return false
 }
 
-// IsDotSegment says whether a segment of a path is "." or "..", as it is or escaped.
+// IsDotSegment reports whether a segment of a path is "." or "..", escaped or not.
 func IsDotSegment(segment string) bool { return dots(segment) > 0 }
 
-// Unreserved says whether a byte is an unreserved character (RFC 3986 §2.3): escaping it changes nothing.
+// Unreserved reports whether a byte is an unreserved character (RFC 3986 §2.3): escaping it changes nothing.
 func Unreserved(b byte) bool { return isUnreserved[b] }
 
-// EscapedInPaths says whether a byte may not stand in a path by itself and is sent escaped (RFC 3986 §3.3).
+// EscapedInPaths reports whether a path may not contain a byte unescaped, so that it is sent escaped (RFC 3986 §3.3).
 func EscapedInPaths(b byte) bool { return classes[b]&classEscape != 0 }
 
-// class is a set of kinds of bytes; plain ones have none.
+// class is a set of kinds of bytes; it is empty for ordinary bytes.
 type class uint8
 
 const (
 	classDot class = 1 << iota
 	classPercent
 	classSemicolon
-	// classEscape are those that are escaped.
+	// classEscape are bytes that are escaped.
 	classEscape
-	// classForbidden are those that make the path invalid.
+	// classForbidden are bytes that make the path invalid.
 	classForbidden
 )
 
@@ -169,7 +170,7 @@ var isUnreserved = func() (u [256]bool) {
 	return u
 }()
 
-// nextSegment cuts path at the next slash and says what kinds of bytes the segment has.
+// nextSegment cuts path at the next slash and returns the kinds of bytes in the segment.
 func nextSegment(path string) (segment, rest string, has class, more bool) {
 	for i := 0; i < len(path); i++ {
 		if path[i] == '/' {
@@ -180,7 +181,7 @@ func nextSegment(path string) (segment, rest string, has class, more bool) {
 	return path, "", has, false
 }
 
-// checkSegment says whether a segment is in normal form.
+// checkSegment reports whether a segment is in normal form.
 func checkSegment(s string, has class) (same bool, err error) {
 	if has&classForbidden != 0 {
 		return false, errPathByte
@@ -235,8 +236,8 @@ func dots(s string) int {
 	return n
 }
 
-// hidesDots says whether a dot segment shows in s once it is decoded until nothing is left to decode, cut at slashes
-// and backslashes, and freed of parameters.
+// hidesDots reports whether s has a hidden dot segment: one that shows after decoding s until nothing is left to
+// decode, cutting it at slashes and backslashes, and dropping parameters.
 func hidesDots(s string) bool {
 	var buffer [128]byte
 	out := buffer[:0]
@@ -310,7 +311,7 @@ func Unhex(high, low byte) (b byte, ok bool) {
 	return h<<4 | l, h|l < 16
 }
 
-// hexDigit returns the value of a hexadecimal digit, 255 if it is none.
+// hexDigit returns the value of a hexadecimal digit, or 255 for other bytes.
 func hexDigit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

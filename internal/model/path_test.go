@@ -343,7 +343,8 @@ func FuzzNormalizePath(f *testing.F) {
 		if got[0] != '/' || strings.Contains(got, "//") || dotSegment.MatchString(got) || lowerEscape.MatchString(got) {
 			t.Errorf("NormalizePath(%q) = %q is not normal", raw, got)
 		}
-		// The meaning is the same: segment by segment, but for those that dot segments and empty ones are, it decodes to the same bytes.
+		// The meaning is the same: segment by segment, except for dot segments and empty ones, it decodes to the same
+		// bytes.
 		if a, b := meaning(raw), meaning(got); !slices.Equal(a, b) {
 			t.Errorf("NormalizePath(%q) = %q means %q, not %q", raw, got, b, a)
 		}

@@ -8,11 +8,12 @@ import (
 	"sync"
 )
 
-// Bounds on patterns. Go's regexp takes time in proportion to the instructions of a pattern times the bytes it is matched with
-// (https://swtch.com/~rsc/regexp/regexp2.html), and memory in proportion to the instructions, so both are bounded: the instructions
-// before anything is compiled, the product before anything is matched.
+// Bounds on patterns. Go's regexp takes time in proportion to the instructions of a pattern times the bytes that it is
+// matched with (https://swtch.com/~rsc/regexp/regexp2.html), and memory in proportion to the instructions. So both are
+// bounded: the instructions before a pattern is compiled, the product before it is matched.
 const (
-	// MaxPatternLength is the most bytes that a pattern may have: what the Gateway API allows for the value of a header.
+	// MaxPatternLength is the maximum length of a pattern in bytes. The Gateway API has the same bound for the value of
+	// a header.
 	MaxPatternLength = 4096
 	// MaxPatternInstructions is the most instructions that a pattern may compile to. Each character of a pattern is about one, and a
 	// repetition counts as often as it repeats.
@@ -23,8 +24,9 @@ const (
 	// beyond it is refused rather than passed by a pattern that was not asked.
 	MaxMatchWork = 16 << 20
 
-	// maxClasses bounds the Unicode and negated classes (\p, \P, \D, \S, \W) of a pattern, maxFolded the ranges to beyond ASCII of one that
-	// is case-insensitive. Parsing alone costs up to 13 KB for each of the former and 5 ms for each of the latter.
+	// maxClasses bounds the Unicode and negated classes (\p, \P, \D, \S, \W) of a pattern. maxFolded bounds the ranges
+	// that reach beyond ASCII in a case-insensitive pattern. Parsing alone costs up to 13 KB for each of the former and
+	// 5 ms for each of the latter.
 	maxClasses, maxFolded = 128, 8
 	// rangesPerInstruction is how many ranges of a character class count as one more instruction.
 	rangesPerInstruction = 16
@@ -35,19 +37,20 @@ type Pattern struct {
 	*regexp.Regexp
 	// Instructions is how many it compiles to, at most MaxPatternInstructions.
 	Instructions int
-	// Prefix is literal text that every match begins with; Complete says that it is all of the match.
+	// Prefix is literal text that every match begins with; Complete means that it is the whole match.
 	Prefix   string
 	Complete bool
 }
 
-// Work is what matching the pattern with a value of that many bytes may cost, in the unit of MaxMatchWork.
+// Work is the cost of matching the pattern with a value of that many bytes, in the unit of MaxMatchWork.
 func (p *Pattern) Work(bytes int) int { return p.Instructions * (bytes + 1) }
 
-// CompilePattern compiles a pattern that must match whole values. It takes exactly what CheckPattern does, with the same errors.
+// CompilePattern compiles a pattern that must match whole values. It accepts exactly the patterns that CheckPattern
+// accepts, with the same errors.
 func CompilePattern(pattern string) (*Pattern, error) { return compilePattern(pattern, "$") }
 
-// CompileStartPattern compiles a pattern that must match from the start of values; what follows the match is free. It takes exactly
-// what CheckPattern does, with the same errors.
+// CompileStartPattern compiles a pattern that must match from the start of values, with any text after the match. It
+// accepts exactly the patterns that CheckPattern accepts, with the same errors.
 func CompileStartPattern(pattern string) (*Pattern, error) { return compilePattern(pattern, "") }
 
 func compilePattern(pattern, end string) (*Pattern, error) {
@@ -57,7 +60,7 @@ func compilePattern(pattern, end string) (*Pattern, error) {
 	}
 	e, err := regexp.Compile("^" + GroupPattern(pattern) + end)
 	if err != nil {
-		return nil, doesNotCompile(pattern, err) // judge says otherwise, see TestCompiledPatternsAreThoseThatWereJudged
+		return nil, doesNotCompile(pattern, err) // judge accepted it, so this is unreachable; see TestCompiledPatternsAreThoseThatWereJudged
 	}
 	p := &Pattern{Regexp: e, Instructions: v.instructions}
 	// Anchors hide the prefix.
@@ -67,8 +70,9 @@ func compilePattern(pattern, end string) (*Pattern, error) {
 	return p, nil
 }
 
-// CheckPattern says what is wrong with a pattern: it is no RE2 syntax, is nested too deep or is too large. It returns its instructions.
-// An error is a *PatternError. Verdicts are remembered, so that asking again costs little.
+// CheckPattern validates a pattern: it must have RE2 syntax, and be neither nested too deeply nor too large. It returns
+// the number of its instructions. An error is a *PatternError. Verdicts are remembered, so that asking again costs
+// little.
 func CheckPattern(pattern string) (instructions int, err error) {
 	v := judge(pattern)
 	if v.err != nil {
@@ -77,14 +81,14 @@ func CheckPattern(pattern string) (instructions int, err error) {
 	return v.instructions, nil
 }
 
-// PatternError says what is wrong with a pattern.
+// PatternError is the reason why a pattern is invalid.
 type PatternError struct {
 	ValueError
-	// TooLarge says that it is RE2 syntax, but beyond a bound.
+	// TooLarge means that the pattern has RE2 syntax but exceeds a bound.
 	TooLarge bool
 }
 
-// PatternFix is what to do about a pattern that does not compile.
+// PatternFix is the fix for a pattern that does not compile.
 const PatternFix = "write it in RE2 syntax, which has neither look-around nor back-references"
 
 func doesNotCompile(pattern string, err error) *PatternError {
@@ -105,9 +109,9 @@ func tooLarge(pattern, reason, fix string) *PatternError {
 	return &PatternError{ValueError{fmt.Sprintf("%q %s", brief(pattern), reason), fix}, true}
 }
 
-// GroupPattern returns the pattern as a part of another one: in a group without a number, with a quote (\Q) that is left open closed, and
-// without numbers for its own groups. These have no meaning where a pattern is matched and nothing taken from it, but cost memory: as
-// much as there are of them for each instruction. The pattern must be one that CheckPattern takes.
+// GroupPattern returns the pattern as a part of another one: in a group without a number, with an open quote (\Q)
+// closed, and without numbers for its own groups. Numbers have no meaning if a pattern is only matched, but cost
+// memory: each instruction needs room for all of them. The pattern must be one that CheckPattern accepts.
 func GroupPattern(pattern string) string {
 	if !strings.ContainsAny(pattern, `(\`) {
 		return "(?:" + pattern + ")"
@@ -162,7 +166,7 @@ func classEnd(s string) int {
 	return min(i+1, len(s))
 }
 
-// verdict is what was found out about a pattern. err is nil if it is good.
+// verdict is the judgement of a pattern. err is nil if it is valid.
 type verdict struct {
 	instructions int
 	err          *PatternError
@@ -210,7 +214,8 @@ func judgeAnew(pattern string) verdict {
 	return verdict{instructions: n}
 }
 
-// folded counts the ranges to beyond ASCII of a pattern that is case-insensitive, of others none. It may take text for such a range.
+// folded counts the ranges beyond ASCII in a case-insensitive pattern, and returns 0 for others. It may count text that
+// only looks like a range.
 func folded(pattern string) (n int) {
 	insensitive := false
 	for rest, more := pattern, true; more && !insensitive; {
@@ -271,8 +276,8 @@ func instructions(re *syntax.Regexp) int {
 	return min(max(1, sum), manyInstructions)
 }
 
-// patternMemory remembers verdicts. What has not been asked for in a while is forgotten: there are two generations, and when the younger is
-// full it becomes the older one, which is dropped.
+// patternMemory remembers verdicts and forgets those that were not asked for recently. It has two generations. When the
+// younger one is full, it becomes the older one, and the former older one is dropped.
 type patternMemory struct {
 	mu         sync.RWMutex
 	young, old map[string]verdict

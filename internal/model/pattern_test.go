@@ -122,8 +122,8 @@ var patternSeeds = []string{
 	strings.Repeat("(", 999) + "a" + strings.Repeat(")", 999), strings.Repeat("(?:b", 500) + "a" + strings.Repeat(")*", 500), "a\xff", `\C`, `(?`, `(?i)[A-\x{1e942}]`, `(?U)a*`, "\\Q\\E(a)", "[[:",
 }
 
-// FuzzPattern holds that what is judged good compiles, alone and with others, to no more instructions than was said, and matches what the
-// pattern itself matches.
+// FuzzPattern checks that a pattern that is judged valid compiles, alone and with others, to no more instructions than
+// judged, and matches what the pattern itself matches.
 func FuzzPattern(f *testing.F) {
 	for _, p := range patternSeeds {
 		f.Add(p, "/a.b")
@@ -205,7 +205,7 @@ func TestVerdictsAreRememberedUpToABound(t *testing.T) {
 	}
 }
 
-// What is asked for again and again is not judged again: at a reload 10,000 routes cost look-ups.
+// Patterns that are used again and again are not judged again: a reload of 10,000 routes costs look-ups.
 func TestVerdictIsNotFoundAnew(t *testing.T) {
 	pattern := strings.Repeat("a?", 500)
 	CheckPattern(pattern)

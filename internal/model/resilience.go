@@ -2,11 +2,12 @@ package model
 
 import "strings"
 
-// Limits bound what a service gets at once; what is beyond is answered 503. Zero fields leave the proxy's own bounds.
+// Limits bound what a service gets at the same time. Requests beyond them are answered 503. Zero fields mean the
+// proxy's own bounds.
 type Limits struct {
 	// Requests bounds the requests in flight to the service.
 	Requests int `json:"requests,omitempty"`
-	// EndpointRequests bounds those to each of its endpoints.
+	// EndpointRequests bounds the requests to each of its endpoints.
 	EndpointRequests int `json:"endpointRequests,omitempty"`
 	// Connecting bounds the connections to each endpoint that are being opened.
 	Connecting int `json:"connecting,omitempty"`
@@ -14,8 +15,8 @@ type Limits struct {
 	RetryPercent *int `json:"retryPercent,omitempty"`
 }
 
-// Ejection says when an endpoint is left alone for a while because of how requests to it end. Nil and zero fields are
-// the proxy's defaults.
+// Ejection says when an endpoint is not chosen for a while, because of how requests to it ended. Nil and zero fields
+// mean the proxy's defaults.
 type Ejection struct {
 	// Failures is the number of consecutive failures to connect or to get a well-formed answer; less than 0 is never.
 	Failures int `json:"failures,omitempty"`
@@ -45,7 +46,7 @@ type HealthCheck struct {
 	Path string `json:"path,omitempty"`
 	// Host is the Host of a CheckHTTP; empty is the endpoint's address (with TLS, its server name).
 	Host string `json:"host,omitempty"`
-	// Service is what a CheckGRPC asks for; empty is the server as a whole.
+	// Service is the service that a CheckGRPC asks for; empty is the server as a whole.
 	Service string `json:"service,omitempty"`
 	// Statuses are the ones a CheckHTTP expects; empty is 200 to 299.
 	Statuses []StatusRange `json:"statuses,omitempty"`
@@ -63,7 +64,7 @@ type StatusRange struct {
 	To   int `json:"to"`
 }
 
-// Expects is true for a status that says that the endpoint is well.
+// Expects is true for a status that means that the endpoint is healthy.
 func (h *HealthCheck) Expects(status int) bool {
 	if len(h.Statuses) == 0 {
 		return status >= 200 && status <= 299
@@ -120,8 +121,8 @@ func (v *validator) resilience(where Ref, s *Service) {
 	}
 }
 
-// ValidCheckPath is true for what can be the target of a health check: a path as it is sent (see TargetPath), with a query perhaps, and
-// without a fragment.
+// ValidCheckPath is true for a valid target of a health check: a path as it is sent (see TargetPath), with or without a
+// query, and without a fragment.
 func ValidCheckPath(path string) bool {
 	path, query, _ := strings.Cut(path, "?")
 	if sent, err := TargetPath(path); err != nil || sent != path || path == "" {

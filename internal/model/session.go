@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Session keeps a client's requests of a rule with the backend (of a split: the leaf) and the endpoint that served the
-// first of them (Gateway API sessionPersistence, GEP-1619). It is the rule's own: rules never share sessions.
+// Session keeps a client's requests of a rule at the backend (of a split: the leaf) and the endpoint that served the
+// first of them (Gateway API sessionPersistence, GEP-1619). It belongs to one rule: rules never share sessions.
 type Session struct {
 	// Name is the cookie's or the header field's: a token (RFC 9110 §5.6.2).
 	Name string `json:"name"`
-	// Type says what carries the token.
+	// Type is where the token is carried.
 	Type SessionType `json:"type"`
 	// AbsoluteTimeout is how long a session lasts; zero means as long as its endpoint.
 	AbsoluteTimeout Duration `json:"absoluteTimeout,omitzero"`
 	// Permanent has the client keep the cookie for AbsoluteTimeout, which must be set, rather than until it ends.
 	Permanent bool `json:"permanent,omitempty"`
-	// Salt is a text that clients cannot guess, the same wherever the rule is served: tokens are proved with it. Empty is none.
+	// Salt is a secret text, the same wherever the rule is served. Tokens are proved with it. Empty means no salt.
 	Salt string `json:"salt,omitempty"`
 }
 
-// SessionType is what carries a session's token.
+// SessionType is the place that carries a session's token.
 type SessionType string
 
 const (
@@ -30,7 +30,7 @@ const (
 	Header SessionType = "header"
 )
 
-// SessionNameFault says what is wrong with the name of a session, or nothing.
+// SessionNameFault returns what is wrong with the name of a session, or "".
 func SessionNameFault(kind SessionType, name string) string {
 	switch {
 	case name == "":
@@ -43,7 +43,7 @@ func SessionNameFault(kind SessionType, name string) string {
 	return ""
 }
 
-// reservedField says whether a header field has another use. Some backends read "_" as "-".
+// reservedField reports whether a header field has another use. Some backends read "_" as "-".
 func reservedField(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 	for _, prefix := range []string{"X-Forwarded-", "Access-Control-", "Grpc-", "Proxy-", "Sec-", "If-"} {
@@ -58,8 +58,8 @@ func tokenRune(c rune) bool {
 	return c > ' ' && c < 0x7f && !strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
 }
 
-// reservedFields are header fields that a token would break: those that frame messages, carry cookies or credentials, tell of proxies, or say how
-// an answer is to be kept or shown.
+// reservedFields are header fields that a token would break: fields that frame messages, carry cookies or credentials,
+// describe proxies, or control how an answer is cached or shown.
 var reservedFields = map[string]bool{
 	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Type": true, "Cookie": true, "Date": true, "Expect": true,
 	"Host": true, "Http2-Settings": true, "Keep-Alive": true, "Location": true, "Proxy-Connection": true, "Set-Cookie": true, "Te": true,

@@ -12,19 +12,20 @@ import (
 type Omission struct {
 	// Ref is the object; its Field is the part, as a path inside of the object or, where that is not known, of the model.
 	Ref Ref `json:"ref"`
-	// Reason is what is wrong, and what became of it.
+	// Reason is what is wrong, and what happens to the part.
 	Reason string `json:"reason"`
 }
 
 // String is "Kind namespace/name field: reason".
 func (o Omission) String() string { return o.Ref.String() + ": " + o.Reason }
 
-// invalidPart is the reason of faults that stand for what is left out.
+// invalidPart is the reason of the faults that replace parts that are left out.
 const invalidPart = "InvalidConfiguration"
 
-// Sound returns what of the configuration can be served, and what that leaves out; it returns c itself if Validate accepts it, and never
-// changes c. It is for configurations that no front end makes: one that came over the wire from another release, or that a fault of Weir
-// made. What is wrong with one part must not hold up the others, and must not open what was closed:
+// Sound returns the part of the configuration that can be served, and a list of what it left out. It returns c itself
+// if Validate accepts it, and never changes c. It is for configurations that front ends never produce: one that came
+// over the wire from another release, or one that a bug in Weir produced. An error in one part must not hold up the
+// others, and must not open what a user closed:
 //
 //   - A match that is not valid is left out, with the last of them its rule. A rule that has anything else wrong with it answers 500, a
 //     backend, a leaf or a service for its share; a mirror is left out.
@@ -33,7 +34,7 @@ const invalidPart = "InvalidConfiguration"
 //     client certificate answers 500.
 //   - A split is left out with its last match, or where its leaves mean nothing: its root's own endpoints serve.
 //
-// The result is valid. Parts that are sound are not changed and share memory with c.
+// The result is valid. Valid parts are not changed and share memory with c.
 func (c *Config) Sound() (*Config, []Omission) {
 	if c.Validate() == nil {
 		return c, nil
@@ -67,16 +68,17 @@ func (c *Config) Sound() (*Config, []Omission) {
 	return out, s.left
 }
 
-// sounder makes a configuration sound, in the order in which validator.config goes through it: what a part refers to has been decided when
-// it is looked at.
+// sounder makes a configuration sound. It goes through it in the order of validator.config, so that a part is judged
+// after everything that it refers to.
 type sounder struct {
 	v    *validator
 	left []Omission
-	// quiet are listeners that are left out, of which attachments need not tell again.
+	// quiet are listeners that are left out; their attachments are not reported again.
 	quiet map[string]bool
 }
 
-// ok runs a check and says whether it found nothing. What it found is noted, with what becomes of the part.
+// ok runs a check and reports whether it found nothing wrong. Otherwise it notes the error, and what happens to the
+// part.
 func (s *sounder) ok(ref Ref, check func(), instead string) bool {
 	from := len(s.v.errs)
 	check()
@@ -165,7 +167,7 @@ func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
 	out.Listeners = append(out.Listeners, l)
 }
 
-// pathPolicy takes a policy that is not known for the strict one: whoever set it cannot have meant that nothing is refused.
+// pathPolicy replaces an unknown policy by the strict one: its author cannot have wanted to refuse nothing.
 func (s *sounder) pathPolicy(ref Ref, p *PathPolicy) {
 	if !s.ok(ref, func() { s.v.pathPolicy(ref, *p) }, string(PathStrict)+" holds") {
 		*p = PathStrict
@@ -265,7 +267,7 @@ func allHosts(hostnames []string) bool {
 	return !slices.ContainsFunc(hostnames, func(h string) bool { return !validHost(h) })
 }
 
-// rule makes a rule sound, and says whether anything is left of it.
+// rule makes a rule sound, and reports whether anything is left of it.
 func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) bool {
 	v := s.v
 	field := FieldAt("rules", i)
@@ -317,7 +319,7 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 	return true
 }
 
-// mirrors leaves out those that are not sound.
+// mirrors leaves out invalid mirrors.
 func (s *sounder) mirrors(ref Ref, field string, f *Filters) {
 	var good []Mirror
 	for i, m := range f.Mirrors {
@@ -369,12 +371,12 @@ func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
 	}
 }
 
-// compareOmissions orders what is left out by object.
+// compareOmissions orders omissions by object.
 func compareOmissions(a, b Omission) int {
 	return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Reason, b.Reason))
 }
 
-// SortOmissions sorts by object, and drops what is there twice.
+// SortOmissions sorts by object, and drops duplicates.
 func SortOmissions(all []Omission) []Omission {
 	slices.SortStableFunc(all, compareOmissions)
 	return slices.Compact(all)

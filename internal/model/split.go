@@ -3,12 +3,12 @@ package model
 import "math"
 
 // Split sends the requests for a service, its root, to other services, its leaves. It is a property of the root: it
-// applies whichever rule leads there. A leaf's own endpoints serve what it gets, also when the leaf is itself the root of
-// a split, be it this one or another: splits do not nest.
+// applies whichever rule leads there. A leaf serves its requests with its own endpoints, even if the leaf is the root
+// of this or another split: splits do not nest.
 //
-// Of several splits of one root, the first that applies to a request takes it. Their order in Config.Splits counts; one
-// without matches leaves nothing to those behind it. A request to which none applies is served by the root's own
-// endpoints.
+// Of several splits of one root, the first one that applies to a request takes it. Their order in Config.Splits counts:
+// a split without matches leaves nothing for those after it. A request to which none applies is served by the root's
+// own endpoints.
 type Split struct {
 	// Ref is the object; with Root it identifies the split in the whole configuration.
 	Ref Ref `json:"ref"`
@@ -23,10 +23,10 @@ type Split struct {
 // SplitMatch is a set of conditions which must all hold (AND).
 type SplitMatch struct {
 	Ref Ref `json:"ref"`
-	// Methods are those allowed; empty is any.
+	// Methods are the allowed methods; empty means all.
 	Methods []string `json:"methods,omitempty"`
-	// Path is an expression in RE2 syntax that must match the path, after normalisation, from its start: what follows
-	// the match is free. Empty is any path.
+	// Path is an expression in RE2 syntax. It must match the normalised path from its start; any text may follow the
+	// match. Empty means any path.
 	Path    string       `json:"path,omitempty"`
 	Headers []ValueMatch `json:"headers,omitempty"`
 }

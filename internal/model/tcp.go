@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// UnsupportedProtocol is the reason of a service's fault that says that requests cannot be sent to it. Connections can.
+// UnsupportedProtocol is the reason of the fault of a service to which connections can be sent, but not requests.
 const UnsupportedProtocol = "UnsupportedProtocol"
 
 // carries checks that a route is attached to listeners that take its kind, and that one for connections has nothing that

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Validate reports everything that makes the configuration unfit to be compiled, each error naming the reference it
-// came from and the field. A translator never produces such a configuration, whatever the user wrote; one that came
-// over the wire or was written by hand may be.
+// Validate reports everything that prevents the configuration from being compiled. Each error names the reference it
+// came from and the field. Translators never produce such a configuration, whatever the user wrote. One that came over
+// the wire or was written by hand may be invalid.
 func (c *Config) Validate() error {
 	quick := newValidator()
 	if quick.config(c); !quick.failed {
@@ -41,7 +41,8 @@ func (v *validator) config(c *Config) {
 	v.splits(c.Splits)
 }
 
-// validator looks for what is wrong, and puts it into words only if it is telling: that costs more than all else.
+// validator looks for errors. It only composes messages if somebody will read them, since that costs more than
+// everything else.
 type validator struct {
 	telling, failed        bool
 	errs                   []error
@@ -56,7 +57,7 @@ func (v *validator) fail(where Ref, field, format string, args ...any) {
 	}
 }
 
-// at is FieldAt, empty if nobody will read it.
+// at is FieldAt, or empty if nobody will read it.
 func (v *validator) at(list string, i int) string {
 	if !v.telling {
 		return ""
@@ -209,7 +210,7 @@ func (v *validator) attachment(where Ref, field string, a Attachment) {
 	}
 }
 
-// rule checks a rule but for its matches.
+// rule checks a rule, except for its matches.
 func (v *validator) rule(where Ref, field string, r *Rule) {
 	v.filters(where, field+".filters", r.Filters)
 	v.session(where, field+".session", r.Session)
@@ -317,7 +318,7 @@ func (v *validator) fault(where Ref, field string, f *Fault) {
 	}
 }
 
-// ValidHostname is true for what a listener or a route may be for: "*", "*.suffix" and plain names, in lower case.
+// ValidHostname is true for a valid hostname of a listener or a route: "*", "*.suffix" and plain names, in lower case.
 func ValidHostname(h string) bool { return validHost(h) }
 
 func validHost(h string) bool {

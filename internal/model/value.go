@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// ValueError says what is wrong with a value of the configuration. The functions that return it are what front ends, Validate and the
-// data plane all judge by, so that none takes what another refuses.
+// ValueError is the reason why a value of the configuration is invalid. Front ends, Validate and the data plane all use
+// the functions that return it, so that they accept and refuse the same values.
 type ValueError struct {
-	// Reason is what is wrong, Fix what to write.
+	// Reason is what is wrong, Fix is what to write instead.
 	Reason, Fix string
 }
 
 // Error returns Reason.
 func (e *ValueError) Error() string { return e.Reason }
 
-// MatchPath returns the value of an Exact or Prefix match in the form in which paths are compared. It takes what NormalizePath does, but not
-// the empty path. An error is a *ValueError.
+// MatchPath returns the value of an Exact or Prefix match in normal form. It accepts the paths that NormalizePath
+// accepts, except the empty one. An error is a *ValueError.
 func MatchPath(path string) (normal string, err error) {
 	if path == "" {
 		return "", errPathStart
@@ -27,14 +27,14 @@ func MatchPath(path string) (normal string, err error) {
 	return NormalizePath(path)
 }
 
-// CheckMatchPath says what is wrong with the value of an Exact or Prefix match. An error is a *ValueError.
+// CheckMatchPath validates the value of an Exact or Prefix match. An error is a *ValueError.
 func CheckMatchPath(path string) error {
 	_, err := MatchPath(path)
 	return err
 }
 
-// CheckHostname says what is wrong with a host that is put in place of a request's: a host name, or an IP address, which if it is IPv6
-// stands in brackets. port says whether a port may follow. An error is a *ValueError.
+// CheckHostname validates a host that replaces a request's host: a host name, or an IP address, in brackets if it is
+// IPv6. port is true if a port may follow. An error is a *ValueError.
 func CheckHostname(host string, port bool) error {
 	bad := &ValueError{fmt.Sprintf("%q is not a host name", brief(host)), "write a DNS name or an IP address, without scheme, port and path"}
 	if port {
@@ -75,7 +75,7 @@ func CheckHostname(host string, port bool) error {
 	return nil
 }
 
-// CheckFieldName says what is wrong with the name of a header field (RFC 9110 §5.1). An error is a *ValueError.
+// CheckFieldName validates the name of a header field (RFC 9110 §5.1). An error is a *ValueError.
 func CheckFieldName(name string) error {
 	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return !tokenRune(c) }) {
 		return &ValueError{fmt.Sprintf("%q is not the name of a header field", brief(name)), "use letters, digits and hyphens"}
@@ -83,8 +83,8 @@ func CheckFieldName(name string) error {
 	return nil
 }
 
-// CheckFieldValue says what is wrong with the value of a header field (RFC 9110 §5.5). White space around it is dropped when it is sent.
-// An error is a *ValueError.
+// CheckFieldValue validates the value of a header field (RFC 9110 §5.5). White space around it is dropped when it is
+// sent. An error is a *ValueError.
 func CheckFieldValue(value string) error {
 	for i := range len(value) {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -94,7 +94,7 @@ func CheckFieldValue(value string) error {
 	return nil
 }
 
-// CheckEndpoint says what is wrong with the address of an endpoint, which is "host:port". An error is a *ValueError.
+// CheckEndpoint validates the address of an endpoint, "host:port". An error is a *ValueError.
 func CheckEndpoint(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {

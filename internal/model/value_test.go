@@ -34,7 +34,7 @@ func FuzzTargetPath(f *testing.F) {
 		if err != nil || value == "" {
 			return
 		}
-		// What is sent is a path by itself, which every server, and this one, takes.
+		// The sent form is a path that every server, and this one, accepts.
 		if !validPath.MatchString(got) || HasDotSegment(got) || strings.ContainsFunc(got, func(c rune) bool { return c >= 0x80 }) {
 			t.Errorf("%q is sent as %q", value, got)
 		}

@@ -19,13 +19,13 @@ type Report struct {
 	Cluster *inspect.Summary `json:"cluster,omitempty"`
 	// Objects are by kind, in the order of shownKinds, then by namespace and name.
 	Objects []*objectStatus `json:"objects"`
-	// Problems are those of no object above.
+	// Problems are the problems of no object above.
 	Problems []resource.Finding `json:"problems,omitempty"`
 
 	kinds resource.Kinds // those shown, in order
 }
 
-// objectStatus is one object that has a status. What its kind does not have is left out.
+// objectStatus is one object that has a status. Fields that its kind does not have are left out.
 type objectStatus struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -145,7 +145,7 @@ func Of(in Input, namespace string) *Report {
 	return r
 }
 
-// shown are the statuses that are written, and where none is an empty one.
+// shown are the written statuses, with an empty one for objects without.
 func shown(all, written []resource.Status) []resource.Status {
 	of := make(map[model.Ref]resource.Status, len(written))
 	for _, w := range written {
@@ -162,7 +162,7 @@ func shown(all, written []resource.Status) []resource.Status {
 	return out
 }
 
-// statusBuilder turns statuses and findings into what is shown.
+// statusBuilder turns statuses and findings into rows.
 type statusBuilder struct {
 	set      *resource.Set
 	gateways map[model.GatewayKey]*inspect.Gateway
@@ -197,7 +197,7 @@ func key(kind, namespace, name string) resource.Key {
 	return resource.Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// take notes conditions; those of a listener or parent are told of only if they are bad.
+// take notes conditions; those of a listener or parent are only noted if they are bad.
 func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	for _, c := range conditions {
 		status := string(c.Status)
@@ -222,7 +222,7 @@ func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	}
 }
 
-// listener notes what is bad about one; its Gateway's columns stay the Gateway's own.
+// listener notes the bad conditions of a listener. They do not change its Gateway's columns.
 func (o *objectStatus) listener(l resource.ListenerStatus) {
 	var inner objectStatus
 	inner.take("listener "+l.Name, l.Conditions)
@@ -248,7 +248,7 @@ func parentName(ref gatewayv1.ParentReference, namespace string) string {
 	return name
 }
 
-// worse of two statuses of a condition; empty is none.
+// worse returns the worse of two statuses of a condition; empty means none.
 func worse(a, b string) string {
 	for _, s := range []string{"False", "Unknown", "True"} {
 		if a == s || b == s {
@@ -258,7 +258,7 @@ func worse(a, b string) string {
 	return cmp.Or(a, b)
 }
 
-// spec adds what the object itself says.
+// spec adds what is in the object itself.
 func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 	k := b.set.Kinds().Of(model.Ref{Kind: o.Kind})
 	if k == nil {
@@ -338,7 +338,7 @@ func (b *statusBuilder) proxies(o *objectStatus) {
 	o.Proxies = p
 }
 
-// count says how many routes each Gateway has, also by its ListenerSets.
+// count counts the routes of each Gateway, including those of its ListenerSets.
 func (b *statusBuilder) count() {
 	gateway := map[string]string{}
 	for _, o := range b.all {
@@ -399,8 +399,8 @@ func (b *statusBuilder) problems(findings []resource.Finding) {
 	}
 }
 
-// follows says that a condition only repeats what another says, or a finding: a Gateway's that of its listeners, theirs its
-// own, PartiallyInvalid what is invalid.
+// follows means that a condition only repeats another one or a finding: a Gateway's condition those of its listeners,
+// their conditions its own, PartiallyInvalid the invalid part.
 func follows(c namedCondition) bool {
 	return c.Type == "PartiallyInvalid" || strings.HasPrefix(c.Reason, "ListenersNot") || c.Type == "Programmed" && strings.HasPrefix(c.where, "listener ")
 }

@@ -200,7 +200,7 @@ func (s *proxiesStatus) String() string {
 // most is how many of several things a narrow table shows.
 const most = 3
 
-// list joins, and cuts what is many.
+// list joins the entries, and cuts long lists.
 func (p *statusPrinter) list(all []string) string {
 	if len(all) == 0 {
 		return "-"
@@ -231,7 +231,7 @@ func (p *statusPrinter) listeners(all []listenerRow) string {
 	return p.list(out)
 }
 
-// table prints a row for each object and what is wrong under it; nothing without objects.
+// table prints a row for each object with its problems below; nothing without objects.
 func (p *statusPrinter) table(header []string, objects []*objectStatus, cells func(*objectStatus) []string) {
 	if len(objects) == 0 {
 		return

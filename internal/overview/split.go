@@ -9,12 +9,12 @@ import (
 
 const splitKind = "TrafficSplit"
 
-// splitRow is what a TrafficSplit says.
+// splitRow is the row of a TrafficSplit.
 type splitRow struct {
 	// Root is the Service that is split, as it was written.
 	Root   string    `json:"root"`
 	Leaves []leafRow `json:"leaves"`
-	// Matches are the HTTPRouteGroups that say which requests are split; none is all.
+	// Matches are the HTTPRouteGroups that select the split requests; none means all.
 	Matches []string `json:"matches,omitempty"`
 }
 
@@ -22,7 +22,7 @@ type splitRow struct {
 type leafRow struct {
 	Service string       `json:"service"`
 	Weight  split.Weight `json:"weight"`
-	// Share of what is split, 0 to 1; where a Service lacks a port the others share that port's traffic.
+	// Share of the split traffic, 0 to 1. If a Service lacks a port, the others share that port's traffic.
 	Share float64 `json:"share"`
 }
 

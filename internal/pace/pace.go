@@ -12,15 +12,16 @@ type Rule struct {
 	Grace time.Duration // how far behind it a peer may fall
 }
 
-// LookAfter is how long a peer that does nothing is waited for before its pace is looked at.
+// LookAfter is how long to wait for a silent peer before judging its pace.
 func (r Rule) LookAfter() time.Duration { return r.Grace / 4 }
 
-// Pace is how far behind the least speed a peer is. Only the time counts in which the peer is waited for and something is due: the
-// slowness of others, silence between events and the time a request is thought about do not. What came faster makes up for what was slow, but
-// earns nothing for later, so that the average is one over the last few graces, however long the body is. The zero value has met the rule so far.
+// Pace is how far a peer is behind the least speed. The only time that counts is that in which the peer is waited for
+// and something is due. The slowness of others, silence between events and the processing of a request do not count.
+// Speed makes up for earlier slowness but is not saved for later, so that the average is over the last few graces,
+// however long the body is. The zero value is not behind.
 type Pace struct{ behind time.Duration }
 
-// Waited notes a wait of d in which n bytes were sent or taken; less than 0 corrects what was said before.
+// Waited notes a wait of d in which n bytes were sent or taken; n below 0 corrects an earlier call.
 func (p *Pace) Waited(r Rule, d time.Duration, n int64) {
 	if r.Rate == 0 {
 		return
@@ -29,7 +30,7 @@ func (p *Pace) Waited(r Rule, d time.Duration, n int64) {
 	p.behind = time.Duration(min(max(due, 0), math.MaxInt64/2))
 }
 
-// Left is how long the peer may still do nothing; no more than most. 0 or less: it is too slow.
+// Left is how long the peer may still do nothing, at most most. 0 or less: it is too slow.
 func (p *Pace) Left(r Rule, most time.Duration) time.Duration {
 	if r.Rate == 0 {
 		return most

@@ -77,7 +77,7 @@ func localOnly(next http.Handler) http.Handler {
 	})
 }
 
-// Beside is for handlers that compute long where there is much to tell: they leave traffic its processor.
+// Beside wraps handlers whose work can take long: they leave a processor to traffic.
 func Beside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		spare.Do(func() { next.ServeHTTP(w, r) })

@@ -16,18 +16,18 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 )
 
-// Access says who may see the pages of an admin endpoint that are not for everybody: what shows how things stand inside,
-// or costs processor time. The zero value is for those on the machine alone.
+// Access decides who may see the restricted pages of an admin endpoint: those that show internal state, or cost
+// processor time. The zero value allows only clients on the machine.
 type Access struct {
-	// tokenFile holds the token that opens the pages, to whoever shows it and to nobody else; empty is none. It is read anew for each
-	// request, so that it can be replaced.
+	// TokenFile holds the token that opens these pages, to everyone who shows it and to nobody else; empty means no
+	// token. It is read again for each request, so that it can be replaced.
 	TokenFile string
 }
 
 // adminTokenSize bounds the file, in bytes.
 const adminTokenSize = 4 << 10
 
-// Check fails where nobody could ever get in.
+// Check fails if nobody could ever get in.
 func (a Access) Check() error {
 	if a.TokenFile == "" {
 		return nil
@@ -58,8 +58,8 @@ func (a Access) token() (string, error) {
 	return token, nil
 }
 
-// Restrict answers those alone who show the token or, where there is none, who ask from the machine itself (in a pod, by
-// port-forwarding), not by way of a proxy and not for a web page.
+// Restrict answers only clients that show the token. Without a token, it answers only requests from the machine itself
+// (in a pod, by port-forwarding) that come neither through a proxy nor from a web page.
 func (a Access) Restrict(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("cache-control", "no-store")
@@ -88,11 +88,11 @@ func (a Access) Restrict(next http.Handler) http.Handler {
 	})
 }
 
-// relayed are the fields that proxies add. A source address says nothing about who asked a proxy.
-// All that begin with X-Forwarded- are, too.
+// relayed are fields that proxies add. The source address of a proxy says nothing about its client. All fields that
+// begin with X-Forwarded- count, too.
 var relayed = []string{"Via", "Weir-Via", "Forwarded", "X-Real-Ip"}
 
-// notInside says why a request does not come from the machine itself; empty if it does.
+// notInside returns why a request does not come from the machine itself; empty if it does.
 func notInside(r *http.Request) string {
 	local := func(a netip.AddrPort, err error) bool { return err == nil && a.Addr().Unmap().IsLoopback() }
 	to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

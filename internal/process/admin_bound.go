@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// adminConnections bounds those to the admin endpoint, adminPerAddress those of one address: whoever reaches the port may keep
-	// neither probes nor scrapers from it, nor take the process's descriptors.
+	// adminConnections bounds the connections to the admin endpoint, adminPerAddress those from one address: nobody who
+	// reaches the port may block probes or scrapers, or take the process's descriptors.
 	adminConnections = 1024
 	adminPerAddress  = 32
 )

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// BuildInfo says which build this is, as the Go toolchain recorded it.
+// BuildInfo describes this build, as the Go toolchain recorded it.
 type BuildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	// Time is when the revision was made.
 	Time string `json:"time,omitempty"`
-	// Modified says that the tree differed from the revision.
+	// Modified means that the tree differed from the revision.
 	Modified bool   `json:"modified,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`

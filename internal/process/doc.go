@@ -1,4 +1,4 @@
-// Package process holds what a long-running process of Weir has beside its work: signals, the log, the admin endpoint and who may see it, the
-// handover of listening sockets to a successor, what the machine allows, and which build this is. It knows neither configurations nor Kubernetes; the
-// data plane and the controller use it.
+// Package process holds what a long-running process of Weir has besides its work: signals, the log, the admin endpoint
+// and its access rules, the handover of listening sockets to a successor, the machine's limits, and the build's
+// version. It knows neither configurations nor Kubernetes; the data plane and the controller use it.
 package process

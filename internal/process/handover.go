@@ -28,7 +28,7 @@ import (
 // of a release that does not know them, whose lines are empty. Once it serves, it answers with the names of those that it uses, and the older
 // process drains. If it ends before, the older one serves on as if nothing had been.
 //
-// Methods of a nil handover do without.
+// Methods of a nil handover work without one.
 type Handover struct {
 	path string
 	log  *slog.Logger
@@ -62,7 +62,7 @@ func NewHandover(path string, log *slog.Logger) (*Handover, error) {
 	h := &Handover{path: path, log: log, inherited: map[socket.Name]socket.Bound{}}
 	nc, err := net.DialTimeout("unix", path, handoverStep)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return h, nil // nobody is there, or no more
+		return h, nil // there is no process, or no longer
 	}
 	if err != nil {
 		return nil, errHandover(err)
@@ -152,7 +152,8 @@ func (h *Handover) inherit(name socket.Name) (socket.Bound, bool) {
 	return b, ok
 }
 
-// Close lets the predecessor serve on, unless it was told to drain, and closes the sockets that nobody asked for.
+// Close lets the predecessor continue to serve, unless it was told to drain, and closes the sockets that were not
+// requested.
 func (h *Handover) Close() {
 	if h == nil {
 		return
@@ -169,7 +170,8 @@ func (h *Handover) Close() {
 	}
 }
 
-// Serving is called when the process serves: it takes the predecessor's place for whoever comes next, and tells it to drain.
+// Serving is called when the process serves: it takes the predecessor's place for the next process, and tells the
+// predecessor to drain.
 func (h *Handover) Serving() error {
 	if h == nil {
 		return nil

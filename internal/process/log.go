@@ -29,12 +29,14 @@ func (l *LogFlags) Flags(f *pflag.FlagSet) {
 	f.Var(&l.level, "log-level", "lowest level that the process logs")
 }
 
-// Open makes the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+// Open makes the process's log, which never waits for w: its reader may stop reading. The last function writes the
+// remaining lines.
 func (l *LogFlags) Open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
 	return newProcessLog(w, l.format.Value, l.level.Value)
 }
 
-// newProcessLog is the process's log, which never waits for w: whoever reads it may stop to. The last function writes what is left.
+// newProcessLog is the process's log, which never waits for w: its reader may stop reading. The last function writes
+// the remaining lines.
 func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
 	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
 	log := NewLogger(lines, format, level)
@@ -60,10 +62,11 @@ func NewLogger(w io.Writer, format, level string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// maxAttr bounds what a line of the log says of one thing, in bytes. Much of it is written by others: clients, backends, whoever writes objects.
+// maxAttr bounds an attribute of a log line, in bytes. Much of the text comes from others: clients, backends, authors
+// of objects.
 const maxAttr = 4 << 10
 
-// shortened cuts what is too long, and says how much is left out.
+// shortened cuts long text, and adds how much is left out.
 func shortened(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
@@ -78,7 +81,7 @@ func shortened(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// readable gives durations in JSON the form they have in text, "1.5s", in place of a number of nanoseconds.
+// readable writes durations in JSON as in text, "1.5s", and not as a number of nanoseconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

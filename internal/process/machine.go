@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Machine is what the process may use.
+// Machine is the process's limits.
 type Machine struct {
 	Memory int64 // bytes
-	Files  int   // descriptors; 0 if there is no bound, or none that is known
+	Files  int   // descriptors; 0 if there is no bound, or if it is not known
 }
 
-// ThisMachine is what the process finds: the least of the machine's memory, its control group's and GOMEMLIMIT.
+// ThisMachine returns the process's limits. The memory is the smallest of the machine's, its control group's and
+// GOMEMLIMIT.
 func ThisMachine() Machine {
 	m := Machine{Memory: debug.SetMemoryLimit(-1), Files: fileLimit()}
 	if total, ok := memoryTotal("/proc/meminfo"); ok {
@@ -42,7 +43,7 @@ func GroupMemory() int64 {
 // then. A GOMEMLIMIT goes first.
 func CollectWithin(group int64) {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 && group < math.MaxInt64 {
-		debug.SetMemoryLimit(group / 10 * 9) // the rest is for what is not on the heap
+		debug.SetMemoryLimit(group / 10 * 9) // the rest is for memory outside the heap
 	}
 }
 

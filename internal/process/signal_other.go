@@ -2,7 +2,7 @@
 
 package process
 
-// IgnoreBrokenPipes does nothing where there are no such signals.
+// IgnoreBrokenPipes does nothing on systems without such signals.
 func IgnoreBrokenPipes() {}
 
 // OnRotate has no signal here; files that were renamed are noticed with the next write.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// IgnoreBrokenPipes lets writes to a pipe that nobody reads any more fail, on the standard output and stderr too, where they would end the process:
-// that a collector of logs has ended is no reason to drop traffic.
+// IgnoreBrokenPipes lets writes to a closed pipe fail, also on the standard output and stderr, where they would end the
+// process: traffic must not be dropped because a log collector has ended.
 func IgnoreBrokenPipes() { signal.Ignore(syscall.SIGPIPE) }
 
 // OnRotate calls f at each SIGUSR1, which would end the process otherwise, until the result is called; that waits for an f under way.

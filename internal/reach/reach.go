@@ -1,9 +1,9 @@
-// Package reach judges the addresses that endpoints may have, so that what somebody wrote into a Service, an EndpointSlice or a
-// name server leads the proxy to nothing that is not theirs: to the proxy itself, to the machine it runs on, to what clouds tell
-// machines about themselves.
+// Package reach judges the addresses that endpoints may have. The authors of Services, EndpointSlices and DNS zones
+// must not be able to lead the proxy to addresses that are not theirs: to the proxy itself, to the machine it runs on,
+// or to the metadata services of clouds.
 //
-// Judge is for addresses by themselves, Guard for those that a process is about to dial. It resolves nothing and connects to
-// nothing; host names are judged by resource.HostNames.
+// Judge judges addresses as such, Guard judges those that a process is about to dial. The package resolves nothing and
+// connects to nothing; host names are judged by resource.HostNames.
 package reach
 
 import (
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// metadata are the addresses of cloud services that tell a machine who it is, often with credentials, where these are not
-// link-local: Amazon, Google, Alibaba, Azure, Oracle.
+// metadata are the addresses of clouds' metadata services, which often give a machine credentials, except for
+// link-local ones: Amazon, Google, Alibaba, Azure, Oracle.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd20:ce::254"),
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
@@ -33,9 +33,9 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056 §2
 )
 
-// Judge says why an endpoint of a cluster may not have an address; empty is that nothing stands against it. No endpoint may be
-// unspecified, loopback, link-local (169.254.0.0/16 and fe80::/10), multicast, broadcast or a cloud's metadata service, nor an
-// IPv6 address that stands for such an IPv4 address: mapped, NAT64 (64:ff9b::/96), 6to4.
+// Judge returns why an endpoint of a cluster may not have an address, or "". No endpoint may be unspecified, loopback,
+// link-local (169.254.0.0/16 and fe80::/10), multicast, broadcast or a cloud's metadata service, nor an IPv6 address
+// that stands for such an IPv4 address: mapped, NAT64 (64:ff9b::/96), 6to4.
 func Judge(address netip.Addr) (why string) {
 	eachForm(address, func(a netip.Addr) bool {
 		why = judge(a)
@@ -84,7 +84,7 @@ func eachForm(a netip.Addr, yield func(netip.Addr) bool) {
 	case translated.Contains(a), nat64.Contains(a):
 		yield(at(12))
 	case nat64Local.Contains(a):
-		// RFC 6052 §2.2: which of the places it is depends on the length of the prefix. Zeros are what no place holds.
+		// RFC 6052 §2.2: the place of the IPv4 address depends on the length of the prefix. Unused places are zero.
 		for _, form := range []netip.Addr{
 			netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), at(9), at(12),
 		} {
@@ -97,10 +97,10 @@ func eachForm(a netip.Addr, yield func(netip.Addr) bool) {
 	}
 }
 
-// Guard judges the addresses that a process dials. Its methods may be called at the same time; the zero value refuses nothing
-// before Protect.
+// Guard judges the addresses that a process dials. Its methods may be called at the same time. The zero value refuses
+// nothing before Protect.
 type Guard struct {
-	// Cluster refuses what Judge does, and every address of this machine's (the pod's) interfaces.
+	// Cluster refuses what Judge refuses, and every address of this machine's (the pod's) interfaces.
 	Cluster bool
 
 	protected atomic.Pointer[[]netip.AddrPort]
@@ -110,17 +110,17 @@ type Guard struct {
 	interfaces func() ([]net.Addr, error)
 }
 
-// ownAddresses are those of the interfaces at a time.
+// ownAddresses are the addresses of the interfaces at a time.
 type ownAddresses struct {
 	known map[netip.Addr]bool
 	read  time.Time
 }
 
-// ownAge is how long what is known of the interfaces is good: they hardly ever change.
+// ownAge is how long the known addresses of the interfaces are used: they hardly ever change.
 const ownAge = time.Second
 
-// Protect refuses from now on what leads to a socket that this process listens at, such as its admin endpoint's. With an
-// unspecified address that is the port on every address of the machine.
+// Protect refuses from now on every address that leads to a socket on which this process listens, such as its admin
+// endpoint's. An unspecified address means the port on every address of the machine.
 func (g *Guard) Protect(socket netip.AddrPort) {
 	for {
 		old := g.protected.Load()
@@ -134,8 +134,8 @@ func (g *Guard) Protect(socket netip.AddrPort) {
 	}
 }
 
-// Refuse says why an address may not be dialled, in words that follow it; empty is that it may. To be of use it is asked for the
-// very address that is dialled, after names were resolved.
+// Refuse returns why an address may not be dialled, in words that follow it, or "" if it may. Call it with the very
+// address that is dialled, after names were resolved.
 func (g *Guard) Refuse(to netip.AddrPort) (why string) {
 	if g.Cluster {
 		if why := Judge(to.Addr()); why != "" {
@@ -178,7 +178,7 @@ func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
 	return false
 }
 
-// isOwn says whether an interface has the address. What cannot be read stays as it was.
+// isOwn reports whether an interface has the address. If the interfaces cannot be read, the last known addresses stay.
 func (g *Guard) isOwn(a netip.Addr) bool {
 	own := g.own.Load()
 	if own == nil || time.Since(own.read) > ownAge {

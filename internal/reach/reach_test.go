@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// forbidden are IPv4 addresses, at and around the edges, that no endpoint of a cluster may have; allowed are those beside them.
+// forbidden are IPv4 addresses, at and around the edges, that no endpoint of a cluster may have; allowed are their
+// neighbours.
 var (
 	forbidden = []string{
 		"0.0.0.0", "0.0.0.1", "0.255.255.255", "127.0.0.1", "127.0.0.0", "127.0.0.53", "127.255.255.255", "169.254.0.0", "169.254.169.254",

@@ -6,17 +6,17 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// AppProtocol is what a Service port's appProtocol means to an HTTP proxy.
+// AppProtocol is the meaning of a Service port's appProtocol for an HTTP proxy.
 type AppProtocol struct {
 	// Protocol is the model's protocol of the service.
 	Protocol model.Protocol
-	// TLS says that the port wants TLS, which a BackendTLSPolicy has to settle.
+	// TLS means that the port requires TLS, which needs a BackendTLSPolicy.
 	TLS bool
-	// WebSocket says that the port speaks HTTP/1.1 with upgrades alone, so that gRPC cannot reach it.
+	// WebSocket means that the port only speaks HTTP/1.1 with upgrades, so that gRPC cannot reach it.
 	WebSocket bool
 }
 
-// appProtocols holds the standard names of KEP-3726 and those of the IANA registry in common use, lower case.
+// appProtocols has the standard names of KEP-3726 and those of the IANA registry in common use, in lower case.
 var appProtocols = map[string]AppProtocol{
 	"":                  {Protocol: model.HTTP},
 	"http":              {Protocol: model.HTTP},

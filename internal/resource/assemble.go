@@ -18,9 +18,9 @@ import (
 type assembly struct {
 	kinds    Kinds
 	findings []Finding
-	// last are the good objects of the reading before, good those of this one.
+	// last are the good objects of the previous reading, good those of this one.
 	last, good map[Key]good
-	// seen says where each object is defined, good or not.
+	// seen are the places where each object is defined, good or not.
 	seen map[Key]Origin
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
@@ -28,13 +28,13 @@ type assembly struct {
 	// rejected and drafts are the Set's.
 	rejected map[Key]Finding
 	drafts   map[Key]map[string]any
-	// now is when certificates are judged, next when something else is to be said of them.
+	// now is the time for which certificates are judged, next the time when the judgement changes.
 	now, next time.Time
-	// held says that the document at hand is of a file that lost it, perhaps to another.
+	// held means that the current document is in a file on hold, which may have lost documents to another file.
 	held bool
 }
 
-// order is that in which files count: by name, but those that are held last.
+// order returns the files in the order in which they count: by name, but files on hold last.
 func (r *reader) order() []string {
 	return slices.SortedFunc(maps.Keys(r.files), func(a, b string) int {
 		if aHeld, bHeld := r.holds[a] != nil, r.holds[b] != nil; aHeld != bHeld {
@@ -53,7 +53,7 @@ type overlooked struct {
 	count int
 }
 
-// set makes the Set of what was read.
+// set makes the Set of everything that was read.
 func (r *reader) set(l *listing) *Set {
 	r.decode()
 	a := &assembly{
@@ -166,8 +166,8 @@ func (a *assembly) judge(e entry, at Origin, fields Fields) {
 	}
 }
 
-// better says whether certificates that were good had better be kept than replaced by others: those are broken, or are not
-// valid now and the ones before are. Of two that are not valid the newer is what the user wants.
+// better reports whether certificates that were good should be kept rather than replaced by the new ones: if the new
+// ones are broken, or are not valid now and the old ones are. If neither are valid, the user wants the newer ones.
 func (a *assembly) better(last, next *certified) bool {
 	if last == nil || next == nil || last.broken {
 		return false
@@ -210,7 +210,7 @@ func (a *assembly) nameOverlooked() {
 	}
 }
 
-// date tells of the dates of an object's certificates.
+// date reports on the dates of an object's certificates.
 func (a *assembly) date(s *Set, k Key, g good) {
 	if g.certified == nil {
 		return
@@ -222,8 +222,8 @@ func (a *assembly) date(s *Set, k Key, g good) {
 	}
 }
 
-// finish puts the good objects in. Endpoints become slices, unless their Service has slices of its own: a cluster
-// holds both, mirrored.
+// finish adds the good objects. Endpoints become slices, unless their Service has its own: a cluster has both,
+// mirrored.
 func (a *assembly) finish() *Set {
 	s := &Set{
 		kinds: a.kinds, Origins: make(map[Key]Origin, len(a.good)), Fields: make(map[Key]Fields, len(a.good)), Expiries: make(map[Key]Finding), Rejected: a.rejected,

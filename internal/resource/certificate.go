@@ -12,18 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An API server takes whatever bytes a Secret or ConfigMap holds. Here a certificate is read with the object, so that a
-// broken one does not take the place of a good one.
+// An API server accepts any bytes in a Secret or ConfigMap. Here a certificate is read with its object, so that a
+// broken one does not replace a good one.
 
-// certified is what the certificates of an object came to. It depends on nothing but the object.
+// certified is the judgement of an object's certificates. It depends only on the object.
 type certified struct {
 	// field is where the certificates are written, line its line from that of the object.
 	field string
 	line  int
-	// broken says that they cannot be used, or not as they are meant.
+	// broken means that they cannot be used, or not as intended.
 	broken bool
-	// from and until bound when they can be used: for a key, those of its own certificate; for a bundle of authorities,
-	// when any is valid.
+	// from and until bound the time in which they can be used: for a key, the dates of its own certificate; for a
+	// bundle of authorities, the time in which any of them is valid.
 	from, until time.Time
 	// chain is when the first certificate of a key's chain ends; not after until.
 	chain time.Time
@@ -32,8 +32,9 @@ type certified struct {
 // bundleKey is the key of a ConfigMap under which Gateway API expects authorities.
 const bundleKey = "ca.crt"
 
-// certify reads the certificates of a Secret of type kubernetes.io/tls, or of a ConfigMap with a bundle of authorities;
-// nil for other objects. The finding, if any, says why they are broken. It quotes nothing but types of PEM blocks.
+// certify reads the certificates of a Secret of type kubernetes.io/tls, or of a ConfigMap with a bundle of authorities.
+// It returns nil for other objects. The finding, if any, says why they are broken. Its only quotes are types of PEM
+// blocks.
 func certify(object any, u map[string]any) (*certified, *Finding) {
 	switch o := object.(type) {
 	case *corev1.Secret:
@@ -112,7 +113,7 @@ func (c *certified) unusable(field, why, fix string) (*certified, *Finding) {
 	return c, &f
 }
 
-// readPEM reads one or more certificates, or says why they cannot all be read.
+// readPEM reads one or more certificates, or returns why they cannot all be read.
 func readPEM(text []byte) (certificates []*x509.Certificate, why string) {
 	if len(text) == 0 {
 		return nil, "is empty"

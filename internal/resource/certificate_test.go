@@ -113,7 +113,7 @@ func TestBrokenCertificateKeepsTheLastGoodOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := rereading(t)
-			// With nothing to keep, it is left to whoever refers to it.
+			// Without an earlier version, the objects that refer to it decide.
 			first := read(c.text, now)
 			if len(first.Secrets) != 1 || found(first) != CodeCertificate {
 				t.Fatalf("at first: %d Secrets, %s", len(first.Secrets), told(first))
@@ -278,7 +278,7 @@ func TestClockThatIsSetBackIsNoticed(t *testing.T) {
 	}
 }
 
-// FuzzCertificates holds that a pair which is not called broken is one that TLS takes, and a bundle one that yields
+// FuzzCertificates checks that TLS accepts every pair that is not judged broken, and that every such bundle yields
 // authorities.
 func FuzzCertificates(f *testing.F) {
 	chain, key := newPair(f, time.Now(), time.Now().Add(day))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Collection is the objects of a cluster as they come and go, of which it makes Sets. What a new version of an object
-// breaks keeps its last good version, as in a Dir; but a ConfigMap's authorities are always those of its newest version,
-// as what it no longer trusts must not be trusted on. It is for one goroutine at a time.
+// Collection holds the objects of a cluster as they change, and makes Sets of them. If a new version of an object is
+// broken, its last good version stays, as in a Dir. One exception: a ConfigMap's authorities are always those of its
+// newest version, since a removed authority must not be trusted any longer. It is for one goroutine at a time.
 type Collection struct {
 	kinds Kinds
 	// lists are the good objects of each kind, in the order of a Set.
@@ -19,7 +19,7 @@ type Collection struct {
 	good   map[Key]good
 
 	now func() time.Time
-	// last is when certificates were judged, next when something else is to be said of them, zero if never.
+	// last is the time when certificates were judged, next the time when the judgement changes, zero if never.
 	last, next time.Time
 }
 
@@ -69,7 +69,7 @@ func (c *Collection) Clear(group, name string) {
 	maps.DeleteFunc(c.good, func(k Key, _ good) bool { return of(k) })
 }
 
-// Due says whether another Set would say something else of certificates, as time has passed.
+// Due reports whether another Set would have other findings about certificates, because time has passed.
 func (c *Collection) Due() bool {
 	now := c.now().Round(0)
 	return now.Before(c.last) || !c.next.IsZero() && now.After(c.next)

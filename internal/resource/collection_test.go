@@ -218,7 +218,7 @@ func BenchmarkCollection(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode is one route as an API server serves it.
+// BenchmarkDecode decodes one route as an API server serves it.
 func BenchmarkDecode(b *testing.B) {
 	spec := `{"hostnames":["x.example"],"parentRefs":[{"group":"gateway.networking.k8s.io","kind":"Gateway","name":"g"}],
 		"rules":[{"matches":[{"path":{"type":"PathPrefix","value":"/"}}],"backendRefs":[{"group":"","kind":"Service","name":"s","port":80,"weight":1}]}]}`

@@ -19,8 +19,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// The kinds of Kubernetes itself have no definition to run, as their validation is code that no module exports. They
-// are decoded strictly, and what matters here is checked as the API server does (k8s.io/kubernetes
+// The kinds of Kubernetes itself have no definition to run: their validation is code that no module exports. They are
+// decoded strictly, and the parts that matter here are checked as the API server does (k8s.io/kubernetes
 // pkg/apis/core/validation).
 
 // maxData is the most a Secret or ConfigMap may hold (corev1.MaxSecretSize).
@@ -106,7 +106,7 @@ func typed(code, path, found, wanted string, u map[string]any) Finding {
 	return f
 }
 
-// ofType finds the first value of a type at a path without indices, or under it; empty if there is none.
+// ofType finds the first value of a type at a path without indices, or below it; empty if there is none.
 func ofType(value any, path []string, found, at string) string {
 	switch v := value.(type) {
 	case []any:
@@ -151,7 +151,7 @@ func foundType(value any) string {
 // wrongMeta finds the types in the message of the API server's decoder of metadata.
 var wrongMeta = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
 
-// metadataFinding says what is wrong with metadata that cannot be decoded.
+// metadataFinding describes metadata that cannot be decoded.
 func metadataFinding(err error, u map[string]any) Finding {
 	text := err.Error()
 	m := wrongMeta.FindStringSubmatch(text)

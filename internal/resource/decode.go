@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// document is what the text of one document came to. It depends on nothing but the text, so it is kept from one reading
-// to the next; lines count from 0 at the start of the text.
+// document is the result of decoding the text of one document. It depends only on the text, so it is kept from one
+// reading to the next; lines count from 0 at the start of the text.
 type document struct {
 	kinds    Kinds
 	entries  []entry
 	findings []Finding // on no single object
-	// broken says that the text may hold objects that could not be made out.
+	// broken means that the text may hold objects that could not be recognised.
 	broken bool
 }
 
@@ -22,13 +22,13 @@ type entry struct {
 	key  Key
 	line int
 	at   locator // of its fields
-	// object is the typed object, nil if it was rejected; then draft is what was written.
+	// object is the typed object, nil if it was rejected; then draft is the object as written.
 	object   any
 	draft    map[string]any
 	findings []Finding
 	// certified is nil if the object holds no certificates.
 	certified *certified
-	// passedOver is the apiVersion and kind when the kind is none that is read.
+	// passedOver is the apiVersion and kind, if the kind is not one that is read.
 	passedOver *passedOver
 }
 
@@ -37,7 +37,7 @@ type passedOver struct{ apiVersion, kind string }
 func decodeDocument(kinds Kinds, p part) *document {
 	d := &document{kinds: kinds}
 	value, findings, ok := p.parse()
-	// What is kept must not keep the rest of the file in memory.
+	// The kept text must not keep the rest of the file in memory.
 	l := &locator{source: &source{text: bytes.Clone(p.text), json: p.json}}
 	for i := range findings {
 		if findings[i].Ref.Field != "" {
@@ -48,12 +48,12 @@ func decodeDocument(kinds Kinds, p part) *document {
 	switch {
 	case !ok:
 		d.broken = true
-	case value == nil: // nothing but "null" or "---"
+	case value == nil: // only "null" or "---"
 	default:
 		d.add(value, l)
 	}
 	if len(d.entries) == 1 && d.entries[0].passedOver == nil {
-		for i := range findings { // those of the text; others say what they are about, or that nobody can know
+		for i := range findings { // findings about the text; others name their object, or cannot
 			field := d.findings[i].Ref.Field
 			d.findings[i].Ref = d.entries[0].key.Ref()
 			d.findings[i].Ref.Field = field
@@ -164,7 +164,7 @@ func (d *document) addObject(k *Kind, version string, u map[string]any, l *locat
 	switch {
 	case k.Cluster:
 		namespace = ""
-		delete(meta, "namespace") // as an API server does
+		delete(meta, "namespace") // an API server ignores it, too
 	case namespace == "" && (hasNamespace || meta["namespace"] == nil):
 		namespace = "default"
 		meta["namespace"] = namespace
@@ -232,10 +232,11 @@ func (d *document) leaveOut(l *locator, k *Kind, u map[string]any, f Finding) {
 	d.entries = append(d.entries, entry{key: k.Key(namespace, objectName), line: l.line(""), at: *l, findings: []Finding{f}})
 }
 
-// maxFindings bounds what is told of one document or object: to find the lines of each takes time, and nobody reads more.
+// maxFindings bounds the findings about one document or object: finding the lines of each takes time, and more are not
+// read.
 const maxFindings = 100
 
-// bounded keeps the first findings, and says in the last of them that there are more.
+// bounded keeps the first findings; the last of them says that there are more.
 func bounded(findings []Finding) []Finding {
 	if len(findings) <= maxFindings {
 		return findings
@@ -245,7 +246,7 @@ func bounded(findings []Finding) []Finding {
 	return findings
 }
 
-// reject reports something that is no object at all. An empty fix is the usual one.
+// reject reports something that is not an object. An empty fix means the usual one.
 func (d *document) reject(l *locator, field, message, fix string) {
 	f := finding(CodeNoObject, field, message)
 	if fix != "" {

@@ -15,12 +15,12 @@ import (
 	"github.com/weirmesh/weir/internal/spare"
 )
 
-// Dir is a Source over files and folders on disk. It reads them at the start and after each change; what a new version
-// of a file breaks keeps its last good version, and one that became shorter in place, empty or is gone is believed only when it stays so for a
-// moment, since it may just be being saved. It emits a Set without a change, too, when a certificate comes near its
-// end or reaches it, at its next look.
+// Dir is a Source over files and folders on disk. It reads them at the start and after each change. If a new version of
+// a file is broken, its last good version stays. A file that became shorter in place, empty or is gone may just be in
+// the middle of being saved: it is believed only when it stays so for a moment. Dir also emits a Set without a change
+// when a certificate is near its expiry or has expired.
 type Dir struct {
-	// Stdin is what the path "-" stands for: it is read once, at the start.
+	// Stdin is the input for the path "-": it is read once, at the start.
 	Stdin io.Reader
 	// Again, if set, makes Dir look at everything once more for each receive, as on a user's demand.
 	Again <-chan struct{}
@@ -29,12 +29,13 @@ type Dir struct {
 	paths  []string
 	log    *slog.Logger
 	timing timing
-	// blind leaves out fsnotify, as if the file system had none.
+	// blind disables fsnotify, as if the file system did not support it.
 	blind bool
 }
 
-// timing of a Dir. A change is emitted when none followed it for holdoff, but after limit in any case. Beside being
-// told of changes, Dir looks itself: seldom where it is told, as network file systems tell only some.
+// timing of a Dir. A change is emitted when no other followed it for holdoff, but after limit in any case. Besides
+// being notified of changes, Dir also looks itself: seldom if it is notified, since network file systems do not report
+// all changes.
 type timing struct {
 	holdoff, limit time.Duration
 	poll, blind    time.Duration
@@ -71,7 +72,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	defer poll.Stop()
 	var due <-chan time.Time // of the scan after changes
 	var latest time.Time
-	var confirmed <-chan time.Time // when a file is to be believed that lost something
+	var confirmed <-chan time.Time // when a file that lost something is believed
 	for {
 		again := false
 		select {
@@ -94,7 +95,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 			continue
 		case <-due:
 		case <-d.Again:
-			again = true // whoever asks for it has saved all
+			again = true // SIGHUP means that all files are saved
 		case <-poll.C:
 		case <-confirmed:
 		}
@@ -122,16 +123,16 @@ func (d *Dir) interval(w *watch) time.Duration {
 
 // watch keeps fsnotify on the folders of a listing.
 type watch struct {
-	notify  *fsnotify.Watcher // nil if the system has none
+	notify  *fsnotify.Watcher // nil if the system does not support it
 	log     *slog.Logger
 	folders map[string]folder
 	// warned are the folders that cannot be watched.
 	warned map[string]bool
-	// complete says that all changes are told of.
+	// complete means that all changes are reported.
 	complete bool
 }
 
-// folder is one that is watched; info tells it from another that took its place.
+// folder is a watched folder; info distinguishes it from another one that replaced it.
 type folder struct {
 	info  os.FileInfo
 	names []string
@@ -176,8 +177,8 @@ func (w *watch) matters(e fsnotify.Event) bool {
 	return !ok || f.names == nil || slices.Contains(f.names, filepath.Base(e.Name))
 }
 
-// settle watches what the listing asks for, and lists again until there is no folder in it that was not watched before
-// it was listed: so nothing that appears in a new folder is missed.
+// settle watches the folders of the listing, and lists again until all its folders were watched before they were
+// listed. So nothing that appears in a new folder is missed.
 func (w *watch) settle(l *listing, paths []string) *listing {
 	for range 10 {
 		if !w.follow(l) {

@@ -20,8 +20,8 @@ type part struct {
 	json bool
 }
 
-// splitFile cuts the content of a file into documents; those that hold nothing but comments are dropped. Cutting never
-// fails: what is no document shows when it is decoded.
+// splitFile cuts the content of a file into documents, and drops those that have only comments. Cutting never fails:
+// invalid documents are found when they are decoded.
 func splitFile(content []byte, isJSON bool) []part {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	if isJSON {
@@ -47,7 +47,7 @@ func splitFile(content []byte, isJSON bool) []part {
 		}
 		if text := content[at:end]; marks(text, "---") || marks(text, "...") {
 			flush(content[start:at], startLine)
-			start, startLine = at+3, line // what follows the mark on its line belongs to the document
+			start, startLine = at+3, line // text after the mark on its line belongs to the document
 		}
 		at = end
 	}
@@ -55,12 +55,13 @@ func splitFile(content []byte, isJSON bool) []part {
 	return parts
 }
 
-// marks says whether a line is a document marker (YAML 1.2.2 §9.1.2).
+// marks reports whether a line is a document marker (YAML 1.2.2 §9.1.2).
 func marks(line []byte, mark string) bool {
 	return bytes.HasPrefix(line, []byte(mark)) && (len(line) == 3 || strings.IndexByte(" \t\r\n", line[3]) >= 0)
 }
 
-// trimHead drops leading blank, comment and directive lines, and counts them. Nothing but those leaves nothing.
+// trimHead drops leading blank, comment and directive lines, and counts them. If there are no other lines, nothing is
+// left.
 func trimHead(text []byte) (rest []byte, skipped int) {
 	for len(text) > 0 {
 		line, after, more := bytes.Cut(text, []byte("\n"))
@@ -76,7 +77,7 @@ func trimHead(text []byte) (rest []byte, skipped int) {
 	return nil, skipped
 }
 
-// firstValue returns the first JSON value of text, or nothing.
+// firstValue returns the first JSON value of text, or nil.
 func firstValue(text []byte) []byte {
 	var v json.RawMessage
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
@@ -85,7 +86,7 @@ func firstValue(text []byte) []byte {
 	return v
 }
 
-// splitJSON cuts concatenated JSON values. What follows an error is one part.
+// splitJSON cuts concatenated JSON values. The text after an error is one part.
 func splitJSON(text []byte, line int) []part {
 	var parts []part
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -159,7 +160,7 @@ var (
 	tabbed   = regexp.MustCompile(`(?m)^ *\t`)
 )
 
-// syntaxFinding says why a text is not YAML, and the usual causes by name: a template that was not rendered, tabs.
+// syntaxFinding says why a text is not YAML, and names the usual causes: a template that was not rendered, tabs.
 func syntaxFinding(err error, text []byte) Finding {
 	msg := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	line := 0
@@ -167,7 +168,7 @@ func syntaxFinding(err error, text []byte) Finding {
 		line = lineFrom(m[1])
 		msg = strings.Replace(msg, m[0], "", 1) // the line of the file is in the origin
 	}
-	// What stands there may be a secret: an unquoted value that begins with "*" is taken for the name of an anchor.
+	// The text may be a secret: an unquoted value that begins with "*" is taken for the name of an anchor.
 	if strings.Contains(msg, "unknown anchor") {
 		msg = `a value begins with "*", which YAML reads as the name of an anchor; put the value in quotes`
 	}

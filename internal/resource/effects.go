@@ -185,7 +185,7 @@ func (k *Kind) effect(path, meant string) string {
 	return ": without " + lastName(meant) + " " + k.Effects[best]
 }
 
-// ends says whether a path, which begins with the kind, ends with a key of effects.
+// ends reports whether a path, which begins with the kind, ends with a key of effects.
 func ends(path, key, kind string) bool {
 	if rest, ok := strings.CutPrefix(key, kind+"."); ok && !strings.HasPrefix(path, key) {
 		return strings.HasSuffix(path, "."+rest) && rest != ""

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// listing is what paths lead to.
+// listing is the files and folders that paths lead to.
 type listing struct {
 	// files are sorted, each file once, however many ways lead to it.
 	files []string
-	// root says by which of the paths a file was reached.
+	// root is the path by which a file was reached.
 	root map[string]string
-	// watched are the folders, by real path, in which changes can happen that matter. Where the value is not nil, only
-	// changes of these names do.
+	// watched are the folders, by real path, in which relevant changes can happen. If the value is not nil, only
+	// changes of these names are relevant.
 	watched map[string][]string
 	// errs are folders and paths that could not be read.
 	errs map[string]error
-	// again are the paths that led to what another path led to before.
+	// again are the paths that led to the same file as an earlier path.
 	again map[string]bool
 	// seen are the real paths that were visited: links may lead in circles.
 	seen map[string]bool
@@ -119,7 +119,7 @@ func (l *listing) watchName(path string) {
 	}
 }
 
-// watchLinks watches each symbolic link that leads from path to what it stands for, and its target.
+// watchLinks watches each symbolic link between path and its final target, and the target.
 func (l *listing) watchLinks(path string) {
 	rest, err := filepath.Abs(path)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *listing) watchLinks(path string) {
 	l.watchName(at)
 }
 
-// under says whether a file lies in a path that could not be read.
+// under reports whether a file is below a path that could not be read.
 func (l *listing) under(file string) bool {
 	for path := range l.errs {
 		if inside, err := filepath.Rel(path, file); err == nil && inside != ".." && !strings.HasPrefix(inside, ".."+string(filepath.Separator)) {

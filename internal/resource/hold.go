@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// How long a file that lost something has to stay as it is before it is believed: many programs empty a file and then write it, or take
-// it away and make it anew, and what is read in between is not what anybody means.
+// How long a file that lost something must stay unchanged before it is believed. Many programs empty a file and then
+// write it, or remove it and create it again. Content that is read in between is not what the user means.
 const (
 	// holdShorter is for a file that became shorter in place.
 	holdShorter = time.Second
@@ -16,9 +16,9 @@ const (
 	holdMost = 10 * time.Second
 )
 
-// hold is a file that is not believed yet. What was read of it before counts until then.
+// hold is a file that is not believed yet. Until then its earlier content counts.
 type hold struct {
-	info   os.FileInfo // as it was seen last; nil if it is gone
+	info   os.FileInfo // as it was seen last; nil if the file is gone
 	since  time.Time   // when it was first seen to have lost something
 	seen   time.Time   // when it was first seen as it is
 	length time.Duration
@@ -32,8 +32,9 @@ func (h *hold) end() time.Time {
 	return end
 }
 
-// hold says whether what was read of a file before is to count on. now is what it is now, nil if it is gone. A file that took another's place
-// by being renamed is complete, however short; one that grew may be believed as soon as it is read.
+// hold reports whether the earlier content of a file still counts. now is its present content, nil if the file is gone.
+// A file that replaced another by being renamed is complete, however short. One that grew may be believed as soon as it
+// is read.
 func (r *reader) hold(path string, before, now *file) bool {
 	if r.believe || before == nil || len(before.parts) == 0 {
 		return false
@@ -62,7 +63,7 @@ func (r *reader) hold(path string, before, now *file) bool {
 	return at.Before(h.end())
 }
 
-// sameState says whether nothing was written between two looks, either of which may have found nothing.
+// sameState reports whether nothing was written between two looks. Either may have found no file.
 func sameState(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -70,7 +71,7 @@ func sameState(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// confirmed returns a channel that tells when the next file is to be believed, nil if none is held.
+// confirmed returns a channel that fires when the next file will be believed; nil if no file is on hold.
 func (r *reader) confirmed() <-chan time.Time {
 	var next time.Time
 	for _, h := range r.holds {

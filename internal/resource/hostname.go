@@ -12,21 +12,21 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// DefaultClusterDomain is what most clusters' own names end with.
+// DefaultClusterDomain is the domain of the own names of most clusters.
 const DefaultClusterDomain = "cluster.local"
 
-// HostNames says which host names endpoints may have: those of ExternalName Services and of EndpointSlices of type FQDN. A nil one
-// allows all.
+// HostNames decides which host names endpoints may have: those of ExternalName Services and of EndpointSlices of type
+// FQDN. A nil one allows all.
 type HostNames struct {
 	// Suffixes are the domains that are allowed, with all below them; "*" is all but the cluster's own.
 	Suffixes []string
-	// ClusterDomain is what the names of the cluster's Services and pods end with; empty is DefaultClusterDomain.
+	// ClusterDomain is the domain of the cluster's Services and pods; empty means DefaultClusterDomain.
 	ClusterDomain string
 }
 
-// Refuse says why an endpoint may not have a host name, and what to do; empty is that it may. Names of the cluster's own are
-// always refused: they lead to other namespaces without asking for a ReferenceGrant. So are IP addresses, and numbers, which some
-// resolvers take for one.
+// Refuse returns why an endpoint may not have a host name, and what to do; both are empty if it may. The cluster's own
+// names are always refused: they lead to other namespaces without a ReferenceGrant. So are IP addresses, and numbers
+// that some resolvers take for one.
 func (n *HostNames) Refuse(host string) (why, fix string) {
 	if n == nil {
 		return "", ""
@@ -59,14 +59,14 @@ func (n *HostNames) Refuse(host string) (why, fix string) {
 		write + ", or have the cluster's administrator allow the name (externalNames.allow of the chart)"
 }
 
-// under says whether a name is the domain or below it.
+// under reports whether a name is the domain or below it.
 func under(host, domain string) bool {
 	rest, ok := strings.CutSuffix(host, domain)
 	return ok && domain != "" && (rest == "" || strings.HasSuffix(rest, "."))
 }
 
-// isNumber says whether a resolver may take the host for an IP address: its last label is a number, in decimal, octal or hex
-// (URL standard, "ends in a number").
+// isNumber reports whether a resolver may take the host for an IP address: its last label is a number, in decimal,
+// octal or hex (URL standard, "ends in a number").
 func isNumber(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -84,7 +84,7 @@ func isNumber(host string) bool {
 type RefusedName struct {
 	// Ref is the field that holds it.
 	Ref model.Ref
-	// Why it is refused, and what to do.
+	// Why it is refused, and what to do about it.
 	Why, Fix string
 }
 

@@ -29,7 +29,7 @@ type index struct {
 	namespaces     map[string]*corev1.Namespace
 	grants         map[string][]*gatewayv1.ReferenceGrant // by namespace
 	origins        map[model.Ref]place
-	written        map[Key]bool // kinds and namespaces of which there are objects; no name
+	written        map[Key]bool // kinds and namespaces that have objects; without a name
 }
 
 func (s *Set) indexed() *index {
@@ -144,8 +144,8 @@ func (s *Set) NamespaceLabels(namespace string) map[string]string {
 	return labels
 }
 
-// Origin returns where what a reference names was read: the field, or the innermost part of its path that is written, or the object if the
-// reference has no field; zero if the set does not know, or is nil.
+// Origin returns where the target of a reference was read: the field, or the innermost part of its path that is
+// written, or the object if the reference has no field. It is zero if the set does not know, or is nil.
 func (s *Set) Origin(ref model.Ref) Origin {
 	if s == nil {
 		return Origin{}

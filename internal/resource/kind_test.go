@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestKindsThatAreNotReadAreTold holds that what was most likely meant for Weir is an error with what to write, and that a kind of an API that
-// Weir reads is never passed over in silence.
+// TestKindsThatAreNotReadAreTold checks that an object that was most likely meant for Weir is an error with a fix, and
+// that a kind of an API that Weir reads is never ignored silently.
 func TestKindsThatAreNotReadAreTold(t *testing.T) {
 	for _, c := range []struct{ apiVersion, kind, code, fix string }{
 		{"gateway.networking.k8s.io/v1", "HttpRoute", CodeMisspelt, `did you mean "HTTPRoute"?`},

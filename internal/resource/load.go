@@ -26,7 +26,7 @@ func (r *reader) open(stdin io.Reader) (*listing, error) {
 	l := list(r.paths)
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
-		// What is wrong with a single entry of a folder is a finding, as it is later.
+		// An error in a single entry of a folder is a finding, as it is later.
 		if slices.ContainsFunc(r.paths, func(p string) bool { return filepath.Clean(p) == filepath.Clean(path) }) {
 			errs = append(errs, fmt.Errorf("%s %s", path, reason(l.errs[path])))
 		}

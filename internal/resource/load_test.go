@@ -181,7 +181,7 @@ func TestCodesAreDocumentedOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// What others wrote must not be obeyed by who reads what Weir says of it: terminals, and runners that look for commands in lines.
+// Text of others must not control the readers of Weir's output: terminals, and runners that look for commands in lines.
 func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f\x1b[31m\n::error::x\u202e.yaml")

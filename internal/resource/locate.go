@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is the text of a document. It is parsed when somebody first asks where a field is written.
+// source is the text of a document. It is parsed when the position of a field is first requested.
 type source struct {
 	text []byte
 	json bool
@@ -20,7 +20,7 @@ type source struct {
 	root *written
 }
 
-// written is a value of a document and what it holds: the entries of a mapping have a key, those of a list have none.
+// written is a value of a document with its children: the entries of a mapping have a key, those of a list have none.
 type written struct {
 	key      string
 	line     int32 // from 1, of the key, or of the entry of a list
@@ -70,15 +70,15 @@ func (s *source) parse() {
 
 // filler makes a tree of a parsed document.
 type filler struct {
-	seen map[*yaml.Node]*written // what has an anchor
+	seen map[*yaml.Node]*written // by anchored node
 	// merges is how many more entries may be taken from other mappings.
 	merges int
 }
 
-// maxMerges bounds what merge keys cost: they can name mappings that name others, and so on.
+// maxMerges bounds the cost of merge keys: they can name mappings that name others, and so on.
 const maxMerges = 10_000
 
-// fill gives w the children that n has. What an alias stands for is shared; one inside of what it stands for is empty.
+// fill gives w the children that n has. The target of an alias is shared; an alias inside its own target is empty.
 func (f *filler) fill(w *written, n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		if of, ok := f.seen[n.Alias]; ok {
@@ -226,14 +226,14 @@ func cutIndex(path string) (index, rest string, ok bool) {
 	return path[1:end], path[end+1:], true
 }
 
-// Fields says where the fields of an object are written. The zero value knows nothing.
+// Fields knows the positions of an object's fields. The zero value knows none.
 type Fields struct {
 	at   locator
 	line int // of the document in its file, from 1
 }
 
-// Line returns the line of a field in the object's file, from 1, or that of the innermost part of its path that is written; 0 if that is not
-// known. It may be called by several goroutines.
+// Line returns the line of a field in the object's file, from 1. If the field is not written, it returns the line of
+// the innermost part of its path that is; 0 if that is unknown. It may be called by several goroutines.
 func (f Fields) Line(path string) int {
 	if f.at.source == nil || path == "" {
 		return 0

@@ -9,9 +9,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// The released API rejects a whole route for a share of a RequestMirror filter that is out of range, while GEP-3171
-// says how such a filter is read. So these few constraints are taken out of the schemas; checkMirrors reports what they
-// would have, with the rest of the object in force.
+// The released API rejects a whole route if the share of a RequestMirror filter is out of range, while GEP-3171 says
+// how to read such a filter. So these few constraints are removed from the schemas. checkMirrors reports their
+// violations, and the rest of the object stays valid.
 
 // tolerateMirrors takes the constraints on percent and fraction out of every requestMirror schema, and puts the GEP's
 // default for a missing numerator in.
@@ -59,8 +59,8 @@ func withoutRule(s *apiextensions.JSONSchemaProps, rule string) {
 	s.XValidations = slices.DeleteFunc(s.XValidations, func(r apiextensions.ValidationRule) bool { return r.Rule == rule })
 }
 
-// checkMirrors reports the shares of all RequestMirror filters of a route, before defaults are filled in. What has a
-// wrong type is ignored: the schema reports it.
+// checkMirrors reports the shares of all RequestMirror filters of a route, before defaults are filled in. It ignores
+// values of a wrong type, which the schema reports.
 func checkMirrors(u map[string]any) []Finding {
 	var findings []Finding
 	spec, _ := u["spec"].(map[string]any)
@@ -118,7 +118,7 @@ func checkMirror(mirror map[string]any, at string) []Finding {
 	return findings
 }
 
-// share reads a part of a fraction; one that is missing is 100 (GEP-3171). It is not ok when of the wrong type.
+// share reads a part of a fraction; a missing one is 100 (GEP-3171). ok is false if the type is wrong.
 func share(fraction map[string]any, name string) (int64, bool) {
 	v, written := fraction[name]
 	if !written || v == nil {

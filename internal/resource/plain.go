@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What an API server says of a value is exact and hard to read: it names internal types, prints expressions, and says some things twice.
-// The functions here say it in plain words, with what to write instead. Finding.Server keeps the server's own words.
+// An API server's messages about values are exact and hard to read: they name internal types, print expressions, and
+// repeat themselves. The functions here reword them in plain language, with what to write instead. Finding.Server keeps
+// the server's own words.
 
 // fieldFinding is a finding of the rules of an API server about the object u.
 func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
@@ -62,8 +63,8 @@ func schemaFinding(err *field.Error, u map[string]any) Finding {
 	return fieldFinding(schemaCode(err.Type), err, u)
 }
 
-// once drops what is said of a value again: that it has the wrong type, and as a consequence the wrong format; that it is too large for the
-// field, and for the format of its type.
+// once drops findings that repeat others about the same value: a wrong type, and as a consequence the wrong format; a
+// number too large for the field, and for the format of its type.
 func once(findings []Finding) (out []Finding) {
 	said := make(map[string]int) // in out, by field
 	for _, first := range []string{CodeType, CodeEnum, ""} {
@@ -84,11 +85,12 @@ func once(findings []Finding) (out []Finding) {
 	return out
 }
 
-// specific drops what follows from something else that was found: a rule that does not hold, or alternatives none of which fits, where
-// what is wrong is said of the very field. Rules about one mapping become one finding; those about a list are about its several entries.
+// specific drops findings that follow from others: a rule that does not hold, or alternatives none of which fits, if
+// another finding is about the very field. Rules about one mapping become one finding; those about a list are about its
+// several entries.
 func specific(findings []Finding, u map[string]any) []Finding {
 	if len(findings) > 10*maxFindings {
-		return findings // most of which nobody will see
+		return findings // most of them will not be shown
 	}
 	findings = slices.Clone(findings)
 	follows := make([]bool, len(findings))
@@ -124,8 +126,9 @@ func specific(findings []Finding, u map[string]any) []Finding {
 	return out
 }
 
-// together are the findings about unknown fields and the others, where those that follow from a field that was misspelt are one with those that
-// say so: the field, or what it holds, is missing, or a rule about what it is a field of does not hold.
+// together returns the findings about unknown fields and the others. A misspelt field can cause other findings: a
+// required field is missing, or a rule about the parent does not hold. These are joined with the finding about the
+// misspelt field.
 func together(unknown, others []Finding) []Finding {
 	for i := range unknown {
 		f := &unknown[i]
@@ -248,7 +251,7 @@ func plainType(f *Finding, err *field.Error, value any) {
 // durations are fields of routes that hold one.
 var durations = map[string]bool{"request": true, "backendRequest": true, "backoff": true, "absoluteTimeout": true, "idleTimeout": true}
 
-// wholeNumber says what to write in place of text.
+// wholeNumber returns what to write instead of text.
 func wholeNumber(text string) string {
 	text = strings.TrimSpace(text)
 	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -264,7 +267,7 @@ func wholeNumber(text string) string {
 	return "write a whole number"
 }
 
-// fraction is how a mirror's percent that is no whole number is written.
+// fraction returns how to write a mirror's percent that is not a whole number.
 func fraction(percent string) string {
 	whole, part, _ := strings.Cut(percent, ".")
 	n, err := strconv.ParseInt(whole+part, 10, 32)
@@ -302,7 +305,7 @@ var (
 // matching finds an expression in the message of a rule.
 var matching = regexp.MustCompile(` \(matching (\^.*?\$)\)`)
 
-// inWords says what an expression asks for, or nothing.
+// inWords returns the meaning of an expression, or "".
 func inWords(text string) string {
 	if form, ok := forms[matching.FindStringSubmatch(text)[1]]; ok {
 		return " (" + form + ")"
@@ -310,7 +313,7 @@ func inWords(text string) string {
 	return ""
 }
 
-// forms are what the expressions of the definitions ask for, each with an example.
+// forms are the meanings of the expressions of the definitions, each with an example.
 var forms = map[string]string{
 	`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`:                                                                           `a kind, such as Service: letters, digits and "-"`,
 	`^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:                                            `an API group, such as gateway.networking.k8s.io: lower-case letters, digits, "-" and "."`,
@@ -410,7 +413,7 @@ var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 func short(value any) string {
 	text := fmt.Sprintf("%v", value)
 	if reflect.ValueOf(value).Kind() == reflect.String {
-		value = reflect.ValueOf(value).String() // of whatever type
+		value = reflect.ValueOf(value).String() // it may have any string type
 	}
 	switch v := value.(type) {
 	case string:

@@ -18,7 +18,7 @@ import (
 
 const stdinPath = "-"
 
-// reader reads paths again and again. It remembers what texts came to, so that only changed documents are validated
+// reader reads paths again and again. It remembers the documents of texts, so that only changed documents are validated
 // again, and the last good version of every object.
 type reader struct {
 	kinds     Kinds
@@ -26,26 +26,26 @@ type reader struct {
 	files     map[string]*file
 	documents map[sum]*document
 	good      map[Key]good
-	// now is the clock by which certificates are judged. Something else is to be said of them after the time next, if it
-	// is not zero; they were judged at judged.
+	// now is the clock by which certificates are judged. They were judged at the time judged. The judgement changes
+	// after the time next, if it is not zero.
 	now          func() time.Time
 	judged, next time.Time
-	// holds are the files that lost something and are not believed yet, clock is what they are timed by.
+	// holds are the files that lost something and are not believed yet; clock times them.
 	holds   map[string]*hold
 	clock   func() time.Time
-	believe bool // what is read now is believed at once
-	serving bool // what was read before is being served meanwhile
+	believe bool // the next reading is believed at once
+	serving bool // the previous reading is still being served
 }
 
 type sum [sha256.Size]byte
 
-// file is what was last read of a file.
+// file is the result of reading a file.
 type file struct {
 	info   os.FileInfo
 	readAt time.Time
 	err    error
 	parts  []filePart
-	size   int // of what was read, in bytes
+	size   int // of the content, in bytes
 }
 
 type filePart struct {
@@ -63,7 +63,7 @@ type good struct {
 	certified *certified
 }
 
-// due says whether what was said of certificates is no longer so: time has passed, or the clock was set back.
+// due reports whether the judgement of certificates is outdated: time has passed, or the clock was set back.
 func (r *reader) due() bool {
 	now := r.now()
 	return now.Before(r.judged) || !r.next.IsZero() && now.After(r.next)
@@ -83,8 +83,8 @@ func (r *reader) readStdin(stdin io.Reader) error {
 	return nil
 }
 
-// settled is the age from which a file's size and time of change prove that it is the one that was read: clocks of file
-// systems are coarse.
+// settled is the age from which a file's size and modification time prove that it is unchanged: clocks of file systems
+// are coarse.
 const settled = 2 * time.Second
 
 // read brings files up to date with the listing. It reports whether anything may have changed. A file that lost something is believed only
@@ -134,7 +134,8 @@ func (r *reader) read(l *listing) bool {
 	return changed
 }
 
-// maxFile bounds a file, in bytes: one that was put there by mistake must not cost the memory, or hold up the others.
+// maxFile bounds a file, in bytes: a large file that is there by mistake must not fill the memory, or hold up the
+// others.
 const maxFile = 64 << 20
 
 func sameError(a, b error) bool {
@@ -156,7 +157,8 @@ func newFile(content []byte, isJSON bool) *file {
 	return f
 }
 
-// decode makes documents of the texts that have none yet, on all cores that are not needed for traffic, and forgets those that no file has.
+// decode makes documents of the texts that have none yet, on all cores that traffic does not need, and forgets texts
+// that no file has any more.
 func (r *reader) decode() {
 	documents := make(map[sum]*document, len(r.documents))
 	var missing []*filePart

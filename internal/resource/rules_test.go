@@ -136,7 +136,7 @@ func TestFieldsAreFoundInJSONAndThroughMergeKeys(t *testing.T) {
 			t.Errorf("%s is found in line %d, want %d", path, got, want)
 		}
 	}
-	// What names others that name others costs no more than it is worth.
+	// Anchors that name others that name others cost no more than they should.
 	bomb := "a0: &a0 {k: 1}\n"
 	for i := 1; i < 40; i++ {
 		bomb += fmt.Sprintf("a%d: &a%d {<<: [*a%d, *a%d, *a%d]}\n", i, i, i-1, i-1, i-1)

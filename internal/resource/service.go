@@ -77,7 +77,7 @@ func checkService(o *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// checkPort checks what ports of Services and of EndpointSlices have in common.
+// checkPort checks the common part of ports of Services and of EndpointSlices.
 func checkPort(at *field.Path, name string, names map[string]bool, protocol corev1.Protocol, app *string) (errs field.ErrorList) {
 	if name != "" {
 		for _, msg := range utilvalidation.IsDNS1123Label(name) {
@@ -176,8 +176,8 @@ func checkEndpointSlice(o *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	return errs
 }
 
-// checkAddress returns what is wrong with an address. Unlike in a cluster loopback and link-local ones are good: the
-// endpoints may well run on this machine.
+// checkAddress returns what is wrong with an address. Unlike in a cluster, loopback and link-local addresses are valid:
+// the endpoints may run on this machine.
 func checkAddress(t discoveryv1.AddressType, address string) string {
 	if t == discoveryv1.AddressTypeFQDN {
 		return strings.Join(utilvalidation.IsDNS1123Subdomain(address), "; ")

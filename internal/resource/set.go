@@ -30,7 +30,7 @@ func (k Key) String() string {
 	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
-// PortsKind is the Kind of references to SMI's TCPRoutes, to tell them from those of Gateway API.
+// PortsKind is the Kind of references to SMI's TCPRoutes, to distinguish them from those of Gateway API.
 const PortsKind = "TCPRoute." + specs.Group
 
 // Ref is the key as provenance.
@@ -45,8 +45,8 @@ func (k Key) Ref() model.Ref {
 // decoded into the one Go type here, with the defaults of the API filled in; a missing namespace is "default". A Set
 // and everything it points to is shared and read-only.
 //
-// Two liberties are taken at a RequestMirror filter (GEP-3171): percent and fraction may be out of range or both be
-// set, as the object is kept and Findings tell; a fraction without numerator or denominator has 100 in its place.
+// There are two exceptions for a RequestMirror filter (GEP-3171). percent and fraction may be out of range or both be
+// set: the object is kept, and Findings report it. A fraction without numerator or denominator has 100 in its place.
 type Set struct {
 	GatewayClasses     []*gatewayv1.GatewayClass
 	Gateways           []*gatewayv1.Gateway
@@ -59,7 +59,8 @@ type Set struct {
 
 	TrafficSplits   []*split.TrafficSplit
 	HTTPRouteGroups []*specs.HTTPRouteGroup
-	// TCPPorts and UDPPorts are SMI's TCPRoutes and UDPRoutes, which only name ports; those of Gateway API are others.
+	// TCPPorts and UDPPorts are SMI's TCPRoutes and UDPRoutes, which only name ports; those of Gateway API are
+	// separate.
 	TCPPorts []*specs.TCPRoute
 	UDPPorts []*specs.UDPRoute
 
@@ -69,24 +70,26 @@ type Set struct {
 	ConfigMaps     []*corev1.ConfigMap
 	Namespaces     []*corev1.Namespace
 
-	// Watched are the only namespaces that were read, sorted; none is all. What is in others is not known to be missing.
+	// Watched are the only namespaces that were read, sorted; empty means all. Objects of other namespaces are not
+	// known to be missing.
 	Watched []string
 
 	// PassedOver counts the objects of kinds that are not read, by "apiVersion kind".
 	PassedOver map[string]int
-	// Origins says where each object was read.
+	// Origins are the places where each object was read.
 	Origins map[Key]Origin
-	// Fields says where the fields of each object were read; nil for a cluster.
+	// Fields are the positions of the fields of each object; nil for a cluster.
 	Fields map[Key]Fields
-	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made: by the
-	// object that holds them, for whoever uses it to report.
+	// Expiries are the findings about certificates that were not valid, or not for long, when the set was made. The key
+	// is the object that has the certificate; the user of the certificate reports the finding.
 	Expiries map[Key]Finding
-	// Rejected has the objects that were read but are not valid, and of which no earlier version is served: for each the first
-	// finding that says why. Whoever misses such an object can say that it must be mended rather than created.
+	// Rejected are the objects that were read but are not valid, and have no earlier version that is served: for each
+	// the first finding that explains it. So references to such an object can report that it must be mended rather than
+	// created.
 	Rejected map[Key]Finding
-	// Drafts has the same objects as they were written: maps, slices and scalars, of which nothing is known to be valid.
+	// Drafts are the same objects as they were written: maps, slices and scalars, which may be invalid.
 	Drafts map[Key]map[string]any
-	// Findings is what decoding and validation found, sorted (see SortFindings).
+	// Findings are the findings of decoding and validation, sorted (see SortFindings).
 	Findings []Finding
 
 	// kinds are those that were read; lists has the objects of kinds without a field, by Kind.Objects.
@@ -162,20 +165,20 @@ func (s *Set) sort() {
 	SortFindings(s.Findings)
 }
 
-// Watches says whether the objects of a namespace were read.
+// Watches reports whether the objects of a namespace were read.
 func (s *Set) Watches(namespace string) bool {
 	return len(s.Watched) == 0 || slices.Contains(s.Watched, namespace)
 }
 
 // Source yields a Set at the start and another after each change.
 type Source interface {
-	// Run blocks until ctx ends, which is no error, or the source cannot go on. It calls emit from one goroutine at a
-	// time, first with what is there at the start.
+	// Run blocks until ctx ends, which is not an error, or until the source fails. It calls emit from one goroutine at
+	// a time, first with the initial state.
 	Run(ctx context.Context, emit func(*Set)) error
 }
 
-// Missing says why an object that others refer to is not served, and what to do about it, as the end of a sentence that begins
-// with the object: it does not exist, or it is left out because of an error that is to be mended.
+// Missing returns why an object that others refer to is not served, and what to do about it, as the end of a sentence
+// that begins with the object: it does not exist, or it is left out because of an error that must be mended.
 func (s *Set) Missing(k Key) (why, fix string) {
 	f, ok := s.Rejected[k]
 	if !ok {
@@ -188,9 +191,9 @@ func (s *Set) Missing(k Key) (why, fix string) {
 	return "is left out, because it is not valid (" + f.Code + at + ")", "mend " + f.Code + at
 }
 
-// Elsewhere says whether an object that is not in the set, which has a part of a cluster's objects, may be in the cluster all the same. Secrets
-// and ConfigMaps are often made there. Others may be there if the set has none of their kind and namespace: who writes some of them there has
-// most likely misspelt the name.
+// Elsewhere reports whether an object that is not in the set may be in the cluster nevertheless, if the set is only a
+// part of a cluster's objects. Secrets and ConfigMaps are often created there. Others may be there if the set has none
+// of their kind and namespace: if it has some, the name is most likely misspelt.
 func (s *Set) Elsewhere(k Key) bool {
 	if _, ok := s.Rejected[k]; ok {
 		return false
@@ -199,8 +202,8 @@ func (s *Set) Elsewhere(k Key) bool {
 	return of != nil && of.OnReference || !s.indexed().written[Key{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace}]
 }
 
-// Absent is Missing with the code of the finding: for a set that is a part of a cluster's objects it is CodeElsewhere if the object may be
-// elsewhere.
+// Absent is Missing with the code of the finding. If the set is a part of a cluster's objects and the object may be
+// elsewhere, the code is CodeElsewhere.
 func (s *Set) Absent(code string, k Key, partial bool) (finding, why, fix string) {
 	if partial && s.Elsewhere(k) {
 		return CodeElsewhere, "is not among the files, so it must exist in the cluster", "nothing, if it exists in the cluster or will be created there"

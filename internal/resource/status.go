@@ -9,8 +9,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Status is what is to be reported on one object. Its JSON form is that of the object's status in Kubernetes, with the
-// object's reference and generation beside it; conditions carry neither time nor generation, which a writer adds.
+// Status is the status to report on one object. Its JSON form is that of the object's status in Kubernetes, with the
+// object's reference and generation. Conditions have neither time nor generation; a writer adds them.
 type Status struct {
 	Ref        model.Ref `json:"ref"`
 	Generation int64     `json:"observedGeneration,omitempty"`
@@ -37,8 +37,8 @@ type Condition struct {
 	Status  metav1.ConditionStatus `json:"status"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message"`
-	// Generation is that of the object which the condition is about, if it is another than the Status's: an older one, of
-	// a condition that still holds while a change is on its way. Zero is the Status's.
+	// Generation is the generation of the object that the condition is about, if it differs from the Status's: an older
+	// one, for a condition that still holds while a change is on its way. Zero means the Status's.
 	Generation int64 `json:"observedGeneration,omitempty"`
 }
 
@@ -74,8 +74,8 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-// SortStatuses orders by kind, namespace and name. What is inside a status keeps its order, which is that of the
-// object's own fields.
+// SortStatuses orders by kind, namespace and name. Entries of a status keep their order, which is that of the object's
+// own fields.
 func SortStatuses(statuses []Status) {
 	compare := func(a, b Status) int { return a.Ref.Compare(b.Ref) }
 	if !slices.IsSortedFunc(statuses, compare) { // most are: moving them costs more than a look

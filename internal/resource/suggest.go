@@ -40,7 +40,7 @@ func lastName(path string) string {
 	return parts[len(parts)-1]
 }
 
-// schemaFields lists the fields a schema has beside path, and those one level below as "parent.child".
+// schemaFields lists the fields that a schema has at path's level, and those one level below as "parent.child".
 func schemaFields(s *structuralschema.Structural, path string) []string {
 	parts := splitPath(path)
 	for _, part := range parts[:max(0, len(parts)-1)] {
@@ -126,9 +126,9 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// nearest returns the candidate that name was most likely meant to be, or "": one few letters away, or of which name is
-// a part or the other way round. A candidate "parent.child" counts only
-// when name is the child to the letter: then the indentation is wrong.
+// nearest returns the candidate that name was most likely meant to be, or "": one that differs by a few letters, or one
+// of which name is a part, or the other way round. A candidate "parent.child" counts only if name is exactly the child:
+// then the indentation is wrong.
 func nearest(name string, candidates []string) string {
 	slices.Sort(candidates)
 	best, least := "", max(1, min(3, len(name)/3))+1

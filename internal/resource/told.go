@@ -5,7 +5,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// What is tells of objects; see package finding.
+// Types and functions for findings about objects; see package finding.
 type (
 	Origin   = tells.Origin
 	Severity = tells.Severity

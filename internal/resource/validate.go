@@ -17,8 +17,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of unknown
-// fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
+// custom decodes an object of a custom resource definition as an API server does on create: metadata, pruning of
+// unknown fields, defaults; then validation of metadata, schema, list types and rules (apiextensions-apiserver,
 // customresource_handler.go schemaCoercingDecoder, and registry/customresource strategy.go Validate).
 func custom[T any](k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
 	findings, ok := admit(k, version, u)
@@ -42,7 +42,7 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 	}
 	for i, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		if i > maxFindings {
-			break // bounded says that there are more
+			break // bounded adds a finding that there are more
 		}
 		findings = append(findings, unknownField(k, path, schemaFields(s.structural, path)))
 	}
@@ -58,7 +58,7 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 
 	errs := s.validate(u, meta, !k.Cluster)
 	valid := len(errs) == 0
-	findings = slices.DeleteFunc(findings, func(f Finding) bool { // of a share that is not a number of its type, the schema says enough
+	findings = slices.DeleteFunc(findings, func(f Finding) bool { // the schema's finding is sufficient for a share that is not a number of its type
 		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
 	})
 	return together(findings, specific(errs, u)), valid
@@ -114,7 +114,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	for _, err := range s.rules(u) {
 		f := fieldFinding(CodeRule, err, u)
 		if strings.Contains(err.Detail, "evaluating rule: ") && len(findings) > 0 {
-			findings[0].Server += "\n" + f.Server // it could not be judged, because of what was found before
+			findings[0].Server += "\n" + f.Server // it could not be judged, because of the earlier findings
 			continue
 		}
 		findings = append(findings, f)
@@ -122,7 +122,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	return findings
 }
 
-// blocksRules says whether the API server leaves out CEL rules after these errors (strategy.go, hasBlockingErr).
+// blocksRules reports whether the API server skips CEL rules after these errors (strategy.go, hasBlockingErr).
 func blocksRules(errs field.ErrorList) bool {
 	for _, err := range errs {
 		switch err.Type {
@@ -136,7 +136,7 @@ func blocksRules(errs field.ErrorList) bool {
 // formatPath finds the field in the message of a format error, whose path the API server leaves out.
 var formatPath = regexp.MustCompile(`^Checked value must be .* in (\S+)$`)
 
-// lowerMatches says whether the value would meet its pattern in lower case.
+// lowerMatches reports whether the value would match its pattern in lower case.
 func lowerMatches(err *field.Error) bool {
 	value, _ := err.BadValue.(string)
 	_, pattern, _ := strings.Cut(err.Detail, " in body should match '")

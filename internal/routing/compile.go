@@ -10,11 +10,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Compile builds the table of a configuration. Samplers continue where those of prev (which may be nil) stand when
-// their provenance and their fraction or weights are equal. cfg must not change afterwards.
+// Compile builds the table of a configuration. Samplers continue from their state in prev (which may be nil) if their
+// provenance and their fraction or weights are equal. cfg must not change afterwards.
 //
-// What cannot be served is left out and told of, the rest is in the table: one user's mistake holds up no other. Of a
-// configuration that model.Config.Validate accepts nothing is left out.
+// Parts that cannot be served are left out and returned; the rest is in the table, so that one user's mistake holds up
+// no other. Nothing is left out of a configuration that model.Config.Validate accepts.
 func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 	c := &compiler{
 		table: &Table{
@@ -61,7 +61,7 @@ type compiler struct {
 	// left is what is left out, lost the listeners among that.
 	left []model.Omission
 	lost map[string]bool
-	// patterns bounds those of the route at hand.
+	// patterns bounds the patterns of the current route.
 	patterns model.PatternBudget
 }
 
@@ -218,8 +218,8 @@ func (l *Listener) attach(hostname string, age int, candidates []*candidate) {
 	}
 }
 
-// rule compiles a rule for requests and returns the candidates with its own added. Without a match of its own it is left out; one with
-// filters that mean nothing answers 500, since without them it would let pass what they keep back.
+// rule compiles a rule for requests and returns candidates with its own appended. A rule without a valid match is left
+// out. A rule with invalid filters answers 500, since without them it would let requests pass that they block.
 func (c *compiler) rule(route *model.Route, index, age int, candidates []*candidate) []*candidate {
 	m := &route.Rules[index]
 	r := &Rule{Route: route, Rule: m, Index: index}
@@ -299,7 +299,7 @@ func weightsText(weights []uint64) string {
 	return string(text)
 }
 
-// mirrors compiles those of a rule or a backend, to which ref refers.
+// mirrors compiles the mirrors of a rule or a backend, to which ref refers.
 func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) []*Mirror {
 	var mirrors []*Mirror
 	for i := range list {
@@ -328,18 +328,18 @@ func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) []*Mirror 
 	return mirrors
 }
 
-// samplerKey is what a sampler survives by: where its fraction or weights were written, and what they are.
+// samplerKey is the identity by which a sampler survives: where its fraction or weights were written, and their values.
 type samplerKey struct {
 	ref  model.Ref
 	what string
 	// root is the service that a split divides: one object may split several.
 	root string
-	// copies: the split divides what mirrors copy.
+	// copies: the split shares out copies of mirrors.
 	copies bool
 }
 
-// sampler returns the previous table's sampler for the key, or a new one. Parts that share a key (a model without
-// provenance has such) are told apart by their order, so that no two share a sampler.
+// sampler returns the previous table's sampler for the key, or a new one. If several parts share a key (as in a model
+// without provenance), their order distinguishes them, so that no two share a sampler.
 func (c *compiler) sampler(key samplerKey, size uint64) *sampler {
 	before, now := c.prev.samplers[key], c.table.samplers[key]
 	if n := len(now); n < len(before) {

@@ -8,31 +8,31 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Explanation says how Match came to its decision.
+// Explanation shows how Match came to its decision.
 type Explanation struct {
 	// Listener is the listener's name.
 	Listener string `json:"listener"`
 	Host     string `json:"host"`
 	Path     string `json:"path"`
-	// Hostnames are those of attached routes that cover the host, in order of precedence.
+	// Hostnames are the hostnames of attached routes that cover the host, in order of precedence.
 	Hostnames []string `json:"hostnames,omitempty"`
-	// Winner is what Match decides; nil when no rule matches.
+	// Winner is the match that Match decides on; nil if no rule matches.
 	Winner *Candidate `json:"winner,omitempty"`
-	// Candidates are the matches that were compared with the request, in order of precedence: those that lost, the
-	// winner, and the nearest of those behind it.
+	// Candidates are the matches that were compared with the request, in order of precedence: those that failed, the
+	// winner, and the next ones after it.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// OmittedBefore and OmittedAfter count the candidates before and behind the winner that are not listed.
 	OmittedBefore int `json:"omittedBefore,omitempty"`
 	OmittedAfter  int `json:"omittedAfter,omitempty"`
-	// Near are matches that were not candidates because their path does not match, those most alike first.
+	// Near are matches that were not candidates because their path does not match, the most similar ones first.
 	Near []Candidate `json:"near,omitempty"`
-	// Decision is what Match returned; zero when no rule matches.
+	// Decision is the result of Match; zero if no rule matches.
 	Decision Decision `json:"-"`
 }
 
-// Candidate is one match of a rule as Explain saw it.
+// Candidate is one match of a rule, as Explain saw it.
 type Candidate struct {
-	// Hostname is the one under which the rule was found: exact, "*.suffix", or "*".
+	// Hostname is the hostname under which the rule was found: exact, "*.suffix", or "*".
 	Hostname string `json:"hostname"`
 	// Rule is where the rule was written, RuleName its own name, if any.
 	Rule       model.Ref   `json:"rule"`
@@ -55,8 +55,8 @@ const (
 // lessSpecific is why a candidate behind the winner lost.
 const lessSpecific = "less specific than the winner"
 
-// Explain tells how Match decides on the request; it goes the same way and does not stop at the winner. Where Match gives up, so does it: see
-// Request.Excess.
+// Explain shows how Match decides on the request. It goes the same way, but does not stop at the winner. Where Match
+// gives up, Explain does, too: see Request.Excess.
 func (l *Listener) Explain(req *Request) Explanation {
 	e := Explanation{Listener: l.Listener.Name, Host: req.Host, Path: req.Path}
 	near := l.covering(req, &e)
@@ -93,13 +93,13 @@ func (l *Listener) Explain(req *Request) Explanation {
 		}
 	}
 	if e.Winner != nil {
-		req.excess = NoExcess // Match did not go on
+		req.excess = NoExcess // Match stopped here
 	}
 	e.Near = nearest(near, req.Path, e.Winner == nil)
 	return e
 }
 
-// covering lists the hostnames that cover the host and what is attached under them.
+// covering lists the hostnames that cover the host, and what is attached to them.
 func (l *Listener) covering(req *Request, e *Explanation) (found []*hostRules) {
 	for h, cursor := l.hosts.next(req.Host, firstHost); h != nil; h, cursor = l.hosts.next(req.Host, cursor) {
 		e.Hostnames = append(e.Hostnames, h.hostname)
@@ -119,7 +119,7 @@ func (c *candidate) explain(hostname string) Candidate {
 	}
 }
 
-// words says what failed.
+// words describes the part that failed.
 func (w *walk) words(c *candidate, failed part, i int) string {
 	switch failed {
 	case partMethod:
@@ -151,8 +151,8 @@ func (c *condition) words(kind, value string, present bool) string {
 	return fmt.Sprintf("%s %q is %q, %s", kind, c.name, value, wanted)
 }
 
-// nearest returns the candidates whose exact path or prefix has the longest beginning in common with the path without
-// matching it. A slash in common is enough only when there is nothing better to say.
+// nearest returns the candidates whose exact path or prefix shares the longest beginning with the path, without
+// matching it. If only the first slash is shared, they are returned only if desperate.
 func nearest(hosts []*hostRules, path string, desperate bool) []Candidate {
 	type alike struct {
 		*candidate
@@ -184,7 +184,7 @@ func nearest(hosts []*hostRules, path string, desperate bool) []Candidate {
 	return near
 }
 
-// covers says whether the path of a candidate that is no expression matches.
+// covers reports whether the path of a candidate matches. The candidate must not be an expression.
 func (c *candidate) covers(path string) bool {
 	if c.match.Path.Type == model.Exact {
 		return path == c.path

@@ -6,11 +6,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// PathExplanation says what the path policies of a listener make of a request's path.
+// PathExplanation shows how the path policies of a listener judge a request's path.
 type PathExplanation struct {
 	// Policy is that of the rule that matches.
 	Policy model.PathPolicy `json:"policy"`
-	// Refused is the reading because of which the request is answered 400; empty if it is not.
+	// Refused is the reading because of which the request is answered 400; empty if it is not refused.
 	Refused string `json:"refused,omitempty"`
 	// Readings are the ways in which common servers read the path differently.
 	Readings []ExplainedReading `json:"readings,omitempty"`
@@ -18,17 +18,18 @@ type PathExplanation struct {
 
 // ExplainedReading is a way in which some servers read the path.
 type ExplainedReading struct {
-	// Reading is its name, What the path has that is read differently, Servers says by whom and how.
+	// Reading is its name. What describes the part of the path that servers read differently. Servers names them and
+	// their readings.
 	Reading string `json:"reading"`
 	What    string `json:"what"`
 	Servers string `json:"servers"`
-	// Path is what they make of it, and Rule the rule that the path so read leads to, if any.
+	// Path is the path as they read it. Rule is the rule that this path leads to, if any.
 	Path string     `json:"path,omitempty"`
 	Rule *model.Ref `json:"rule,omitempty"`
 }
 
-// ExplainPath tells how Refuses judges a request that Match has decided on; nil if there is nothing to tell: its policy is
-// model.PathAsWritten and all servers read its path alike.
+// ExplainPath shows how Refuses judges a request that Match has decided on. It is nil if there is nothing to show: the
+// policy is model.PathAsWritten and all servers read the path alike.
 func (l *Listener) ExplainPath(raw string, req *Request, d *Decision) *PathExplanation {
 	e := &PathExplanation{Policy: l.PathPolicy(d.Rule)}
 	refusal, _ := l.Refuses(raw, req, d, nil)

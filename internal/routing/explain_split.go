@@ -11,11 +11,11 @@ import (
 type ExplainedSplit struct {
 	Split model.Ref `json:"split"`
 	Root  string    `json:"root"`
-	// Takes says that the split takes the request. The first that does is the last that is listed.
+	// Takes is true for the split that takes the request. It is the last one listed.
 	Takes bool `json:"takes,omitempty"`
-	// Match is the one that holds; nil when none does or the split has none.
+	// Match is the match that holds; nil if none does, or if the split has no matches.
 	Match *model.SplitMatch `json:"match,omitempty"`
-	// Lost says for each match what failed.
+	// Lost describes for each match which part failed.
 	Lost   []string        `json:"lost,omitempty"`
 	Leaves []ExplainedLeaf `json:"leaves,omitempty"`
 }
@@ -39,8 +39,8 @@ func (l *ExplainedLeaf) Probability() float64 {
 	return float64(l.Weight) / float64(l.WeightSum)
 }
 
-// ExplainLeaf tells how Leaf decides on the request, without drawing: the splits of the backend's service, up to the one
-// that takes it. It is empty when the service has none.
+// ExplainLeaf shows how Leaf decides on the request, without drawing: the splits of the backend's service, up to the
+// one that takes it. It is empty if the service has none.
 func (w *way) ExplainLeaf(req *Request) []ExplainedSplit {
 	if w.root == nil {
 		return nil
@@ -98,7 +98,7 @@ func (w *way) explainLeaves(split int) []ExplainedLeaf {
 	return out
 }
 
-// words says what failed.
+// words describes the part that failed.
 func (m *splitMatch) words(req *Request, failed part, i int) string {
 	switch failed {
 	case partMethod:

@@ -2,7 +2,7 @@ package routing
 
 import "strings"
 
-// hosts finds what is kept for a host: under the host itself, then under wildcards, the longest first, then under any
+// hosts finds the values of a host: first for the host itself, then for wildcards, the longest first, then for any
 // host.
 type hosts[T any] struct {
 	exact map[string]*T
@@ -44,8 +44,8 @@ const (
 	lastHost  = -1
 )
 
-// next returns what is kept for the most specific hostname that covers the host and that the cursor has not passed,
-// and the cursor behind it. It is nil at the end. A wildcard stands for one or more labels.
+// next returns the value of the most specific hostname that covers the host and that the cursor has not passed, and the
+// cursor after it. It is nil at the end. A wildcard stands for one or more labels.
 func (h *hosts[T]) next(host string, cursor int) (*T, int) {
 	if cursor == lastHost {
 		return nil, lastHost

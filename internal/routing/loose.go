@@ -11,11 +11,12 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Refusal is why a request is refused because of its path. The zero value is none.
+// Refusal is why a request is refused because of its path. The zero value means that it is not refused.
 type Refusal struct {
-	// Reading is what common servers read differently.
+	// Reading is the way in which common servers read the path differently.
 	Reading Reading
-	// Other is the rule that the path so read leads to, where that decided; nil where the path has several readings whatever the rules.
+	// Other is the rule that the path leads to in that reading, if this decided; nil if the path has several readings
+	// whatever the rules are.
 	Other *Rule
 }
 
@@ -30,21 +31,21 @@ func (l *Listener) PathPolicy(r *Rule) model.PathPolicy {
 	return model.PathAsWritten
 }
 
-// Refuses says whether the path policies of the listener's rules refuse a request that Match has decided on, and why. The path is raw, as
-// it was received and given to NormalizePath. These requests are refused:
+// Refuses reports whether and why the path policies of the listener's rules refuse a request that Match has decided on.
+// raw is the path as it was received and given to NormalizePath. These requests are refused:
 //
-//   - Those of a strict rule whose path common servers read in several ways: Ambiguity.
-//   - Those of a strict rule whose path some server would give to another rule that goes before it.
-//   - Those of a rule as-written whose path some server would give to a strict rule that goes before it, and those in which a ".." shows
-//     to some server and not to NormalizePath: where they lead depends on everything else.
+//   - Requests of a strict rule, if common servers read their path in several ways: Ambiguity.
+//   - Requests of a strict rule, if some server would give their path to another rule that precedes it.
+//   - Requests of a rule as-written, if some server would give their path to a strict rule that precedes it, or sees a
+//     ".." in it that NormalizePath does not: where such a path leads depends on everything else.
 //
-// A server so gives the path to a rule if the rule's path matches when both are brought into one loose form, in which everything in
-// everyReading is ignored, the rest of its match holds, and its path is more specific than the one that matched. Of paths that are
-// the same in loose form the one that matches as written counts.
+// A server can give the path to a rule under three conditions: the rule's path matches when both are brought into one
+// loose form, in which everything in everyReading is ignored; the rest of the rule's match holds; and its path is more
+// specific than the one that matched. Of paths with the same loose form, the one that matches as written counts.
 //
-// A request whose patterns would be too much work is not refused here: its Excess says so.
+// A request whose patterns would cost too much is not refused here: its Excess reports it.
 //
-// Scratch is memory to work in, which is returned as it has grown.
+// scratch is working memory. It is returned, since it may have grown.
 func (l *Listener) Refuses(raw string, req *Request, d *Decision, scratch []byte) (Refusal, []byte) {
 	if !l.strict {
 		return Refusal{}, scratch
@@ -74,8 +75,8 @@ func (l *Listener) Refuses(raw string, req *Request, d *Decision, scratch []byte
 	return Refusal{}, scratch[:mark]
 }
 
-// before finds a rule that the path in loose form leads to and that goes before the one decided on; nil if there is none. If that
-// is not strict the other has to be.
+// before finds a rule that the path in loose form leads to and that precedes the one decided on; nil if there is none.
+// If the decided rule is not strict, the other one must be.
 func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *candidate {
 	w := walk{req: req}
 	for h, cursor := l.hosts.next(req.Host, firstHost); h != nil; h, cursor = l.hosts.next(req.Host, cursor) {
@@ -115,8 +116,8 @@ func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *
 	return nil
 }
 
-// looselyFirst looks among candidates of one path, in order of precedence, for the rule decided on, or else for another that goes before
-// it. End says that one of them is there; other is nil for the rule itself.
+// looselyFirst searches the candidates of one path, in order of precedence, for the rule decided on, or for another
+// rule before it. end is true if one of them was found; other is nil for the decided rule itself.
 func (w *walk) looselyFirst(l *Listener, list []*candidate, d *Decision, strict bool) (other *candidate, end bool) {
 	for _, c := range list {
 		if c.rule == d.Rule {
@@ -136,20 +137,22 @@ func (w *walk) looselyFirst(l *Listener, list []*candidate, d *Decision, strict 
 	return nil, false
 }
 
-// looseRules are copies of a host's candidates in the order in which they go before each other for paths in loose form. A copy has no
-// expression, so that walk.fails passes over the path.
+// looseRules are copies of a host's candidates, in their order of precedence for paths in loose form. A copy has no
+// expression, so that walk.fails does not check the path.
 //
-// The key of a candidate is its path without what depends on the rules. One whose own path has several readings whatever the rules is
-// there under its path in loose form as well, as a shadow: that says where it goes when it is the one decided on, and takes no
-// other requests, as "/a" is not ambiguous because there is a rule for "/a;b".
+// The key of a candidate is its path without the parts that depend on the rules. A candidate whose own path has several
+// readings whatever the rules are also has a shadow, under its path in loose form. The shadow shows where that path
+// leads if the candidate is the one decided on. It takes no other requests: "/a" is not ambiguous because there is a
+// rule for "/a;b".
 type looseRules struct {
 	paths       node
 	expressions []*candidate
-	// all are shadows of whose path nothing is left.
+	// all are shadows with an empty path.
 	all []*candidate
 }
 
-// looseForm is what a copy knows of its original: path is as it was, expression passes over letter case.
+// looseForm is the original of a copy: path is its path as written, expression is its expression that ignores letter
+// case.
 type looseForm struct {
 	path       string
 	expression *model.Pattern
@@ -184,7 +187,7 @@ func (c *compiler) loosen(l *Listener) {
 			l.plain = l.plain && sameInLowerCase(pattern)
 			loose := *x
 			loose.loose, loose.expression = &looseForm{expression: x.expression}, nil
-			c.patterns = model.PatternBudget{} // it counts what routes write
+			c.patterns = model.PatternBudget{} // it counts only patterns of routes
 			if e, err := c.expression("(?i)" + pattern); err == nil {
 				loose.loose.expression = e
 			}
@@ -195,7 +198,7 @@ func (c *compiler) loosen(l *Listener) {
 	}
 }
 
-// add copies a candidate that has a path of its own.
+// add copies a candidate that has a path (not an expression).
 func (r *looseRules) add(c *candidate, how readingSet, shadow bool) {
 	loose := *c
 	loose.loose = &looseForm{path: c.path, shadow: shadow}
@@ -224,9 +227,10 @@ func trimSlash(s string) string {
 	return s
 }
 
-// reading is what has to be ignored for the path to lead to the candidate: one of the readings found if that is enough.
+// reading returns the reading in which the path leads to the candidate: one of those found if that is sufficient,
+// otherwise SeveralReadings.
 func (c *candidate) reading(path string, found readingSet) Reading {
-	found |= ofTheRules // what the rule's own path has that is ignored
+	found |= ofTheRules // the rule's own path may need these, too
 	for r := OneReading + 1; r < SeveralReadings; r++ {
 		if found.has(r) && c.matchesLoosely(path, alone(r)) {
 			return r
@@ -235,7 +239,7 @@ func (c *candidate) reading(path string, found readingSet) Reading {
 	return SeveralReadings
 }
 
-// alone is a reading and what it brings with it: what is decoded twice can be anything.
+// alone returns a reading with those that it implies: a byte that is decoded twice can be any byte.
 func alone(r Reading) readingSet {
 	if r == DoubleEscape {
 		return setOf(r, EscapedSlash, Backslash, EscapedCharacter)
@@ -261,13 +265,14 @@ func (c *candidate) matchesLoosely(path string, how readingSet) bool {
 	return len(path) >= len(own) && path[:len(own)] == own && (len(path) == len(own) || path[len(own)] == '/')
 }
 
-// appendLoose appends the form of a path in which the given readings are passed over, so that paths are equal in it of which some server
-// that has these readings makes the same. The path is in normal form; the result is not. It begins with a slash. Up says that it led up
-// by "..", which paths in normal form do not.
+// appendLoose appends the loose form of a path: the given readings are ignored in it, so that two paths have the same
+// form if a server with these readings reads them alike. The path is in normal form; the result is not. It begins with
+// a slash. up reports that it led up by "..", which paths in normal form do not.
 func appendLoose(out []byte, path string, how readingSet) (loose []byte, up bool) {
 	mark := len(out)
 	out = appendDecoded(out, path, how)
-	// What was decoded is written over itself, piece by piece: each is written after one slash, read after one, and becomes no longer.
+	// The decoded path is written over itself, piece by piece. Each piece is written after one slash, was read after
+	// one, and never becomes longer.
 	decoded := out[mark:]
 	if how.has(EscapedQuestionMark) {
 		decoded, _, _ = bytes.Cut(decoded, []byte{'?'})
@@ -301,8 +306,8 @@ func appendLoose(out []byte, path string, how readingSet) (loose []byte, up bool
 	return out, up
 }
 
-// appendDecoded appends a path in normal form with those escapes decoded that the readings decode, and without control characters and
-// invalid UTF-8 if they are passed over.
+// appendDecoded appends a path in normal form with the escapes decoded that the readings decode. It drops control
+// characters and invalid UTF-8 if the readings ignore them.
 func appendDecoded(out []byte, path string, how readingSet) []byte {
 	mark, wide := len(out), false
 	for i := range len(path) {
@@ -325,7 +330,7 @@ func appendDecoded(out []byte, path string, how readingSet) []byte {
 	return out
 }
 
-// decodes says whether the readings make an escape the byte it stands for.
+// decodes reports whether the readings replace an escape by the byte it stands for.
 func (s readingSet) decodes(b byte) bool {
 	switch {
 	case model.Unreserved(b):
@@ -350,7 +355,7 @@ func (s readingSet) decodes(b byte) bool {
 	return s.has(EscapedCharacter)
 }
 
-// leniently writes over itself what a decoder makes of bytes that does not refuse overlong forms of ASCII and drops what is no UTF-8.
+// leniently decodes bytes in place, as a decoder does that accepts overlong forms of ASCII and drops invalid UTF-8.
 func leniently(b []byte) []byte {
 	out := b[:0]
 	for len(b) > 0 {
@@ -370,7 +375,7 @@ func leniently(b []byte) []byte {
 	return out
 }
 
-// cutPiece cuts at the next slash, or what is read as one.
+// cutPiece cuts at the next slash, or at a byte that is read as a slash.
 func cutPiece(b []byte, how readingSet) (piece, rest []byte, more bool) {
 	for i, c := range b {
 		if c == '/' || c == '\\' && how.has(Backslash) {
@@ -396,8 +401,9 @@ func trimPiece(piece []byte, how readingSet) []byte {
 	}
 }
 
-// appendFolded appends text so that what differs in case alone becomes the same: each character is the least of those that are equal
-// under Unicode's simple case folding, and the two letters i of Turkish are one with others. It never becomes longer.
+// appendFolded appends text in a form in which letter case does not count: each character is replaced by the least of
+// those that are equal under Unicode's simple case folding, and the two letters i of Turkish by the same as other i. It
+// never becomes longer.
 func appendFolded(out, text []byte) []byte {
 	for len(text) > 0 {
 		if c := text[0]; c < utf8.RuneSelf {
@@ -424,7 +430,8 @@ func appendFolded(out, text []byte) []byte {
 	return out
 }
 
-// sameInLowerCase says whether a pattern matches the same paths without capital letters, whether or not it passes over case.
+// sameInLowerCase reports whether a pattern matches the same paths without capital letters, whether or not it ignores
+// case.
 func sameInLowerCase(pattern string) bool {
 	e, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

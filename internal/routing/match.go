@@ -6,7 +6,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// hostRules holds what is attached to a listener under one hostname.
+// hostRules are the candidates of a listener under one hostname.
 type hostRules struct {
 	hostname string
 	paths    node
@@ -15,7 +15,7 @@ type hostRules struct {
 	catchAll    []*candidate
 	// all holds every candidate, for Explain.
 	all []*candidate
-	// loose is what Refuses needs, if any rule of the listener is strict.
+	// loose is for Refuses; it is only filled if a rule of the listener is strict.
 	loose looseRules
 	// age is that of the route added last.
 	age int
@@ -101,8 +101,8 @@ const (
 	partQuery
 )
 
-// fails returns the first part of the candidate that does not hold for the request, and its index among its kind;
-// none when all hold. The path of a candidate from the tree holds already.
+// fails returns the first part of the candidate that does not hold for the request, and its index among parts of its
+// kind; none if all hold. The path of a candidate from the tree is known to hold.
 func (w *walk) fails(c *candidate) (part, int) {
 	if c.match.Method != "" && c.match.Method != w.req.Method {
 		return partMethod, 0
@@ -189,8 +189,8 @@ func (m *memo) put(name, value string, present bool) *answer {
 	return a
 }
 
-// Match finds the rule for the request and fills in d. It reports false, and leaves d alone, when there is none, or when
-// the request's Excess says that it could not be found out.
+// Match finds the rule for the request and fills in d. It returns false, and does not change d, if there is no rule, or
+// if the search was given up: see the request's Excess.
 func (l *Listener) Match(req *Request, d *Decision) bool {
 	req.work, req.matched, req.excess = 0, 0, NoExcess
 	w := walk{req: req, hosts: &l.hosts}

@@ -45,7 +45,7 @@ func naiveMatch(cfg *model.Config, listener string, req *Request) (best found, o
 						if !naiveHolds(m, req) {
 							continue
 						}
-						// Larger is better, but for creation and below.
+						// Larger is better, except for creation and the parts after it.
 						key := append(append([]int{}, hostRank...), naivePath(m.Path)...)
 						key = append(key, len(m.Method), len(m.Headers), len(m.Query), -int(route.Created.Unix()))
 						if m.Method != "" {
@@ -146,7 +146,7 @@ func naiveRegex(pattern, value string) bool {
 		e.Longest()
 		naiveRegexes[pattern] = e
 	}
-	// Whole match: the longest of those that start at the beginning ends at the end.
+	// Whole match: the longest one that starts at the beginning also ends at the end.
 	at := e.FindStringIndex(value)
 	return at != nil && at[0] == 0 && at[1] == len(value)
 }
@@ -324,7 +324,7 @@ func FuzzMatchDecidesAsANaiveScan(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		// The naive matcher reads queries by the library, which drops what it cannot decode or what has ";".
+		// The naive matcher reads queries by the library, which drops parts that it cannot decode or that have ";".
 		if _, err := url.ParseQuery(query); err != nil || strings.HasPrefix(host, ".") {
 			t.Skip()
 		}

@@ -2,8 +2,8 @@ package routing
 
 import "github.com/weirmesh/weir/internal/model"
 
-// NormalizePath returns the one form in which paths are compared; see model.NormalizePath, by which paths of the
-// configuration are judged, too.
+// NormalizePath returns the one form in which paths are compared. It is model.NormalizePath, which also judges paths of
+// the configuration.
 func NormalizePath(raw string) (normal string, err error) { return model.NormalizePath(raw) }
 
 // HasDotSegment is model.HasDotSegment.

@@ -39,7 +39,7 @@ func nextDecoded(s string) (byte, int) {
 	return s[0], 1
 }
 
-// decodesTo says whether raw decodes to want, without decoding it into memory.
+// decodesTo reports whether raw decodes to want, without allocating the decoded form.
 func decodesTo(raw, want string) bool {
 	if len(raw) < len(want) {
 		return false
@@ -54,7 +54,7 @@ func decodesTo(raw, want string) bool {
 	return raw == want
 }
 
-// decode returns the decoded form of raw; raw itself when nothing is escaped.
+// decode returns the decoded form of raw, or raw itself if nothing is escaped.
 func decode(raw string) string {
 	if !strings.ContainsAny(raw, "%+") {
 		return raw

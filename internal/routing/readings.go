@@ -7,7 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Reading is a way in which some common servers read a path and others do not. docs/paths.md says which do.
+// Reading is a way in which some common servers read a path and others do not. docs/paths.md lists the servers.
 type Reading uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 
 	// DotSegment: "." and "..", also with escaped dots, are resolved, or not, or after the path was looked at.
 	DotSegment
-	// EmptySegment: "//" is one slash, or a segment that is empty.
+	// EmptySegment: "//" is one slash, or encloses an empty segment.
 	EmptySegment
 	// Backslash: a backslash, also an escaped one, is a slash.
 	Backslash
@@ -24,7 +24,7 @@ const (
 	EscapedSlash
 	// DoubleEscape: "%2561" is decoded twice.
 	DoubleEscape
-	// PathParameter: what follows ";" in a segment, also an escaped one, is no part of the path.
+	// PathParameter: ";" (also escaped) and the rest of the segment are not part of the path.
 	PathParameter
 	// OuterSpace: escaped spaces that begin or end a segment are passed over.
 	OuterSpace
@@ -32,10 +32,10 @@ const (
 	ControlCharacter
 	// EscapedQuestionMark: "%3F" begins the query.
 	EscapedQuestionMark
-	// InvalidUTF8: escapes that are no UTF-8, also overlong forms, are read as other characters: "%C0%AF" as a slash.
+	// InvalidUTF8: escapes that are not UTF-8, also overlong forms, are read as other characters: "%C0%AF" as a slash.
 	InvalidUTF8
 
-	// Of those that follow it depends on the rules whether they matter.
+	// Whether the following readings matter depends on the rules.
 
 	// LetterCase: the case of letters does not count.
 	LetterCase
@@ -49,7 +49,7 @@ const (
 	readings = iota
 )
 
-// readingWords are a reading's name in logs and what there is to say to people.
+// readingWords are a reading's name in logs and its descriptions for people.
 var readingWords = [readings]struct{ name, what, servers string }{
 	OneReading:          {"", "", ""},
 	DotSegment:          {"dot_segment", "a dot segment", "HAProxy, Express, Python, PHP and Ruby do not resolve it; others do, some only after other steps."},
@@ -71,13 +71,13 @@ var readingWords = [readings]struct{ name, what, servers string }{
 // String is the reading's name in logs, such as "escaped_slash"; empty for OneReading.
 func (r Reading) String() string { return readingWords[r].name }
 
-// Words say what the path has that is read differently, such as "an escaped slash (%2F)".
+// Words describes the part of the path that servers read differently, such as "an escaped slash (%2F)".
 func (r Reading) Words() string { return readingWords[r].what }
 
-// Servers say who reads it how.
+// Servers describes which servers read it and how.
 func (r Reading) Servers() string { return readingWords[r].servers }
 
-// Readings are all of them, but for OneReading.
+// Readings returns all readings except OneReading.
 func Readings() []Reading {
 	all := make([]Reading, 0, readings)
 	for r := OneReading + 1; r < readings; r++ {
@@ -110,20 +110,20 @@ func (s readingSet) first() Reading {
 
 const (
 	everyReading = readingSet(1<<readings - 2)
-	// ofTheRules are those that depend on the rules.
+	// ofTheRules are the readings that depend on the rules.
 	ofTheRules = readingSet(1<<LetterCase | 1<<TrailingDot | 1<<EscapedCharacter)
 )
 
-// Ambiguity is the first of the ways in which common servers read a path of a request differently, whatever the rules; OneReading if they
-// agree. The path is raw, as for NormalizePath, which refuses some of what is ambiguous itself.
+// Ambiguity returns the first way in which common servers read the path of a request differently, whatever the rules
+// are; OneReading if they agree. raw is as for NormalizePath, which refuses some ambiguous paths itself.
 func Ambiguity(raw string) Reading { return (differences(raw) &^ ofTheRules).first() }
 
-// mark is what a byte may mean for the readings of a path; most bytes have none.
+// mark is the meaning of a byte for the readings of a path; most bytes have none.
 type mark uint8
 
 const (
 	markDot mark = 1 << iota
-	// markPercent are those that are escaped in normal form, too.
+	// markPercent are bytes that are also escaped in normal form.
 	markPercent
 	markLetter
 	markSemicolon
@@ -147,8 +147,8 @@ var marks = func() (m [256]mark) {
 	return m
 }()
 
-// differences are all the readings that the path may have, of those that depend on the rules the ones it gives rise to: letters count
-// that are not in lower case, since rules seldom have others.
+// differences returns all readings that the path may have. Of those that depend on the rules it returns the possible
+// ones: only letters that are not in lower case count, since rules seldom have others.
 func differences(raw string) (s readingSet) {
 	var has mark
 	for i := 0; i < len(raw); i++ {
@@ -182,7 +182,7 @@ func differences(raw string) (s readingSet) {
 	return s
 }
 
-// segmentDifferences are those that dots and escapes of a segment make.
+// segmentDifferences returns the readings because of dots and escapes in a segment.
 func segmentDifferences(segment string) (s readingSet) {
 	if segment == "" {
 		return 0
@@ -256,7 +256,7 @@ func segmentDifferences(segment string) (s readingSet) {
 	return s
 }
 
-// decodeAt is the byte at a place, decoded if it is a valid escape, and how many bytes it takes; none at the end.
+// decodeAt returns the byte at a position, decoded if it is a valid escape, and its length in s; 0 bytes at the end.
 func decodeAt(s string, i int) (b byte, n int) {
 	if i >= len(s) {
 		return 0, 0

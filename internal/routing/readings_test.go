@@ -40,7 +40,8 @@ func policies(t testing.TB, listener model.PathPolicy, paths ...string) *Listene
 	return table.Listeners()[0]
 }
 
-// judge is what becomes of a path: the rule's path, and what is refused. The rule is empty for none, and for a path that is refused anyway.
+// judge returns what happens to a path: the rule's path, and the refusal. The rule is empty if there is none, and for a
+// path that is refused in any case.
 func judge(t testing.TB, l *Listener, raw string) (rule string, refused Reading) {
 	t.Helper()
 	normal, err := NormalizePath(raw)
@@ -55,7 +56,7 @@ func judge(t testing.TB, l *Listener, raw string) (rule string, refused Reading)
 	return d.Match.Path.Value, r.Reading
 }
 
-// Each kind of path with either policy, set on the Gateway, on the route that is to be protected, and on the other.
+// Each kind of path with either policy, set on the Gateway, on the protected route, and on the other.
 func TestPathPolicies(t *testing.T) {
 	for _, c := range []struct {
 		raw     string
@@ -460,7 +461,7 @@ func TestNoServerReadsWhatPassesAsWhatIsProtected(t *testing.T) {
 			}
 		}
 	}
-	// The same as written does not hold, for any server but those that read paths as they are.
+	// The same does not hold as written, except for servers that read paths as they are.
 	for _, reader := range readers {
 		if n := around[reader.name]; (n == 0) != (reader.name == "raw") {
 			t.Errorf("%s: %d ways around a rule as written", reader.name, n)
@@ -483,8 +484,8 @@ func FuzzNoServerReadsWhatPassesAsWhatIsProtected(f *testing.F) {
 	})
 }
 
-// TestStrictPathsHaveOneRule: in random configurations, where a path is accepted under strict each server finds the rule that matched as
-// written: the most specific of those whose own path it reads as the beginning of the request's.
+// TestStrictPathsHaveOneRule: in random configurations, if a path is accepted under strict, each server finds the rule
+// that matched as written: the most specific of those whose own path it reads as the beginning of the request's.
 func TestStrictPathsHaveOneRule(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 2))
 	names := []string{"/", "/a", "/A", "/admin", "/Admin/x", "/a/b", "/@a", "/%40a", "/a.", "/b", "=/admin", "=/a/", "=/A", "/x", "/ä"}
@@ -546,8 +547,8 @@ func TestStrictPathsHaveOneRule(t *testing.T) {
 	}
 }
 
-// Paths of unreserved characters and single slashes are never refused but for letters whose case, or dots at an end whose presence, makes
-// them another rule's.
+// Paths of unreserved characters and single slashes are only refused if letter case, or dots at an end, make them
+// another rule's.
 func TestStrictAcceptsOrdinaryPaths(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 3))
 	rules := []string{"/admin", "/a;b", "/a%2Fb", "/Shop", "~/v[0-9]+/.*", "=/x/", "/inc.", "/"}

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// sampler deals out the numbers 0..size-1, each exactly once in every block of size draws, in an order that differs
-// from block to block and cannot be told without the key. All draws share one atomic counter and nothing else, so the
-// promise holds however many goroutines draw.
+// sampler deals out the numbers 0..size-1, each exactly once in every block of size draws. The order differs from block
+// to block and cannot be predicted without the key. Draws share one atomic counter and nothing else, so this holds
+// however many goroutines draw.
 type sampler struct {
 	size uint64
 	key  [2]uint64
@@ -47,7 +47,7 @@ func (s *sampler) permute(block, place uint64) uint64 {
 // maxShuffled is the largest block that is shuffled outright; 16! is far below 2^64.
 const maxShuffled = 16
 
-// shuffled returns what stands at a place of a permutation of size numbers, all permutations being equally likely. It
+// shuffled returns the number at a place of a permutation of size numbers, all permutations being equally likely. It
 // reads the permutation as a Lehmer code, whose digit i (below size-i) counts the smaller numbers that come later.
 func shuffled(random, size, place uint64) uint64 {
 	var digits [maxShuffled]uint64
@@ -64,9 +64,9 @@ func shuffled(random, size, place uint64) uint64 {
 	return x
 }
 
-// encipher is a Feistel network with the keys a and b over the next power of two, walked until it falls inside the
-// block, fewer than two times on average (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002, cycle
-// walking). It stands between two rotations of the block, so that the number at any one place is uniform whatever the
+// encipher is a Feistel network with the keys a and b over the next power of two. It is repeated until the result is
+// inside the block, fewer than two times on average (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002,
+// cycle walking). It is between two rotations of the block, so that the number at any one place is uniform whatever the
 // rounds do.
 func (s *sampler) encipher(a, b, place uint64) uint64 {
 	low, high := uint64(1)<<s.low-1, uint64(1)<<s.high-1
@@ -97,8 +97,8 @@ func rotate(x, random, size uint64) uint64 {
 	return x
 }
 
-// fold is the round function: both halves of a product, each spoiling the other's linearity. x, which is small, is
-// spread over the word first, else neighbours would differ by little more than y.
+// fold is the round function: both halves of a product, each of which breaks the linearity of the other. x, which is
+// small, is first spread over the word; otherwise neighbours would differ by little more than y.
 func fold(x, a, y uint64) uint64 {
 	hi, lo := bits.Mul64(x*golden^a, y)
 	return hi ^ lo
@@ -111,7 +111,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fraction samples numerator of every denominator; it needs no sampler when that is none or all.
+// fraction samples numerator of every denominator. It needs no sampler if that is none or all.
 type fraction struct {
 	numerator uint64
 	all       bool
@@ -129,13 +129,13 @@ func (f *fraction) sample() bool {
 type split struct {
 	// ends are the running sums of the reduced weights.
 	ends []uint64
-	// sole is what is drawn without a sampler; -1 when all weights are zero.
+	// sole is the index that is drawn without a sampler; -1 if all weights are zero.
 	sole int
 	*sampler
 }
 
-// reduce divides the weights by their greatest common divisor and returns their sum with them. sole is the only
-// index with a weight, -1 when there is none; when there are several the sum is at least 2.
+// reduce divides the weights by their greatest common divisor and also returns their sum. sole is the only index with a
+// weight, or -1 if there is none. If there are several, the sum is at least 2.
 func reduce(weights []uint64) (reduced []uint64, sum uint64, sole int) {
 	var divisor uint64
 	used := 0

@@ -21,5 +21,5 @@ func NewShare(numerator, denominator uint64) (*Share, error) {
 	return s, nil
 }
 
-// Take says whether the next is picked.
+// Take reports whether the next one is picked.
 func (s *Share) Take() bool { return s.fraction.sample() }

@@ -174,7 +174,7 @@ func clone(t *testing.T, cfg *model.Config) *model.Config {
 	return out
 }
 
-// oneBad makes something of the second user's wrong, in as many places as asked for.
+// oneBad makes the second user's part invalid, in as many places as given.
 func oneBad(r *rand.Rand, cfg *model.Config, places int, text string) {
 	mine := func(ref model.Ref) bool { return ref.Namespace == "bad" }
 	for range places {
@@ -209,8 +209,8 @@ func oneBad(r *rand.Rand, cfg *model.Config, places int, text string) {
 	}
 }
 
-// intrudes says that the configuration is wrong in a way that reaches the other user by what it says, not by being invalid: a front end lets
-// nobody do that.
+// intrudes reports whether the configuration reaches the other user by its meaning, not by being invalid: a front end
+// lets nobody do that.
 func intrudes(cfg *model.Config) bool {
 	for _, r := range cfg.Routes {
 		for _, a := range r.Attachments {
@@ -300,8 +300,8 @@ func TestOneInvalidPartLeavesAllOthersAsTheyAre(t *testing.T) {
 	}
 }
 
-// FuzzOneInvalidPart holds that what Validate accepts, Compile takes with nothing left out; that what Sound returns is accepted; and that
-// whatever is wrong with what one user wrote, another's requests are decided as without it.
+// FuzzOneInvalidPart checks that Compile leaves nothing out of what Validate accepts, that Validate accepts the result
+// of Sound, and that an error in one user's part does not change how another's requests are decided.
 func FuzzOneInvalidPart(f *testing.F) {
 	for i, s := range hostile {
 		f.Add(uint64(i), byte(1), s)

@@ -29,15 +29,15 @@ var noLeaf = &model.Fault{Status: 500, Reason: "NoBackend", Message: "all weight
 // themselves, so that copies do not disturb the shares of primaries.
 type root struct{ splits []rootSplit }
 
-// way is what a service is reached by: a backend or a mirror.
+// way is a reference by which a service is reached: a backend or a mirror.
 type way struct {
 	// root is nil unless the service has splits.
 	root *root
-	// leaves are those of each of the root's splits.
+	// leaves are the leaves of each of the root's splits.
 	leaves [][]*Leaf
 }
 
-// Leaves returns where splits may lead, those of each split in turn.
+// Leaves returns all leaves to which splits may lead, split by split.
 func (w *way) Leaves() []*Leaf { return slices.Concat(w.leaves...) }
 
 type rootSplit struct {
@@ -52,8 +52,9 @@ type splitMatch struct {
 	headers []condition
 }
 
-// Leaf says where a request that goes to the service is led by a split that takes it; nil is to the service itself. Of every block of draws as long as the sum of the weights (reduced by their greatest common divisor)
-// each leaf gets exactly its weight, whichever backends and rules the requests came by.
+// Leaf returns the leaf for a request to the service, if a split takes the request; nil means the service itself. In
+// every block of draws as long as the sum of the weights (reduced by their greatest common divisor), each leaf gets
+// exactly its weight, over all backends and rules together.
 func (w *way) Leaf(req *Request) *Leaf {
 	if w.root == nil {
 		return nil
@@ -79,8 +80,8 @@ func (w *way) drawn(i int) *Leaf {
 	return w.leaves[i][leaf]
 }
 
-// CopyLeaf is Leaf for a copy. ok is false where that could not be found out: there is no copy then. It leaves the request's
-// Excess, and the work it has cost, as they were: a mirror takes nothing from the primary.
+// CopyLeaf is Leaf for a copy. If ok is false, it gave up because of the cost, and there is no copy. It does not change
+// the request's Excess or the work counted for it: a mirror takes nothing from the primary.
 func (m *Mirror) CopyLeaf(req *Request) (leaf *Leaf, ok bool) {
 	if m.root == nil {
 		return nil, true
@@ -93,7 +94,7 @@ func (m *Mirror) CopyLeaf(req *Request) (leaf *Leaf, ok bool) {
 	return leaf, ok
 }
 
-// Split returns the split that Leaf would draw from, without drawing; nil if none takes the request.
+// Split returns the split that Leaf would draw from, without drawing; nil if no split takes the request.
 func (w *way) Split(req *Request) *model.Split {
 	if w.root == nil {
 		return nil
@@ -105,7 +106,7 @@ func (w *way) Split(req *Request) *model.Split {
 	return w.root.splits[i].split
 }
 
-// taker is the index of the first split that applies, -1 for none.
+// taker returns the index of the first split that applies, or -1.
 func (w *way) taker(req *Request) int {
 	req.work, req.excess = req.matched, NoExcess
 	for i := range w.root.splits {
@@ -229,7 +230,7 @@ func (c *compiler) splitMatch(ref model.Ref, m *model.SplitMatch) (out splitMatc
 	return out, true
 }
 
-// way gives a service's splits and what they lead to; each leaf is handed to add.
+// way returns a service's splits with their leaves. It calls add for each leaf.
 func (c *compiler) way(service string, roots map[string]*root, add func(*Leaf)) way {
 	if len(roots) == 0 || service == "" {
 		return way{}

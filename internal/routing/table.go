@@ -4,19 +4,19 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Table is one compiled configuration. It is immutable but for the counters of its samplers and safe for concurrent
-// use. It points into the model.Config it was compiled from, which must not change afterwards.
+// Table is one compiled configuration. It is immutable, except for the counters of its samplers, and safe for
+// concurrent use. It points into the model.Config from which it was compiled, which must not change afterwards.
 type Table struct {
 	ports     []*Port
 	listeners []*Listener
 	rules     []*Rule
 	backends  []*Backend
 	leaves    []*Leaf
-	// mirrorLeaves are those of mirrors.
+	// mirrorLeaves are the leaves of mirrors.
 	mirrorLeaves []*Leaf
 	mirrors      []*Mirror
 
-	// What the next table may take over.
+	// samplers may be taken over by the next table.
 	samplers    map[samplerKey][]*sampler
 	expressions map[string]*model.Pattern
 	starts      map[string]*model.Pattern
@@ -44,8 +44,8 @@ func (t *Table) Rules() []*Rule { return t.rules }
 // Backends returns the backends of all rules; Backends()[i].ID == i.
 func (t *Table) Backends() []*Backend { return t.backends }
 
-// Leaves returns the leaves of all backends that lead to the root of a split; Leaves()[i].ID == i. Backends that lead to
-// one root have leaves of their own each.
+// Leaves returns the leaves of all backends that lead to the root of a split; Leaves()[i].ID == i. Each backend has
+// separate leaves, even if several lead to one root.
 func (t *Table) Leaves() []*Leaf { return t.leaves }
 
 // MirrorLeaves returns the leaves that splits lead the copies of mirrors to; element i has ID i.
@@ -78,10 +78,10 @@ type Listener struct {
 	Listener *model.Listener
 
 	hosts hosts[hostRules]
-	// all is what hosts holds, in order of first attachment.
+	// all are the values in hosts, in order of first attachment.
 	all []*hostRules
-	// strict: the path policy of some rule is strict. plain: no rule matches paths that differ from a path in lower case without anything
-	// that is read in several ways, and are it in loose form. See Refuses.
+	// strict: the path policy of some rule is strict. plain: no rule has capital letters, trailing dots or escapes in its path
+	// or expression. Then a request's path in which servers read nothing differently cannot lead to another rule. See Refuses.
 	strict, plain bool
 	// connections is the rule of a listener that takes connections, of the oldest route; age is the route's.
 	connections    *Rule
@@ -94,7 +94,7 @@ type Fields interface {
 	Field(name string) (value string, ok bool)
 }
 
-// Request is what matching looks at.
+// Request is the part of a request that matching uses.
 type Request struct {
 	// Host is lower-case and without a port.
 	Host   string
@@ -106,12 +106,12 @@ type Request struct {
 	// Fields may be nil: no fields.
 	Fields Fields
 
-	// work is what patterns have cost (see model.MaxMatchWork), matched what those did that Match asked.
+	// work is the cost of patterns so far (see model.MaxMatchWork), matched the part of it that Match caused.
 	work, matched int
 	excess        Excess
 }
 
-// Excess is what of a request is too long for the patterns that it would have to be matched with.
+// Excess is the part of a request that is too long for the patterns it would have to be matched with.
 type Excess uint8
 
 const (
@@ -121,9 +121,9 @@ const (
 	ExcessField
 )
 
-// Excess says whether matching the request, and finding the leaf of a split for it, was given up because of the work it
-// would have cost (see model.MaxMatchWork). What Match and Leaf returned then means nothing: a rule that would have kept
-// the request back may not have been asked.
+// Excess reports whether matching the request, or finding its leaf of a split, was given up because of the cost (see
+// model.MaxMatchWork). Then the results of Match and Leaf have no meaning: a rule that would have blocked the request
+// may not have been tried.
 func (r *Request) Excess() Excess { return r.excess }
 
 // matches asks a pattern, unless that would be too much work.
@@ -138,7 +138,7 @@ func (r *Request) matches(e *model.Pattern, value string, of Excess) bool {
 	return e.MatchString(value)
 }
 
-// Decision is what Match returned.
+// Decision is the result of Match.
 type Decision struct {
 	Listener *Listener
 	Rule     *Rule
@@ -148,7 +148,7 @@ type Decision struct {
 	Prefix string
 }
 
-// Rule is a rule of a route with what is needed to serve it.
+// Rule is a rule of a route with everything needed to serve it.
 type Rule struct {
 	ID    int
 	Route *model.Route
@@ -191,6 +191,5 @@ type Mirror struct {
 	fraction fraction
 }
 
-// Sample says whether the next request that meets the mirror is to be copied: exactly Numerator of every Denominator
-// are.
+// Sample reports whether the next request that meets the mirror is copied: exactly Numerator of every Denominator are.
 func (m *Mirror) Sample() bool { return m.fraction.sample() }

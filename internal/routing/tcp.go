@@ -37,8 +37,8 @@ func (c *compiler) connectionRoute(m *model.Route, age int) {
 	}
 }
 
-// ExplainConnectionLeaf tells how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to the
-// one that applies. It is empty when the service has none.
+// ExplainConnectionLeaf shows how ConnectionLeaf decides, without drawing: the splits of the backend's service, up to
+// the one that applies. It is empty if the service has none.
 func (b *Backend) ExplainConnectionLeaf() []ExplainedSplit {
 	if b.root == nil {
 		return nil

@@ -8,11 +8,11 @@ import (
 // node is a node of a radix tree over the bytes of paths. Its key is the labels from the root down.
 type node struct {
 	label string
-	// exact are the candidates whose path is the key, prefix those for which the key is a prefix by segments; both in
-	// order of precedence. The root has none: a path is not empty, and the prefix "/" is kept elsewhere.
+	// exact are the candidates whose path is the key. prefix are those for which the key is a prefix by segments. Both
+	// are in order of precedence. The root has none: a path is not empty, and the prefix "/" is kept elsewhere.
 	exact, prefix []*candidate
-	// up is the nearest node above with prefix candidates that cover all that is below this one, that is, whose key
-	// ends where a segment of this key ends.
+	// up is the nearest node above with prefix candidates that cover everything below this node: its key ends where a
+	// segment of this key ends.
 	up *node
 	// depth is the length of the key.
 	depth int

@@ -39,7 +39,7 @@ func Of(out io.Writer) Screen {
 }
 
 const (
-	// narrowest is the width below which nothing is made to fit.
+	// narrowest is the width below which nothing is fitted.
 	narrowest = 40
 	// proseWidth is that of sentences where there is more.
 	proseWidth = 100

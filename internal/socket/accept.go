@@ -27,7 +27,7 @@ func AcceptLast(ln net.Listener, start func(net.Conn)) {
 		}
 		start(nc)
 	}
-	// Once more, with nothing between it and the close.
+	// Once more, with nothing between this and the close.
 	if sc, ok := ln.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			raw.Control(func(fd uintptr) { acceptWaiting(fd, start) })

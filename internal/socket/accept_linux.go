@@ -15,7 +15,7 @@ type Queue struct {
 	raw  syscall.RawConn
 }
 
-// acceptBatch bounds how many connections are accepted between two looks at what else the accept loop has to see to.
+// acceptBatch bounds how many connections are accepted before the accept loop checks its other tasks.
 const acceptBatch = 64
 
 // OpenQueue is nil if connections have to come from Accept.
@@ -36,8 +36,8 @@ func OpenQueue(ln net.Listener) *Queue {
 	return &Queue{f, raw}
 }
 
-// Take calls start with the connections that come, until an error, or until busy reports, before any is accepted, that the caller has something else
-// to do. That is asked at least once in acceptBatch connections, and after each wait.
+// Take calls start with new connections, until an error, or until busy reports that the caller has something else to
+// do. It calls busy before it accepts connections, at least once in acceptBatch of them, and after each wait.
 func (q *Queue) Take(busy func() bool, start func(net.Conn)) error {
 	var failed error
 	err := q.raw.Read(func(fd uintptr) bool {

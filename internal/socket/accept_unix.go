@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// acceptWaiting takes what waits in a listening socket's queue.
+// acceptWaiting accepts the connections in a listening socket's queue.
 func acceptWaiting(fd uintptr, start func(net.Conn)) {
 	for {
 		n, _, err := syscall.Accept(int(fd))

@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is done for each connection is not announced to the scheduler either. For one that was idle that means more than the announcement: it would
-// wake its monitor (runtime.sysmon), which then looks at everything every 20 us for a millisecond at least.
+// These calls are made for each connection, and are not announced to the scheduler either. If the scheduler was idle,
+// an announcement costs more than itself: it wakes the monitor (runtime.sysmon), which then checks everything every 20
+// us for at least a millisecond.
 
-// Accept takes a connection, non-blocking, from the queue of a listening socket; syscall.EAGAIN says that there is none. The zone of an address is the
-// number of its interface.
+// Accept takes a connection, non-blocking, from the queue of a listening socket; syscall.EAGAIN means that there is
+// none. The zone of an address is the number of its interface.
 func Accept(fd uintptr) (conn int, from netip.AddrPort, err error) {
 	var sa unix.RawSockaddrAny
 	size := uint32(unix.SizeofSockaddrAny)
@@ -82,7 +83,7 @@ func Ready(poller int, events []unix.EpollEvent) (int, error) {
 	}
 }
 
-// Info is what the system knows of a TCP connection.
+// Info is the system's information about a TCP connection.
 func Info(fd uintptr) (info unix.TCPInfo, err error) {
 	size := uint32(unix.SizeofTCPInfo)
 	if _, _, errno := syscall.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.IPPROTO_TCP, unix.TCP_INFO, uintptr(unsafe.Pointer(&info)),

@@ -2,5 +2,5 @@ package socket
 
 import "time"
 
-// LongAgo is a deadline that has passed, whatever the clock says.
+// LongAgo is a deadline that has always passed.
 var LongAgo = time.Unix(1, 0)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is an accepted connection that the runtime's poller does not know before something has to wait for it. One that brings its request
-// along, is answered and closed never gets there, and is spared entering and leaving the poller.
+// Conn is an accepted connection that the runtime's poller does not know before something has to wait for it. If its
+// request has already arrived, and it is answered and closed, it never enters the poller and saves the cost.
 type Conn struct {
 	fd     int
 	remote *net.TCPAddr
@@ -127,7 +127,7 @@ func (l *Conn) CloseWrite() error {
 	return l.with(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
-// SetLinger is what *net.TCPConn has.
+// SetLinger is as in *net.TCPConn.
 func (l *Conn) SetLinger(seconds int) error {
 	o := &unix.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
@@ -180,7 +180,8 @@ func (l *Conn) SetWriteDeadline(t time.Time) error {
 // SyscallConn implements syscall.Conn.
 func (l *Conn) SyscallConn() (syscall.RawConn, error) { return (*connRaw)(l), nil }
 
-// connRaw is a Conn's syscall.RawConn. Deadlines hold for waiting only: what is ready is read and written before they are looked at.
+// connRaw is a Conn's syscall.RawConn. Deadlines only bound waiting: ready data is read and written before they are
+// checked.
 type connRaw Conn
 
 func (r *connRaw) Control(f func(fd uintptr)) error {
@@ -204,7 +205,7 @@ func (r *connRaw) Write(f func(fd uintptr) bool) error {
 	return (*Conn)(r).try(f, syscall.RawConn.Write)
 }
 
-// Attempt calls f once, and reports what it did.
+// Attempt calls f once, and returns its result.
 func (l *Conn) Attempt(f func(fd uintptr) bool) (done bool, err error) {
 	if !l.enter() {
 		return false, net.ErrClosed

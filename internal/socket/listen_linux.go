@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen is net.Listen. Connections inherit what bequeath sets: setting it on each costs system calls.
+// Listen is net.Listen. Connections inherit the settings of bequeath; setting them on each connection would cost system
+// calls.
 func Listen(network, address string) (net.Listener, error) {
 	c := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error { return bequeath(raw) }}
 	return c.Listen(context.Background(), network, address)

@@ -23,7 +23,7 @@ func (*Queue) Close()                                 {}
 // CanAcknowledge is true where Acknowledged knows.
 const CanAcknowledge = false
 
-// Acknowledged cannot be known here: only timeouts end what the other side does not take.
+// Acknowledged is not known on this system: only timeouts end connections whose other side does not read.
 func Acknowledged(syscall.RawConn) (n uint64, queued bool) { return 0, true }
 
 // DataAge cannot be known here.

@@ -10,7 +10,7 @@ import (
 // CanPeek is true where Peek and Take work.
 const CanPeek = true
 
-// Peek reads without taking; syscall.EAGAIN if nothing is there.
+// Peek reads without removing the bytes; syscall.EAGAIN if there are none.
 func Peek(fd uintptr, p []byte) (n int, err error) {
 	for {
 		n, _, err = syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
@@ -20,7 +20,7 @@ func Peek(fd uintptr, p []byte) (n int, err error) {
 	}
 }
 
-// Take takes what was peeked.
+// Take removes the bytes that were peeked.
 func Take(fd uintptr, p []byte) error {
 	for len(p) > 0 {
 		n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_DONTWAIT)
@@ -44,7 +44,7 @@ func Closed(fd uintptr) bool {
 	return err == nil && n == 0 || err != nil && err != syscall.EAGAIN
 }
 
-// Quiet is true if there is nothing to read and no end: what an idle connection looks like.
+// Quiet is true if there is nothing to read and no end, as on an idle connection.
 func Quiet(fd uintptr) bool {
 	var b [1]byte
 	_, err := Peek(fd, b[:])

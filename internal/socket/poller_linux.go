@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits for any number of sockets that are to be read some time, without a goroutine for each. It is itself waited for by the runtime's
-// poller, so that no thread is held. One goroutine calls Wait and Look; the rest may be called by any.
+// Poller waits for any number of idle sockets, without a goroutine for each. The runtime's poller waits for the Poller
+// itself, so it holds no thread. One goroutine calls Wait and Look; the rest may be called by any.
 type Poller struct {
 	fd     int // epoll descriptor, also file's
 	file   *os.File
@@ -39,8 +39,8 @@ func NewPoller() (*Poller, error) {
 	return p, nil
 }
 
-// Watch has Wait report a socket once, when there is something to read, or its end; what has come already is reported at once. A socket that is
-// closed is forgotten.
+// Watch lets Wait report a socket once, when there is something to read, or its end. Data that has already arrived is
+// reported at once. A closed socket is forgotten.
 func (p *Poller) Watch(fd int32) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: fd}
 	err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, int(fd), &event)

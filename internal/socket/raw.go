@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sockets are non-blocking: their calls return at once and need not be announced to the scheduler, which costs a tenth of them. read and write would
-// cost more than recvfrom and sendto: they pass through the file system's layer.
+// The sockets are non-blocking: their calls return at once and need not be announced to the scheduler, which saves a
+// tenth of their cost. read and write would cost more than recvfrom and sendto: they pass through the file system's
+// layer.
 
 // CanPoll is true where Read and Write work.
 const CanPoll = true
 
-// Read reads what is there, without waiting; syscall.EAGAIN says that there is nothing, 0 and nil is the other side's end.
+// Read reads what is there, without waiting. syscall.EAGAIN means that there is nothing; 0 and nil is the other side's
+// end.
 func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
@@ -29,7 +31,7 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Write writes what fits, without waiting; syscall.EAGAIN says that nothing does.
+// Write writes what fits, without waiting. syscall.EAGAIN means that nothing fits.
 func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_NOSIGNAL, 0, 0)

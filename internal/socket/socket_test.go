@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pair is two connected sockets, non-blocking, of which the second is the test's to close.
+// pair returns two connected sockets, non-blocking; the test must close the second.
 func pair(t *testing.T) (a, b uintptr) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

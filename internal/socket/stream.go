@@ -67,7 +67,7 @@ func (r *Stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is a system call's error as the library has it.
+// failed wraps a system call's error as the library does.
 func failed(call string, err error) error {
 	return &net.OpError{Op: call, Net: "tcp", Err: os.NewSyscallError(call, err)}
 }

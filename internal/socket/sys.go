@@ -7,7 +7,8 @@ import "syscall"
 // CanPoll is true where Read and Write work.
 const CanPoll = true
 
-// Read reads what is there, without waiting; syscall.EAGAIN says that there is nothing, 0 and nil is the other side's end.
+// Read reads what is there, without waiting. syscall.EAGAIN means that there is nothing; 0 and nil is the other side's
+// end.
 func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(int(fd), p)
@@ -17,7 +18,7 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Write writes what fits, without waiting; syscall.EAGAIN says that nothing does.
+// Write writes what fits, without waiting. syscall.EAGAIN means that nothing fits.
 func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), p)

@@ -2,8 +2,8 @@ package socket
 
 import "syscall"
 
-// WriteAll writes rest as far as it fits, without waiting, and takes what was written off its front. done is false if the rest must wait until there is
-// room: the poller calls again. An error ends it: done is true then.
+// WriteAll writes as much of rest as fits, without waiting, and removes it from rest. done is false if the remainder
+// must wait until there is room: the poller calls again. With an error done is true.
 func WriteAll(fd uintptr, rest *[]byte) (done bool, err error) {
 	for len(*rest) > 0 {
 		n, err := Write(fd, *rest)

@@ -1,10 +1,11 @@
-// Package spare keeps the scheduler free for traffic while the process computes something long: reads manifests, translates and applies a
-// configuration. It is for those who do that, and does nothing by itself.
+// Package spare keeps the scheduler free for traffic during long computations: reading manifests, translating and
+// applying a configuration. The packages that do such work use it; it does nothing by itself.
 //
-// Go's scheduler looks at the network when a processor of its has nothing else to do. Work that never waits holds such a processor for 10 to 20 ms at a
-// time, and requests wait for it twice: before they are forwarded and before they are answered. Where there is more than one, the others serve; hence
-// Workers, which leaves one alone. Where there is one only, there are two during Do, and the kernel, whose time slices are shorter and which prefers
-// what has waited, shares the real one out.
+// Go's scheduler polls the network when one of its processors has nothing else to do. Work that never waits holds such
+// a processor for 10 to 20 ms at a time, and requests wait for it twice: before they are forwarded and before they are
+// answered. With several processors, the others serve traffic; so Workers leaves one free. With a single processor, the
+// scheduler gets two during Do. The kernel shares the real one out: its time slices are shorter, and it prefers threads
+// that have waited.
 package spare
 
 import (
@@ -19,7 +20,7 @@ var state struct {
 	raised bool // there is a processor more than before them
 }
 
-// Do does work that may take long. Others may do theirs meanwhile.
+// Do does work that may take long. Other calls may run at the same time.
 func Do(work func()) {
 	begin()
 	defer end()
@@ -45,7 +46,7 @@ func end() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		runtime.GOMAXPROCS(1)
 	} else {
-		runtime.SetDefaultGOMAXPROCS() // which also goes on to follow the machine and its control group
+		runtime.SetDefaultGOMAXPROCS() // this also makes it follow the machine and its control group again
 	}
 }
 

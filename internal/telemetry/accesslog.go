@@ -11,16 +11,16 @@ import (
 // AccessLogOptions are the log's format and bounds. The zero value has the defaults.
 type AccessLogOptions struct {
 	Format Format
-	// QueueBytes bounds the lines that wait for the writer; what comes beyond is dropped and counted. Default 4 MiB.
+	// QueueBytes bounds the lines that wait for the writer; further lines are dropped and counted. Default 4 MiB.
 	QueueBytes int
-	// MaxField bounds each field of a line, in bytes as they are written; what is cut off is counted in its place, "...+123". Default 1 KiB, less
-	// than 0 no bound.
+	// MaxField bounds each field of a line, in bytes as they are written. The number of bytes cut off is written in
+	// their place, "...+123". Default 1 KiB; less than 0 means no bound.
 	MaxField int
 	// RequestFields and ResponseFields are the header fields to log, by name. At most MaxLogFields each.
 	RequestFields, ResponseFields []string
-	// Unmasked are those among them whose values are written although they are secrets; see Secret.
+	// Unmasked are the fields whose values are written although they are secrets; see Secret.
 	Unmasked []string
-	// Filter says which exchanges are logged. The zero value: all.
+	// Filter selects the exchanges that are logged. The zero value selects all.
 	Filter Filter
 	// Logger hears of lines that are lost. It must not block. Default: discarded.
 	Logger *slog.Logger
@@ -35,8 +35,8 @@ const DefaultMaxField = 1 << 10
 // gather is how long lines are collected before a write.
 const gather = 10 * time.Millisecond
 
-// AccessLog writes one line for each exchange, from one goroutine of its own. It never blocks an exchange: what the
-// writer cannot take is dropped and counted. A nil log does nothing.
+// AccessLog writes one line for each exchange, from its own goroutine. It never blocks an exchange: lines that the
+// writer cannot take are dropped and counted. A nil log does nothing.
 type AccessLog struct {
 	lines  *Lines
 	format Format
@@ -66,7 +66,7 @@ func NewAccessLog(w io.Writer, options AccessLogOptions) *AccessLog {
 	}
 }
 
-// Log queues a line, whatever Wants says. It copies what it needs of the record and does not allocate.
+// Log queues a line, whatever Wants returned. It copies what it needs from the record and does not allocate.
 func (l *AccessLog) Log(r *Record) {
 	if l == nil {
 		return
@@ -92,8 +92,8 @@ func (l *AccessLog) Dropped() uint64 {
 	return l.lines.Dropped()
 }
 
-// Close writes what is queued, as long as ctx lasts, and ends the writer. Records logged later are dropped. A writer
-// that is stuck in its Write ends when that returns.
+// Close writes the queued lines while ctx lasts, and ends the writer. Later records are dropped. A writer that is stuck
+// in its Write ends when that returns.
 func (l *AccessLog) Close(ctx context.Context) error {
 	if l == nil {
 		return nil

@@ -130,7 +130,7 @@ func TestFieldsOfALineAreBounded(t *testing.T) {
 	}
 }
 
-// A field that is cut is the beginning of the one that is not, in whole characters, and within the bound.
+// A cut field is the beginning of the whole one, in complete characters, and within the bound.
 func FuzzFieldsAreCutWhereCharactersEnd(f *testing.F) {
 	f.Add("aé\xff\u2028\x00\"", 7)
 	f.Fuzz(func(t *testing.T, s string, most int) {
@@ -288,7 +288,7 @@ func TestAFullQueueDropsAndCountsAndNeverBlocks(t *testing.T) {
 	})
 }
 
-// disk is a writer that is full at times; then it takes a part of what it is given.
+// disk is a writer that is full at times; then it accepts only a part.
 type disk struct {
 	room    int
 	written bytes.Buffer

@@ -11,7 +11,7 @@ type codeSlot struct {
 	n   atomic.Uint64
 }
 
-// add counts the status, unless the slot is another's.
+// add counts the status, unless the slot belongs to another status.
 func (s *codeSlot) add(status int) bool {
 	key := uint32(status) + 1
 	k := s.key.Load()
@@ -25,7 +25,7 @@ func (s *codeSlot) add(status int) bool {
 	return true
 }
 
-// each calls f with the status, if there is one.
+// each calls f with the slot's status, if it has one.
 func (s *codeSlot) each(f func(status int, n uint64)) {
 	if k := s.key.Load(); k != 0 {
 		f(int(k)-1, s.n.Load())

@@ -11,8 +11,8 @@ const combinedTime = "02/Jan/2006:15:04:05 -0700"
 //
 //	address ident user [time] "request" status bytes "referer" "user-agent"
 //
-// Nobody's identity was verified: ident and user are "-". Header fields that were asked for follow, and in the format Extended name=value pairs of
-// what the combined format cannot say.
+// No identity was verified, so ident and user are "-". The requested header fields follow, and in the format Extended
+// name=value pairs of everything that the combined format does not have.
 func (l *AccessLog) appendText(b []byte, r *Record) []byte {
 	most := l.most
 	b = appendWord(b, address(r.Client), most)
@@ -37,7 +37,7 @@ func (l *AccessLog) appendText(b []byte, r *Record) []byte {
 	return append(b, '\n')
 }
 
-// address is an address without its port, brackets and zone: what common tools take for a client.
+// address returns an address without its port, brackets and zone, as common tools expect a client.
 func address(client string) string {
 	if strings.HasPrefix(client, "[") {
 		client, _, _ = strings.Cut(client[1:], "]")
@@ -48,7 +48,7 @@ func address(client string) string {
 	return client
 }
 
-// appendRequest appends the request line; "-" where there is none, as of a request that is not HTTP.
+// appendRequest appends the request line, or "-" if there is none because the connection is not HTTP.
 func appendRequest(b []byte, r *Record, most int) []byte {
 	if r.Method == "" {
 		return append(b, '-')
@@ -68,7 +68,7 @@ func appendRequest(b []byte, r *Record, most int) []byte {
 	return appendWord(b, r.Protocol, most)
 }
 
-// noAnswer is what the status of a request without an answer is given as, as nginx does: tools know no status 0.
+// noAnswer is written as the status of a request without an answer, as nginx does: tools do not know status 0.
 const noAnswer = "499"
 
 func appendStatus(b []byte, r *Record) []byte {
@@ -81,7 +81,7 @@ func appendStatus(b []byte, r *Record) []byte {
 	return append(b, noAnswer...)
 }
 
-// appendPairs appends what the combined format cannot say.
+// appendPairs appends everything that the combined format does not have.
 func appendPairs(b []byte, r *Record, most int) []byte {
 	b = append(b, " host="...)
 	b = appendWord(b, r.Host, most)
@@ -150,8 +150,8 @@ func appendWord(b []byte, s string, most int) []byte {
 // appendQuoted appends s for between quotes.
 func appendQuoted(b []byte, s string, most int) []byte { return appendEscaped(b, s, '"', most) }
 
-// appendEscaped writes quotes, backslashes, control bytes, bytes above ASCII and the byte also as \xHH: one line stays
-// one line, and no byte reaches a terminal that could command it.
+// appendEscaped writes quotes, backslashes, control bytes, bytes above ASCII and the byte also as \xHH. So one line
+// stays one line, and no text can control a terminal.
 func appendEscaped(b []byte, s string, also byte, most int) []byte {
 	size := quotedSize
 	if also == ' ' {

@@ -87,7 +87,8 @@ func appendMember(b []byte, key, value string, most int) []byte {
 	return b
 }
 
-// fit is how much of the beginning of s is encoded in at most so many bytes, 0 for no bound. size is that of what begins s: of it, and encoded.
+// fit returns how many bytes at the beginning of s can be encoded in at most most bytes; 0 means no bound. size returns
+// the length of the first unit of s, and of its encoding.
 func fit(s string, most int, size func(s string) (n, encoded int)) int {
 	if most <= 0 || len(s) <= most/longestEscape {
 		return len(s)
@@ -103,10 +104,10 @@ func fit(s string, most int, size func(s string) (n, encoded int)) int {
 	return len(s)
 }
 
-// longestEscape is what one byte of text becomes at most.
+// longestEscape is the longest encoding of one byte of text.
 const longestEscape = len(`\u0000`)
 
-// appendCut says how many bytes are left out: "...+123".
+// appendCut appends the number of bytes left out: "...+123".
 func appendCut(b []byte, left int) []byte {
 	return strconv.AppendInt(append(b, "...+"...), int64(left), 10)
 }
@@ -141,7 +142,7 @@ func appendMillis(b []byte, d time.Duration) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// plainJSON says which bytes stand for themselves in a JSON string.
+// plainJSON are the bytes that need no escape in a JSON string.
 var plainJSON = func() (t [256]bool) {
 	for c := 0x20; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'

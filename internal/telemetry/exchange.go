@@ -22,8 +22,9 @@ type Exchange struct {
 	life   life
 }
 
-// exchangeShard is one shard of an Exchange, allocated by its first use. It is small, and what Observe mostly counts
-// fills its first cache line: with ten thousand series in use, what a request costs here is cache misses.
+// exchangeShard is one shard of an Exchange, allocated on its first use. It is small, and the fields that Observe
+// usually counts are in its first cache line: with ten thousand series in use, the cost of a request here is cache
+// misses.
 type exchangeShard struct {
 	nanos    atomic.Uint64
 	in, out  atomic.Uint64
@@ -38,9 +39,8 @@ type exchangeShard struct {
 // Labels returns the labels the series is shown under.
 func (x *Exchange) Labels() ExchangeLabels { return x.labels }
 
-// Observe counts one exchange that ended: the status the client was answered with (0 when there was no answer), how
-// long it took from the request's head to the response's end, and the bytes of the two bodies. It does not allocate
-// and takes no lock.
+// Observe counts one finished exchange: the status of the answer (0 if there was none), the time from the request's
+// head to the response's end, and the bytes of the two bodies. It does not allocate and takes no lock.
 func (x *Exchange) Observe(shard uint32, status int, d time.Duration, in, out int64) {
 	s := x.shards.get(shard)
 	bucket := s.latency.bucket(d) // read before the first atomic addition, which waits for all reads
@@ -62,7 +62,7 @@ func (x *Exchange) Observe(shard uint32, status int, d time.Duration, in, out in
 	}
 }
 
-// Fail counts why an exchange failed, beside Observe. The empty Reason counts nothing.
+// Fail counts why an exchange failed, in addition to Observe. The empty Reason counts nothing.
 func (x *Exchange) Fail(shard uint32, reason Reason) {
 	if reason == "" {
 		return

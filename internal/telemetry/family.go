@@ -60,8 +60,8 @@ func (f *family[K, S]) due(dropped time.Time) {
 	}
 }
 
-// expire removes what was dropped longer ago than the grace time. It looks at the series only when there may be such, as
-// it is called for each one that is over the bound.
+// expire removes series that were dropped longer ago than the grace time. It only looks for them if there may be some,
+// because it is called for each series over the bound.
 func (f *family[K, S]) expire(now time.Time) {
 	if f.next.IsZero() || now.Before(f.next) {
 		return

@@ -72,7 +72,7 @@ func (h histogram) classic(out *dto.Histogram) {
 	}
 }
 
-// native writes spans of consecutive buckets and each bucket's difference to the one before (Prometheus, "Native
+// native writes spans of consecutive buckets and each bucket's difference to the previous one (Prometheus, "Native
 // Histograms", Spans and deltas).
 func (h histogram) native(out *dto.Histogram) {
 	var (

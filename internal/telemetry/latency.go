@@ -14,7 +14,7 @@ const (
 	startBuckets   = 16 // the linear start
 	decades        = 8  // to 1000 s
 	decadeBuckets  = 24 + 20 + 16
-	latencyBuckets = startBuckets + decades*decadeBuckets + 1 // and what is above
+	latencyBuckets = startBuckets + decades*decadeBuckets + 1 // and the durations above
 )
 
 // segment is a range of equal buckets: first + (v-low)/width, for low <= v < high, v being a duration less 1 ns.
@@ -79,8 +79,8 @@ func bucketBounds(i int) (low, high time.Duration) {
 	return time.Duration(l), time.Duration(l + s.width)
 }
 
-// latencyPage is the counts of a decade, or of the start and of what is above the last decade. A series has those it
-// needs, which are few.
+// latencyPage is the counts of a decade, or of the durations below the first or above the last decade. A series only
+// has the pages that it needs, which are few.
 type latencyPage [64]atomic.Uint64
 
 // commonDecade is the page of 100 us to 1 ms, from where on most latencies are. Its pointer comes first.
@@ -132,7 +132,7 @@ func (c *latencyCounts) addTo(l *Latency) {
 
 // Latency is a distribution of durations that were counted.
 type Latency struct {
-	counts []uint64 // by bucket; nil for none
+	counts []uint64 // by bucket; nil if all are 0
 	total  uint64
 	nanos  uint64
 }

@@ -15,9 +15,9 @@ import (
 
 // LinesOptions are the bounds of a log. The zero value has the defaults.
 type LinesOptions struct {
-	// Name is what messages call it, such as "access log".
+	// Name is the log's name in messages, such as "access log".
 	Name string
-	// QueueBytes bounds the lines that wait for the writer; what comes beyond is dropped and counted. Default 4 MiB.
+	// QueueBytes bounds the lines that wait for the writer; further lines are dropped and counted. Default 4 MiB.
 	QueueBytes int
 	// Gather is how long lines are collected before a write, so that a busy log costs few system calls. Default: not at all.
 	Gather time.Duration
@@ -28,14 +28,14 @@ type LinesOptions struct {
 const (
 	// batch is how many bytes are written without waiting longer.
 	batch = 64 << 10
-	// keepBuffer is the largest buffer kept while nothing happens.
+	// keepBuffer is the largest buffer that is kept while the log is idle.
 	keepBuffer = 256 << 10
 	// complainEvery bounds how often the log tells that a log cannot be written.
 	complainEvery = time.Minute
 )
 
-// Lines is a log whose writers never wait: a goroutine of its own writes, and what it cannot take, because a disk is full, a pipe is not read, or
-// the network file system is away, is dropped and counted.
+// Lines is a log whose callers never wait: its own goroutine writes. If the goroutine cannot write, because a disk is
+// full, a pipe is not read, or a network file system is away, lines are dropped and counted.
 type Lines struct {
 	w       io.Writer
 	options LinesOptions
@@ -74,8 +74,9 @@ func NewLines(w io.Writer, options LinesOptions) *Lines {
 	return l
 }
 
-// TellOwn makes the log tell of its losses in itself, through a logger that writes to it; it must come before the first line. Of a full queue it
-// then tells only the end: at its beginning there is no room, and the logger is held by whoever writes.
+// TellOwn makes the log report its losses in itself, through a logger that writes to it. It must be called before the
+// first line. If the queue is full, only the end of the loss is reported: at its beginning there is no room, and the
+// logger is locked by the caller.
 func (l *Lines) TellOwn(logger *slog.Logger) { l.options.Logger, l.own = logger, true }
 
 // Write queues one or more whole lines, copying them. It never fails: lines for which there is no room are dropped.
@@ -153,8 +154,8 @@ func (l *Lines) Dropped() uint64 {
 	return l.dropped.Load()
 }
 
-// Close writes what is queued, as long as ctx lasts, and ends the writer. Lines that come later are dropped. A writer that is stuck in its Write
-// ends when that returns.
+// Close writes the queued lines while ctx lasts, and ends the writer. Later lines are dropped. A writer that is stuck
+// in its Write ends when that returns.
 func (l *Lines) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -198,7 +199,7 @@ func (l *Lines) run() {
 	}
 }
 
-// await returns when there is something worth writing, false when the log is closed and nothing is left.
+// await returns true when there is something worth writing, and false when the log is closed and nothing is left.
 func (l *Lines) await(timer *time.Timer) bool {
 	gathered := l.options.Gather <= 0
 	for {
@@ -231,7 +232,7 @@ func (l *Lines) await(timer *time.Timer) bool {
 	}
 }
 
-// write writes lines and accounts for what could not be written.
+// write writes lines, and accounts for those that could not be written.
 func (l *Lines) write(out []byte) {
 	err := l.mend()
 	n := 0

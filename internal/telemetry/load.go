@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Load is what a proxy carries at this moment, of what it may, and what it has refused.
+// Load is the current load of a proxy, its limits, and the number of refused requests and connections.
 type Load struct {
 	// InFlight are the exchanges, MaxInFlight how many there may be; 0 is no bound.
 	InFlight, MaxInFlight int64
@@ -19,11 +19,11 @@ type Load struct {
 	Strained   bool
 }
 
-// ServiceState is what is known of a service at this moment.
+// ServiceState is the current state of a service.
 type ServiceState struct {
 	// Service is "namespace/name:port".
 	Service string `json:"service"`
-	// Full says that no request can begin.
+	// Full means that no request can begin.
 	Full bool `json:"full"`
 	// Rejected are the requests that limits kept from it.
 	Rejected []LimitCount `json:"rejected,omitempty"`
@@ -37,18 +37,18 @@ type LimitCount struct {
 	Count uint64 `json:"count"`
 }
 
-// EndpointState is what is known of an endpoint at this moment.
+// EndpointState is the current state of an endpoint.
 type EndpointState struct {
 	Address string `json:"address"`
 	// Healthy is false while the endpoint is ejected or fails its active check.
 	Healthy bool `json:"healthy"`
 	Ejected bool `json:"ejected"`
-	// Failing says that it fails its active check, CheckError why the last one did.
+	// Failing means that it fails its active check; CheckError is the error of the last one.
 	Failing    bool   `json:"failing"`
 	CheckError string `json:"checkError,omitempty"`
 	InFlight   int    `json:"inFlight"`
-	// Failures are those noted by the passive check, Ejections what came of them, EjectionsDenied what would have come of them had not too many
-	// been ejected.
+	// Failures are the failures that the passive check noted. Ejections are the ejections because of them.
+	// EjectionsDenied are ejections that did not happen because too many endpoints were ejected.
 	Failures        uint64 `json:"failures"`
 	Ejections       uint64 `json:"ejections"`
 	EjectionsDenied uint64 `json:"ejectionsDenied"`
@@ -97,8 +97,8 @@ var loadDescs = []*prometheus.Desc{
 	descEndpointHealthy, descEndpointInFlight, descEndpointFailures, descEndpointEjections, descEndpointChecks,
 }
 
-// WatchLoad shows what the proxy carries, and the services and endpoints of the configuration being served: load and services are called at each
-// scrape, services with each service's name once.
+// WatchLoad shows the proxy's load, and the services and endpoints of the current configuration. load and services are
+// called at each scrape, services with each service's name once.
 func (r *Registry) WatchLoad(load func() Load, services func(yield func(ServiceState) bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,13 +15,13 @@ type logField struct {
 // mask stands for a value that is a secret.
 const mask = "***"
 
-// secrets are header fields whose values are credentials by which somebody else could act as the client, or may be.
+// secrets are header fields whose values are or may be credentials by which somebody else could act as the client.
 var secrets = []string{
 	"api-key", "authorization", "cookie", "proxy-authorization", "set-cookie", "x-access-token", "x-amz-security-token", "x-api-key", "x-auth-token",
 	"x-csrf-token", "x-forwarded-access-token", "x-goog-api-key", "x-goog-iap-jwt-assertion", "x-id-token", "x-vault-token", "x-xsrf-token",
 }
 
-// Secret says whether a header field's values are masked unless AccessLogOptions.Unmasked names it.
+// Secret reports whether a header field's values are masked unless AccessLogOptions.Unmasked names it.
 func Secret(name string) bool { return slices.Contains(secrets, strings.ToLower(name)) }
 
 func logFields(names, unmasked []string) []logField {
@@ -71,7 +71,7 @@ func ofOne(lines []Field) int {
 	return n
 }
 
-// appendMembers appends an object with the fields that there are; begin is what comes before its first member.
+// appendMembers appends an object with the fields that are present; begin comes before its first member.
 func appendMembers(b []byte, begin string, fields []logField, lines []Field, most int) []byte {
 	if len(lines) == 0 {
 		return b
@@ -93,7 +93,7 @@ func appendMembers(b []byte, begin string, fields []logField, lines []Field, mos
 	return b
 }
 
-// appendQuotedFields appends the fields that there are as name="value".
+// appendQuotedFields appends the fields that are present as name="value".
 func appendQuotedFields(b []byte, prefix string, fields []logField, lines []Field, most int) []byte {
 	for len(lines) > 0 {
 		n := ofOne(lines)
@@ -112,7 +112,8 @@ func appendQuotedFields(b []byte, prefix string, fields []logField, lines []Fiel
 	return b
 }
 
-// appendJoined appends the lines of a field, with commas between them and together no longer than most, 0 for no bound. What does not fit is counted.
+// appendJoined appends the lines of a field, with commas between them, together not longer than most; 0 means no bound.
+// The bytes that do not fit are counted.
 func appendJoined(b []byte, lines []Field, most int, size func(s string) (n, encoded int), encode func(b []byte, s string) []byte) []byte {
 	begin, left := len(b), 0
 	for i := range lines {

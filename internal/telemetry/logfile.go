@@ -10,8 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/loglimit"
 )
 
-// LogFile appends to the file of a name. When the file was renamed or removed, as logrotate does, the next write goes to a new one of that name;
-// what was written before stays in the old one. A file that was truncated (logrotate's copytruncate) is simply appended to.
+// LogFile appends to the file of a name. If the file was renamed or removed, as logrotate does, the next write goes to
+// a new file of that name; earlier lines stay in the old one. A file that was truncated (logrotate's copytruncate) is
+// simply appended to.
 type LogFile struct {
 	path   string
 	logger *slog.Logger
@@ -32,7 +33,7 @@ func OpenLogFile(path string, logger *slog.Logger) (*LogFile, error) {
 	return l, nil
 }
 
-// open replaces the file by the one that has the name now.
+// open replaces the file by the one that now has the name.
 func (l *LogFile) open() error {
 	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	if err != nil {
@@ -65,7 +66,8 @@ func (l *LogFile) Follow() {
 	l.follow()
 }
 
-// follow looks whether the name still leads to the file. Where no other can be opened, such as for want of descriptors, the old one goes on.
+// follow checks whether the name still leads to the file. If no other file can be opened, for example because
+// descriptors ran out, it keeps the old one.
 func (l *LogFile) follow() {
 	is, err := os.Stat(l.path)
 	if err == nil && os.SameFile(is, l.is) {

@@ -142,7 +142,7 @@ func TestLinesOfAStuckWriterAreLostAndTold(t *testing.T) {
 	})
 }
 
-// A disk that is full now and then is told of once a minute, each time with its end.
+// A disk that is full now and then is reported once a minute, each time with the end of the loss.
 func TestLossesThatComeAndGoAreToldOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told bytes.Buffer

@@ -5,27 +5,30 @@ import (
 	"time"
 )
 
-// Filter says which exchanges the access log has a line for. The zero value: for all.
+// Filter selects the exchanges for which the access log has a line. The zero value selects all.
 //
-// Statuses, Reasons and Routes say what the log is about: an exchange that one of them leaves out is never logged. Of the others those that failed (with
-// a Reason, or a status of 500 and above) always are, and those that took MinDuration or longer; Sample is asked about the rest.
+// Statuses, Reasons and Routes say what the log is about: an exchange that one of them excludes is never logged. Of the
+// others, failed ones (with a Reason, or a status of 500 and above) are always logged, and those that took MinDuration
+// or longer. Sample decides about the rest.
 type Filter struct {
-	// Statuses are what the client was answered with; empty is any.
+	// Statuses are the wanted statuses of answers; empty means any.
 	Statuses []StatusRange
-	// Reasons are those of exchanges that failed; empty is any, and none.
+	// Reasons are the wanted reasons of failures; empty means any, and also exchanges that did not fail.
 	Reasons []Reason
-	// Routes are "namespace/name"; empty is any, and none.
+	// Routes are the wanted routes, "namespace/name"; empty means any, and also exchanges without a route.
 	Routes []string
 	// MinDuration, if not zero, is from which duration on an exchange is logged.
 	MinDuration time.Duration
-	// Sample says whether the next of the others is logged. It is called from many goroutines. Nil is all, or none where there is a MinDuration.
+	// Sample reports whether the next of the others is logged. It is called from many goroutines. Nil means all of them
+	// or, if there is a MinDuration, none.
 	Sample func() bool
 }
 
 // StatusRange are the statuses From to To. 0 is that of an exchange without an answer.
 type StatusRange struct{ From, To int }
 
-// Wants says whether an exchange is to be logged. Each is asked about once: the sample counts the questions.
+// Wants reports whether to log an exchange. It must be called once for each exchange, since the sample counts the
+// calls.
 func (l *AccessLog) Wants(status int, reason Reason, route string, d time.Duration) bool {
 	if l == nil {
 		return false

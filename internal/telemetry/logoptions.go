@@ -10,9 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// What users write of an access log is judged here, for flags and for parameters of Gateways alike.
+// These functions judge a user's settings of the access log, for flags and for parameters of Gateways alike.
 
-// CheckField says why there can be no header field of this name.
+// CheckField returns why no header field can have this name.
 func CheckField(name string) error {
 	if !http1.ValidToken(name) {
 		return fmt.Errorf("%q is not the name of a header field", name)
@@ -20,7 +20,7 @@ func CheckField(name string) error {
 	return nil
 }
 
-// CheckRoute says why there can be no route of this name.
+// CheckRoute returns why no route can have this name.
 func CheckRoute(s string) error {
 	if namespace, name, ok := strings.Cut(s, "/"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/,") {
 		return fmt.Errorf("%q is not a route: want namespace/name", s)
@@ -28,7 +28,7 @@ func CheckRoute(s string) error {
 	return nil
 }
 
-// CheckIDField says why requests cannot have their id in a header field of this name.
+// CheckIDField returns why a header field of this name cannot hold the id of requests.
 func CheckIDField(name string) error {
 	f := http1.Field{Name: name, ID: http1.Identify(name)}
 	switch {
@@ -40,7 +40,7 @@ func CheckIDField(name string) error {
 	return nil
 }
 
-// Names says whether a header field is among names.
+// Names reports whether a header field is among names.
 func Names(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }

@@ -2,13 +2,14 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Memory is what a proxy keeps at this moment of what it cannot pass on yet, and what it gave up for want of memory.
+// Memory is the memory that a proxy now uses for data that it cannot pass on yet, and what it dropped because there was
+// not enough memory.
 type Memory struct {
 	// Drawn are the bytes that are kept, Limit how many may be; 0 is no bound.
 	Drawn, Limit int64
 	// Ended are the connections that were ended to make room for others.
 	Ended uint64
-	// Refused is what was given up, by what the memory was for.
+	// Refused counts what was dropped, by the purpose of the memory.
 	Refused []LimitCount
 }
 
@@ -25,7 +26,7 @@ var (
 
 var memoryDescs = []*prometheus.Desc{descBuffered, descBufferedMax, descBufferedEnded, descBufferedRefused}
 
-// WatchMemory shows what the proxy keeps: memory is called at each scrape.
+// WatchMemory shows this memory: memory is called at each scrape.
 func (r *Registry) WatchMemory(memory func() Memory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

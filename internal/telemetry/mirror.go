@@ -12,7 +12,8 @@ type MirrorLabels struct {
 	Mirror string
 }
 
-// Mirror counts what one mirror filter did. It is valid for ever; after its configuration is gone it counts unseen.
+// Mirror counts the copies of one mirror filter. It stays valid for ever; after its configuration is gone its counts
+// are not shown.
 type Mirror struct {
 	labels MirrorLabels
 	shards shards[mirrorShard]
@@ -38,7 +39,7 @@ func (m *Mirror) Consider(shard uint32, selected bool) {
 	}
 }
 
-// Count counts how a copy ended: once for each selected request. MirrorPending counts nothing.
+// Count counts the outcome of a copy: once for each selected request. MirrorPending counts nothing.
 func (m *Mirror) Count(shard uint32, o MirrorOutcome) {
 	if o == MirrorPending || o >= numMirrorOutcomes {
 		return
@@ -46,12 +47,12 @@ func (m *Mirror) Count(shard uint32, o MirrorOutcome) {
 	m.shards.get(shard).outcomes[o].Add(1)
 }
 
-// MirrorState is what a mirror's target holds at this moment.
+// MirrorState is the current state of a mirror's target.
 type MirrorState struct {
 	// Service is "namespace/name:port".
 	Service     string
 	InFlight    int64
 	QueuedBytes int64
-	// BreakerOpen says that the target is being left alone for a while.
+	// BreakerOpen means that the target gets no copies for a while.
 	BreakerOpen bool
 }

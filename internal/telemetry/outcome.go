@@ -1,7 +1,7 @@
 package telemetry
 
-// MirrorOutcome is what became of one copied request. Each request that a mirror selected ends in exactly one outcome
-// other than MirrorPending.
+// MirrorOutcome is the outcome of one copied request. Each request that a mirror selected has exactly one outcome other
+// than MirrorPending.
 type MirrorOutcome uint8
 
 const (
@@ -68,10 +68,10 @@ func (o MirrorOutcome) String() string {
 	return mirrorOutcomes[o]
 }
 
-// Dropped says that the copy was given up by the proxy, before or while it was sent.
+// Dropped is true if the proxy gave up the copy, before or while it was sent.
 func (o MirrorOutcome) Dropped() bool {
 	return o >= MirrorDroppedInFlight && o <= MirrorDroppedMatch
 }
 
-// Failed says that the target failed the copy.
+// Failed is true if the target failed the copy.
 func (o MirrorOutcome) Failed() bool { return o >= MirrorFailedConnect && o < numMirrorOutcomes }

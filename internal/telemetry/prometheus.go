@@ -86,7 +86,7 @@ func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Exchanges and mirrors that counted nothing yet are left out.
+// Collect implements prometheus.Collector. Exchanges and mirrors without counts are left out.
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	r.mu.Lock()
 	states, certificates, accessLog, processLog := r.mirrorStates, r.certificates, r.accessLog, r.processLog
@@ -208,8 +208,8 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// Handler serves the metrics, with those of the Go runtime and of the process, in the Prometheus formats and in
-// OpenMetrics, as the request asks. Each call makes an independent handler.
+// Handler serves the metrics, with those of the Go runtime and of the process, in the Prometheus format or in
+// OpenMetrics, as requested. Each call makes an independent handler.
 func (r *Registry) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(r, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -62,7 +62,7 @@ const (
 	InvalidKind Reason = "invalid_kind"
 	// LoopDetected: the request has come through this proxy before, or through too many (508).
 	LoopDetected Reason = "loop_detected"
-	// AddressRefused: the endpoint's address is one that no backend may have, such as the proxy's own (500).
+	// AddressRefused: backends may not have the endpoint's address, such as the proxy's own (500).
 	AddressRefused Reason = "address_refused"
 	// InvalidConfig: another fault of the configuration, named in the status of the object.
 	InvalidConfig Reason = "invalid_config"
@@ -88,7 +88,7 @@ const (
 	MalformedResponse Reason = "malformed_response"
 	// BackendOverload: as many requests as allowed, or connects, are under way to the service or its endpoints (503).
 	BackendOverload Reason = "backend_overload"
-	// BackendProtocol: the endpoint does not speak what the exchange needs, such as HTTP/2 for gRPC.
+	// BackendProtocol: the endpoint does not speak the protocol that the exchange needs, such as HTTP/2 for gRPC.
 	BackendProtocol Reason = "backend_protocol"
 )
 
@@ -107,7 +107,7 @@ var reasons = [...]struct {
 	reason Reason
 	party  Party
 }{
-	{Internal, PartyProxy}, // first: what is unknown lands here
+	{Internal, PartyProxy}, // first: unknown reasons are counted here
 	{BadRequest, PartyClient},
 	{HeadTooLarge, PartyClient},
 	{BodyTooLarge, PartyClient},
@@ -176,7 +176,7 @@ func FaultReason(fault string) Reason {
 	return InvalidConfig
 }
 
-// Reasons are all there are, those of one party together.
+// Reasons returns all reasons, those of one party together.
 func Reasons() []Reason {
 	var out []Reason
 	for _, party := range []Party{PartyClient, PartyRouting, PartyBackend, PartyProxy} {

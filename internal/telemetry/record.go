@@ -2,7 +2,7 @@ package telemetry
 
 import "time"
 
-// Record is one line of the access log. Its strings need to be valid only during Log. Empty fields are left out.
+// Record is one line of the access log. Its strings only need to be valid during Log. Empty fields are left out.
 type Record struct {
 	// Time is when the request's head was complete.
 	Time     time.Time
@@ -12,28 +12,33 @@ type Record struct {
 	Backend  string
 	// Endpoint is the address of the last attempt.
 	Endpoint string
-	// Client is the client's address: the peer's, or what trusted proxies in front say. Peer is the peer's where that is another.
+	// Client is the client's address: the peer's, or the one that trusted proxies in front report. Peer is the peer's
+	// address if it differs.
 	Client string
 	Peer   string
 	Method string
 	Host   string
-	// Path is the path as received, Query what follows the '?'. Target is both, and in HTTP/1 the request line's own word.
+	// Path is the path as received, Query the text after the '?'. Target is both, in HTTP/1 exactly as in the request
+	// line.
 	Path   string
 	Query  string
 	Target string
 	// Protocol is "HTTP/1.1", "HTTP/2.0".
 	Protocol string
-	// Status is what the client was answered with; 0 when there was no answer.
+	// Status is the status of the answer; 0 if there was none.
 	Status int
 	Reason Reason
-	// PathReading is what made the path ambiguous where Reason is AmbiguousPath, such as "escaped_slash".
+	// PathReading is the reading because of which the path is ambiguous, such as "escaped_slash", if Reason is
+	// AmbiguousPath.
 	PathReading string
 	// Duration is from the end of the request's head to the end of the answer, as the client got it.
 	Duration time.Duration
-	// What the last attempt took, each from the moment in which its endpoint was picked. Zero is none; they mean something where Attempts is not 0.
+	// Durations of the last attempt, each from the moment when its endpoint was picked. Zero means none. They are only
+	// valid if Attempts is not 0.
 	//
-	// BackendConnect is until there was a connection that could be used, with TLS; zero where one was there already. BackendFirstByte is until the
-	// head of the final answer was read. BackendDuration is until the last byte of the answer was read, or the attempt failed.
+	// BackendConnect ends when there is a usable connection, including TLS; it is zero if an existing connection was
+	// used. BackendFirstByte ends when the head of the final answer was read. BackendDuration ends when the last byte
+	// of the answer was read, or the attempt failed.
 	BackendConnect, BackendFirstByte, BackendDuration time.Duration
 	// Attempts is how often a backend was tried.
 	Attempts int
@@ -41,7 +46,7 @@ type Record struct {
 	BytesIn  int64
 	BytesOut int64
 	Mirrors  []MirrorResult
-	// RequestID is what the request is known by, in X-Request-Id or another field; TraceParent is the field of W3C Trace Context.
+	// RequestID is the request's id, in X-Request-Id or another field. TraceParent is the field of W3C Trace Context.
 	RequestID   string
 	TraceParent string
 	UserAgent   string
@@ -52,13 +57,13 @@ type Record struct {
 	ResponseFields []Field
 }
 
-// Field is a line of a header field: Index says of which, in AccessLog.RequestFields or ResponseFields.
+// Field is a line of a header field. Index is the field's index in AccessLog.RequestFields or ResponseFields.
 type Field struct {
 	Index int
 	Value string
 }
 
-// MirrorResult is one mirror of an exchange and what was known of its copy when the line was written.
+// MirrorResult is one mirror of an exchange, with the state of its copy when the line was written.
 type MirrorResult struct {
 	// Mirror is the service, "namespace/name:port".
 	Mirror  string
@@ -73,6 +78,6 @@ const (
 	JSON Format = iota
 	// Text is the combined log format of NCSA httpd and Apache httpd, followed only by header fields that were asked for.
 	Text
-	// Extended is Text, followed by name=value pairs of what else is in the record.
+	// Extended is Text, followed by name=value pairs of the rest of the record.
 	Extended
 )

@@ -11,16 +11,16 @@ import (
 
 // Options are the registry's limits. The zero value has the defaults.
 type Options struct {
-	// MaxSeries bounds the series of each family; what comes beyond is counted under labels that say "other".
-	// Default 20,000. A series costs memory when it first counts, and is shown from then on.
+	// MaxSeries bounds the series of each family. Further ones are counted under the label value "other". Default
+	// 20,000. A series costs memory from its first count, and is shown from then on.
 	MaxSeries int
 	// Grace is how long a series is still shown after the configuration dropped it. Default 5 minutes.
 	Grace time.Duration
-	// Version is what weir_build_info says.
+	// Version is the version in weir_build_info.
 	Version string
 }
 
-// other is the label of what exceeds MaxSeries.
+// other is the label value for series beyond MaxSeries.
 const other = "other"
 
 // Registry holds all counters of a proxy. It is a prometheus.Collector.
@@ -118,8 +118,8 @@ type InUse struct {
 	Listeners []*Listener
 }
 
-// Keep says which series the configuration that is now being served uses. All others are removed after the grace
-// time, unless they are asked for again before.
+// Keep sets the series that the current configuration uses. All others are removed after the grace time, unless they
+// are requested again before.
 func (r *Registry) Keep(used InUse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Registry) ReloadSucceeded(generation uint64) {
 	r.lastSucceeded.Store(true)
 }
 
-// ReloadFailed counts a configuration that was refused; the one before it is still served.
+// ReloadFailed counts a refused configuration; the earlier one is still served.
 func (r *Registry) ReloadFailed() {
 	r.reloads[0].Add(1)
 	r.lastSucceeded.Store(false)
@@ -150,7 +150,7 @@ func (r *Registry) WatchMirrors(states func(yield func(MirrorState))) {
 	r.mirrorStates = states
 }
 
-// Certificate is one that listeners present.
+// Certificate is a certificate that listeners present.
 type Certificate struct {
 	// Name is "namespace/secret".
 	Name string
@@ -165,28 +165,28 @@ func (r *Registry) WatchCertificates(certificates func(yield func(Certificate)))
 	r.certificates = certificates
 }
 
-// WatchAccessLog shows what the access log dropped.
+// WatchAccessLog shows the lines that the access log dropped.
 func (r *Registry) WatchAccessLog(l *AccessLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accessLog = l
 }
 
-// WatchProcessLog shows what the process's own log dropped.
+// WatchProcessLog shows the lines that the process's own log dropped.
 func (r *Registry) WatchProcessLog(l *Lines) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.processLog = l
 }
 
-// series are those that are shown.
+// series are the shown series.
 type series struct {
 	exchanges []*Exchange
 	mirrors   []*Mirror
 	listeners []*Listener
 }
 
-// series returns what is shown, sorted by labels; reading the counters needs no lock.
+// series returns the shown series, sorted by labels. Reading the counters needs no lock.
 func (r *Registry) series() series {
 	r.mu.Lock()
 	now := time.Now()

@@ -81,7 +81,7 @@ func TestDroppedSeriesAreShownForTheGraceTimeAndThenRemoved(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		expect("", "stays")
 
-		// There is room again, and what comes back starts anew.
+		// There is room again, and a series that returns starts anew.
 		back := r.Exchange(ExchangeLabels{Route: "goes"})
 		before := r.Snapshot()
 		back.Observe(0, 200, 0, 0, 0)

@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// cacheLine is the distance that keeps two cores' counters apart: two lines, because of adjacent-line prefetching.
+// cacheLine is the distance that keeps two cores' counters apart: two cache lines, because of adjacent-line
+// prefetching.
 const cacheLine = 128
 
 const maxShards = 16
@@ -20,8 +21,8 @@ func shardCount() int {
 	return min(maxShards, 1<<bits.Len(uint(2*n-1)))
 }
 
-// shards is a set of T of which only those that are used exist: a configuration of ten thousand rules costs little
-// until they see traffic. The pointers are inline, to save a cache miss.
+// shards is a set of T, which are allocated on their first use: a configuration of ten thousand rules costs little
+// until they get traffic. The pointers are inline, to save a cache miss.
 type shards[T any] struct {
 	mask uint32
 	at   [maxShards]atomic.Pointer[T]
@@ -31,7 +32,7 @@ func newShards[T any](n int) shards[T] { return shards[T]{mask: uint32(n - 1)} }
 
 func (s *shards[T]) get(shard uint32) *T { return load(&s.at[shard&s.mask&(maxShards-1)]) }
 
-// load returns what p points to, and makes it first if need be.
+// load returns what p points to, and allocates it first if needed.
 func load[T any](p *atomic.Pointer[T]) *T {
 	if v := p.Load(); v != nil {
 		return v

@@ -17,7 +17,7 @@ type Snapshot struct {
 	Mirrors    []MirrorSnapshot
 }
 
-// ExchangeSnapshot is what a series of exchanges counted.
+// ExchangeSnapshot is the counts of a series of exchanges.
 type ExchangeSnapshot struct {
 	ExchangeLabels
 	Requests uint64
@@ -43,14 +43,14 @@ type ReasonCount struct {
 	Count  uint64
 }
 
-// MirrorSnapshot is what a mirror counted.
+// MirrorSnapshot is the counts of a mirror.
 type MirrorSnapshot struct {
 	MirrorLabels
 	// Considered requests met the filter, Selected ones were to be copied.
 	Considered, Selected uint64
-	// Sent, Dropped and Failed are how copies ended; those in flight are in none.
+	// Sent, Dropped and Failed count finished copies by outcome. Copies in flight are in none of them.
 	Sent, Dropped, Failed uint64
-	// Outcomes are those that occurred, in the order of the constants.
+	// Outcomes are the outcomes that occurred, in the order of the constants.
 	Outcomes []OutcomeCount
 
 	series *Mirror
@@ -62,7 +62,7 @@ type OutcomeCount struct {
 	Count   uint64
 }
 
-// Snapshot is the state of all series now. Series that counted nothing yet are left out.
+// Snapshot is the state of all series now. Series without counts are left out.
 func (r *Registry) Snapshot() Snapshot {
 	all := r.series()
 	s := Snapshot{Time: time.Now(), Generation: r.generation.Load()}
@@ -119,8 +119,8 @@ func (x *Exchange) Snapshot() ExchangeSnapshot {
 func (m *Mirror) Snapshot() MirrorSnapshot {
 	out := MirrorSnapshot{MirrorLabels: m.labels, series: m}
 	var outcomes [numMirrorOutcomes]uint64
-	// What comes later in a copy's life is read first, so that no more ended than were selected, nor were selected
-	// than considered.
+	// The later events of a copy's life are read first, so that the counts never show more finished copies than
+	// selected ones, or more selected ones than considered ones.
 	m.shards.each(func(s *mirrorShard) {
 		for i := range s.outcomes {
 			outcomes[i] += s.outcomes[i].Load()
@@ -152,8 +152,8 @@ func (m *MirrorSnapshot) sum() {
 	}
 }
 
-// Since is what happened after prev, an earlier snapshot of the same registry. Series in which nothing happened are
-// left in, with zeros.
+// Since returns the counts after prev, an earlier snapshot of the same registry. Series without new counts stay in,
+// with zeros.
 func (s Snapshot) Since(prev Snapshot) Snapshot {
 	out := Snapshot{Time: s.Time, Interval: s.Time.Sub(prev.Time), Generation: s.Generation}
 	exchanges := make(map[*Exchange]*ExchangeSnapshot, len(prev.Exchanges))
@@ -179,7 +179,7 @@ func (s Snapshot) Since(prev Snapshot) Snapshot {
 	return out
 }
 
-// Since is what the series counted after prev, an earlier snapshot of it.
+// Since returns the counts of the series after prev, an earlier snapshot of it.
 func (x ExchangeSnapshot) Since(prev ExchangeSnapshot) ExchangeSnapshot {
 	x.Requests -= prev.Requests
 	x.Retries -= prev.Retries
@@ -191,7 +191,7 @@ func (x ExchangeSnapshot) Since(prev ExchangeSnapshot) ExchangeSnapshot {
 	return x
 }
 
-// Since is what the series counted after prev, an earlier snapshot of it.
+// Since returns the counts of the series after prev, an earlier snapshot of it.
 func (m MirrorSnapshot) Since(prev MirrorSnapshot) MirrorSnapshot {
 	m.Considered -= prev.Considered
 	m.Selected -= prev.Selected
@@ -215,8 +215,8 @@ func (s Snapshot) Total() ExchangeSnapshot {
 	return out
 }
 
-// Success is the part (0..1) of the requests that were not answered with 5xx; those without an answer, because the
-// client went away, are left aside. It is 1 when there are none.
+// Success is the part (0..1) of the requests that were not answered with 5xx. Requests without an answer, because the
+// client left, are not considered. It is 1 if there are none.
 func (x ExchangeSnapshot) Success() float64 {
 	var answered, failed uint64
 	for _, c := range x.Codes {

@@ -9,8 +9,9 @@ import (
 	"github.com/weirmesh/weir/internal/clientaddr"
 )
 
-// Announces says that each connection to the endpoint begins with a PROXY header, which names one client. So no connection is used for another one: use DialFor,
-// and Waiting.From with Open. What is dialed for nobody, such as a health check, says so (LOCAL).
+// Announces means that each connection to the endpoint begins with a PROXY header, which names one client. So a
+// connection is never used for another client: use DialFor, and Waiting.From with Open. Connections without a client,
+// such as those of health checks, say so (LOCAL).
 func (e *Endpoint) Announces() bool { return e.header != 0 }
 
 // announce writes the PROXY header, before TLS.
@@ -26,7 +27,7 @@ func (e *Endpoint) announce(ctx context.Context, wire net.Conn, from clientaddr.
 	return err
 }
 
-// soleUse is what an HTTP/2 pool of one exchange knows beyond others; http2Pool.mu guards what changes.
+// soleUse is the additional state of an HTTP/2 pool for a single exchange; http2Pool.mu guards what changes.
 type soleUse struct {
 	from  clientaddr.Pair
 	dials int // under way, or with their connection open

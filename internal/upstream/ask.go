@@ -7,10 +7,11 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// Ask writes p, a whole request, and waits for the first bytes of its answer, which are Buffered afterwards: Write and Fill in one, without
-// the attempt to read that has to fail while the endpoint works. n is how much of p was written; err is what kept the rest from being
-// written, if n is less than len(p), and else why nothing could be read, which the next Fill meets again. Nothing may be Buffered before. A reused
-// connection on which something came while it was idle is not written to: n is 0 then.
+// Ask writes p, a whole request, and waits for the first bytes of its answer, which are Buffered afterwards. It is
+// Write and Fill in one, and saves the read that would fail while the endpoint works. n is how much of p was written.
+// If n is less than len(p), err is why the rest was not written; otherwise err is why nothing could be read, which the
+// next Fill returns again. Nothing may be Buffered before. Ask does not write to a reused connection on which something
+// arrived while it was idle: n is 0 then.
 func (c *Conn) Ask(p []byte) (n int, err error) {
 	if c.swap == nil || c.net != c.wire || c.r != c.w {
 		if n, err = c.Write(p); err == nil {
@@ -42,12 +43,12 @@ func (c *Conn) Ask(p []byte) (n int, err error) {
 	return n, c.askErr
 }
 
-// askStep is what Ask does each time the poller calls: write first, then read once there is something to read. The poller has forgotten what the
-// socket had to say before the write, so that what comes in answer to it cannot be missed: either bytes, or the reset by which an endpoint that
-// had closed the connection answers.
+// askStep is the step of Ask each time the poller calls: it writes first, then reads once there is something to read.
+// The poller's state is reset before the write, so that the reaction to it cannot be missed: either bytes, or the reset
+// by which an endpoint answers that had closed the connection.
 func (c *Conn) askStep(fd uintptr) bool {
 	if c.unchecked {
-		// In the same step as the write: a system call, but none to wait.
+		// In the same step as the write: this costs a system call, but no waiting.
 		c.unchecked = false
 		if n, err := socket.Read(fd, c.buf.b); err != syscall.EAGAIN {
 			if c.askErr = err; n > 0 {

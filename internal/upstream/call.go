@@ -10,53 +10,54 @@ import (
 	"github.com/weirmesh/weir/internal/http2"
 )
 
-// JoinBody is the largest part of a body, in bytes, that goes out in one write with what comes before it.
+// JoinBody is the largest part of a body, in bytes, that is sent in one write together with the bytes before it.
 const JoinBody = 32 << 10
 
-// maxInterim bounds the interim answers to one request over HTTP/1.1; http2 has a bound of its own.
+// maxInterim bounds the interim answers to one request over HTTP/1.1; http2 has its own bound.
 const maxInterim = 32
 
 // maxTries bounds how often Again lets a request be sent to one endpoint that has not looked at it.
 const maxTries = 4
 
 var (
-	// ErrTimeout is what waiting for an answer gives after Call.Look, and at Call.Deadline. The call goes on.
+	// ErrTimeout is returned while waiting for an answer, after Call.Look and at Call.Deadline. The call continues.
 	ErrTimeout = http2.ErrTimeout
-	// ErrAborted is what Head and Next give after Abort.
+	// ErrAborted is returned by Head and Next after Abort.
 	ErrAborted = http2.ErrInterrupted
-	// ErrInterim is a 101 that nobody asked for, or too many interim answers.
+	// ErrInterim means an unexpected 101, or too many interim answers.
 	ErrInterim = errors.New("unexpected 1xx response")
 )
 
-// Request is what a Call sends. Its strings stay valid as long as it may be sent.
+// Request is what a Call sends. Its strings must stay valid while it may be sent.
 type Request struct {
 	Method    string
 	Target    string
 	Authority string
-	// Fields go out as they are. They hold none that frame the message or belong to a connection.
+	// Fields are sent as they are. They must not include fields that frame the message or belong to a connection.
 	Fields []http1.Field
 	Body   http1.Body
 	// Expect100 and Upgrade are of HTTP/1.1; over HTTP/2 they are left out.
 	Expect100 bool
 	Upgrade   string
-	// HTTP2 says how it is sent.
+	// HTTP2 selects HTTP/2 instead of HTTP/1.1.
 	HTTP2 bool
 }
 
-// Call is the endpoint's side of an exchange: a request that is laid out in memory, sent to an endpoint, and its answer, over HTTP/1.1 or HTTP/2. Its
-// zero value is ready, and it is used for one exchange after the other:
+// Call is the endpoint's side of an exchange: a request that is laid out in memory, sent to an endpoint, and its
+// answer, over HTTP/1.1 or HTTP/2. Its zero value is ready, and it can be used for one exchange after the other:
 //
 //	Begin, First, Add, End  lay the request out, as far as it is in memory; nothing is sent
 //	Open                    gets a connection, or a stream
 //	Send                    sends what was laid out
 //	Write, Finish           send the rest, if Sent is false; another goroutine may call them
 //	Head                    waits for a head of the answer; interim ones come first
-//	Ready, Next, Splice     take the answer's body, Trailers what comes behind it
-//	Close                   ends it; the connection is used again if it can be
+//	Ready, Next, Splice     take the answer's body, Trailers what follows it
+//	Close                   ends it; the connection is used again if possible
 //
-// What fails between Open and Close is followed by Blame, for the health of the endpoint, and by Again, which says whether the request may be sent to the
-// same endpoint once more. The Call never retries by itself. It owns the connection, its buffers and the deadlines of both; the caller owns the request's
-// memory and decides when to give up: Head and Next return ErrTimeout in time for that.
+// After a failure between Open and Close, call Blame, for the health of the endpoint, and Again, which reports whether
+// the request may be sent to the same endpoint once more. The Call never retries by itself. It owns the connection, its
+// buffers and the deadlines of both. The caller owns the request's memory and decides when to give up: Head and Next
+// return ErrTimeout in time for that.
 //
 // One goroutine uses a Call, another may send the rest of the request, and any may call Abort between Open and Close.
 type Call struct {
@@ -68,34 +69,35 @@ type Call struct {
 	Stall time.Duration
 	// Deadline, if not zero, is when waiting for the answer ends. It is read when waiting begins.
 	Deadline time.Time
-	// Look, if not zero, is how long Head and Next wait until they return ErrTimeout for the caller to look whether the answer is still wanted: once or
-	// twice as long, whichever needs no timer of its own.
+	// Look, if not zero, is how long Head and Next wait before they return ErrTimeout, so that the caller can check
+	// whether the answer is still wanted. They wait once or twice as long, whichever needs no additional timer.
 	Look time.Duration
 
 	endpoint *Endpoint
 	conn     *Conn  // over HTTP/1.1, from Open to Close
 	stream   Stream // over HTTP/2
 
-	// The request. wire is its head and its body, or over HTTP/2 what was copied of the body; after Send, what is gathered.
+	// The request. wire is its head and its body, or over HTTP/2 the copied part of the body; after Send, the gathered
+	// bytes.
 	wire     []byte
-	rest     []byte // of the body in the caller's memory, behind wire; after Open over HTTP/2, what is left to be sent
+	rest     []byte // of the body in the caller's memory, after wire; after Open over HTTP/2, the unsent part
 	trailers []http1.Field
-	whole    bool // all of it is laid out
-	unsent   bool // no endpoint has taken any of what is laid out
-	sent     bool // the endpoint has all of it
+	whole    bool // all of the request is laid out
+	unsent   bool // no endpoint has got any of what is laid out
+	sent     bool // the endpoint has got all of the request
 	reused   bool // the connection served others before
 	try      int
-	gathers  bool      // wire holds what is gathered to be written
+	gathers  bool      // wire holds gathered bytes that must be written
 	now      time.Time // a recent time
 	head     http2.Head
 
 	// The answer.
 	heard    bool // something came
 	interims int
-	body     http1.Body // over HTTP/1.1; Length is what is left
+	body     http1.Body // over HTTP/1.1; Length is the length of the rest
 	done     bool       // it was read to its end
 	persist  bool       // and the connection can be used again then
-	looked   bool       // ErrTimeout was returned: the deadline is to be set anew
+	looked   bool       // ErrTimeout was returned: the deadline must be set again
 	ready    bool       // over HTTP/2: Next will not wait
 	chunks   http1.ChunkReader
 	piece    *piece
@@ -111,7 +113,8 @@ func (c *Call) Begin() {
 	}
 }
 
-// First lays out the first of the body. It is not copied if it is large, or if nothing is added to it: p stays valid as long as the request may be sent.
+// First lays out the beginning of the body. It is not copied if it is large, or if nothing is added to it: p must stay
+// valid while the request may be sent.
 func (c *Call) First(p []byte) {
 	switch {
 	case len(p) == 0:
@@ -136,7 +139,7 @@ func (c *Call) Add(p []byte) {
 	c.wire, c.rest = append(c.wire, p...), nil
 }
 
-// End says that the body is complete with what is laid out. trailers stay valid as long as the request may be sent.
+// End completes the body with what is laid out. trailers must stay valid while the request may be sent.
 func (c *Call) End(trailers []http1.Field) {
 	c.whole = true
 	switch {
@@ -153,18 +156,18 @@ func (c *Call) Laid() int { return len(c.wire) }
 // Whole is true if all of the request is laid out.
 func (c *Call) Whole() bool { return c.whole }
 
-// Unsent is true if what is laid out can be sent as it is: no endpoint has taken any of it, or Again said so.
+// Unsent is true if the request can be sent as it is laid out: no endpoint has got any of it, or Again allowed it.
 func (c *Call) Unsent() bool { return c.unsent }
 
 // Sent is true if the endpoint was sent the whole request.
 func (c *Call) Sent() bool { return c.sent }
 
-// Reset makes the call ready for another exchange: nothing is laid out.
+// Reset prepares the call for another exchange: nothing is laid out.
 func (c *Call) Reset() {
 	c.unsent, c.rest, c.trailers = false, nil, nil
 }
 
-// Shrink lets go of what others own, and of memory if it is more than most bytes.
+// Shrink releases memory of others, and its own memory if it is more than most bytes.
 func (c *Call) Shrink(most int) {
 	c.Request, c.endpoint, c.rest, c.trailers = Request{}, nil, nil, nil
 	if cap(c.wire) > most {
@@ -172,9 +175,10 @@ func (c *Call) Shrink(most int) {
 	}
 }
 
-// Open gets a connection to e, at the time now, or over HTTP/2 a stream, which begins with as much of the request as e gives room for. What was opened
-// is in flight until Close. try counts from 1; only the first over HTTP/1.1 may use a connection that served others: see Again. Errors are those of
-// Endpoint.Get and Endpoint.Open: nothing was sent, and there is nothing to close.
+// Open gets a connection to e, at the time now. Over HTTP/2 it gets a stream, which begins with as much of the request
+// as e gives room for. The call is in flight until Close. try counts from 1; over HTTP/1.1 only the first may use a
+// connection that served others: see Again. Errors are those of Endpoint.Get and Endpoint.Open: then nothing was sent,
+// and there is nothing to close.
 func (c *Call) Open(e *Endpoint, wait *Waiting, try int, now time.Time) error {
 	c.endpoint, c.try, c.now = e, try, now
 	wait.Waited = false
@@ -191,8 +195,9 @@ func (c *Call) Opened() bool { return c.conn != nil || c.stream.Stream != nil }
 // Asks is true if Send may wait for the answer's first bytes.
 func (c *Call) Asks() bool { return !c.Request.HTTP2 && c.whole && c.rest == nil }
 
-// Send sends what was laid out. With await nothing is left to do until the answer comes, so that the first of it may be waited for at once. Without an error,
-// or with Unsent false, there may be an answer: an endpoint may answer before it ends a connection.
+// Send sends what was laid out. With await there is nothing else to do until the answer arrives, so Send may already
+// wait for its beginning. Without an error, or with Unsent false, there may be an answer: an endpoint may answer before
+// it ends a connection.
 func (c *Call) Send(await bool) error {
 	if c.Request.HTTP2 {
 		return c.sendHTTP2()
@@ -200,7 +205,8 @@ func (c *Call) Send(await bool) error {
 	return c.sendHTTP1(await)
 }
 
-// Write sends the next piece of the body, or gathers it if more follows at once. An empty p sends what Open and Send have left over.
+// Write sends the next piece of the body, or gathers it if more follows at once. An empty p sends what Open and Send
+// have not sent.
 func (c *Call) Write(p []byte, more bool) error {
 	if c.Request.HTTP2 {
 		return c.writeHTTP2(p, more)
@@ -208,7 +214,7 @@ func (c *Call) Write(p []byte, more bool) error {
 	return c.writeHTTP1(p, more)
 }
 
-// Finish sends what is left, the end of the body and trailers.
+// Finish sends the rest, the end of the body and trailers.
 func (c *Call) Finish(trailers []http1.Field) error {
 	var err error
 	if c.Request.HTTP2 {
@@ -220,9 +226,10 @@ func (c *Call) Finish(trailers []http1.Field) error {
 	return err
 }
 
-// Head waits for the next head of the answer and makes r of it, whose Body is the answer's. Those with a Status of less than 200 are interim and come
-// first, but for 101, which is the answer if it switches to what was asked for. r keeps what has come of a head between calls: reset it when the call is
-// given up. Errors are ErrTimeout, ErrInterim and what reading gives, io.ErrUnexpectedEOF for an end.
+// Head waits for the next head of the answer and parses it into r, whose Body is the answer's. Heads with a Status of
+// less than 200 are interim and come first. Status 101 is different: it is the answer, if it switches to the requested
+// protocol. r keeps a partial head between calls: reset it when the call is given up. Errors are ErrTimeout, ErrInterim
+// and errors of reading; at the end it is io.ErrUnexpectedEOF.
 func (c *Call) Head(r *http1.Response) error {
 	var err error
 	if c.Request.HTTP2 {
@@ -245,8 +252,8 @@ func (c *Call) Ready() bool {
 	return c.done || len(c.conn.Buffered()) > 0
 }
 
-// Next returns the next piece of the answer's body, which may be empty, valid until the next call; io.EOF after the last. Errors are otherwise those of
-// Head.
+// Next returns the next piece of the answer's body, which may be empty and is valid until the next call; io.EOF after
+// the last. Other errors are those of Head.
 func (c *Call) Next() ([]byte, error) {
 	if c.Request.HTTP2 {
 		return c.nextHTTP2()
@@ -254,7 +261,7 @@ func (c *Call) Next() ([]byte, error) {
 	return c.nextHTTP1()
 }
 
-// Trailers are those behind the answer's body, after Next gave io.EOF; over HTTP/2 valid until Close.
+// Trailers are the trailers of the answer, after Next returned io.EOF; over HTTP/2 valid until Close.
 func (c *Call) Trailers() []http1.Field {
 	switch {
 	case c.Request.HTTP2:
@@ -298,7 +305,8 @@ func (c *Call) Abort() {
 	}
 }
 
-// Aborter is what Abort aborts, from Open to Close. It may be aborted later too: then nothing happens, unless the connection is used again.
+// Aborter is what Abort aborts, from Open to Close. It may be aborted later, too: that has no effect, unless the
+// connection is used again.
 func (c *Call) Aborter() http2.Aborter {
 	if c.conn != nil {
 		return c.conn
@@ -309,7 +317,8 @@ func (c *Call) Aborter() http2.Aborter {
 // Reused is true if the connection served others before, over HTTP/1.1.
 func (c *Call) Reused() bool { return c.reused && c.conn != nil }
 
-// Blame counts against the endpoint what ended the call, if it is its fault. Slowness is not: it may lie in the request.
+// Blame counts the call's error against the endpoint, if it is the endpoint's fault. Slowness is not: the request may
+// be the reason.
 func (c *Call) Blame(err error) {
 	switch {
 	case c.stream.Stream != nil:
@@ -320,9 +329,10 @@ func (c *Call) Blame(err error) {
 	}
 }
 
-// Again says of a call that failed with err, before an answer's head came, whether the request may be sent to the same endpoint at once: it did not
-// process it (RFC 9113 §8.7), or the connection had been idle and ended before a byte of the answer came, and the request may be repeated. If Unsent is
-// false it has to be laid out anew. It is asked before Close.
+// Again reports whether a request may be sent to the same endpoint at once, after the call failed with err before the
+// head of an answer. It may in two cases: the endpoint did not process it (RFC 9113 §8.7); or the connection had been
+// idle and ended before a byte of the answer arrived, and the request may be repeated. If Unsent is false, the request
+// must be laid out again. Call it before Close.
 func (c *Call) Again(err error, idempotent bool) bool {
 	if c.stream.Stream != nil {
 		return c.againHTTP2(err, idempotent)
@@ -331,7 +341,7 @@ func (c *Call) Again(err error, idempotent bool) bool {
 		return false
 	}
 	if idempotent && c.whole {
-		c.unsent = true // all of it is in memory still
+		c.unsent = true // all of it is still in memory
 	}
 	return c.unsent || idempotent
 }

@@ -135,7 +135,7 @@ func (c *Call) waits() {
 	}
 }
 
-// failed is what an error of reading means.
+// failed translates an error of reading.
 func (c *Call) failed(err error) error {
 	switch {
 	case err == io.EOF:
@@ -176,7 +176,7 @@ func (c *Call) headHTTP1(r *http1.Response) error {
 func (c *Call) headCame(r *http1.Response) error {
 	c.heard = true
 	if r.Status >= 200 || r.Status == http.StatusSwitchingProtocols && http1.Within(r.Upgrade, c.Request.Upgrade) {
-		// To nothing but what was offered (RFC 9110 §7.8).
+		// Only to an offered protocol (RFC 9110 §7.8).
 		c.body, c.persist = r.Body, r.KeepAlive
 		c.done = r.Body.Kind == http1.BodyNone || r.Body.Kind == http1.BodyLength && r.Body.Length == 0
 		if r.Body.Kind == http1.BodyChunked {
@@ -247,13 +247,14 @@ func (c *Call) readPiece() ([]byte, error) {
 // Left is how much of the body of known length is still to come, over HTTP/1.1.
 func (c *Call) Left() int64 { return c.body.Length }
 
-// Splices is true if what is left of the answer's body can be spliced, and is worth it. What is Ready is taken first.
+// Splices is true if the rest of the answer's body can be spliced, and is large enough. Take what is Ready first.
 func (c *Call) Splices() bool {
 	return c.conn != nil && c.body.Kind == http1.BodyLength && c.body.Length >= spliceFrom && c.conn.TCP() != nil
 }
 
-// Splice has to read the next bytes of the answer's body from the endpoint's socket, at most so many: between sockets they are moved without being copied
-// through the process. n is how many went, err what either side failed with; a timeout of the endpoint's is as with Next.
+// Splice has to read the next bytes of the answer's body from the endpoint's socket, at most most of them: between
+// sockets they are moved without being copied through the process. n is how many were moved, err the error of either
+// side; a timeout of the endpoint's is as with Next.
 func (c *Call) Splice(to io.ReaderFrom, most int64, now time.Time) (n int64, err error) {
 	c.looked = false
 	c.await(now)
@@ -265,8 +266,8 @@ func (c *Call) Splice(to io.ReaderFrom, most int64, now time.Time) (n int64, err
 	return n, err
 }
 
-// Stale is true if err is the end of a connection that had been idle, without a byte of an answer, which says nothing of the endpoint. It is asked before
-// Close.
+// Stale is true if err is the end of a connection that had been idle, without a byte of an answer. This says nothing
+// about the endpoint. Call it before Close.
 func (c *Call) Stale(err error) bool {
 	if c.conn == nil || !c.reused || c.heard || len(c.conn.Buffered()) > 0 {
 		return false

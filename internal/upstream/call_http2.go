@@ -31,7 +31,7 @@ func (c *Call) openHTTP2(wait *Waiting) error {
 
 func (c *Call) sendHTTP2() error {
 	if c.whole && len(c.rest) == 0 && len(c.trailers) > 0 {
-		c.stream.SendTrailers(c.trailers) // that it failed shows when the answer is read
+		c.stream.SendTrailers(c.trailers) // a failure shows when the answer is read
 		c.sent = true
 	}
 	return nil

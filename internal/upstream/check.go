@@ -23,7 +23,7 @@ import (
 
 // Bounds of active checks.
 const (
-	// checkStart is within what time the first check takes place: a random one, so that not all begin together.
+	// checkStart bounds the random delay of the first check, so that not all checks begin together.
 	checkStart = time.Second
 	// checkJitter is the part of an interval by which it varies.
 	checkJitter = 10
@@ -32,7 +32,7 @@ const (
 	checkAgent = "weir-health-check"
 )
 
-// checker asks one endpoint again and again whether it is well, over a connection of its own. Its one goroutine runs run.
+// checker checks the health of one endpoint periodically, over its own connection. Its one goroutine runs run.
 type checker struct {
 	endpoint  *Endpoint
 	spec      model.HealthCheck
@@ -60,7 +60,7 @@ func (s *Set) check(policies map[*Endpoint]*policy) {
 	}
 }
 
-// stop ends the checks, without waiting, and what they have said.
+// stop ends the checks, without waiting, and drops their results.
 func (c *checker) stop() {
 	c.cancel()
 	h := &c.endpoint.health
@@ -142,7 +142,7 @@ func (c *checker) note(ctx context.Context, err error) {
 	}
 }
 
-// http2 says which HTTP is spoken.
+// http2 reports whether the checks speak HTTP/2.
 func (c *checker) http2() bool {
 	return c.spec.Type == model.CheckGRPC || c.endpoint.protocol == model.H2C
 }
@@ -157,7 +157,7 @@ func (c *checker) newTransport() *http.Transport {
 	return t
 }
 
-// dial connects as exchanges do, with the service's TLS, but counts for nothing.
+// dial connects as exchanges do, with the service's TLS, but is not counted.
 func (c *checker) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	e := c.endpoint
 	var config *tls.Config
@@ -248,7 +248,7 @@ func (c *checker) grpc(ctx context.Context) error {
 	return nil
 }
 
-// servingStatus reads a HealthCheckResponse behind the head of its frame; -1 if it is none.
+// servingStatus reads a HealthCheckResponse after the head of its frame; -1 if it is invalid.
 func servingStatus(frame []byte) int64 {
 	if len(frame) < 5 || frame[0] != 0 || int64(binary.BigEndian.Uint32(frame[1:])) != int64(len(frame)-5) {
 		return -1

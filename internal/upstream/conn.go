@@ -22,7 +22,7 @@ const (
 // by any.
 type Conn struct {
 	endpoint *Endpoint
-	net      net.Conn // what is read and written: tls.Conn or wire
+	net      net.Conn // for reads and writes: tls.Conn or wire
 	wire     net.Conn // the connection below TLS
 	records  *records // between the two; nil in cleartext
 	state    atomic.Int32
@@ -34,22 +34,22 @@ type Conn struct {
 	given int64   // bytes that net gave, if records is set
 	one   [1]byte // read by drain
 
-	readBy, writeBy time.Time // what is set on net
+	readBy, writeBy time.Time // the deadlines that are set on net
 
 	raw   syscall.RawConn // nil if wire is no TCP connection
 	peek  func(fd uintptr)
 	alive bool // peek's result
-	// unchecked: it is reused, and was not looked at before it was handed out: the first write does. What an endpoint sent behind its last
-	// answer would be taken for the next one.
+	// unchecked: the connection is reused, and was not checked before it was handed out: the first write checks it.
+	// Otherwise bytes that an endpoint sent after its last answer would be taken for the next one.
 	unchecked bool
 
 	swap   func(fd uintptr) bool // askStep; nil if it cannot be used
-	ask    []byte                // what is being written
+	ask    []byte                // the bytes being written
 	asked  int                   // how much of it was
 	askErr error
 }
 
-// buffer is what the pool holds.
+// buffer is an entry of the pool.
 type buffer struct{ b []byte }
 
 func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
@@ -111,8 +111,8 @@ func (c *Conn) Discard(n int) {
 	c.r += n
 }
 
-// Grow doubles the buffer, up to limit bytes; ErrBufferFull if it has that size already, ErrNoMemory if there is none for it. The connection loses the larger buffer when it
-// is Put.
+// Grow doubles the buffer, up to limit bytes. It returns ErrBufferFull if it has that size already, ErrNoMemory if
+// there is no memory for it. The connection loses the larger buffer when it is Put.
 func (c *Conn) Grow(limit int) error {
 	old := c.Buffered()
 	size := c.endpoint.set.opt.ReadBuffer
@@ -161,7 +161,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return n, c.refusal(err)
 }
 
-// refusal names a TLS alert. In TLS 1.3 a server that does not take the client's certificate says so only after the handshake.
+// refusal names a TLS alert. In TLS 1.3 a server that does not accept the client's certificate says so only after the
+// handshake.
 func (c *Conn) refusal(err error) error {
 	if err == nil || c.net == c.wire || tlsReason(err) != TLSRefused {
 		return err
@@ -169,7 +170,8 @@ func (c *Conn) refusal(err error) error {
 	return c.endpoint.tls.failure(c.endpoint.Address, TLSRefused, err)
 }
 
-// Write writes p whole or fails. It writes nothing to a reused connection on which something came while it was idle, or its end.
+// Write writes all of p or fails. It writes nothing to a reused connection if bytes or its end arrived while it was
+// idle.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	if c.unchecked {
 		c.unchecked = false
@@ -180,9 +182,10 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	return c.net.Write(p)
 }
 
-// ReadBy sets the time by which reads must be done; zero means never. A read fails no earlier than t and no later than t+slack: the
-// network's own deadline is set to t+slack and left alone by further calls as long as it lies between their t and t+slack. So a busy
-// connection with t always a minute ahead and a slack of a second touches its timer once a second. slack 0 is exact, with a timer each.
+// ReadBy sets the time by which reads must be done; zero means never. A read fails no earlier than t and no later than
+// t+slack. The network's own deadline is set to t+slack, and further calls do not change it while it lies between their
+// t and t+slack. So a busy connection with t always a minute ahead and a slack of a second touches its timer once a
+// second. slack 0 is exact, with a timer each.
 func (c *Conn) ReadBy(t time.Time, slack time.Duration) error {
 	if within(c.readBy, t, slack) {
 		return nil
@@ -215,8 +218,8 @@ func within(set, t time.Time, slack time.Duration) bool {
 	return d >= 0 && d <= slack
 }
 
-// Alive is false if the other side has closed the idle connection or sent something unasked. It looks without waiting (MSG_PEEK); what TLS
-// itself has to say is taken up. True is no promise: the close may be on its way.
+// Alive is false if the other side has closed the idle connection or sent unexpected bytes. It checks without waiting
+// (MSG_PEEK), and processes TLS's own messages. True is no guarantee: the close may be on its way.
 func (c *Conn) Alive() bool {
 	if c.r != c.w || !c.settled() {
 		return false
@@ -231,8 +234,8 @@ func (c *Conn) Alive() bool {
 	return c.alive || c.records != nil && c.drain(recordsNow)
 }
 
-// TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS (or no TCP). Read what is Buffered
-// first, and do not set deadlines on it.
+// TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS, or not TCP. Read
+// what is Buffered first, and do not set deadlines on it.
 func (c *Conn) TCP() *net.TCPConn {
 	tcp, _ := c.net.(*net.TCPConn)
 	return tcp
@@ -246,18 +249,18 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Abort makes reads and writes under way fail, from any goroutine; the owner still has to Close.
+// Abort makes reads and writes under way fail, from any goroutine; the owner must still call Close.
 func (c *Conn) Abort() {
 	if c.state.CompareAndSwap(connUsed, connAborted) {
 		c.wire.Close()
 	}
 }
 
-// Close closes the connection and ends its part of InFlight. Only its owner calls it, after its reads and writes returned; a second call
-// does nothing. With TLS no close_notify is sent: it could wait.
+// Close closes the connection and ends its part of InFlight. Only its owner calls it, after its reads and writes
+// returned; a second call does nothing. With TLS no close_notify is sent, since that could block.
 func (c *Conn) Close() error { return c.close(c.wire) }
 
-// closeGently is Close for a connection that has nothing under way: with TLS the other side is told.
+// closeGently is Close for a connection with nothing under way: with TLS the other side is notified.
 func (c *Conn) closeGently() { c.close(c.net) }
 
 func (c *Conn) close(nc net.Conn) error {

@@ -12,12 +12,14 @@ import (
 	"github.com/weirmesh/weir/internal/clientaddr"
 )
 
-// Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as RFC 8305 says.
+// Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as in RFC
+// 8305.
 func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
 	return e.DialFor(deadline, clientaddr.Pair{})
 }
 
-// DialFor is Dial for somebody, whom an endpoint that Announces is told of. The connection is nobody else's: Put closes it.
+// DialFor is Dial for a client, whom an endpoint that Announces is told. The connection belongs to this client: Put
+// closes it.
 func (e *Endpoint) DialFor(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
 	e.inFlight.Add(1)
 	c, err := e.dialHTTP1(deadline, from)

@@ -1,13 +1,15 @@
-// Package upstream holds the services that requests are forwarded to: their endpoints, the choice between them, what is known of their
+// Package upstream holds the services that requests are forwarded to: their endpoints, the choice between them, their
 // health, and the connections kept open to them.
 //
-// An exchange is a Call: a request, sent to an endpoint over HTTP/1.1 or HTTP/2, and its answer. What becomes of the answer, whether another endpoint is
-// tried and when to give up is the caller's: proxy's exchanges and mirrors. It knows no routes (see routing).
+// An exchange is a Call: a request, sent to an endpoint over HTTP/1.1 or HTTP/2, and its answer. The caller decides
+// what happens to the answer, whether another endpoint is tried and when to give up. Callers are proxy's exchanges and
+// mirrors. The package knows no routes (see routing).
 //
-// A Set lives as long as the process. Apply turns a configuration into an immutable Snapshot; what endpoints have gathered (connections,
-// health, counters) is keyed by address, protocol and TLS identity, lives in the Set and so survives a change of the configuration.
+// A Set lives as long as the process. Apply turns a configuration into an immutable Snapshot. The state of endpoints
+// (connections, health, counters) is keyed by address, protocol and TLS identity. It lives in the Set and so survives a
+// change of the configuration.
 //
-// Below calls are connections with a read buffer, for HTTP/1.1 and for what is no exchange:
+// Below calls are connections with a read buffer, for HTTP/1.1 and for connections without an exchange:
 //
 //	e := snapshot.Service(name, clientCertificate).Pick(nil)
 //	c, reused, err := e.Get(deadline)   // or Dial; err is a *ConnectError or a *TLSError and already counts against e

@@ -10,8 +10,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Endpoint is one address with what is known of it and the connections to it. The same Endpoint serves every service and snapshot that
-// names its address with the same protocol, TLS identity and PROXY header.
+// Endpoint is one address with its state and the connections to it. The same Endpoint serves every service and snapshot
+// that names its address with the same protocol, TLS identity and PROXY header.
 //
 // In flight are the connections handed out by Get and Dial (from the call until Put or Close, so that slow connects weigh too)
 // and the exchanges of Open (until Stream.Close).
@@ -31,13 +31,13 @@ type Endpoint struct {
 	maxConnecting atomic.Int64
 	connecting    atomic.Int64
 
-	_        [64]byte // inFlight changes with every exchange, what is above seldom
+	_        [64]byte // inFlight changes with every exchange, the fields above seldom
 	inFlight atomic.Int64
 	_        [56]byte
 
 	dials     atomic.Uint64
 	dialFails atomic.Uint64
-	forbidden atomic.Bool // has been told of
+	forbidden atomic.Bool // the refusal was logged
 
 	mu      sync.Mutex
 	idle    []*Conn // a stack; stamps never decrease from bottom to top
@@ -91,8 +91,9 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 	return c, false, err
 }
 
-// Put gives back a connection whose exchange ended well, to be used again. It is closed instead if bytes remain in its buffer or in TLS (the
-// other side sent more than it should), it was aborted, the endpoint is drained, or enough are idle. c must not be used afterwards.
+// Put returns a connection whose exchange ended well, for further use. It is closed instead if bytes remain in its
+// buffer or in TLS (the other side sent more than it should), if it was aborted, if the endpoint is drained, or if
+// enough connections are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
 	if c.r != c.w || c.state.Load() != connUsed || e.Announces() || !c.settled() {
 		c.Close()
@@ -161,8 +162,8 @@ func (e *Endpoint) Stats() Stats {
 	return st
 }
 
-// expire closes the connections idle for at least keep ticks and takes the read buffers of those that idle for more than one: a busy
-// connection keeps its buffer, an idle one costs little.
+// expire closes connections that were idle for at least keep ticks, and takes the read buffers of those idle for more
+// than one tick: a busy connection keeps its buffer, an idle one costs little.
 func (e *Endpoint) expire(now, keep uint32) {
 	var expired []*Conn
 	e.mu.Lock()
@@ -188,7 +189,7 @@ func (e *Endpoint) expire(now, keep uint32) {
 	}
 }
 
-// drain closes what is idle and lets nothing become idle any more.
+// drain closes idle connections, and lets none become idle any more.
 func (e *Endpoint) drain() {
 	e.mu.Lock()
 	e.drained = true
@@ -201,7 +202,7 @@ func (e *Endpoint) drain() {
 	e.h2.drain()
 }
 
-// finished is true when a drained endpoint has nothing left that Close would have to end.
+// finished is true when Close has nothing left to end at a drained endpoint.
 func (e *Endpoint) finished() bool {
 	if e.inFlight.Load() != 0 || e.h2.size() != 0 {
 		return false

@@ -12,10 +12,10 @@ var ErrClosed = errors.New("upstream set is closed")
 // errUnasked: the endpoint sent something behind its last answer.
 var errUnasked = errors.New("bytes arrived on the idle connection")
 
-// ErrBufferFull says that a Conn's read buffer has no room left: Discard or Grow first.
+// ErrBufferFull means that a Conn's read buffer has no room left: call Discard or Grow first.
 var ErrBufferFull = errors.New("read buffer is full")
 
-// ConnectReason says why an endpoint could not be connected to.
+// ConnectReason is why a connection to an endpoint failed.
 type ConnectReason string
 
 const (
@@ -31,7 +31,7 @@ const (
 	ConnectBusy ConnectReason = "busy"
 	// ConnectLocal is a shortage on this side, such as of descriptors or ports; it does not count against the endpoint.
 	ConnectLocal ConnectReason = "local"
-	// ConnectClosed is a Set that was closed meanwhile; it does not count against the endpoint.
+	// ConnectClosed means that the Set was closed in the meantime; it does not count against the endpoint.
 	ConnectClosed ConnectReason = "closed"
 	// ConnectForbidden is an address that Options.Refuse refuses, or one of this machine's own with Options.Isolated.
 	ConnectForbidden ConnectReason = "forbidden"
@@ -54,15 +54,15 @@ func (e *ConnectError) Error() string {
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// TLSReason says why a TLS handshake with an endpoint failed.
+// TLSReason is why a TLS handshake with an endpoint failed.
 type TLSReason string
 
 const (
 	// TLSNotTLS is an endpoint that does not answer in TLS, such as a plaintext server.
 	TLSNotTLS TLSReason = "not_tls"
-	// TLSUnknownAuthority is a certificate that none of the trusted authorities signed.
+	// TLSUnknownAuthority means that no trusted authority signed the certificate.
 	TLSUnknownAuthority TLSReason = "unknown_authority"
-	// TLSWrongName is a certificate that carries none of the expected names.
+	// TLSWrongName means that the certificate has none of the expected names.
 	TLSWrongName TLSReason = "wrong_name"
 	// TLSExpired is a certificate that is expired or not yet valid.
 	TLSExpired TLSReason = "expired"
@@ -80,7 +80,7 @@ const (
 	TLSFailed TLSReason = "failed"
 )
 
-// TLSError is a TLS handshake with an endpoint that failed. It says nothing secret.
+// TLSError is a failed TLS handshake with an endpoint. It contains no secrets.
 type TLSError struct {
 	Address    string
 	ServerName string

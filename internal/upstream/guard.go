@@ -18,8 +18,8 @@ type forbiddenError struct {
 
 func (e *forbiddenError) Error() string { return fmt.Sprintf("address %s %s", e.address, e.why) }
 
-// guarded dials what Options.Refuse and Options.Isolated let pass. The judgement is of the address that the socket is about to be
-// connected to, so that no name server can answer one address to whoever asks first and another to the dialer.
+// guarded dials the addresses that Options.Refuse and Options.Isolated allow. It judges the address to which the socket
+// is about to be connected, so that a name server cannot return one address for the check and another for the dial.
 func (o Options) guarded(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if refuse := o.Refuse; refuse != nil {
 		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/reach"
 )
 
-// nameServer answers questions for addresses by answer, and returns a resolver that asks nobody else.
+// nameServer answers queries for addresses by answer, and returns a resolver that only asks it.
 func nameServer(t testing.TB, answer func(name string) []netip.Addr) *net.Resolver {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -10,7 +10,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// An ejection lasts ejectMin, doubles each time the endpoint fails again, up to ejectMax, and is forgotten ejectForget after the last.
+// An ejection lasts ejectMin, doubles each time the endpoint fails again, up to ejectMax, and is forgotten ejectForget
+// after the last.
 const (
 	ejectMin    = time.Second
 	ejectMax    = 30 * time.Second
@@ -23,20 +24,21 @@ const (
 	defaultMaxEjected = 50 // percent
 )
 
-// slowConnect is when a connect that has not come about counts as a failure, though it may go on: an endpoint that swallows connections is
-// known for that before Options.ConnectTimeout has passed. A lost packet is sent again after a second.
+// slowConnect is the time after which an unfinished connect counts as a failure, although it may continue: so an
+// endpoint that drops connection requests is noticed before Options.ConnectTimeout has passed. A lost packet is sent
+// again after a second.
 const slowConnect = 1500 * time.Millisecond
 
-// health is what exchanges and connects reported, and what active checks say. States of the passive part: healthy (until is 0), ejected (until
-// lies ahead), half-open (until has passed: the next Pick claims the endpoint for one request and moves until on, so that another is let
-// through if that one never reports).
+// health is the result of exchanges, connects and active checks. States of the passive part: healthy (until is 0),
+// ejected (until lies ahead), half-open (until has passed: the next Pick claims the endpoint for one request and moves
+// until on, so that another request is let through if that one never reports).
 type health struct {
 	until    atomic.Int64 // Set.now at which an ejection ends; 0 if healthy
 	failures atomic.Int32 // consecutive
 	errors   atomic.Int32 // consecutive gateway errors
-	failing  atomic.Bool  // says the active check
+	failing  atomic.Bool  // by the active check
 
-	failuresLimit atomic.Int32 // that eject; less than 1 never
+	failuresLimit atomic.Int32 // number of failures that eject; less than 1 means never
 	errorsLimit   atomic.Int32
 
 	mu      sync.Mutex
@@ -52,7 +54,7 @@ type health struct {
 	checkErr  atomic.Pointer[string] // of the last check; nil if it went well
 }
 
-// healthPolicy sets what the endpoint's service says; nil is the defaults.
+// healthPolicy applies the policy of the endpoint's service; nil means the defaults.
 func (e *Endpoint) healthPolicy(p *model.Ejection) {
 	failures, errors := e.set.opt.EjectAfter, 0
 	if p != nil {
@@ -65,8 +67,8 @@ func (e *Endpoint) healthPolicy(p *model.Ejection) {
 	e.health.errorsLimit.Store(int32(errors))
 }
 
-// admit says whether Pick may choose the endpoint as a healthy one, and whether it must, having claimed it for the one request that a half-open
-// endpoint is given.
+// admit reports whether Pick may choose the endpoint as a healthy one. If probe is true, Pick must choose it: it has
+// claimed the one request of a half-open endpoint.
 func (e *Endpoint) admit() (ok, probe bool) {
 	h := &e.health
 	if h.failing.Load() {
@@ -90,8 +92,8 @@ func (e *Endpoint) admit() (ok, probe bool) {
 // Healthy is true unless the endpoint is ejected or fails its active check.
 func (e *Endpoint) Healthy() bool { return e.health.until.Load() == 0 && !e.health.failing.Load() }
 
-// Answered notes the status of a response that came: it is Succeeded, unless the status is one by which gateways speak of what is behind them
-// and the service's model.Ejection counts these.
+// Answered notes the status of a response. It is Succeeded, except for statuses by which gateways report errors of
+// their backends, if the service's model.Ejection counts these.
 func (e *Endpoint) Answered(status int) {
 	if status >= 502 && status <= 504 {
 		if limit := int(e.health.errorsLimit.Load()); limit > 0 {
@@ -134,9 +136,9 @@ func (e *Endpoint) Succeeded() {
 	}
 }
 
-// Failed notes a failure that is the endpoint's: a connection reset or closed before a response, a malformed response. Failures to
-// connect are noted inside, and those over HTTP/2 by Stream.Blame. Never call it for what the client did or for a reused connection that had been closed
-// while idle.
+// Failed notes a failure of the endpoint: a connection reset or closed before a response, a malformed response.
+// Failures to connect are noted inside the package, and those over HTTP/2 by Stream.Blame. Never call it because of the
+// client, or for a reused connection that had been closed while idle.
 func (e *Endpoint) Failed() {
 	h := &e.health
 	h.failed.Add(1)
@@ -190,7 +192,8 @@ func (e *Endpoint) eject(failures int, allowed func(e *Endpoint, eject func()) b
 	e.set.opt.Logger.Warn("endpoint ejected", "endpoint", e.Address, "for", d, "failures", failures)
 }
 
-// mayEject calls eject if no service of the endpoint has too many endpoints ejected then, or none left that is healthy.
+// mayEject calls eject if every service of the endpoint then still has a healthy endpoint and not too many ejected
+// ones.
 func (s *Set) mayEject(e *Endpoint, eject func()) bool {
 	s.healthMu.Lock()
 	defer s.healthMu.Unlock()

@@ -283,7 +283,7 @@ func TestAShareOfTheEndpointsStaysInUse(t *testing.T) {
 			if x.most == 0 || x.most == x.n {
 				return
 			}
-			// One recovers: another that goes on failing takes its place.
+			// One recovers: another one that still fails takes its place.
 			svc.Endpoints()[0].Succeeded()
 			last := svc.Endpoints()[x.n-1]
 			last.Failed()
@@ -417,7 +417,8 @@ func TestAnEndpointThatDoesNotAnswerConnectsIsEjectedWithinTwoSeconds(t *testing
 	})
 }
 
-// Under steady traffic a dead endpoint of three causes a bounded number of failures: those that eject it, and one for each probe.
+// Under steady traffic a dead endpoint of three causes a bounded number of failures: those that eject it, and one for
+// each probe.
 func TestADeadEndpointCausesBoundedFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := pipes{}
@@ -461,7 +462,7 @@ func TestADeadEndpointCausesBoundedFailures(t *testing.T) {
 	})
 }
 
-// What takes long while this process cannot keep up is not the endpoint's fault.
+// Slowness while this process cannot keep up is not the endpoint's fault.
 func TestNothingIsTooSlowForAStrainedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Strained: func() bool { return true }, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

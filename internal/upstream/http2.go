@@ -39,19 +39,19 @@ var (
 // are as many as allowed, exchanges wait in line.
 type http2Pool struct {
 	endpoint *Endpoint
-	conns    atomic.Pointer[[]*http2Conn] // those that may take streams, oldest first; replaced with mu held
+	conns    atomic.Pointer[[]*http2Conn] // connections that may take streams, oldest first; replaced with mu held
 	drained  atomic.Bool
-	inLine   atomic.Int32 // len(waiting), or more while somebody is about to wait
+	inLine   atomic.Int32 // len(waiting), or more while an exchange is about to wait
 
 	mu      sync.Mutex // taken before a connection's
 	all     map[*http2Conn]struct{}
 	waiting []*http2Waiter // in order
 	dialing bool
 	closed  bool
-	sole    *soleUse // nil unless it is one exchange's
+	sole    *soleUse // nil unless the pool belongs to one exchange
 }
 
-// http2Conn is a connection; http2Pool.mu guards what is not its own.
+// http2Conn is a connection; http2Pool.mu guards the fields that belong to the pool.
 type http2Conn struct {
 	*http2.Conn
 	pool     *http2Pool
@@ -121,7 +121,7 @@ func (p *http2Pool) wait(w *http2Waiter, first bool, until time.Time, wait *Wait
 		return closedError(e.Address)
 	}
 	p.mu.Lock()
-	p.inLine.Add(1) // before looking: whoever gives a stream back looks at it afterwards
+	p.inLine.Add(1) // before looking: an exchange that returns a stream looks afterwards
 	switch {
 	case p.closed:
 		p.inLine.Add(-1)
@@ -170,7 +170,7 @@ func (p *http2Pool) wait(w *http2Waiter, first bool, until time.Time, wait *Wait
 	}
 }
 
-// errUnwanted is what Open gives when Waiting.Wanted said so.
+// errUnwanted is returned by Open when Waiting.Wanted returned false.
 var errUnwanted = errors.New("the exchange was given up")
 
 // leave takes w out of the line; false if it was told already.
@@ -196,7 +196,7 @@ func (p *http2Pool) wake() {
 	p.proceed()
 }
 
-// proceed lets the first in line try or, if that would be in vain, opens a connection; mu is held.
+// proceed lets the first in line try again. If it cannot succeed, it opens a connection instead; mu is held.
 func (p *http2Pool) proceed() {
 	if p.available() {
 		p.tellFirst(nil)
@@ -227,7 +227,8 @@ func (p *http2Pool) available() bool {
 	return slices.ContainsFunc(*p.conns.Load(), func(c *http2Conn) bool { return c.Available() > 0 })
 }
 
-// dialIfNeeded opens a connection if somebody waits in vain and another is allowed; mu is held.
+// dialIfNeeded opens a connection if an exchange cannot get a stream otherwise and another connection is allowed; mu is
+// held.
 func (p *http2Pool) dialIfNeeded() {
 	if len(p.waiting) == 0 || p.dialing || p.closed ||
 		len(*p.conns.Load()) > 0 && len(p.all) >= p.endpoint.set.opt.MaxHTTP2Connections {
@@ -316,7 +317,7 @@ func (p *http2Pool) connect(deadline time.Time) (net.Conn, error) {
 	return &http2Wire{Conn: tc, wire: wire}, nil
 }
 
-// dialFailed tells those who need a connection; mu is held.
+// dialFailed tells the exchanges that need a connection; mu is held.
 func (p *http2Pool) dialFailed(err error) {
 	p.dialing = false
 	if len(*p.conns.Load()) == 0 {
@@ -335,8 +336,9 @@ func (c *http2Conn) settingsMissed() {
 	}
 }
 
-// changed is called by the connection: settings came, or it takes no streams any more. With the first settings it is sure that the endpoint speaks
-// HTTP/2, and how many streams it takes: a request that it would have to refuse could perhaps not be sent again.
+// changed is called by the connection when settings arrived, or when it takes no more streams. Only with the first
+// settings is it known that the endpoint speaks HTTP/2, and how many streams it takes. If requests were sent earlier
+// and refused, some could not be sent again.
 func (c *http2Conn) changed() {
 	p := c.pool
 	p.mu.Lock()

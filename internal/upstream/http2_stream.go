@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/http2"
 )
 
-// Waiting says how long Endpoint.Open may wait for a stream.
+// Waiting bounds how Endpoint.Open waits for a stream.
 type Waiting struct {
 	// Until, if not zero, is when it gives up; ConnectTimeout bounds it anyway.
 	Until time.Time
@@ -17,24 +17,27 @@ type Waiting struct {
 		// Wanted is false once the stream would be of no use any more.
 		Wanted() bool
 	}
-	// From is who the exchange is for, for an endpoint that Announces.
+	// From is the client of the exchange, for an endpoint that Announces.
 	From clientaddr.Pair
 	// Waited is set by Open, and by Call.Open: no stream was free, or no connection open.
 	Waited bool
 }
 
-// Stream is an exchange over HTTP/2, in flight until it is closed. The zero value is none.
+// Stream is an exchange over HTTP/2, in flight until it is closed. The zero value is no stream.
 type Stream struct {
 	*http2.Stream
 	conn *http2Conn
 }
 
-// Open begins an exchange over HTTP/2, with prior knowledge in cleartext (h2c), or over TLS with ALPN "h2"; it works for every service, also one whose
-// Protocol is HTTP, which gRPC needs. h is the request's head: its fields must hold none that are specific to connections (RFC 9113 §8.2.2). body is the
-// first of its body, which end completes; sent is how much of it the endpoint gave room for at once: the rest, completed by end, is for Stream.Send.
+// Open begins an exchange over HTTP/2: in cleartext with prior knowledge (h2c), over TLS with ALPN "h2". It works for
+// every service, including one whose Protocol is HTTP, which gRPC needs. h is the request's head: its fields must not
+// include fields that are specific to connections (RFC 9113 §8.2.2). body is the beginning of its body; end means that
+// it is complete. sent is how much of it the endpoint gave room for at once: send the rest, completed by end, with
+// Stream.Send.
 //
-// Nothing was sent if it fails: with *ConnectError or *TLSError, which have been counted by the health check, or because of Waiting.Wanted. When the
-// stream fails later call Blame, and when the answer's head came Answered.
+// If it fails, nothing was sent. The error is a *ConnectError or a *TLSError, which have been counted by the health
+// check, or caused by Waiting.Wanted. If the stream fails later, call Blame; when the answer's head arrived, call
+// Answered.
 func (e *Endpoint) Open(h *http2.Head, body []byte, end bool, wait *Waiting) (s Stream, sent int, err error) {
 	e.inFlight.Add(1)
 	pool := e.h2
@@ -61,8 +64,9 @@ func (s *Stream) Close() {
 	c.pool.released(c)
 }
 
-// Blame counts against the endpoint what ended the stream, if it is its fault: an answer that is malformed, or a connection that broke, once for all its
-// streams. A stream that the endpoint reset is not, since the request may be the reason.
+// Blame counts the stream's error against the endpoint, if it is the endpoint's fault: a malformed answer, or a broken
+// connection, once for all its streams. A stream that the endpoint reset does not count, since the request may be the
+// reason.
 func (s *Stream) Blame(err error) {
 	var se *http2.StreamError
 	var ce *http2.ConnError

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Bounds where the service's model.Limits set none.
+// Bounds if the service's model.Limits set none.
 const (
 	defaultMaxInFlight   = 16384
 	defaultMaxConnecting = 1024
@@ -26,7 +26,7 @@ const (
 	retryLeast  = 10
 )
 
-// Limit is what a request was refused for.
+// Limit is the limit for which a request was refused.
 type Limit int
 
 const (
@@ -47,7 +47,7 @@ func (l Limit) String() string {
 	return [numLimits]string{"requests", "endpoint_requests", "connecting", "retry_budget"}[l]
 }
 
-// use is what is known of a service whatever the configuration.
+// use is the state of a service that does not depend on the configuration.
 type use struct {
 	active   atomic.Int64 // only counted while there is a bound
 	tried    atomic.Int64 // requests that may be retried, of late
@@ -67,7 +67,7 @@ func (s *Service) Begin() bool {
 	return true
 }
 
-// End gives back what Begin claimed.
+// End returns the place that Begin claimed.
 func (s *Service) End() {
 	if s.maxRequests != 0 {
 		s.use.active.Add(-1)
@@ -101,7 +101,7 @@ func (s *Service) Retry() bool {
 	return true
 }
 
-// age forgets a second's part of what Retry looks at.
+// age reduces the counts that Retry uses by the share of one second.
 func (u *use) age() {
 	for _, n := range []*atomic.Int64{&u.tried, &u.retried} {
 		v := n.Load()
@@ -131,7 +131,7 @@ var (
 	errOpen       = errors.New("as many connections as allowed are open to all endpoints")
 )
 
-// mayOpen claims a connection of those that all endpoints may have together; one that is idle is closed for it if need be.
+// mayOpen claims one of the connections that all endpoints may have together. If needed, it closes an idle one for it.
 func (s *Set) mayOpen() bool {
 	if s.open.Add(1) <= s.opt.MaxConnections {
 		return true

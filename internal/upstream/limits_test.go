@@ -38,7 +38,7 @@ func TestAFullEndpointIsNotPicked(t *testing.T) {
 			t.Errorf("picked %v, want the one with room", e)
 		}
 		if n > 1 {
-			// What the healthy ones cannot take does not go to a bad one.
+			// Requests beyond the limits of the healthy ones do not go to a bad one.
 			sicken(last)
 			if e := svc.Pick(nil); e != nil {
 				t.Errorf("picked the sick %v", e)

@@ -158,7 +158,7 @@ func awaitClosed(t testing.TB, c *Conn) {
 	}
 }
 
-// eventually waits for what another goroutine is bound to do.
+// eventually waits for something that another goroutine will certainly do.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {

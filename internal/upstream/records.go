@@ -10,12 +10,13 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// records is the connection below TLS of an HTTP/1.1 connection. It counts the records that the library reads, so that the bytes which the
-// library holds beyond what it has given out are known: it reads what it can get, and tells nobody.
+// records is the connection below TLS of an HTTP/1.1 connection. It counts the records that the library reads, to know
+// how many bytes the library holds beyond those it has given out: the library reads as much as it can, and does not
+// report it.
 //
-// Nothing is held where what was given out is all that the records read so far can contain, and the last of them is complete. Where that is not
-// so (records that are padded, or of TLS itself, such as tickets) the library is asked, by a read that gets nothing from the socket or only what
-// is there: see Conn.drain.
+// Nothing is held if the library has given out all that the records read so far can contain, and the last of them is
+// complete. Otherwise (records that are padded, or of TLS itself, such as tickets) the library is asked, by a read that
+// gets nothing from the socket or only what is there: see Conn.drain.
 type records struct {
 	net.Conn
 	raw syscall.RawConn // nil if it is no TCP connection
@@ -23,7 +24,7 @@ type records struct {
 	head     [recordHead]byte
 	have     int   // bytes of head
 	left     int   // bytes to come of the record
-	overhead int   // bytes of a record of application data that are none of it, at least
+	overhead int   // least number of bytes in a record of application data that are not data
 	most     int64 // bytes of application data in the records begun so far, at most
 
 	mode     recordsMode
@@ -43,7 +44,7 @@ type recordsMode uint8
 
 const (
 	recordsWait recordsMode = iota // Read waits, as usual
-	recordsNow                     // Read gives what is there, or errNothing; Write does not wait either
+	recordsNow                     // Read returns what is there, or errNothing; Write does not wait either
 	recordsHeld                    // Read gives errNothing
 )
 
@@ -64,7 +65,7 @@ func newRecords(nc net.Conn) *records {
 	return r
 }
 
-// begin takes notice of what the handshake came to.
+// begin uses the result of the handshake.
 func (r *records) begin(cs *tls.ConnectionState) {
 	switch {
 	case cs.Version == tls.VersionTLS13:
@@ -72,7 +73,7 @@ func (r *records) begin(cs *tls.ConnectionState) {
 	case cs.CipherSuite == tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, cs.CipherSuite == tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256:
 		r.overhead = 16 // tag (RFC 7905 §2)
 	case cs.Version == tls.VersionTLS12:
-		r.overhead = 8 + 16 // explicit nonce, tag (RFC 5288 §3): CipherSuites has nothing else
+		r.overhead = 8 + 16 // explicit nonce, tag (RFC 5288 §3): CipherSuites has no others
 	}
 }
 
@@ -107,7 +108,7 @@ func (r *records) count(p []byte) {
 		}
 		r.have = 0
 		r.left = int(binary.BigEndian.Uint16(r.head[3:]))
-		r.most += int64(max(r.left-r.overhead, 1)) // a record without content is not the same as none
+		r.most += int64(max(r.left-r.overhead, 1)) // a record without content differs from no record
 		if r.head[0] != applicationData {
 			r.most++
 		}
@@ -117,7 +118,7 @@ func (r *records) count(p []byte) {
 // whole is true if no record has come in part.
 func (r *records) whole() bool { return r.have == 0 && r.left == 0 }
 
-// readNow reads what is there, if that can be done.
+// readNow reads what is there, if that is possible.
 func (r *records) readNow(p []byte) (int, error) {
 	if r.raw == nil || len(p) == 0 {
 		return 0, errNothing
@@ -149,7 +150,7 @@ func (r *records) Write(p []byte) (int, error) {
 	return r.writeNow(p)
 }
 
-// writeNow sends what TLS has to say in answer to what it reads, such as to KeyUpdate, as far as that needs no waiting.
+// writeNow sends TLS's answers to what it reads, such as KeyUpdate, if that needs no waiting.
 func (r *records) writeNow(p []byte) (n int, err error) {
 	if r.raw == nil {
 		return 0, errNothing
@@ -163,14 +164,16 @@ func (r *records) writeNow(p []byte) (n int, err error) {
 	return n, err
 }
 
-// settled is true if nothing that was read from the socket is held by TLS. A record that has come in part is so held; it may be anything.
+// settled is true if TLS holds nothing that was read from the socket. A partial record counts as held; it may be
+// anything.
 func (c *Conn) settled() bool {
 	r := c.records
 	return r == nil || r.whole() && (r.most == c.given || c.drain(recordsHeld))
 }
 
-// drain has TLS take up the records it holds, with recordsNow those in the socket too, and is true if that was nothing but its own business: what
-// servers send when they like, such as tickets and KeyUpdate (RFC 8446 §4.6), which the library bounds.
+// drain lets TLS process the records it holds, with recordsNow also those in the socket. It returns true if they were
+// only TLS's own messages: servers may send tickets and KeyUpdate (RFC 8446 §4.6) at any time, and the library bounds
+// them.
 func (c *Conn) drain(mode recordsMode) bool {
 	r := c.records
 	r.mode = mode

@@ -177,7 +177,7 @@ func (s *sealer) answer(c *Conn, records ...[]byte) {
 }
 
 func TestWhatTLSItselfSaysEndsNoConnection(t *testing.T) {
-	// What comes with an answer, and what on the idle connection.
+	// Records that arrive with an answer, and on the idle connection.
 	for name, test := range map[string]func(s *sealer) (with, idle [][]byte){
 		"nothing":        func(s *sealer) (with, idle [][]byte) { return nil, nil },
 		"a ticket":       func(s *sealer) (with, idle [][]byte) { return [][]byte{s.ticket()}, nil },

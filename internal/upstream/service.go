@@ -32,10 +32,11 @@ type Service struct {
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }
 
-// Pick chooses an endpoint: of two random healthy ones that with less in flight. avoid, which may be nil, is the endpoint a retry comes
-// from: it is chosen only if no other is healthy. An ejected endpoint whose time is up is given one request to prove itself. When none is
-// healthy they are used as if all were. An endpoint with as many exchanges in flight as it may have is never chosen; requests that begin in the
-// same instant can exceed that by a few. It returns nil if no endpoint is left. No lock is taken, nothing allocated.
+// Pick chooses an endpoint: of two random healthy ones, the one with less in flight. avoid, which may be nil, is the
+// endpoint that a retry comes from: it is only chosen if no other is healthy. An ejected endpoint whose time is over
+// gets one request to prove itself. If no endpoint is healthy, they are used as if all were. An endpoint with as many
+// exchanges in flight as allowed is never chosen; requests that begin at the same instant can exceed that by a few. It
+// returns nil if no endpoint is left. It takes no lock and allocates nothing.
 func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	n := uint64(len(s.endpoints))
 	switch n {
@@ -80,8 +81,9 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	return s.scan(avoid, int(i))
 }
 
-// scan looks at all endpoints, for when the two drawn are of no use: the healthy one with the least in flight, from a random start so
-// that ties spread; else avoid if it is healthy; else, if none is healthy, any, rather than avoid.
+// scan looks at all endpoints, if neither of the two random ones can be used. It returns the healthy one with the least
+// in flight, from a random start so that ties spread; else avoid if it is healthy; else, if none is healthy, any,
+// preferably not avoid.
 func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 	var best, spare, bad *Endpoint
 	healthy := false
@@ -123,7 +125,8 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 	return bad
 }
 
-// PickOther is Pick for a request that could not be brought to the endpoints in tried: it chooses none of them; nil if no other is left.
+// PickOther is Pick for a request that could not be sent to the endpoints in tried: it chooses none of them, and
+// returns nil if no other is left.
 func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
 	var best, bad *Endpoint
 	for k, start := 0, rand.IntN(max(len(s.endpoints), 1)); k < len(s.endpoints); k++ {
@@ -149,7 +152,7 @@ func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
 	return best
 }
 
-// lighter is the one with less in flight, a if they are equal.
+// lighter returns the one with less in flight, a if they are equal.
 func lighter(a, b *Endpoint) *Endpoint {
 	if b.inFlight.Load() < a.inFlight.Load() {
 		return b

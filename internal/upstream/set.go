@@ -31,32 +31,35 @@ type Options struct {
 	ReadBuffer int
 	// MaxHTTP2Connections bounds the HTTP/2 connections to one endpoint; 0 means 4. One is used until its streams are all taken.
 	MaxHTTP2Connections int
-	// StallTimeout is how long an endpoint may take nothing of what is sent over HTTP/2, on a stream or on a connection; 0 means 30 s.
+	// StallTimeout is how long an endpoint may read nothing of what is sent over HTTP/2, on a stream or on a
+	// connection; 0 means 30 s.
 	StallTimeout time.Duration
 	// MaxHeaderBytes bounds the header list of a response over HTTP/2; 0 means 64 KiB.
 	MaxHeaderBytes int
-	// EjectAfter is the number of consecutive failures that ejects an endpoint whose service says nothing else; 0 means 3, less than 0 never.
+	// EjectAfter is the number of consecutive failures that ejects an endpoint, unless its service sets another; 0
+	// means 3, less than 0 never.
 	EjectAfter int
-	// MaxInFlightPerEndpoint bounds the exchanges in flight at one endpoint whose service says nothing else; 0 means 16,384.
+	// MaxInFlightPerEndpoint bounds the exchanges in flight at one endpoint, unless its service sets another bound; 0
+	// means 16,384.
 	MaxInFlightPerEndpoint int
-	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together: beyond it idle ones are closed for new ones, and where none
-	// is idle the new one fails with ConnectLocal. 0 means no bound.
+	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together. Beyond it, idle ones are closed for new
+	// ones; if none is idle, the new one fails with ConnectLocal. 0 means no bound.
 	MaxConnections int64
-	// Memory, if not nil, is what is drawn from for heads of answers that are larger than ReadBuffer, and for what exchanges over HTTP/2 have not
-	// taken yet.
+	// Memory, if not nil, is the budget for heads of answers larger than ReadBuffer, and for what exchanges over HTTP/2
+	// have not taken yet.
 	Memory http2.Memory
-	// Strained is true while this process cannot keep up with its work: a connect that takes long says nothing about the endpoint then. nil is
-	// never. Checks that fail for want of time do not count then either.
+	// Strained is true while this process cannot keep up with its work. Then slow connects and timed-out checks do not
+	// count against endpoints. nil means never.
 	Strained func() bool
-	// Refuse says why an address may not be dialled, in words that follow the address; empty is that it may. It is asked for the address
-	// that is about to be connected to, after names were resolved, for each attempt and whatever the connection is for; what it refuses fails
-	// with ConnectForbidden. nil refuses nothing.
+	// Refuse returns why an address may not be dialled, in words that follow the address, or "" if it may. It is called
+	// for the address to connect to, after names were resolved, for each attempt and every purpose. A refused address
+	// fails with ConnectForbidden. nil refuses nothing.
 	Refuse func(netip.AddrPort) (why string)
-	// Isolated is for endpoints that people write who shall not reach what is close to this process: names are looked up as they are
-	// written, without the system's list of domains to search, and a connection that has the same address at both ends is this machine's
-	// own and fails with ConnectForbidden.
+	// Isolated is for endpoints whose authors must not reach what is close to this process. Names are looked up as they
+	// are written, without the system's search domains. A connection with the same address at both ends is this
+	// machine's own and fails with ConnectForbidden.
 	Isolated bool
-	// Logger is told of ejections, recoveries and unusable services; nil discards.
+	// Logger logs ejections, recoveries and unusable services; nil discards them.
 	Logger *slog.Logger
 
 	// dial replaces the network in tests.
@@ -114,7 +117,7 @@ type Set struct {
 	aged      int64 // when the retry budgets were last aged
 	closed    bool
 
-	open     atomic.Int64 // HTTP/1.1 connections to all endpoints, those being opened included
+	open     atomic.Int64 // HTTP/1.1 connections to all endpoints, including those being opened
 	healthMu sync.Mutex   // held while an endpoint is ejected, and for Endpoint.services; taken after health.mu
 
 	start  time.Time

@@ -17,8 +17,8 @@ import (
 // sessions bounds the TLS sessions kept for resumption, per endpoint and protocol: servers give two tickets and more.
 const sessions = 4
 
-// CipherSuites are what TLS 1.2 is spoken with, on both sides of the proxy: those with forward secrecy and authenticated encryption (RFC 9325
-// §4.2). HTTP/2 forbids all others (RFC 9113 Appendix A). TLS 1.3 has no others.
+// CipherSuites are the suites for TLS 1.2, on both sides of the proxy: those with forward secrecy and authenticated
+// encryption (RFC 9325 §4.2). HTTP/2 forbids all others (RFC 9113 Appendix A). TLS 1.3 has no others.
 var CipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
@@ -28,14 +28,14 @@ var CipherSuites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// tlsIdentity is how a service is authenticated and what is shown to it; see model.ServiceTLS. Immutable.
+// tlsIdentity is how a service is authenticated, and the certificate that it is shown; see model.ServiceTLS. Immutable.
 type tlsIdentity struct {
 	serverName string
 	config     *tls.Config // the common part
 	err        error       // why it cannot be used
 }
 
-// endpointTLS is an identity with an endpoint's own session caches: sessions of one server are worth nothing to another.
+// endpointTLS is an identity with an endpoint's own session caches: a session with one server is useless for another.
 type endpointTLS struct {
 	*tlsIdentity
 	http1, http2 *tls.Config
@@ -96,7 +96,7 @@ func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate)
 			id.err = fmt.Errorf("the client certificate %q: %w", name, err)
 			return id
 		}
-		// Shown to every server that asks, whatever authorities it hints at.
+		// It is presented to every server that asks, whatever authorities the server names.
 		id.config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return id
@@ -141,8 +141,9 @@ func verifier(roots *x509.CertPool, names []string) func(tls.ConnectionState) er
 	}
 }
 
-// carries is true if the certificate holds the name: a URI (anything with a colon) exactly; a DNS name, also by a wildcard of the
-// certificate; "*.suffix" by that very wildcard or by a name with one label more than the suffix. The subject's common name says nothing.
+// carries is true if the certificate has the name: a URI (anything with a colon) exactly; a DNS name, also by a
+// wildcard of the certificate; "*.suffix" by the same wildcard, or by a name with one label more than the suffix. The
+// subject's common name does not count.
 func carries(leaf *x509.Certificate, name string) bool {
 	if strings.Contains(name, ":") {
 		for _, u := range leaf.URIs {
@@ -164,7 +165,7 @@ func carries(leaf *x509.Certificate, name string) bool {
 	return false
 }
 
-// nameError says which names a certificate has and which were wanted.
+// nameError lists the names of a certificate and the wanted ones.
 type nameError struct {
 	leaf *x509.Certificate
 	want []string

@@ -1,7 +1,7 @@
 // Package core translates Services and EndpointSlices into the model's services: one for each port of each Service,
-// named by model.ServiceName. Which of them are used is for other dialects to say; model.Merge drops the rest.
+// named by model.ServiceName. Other dialects decide which of them are used; model.Merge drops the rest.
 //
-// It is pure: it reads a resource.Set, which it leaves alone, and nothing else.
+// It is pure: it reads a resource.Set, which it does not change, and nothing else.
 package core
 
 import (
@@ -20,15 +20,16 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Options say what a set does not. The zero value is what files mean: whoever wrote them may lead requests anywhere.
+// Options are settings that are not part of a set. The zero value is for files, whose authors may lead requests
+// anywhere.
 type Options struct {
-	// Names, if not nil, are the host names that endpoints may have, which are written by many people: what is refused of them is
-	// left out, and so are addresses that reach.Judge refuses. A Service that has nothing else answers 500.
+	// Names, if not nil, are the host names that endpoints may have, because many people write them. Refused ones are
+	// left out, and so are addresses that reach.Judge refuses. A Service without other endpoints answers 500.
 	Names *resource.HostNames
-	// Cluster says that Kubernetes makes the EndpointSlices of Services that have a selector.
+	// Cluster means that Kubernetes makes the EndpointSlices of Services that have a selector.
 	Cluster bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are: it does not have what Kubernetes makes. A Service with a
-	// selector has its own name for an endpoint then.
+	// Partial means that the set is only a part of a cluster's objects, as manifests are, without the objects that
+	// Kubernetes makes. A Service with a selector then has its own name for an endpoint.
 	Partial bool
 }
 
@@ -92,8 +93,8 @@ func (t *translator) translate(s *corev1.Service) {
 type translator struct {
 	Options
 	set *resource.Set
-	// used are the ports that routes and splits lead to, requested those that get requests rather than connections; nil
-	// until somebody asks.
+	// used are the ports that routes and splits lead to, requested those that get requests and not connections. They
+	// are nil until they are needed.
 	used, requested map[port]bool
 	// asked says that something was reported, or may be if other routes come.
 	asked    bool
@@ -178,7 +179,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		for i, e := range slice.Endpoints {
 			to := &ready
 			if !isTrue(e.Conditions.Ready, true) {
-				// KEP-1669: with no ready endpoint left, those that end but still serve are better than none.
+				// KEP-1669: if no endpoint is ready, those that terminate but still serve are better than none.
 				if !isTrue(e.Conditions.Serving, false) || !isTrue(e.Conditions.Terminating, false) {
 					continue
 				}
@@ -207,8 +208,8 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 	return out
 }
 
-// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. One without a
-// number stands for all (EndpointPort.port), so the Service's own target port says which.
+// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. A port without a
+// number stands for all (EndpointPort.port), so the Service's own target port is used.
 func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, bool) {
 	for _, sp := range slice.Ports {
 		name := ""
@@ -280,7 +281,7 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 		p.Name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"), answer), advice)
 }
 
-// hasEndpoints says whether any is ready, on whatever port.
+// hasEndpoints reports whether any endpoint is ready, on whatever port.
 func hasEndpoints(all []*discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return isTrue(e.Conditions.Ready, true) })
@@ -313,8 +314,8 @@ func (t *translator) readUses() {
 	}
 }
 
-// usedPorts is what the routes and splits of the set point to, and what of it is for requests, so that only what matters
-// is reported.
+// usedPorts returns the ports to which the routes and splits of the set point, and those of them that get requests, so
+// that only relevant problems are reported.
 func usedPorts(set *resource.Set) (used, requested map[port]bool) {
 	used, requested = map[port]bool{}, map[port]bool{}
 	for u := range set.RouteUses() {

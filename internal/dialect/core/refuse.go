@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/reach"
 )
 
-// refusals are the endpoints of a Service that may not be used. Methods of a nil one know none.
+// refusals are the endpoints of a Service that may not be used. A nil one has none.
 type refusals struct {
 	first string // why
 	at    map[endpoint]bool
@@ -27,8 +27,8 @@ func (r *refusals) has(slice *discoveryv1.EndpointSlice, i int) bool {
 	return r != nil && r.at[endpoint{slice, i}]
 }
 
-// refusals judges a Service's endpoints, where Names says so, and reports what is refused of those that are used; nil if
-// nothing is.
+// refusals judges a Service's endpoints, if Names is set, and reports refused ones that are used; nil if none are
+// refused.
 func (t *translator) refusals(s *corev1.Service) *refusals {
 	if t.Names == nil {
 		return nil
@@ -60,7 +60,7 @@ func (t *translator) refusals(s *corev1.Service) *refusals {
 				}
 				a, err := netip.ParseAddr(e.Addresses[0])
 				if err != nil {
-					continue // what the API server lets pass is dialled as it is
+					continue // the API server's validation admitted it, so it is dialled
 				}
 				if why := reach.Judge(a); why != "" {
 					r.at[endpoint{slice, i}] = true

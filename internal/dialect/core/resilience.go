@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Annotations of a Service; they are for all of its ports. No kind of Gateway API says any of this yet.
+// Annotations of a Service; they are for all of its ports. No kind of Gateway API has these settings yet.
 const (
 	annotations = "weirmesh.github.io/"
 
@@ -48,16 +48,16 @@ const (
 	checkHealthy, checkSick     = 2, 3
 )
 
-// resilience is what a Service's annotations say.
+// resilience is the settings in a Service's annotations.
 type resilience struct {
 	limits   *model.Limits
 	ejection *model.Ejection
 	check    *model.HealthCheck
-	// header is the version of the PROXY header; 0 for none.
+	// header is the version of the PROXY header; 0 means no header.
 	header int
 }
 
-// annotated reads the annotations of a Service and reports those that say nothing Weir understands.
+// annotated reads the annotations of a Service and reports invalid ones.
 func (t *translator) annotated(s *corev1.Service) resilience {
 	r := reader{t: t, service: s, left: map[string]bool{}}
 	for name := range s.Annotations {
@@ -107,28 +107,28 @@ var known = []string{
 type reader struct {
 	t       *translator
 	service *corev1.Service
-	left    map[string]bool // of Weir's annotations those nobody has asked for
+	left    map[string]bool // Weir's annotations that were not read yet
 }
 
 func (r *reader) ref(name string) model.Ref {
 	return model.Ref{Kind: "Service", Namespace: r.service.Namespace, Name: r.service.Name, Field: "metadata.annotations[" + name + "]"}
 }
 
-// value is an annotation's text; ok is false if there is none.
+// value returns an annotation's text; ok is false if there is none.
 func (r *reader) value(name string) (text string, ok bool) {
 	text, ok = r.service.Annotations[name]
 	delete(r.left, name)
 	return strings.TrimSpace(text), ok
 }
 
-// wrong reports a value that means nothing: the default stays.
+// wrong reports an invalid value: the default stays.
 func (r *reader) wrong(name, want string) {
 	r.t.report(codeAnnotation, r.ref(name), fmt.Sprintf("%q is not %s, so the annotation is ignored", r.service.Annotations[name], want), "write "+want)
 }
 
 const mostCount = 1_000_000
 
-// proxyProtocol is the version of the PROXY protocol that endpoints want to be spoken to by; 0 for none.
+// proxyProtocol is the version of the PROXY protocol that endpoints expect; 0 means none.
 func (r *reader) proxyProtocol() int {
 	text, ok := r.value(proxyProtocol)
 	switch {
@@ -210,7 +210,7 @@ func (r *reader) threshold(name string, def int) int {
 	return n
 }
 
-// check is the health check; nil for none.
+// check is the health check; nil means none.
 func (r *reader) check() *model.HealthCheck {
 	text, ok := r.value(healthCheck)
 	if !ok || text == "off" {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// TestAdviceAboutEndpointsFitsTheTarget holds that nobody is told to write EndpointSlices that Kubernetes makes.
+// TestAdviceAboutEndpointsFitsTheTarget checks that no fix asks for EndpointSlices that Kubernetes makes.
 func TestAdviceAboutEndpointsFitsTheTarget(t *testing.T) {
 	port := discoveryv1.EndpointPort{Name: to(""), Port: to[int32](8080)}
 	for name, x := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Annotations of Gateways, ListenerSets and routes, for what no field of the API says.
+// Annotations of Gateways, ListenerSets and routes, for settings that the API has no field for.
 const (
 	annotations = "weirmesh.github.io/"
 
@@ -20,7 +20,7 @@ const (
 	pathPolicy = annotations + "path-policy"
 )
 
-// known are those of a kind.
+// known returns the annotations of a kind.
 func known(kind string) []string {
 	if kind == "Gateway" {
 		return append([]string{pathPolicy}, frontAnnotations...)
@@ -30,8 +30,8 @@ func known(kind string) []string {
 
 func annotationField(name string) string { return "metadata.annotations[" + name + "]" }
 
-// annotated reads the path policy among the annotations of an object, and reports those that say nothing Weir understands. A policy that is not known is taken
-// for the strict one: who wrote it cannot have meant that nothing is refused.
+// annotated reads the path policy in the annotations of an object, and reports invalid annotations. An unknown policy
+// is taken for the strict one: its author cannot have meant that nothing is refused.
 func (t *translator) annotated(ref model.Ref, meta *metav1.ObjectMeta) (policy model.PathPolicy) {
 	for _, name := range slices.Sorted(maps.Keys(meta.Annotations)) {
 		if !strings.HasPrefix(name, annotations) {

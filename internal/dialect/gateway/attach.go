@@ -25,7 +25,7 @@ type parent struct {
 	rejected *resource.Finding
 }
 
-// listeners are those of the object that is named: a Gateway does not stand for its ListenerSets.
+// listeners returns the listeners of the named object: naming a Gateway does not include its ListenerSets.
 func (p *parent) listeners() []*listener {
 	if p.set != nil {
 		return p.set.listeners
@@ -46,19 +46,19 @@ type claim struct {
 	hostnames []string
 }
 
-// outcome is what becomes of a route among the others.
+// outcome is the result of a route among the others.
 type outcome struct {
 	status resource.Status
 	said   []resource.Finding
-	// claims are what the route has of listeners.
+	// claims are the route's hostnames at listeners.
 	claims []held
-	// places are those of each rule.
+	// places are the places of each rule.
 	places [][]place
 	// emitted are the model's routes; not kept where they present a client certificate.
 	emitted []model.Route
 }
 
-// held is what a route has of a listener.
+// held is a route's claim at a listener.
 type held struct {
 	listener *listener
 	claim
@@ -138,7 +138,7 @@ func (t *translator) readParents(r *route) {
 			continue
 		}
 		if p.gateway != nil {
-			// Nobody judges what attaches to a Gateway of a class that is not accepted.
+			// Routes that attach to a Gateway of a class that is not accepted are not judged.
 			if !p.gateway.pending {
 				r.parents = append(r.parents, p)
 			}
@@ -173,8 +173,8 @@ func (t *translator) defaultParents(r *route) {
 	}
 }
 
-// attach finds the listeners of a parent that would take the route if it were alone; if none does, the reason is that of
-// the last test any of them reached (RouteConditionAccepted).
+// attach finds the listeners of a parent that would take the route if it were alone. If none does, the reason is that
+// of the last test that any of them reached (RouteConditionAccepted).
 func (t *translator) attach(r *route, p *parent) {
 	p.attached = map[*listener][]string{}
 	reject := func(code, reason, field, message, fix string) {

@@ -77,7 +77,7 @@ func (t *translator) backendPort(r *route, to key, port corev1.ServicePort, fiel
 	return name, nil
 }
 
-// readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi says which do.
+// readSplits notes which Services a route to a given one may lead to by TrafficSplits; dialect/smi decides which do.
 func (t *translator) readSplits() {
 	for _, s := range t.set.TrafficSplits {
 		root, backends := resource.SplitUses(s)
@@ -107,8 +107,8 @@ type use struct {
 	port    corev1.ServicePort
 }
 
-// secure adds to the configuration the services that a BackendTLSPolicy changes: they extend core's. One whose policy
-// cannot be honoured answers 500 whoever leads requests to it.
+// secure adds the services that a BackendTLSPolicy changes to the configuration: they extend core's. If a policy cannot
+// be honoured, its service answers 500, whichever route leads to it.
 func (t *translator) secure() {
 	if len(t.policies) == 0 {
 		return

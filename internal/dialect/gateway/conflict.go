@@ -7,7 +7,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// socket is a port on an address; with the Gateway's name when each has proxies of its own.
+// socket is a port on an address; with the Gateway's name if each has proxies of its own.
 type socket struct {
 	gateway key
 	address string
@@ -28,12 +28,12 @@ type holders struct {
 	byHost map[string]*listener
 }
 
-// findConflicts marks the listeners that are not distinct. Within one object, among listeners on one port, those whose
-// protocol is not everybody's and those whose hostname is somebody else's are all left out: none is picked as the winner
-// (GatewaySpec.listeners). Between objects the one that goes first keeps what it has: a Gateway goes before its
-// ListenerSets, and these by age (ListenerSetSpec.listeners). Gateways that share one data plane may also be in the way of
-// each other: then the older one goes first, with all its ListenerSets. A listener that can serve nobody, such as one whose
-// certificate is missing, takes nothing from other objects.
+// findConflicts marks the listeners that are not distinct. Within one object, listeners on one port with different
+// protocols, or with the same hostname, are all left out: none is picked as the winner (GatewaySpec.listeners). Between
+// objects the first one has the port or hostname: a Gateway precedes its ListenerSets, and these are ordered by age
+// (ListenerSetSpec.listeners). Gateways that share one data plane can also conflict: then the older one comes first,
+// with all its ListenerSets. A listener that serves nobody in any case, for example because its certificate is missing,
+// takes nothing from other objects.
 func (t *translator) findConflicts() {
 	taken := map[socket]*holders{}
 	for _, g := range t.order {
@@ -47,7 +47,7 @@ func (t *translator) findConflicts() {
 	}
 }
 
-// settle marks those listeners of one object that are in conflict with what is taken, then those that are with each other,
+// settle marks the listeners of one object that conflict with what is taken, then those that conflict with each other,
 // and adds the others to what is taken.
 func (t *translator) settle(g *gateway, object []*listener, taken map[socket]*holders) {
 	var left []*listener
@@ -93,10 +93,10 @@ func (t *translator) compareTaken(l *listener, taken map[socket]*holders) {
 	}
 }
 
-// dead is true of listeners that serve nobody whatever happens to others. They take no port from others.
+// dead is true of listeners that serve nobody, whatever happens to others. They take no port from others.
 func (l *listener) dead() bool { return l.unusable || l.notAccepted != nil }
 
-// contends is true of listeners that could be in conflict. What else is wrong with a listener has no influence on that.
+// contends is true of listeners that can be in conflict. Other problems of a listener do not matter.
 func (l *listener) contends() bool {
 	return l.gateway.served() && (l.notAccepted == nil || l.notAccepted.Reason != "UnsupportedProtocol")
 }
@@ -118,7 +118,7 @@ func (l *listener) compare(other *listener) {
 	}
 }
 
-// discreet names another listener, but not one of a ListenerSet in a namespace that the reader may know nothing of
+// discreet names another listener, except one of a ListenerSet in a namespace that the reader may not be allowed to see
 // (ListenerSetSpec.listeners).
 func (l *listener) discreet(other *listener) string {
 	if other.set != nil && other.set.namespace != l.holder().Namespace {
@@ -136,7 +136,7 @@ func (l *listener) clash(reason, field, message string) {
 	}
 }
 
-// findUnavailable settles ports that one Gateway binds on all addresses and another on one of its own, which the
+// findUnavailable handles ports that one Gateway binds on all addresses and another on a single address, which the
 // kernel refuses: the older Gateway has the port.
 func (t *translator) findUnavailable() {
 	owners := map[gatewayv1.PortNumber]map[string]*gateway{}

@@ -20,7 +20,7 @@ type filterSet struct {
 	closed *resource.Finding
 }
 
-// filters translates the filters on a rule or a backendRef; field is the path of what they stand on.
+// filters translates the filters of a rule or a backendRef; field is the path of their parent.
 func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRouteFilter) filterSet {
 	var out filterSet
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
@@ -36,7 +36,7 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 			continue
 		}
 		seen[f.Type] = true
-		// judge reports what could not be sent.
+		// judge reports values that could not be sent.
 		judge := func(written model.Filters) {
 			if field, err := written.Check(); err != nil {
 				text := ""
@@ -105,7 +105,7 @@ func (t *translator) ignoredHeaders(r *route, field string, edit *model.HeaderEd
 	}
 }
 
-// filterField is the field of a filter as a route has it, from that of the model, which has one filter alone.
+// filterField translates the field of a filter of the model, which has a single filter, to the field of the route.
 func filterField(field string, f model.Filters) string {
 	value := ".path.replaceFullPath"
 	if patch := pathPatchOf(f); patch != nil && patch.Prefix {
@@ -115,7 +115,7 @@ func filterField(field string, f model.Filters) string {
 		".redirect", ".requestRedirect", ".rewrite", ".urlRewrite", ".path.value", value).Replace(field)
 }
 
-// pathPatchOf is the path modifier of filters, of which there is one; nil if there is none.
+// pathPatchOf is the single path modifier of filters; nil if there is none.
 func pathPatchOf(f model.Filters) *model.PathPatch {
 	switch {
 	case f.Redirect != nil:
@@ -214,8 +214,8 @@ func texted[T ~string](all []T) []string {
 	return out
 }
 
-// mirror translates HTTPRequestMirrorFilter. One whose share is invalid is inert, one whose reference is invalid is
-// dropped; neither touches the primary. The share is kept as it was written, not reduced.
+// mirror translates HTTPRequestMirrorFilter. A mirror with an invalid share copies nothing, one with an invalid
+// reference is dropped; neither affects the primary. The share is kept as written, not reduced.
 func (t *translator) mirror(r *route, field string, f *gatewayv1.HTTPRequestMirrorFilter) *model.Mirror {
 	at := field + ".requestMirror"
 	n, d, bad := resource.MirrorShare(f)

@@ -11,8 +11,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Annotations of a Gateway: what is in front of it and is believed. They are for all of its listeners, those of ListenerSets too, and only the Gateway has
-// them: whoever may write a ListenerSet has no say in it. No kind of Gateway API says any of this yet.
+// Annotations of a Gateway about the trusted proxies in front of it. They are for all of its listeners, including those
+// of ListenerSets. Only the Gateway has them: authors of ListenerSets cannot change them. No kind of Gateway API has
+// these settings yet.
 const (
 	trustedProxies = annotations + "trusted-proxies"
 	clientAddress  = annotations + "client-address"
@@ -21,9 +22,9 @@ const (
 
 var frontAnnotations = []string{trustedProxies, clientAddress, proxyProtocol}
 
-// front is what a Gateway says of what is in front of it.
+// front is a Gateway's settings about the proxies in front of it.
 type front struct {
-	// trusted are the networks; said: the Gateway names them, or none, itself.
+	// trusted are the networks. said is true if the Gateway itself sets them, or sets that there are none.
 	trusted []string
 	said    bool
 	field   model.ClientAddressField
@@ -58,7 +59,7 @@ func (t *translator) readFront(g *gateway) *front {
 	return f
 }
 
-// readTrusted reads a list of addresses and networks; what is none is left out.
+// readTrusted reads a list of addresses and networks, and leaves out invalid ones.
 func (t *translator) readTrusted(g *gateway, text string) []string {
 	if strings.TrimSpace(text) == "none" {
 		return nil
@@ -115,13 +116,13 @@ func (t *translator) unusedPorts(g *gateway) {
 	}
 }
 
-// announced says that connections of the listener begin with a PROXY header.
+// announced means that connections of the listener begin with a PROXY header.
 func (l *listener) announced() bool {
 	f := l.gateway.front
 	return f.all || slices.Contains(f.header, int32(l.spec.Port))
 }
 
-// front is the model's; nil if the Gateway says nothing.
+// front returns the model's form; nil if the Gateway has no such settings.
 func (l *listener) front() *model.Front {
 	f := l.gateway.front
 	out := &model.Front{TrustedProxies: f.trusted, ClientAddress: f.field, ProxyProtocol: l.announced()}
@@ -131,7 +132,8 @@ func (l *listener) front() *model.Front {
 	return out
 }
 
-// sameFront says whether listeners of one port agree on what their connections begin with, and from whom. Listeners of one Gateway always do.
+// sameFront reports whether listeners of one port agree on the beginning of connections, and on whom they trust.
+// Listeners of one Gateway always do.
 func (l *listener) sameFront(other *listener) bool {
 	if l.gateway == other.gateway {
 		return true

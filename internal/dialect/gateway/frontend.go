@@ -26,7 +26,8 @@ type clientValidation struct {
 	elsewhere bool
 }
 
-// of returns the validation for a port; nil is none. A port of its own overrides the default, also with none.
+// of returns the validation for a port; nil means none. The setting of a port overrides the default, even if it is
+// none.
 func (f *frontend) of(port gatewayv1.PortNumber) *clientValidation {
 	if v, ok := f.ports[port]; ok {
 		return v

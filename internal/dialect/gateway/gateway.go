@@ -1,12 +1,13 @@
 // Package gateway translates Gateway API objects (GatewayClass, Gateway, ListenerSet, HTTPRoute, GRPCRoute, TCPRoute,
-// ReferenceGrant, BackendTLSPolicy) into the model's listeners and routes, and says in statuses and findings what became of each. The
-// field comments of sigs.k8s.io/gateway-api are the specification; the comments here name the field they follow.
+// ReferenceGrant, BackendTLSPolicy) into the model's listeners and routes, and reports the result for each object in
+// statuses and findings. The field comments of sigs.k8s.io/gateway-api are the specification; the comments here name
+// the field they follow.
 //
-// It is pure: it reads a resource.Set, which it leaves alone, and nothing else. The services that its backends name
-// are made by dialect/core; for those with a BackendTLSPolicy it adds services that extend them (model.Merge).
+// It is pure: it reads a resource.Set, which it does not change, and nothing else. dialect/core makes the services that
+// its backends name; for services with a BackendTLSPolicy this package adds services that extend them (model.Merge).
 //
-// Nothing a user writes fails the translation. What cannot be served is left out, or answers an error for its share,
-// the rest is served, and a condition and a finding say why.
+// A user's mistake never fails the translation. The bad part is left out or answers an error for its share, the rest is
+// served, and a condition and a finding say why.
 package gateway
 
 import (
@@ -20,25 +21,26 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// ControllerName is what a GatewayClass names in spec.controllerName to have its Gateways served by Weir. A class that
-// is not in the set at all is taken for Weir's: files need no GatewayClass.
+// ControllerName is the spec.controllerName of GatewayClasses whose Gateways Weir serves. A class that is not in the
+// set at all is taken for Weir's: files need no GatewayClass.
 const ControllerName = "weirmesh.github.io/gateway-controller"
 
 // AdminPort is where proxies that are a Gateway's own serve health and metrics. No listener of theirs may have it.
 const AdminPort = 19080
 
-// Options say what a set does not. The zero value is one data plane for all Gateways.
+// Options are settings that are not part of a set. The zero value is one data plane for all Gateways.
 type Options struct {
-	// Separate says that each Gateway is served by proxies of its own, model.Listener.Gateway: Gateways never conflict.
-	// Whoever runs the proxies gives them addresses: listeners bind all of theirs, statuses name none and say Programmed
-	// where nothing stands against it here. Gateways' parameters are theirs to judge as well. A class that is not in the set is nobody's.
+	// Separate means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
+	// The operator of the proxies gives them addresses and judges the Gateways' parameters: listeners bind all
+	// addresses, and statuses name none and set Programmed unless something here prevents it. A class that is not in
+	// the set belongs to nobody.
 	Separate bool
-	// Partial says that the set is a part of a cluster's objects, as manifests are: a class that is not in the set is taken for Weir's, and
-	// other objects that are referred to may be elsewhere (resource.Set.Elsewhere).
+	// Partial means that the set is only a part of a cluster's objects, as manifests are: a class that is not in the
+	// set is taken for Weir's, and other referenced objects may be elsewhere (resource.Set.Elsewhere).
 	Partial bool
 	// Names, if not nil, are the host names that backends may have; see core.Options.
 	Names *resource.HostNames
-	// TrustedProxies are the networks of what is in front of Gateways that do not name any themselves.
+	// TrustedProxies are the networks of the proxies in front of Gateways that do not name any themselves.
 	TrustedProxies []netip.Prefix
 }
 

@@ -120,7 +120,7 @@ func (t *translator) grpcPath(field string, m *gatewayv1.GRPCMethodMatch) (model
 	}
 }
 
-// wildService says whether a route has a match that can only be an expression over the path.
+// wildService reports whether a route has a match that can only be an expression over the path.
 func wildService(o *gatewayv1.GRPCRoute) bool {
 	for _, rule := range o.Spec.Rules {
 		for _, m := range rule.Matches {

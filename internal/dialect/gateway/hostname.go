@@ -17,7 +17,7 @@ func intersect(a, b string) (string, bool) {
 	}
 }
 
-// within says whether the wildcard wide stands for everything that narrow does.
+// within reports whether the wildcard wide covers everything that narrow covers.
 func within(narrow, wide string) bool {
 	suffix, ok := strings.CutPrefix(wide, "*")
 	return ok && len(narrow) > len(suffix) && strings.HasSuffix(narrow, suffix)

@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// lint reports what is valid and served, but hardly as meant, as other rules go first.
+// lint reports rules that are valid and served, but probably not as intended, because other rules precede them.
 func (t *translator) lint() {
 	rules := 0
 	for _, r := range t.routes {
@@ -104,7 +104,7 @@ func (t *translator) lintShadowed(r *route, rule *model.Rule, own []place, taken
 // matchKey is equal for matches that match the same requests with the same precedence.
 func matchKey(m model.Match) string {
 	if m.Method == "" && len(m.Headers) == 0 && len(m.Query) == 0 {
-		return string(m.Path.Type) + "\x01" + m.Path.Value // as most are
+		return string(m.Path.Type) + "\x01" + m.Path.Value // most matches have only a path
 	}
 	values := func(all []model.ValueMatch) []string {
 		var out []string

@@ -18,7 +18,7 @@ type gateway struct {
 	key
 	obj *gatewayv1.Gateway
 	ref model.Ref
-	// pending: the class is not accepted, so nobody serves the Gateway.
+	// pending: the class is not accepted, so the Gateway is not served.
 	pending bool
 	// rejected keeps the whole Gateway from being served.
 	rejected *resource.Finding
@@ -32,7 +32,7 @@ type gateway struct {
 	sets     []*listenerSet
 	frontend *frontend
 	front    *front
-	// clientCertificate is presented to backends with TLS; clientProblem says why there is none.
+	// clientCertificate is presented to backends with TLS; clientProblem is why there is none.
 	clientCertificate string
 	clientProblem     *resource.Finding
 	// pathPolicy is that of its listeners, if the annotation is there.
@@ -88,7 +88,7 @@ func (l *listener) accepted() bool {
 	return l.notAccepted == nil && l.conflict == nil && l.gateway.served()
 }
 
-// programmed says whether the model has it.
+// programmed reports whether the listener is in the model.
 func (l *listener) programmed() bool { return l.accepted() && !l.unusable }
 
 func (g *gateway) served() bool { return !g.pending && g.rejected == nil && len(g.addresses) > 0 }
@@ -186,7 +186,7 @@ func (t *translator) newListener(g *gateway, set *listenerSet, i int, spec *gate
 	return l
 }
 
-// readAddresses reads spec.addresses: an IP address is one to bind, an empty one leaves the choice to us.
+// readAddresses reads spec.addresses: an IP address is bound, an empty address leaves the choice to Weir.
 func (t *translator) readAddresses(g *gateway) {
 	if len(g.obj.Spec.Addresses) == 0 {
 		g.addresses = []string{""}

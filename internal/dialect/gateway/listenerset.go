@@ -26,8 +26,8 @@ type listenerSet struct {
 	pathPolicy model.PathPolicy
 }
 
-// readListenerSets gives each Gateway that is ours the ListenerSets that name it, oldest first, and the listeners of
-// those that it allows (GatewaySpec.allowedListeners).
+// readListenerSets gives each of our Gateways the ListenerSets that name it, oldest first, and the listeners of the
+// allowed ones (GatewaySpec.allowedListeners).
 func (t *translator) readListenerSets() {
 	for _, obj := range t.set.ListenerSets {
 		s := &listenerSet{
@@ -104,7 +104,7 @@ func (g *gateway) attachedSets() *int32 {
 	return &n
 }
 
-// programmed returns the names of the listeners that can be served. A set with none is not accepted.
+// programmed returns the names of the listeners that can be served. A set without any is not accepted.
 func (s *listenerSet) programmed() []string {
 	var names []string
 	for _, l := range s.listeners {

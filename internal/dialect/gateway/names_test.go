@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// TestTranslatorFollowsNamedEndpoints changes nothing but EndpointSlices, of which routes know their names alone.
+// TestTranslatorFollowsNamedEndpoints only changes EndpointSlices, of which routes know no more than their names.
 func TestTranslatorFollowsNamedEndpoints(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "input.yaml")
 	if err := os.WriteFile(file, []byte(`apiVersion: gateway.networking.k8s.io/v1

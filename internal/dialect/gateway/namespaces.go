@@ -24,7 +24,7 @@ func readRouteNamespaces(written *gatewayv1.RouteNamespaces, own string) (namesp
 	return readNamespaces(value(written.From, gatewayv1.NamespacesFromSame), written.Selector, own)
 }
 
-// readListenerNamespaces reads from where ListenerSets may attach to a Gateway: from nowhere unless it says so.
+// readListenerNamespaces reads from which namespaces ListenerSets may attach to a Gateway: by default from none.
 func readListenerNamespaces(written *gatewayv1.AllowedListeners, own string) (namespaces, error) {
 	if written == nil || written.Namespaces == nil {
 		return namespaces{}, nil

@@ -52,7 +52,7 @@ func (t *translator) findOverlaps() {
 	}
 }
 
-// overlap notes one that has an overlapping hostname, if a connection may reach both.
+// overlap notes another listener with an overlapping hostname, if a connection may reach both.
 func (t *translator) overlap(l, other *listener) {
 	meet := l.gateway == other.gateway ||
 		slices.ContainsFunc(l.gateway.addresses, func(a string) bool { return slices.Contains(other.gateway.addresses, a) })

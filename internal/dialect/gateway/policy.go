@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// target is what a BackendTLSPolicy is about: a Service, or one of its ports by name.
+// target is the target of a BackendTLSPolicy: a Service, or one of its ports by name.
 type target struct {
 	service key
 	section string
@@ -22,7 +22,7 @@ type target struct {
 type policy struct {
 	obj *gatewayv1.BackendTLSPolicy
 	ref model.Ref
-	// tls is how connections are secured; nil if the policy cannot be honoured, and invalid says why.
+	// tls is how connections are secured. It is nil if the policy cannot be honoured; then invalid is the reason.
 	tls     *model.ServiceTLS
 	invalid *resource.Finding
 	// unresolved are CA references that cannot be used.
@@ -157,7 +157,7 @@ func (t *translator) readValidation(p *policy) {
 	}
 }
 
-// aims says whether the policy is about a port that a route leads to, in force there or not.
+// aims reports whether the policy is about a port that a route leads to, even if it has no effect there.
 func (p *policy) aims(u use) bool {
 	return slices.Contains(p.portless, u.service) || slices.ContainsFunc(p.targets, func(on target) bool {
 		return on.service == u.service && (on.section == "" || on.section == u.port.Name)

@@ -30,7 +30,7 @@ func (t *translator) notPermitted(field, fromKind, from, toKind, to, name string
 		fmt.Sprintf("add a ReferenceGrant to namespace %s, from %s in namespace %s to %s %s", to, fromKind, from, toKind, name))
 }
 
-// unwatched says that a namespace is not read.
+// unwatched means that a namespace is not read.
 func (t *translator) unwatched(namespace string) string {
 	return fmt.Sprintf("namespace %s is not watched by this controller, which watches only %s", namespace, strings.Join(t.set.Watched, ", "))
 }
@@ -91,14 +91,15 @@ func (t *translator) certificate(from model.Ref, ref gatewayv1.SecretObjectRefer
 	return full, nil
 }
 
-// absent says why an object that something refers to is not there, what to do about it, and the code for it, which is usually the one given.
+// absent returns why a referenced object does not exist, what to do about it, and the code for it, which is usually the
+// one given.
 func (t *translator) absent(code, group, kind string, at key) (finding, why, fix string) {
 	finding, why, fix = t.set.Absent(code, resource.Key{Group: group, Kind: kind, Namespace: at.namespace, Name: at.name}, t.Partial)
 	return finding, kind + " " + at.String() + " " + why, fix
 }
 
-// caBundle reads the certificates under ca.crt of a ConfigMap; on failure it says why and what to do, with the code for it, which is usually the
-// one given.
+// caBundle reads the certificates under ca.crt of a ConfigMap. On failure it returns why, what to do, and the code for
+// it, which is usually the one given.
 func (t *translator) caBundle(code, namespace, name string) (pemText, finding, message, fix string) {
 	full := namespace + "/" + name
 	cm := t.set.ConfigMap(namespace, name)

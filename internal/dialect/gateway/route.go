@@ -14,7 +14,7 @@ import (
 // route is an HTTPRoute, a GRPCRoute or a TCPRoute.
 type route struct {
 	key
-	// object is the route as the set has it, of which one of http, grpc and tcp is the same.
+	// object is the route in the set; one of http, grpc and tcp is the same object.
 	object    any
 	http      *gatewayv1.HTTPRoute
 	grpc      *gatewayv1.GRPCRoute
@@ -29,9 +29,9 @@ type route struct {
 	// pathPolicy is the route's own, if the annotation is there.
 	pathPolicy model.PathPolicy
 	rules      []model.Rule
-	// patterns are those of all rules.
+	// patterns bounds the patterns of all rules.
 	patterns model.PatternBudget
-	// ruleCount is the number of rules written, brokenRules of those that are invalid, for the problems in broken.
+	// ruleCount is the number of rules, brokenRules the number of invalid ones; their problems are in broken.
 	ruleCount, brokenRules int
 	broken                 []resource.Finding
 	// partial are parts of rules that are left out while the rest of the rule is served.
@@ -42,14 +42,14 @@ type route struct {
 	// said are the findings about the route by itself.
 	said []resource.Finding
 
-	// outcome is what became of the route among the others, nil until that is known. contested says that this changed its
-	// parents, so that the route has to be read anew the next time.
+	// outcome is the result of the route among the others, nil until it is known. contested means that others changed
+	// its parents, so that the route must be read again the next time.
 	outcome   *outcome
 	contested bool
 }
 
-// faultStatus is what a route answers for what it cannot serve: a GRPCRoute says UNAVAILABLE, which as a status code
-// is 503 (GRPCRouteRule.backendRefs), an HTTPRoute 500 (HTTPRouteRule.backendRefs).
+// faultStatus is the route's answer for what it cannot serve: a GRPCRoute answers UNAVAILABLE, which is the status code
+// 503 (GRPCRouteRule.backendRefs), an HTTPRoute 500 (HTTPRouteRule.backendRefs).
 func (r *route) faultStatus() int {
 	if r.carries == model.RouteGRPC {
 		return 503
@@ -61,11 +61,11 @@ func (r *route) fault(p resource.Finding) *model.Fault {
 	return &model.Fault{Status: r.faultStatus(), Reason: p.Reason, Message: p.Message}
 }
 
-// served says whether any rule works as written; if none does the route is not accepted.
+// served reports whether any rule works as written; if none does, the route is not accepted.
 func (r *route) served() bool { return r.brokenRules < r.ruleCount || r.ruleCount == 0 }
 
-// readRoutes reads the routes, but for those of an earlier translation on the same basis, oldest first, that are the same
-// objects and got what they asked for.
+// readRoutes reads the routes, oldest first. It reuses routes of an earlier translation on the same basis if they are
+// the same objects and got what they asked for.
 func (t *translator) readRoutes(earlier []*route) {
 	known := make(map[any]*route, len(earlier))
 	for _, r := range earlier {
@@ -117,7 +117,7 @@ func olderRoute(a, b *route) int {
 	return strings.Compare(a.ref.Kind, b.ref.Kind)
 }
 
-// readRoute reads what a route says and where it may attach, whatever other routes there are.
+// readRoute reads a route and where it may attach, without regard to other routes.
 func (t *translator) readRoute(r *route) {
 	before := t.findings
 	t.findings = nil
@@ -249,7 +249,7 @@ func (t *translator) emptyRule(r *route, rule *model.Rule, closed bool) {
 		return
 	}
 	if rule.Session == nil || len(rule.Backends) == 0 {
-		rule.Fault = r.fault(p) // else sessions go on although the weights are 0 (GEP-1619)
+		rule.Fault = r.fault(p) // otherwise sessions continue although the weights are 0 (GEP-1619)
 	}
 	t.report(r.ref, p)
 }

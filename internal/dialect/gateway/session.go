@@ -22,7 +22,7 @@ func (p *ruleParts) session(r *route, i int) *model.Session {
 	}
 	out := &model.Session{Type: model.Cookie, AbsoluteTimeout: p.duration(".sessionPersistence.absoluteTimeout", written.AbsoluteTimeout)}
 	if uid := r.meta.UID; uid != "" {
-		// Random and known to nobody who may not read the route; all proxies get the same.
+		// It is random and unknown to everyone who may not read the route; all proxies get the same.
 		sum := sha256.Sum256([]byte("weir session salt " + string(uid)))
 		out.Salt = hex.EncodeToString(sum[:])
 	}
@@ -58,8 +58,8 @@ func (p *ruleParts) session(r *route, i int) *model.Session {
 	return out
 }
 
-// sessionName is the name of sessions that were given none: one of its own for each rule, which stays the same as long as the rule
-// keeps its name or, if it has none, its place.
+// sessionName is the name of sessions without a configured name. Each rule has its own, which stays the same as long as
+// the rule keeps its name or, if it has none, its index.
 func sessionName(r *route, rule string, i int) string {
 	if rule == "" {
 		rule = "#" + strconv.Itoa(i)
@@ -68,8 +68,8 @@ func sessionName(r *route, rule string, i int) string {
 	return "weir-" + hex.EncodeToString(sum[:6])
 }
 
-// lintSession reports a rule whose sessions an earlier rule of the route overwrites: a client has one value for a header, and one for
-// cookies of one name and path.
+// lintSession reports a rule whose sessions an earlier rule of the route overwrites: a client has one value for a
+// header, and one for cookies of one name and path.
 func (t *translator) lintSession(r *route, i int) {
 	rule := &r.rules[i]
 	if rule.Session == nil {

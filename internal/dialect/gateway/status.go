@@ -35,7 +35,7 @@ func (t *translator) gatewayStatuses() {
 	}
 }
 
-// conditions judges by the Gateway's own listeners, but those of its ListenerSets are something to serve, too.
+// conditions judges by the Gateway's own listeners; those of its ListenerSets also count as something to serve.
 func (g *gateway) conditions() []resource.Condition {
 	var good, bad, programmed, unresolved []string
 	for _, l := range g.listeners {

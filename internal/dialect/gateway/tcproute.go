@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// tcpRules takes over the rule of a TCPRoute; v1alpha2 permits more of them, of which none could tell its connections.
+// tcpRules takes over the rule of a TCPRoute. v1alpha2 permits several, but connections cannot be assigned to them.
 func (t *translator) tcpRules(r *route) {
 	r.ruleCount = len(r.tcp.Spec.Rules)
 	for i := range r.tcp.Spec.Rules {
@@ -37,7 +37,7 @@ func (t *translator) tcpRule(r *route, field string, rule *gatewayv1.TCPRouteRul
 	r.rules = append(r.rules, out)
 }
 
-// takenListeners are those of a parent's that an older TCPRoute has (Listener.allowedRoutes).
+// takenListeners are the listeners of a parent that an older TCPRoute has (Listener.allowedRoutes).
 func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 	for _, l := range p.listeners() {
 		claims := t.on(l).claims[r.ref.Kind]

@@ -73,7 +73,8 @@ func (t *translator) finish() {
 	resource.SortFindings(t.findings)
 }
 
-// translator holds one translation. Its steps run in the order of Translator.Translate; each reads what the earlier ones left.
+// translator holds one translation. Its steps run in the order of Translator.Translate; each uses the results of the
+// earlier ones.
 type translator struct {
 	Options
 	set *resource.Set
@@ -89,7 +90,7 @@ type translator struct {
 	reached map[reach]bool
 }
 
-// basis is what routes are judged by. It does not change once it was read.
+// basis is everything by which routes are judged. It does not change once it was read.
 type basis struct {
 	// brokenGrants are the first of each namespace that are left out because they are not valid.
 	brokenGrants map[string]resource.Key
@@ -108,7 +109,7 @@ type basis struct {
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
 
-	// found, classes and said are what is known of the configuration, statuses and findings when no route has been read.
+	// found, classes and said are the configuration, statuses and findings before routes are read.
 	found   model.Config
 	classes []resource.Status
 	said    []resource.Finding
@@ -145,7 +146,7 @@ func (t *translator) readBasis() *basis {
 	return t.basis
 }
 
-// serves says whether the basis, read from one set, is that of another.
+// serves reports whether the basis, read from one set, is also that of another.
 func (b *basis) serves(read, set *resource.Set, o Options) bool {
 	return (o.Names == nil || slices.Equal(read.EndpointSlices, set.EndpointSlices) || slices.Equal(b.named, set.NamedSlices())) &&
 		slices.Equal(read.GatewayClasses, set.GatewayClasses) && slices.Equal(read.Gateways, set.Gateways) &&
@@ -161,13 +162,13 @@ func sameRoutes(a, b *resource.Set) bool {
 	return slices.Equal(a.HTTPRoutes, b.HTTPRoutes) && slices.Equal(a.GRPCRoutes, b.GRPCRoutes) && slices.Equal(a.TCPRoutes, b.TCPRoutes)
 }
 
-// reach says that requests reach a policy's targets through a Gateway.
+// reach means that requests reach a policy's targets through a Gateway.
 type reach struct {
 	policy  *policy
 	gateway *gateway
 }
 
-// usage is what routes have of a listener.
+// usage is the use of a listener by routes.
 type usage struct {
 	routes int32
 	// claims are the hostnames that accepted routes of each kind have here.

@@ -94,7 +94,7 @@ func replaced[T any, P copied[T]](h *history, now []P, change func(P)) []P {
 	return now
 }
 
-// follow holds a Translator's results over many changes against those of translations that know nothing of what was before.
+// follow compares a Translator's results over many changes with translations without memory.
 func follow(t *testing.T, seed uint64, options gateway.Options, all *resource.Set, steps int) {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), all: all}
 	translator := gateway.Translator{Options: options}

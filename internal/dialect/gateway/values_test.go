@@ -15,7 +15,7 @@ import (
 
 func to[T any](v T) *T { return &v }
 
-// tiny is a set with one Gateway, one HTTPRoute with two rules, of which the second is sound, and its Service.
+// tiny is a set with one Gateway, one HTTPRoute with two rules, the second of which is valid, and its Service.
 func tiny() *resource.Set {
 	backend := func() []gatewayv1.HTTPBackendRef {
 		return []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: "a", Port: to[int32](80)}}}}
@@ -36,8 +36,9 @@ func tiny() *resource.Set {
 	}
 }
 
-// The API server's schemas keep these values out. Should one get in all the same, as from a cluster with newer
-// definitions, its rule is left out, or answers 500 where leaving it out would pass a filter by, and the route says so.
+// The API server's schemas refuse these values. If one gets in nevertheless, for example from a cluster with newer
+// definitions, its rule is left out, or answers 500 if leaving it out would bypass a filter, and the route's status
+// reports it.
 func TestValuesOutsideTheSchemaCostTheirRuleAlone(t *testing.T) {
 	filter := func(f gatewayv1.HTTPRouteFilter) func(*gatewayv1.HTTPRouteRule) {
 		return func(r *gatewayv1.HTTPRouteRule) { r.Filters = append(r.Filters, f) }
@@ -159,7 +160,7 @@ func TestExternalAuthOnABackendAnswersForItsShare(t *testing.T) {
 	}
 }
 
-// A filter that must not be passed by outweighs other mistakes in its rule, unless nobody knows what the rule matches.
+// A filter that nobody may bypass outweighs other mistakes in its rule, unless it is unknown what the rule matches.
 func TestARuleWithUnsupportedFilterStaysClosed(t *testing.T) {
 	set := tiny()
 	rule := &set.HTTPRoutes[0].Spec.Rules[0]

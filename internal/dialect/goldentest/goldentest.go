@@ -28,8 +28,8 @@ func init() { resource.CheckRules(rules.Compile) }
 
 var update = flag.Bool("update", false, "rewrite the expected parts of testdata/*.golden")
 
-// Golden is one case: first its input files, then what comes out of them. Each part begins with a line "-- name --";
-// parts named *.yaml are input. What stands before the first part says what the case is about.
+// Golden is one case: first its input files, then the outputs. Each part begins with a line "-- name --"; parts named
+// *.yaml are input. The text before the first part describes the case.
 type Golden struct {
 	intro string
 	parts []Part
@@ -96,7 +96,8 @@ func Load(t testing.TB, g Golden) *resource.Set {
 	return set
 }
 
-// Compare holds what came out of a case against its file, or rewrites that, and returns what the file is to be.
+// Compare compares the outputs of a case with its file, or rewrites the file, and returns the expected content of the
+// file.
 func (g Golden) Compare(t *testing.T, path string, outputs []Part) string {
 	t.Helper()
 	text := g.format(outputs)
@@ -110,7 +111,7 @@ func (g Golden) Compare(t *testing.T, path string, outputs []Part) string {
 	return text
 }
 
-// Output is what a translation makes of a set.
+// Output is the translation of a set.
 type Output struct {
 	Config   model.Config
 	Statuses []resource.Status
@@ -219,7 +220,7 @@ func StatusText(statuses []resource.Status) string {
 	return b.String()
 }
 
-// All reads testdata/*.golden, of which there must be a number at least.
+// All reads testdata/*.golden. There must be at least least files.
 func All(t testing.TB, least int) map[string]Golden {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.golden")
@@ -240,9 +241,8 @@ func All(t testing.TB, least int) map[string]Golden {
 	return all
 }
 
-// Run compares every case with what it says must come out, and holds the translation, which is told the case's name, to
-// its promises: it does not touch its input, the order of objects has no influence, the model is valid and survives
-// JSON.
+// Run compares every case with its expected output, and checks the promises of the translation, which gets the case's
+// name: it does not change its input, the order of objects has no influence, the model is valid and survives JSON.
 func Run(t *testing.T, least int, translate func(name string, set *resource.Set) Output) {
 	for path, g := range All(t, least) {
 		name := strings.TrimSuffix(filepath.Base(path), ".golden")

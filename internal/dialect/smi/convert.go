@@ -11,15 +11,15 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Converted is an HTTPRoute, or for a port of TCP connections a TCPRoute, that means what TrafficSplits do.
+// Converted is an HTTPRoute, or for a port of TCP connections a TCPRoute, that is equivalent to TrafficSplits.
 type Converted struct {
 	// Route is the object as it is written, without status.
 	Route map[string]any
-	// Notes say what the route does not say, or says in other words.
+	// Notes describe what the route cannot express, or expresses differently.
 	Notes []string
 }
 
-// What a route may have at most (HTTPRouteSpec.rules, HTTPRouteRule.matches and .backendRefs, HTTPRouteMatch.headers,
+// Limits of a route (HTTPRouteSpec.rules, HTTPRouteRule.matches and .backendRefs, HTTPRouteMatch.headers,
 // BackendRef.weight).
 const (
 	maxRules    = 16
@@ -29,9 +29,9 @@ const (
 	maxWeight   = 1_000_000
 )
 
-// Convert writes the splits that are in force as HTTPRoutes and TCPRoutes with the root Service as parent (Gateway API, GEP-1324), one
-// for each port of each root. The findings are the errors and warnings about splits, and those of splits that no route
-// can express.
+// Convert writes the effective splits as HTTPRoutes and TCPRoutes with the root Service as parent (Gateway API,
+// GEP-1324), one for each port of each root. The findings are the errors and warnings about splits, and those about
+// splits that no route can express.
 func Convert(set *resource.Set) ([]Converted, []resource.Finding) {
 	t := &translator{set: set, roots: map[key][]*trafficSplit{}}
 	cfg, _, _, findings := Translate(set, Options{Serve: []string{"none"}})
@@ -60,7 +60,7 @@ func fail(message string) resource.Finding {
 	return resource.Problem(codeNotConverted, "NotConverted", "spec", message, "write the route by hand")
 }
 
-// convertRoot writes the splits of one port of a root. problem says why that cannot be done.
+// convertRoot writes the splits of one port of a root. problem is why that cannot be done.
 func (t *translator) convertRoot(splits []model.Split) (c Converted, problem string) {
 	namespace, name, port := serviceParts(splits[0].Root)
 	var rules []any
@@ -158,7 +158,7 @@ func (t *translator) convertLeaves(s model.Split) (backends []any, notes []strin
 	return backends, notes, ""
 }
 
-// missing is the name of the Service that a leaf would lead to; empty if it is none.
+// missing is the name of the Service that a leaf would lead to; empty if it is not a Service.
 func (t *translator) missing(leaf model.Ref) string {
 	for _, s := range t.set.TrafficSplits {
 		if s.Namespace != leaf.Namespace || s.Name != leaf.Name {
@@ -225,7 +225,7 @@ func startExpression(pattern string) string {
 	return pattern + ".*"
 }
 
-// serviceParts takes the name of a service of the model apart.
+// serviceParts splits the name of a service of the model.
 func serviceParts(service string) (namespace, name string, port int64) {
 	namespace, rest, _ := strings.Cut(service, "/")
 	name, number, _ := strings.Cut(rest, ":")

@@ -48,8 +48,8 @@ func (t *translator) emit(s *trafficSplit) {
 	}
 }
 
-// divisible says whether the split applies to the root's port, by requests or by connections, and reports what it does not
-// apply to.
+// divisible reports whether the split applies to the root's port, by requests or by connections, and reports what it
+// does not apply to.
 func (t *translator) divisible(s *trafficSplit, i int) bool {
 	port := s.service.Spec.Ports[i]
 	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
@@ -130,7 +130,8 @@ func hasPort(s *corev1.Service, number int32) bool {
 	})
 }
 
-// weights are whole numbers in the proportion of the backends' weights: those written, or the smallest there are.
+// weights are whole numbers in the proportion of the backends' weights: the written ones if they are whole, else the
+// smallest possible.
 func weights(backends []split.Backend) []uint64 {
 	divisor := split.Weight(0)
 	whole := true

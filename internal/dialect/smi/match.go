@@ -49,7 +49,7 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 	}
 }
 
-// groupMatches leaves out the matches that have an expression which does not compile: they would match nothing.
+// groupMatches leaves out matches with an expression that does not compile: they would match nothing.
 func (t *translator) groupMatches(g *specs.HTTPRouteGroup) []model.SplitMatch {
 	var out []model.SplitMatch
 	for i, m := range g.Spec.Matches {
@@ -77,7 +77,7 @@ func (t *translator) groupMatches(g *specs.HTTPRouteGroup) []model.SplitMatch {
 	return out
 }
 
-// allow takes the patterns of a match into what a split may have together. Each has been judged by itself.
+// allow counts the patterns of a match towards the bound for a split. Each has been judged by itself.
 func (s *trafficSplit) allow(m model.SplitMatch) error {
 	if err := s.patterns.Add(m.Path); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (s *trafficSplit) allow(m model.SplitMatch) error {
 	return nil
 }
 
-// expression reports one that does not compile or is too large.
+// expression reports an expression that does not compile or is too large.
 func (t *translator) expression(ref model.Ref, field, text string) bool {
 	_, err := model.CheckPattern(text)
 	if err == nil {

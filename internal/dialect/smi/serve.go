@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// none is what Options.Serve says for no Service.
+// none is the value of Options.Serve for no Service.
 var none = []string{"none"}
 
 // serve opens the ports of services to clients that call them by their host names, as they would without any proxy.
@@ -29,7 +29,7 @@ func (t *translator) serve() {
 		services = append(services, s)
 		t.served[at] = true
 	}
-	short := map[string]key{} // who is called by a bare name
+	short := map[string]key{} // the service with each bare name
 	for _, s := range services {
 		if first, ok := short[s.Name]; !ok || s.Namespace == "default" {
 			short[s.Name] = key{s.Namespace, s.Name}
@@ -125,8 +125,8 @@ func (t *translator) servePort(s *corev1.Service, i int, names []string) {
 	t.cfg.Routes = append(t.cfg.Routes, route)
 }
 
-// listener returns the name of the listener for a port, one of a Gateway if that takes any host there; or which listener
-// takes the port for another protocol.
+// listener returns the name of the listener for a port, one of a Gateway if that accepts any host there; or the
+// listener that has the port for another protocol.
 func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
 	for _, g := range t.options.Gateways {
 		for _, l := range g.Spec.Listeners {
@@ -152,7 +152,7 @@ func (t *translator) listener(port int32, ref model.Ref) (name, taken string) {
 	return name, ""
 }
 
-// unused reports the roots that nothing leads to.
+// unused reports roots without traffic.
 func (t *translator) unused() {
 	if len(t.splits) == 0 || t.options.Partial && len(t.set.HTTPRoutes)+len(t.set.GRPCRoutes)+len(t.set.TCPRoutes) == 0 {
 		return // of a part of a cluster's objects the routes may be elsewhere

@@ -1,13 +1,13 @@
-// Package smi translates SMI objects (TrafficSplit and the HTTPRouteGroups it names) into the model's splits, and says in
-// statuses, events and findings what became of each. The specification's text is the authority (Traffic Split v1alpha4
-// and the first draft); docs/smi.md lists what it leaves open and how that is settled here.
+// Package smi translates SMI objects (TrafficSplit and the HTTPRouteGroups it names) into the model's splits, and
+// reports the result for each object in statuses, events and findings. The specification's text is the authority
+// (Traffic Split v1alpha4 and the first draft); docs/smi.md lists what it leaves open and what Weir does there.
 //
-// It is pure: it reads a resource.Set, which it leaves alone, and nothing else. The services that its splits name are
-// made by dialect/core; routes to the roots are made by other dialects, and by this one for the host names of roots that
-// are to be reached without any route.
+// It is pure: it reads a resource.Set, which it does not change, and nothing else. dialect/core makes the services that
+// its splits name. Other dialects make routes to the roots; this one makes them for the host names of roots that are
+// reached without a route.
 //
-// Nothing a user writes fails the translation. What cannot be served is left out, or answers an error for its share, the
-// rest is served, and a condition, an event and a finding say why.
+// A user's mistake never fails the translation. The bad part is left out or answers an error for its share, the rest is
+// served, and a condition, an event and a finding say why.
 package smi
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Options say what a set does not.
+// Options are settings that are not part of a set.
 type Options struct {
 	// Serve names Services, as "name" (in the namespace default) or "namespace/name", that are reached by their host
 	// names on their own ports without any route. Empty means the roots of all splits if there are no Gateways; "none"
@@ -43,10 +43,10 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	return (&Translator{Options: options}).Translate(set)
 }
 
-// Translator translates one set after another. Each is as Translate would have it, with one exception: a Service that is
-// served because it was the root of a split goes on being served when the split is deleted, by its own endpoints. Deleting
-// the split is the last step of the specification's workflow (Traffic Split, "Workflow"), and clients must not notice it.
-// It is for one goroutine at a time.
+// Translator translates one set after another, each as Translate would, with one exception. A Service that is served
+// because it was the root of a split is still served by its own endpoints when the split is deleted. Deleting the split
+// is the last step of the specification's workflow (Traffic Split, "Workflow"), and clients must not notice it. It is
+// for one goroutine at a time.
 type Translator struct {
 	Options Options
 	served  map[key]bool // by the last translation, as roots of splits or because they once were
@@ -80,7 +80,7 @@ func (m *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	for _, s := range t.splits {
 		t.emit(s)
 	}
-	// Of one root those with matches come first; they were added oldest first.
+	// Of the splits of one root, those with matches come first; they were added oldest first.
 	slices.SortStableFunc(t.cfg.Splits, func(a, b model.Split) int {
 		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(min(len(b.Matches), 1), min(len(a.Matches), 1)))
 	})
@@ -99,7 +99,7 @@ func (m *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	return t.cfg, t.statuses, t.events, t.findings
 }
 
-// translator holds one translation. Its steps run in the order of Translate; each reads what the earlier ones left.
+// translator holds one translation. Its steps run in the order of Translate; each uses the results of the earlier ones.
 type translator struct {
 	set      *resource.Set
 	options  Options
@@ -138,7 +138,7 @@ type trafficSplit struct {
 	domain  string          // of the full name it is called by, if any
 	service *corev1.Service // nil if there is no root
 	matches []model.SplitMatch
-	// patterns are those of the matches.
+	// patterns bounds the patterns of the matches.
 	patterns model.PatternBudget
 
 	// What is wrong, by the condition it belongs to.
@@ -182,7 +182,7 @@ func (t *translator) resolve(s *trafficSplit) {
 			t.add(s, &s.unresolved, resource.Problem(codeBackendName, "InvalidBackend", field,
 				why+": "+t.missingShare(s), "name a Service of the split's own namespace"))
 		case t.set.Service(at.namespace, at.name) == nil:
-			// The workflow names a Service before it exists; as long as it has no weight that is nothing to say.
+			// The workflow names a Service before it exists. While it has no weight, nothing is reported.
 			if b.Weight > 0 {
 				code, why, fix := t.set.Absent(codeBackendNotFound, serviceKey(at), t.options.Partial)
 				t.add(s, &s.unresolved, resource.Problem(code, "BackendNotFound", field,
@@ -204,7 +204,7 @@ func (t *translator) resolve(s *trafficSplit) {
 	}
 }
 
-// conflicts leaves of the splits of each root those with matches, oldest first, and the oldest without.
+// conflicts keeps, of the splits of each root, those with matches, oldest first, and the oldest without.
 func (t *translator) conflicts() {
 	taken := map[key]*trafficSplit{}
 	for _, s := range t.splits {
@@ -231,7 +231,7 @@ func before(first, s *trafficSplit) string {
 	return "which is older"
 }
 
-// missingShare says what becomes of the share of a backend that is not there: it is answered 500, but not on ports that no backend
+// missingShare says what happens to the share of a missing backend: it is answered 500, except on ports that no backend
 // has, which are not split.
 func (t *translator) missingShare(s *trafficSplit) string {
 	known, split := 0, false

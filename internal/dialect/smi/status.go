@@ -19,10 +19,10 @@ func (t *translator) report(ref model.Ref, p resource.Finding) {
 
 // status writes the conditions of a split:
 //
-//	Accepted      it is in force
+//	Accepted      it has effect
 //	ResolvedRefs  the backends with weight and the HTTPRouteGroups exist
 //	PortsMatched  every backend has every port of the root
-//	Conflicted    an older split of the root keeps it out of force
+//	Conflicted    an older split of the root takes its effect
 func (t *translator) status(s *trafficSplit) {
 	accepted := resource.True("Accepted", "Accepted", resource.Texts(s.warnings))
 	if len(s.warnings) > 0 {

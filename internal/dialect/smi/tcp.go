@@ -33,7 +33,7 @@ func (t *translator) serveConnections(s *corev1.Service, port int32, ref model.R
 	t.cfg.Routes = append(t.cfg.Routes, route)
 }
 
-// taken is the listener that has a port, of whatever protocol; empty if none has.
+// taken is the listener that has a port, of whatever protocol; empty if there is none.
 func (t *translator) taken(port int32) (first string) {
 	for _, g := range t.options.Gateways {
 		for _, l := range g.Spec.Listeners {
@@ -50,7 +50,7 @@ func (t *translator) taken(port int32) (first string) {
 	return first
 }
 
-// connections says whether a port of a Service carries connections that are no HTTP.
+// connections reports whether a port of a Service carries connections that are not HTTP.
 func (t *translator) connections(at key, port int64) bool {
 	s := t.set.Service(at.namespace, at.name)
 	return s != nil && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {

@@ -152,7 +152,7 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// The last step of the specification's workflow deletes the split. Whoever calls the root must not notice.
+// The last step of the specification's workflow deletes the split. Clients of the root must not notice.
 func TestARootIsServedOnWhenItsSplitIsDeleted(t *testing.T) {
 	_, rest, _ := strings.Cut(web, "---\n")
 	translator := &smi.Translator{}

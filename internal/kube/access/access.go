@@ -1,5 +1,5 @@
 // Package access lists what the controller may do in a cluster: every verb that it uses of each resource, and no other.
-// The chart's roles are held to it by a test.
+// A test compares the chart's roles with it.
 package access
 
 //go:generate go test . -run TestTheChartsRulesAreMadeFromTheKinds -update
@@ -14,10 +14,10 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Verb is one thing that may be done to the objects of a resource.
+// Verb is one verb for the objects of a resource.
 type Verb struct {
 	Group, Resource, Verb string
-	// Name of the one object that it may be done to; empty is all.
+	// Name of the only object that it is for; empty means all.
 	Name string
 }
 
@@ -37,7 +37,7 @@ func (v Verb) Compare(other Verb) int {
 
 const definitionsGroup = "apiextensions.k8s.io"
 
-// made are what each Gateway gets (package infra).
+// made are the kinds of objects that each Gateway gets (package infra).
 var made = []schema.GroupResource{
 	{Group: "apps", Resource: "deployments"}, {Group: "policy", Resource: "poddisruptionbudgets"},
 	{Resource: "configmaps"}, {Resource: "serviceaccounts"}, {Resource: "services"},
@@ -75,8 +75,8 @@ func Cluster(kinds resource.Kinds) []Verb {
 	return sorted(all)
 }
 
-// Own is what the controller may do in its own namespace besides, sorted: hold the lease, keep the certificate authority,
-// and tell other replicas what its proxies run.
+// Own returns what the controller may additionally do in its own namespace, sorted: hold the lease, keep the
+// certificate authority, and tell other replicas what its proxies run.
 func Own() []Verb {
 	return sorted([]Verb{
 		{Group: "coordination.k8s.io", Resource: "leases", Verb: "get"},
@@ -119,8 +119,8 @@ func shared(kinds resource.Kinds, v Verb) bool {
 	})
 }
 
-// Alone is what a controller of named namespaces may do in its own, sorted: what Own has, and what follows of it from Cluster where all
-// namespaces are watched; the parameters of classes are read there, too.
+// Alone returns what a controller of named namespaces may do in its own, sorted: Own, and the part of Cluster that its
+// own namespace needs, since it is not watched otherwise. The parameters of classes are read there, too.
 func Alone() []Verb {
 	all := append(Own(), Verb{Resource: "secrets", Verb: "get", Name: "weir-authority"})
 	for _, verb := range []string{"get", "list", "watch", "create", "delete"} {

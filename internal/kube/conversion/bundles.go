@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// look is how often the definitions are looked at: somebody may have installed or replaced them.
+	// look is how often the definitions are checked: they may have been installed or replaced.
 	look = 10 * time.Second
 	// lookTimeout bounds that.
 	lookTimeout = 10 * time.Second
 )
 
-// Bundles keeps spec.conversion of definitions: where the webhook is, and the certificates by which it is known. It changes
-// nothing else of them, and no definition whose webhook is somebody else's or that has none.
+// Bundles maintains spec.conversion of definitions: the webhook's place and its certificates. It changes nothing else
+// in them, and does not change definitions with another webhook or none.
 type Bundles struct {
 	Client client.Client
 	// Definitions are the names of the definitions.
@@ -33,12 +33,12 @@ type Bundles struct {
 	// Service and URL say where the webhook is; URL is empty, or goes first.
 	Service apiextensionsv1.ServiceReference
 	URL     string
-	// Bundle returns the certificates to trust, as PEM; empty if they are not known yet. While the authority is rotated they
-	// are those of the former root and of the next.
+	// Bundle returns the certificates to trust, as PEM; empty if they are not known yet. While the authority is rotated
+	// they are those of the former root and of the next.
 	Bundle func() string
 	Logger *slog.Logger
 
-	told map[string]string // what was logged of a definition last
+	told map[string]string // what was last logged about each definition
 }
 
 // Run keeps them until ctx ends. woken has a value when Bundle may have changed.
@@ -59,7 +59,7 @@ func (b *Bundles) Run(ctx context.Context, woken <-chan struct{}) {
 	}
 }
 
-// tell logs what keeps a definition from being kept, when that changes.
+// tell logs why a definition cannot be maintained, when that changes.
 func (b *Bundles) tell(name string, err error) {
 	text := ""
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *Bundles) keep(ctx context.Context, name string) error {
 		return fmt.Errorf("spec.conversion.webhook.clientConfig: is another webhook's: remove its caBundle if Weir is to convert")
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": definition.ResourceVersion}, // a change of somebody else is looked at first
+		"metadata": map[string]any{"resourceVersion": definition.ResourceVersion}, // so a concurrent change is read first
 		"spec":     map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": patchOf(want)}}},
 	})
 	if err != nil {
@@ -140,8 +140,8 @@ func patchOf(c *apiextensionsv1.WebhookClientConfig) map[string]any {
 	return patch
 }
 
-// ours says that a configuration is nobody else's: it has no certificates yet, is about the Service of this controller, or
-// trusts a root of its authority.
+// ours reports whether a configuration belongs to this controller: it has no certificates yet, names the Service of
+// this controller, or trusts a root of its authority.
 func (b *Bundles) ours(c *apiextensionsv1.WebhookClientConfig, bundle string) bool {
 	if len(bytes.TrimSpace(c.CABundle)) == 0 {
 		return true
@@ -158,7 +158,7 @@ func (b *Bundles) ours(c *apiextensionsv1.WebhookClientConfig, bundle string) bo
 	return false
 }
 
-// certificates are those of a bundle, by their content. What is none is left out.
+// certificates are the certificates of a bundle, by their content. Other content is ignored.
 func certificates(bundle []byte) map[string]bool {
 	all := map[string]bool{}
 	for {

@@ -16,12 +16,13 @@ import (
 // Path is where the webhook is asked.
 const Path = "/convert"
 
-// Anybody who reaches the port may ask. These bounds keep the memory that they cost below some 200 MiB: decoded, a body
-// can take fifty times its size.
+// Anyone who reaches the port may ask. These bounds keep the memory for that below some 200 MiB: decoded, a body can
+// take fifty times its size.
 const (
 	// maxBody is how large a review may be, in bytes: an API server takes requests of at most 3 MiB, and etcd half of that.
 	maxBody = 3<<20 + 64<<10
-	// smallBody is up to where a review is one of many; those that are larger are rare, and answered one by one.
+	// smallBody is the largest review of which many are answered at the same time. Larger ones are rare, and answered
+	// one by one.
 	smallBody = 64 << 10
 	// smallAtOnce and largeAtOnce are how many are read and answered at a time, maxWaiting how many others wait, maxWait how long.
 	smallAtOnce, largeAtOnce = 16, 2
@@ -29,8 +30,8 @@ const (
 	maxWait                  = 4 * time.Second
 )
 
-// Handler is the webhook: a pure function of what it is asked, behind bounds. It may be asked by anybody, as it says nothing
-// that the asker does not know. The zero value with Kinds is ready for use.
+// Handler is the webhook: a pure function of the request, with bounds. Anyone may use it, since its answer contains
+// nothing that the asker does not know. The zero value with Kinds is ready for use.
 type Handler struct {
 	Kinds []convert.Kind
 
@@ -44,8 +45,8 @@ type Handler struct {
 
 // Stats count since the start.
 type Stats struct {
-	// Answered are reviews, Failed those of them with an object that could not be converted, Refused are requests that
-	// were no review, too large or too many.
+	// Answered counts reviews, Failed those of them with an object that could not be converted, Refused requests that
+	// were not a review, too large or too many.
 	Answered, Failed, Refused uint64
 }
 
@@ -63,7 +64,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // who does not wait for it does not get it
+	_, _ = w.Write(answer) // the asker may have left
 }
 
 func (h *Handler) answer(r *http.Request) (answer []byte, code int, err error) {

@@ -16,11 +16,12 @@ import (
 	"github.com/weirmesh/weir/api/convert"
 )
 
-// maxMessage bounds the text of a failure, in bytes: names and values in it are anybody's.
+// maxMessage bounds the text of a failure, in bytes: anyone can have written the names and values in it.
 const maxMessage = 2048
 
-// Review answers a ConversionReview of apiextensions.k8s.io/v1. An object that cannot be converted fails the review, as the
-// API says, with a message that names the object and the field. The error is for what is no such review.
+// Review answers a ConversionReview of apiextensions.k8s.io/v1. An object that cannot be converted fails the review, as
+// the API requires, with a message that names the object and the field. The error is for a body that is not such a
+// review.
 func Review(kinds []convert.Kind, body []byte) (*apiextensionsv1.ConversionReview, error) {
 	var in struct {
 		metav1.TypeMeta

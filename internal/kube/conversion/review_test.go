@@ -80,7 +80,7 @@ func TestReviewNamesTheObjectAndTheFieldThatFail(t *testing.T) {
 	}
 }
 
-// TestReviewKnowsNoKind has one that is made up.
+// TestReviewKnowsNoKind converts an invented kind.
 func TestReviewKnowsNoKind(t *testing.T) {
 	made := convert.Kind{Group: "example.com", Name: "Thing", Plural: "things", Hub: "v2", Versions: map[string]convert.Version{
 		"v1": {Up: func(u map[string]any) error { u["new"] = u["old"]; delete(u, "old"); return nil }, Down: func(u map[string]any) { u["old"] = u["new"]; delete(u, "new") }},
@@ -124,8 +124,9 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// TestWorstReviewsCostBoundedMemory has bodies of what takes most memory when it is decoded, an eighth as large as they may be. All that is
-// allocated counts, whether it was freed meanwhile or not: the largest one takes 256 MiB, of which about half at a time.
+// TestWorstReviewsCostBoundedMemory sends the bodies that take most memory when they are decoded, an eighth as large as
+// allowed. It counts all allocations, even freed ones: the largest body takes 256 MiB, about half of it at the same
+// time.
 func TestWorstReviewsCostBoundedMemory(t *testing.T) {
 	const largest = maxBody / 8
 	fill := func(item string) string {

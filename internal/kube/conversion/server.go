@@ -19,7 +19,7 @@ const (
 	stopTime     = 5 * time.Second
 )
 
-// Serve answers reviews over TLS until ctx ends, which is no error; those under way are finished. It closes l.
+// Serve answers reviews over TLS until ctx ends, which is not an error; reviews under way are finished. It closes l.
 func Serve(ctx context.Context, l net.Listener, h *Handler, certificate func() (*tls.Certificate, error)) error {
 	server := &http.Server{
 		Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 4 << 10,

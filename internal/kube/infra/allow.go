@@ -13,15 +13,15 @@ import (
 
 // GatewayFields say which parameters the Gateways of a class may set. They are for the parameters of a GatewayClass alone.
 type GatewayFields struct {
-	// Allow names guarded fields (image, env) that Gateways may set as well. If it is empty, they may set none of them.
+	// Allow names guarded fields (image, env) that Gateways may also set. If it is empty, they may set none of them.
 	Allow []string `json:"allow,omitempty"`
 	// Deny names fields that Gateways may not set, such as "tolerations" or "service.type".
 	Deny []string `json:"deny,omitempty"`
 }
 
-// guarded are the fields that Gateways may set only where their class allows it: who sets them runs what they like as the
-// proxies' ServiceAccount, and so has the keys of all certificates that the Gateway refers to, those of other namespaces
-// included that a ReferenceGrant gave it.
+// guarded are the fields that Gateways may set only if their class allows it. A user who sets them can run any program
+// as the proxies' ServiceAccount. So he gets the keys of all certificates that the Gateway refers to, including those
+// that a ReferenceGrant gave it from other namespaces.
 var guarded = []string{"env", "image"}
 
 // free are the fields that Gateways may set unless their class denies it. A field in neither list is guarded.
@@ -33,8 +33,8 @@ var free = []string{
 // classOnly is the field of a class's parameters that a Gateway's can never have.
 const classOnly = "gateways"
 
-// forbidden returns the first field of a Gateway's document that the class does not let it set, and why; both empty if there is
-// none. A field that is null is set: it takes the class's value away.
+// forbidden returns the first field of a Gateway's document that the class does not let it set, and why; both empty if
+// there is none. A field that is null counts as set: it removes the class's value.
 func (f GatewayFields) forbidden(document map[string]any) (field, why string) {
 	for _, name := range slices.Sorted(maps.Keys(document)) {
 		switch {
@@ -81,7 +81,7 @@ func (f GatewayFields) check(document map[string]any, at string, class *gatewayv
 	return new(resource.Problem("", "", at+" "+field, fmt.Sprintf(why, class.Name), fix))
 }
 
-// unknown returns the names that are no fields of Parameters, or not ones that can be allowed.
+// unknown returns the names that are not fields of Parameters, or cannot be allowed.
 func (f GatewayFields) unknown() (allow, deny []string) {
 	for _, name := range f.Allow {
 		if !slices.Contains(guarded, name) {
@@ -97,7 +97,8 @@ func (f GatewayFields) unknown() (allow, deny []string) {
 	return allow, deny
 }
 
-// fieldsOf are the fields of a type of this package as they are written, with those of mappings below them, to a depth.
+// fieldsOf returns the fields of a type of this package as they are written, with those of mappings below them, to a
+// depth.
 func fieldsOf(prefix string, t reflect.Type, depth int) (out []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

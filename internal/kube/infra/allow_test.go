@@ -9,7 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// TestEveryParameterIsFreeOrGuarded makes whoever adds a parameter decide whether a namespace's user may set it.
+// TestEveryParameterIsFreeOrGuarded makes the author of a new parameter decide whether a namespace's user may set it.
 func TestEveryParameterIsFreeOrGuarded(t *testing.T) {
 	fields := fieldsOf("", reflect.TypeFor[Parameters](), 1)
 	for _, name := range fields {
@@ -58,7 +58,7 @@ func FuzzGatewayParametersKeepTheImage(f *testing.F) {
 	})
 }
 
-// TestGatewaySetsWhatItsClassLetsIt tells of each field whether it may be set.
+// TestGatewaySetsWhatItsClassLetsIt checks for each field whether it may be set.
 func TestGatewaySetsWhatItsClassLetsIt(t *testing.T) {
 	for _, c := range []struct {
 		fields GatewayFields

@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// FieldOwner is who has the fields that are applied.
+	// FieldOwner is the owner of the applied fields.
 	FieldOwner = "weir"
 	// appliers is how many Gateways are worked on at a time.
 	appliers = 4
-	// applyTimeout bounds what is done for one Gateway at a time.
+	// applyTimeout bounds one application for one Gateway.
 	applyTimeout = 30 * time.Second
 	// retryAfter and retryMost are the first and the longest wait after a failure.
 	retryAfter, retryMost = 500 * time.Millisecond, time.Minute
 )
 
-// Applier brings the cluster to the plans it was given and keeps it there: objects that somebody changes or deletes are
-// mended, those that no plan names any more are deleted. It touches nothing that it did not make. One Applier may run in
-// a cluster (the leader's).
+// Applier makes the cluster match its plans and keeps it so. It repairs objects that others change or delete, and
+// deletes objects that no plan names any more. It touches nothing that it did not create. One Applier may run in a
+// cluster (the leader's).
 type Applier struct {
 	client   client.Client
 	caches   map[string]cache.Cache // by namespace; that of all namespaces has no name
@@ -51,7 +51,7 @@ type Applier struct {
 	plans map[model.GatewayKey]*planned
 }
 
-// planned is a plan and what came of it.
+// planned is a plan and the result of its application.
 type planned struct {
 	Plan
 	sum [sha256.Size]byte
@@ -64,18 +64,18 @@ type planned struct {
 type ObjectProblem struct {
 	// Kind and Name, in the Gateway's namespace.
 	Kind, Name string
-	// Foreign says that there is an object of that name which Weir did not make for this Gateway.
+	// Foreign means that an object of that name exists that Weir did not create for this Gateway.
 	Foreign bool
-	// Refused says that the API server will not have the object as it is: trying again is no use.
+	// Refused means that the API server refuses the object as it is: trying again is useless.
 	Refused bool
 	Message string
 }
 
 func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p.Message }
 
-// NewApplier makes an Applier that reaches the API server by config, for Gateways of the namespaces given, or of all if there are
-// none. OnChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may have changed; it must
-// not block.
+// NewApplier makes an Applier that reaches the API server by config, for Gateways of the given namespaces, or of all if
+// there are none. onChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may
+// have changed; it must not block.
 func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway model.GatewayKey)) (*Applier, error) {
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
@@ -92,7 +92,7 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 			DefaultTransform:     cache.TransformStripManagedFields(),
 		}
 		if n != "" {
-			// The library asks in the one namespace that a selector of fields names.
+			// The library uses the namespace that a selector of fields names.
 			options.DefaultFieldSelector = fields.OneTermEqualSelector("metadata.namespace", n)
 		}
 		if caches[n], err = cache.New(config, options); err != nil {
@@ -109,8 +109,8 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 	}, nil
 }
 
-// Set gives the Applier the plans it is to follow from now on, in place of those it had. It does not block, and costs
-// little for plans that are as before. It may be called before Run.
+// Set replaces the Applier's plans. It does not block, and costs little for unchanged plans. It may be called before
+// Run.
 func (a *Applier) Set(plans []Plan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +166,7 @@ func (a *Applier) Run(ctx context.Context) error {
 				return err
 			}
 		}
-		// Where namespaces are named, one that does not exist keeps no other waiting: reading one waits for that alone.
+		// A named namespace that does not exist delays no other: reading one only waits for its own cache.
 		if own := a.caches[""]; own != nil && !own.WaitForCacheSync(ctx) {
 			return nil // it ends
 		}
@@ -243,7 +243,7 @@ func (a *Applier) work(ctx context.Context) {
 	}
 }
 
-// apply says whether the Gateway has what it is to have.
+// apply reports whether the Gateway has everything it should have.
 func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
 	a.mu.Lock()
 	p := a.plans[gateway]
@@ -258,7 +258,7 @@ func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
 	r.namespace, r.name = gateway.Namespace(), gateway.Name()
 	err := r.run(ctx)
 	if ended() != nil {
-		return true // what failed for that is no problem of the Gateway's
+		return true // an ended context is not a problem of the Gateway
 	}
 	if err != nil {
 		a.failures.Log(a.log, slog.LevelError, "", "applying the Gateway's objects failed, trying again", "gateway", gateway, "error", err)

@@ -61,7 +61,7 @@ func ownerOf(o client.Object) *metav1.OwnerReference {
 	return ref
 }
 
-// fingerprint changes when somebody changes what Weir writes; a status does not count.
+// fingerprint changes when the fields that Weir writes change; a status does not count.
 func fingerprint(o client.Object) string {
 	written := struct {
 		Meta metav1.ObjectMeta
@@ -107,7 +107,7 @@ type run struct {
 	problems        []ObjectProblem
 }
 
-// run applies every object, whatever becomes of the others, then deletes what is no longer wanted.
+// run applies every object, even if others fail, then deletes objects that are no longer wanted.
 func (r *run) run(ctx context.Context) error {
 	var failed []error
 	for _, o := range r.plan.Objects {
@@ -155,15 +155,15 @@ func (r *run) problem(o *unstructured.Unstructured, p ObjectProblem) error {
 	return errors.New(p.String())
 }
 
-// sameGateway says that what exists was made by Weir for a Gateway of the name that the wanted object is for. Somebody may
-// have taken the label away, but not that Weir has written fields of it.
+// sameGateway reports whether Weir created an existing object for a Gateway of the wanted object's name. The label may
+// have been removed, but not Weir's ownership of fields.
 func sameGateway(existing, wanted client.Object) bool {
 	a, b := ownerOf(existing), ownerOf(wanted)
 	return a != nil && b != nil && a.Name == b.Name && (existing.GetLabels()[labelManagedBy] == ManagedBy ||
 		slices.ContainsFunc(existing.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldOwner }))
 }
 
-// prune deletes what was made for this Gateway and is not wanted.
+// prune deletes objects that were created for this Gateway and are not wanted.
 func (r *run) prune(ctx context.Context) error {
 	wanted := map[identity]bool{}
 	for _, o := range r.plan.Objects {
@@ -190,7 +190,7 @@ func (r *run) prune(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// madeFor returns what the cache has of a kind that was made for a Gateway of that name.
+// madeFor returns the cached objects of a kind that were created for a Gateway of that name.
 func (a *Applier) madeFor(ctx context.Context, k kind, namespace, name string) ([]client.Object, error) {
 	own := a.caches[""]
 	if own == nil {
@@ -218,16 +218,16 @@ func (a *Applier) madeFor(ctx context.Context, k kind, namespace, name string) (
 	return found, err
 }
 
-// Found is what there is of what a Gateway is to have.
+// Found is what exists of a Gateway's objects.
 type Found struct {
-	// Services by name, nil if nobody knows which there are, and the Deployment, nil if there is none.
+	// Services by name, nil if they are not known, and the Deployment, nil if there is none.
 	Services   map[string]*corev1.Service
 	Deployment *appsv1.Deployment
 	// Problems of the last application.
 	Problems []ObjectProblem
 }
 
-// Found returns what there is for the Gateway "namespace/name". It must not be changed.
+// Found returns what exists for the Gateway "namespace/name". The caller must not change it.
 func (a *Applier) Found(ctx context.Context, gateway model.GatewayKey) (Found, error) {
 	var f Found
 	namespace, name := gateway.Namespace(), gateway.Name()

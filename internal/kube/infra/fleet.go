@@ -21,17 +21,18 @@ const (
 	accepted   = string(gatewayv1.GatewayConditionAccepted)
 	programmed = resource.Programmed
 	pending    = string(gatewayv1.GatewayReasonPending)
-	// nameConflict is the reason of Programmed=False where somebody else's object has the name of one of ours.
+	// nameConflict is the reason of Programmed=False if an object of others has the name of one of ours.
 	nameConflict = "NameConflict"
 )
 
-// Proxy is one that is connected to the controller.
+// Proxy is a proxy that is connected to the controller.
 type Proxy struct {
 	// Name of its pod.
 	Name string
-	// Version of the configuration that it serves; empty is none yet.
+	// Version of the configuration that it serves; empty if none yet.
 	Version string
-	// Err says why it refuses the newest configuration or, where Version is that, what of it is not served; empty if nothing.
+	// Err is why it refuses the newest configuration or, if Version is the newest, which part of it is not served;
+	// empty if there is no error.
 	Err string
 	// Unserved are the listeners that it cannot serve for their ports.
 	Unserved []Unserved
@@ -44,7 +45,7 @@ type Unserved struct {
 	Reason   string
 }
 
-// State is what there is of one Gateway.
+// State is the actual state of one Gateway.
 type State struct {
 	Found
 	// Version of the configuration that its proxies are to serve.
@@ -52,8 +53,8 @@ type State struct {
 	Proxies []Proxy
 }
 
-// Fleet corrects statuses by what really is. It remembers what it said of each Gateway, as a Gateway that serves is not
-// said to have stopped while a change is on its way. The zero value needs ControllerName.
+// Fleet corrects statuses by the actual state. It remembers its result for each Gateway, because a Gateway that serves
+// must not be reported as stopped while a change is on its way. The zero value needs ControllerName.
 type Fleet struct {
 	// ControllerName is that of the GatewayClasses that are ours.
 	ControllerName string
@@ -63,8 +64,8 @@ type Fleet struct {
 }
 
 // Overlay returns the translator's statuses with those of GatewayClasses, Gateways and their listeners corrected:
-// parameters that cannot be used (Accepted), addresses, and Programmed. State is asked for each Gateway by its
-// "namespace/name". The statuses given are left alone.
+// parameters that cannot be used (Accepted), addresses, and Programmed. It calls state for each Gateway with its
+// "namespace/name". It does not change the given statuses.
 func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway model.GatewayKey) State) []resource.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,10 +138,10 @@ func (j *judgement) correct(s *resource.Status) *resource.Condition {
 	return is // the translator has said why
 }
 
-// programmed judges a Gateway that the translator finds nothing wrong with.
+// programmed judges a Gateway for which the translator has found no error.
 func (j *judgement) programmed() resource.Condition {
 	if j.state.Services == nil && j.before != nil {
-		return *j.before // nobody knows
+		return *j.before // the state is not known
 	}
 	if c := j.foreign(); c != nil {
 		return *c
@@ -171,7 +172,7 @@ func (j *judgement) foreign() *resource.Condition {
 	return &c
 }
 
-// unaddressed says which addresses are missing, or nil.
+// unaddressed returns a condition about missing addresses, or nil.
 func (j *judgement) unaddressed() *resource.Condition {
 	static, dynamic := staticAddresses(j.gateway)
 	class := string(j.gateway.Spec.GatewayClassName)
@@ -220,7 +221,7 @@ func sameAddress(text string, address netip.Addr) bool {
 	return err == nil && a.Unmap() == address
 }
 
-// served says whether there are proxies that take requests and whether those that are connected run the configuration.
+// served judges whether there are proxies that accept requests, and whether the connected ones run the configuration.
 func (j *judgement) served() resource.Condition {
 	var refusing, partly []string
 	running := 0
@@ -252,7 +253,8 @@ func (j *judgement) served() resource.Condition {
 	return resource.False(programmed, pending, "no proxy is connected: "+describe(j.state.Deployment))
 }
 
-// unavailable is what is said where no pod takes requests, though proxies may be connected: it is on its way, or lost.
+// unavailable is the condition if no pod accepts requests, although proxies may be connected: pods are starting, or
+// lost.
 func (j *judgement) unavailable() resource.Condition {
 	lost := string(gatewayv1.GatewayReasonNoResources)
 	reason := pending
@@ -270,7 +272,7 @@ func available(d *appsv1.Deployment) int32 {
 	return d.Status.AvailableReplicas
 }
 
-// describe says how far a Deployment is.
+// describe describes the progress of a Deployment.
 func describe(d *appsv1.Deployment) string {
 	if d == nil {
 		return "the Deployment does not exist yet"
@@ -289,10 +291,10 @@ func describe(d *appsv1.Deployment) string {
 	return text
 }
 
-// addresses are those that the Gateway's Services have, in the order of its spec.
+// addresses are the addresses of the Gateway's Services, in the order of its spec.
 func (j *judgement) addresses() []gatewayv1.GatewayStatusAddress {
 	if j.state.Services == nil {
-		return slices.Clone(j.gateway.Status.Addresses) // nobody knows of others
+		return slices.Clone(j.gateway.Status.Addresses) // no others are known
 	}
 	var out []gatewayv1.GatewayStatusAddress
 	add := func(name string) {
@@ -313,8 +315,8 @@ func (j *judgement) addresses() []gatewayv1.GatewayStatusAddress {
 	return out
 }
 
-// assignedAddresses are those where clients reach a Service at its own ports: of type LoadBalancer what its balancer was
-// given, of the others their ClusterIPs.
+// assignedAddresses are the addresses at which clients reach a Service at its own ports: those of its load balancer for
+// type LoadBalancer, ClusterIPs for others.
 func assignedAddresses(s *corev1.Service) []gatewayv1.GatewayStatusAddress {
 	if s == nil || s.DeletionTimestamp != nil {
 		return nil

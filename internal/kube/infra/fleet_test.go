@@ -189,7 +189,7 @@ func run(t *testing.T, fleet *infra.Fleet, g *gatewayv1.Gateway, state infra.Sta
 	return out
 }
 
-// What was said counts, not what a cache still shows of it.
+// The last reported condition counts, not the one that a cache still shows.
 func TestFleetRemembersWhatItSaid(t *testing.T) {
 	fleet := infra.Fleet{ControllerName: gateway.ControllerName}
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge"}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "weir"}}

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// hashLength is how many hexadecimal digits tell names apart that are cut or changed.
+// hashLength is the number of hexadecimal digits that distinguish names which are cut or changed.
 const hashLength = 10
 
-// Name is what the objects of a Gateway are called: "<gateway>-<class>" (GEP-1762). A name that cannot be a Service's,
-// because it is longer than 63 characters, has dots or begins with a digit, is cut and ends in a hash of the whole.
+// Name is the name of a Gateway's objects: "<gateway>-<class>" (GEP-1762). If it cannot be a Service's name, because it
+// is longer than 63 characters, has dots or begins with a digit, it is cut and ends in a hash of the whole.
 func Name(gateway, class string) string {
 	return serviceName(gateway + "-" + class)
 }
 
-// AddressName is what the Service of one of spec.addresses is called.
+// AddressName is the name of the Service for one of spec.addresses.
 func AddressName(gateway, class string, address netip.Addr) string {
 	text := strings.NewReplacer(".", "-", ":", "-").Replace(address.StringExpanded())
 	return serviceName(gateway + "-" + class + "-" + text)

@@ -22,8 +22,8 @@ const ParametersKey = "parameters.yaml"
 
 // Parameters say how a Gateway's proxies are run. The zero value of each field leaves the choice to Weir.
 type Parameters struct {
-	// Replicas of the Deployment. If it is not set, somebody else may scale the Deployment, such as a
-	// HorizontalPodAutoscaler; it begins with one.
+	// Replicas of the Deployment. If it is not set, others may scale the Deployment, such as a HorizontalPodAutoscaler;
+	// it begins with one.
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	Image            string                        `json:"image,omitempty"`
@@ -63,7 +63,7 @@ type DisruptionBudget struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// ServiceParameters are about all Services of a Gateway. Where the name says no more, they are the fields of ServiceSpec.
+// ServiceParameters are for all Services of a Gateway. Without another comment, they are the fields of ServiceSpec.
 type ServiceParameters struct {
 	// Type is LoadBalancer (if not set), ClusterIP or NodePort.
 	Type                          corev1.ServiceType                  `json:"type,omitempty"`
@@ -77,16 +77,16 @@ type ServiceParameters struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Drain says how a proxy's pod ends.
+// Drain configures how a proxy's pod ends.
 type Drain struct {
-	// Delay is how long a pod goes on taking connections after it was told to end, so that whoever sends traffic can
-	// learn of it; 5 s if not set.
+	// Delay is how long an ending pod still accepts connections, until senders of traffic know that it ends; 5 s if not
+	// set.
 	Delay *metav1.Duration `json:"delay,omitempty"`
 	// Timeout is how long requests in flight may take after that; 30 s if not set.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// AccessLogOptions say what is in the access log: each field is the flag of "weir proxy" --access-log-FIELD.
+// AccessLogOptions configure the access log: each field is the flag of "weir proxy" --access-log-FIELD.
 type AccessLogOptions struct {
 	Format          string           `json:"format,omitempty"`
 	RequestHeaders  []string         `json:"requestHeaders,omitempty"`
@@ -99,7 +99,7 @@ type AccessLogOptions struct {
 	Routes          []string         `json:"routes,omitempty"`
 }
 
-// RequestID says whether requests are given ids, in which header field, and whether clients are told.
+// RequestID configures whether requests get ids, in which header field, and whether clients are told.
 type RequestID struct {
 	// Mode is on (if not set), trusted or off.
 	Mode     string `json:"mode,omitempty"`
@@ -170,8 +170,9 @@ func readParameters(set *resource.Set, field string, from resource.Key) (map[str
 	return document, nil
 }
 
-// decodeParameters reads and checks one document, and returns it as a tree too. Unknown and repeated fields are errors, and so
-// are fields that differ from known ones in case: what a Gateway may set is judged by name, in the tree.
+// decodeParameters reads and checks one document, and also returns it as a tree. Unknown and repeated fields are
+// errors, and so are fields that differ from known ones in case: the fields that a Gateway may set are judged by name,
+// in the tree.
 func decodeParameters(text []byte) (p Parameters, document map[string]any, err error) {
 	j, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -190,8 +191,8 @@ func decodeParameters(text []byte) (p Parameters, document map[string]any, err e
 	return p, document, p.validate().ToAggregate()
 }
 
-// mergeParameters lays a Gateway's document over that of its class as a JSON merge patch (RFC 7396): a mapping is merged
-// field by field, everything else replaced, null takes the class's value away.
+// mergeParameters applies a Gateway's document over that of its class as a JSON merge patch (RFC 7396): a mapping is
+// merged field by field, everything else is replaced, null removes the class's value.
 func mergeParameters(class, gateway map[string]any) (Parameters, error) {
 	merged, err := yaml.Marshal(mergePatch(class, gateway))
 	if err != nil {

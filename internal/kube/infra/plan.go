@@ -14,21 +14,21 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Plan is what one Gateway is to have in the cluster.
+// Plan is what one Gateway should have in the cluster.
 type Plan struct {
 	// Gateway is "namespace/name".
 	Gateway model.GatewayKey
-	// Keep leaves everything as it is: the Gateway cannot be judged now, and what its proxies serve is better than
+	// Keep leaves everything unchanged: the Gateway cannot be judged now, and what its proxies serve is better than
 	// nothing.
 	Keep bool
-	// Objects are all that is to be there, in the order of their making; none, without Keep, is for a Gateway which
-	// belongs to another controller, so that what was made for it goes.
+	// Objects are all wanted objects, in the order of their creation. If there are none, without Keep, the Gateway
+	// belongs to another controller, and its objects are deleted.
 	Objects []*unstructured.Unstructured
 }
 
-// Plans says what each Gateway of the set is to have, sorted by Gateway. The controller's name tells which are
-// ours. The configuration, whose listeners name their Gateways, and the statuses are what the translator made of the set.
-// A Gateway that is not in the set has no plan: what it owned goes with it.
+// Plans returns the plan of each Gateway of the set, sorted by Gateway. The controller's name decides which are ours.
+// The configuration, whose listeners name their Gateways, and the statuses are the translation of the set. A Gateway
+// that is not in the set has no plan: the objects that it owns are deleted with it.
 func (o Options) Plans(set *resource.Set, controllerName string, config *model.Config, statuses []resource.Status) []Plan {
 	ports := map[model.GatewayKey][]int32{}
 	for i := range config.Listeners {
@@ -67,7 +67,7 @@ func (o Options) Plans(set *resource.Set, controllerName string, config *model.C
 	return plans
 }
 
-// class is a GatewayClass and what it refers to.
+// class is a GatewayClass and its parameters.
 type class struct {
 	object     *gatewayv1.GatewayClass
 	parameters map[string]any
@@ -111,7 +111,7 @@ func (c *class) of(set *resource.Set, g *gatewayv1.Gateway) (Parameters, *resour
 	return merged, nil
 }
 
-// fields are what the class says of the parameters that its Gateways may set.
+// fields are the class's settings about the parameters that its Gateways may set.
 func (c *class) fields() GatewayFields {
 	own, err := mergeParameters(c.parameters, nil)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *class) fields() GatewayFields {
 	return own.Gateways
 }
 
-// portsOf are the ports of a Gateway's Services: those that are served, and those of its own listeners that cannot be
-// served for now, so that mending one changes no Service.
+// portsOf returns the ports of a Gateway's Services: the served ones, and those of its own listeners that cannot be
+// served for now, so that repairing one changes no Service.
 func portsOf(g *gatewayv1.Gateway, served []int32) []int32 {
 	seen := map[int32]bool{}
 	for _, port := range served {
@@ -137,8 +137,8 @@ func portsOf(g *gatewayv1.Gateway, served []int32) []int32 {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// staticAddresses returns the IP addresses that a Gateway asks for, and whether it wants one of the cluster's choice, as
-// it does when it asks for none or leaves a value empty.
+// staticAddresses returns the IP addresses that a Gateway requests, and whether the cluster chooses one: if it requests
+// none, or leaves a value empty.
 func staticAddresses(g *gatewayv1.Gateway) (addresses []netip.Addr, dynamic bool) {
 	for _, a := range g.Spec.Addresses {
 		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// user is the one of Weir's image.
+	// user is the user of Weir's image.
 	user = 65532
-	// tokenSeconds is how long a token is good for; the kubelet writes another in good time.
+	// tokenSeconds is how long a token is valid; the kubelet writes another in time.
 	tokenSeconds = 3600
-	// endMargin is what a pod has to end with after its drain, before it is killed.
+	// endMargin is the time that a pod has after its drain before it is killed.
 	endMargin = 5 * time.Second
 )
 
 // stateSize bounds the last good configuration that a proxy keeps.
 var stateSize = resource.MustParse("64Mi")
 
-// defaultResources are what a proxy asks for where parameters say nothing. There are no limits: the proxy bounds itself.
+// defaultResources are a proxy's requests unless parameters set others. There are no limits: the proxy bounds itself.
 func defaultResources() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 	}}
 }
 
-// pod is one that an administrator of Pod Security Standards lets run under "restricted". It does not name the
-// listeners' ports, so that a change of listeners restarts nothing.
+// pod returns a pod that the Pod Security Standard "restricted" admits. It does not name the listeners' ports, so that
+// a change of listeners restarts nothing.
 func (r *renderer) pod() corev1.PodSpec {
 	delay, timeout := r.p.Drain.delay(), r.p.Drain.timeout()
 	grace := int64((delay + timeout + endMargin + time.Second - 1) / time.Second)
@@ -48,7 +48,7 @@ func (r *renderer) pod() corev1.PodSpec {
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			// Listeners have the ports that users chose, also those below 1024.
+			// Listeners have the ports that users chose, including ports below 1024.
 			Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 		},
 		TerminationGracePeriodSeconds: &grace,
@@ -87,8 +87,8 @@ func (r *renderer) container(delay, timeout time.Duration) corev1.Container {
 			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		// Ready after the first configuration. Not alive is only a proxy that answers nobody for a minute: one that is
-		// slow serves more requests than one that is restarted.
+		// A proxy is ready after its first configuration. Only a proxy that has not answered for a minute is not alive:
+		// a slow one serves more requests than a restarted one.
 		ReadinessProbe: probe("/readyz", 2, 3, 2),
 		LivenessProbe:  probe("/healthz", 10, 6, 5),
 		VolumeMounts: []corev1.VolumeMount{
@@ -118,7 +118,7 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 		"--state-dir=" + stateFolder,
 		"--drain-delay=" + delay.String(),
 		"--drain-timeout=" + timeout.String(),
-		"--reach=cluster", // whatever the environment says
+		"--reach=cluster", // overrides the environment
 	}
 	for _, flag := range []struct{ name, value string }{
 		{"log-level", cmp.Or(r.p.LogLevel, r.LogLevel)},
@@ -181,7 +181,8 @@ func (r *renderer) affinity() *corev1.Affinity {
 	}}
 }
 
-// spread is over zones, then nodes, of the pods of one version, so that those which a rolling update removes do not count.
+// spread is over zones, then nodes, of the pods of one version, so that pods that a rolling update removes do not
+// count.
 func (r *renderer) spread() []corev1.TopologySpreadConstraint {
 	if r.p.TopologySpreadConstraints != nil {
 		out := slices.Clone(r.p.TopologySpreadConstraints)

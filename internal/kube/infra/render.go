@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Audience is who a proxy's token is for.
+	// Audience is the audience of a proxy's token.
 	Audience = "weir.weirmesh.github.io"
 	// AdminPort is where a proxy serves /healthz, /readyz and /metrics. No listener may have it.
 	AdminPort = 19080 // gateway.AdminPort
@@ -31,24 +31,24 @@ const (
 	stateFolder = "/var/lib/weir"
 )
 
-// Options are what the controller knows of itself and gives to every Gateway's proxies.
+// Options are properties of the controller that it gives to every Gateway's proxies.
 type Options struct {
 	// Controller is "host:port" where proxies reach the feed.
 	Controller string
-	// Image is the proxies' image where parameters name none, ImagePullPolicy and ImagePullSecrets go with it.
+	// Image is the proxies' image unless parameters name one; ImagePullPolicy and ImagePullSecrets belong to it.
 	Image            string
 	ImagePullPolicy  corev1.PullPolicy
 	ImagePullSecrets []corev1.LocalObjectReference
 	// CA is PEM: the certificates that vouch for the controller.
 	CA string
-	// LogLevel and LogFormat are those of proxies where parameters say nothing; empty leaves them to the proxy.
+	// LogLevel and LogFormat are those of proxies unless parameters set them; empty leaves them to the proxy.
 	LogLevel, LogFormat string
 }
 
-// Render returns the objects of one Gateway, in the order in which they are to be applied, in the form that server-side
-// apply takes: what is not set is somebody else's. Ports are those to be served, sorted; without any there is no Service.
-// Addresses are the values of spec.addresses that are IP addresses, each of which gets a Service of its own; dynamic tells
-// that there is to be one whose address is chosen by the cluster too.
+// Render returns the objects of one Gateway, in the order in which they must be applied, in the form for server-side
+// apply: fields that are not set belong to others. ports are the served ones, sorted; without any there is no Service.
+// addresses are the values of spec.addresses that are IP addresses; each gets its own Service. dynamic means that there
+// is also one whose address the cluster chooses.
 func Render(o Options, gateway *gatewayv1.Gateway, p Parameters, ports []int32, addresses []netip.Addr, dynamic bool) []*unstructured.Unstructured {
 	r := newRenderer(o, gateway, p)
 	r.add("v1", "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: r.meta(r.name), AutomountServiceAccountToken: new(bool)})
@@ -77,7 +77,7 @@ type renderer struct {
 	gateway *gatewayv1.Gateway
 	p       Parameters
 	name    string
-	// selector is what the Gateway's pods have and no others. It must never change, as a Deployment's cannot.
+	// selector selects exactly the Gateway's pods. It must never change, since a Deployment's cannot.
 	selector map[string]string
 	objects  []*unstructured.Unstructured
 }
@@ -103,7 +103,7 @@ func (r *renderer) add(apiVersion, kind string, object any) {
 	r.objects = append(r.objects, u)
 }
 
-// labels of every object, and of pods. The user's may replace those which only describe.
+// labels of every object, and of pods. The user's may replace purely descriptive ones.
 func (r *renderer) labels() map[string]string {
 	out := map[string]string{
 		"app.kubernetes.io/name":      "weir",
@@ -142,14 +142,14 @@ func (r *renderer) meta(name string) metav1.ObjectMeta {
 	}
 }
 
-// disruptionBudget lets pods go one at a time. It counts those that are gone and not those that stay, since with one
-// replica the latter would keep a node from being drained for ever.
+// disruptionBudget lets pods go one at a time. It counts unavailable pods and not available ones, since with one
+// replica the latter would block a node from being drained for ever.
 func (r *renderer) disruptionBudget() *policyv1.PodDisruptionBudget {
 	most := r.p.DisruptionBudget.MaxUnavailable
 	if most == nil {
 		most = &intstr.IntOrString{Type: intstr.Int, IntVal: 1}
 	}
-	always := policyv1.AlwaysAllow // a pod that serves nobody stands in nobody's way
+	always := policyv1.AlwaysAllow // a pod that serves nobody may always be evicted
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: r.meta(r.name),
 		Spec: policyv1.PodDisruptionBudgetSpec{

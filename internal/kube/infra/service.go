@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// service leads each port to the same port of the pods. What the cluster assigns (ClusterIPs, node ports) is not
-// mentioned, so it stays through every change.
+// service leads each port to the same port of the pods. It does not set what the cluster assigns (ClusterIPs, node
+// ports), so that stays through every change.
 func (r *renderer) service(name string, ports []int32) *corev1.Service {
 	p := &r.p.Service
 	s := &corev1.Service{ObjectMeta: r.meta(name), Spec: corev1.ServiceSpec{

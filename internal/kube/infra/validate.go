@@ -23,8 +23,8 @@ const maxDrain = time.Hour
 var reservedEnv = []string{"WEIR_GATEWAY", "WEIR_CONTROLLER", "WEIR_CA_FILE", "WEIR_TOKEN_FILE", "WEIR_STATE_DIR", "WEIR_ADMIN", "WEIR_DRAIN_DELAY",
 	"WEIR_DRAIN_TIMEOUT", "WEIR_LOG_LEVEL", "WEIR_LOG_FORMAT", "WEIR_ACCESS_LOG"}
 
-// validate finds what an API server would refuse in the objects made of the parameters, as far as a field of ours is to
-// blame, and what Weir does not offer.
+// validate finds values that an API server would refuse in the objects made from the parameters, if a field of ours is
+// the cause, and values that Weir does not support.
 func (p *Parameters) validate() field.ErrorList {
 	var errs field.ErrorList
 	if p.Replicas != nil && *p.Replicas < 0 {

@@ -24,8 +24,8 @@ type question struct {
 	namespace string
 }
 
-// access asks what the controller's ServiceAccount may not do that it has to: as the ServiceAccount if the user may act as
-// it, else about it.
+// access finds out which of its needed rights the controller's ServiceAccount lacks: by impersonating it if the user
+// may, else by asking about it.
 func (r *reader) access(ctx context.Context) error {
 	c := r.out.Controller
 	var questions []question
@@ -84,7 +84,7 @@ func (q question) attributes() *authorizationv1.ResourceAttributes {
 
 type askFunc func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
 
-// asker returns how to ask; done is to be called when all was asked.
+// asker returns how to ask; call done after the last question.
 func (r *reader) asker(ctx context.Context, c *Controller) (ask askFunc, done func(), err error) {
 	may, err := self(r.client)(ctx, &authorizationv1.ResourceAttributes{
 		Verb: "impersonate", Resource: "serviceaccounts", Namespace: c.Namespace, Name: c.ServiceAccount,
@@ -111,7 +111,7 @@ func (r *reader) asker(ctx context.Context, c *Controller) (ask askFunc, done fu
 	}, func() {}, nil
 }
 
-// self asks what the client itself may do.
+// self asks about the rights of the client itself.
 func self(c client.Client) askFunc {
 	return func(ctx context.Context, a *authorizationv1.ResourceAttributes) (bool, error) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}

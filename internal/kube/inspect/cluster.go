@@ -27,7 +27,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// DefaultNamespace is where the controller is, DefaultName what it is called and DefaultLease its lease, unless told otherwise.
+// DefaultNamespace, DefaultName and DefaultLease are the controller's namespace, name and lease unless others are
+// given.
 const (
 	DefaultNamespace = "weir-system"
 	DefaultName      = "weir-controller"
@@ -37,7 +38,7 @@ const (
 // Release of the Gateway API that Weir is built for.
 const Release = consts.BundleVersion
 
-// Options say what to look at.
+// Options select what to inspect.
 type Options struct {
 	// Kinds are those that the controller reads.
 	Kinds resource.Kinds
@@ -45,35 +46,36 @@ type Options struct {
 	ControllerName string
 	// Namespace of the controller; empty looks for it.
 	Namespace string
-	// Access asks what the controller may do, which takes a hundred small requests.
+	// Access also checks the controller's rights, which takes a hundred small requests.
 	Access bool
 }
 
-// Input is what was read of a cluster, and what it means.
+// Input is the objects of a cluster, and their translation.
 type Input struct {
 	Set      *resource.Set
 	Config   *model.Config
 	Statuses []resource.Status
-	// Complete says that everything could be read that the controller reads. Otherwise what proxies should run is not known.
+	// Complete means that everything could be read that the controller reads. Otherwise it is not known what proxies
+	// should run.
 	Complete bool
 }
 
-// Cluster is what there is of Weir.
+// Cluster is what exists of Weir.
 type Cluster struct {
 	Definitions []Definition
 	// Controller is nil if there is none.
 	Controller *Controller
-	// Missing is what the controller's ServiceAccount may not do.
+	// Missing are the rights that the controller's ServiceAccount lacks.
 	Missing []Missing
 	// Unwatched are the Gateways of our classes, "namespace/name", in namespaces that the controller does not watch, sorted.
 	Unwatched []model.GatewayKey
 	// Gateways that are ours, by "namespace/name".
 	Gateways map[model.GatewayKey]*Gateway
-	// Seen says that what Gateways have in the cluster could be read, so that it can be judged.
+	// Seen means that the Gateways' objects in the cluster could be read, so that they can be judged.
 	Seen bool
 	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
-	// NotSeen is what may not be looked at, with the reason.
+	// NotSeen is what may not be read, with the reason.
 	NotSeen []NotSeen
 }
 
@@ -86,9 +88,9 @@ type Missing struct {
 // Definition is a kind that has a custom resource definition.
 type Definition struct {
 	kube.Installed
-	// There says that the definition exists, in whatever versions.
+	// There means that the definition exists, in whatever versions.
 	There bool
-	// Release and Channel are what the definition says of itself; empty if it does not, or may not be read.
+	// Release and Channel are those in the definition; empty if it does not have them, or may not be read.
 	Release, Channel string
 }
 
@@ -96,16 +98,16 @@ type Definition struct {
 type Controller struct {
 	Namespace, Name, ServiceAccount, Image string
 	Replicas, Ready                        int32
-	// Elects says that a leader is elected by the lease Lease, which Leader holds; it is empty if nobody does.
+	// Elects means that a leader is elected by the lease Lease, which Leader holds; Leader is empty if nobody does.
 	Elects        bool
 	Lease, Leader string
 	// Service is the name of that by which it is reached.
 	Service string
-	// Namespaces are those that it watches, sorted; none is all.
+	// Namespaces are the namespaces that it watches, sorted; none means all.
 	Namespaces []string
 }
 
-// Gateway is what there is of one.
+// Gateway is what exists of one Gateway.
 type Gateway struct {
 	infra.Found
 	// Missing are the objects that should be there, as "Kind name".
@@ -121,7 +123,7 @@ type NotSeen struct {
 	What, Reason string
 }
 
-// Read looks at the cluster. The error is for an API server that does not answer; what may not be read is left out.
+// Read inspects the cluster. The error is for an API server that does not answer; what may not be read is left out.
 func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, error) {
 	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[model.GatewayKey]*Gateway{}, Seen: true}}
 	if err := r.definitions(ctx); err != nil {
@@ -155,7 +157,7 @@ type reader struct {
 	trust client.ObjectKey
 }
 
-// refused notes what may not be read, and reports whether it was that.
+// refused notes what may not be read, and reports whether err means that.
 func (r *reader) refused(what string, err error) bool {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return false
@@ -191,7 +193,7 @@ func (r *reader) definitions(ctx context.Context) error {
 	return nil
 }
 
-// controllerLabels are those of the controller's Deployment.
+// controllerLabels are the labels of the controller's Deployment.
 var controllerLabels = client.MatchingLabels{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
 
 func (r *reader) controller(ctx context.Context) error {
@@ -203,7 +205,7 @@ func (r *reader) controller(ctx context.Context) error {
 	return r.lease(ctx, r.out.Controller)
 }
 
-// describe says what a Deployment of the controller is.
+// describe describes a Deployment of the controller.
 func describe(d *appsv1.Deployment) *Controller {
 	c := &Controller{
 		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease, Service: DefaultName,
@@ -240,7 +242,7 @@ func describe(d *appsv1.Deployment) *Controller {
 	return c
 }
 
-// Scope is what the controller of a cluster reads: all, if there is none or it may not be looked at.
+// Scope is what the controller of a cluster reads: everything, if there is none or it may not be read.
 func Scope(ctx context.Context, c *kube.Client, namespace string) (kube.Scope, error) {
 	r := &reader{client: c, Options: Options{Namespace: namespace}, out: &Cluster{}}
 	d, err := r.deployment(ctx)
@@ -278,7 +280,7 @@ func (r *reader) lease(ctx context.Context, c *Controller) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case r.refused("the controller's lease", err):
-		c.Elects = false // nothing can be said
+		c.Elects = false // not known
 		return nil
 	case err != nil:
 		return fmt.Errorf("the controller's lease: %w", err)
@@ -290,7 +292,7 @@ func (r *reader) lease(ctx context.Context, c *Controller) error {
 	return nil
 }
 
-// gateways reads what Gateways have, a list for each kind.
+// gateways reads the objects of Gateways, a list for each kind.
 func (r *reader) gateways(ctx context.Context, in Input) error {
 	versions := in.Config.Split()
 	plans := infra.Options{Controller: "controller:1", Image: "image", CA: "none"}.Plans(in.Set, r.ControllerName, in.Config, in.Statuses)
@@ -362,7 +364,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 
 type object struct{ kind, namespace, name string }
 
-// made are the objects that infra made, of all Gateways; those of which more than the name counts are typed.
+// made are the objects that infra created, of all Gateways. They are typed if more than their names is needed.
 func (r *reader) made(ctx context.Context) (map[object]client.Object, error) {
 	out := map[object]client.Object{}
 	labels := client.MatchingLabels{"app.kubernetes.io/managed-by": infra.ManagedBy}

@@ -30,19 +30,22 @@ import (
 type Conversion struct {
 	// Definition is its name.
 	Definition string
-	// Converted are the versions served that differ from the stored one in more than their name, Unserved those that are not served.
+	// Converted are the served versions that differ from the stored one in more than their name, Unserved the versions
+	// that are not served.
 	Converted, Unserved []string
-	// Webhook says that a webhook converts; otherwise versions are renamed.
+	// Webhook means that a webhook converts; otherwise versions are only renamed.
 	Webhook bool
-	// Service, "namespace/name", or URL says where it is.
+	// Service, "namespace/name", or URL is the webhook's place.
 	Service, URL string
-	// NoService says that the Service does not exist or lacks the port, Endpoints how many of its pods are ready; -1 is not known.
+	// NoService means that the Service does not exist or lacks the port. Endpoints is how many of its pods are ready;
+	// -1 means not known.
 	NoService bool
 	Endpoints int
-	// Bundle is the certificates by which the webhook is known, Authority those by which the controller is, both PEM; an empty
+	// Bundle are the certificates that the webhook is trusted by, Authority those of the controller, both PEM; an empty
 	// Authority is not known.
 	Bundle, Authority []byte
-	// Failure is what the API server says when it is asked for objects in one of the versions Converted; empty if it lists them.
+	// Failure is the API server's error when asked for objects in one of the versions Converted; empty if it lists
+	// them.
 	Failure string
 }
 
@@ -65,7 +68,7 @@ func (r *reader) conversions(ctx context.Context) error {
 	return nil
 }
 
-// authority is what a Gateway's proxies know the controller by.
+// authority is the certificates by which a Gateway's proxies verify the controller.
 func (r *reader) authority(ctx context.Context) ([]byte, error) {
 	if r.trust.Name == "" {
 		return nil, nil
@@ -78,7 +81,7 @@ func (r *reader) authority(ctx context.Context) ([]byte, error) {
 	return []byte(m.Data[infra.CAKey]), err
 }
 
-// conversion reads that of a kind; nil if there is none, or it may not be read, which was told of already.
+// conversion reads that of a kind; nil if there is none, or if it may not be read, which was reported already.
 func (r *reader) conversion(ctx context.Context, k convert.Kind) (*Conversion, error) {
 	var d apiextensionsv1.CustomResourceDefinition
 	err := r.client.Get(ctx, client.ObjectKey{Name: k.Definition()}, &d)
@@ -156,7 +159,7 @@ func (r *reader) endpoints(ctx context.Context, c *Conversion, s *apiextensionsv
 	return nil
 }
 
-// conversions judges them, if there is a controller: that there is none is told of.
+// conversions judges them, if there is a controller. A missing controller is reported elsewhere.
 func (j *judge) conversions() {
 	if j.Controller == nil {
 		return
@@ -203,7 +206,7 @@ func (j *judge) conversion(c Conversion) {
 	}
 }
 
-// certificatesOf are those of a bundle.
+// certificatesOf are the certificates of a bundle.
 func certificatesOf(bundle []byte) (all []*x509.Certificate) {
 	for {
 		var block *pem.Block
@@ -216,13 +219,13 @@ func certificatesOf(bundle []byte) (all []*x509.Certificate) {
 	}
 }
 
-// current says that a certificate of the bundle is valid now.
+// current reports whether a certificate of the bundle is valid now.
 func current(bundle []byte) bool {
 	now := time.Now()
 	return slices.ContainsFunc(certificatesOf(bundle), func(c *x509.Certificate) bool { return !now.Before(c.NotBefore) && !now.After(c.NotAfter) })
 }
 
-// shares says that two bundles have a certificate in common.
+// shares reports whether two bundles have a certificate in common.
 func shares(a, b []byte) bool {
 	theirs := certificatesOf(b)
 	return slices.ContainsFunc(certificatesOf(a), func(c *x509.Certificate) bool { return slices.ContainsFunc(theirs, c.Equal) })

@@ -1,4 +1,4 @@
-// Package inspect looks at what there is of Weir in a cluster (definitions, the controller and what it may do, proxies and
-// what they run, statuses) and judges it. It changes nothing and needs no more than the right to read; what the user may
-// not read is left out, and said so. "weir check" and "weir status" use it; the controller does not.
+// Package inspect reads what exists of Weir in a cluster (definitions, the controller and its rights, proxies and what
+// they run, statuses) and judges it. It changes nothing and needs only the right to read. It leaves out what the user
+// may not read, and reports that. "weir check" and "weir status" use it; the controller does not.
 package inspect

@@ -16,8 +16,8 @@ import (
 
 const install = "reinstall the chart or the manifests of Weir's release"
 
-// Findings judges what was read. They are about the cluster; what the objects mean by themselves is the translation's to
-// find.
+// Findings judges what was read. The findings are about the cluster; the translator finds what is wrong with objects by
+// themselves.
 func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j := &judge{Cluster: c}
 	j.definitions()
@@ -44,7 +44,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	return j.found
 }
 
-// classes tells of there being none that is Weir's, and of those that are deleted and in use.
+// classes reports that no class is Weir's, and classes that are deleted and in use.
 func (j *judge) classes(set *resource.Set, controllerName string) {
 	ours := false
 	for _, c := range set.GatewayClasses {
@@ -118,7 +118,7 @@ func (j *judge) definitions() {
 	}
 }
 
-// release tells of definitions of Gateway API that are of another release or channel, once for each.
+// release reports definitions of Gateway API that are of another release or channel, once for each.
 func (j *judge) release() {
 	type origin struct{ release, channel string }
 	var first []Definition
@@ -250,10 +250,10 @@ func short8(v string) string {
 	return v[:min(8, len(v))]
 }
 
-// statuses tells what the cluster keeps from being served, and which statuses are not as they should be.
+// statuses reports errors of the cluster that prevent serving, and statuses that are not as expected.
 func (j *judge) statuses(in Input, controllerName string) {
 	if j.Controller == nil || j.Controller.Ready == 0 {
-		return // nobody is there to write them
+		return // no controller writes them
 	}
 	for i, s := range j.Expected(in, controllerName) {
 		for _, of := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
@@ -271,7 +271,7 @@ func (j *judge) statuses(in Input, controllerName string) {
 	}
 }
 
-// mend says what to do about a condition that is False for the reason.
+// mend returns what to do about a condition that is False for the reason.
 func mend(ref model.Ref, reason string) string {
 	made := fmt.Sprintf("-l %s=%s", gatewayv1.GatewayNameLabelKey, ref.Name)
 	switch reason {
@@ -292,7 +292,7 @@ func condition(all []resource.Condition, kind string) *resource.Condition {
 	return nil
 }
 
-// Passing says that some finding may be of a change that is on its way, so that another look is worth while.
+// Passing reports whether some finding may be about a change that is on its way, so that it is worth reading again.
 func Passing(findings []resource.Finding) bool {
 	return slices.ContainsFunc(findings, func(f resource.Finding) bool {
 		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject ||

@@ -127,7 +127,7 @@ func good() *Cluster {
 	}
 }
 
-// TestFindings holds what is said of each fault to golden files; without a fault nothing is.
+// TestFindings compares the findings about each fault with golden files; without a fault there are none.
 func TestFindings(t *testing.T) {
 	missing := func(names ...string) func(*Cluster, *Input) {
 		return func(c *Cluster, _ *Input) {

@@ -11,8 +11,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Names returns which host names the controller lets backends have, by its Deployment's flags; namespace is empty for wherever it
-// runs. A controller that may not be looked at is taken to allow all that it can, so that nothing is found that may be no fault.
+// Names returns which host names the controller lets backends have, by its Deployment's flags; an empty namespace means
+// wherever it runs. A controller that may not be read is taken to allow everything it can, so that nothing correct is
+// reported.
 func Names(ctx context.Context, c client.Client, namespace string) *resource.HostNames {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.InNamespace(namespace), controllerLabels); err != nil {

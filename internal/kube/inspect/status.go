@@ -15,8 +15,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Expected are the statuses that should be written: the translator's, corrected by what there is in the cluster, as the
-// controller does it. Where that could not be seen they are the translator's.
+// Expected are the statuses that should be written: the translator's, corrected by the actual state of the cluster, as
+// the controller does it. If that could not be read, they are the translator's.
 func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 	if !c.Seen {
 		return in.Statuses
@@ -176,15 +176,16 @@ func (d *difference) note(field, message string) {
 	}
 }
 
-// part is what statuses of listeners, parents and ancestors have in common. Those of one object with equal keys are about one.
+// part is the common part of statuses of listeners, parents and ancestors. Those of one object with equal keys are
+// about one thing.
 type part struct {
 	key        any
 	name       string
 	conditions []resource.Condition
 }
 
-// compare looks for each of the wanted entries of a list, of which each is a what, among those there are, and compares their
-// conditions; more, if not nil, compares what else they have.
+// compare finds each wanted entry of a list among the present ones, and compares their conditions; what is the kind of
+// entry. more, if not nil, compares the rest.
 func compare[T any](d *difference, what string, have, want []T, of func(T) part, more func(field string, have, want T)) {
 	for i, w := range want {
 		wanted := of(w)

@@ -20,7 +20,7 @@ type Summary struct {
 	// Proxies that are ready, of ProxiesWanted.
 	Proxies       int32 `json:"proxies"`
 	ProxiesWanted int32 `json:"proxiesWanted"`
-	// NotSeen is what you may not look at.
+	// NotSeen is what the user may not read.
 	NotSeen []string `json:"notSeen,omitempty"`
 
 	// Seen says that you may look at the controller and the proxies.

@@ -18,12 +18,12 @@ import (
 	"github.com/weirmesh/weir/internal/identity"
 )
 
-// AuthorityName is what the Secret is called in which the replicas keep their authority.
+// AuthorityName is the name of the Secret in which the replicas keep their authority.
 const AuthorityName = "weir-authority"
 
 const (
-	// authorityLook is how often a replica looks at what another has made of the authority, authorityRetry how soon again after a failure; that
-	// doubles with each further one, up to authorityLook.
+	// authorityLook is how often a replica reads the authority, which another may have changed. authorityRetry is the
+	// pause after a failure; it doubles with each further one, up to authorityLook.
 	authorityLook, authorityRetry = time.Minute, time.Second
 	authorityTimeout              = 10 * time.Second
 )
@@ -66,13 +66,13 @@ func (a *Authority) Ready() <-chan struct{} {
 	return a.ready
 }
 
-// Certificate returns the one to present now.
+// Certificate returns the certificate to present now.
 func (a *Authority) Certificate() (*tls.Certificate, error) {
 	a.init()
 	return a.server.Certificate()
 }
 
-// Bundle is PEM: the certificates by which the replicas can be known. Empty is none yet.
+// Bundle is PEM: the certificates by which the replicas can be verified. Empty means none yet.
 func (a *Authority) Bundle() string {
 	if b := a.bundle.Load(); b != nil {
 		return *b
@@ -130,7 +130,7 @@ func (a *Authority) look(ctx context.Context) error {
 		if secret.Data, err = next.Secret(); err != nil {
 			return err
 		}
-		// A conflict means that another replica was faster; what it made is found next time.
+		// A conflict means that another replica was faster; its version is found next time.
 		if err := a.Client.Update(ctx, secret); apierrors.IsConflict(err) {
 			next = kept
 		} else if err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// What a ConfigMap of the board looks like.
+// The form of a ConfigMap of the board.
 const (
 	// BoardLabel is on every ConfigMap of the board; its value is BoardValue.
 	BoardLabel = "weir.weirmesh.github.io/board"
@@ -48,14 +48,15 @@ const (
 	boardSize           = 64 << 20 // bytes of one replica's word, unpacked
 )
 
-// Board is where each replica writes what the proxies run that are connected to it, for the leader to read: one ConfigMap a replica.
+// Board is where each replica writes what its connected proxies run, for the leader to read: one ConfigMap for each
+// replica.
 type Board struct {
 	Client client.Client
 	// Cache sees the ConfigMaps of the board at least; see BoardCache.
 	Cache cache.Cache
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
-	// Running returns what proxies run that are connected to this replica, by Gateway.
+	// Running returns what the proxies connected to this replica run, by Gateway.
 	Running func() map[model.GatewayKey][]feed.Proxy
 	// Changed is called when another replica wrote something else.
 	Changed func()
@@ -67,7 +68,7 @@ type Board struct {
 	others map[string]word // by ConfigMap
 }
 
-// word is what another replica said.
+// word is the report of another replica.
 type word struct {
 	said map[model.GatewayKey][]feed.Proxy // by Gateway
 	seen time.Time
@@ -86,7 +87,7 @@ func BoardCache(config *rest.Config, namespace string) (cache.Cache, error) {
 
 func (b *Board) init() { b.once.Do(func() { b.wake = make(chan struct{}, 1) }) }
 
-// Tell says that Running has changed.
+// Tell reports that Running has changed.
 func (b *Board) Tell() {
 	b.init()
 	select {
@@ -151,7 +152,7 @@ func (b *Board) Run(ctx context.Context) error {
 	}
 }
 
-// expire forgets what was said by replicas that are gone without a word.
+// expire forgets the reports of replicas that ended without removing them.
 func (b *Board) expire(ctx context.Context) {
 	b.mu.Lock()
 	var gone []string
@@ -176,7 +177,7 @@ func (b *Board) expire(ctx context.Context) {
 	}
 }
 
-// read takes what another replica wrote.
+// read takes the report of another replica.
 func (b *Board) read(o any, gone bool) {
 	if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = d.Obj
@@ -220,7 +221,7 @@ func (b *Board) write(ctx context.Context, running map[model.GatewayKey][]feed.P
 		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339)},
 		BinaryData: map[string][]byte{boardKey: data},
 	}
-	// Nobody else writes it, so there is nothing to conflict with.
+	// No other replica writes it, so there are no conflicts.
 	if err = b.Client.Update(ctx, c); apierrors.IsNotFound(err) {
 		err = b.Client.Create(ctx, c)
 	}
@@ -255,7 +256,7 @@ func unpack(data []byte) (map[model.GatewayKey][]feed.Proxy, error) {
 	return out, err
 }
 
-// Newest brings together what is known of proxies from several sides: of those of one name the one that was heard of last.
+// Newest joins reports about proxies. Of several about one proxy it keeps the latest.
 func Newest(all ...[]feed.Proxy) []feed.Proxy {
 	by := map[string]feed.Proxy{}
 	for _, proxies := range all {
@@ -268,7 +269,7 @@ func Newest(all ...[]feed.Proxy) []feed.Proxy {
 	return slices.SortedFunc(maps.Values(by), func(a, b feed.Proxy) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// ReadBoard returns what proxies run by what all replicas of the controller in a namespace have written, by Gateway.
+// ReadBoard returns what proxies run by the reports of all replicas of the controller in a namespace, by Gateway.
 func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[model.GatewayKey][]feed.Proxy, error) {
 	var list corev1.ConfigMapList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{BoardLabel: BoardValue}); err != nil {

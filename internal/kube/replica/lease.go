@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Leases are those of an API server.
+// Leases are the leases of an API server.
 func Leases(config *rest.Config) (v1.LeasesGetter, error) { return v1.NewForConfig(config) }
 
 // Lease elects one of several replicas by a Lease of the API server.
@@ -22,11 +22,11 @@ type Lease struct {
 	Leases v1.LeasesGetter
 	// Namespace and Name are the Lease's, Identity this replica's in it.
 	Namespace, Name, Identity string
-	// Duration is how long the others wait for a leader that is silent, Renew how long the leader tries to renew before it gives up, Retry the pause
-	// between tries; zero means 15 s, 10 s and 2 s.
+	// Duration is how long the others wait for a silent leader, Renew how long the leader tries to renew before it
+	// gives up, Retry the pause between attempts; zero means 15 s, 10 s and 2 s.
 	Duration, Renew, Retry time.Duration
 	Logger                 *slog.Logger
-	// Leader, if set, is told who leads, when that changes.
+	// Leader, if set, is called with the leader's identity when that changes.
 	Leader func(identity string)
 }
 
@@ -91,8 +91,8 @@ func (l *Lease) term(ctx context.Context, lead func(context.Context)) error {
 	return nil
 }
 
-// term is one candidature, from the election on. Whether lead runs is decided in one place, as the elector starts it in a goroutine that nobody waits
-// for.
+// term is one candidature, from the election on. Whether lead runs is decided in one place, because the elector starts
+// it in a goroutine that it does not wait for.
 type term struct {
 	release context.CancelFunc // ends the elector, which gives the lease back
 	ended   chan struct{}      // closed when lead has returned
@@ -101,7 +101,7 @@ type term struct {
 	leads, tooLate bool
 }
 
-// begin says whether lead may be called.
+// begin reports whether lead may be called.
 func (t *term) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *term) end() {
 	t.release()
 }
 
-// withdraw ends a candidature that has not succeeded; one that has is ended by lead.
+// withdraw ends a candidature that has not succeeded; lead ends one that has.
 func (t *term) withdraw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *term) withdraw() {
 	}
 }
 
-// over waits for lead, if it was called, and says so.
+// over waits for lead, if it was called, and reports whether it was.
 func (t *term) over() bool {
 	t.withdraw()
 	t.mu.Lock()

@@ -30,16 +30,17 @@ const (
 // ErrToken is why a token is refused, as opposed to why it could not be judged.
 var ErrToken = errors.New("the token is refused")
 
-// Tokens says whom a ServiceAccount's token belongs to, by asking the API server to review it.
+// Tokens finds the owner of a ServiceAccount's token, by asking the API server to review it.
 type Tokens struct {
 	Client client.Writer
-	// Audience is the one the token must be for.
+	// Audience is the audience that the token must have.
 	Audience string
-	// GatewayOf returns the Gateway, "namespace/name", whose proxies run as that ServiceAccount; empty if there is none.
+	// GatewayOf returns the Gateway, "namespace/name", whose proxies run as that ServiceAccount; empty if there is
+	// none.
 	GatewayOf func(namespace, serviceAccount string) model.GatewayKey
 
 	once    sync.Once
-	reviews chan struct{} // bounds those under way
+	reviews chan struct{} // bounds concurrent reviews
 	mu      sync.Mutex
 	known   map[[sha256.Size]byte]review
 }

@@ -77,7 +77,7 @@ type rules struct {
 
 	once     sync.Once
 	programs []celgo.Program
-	// unsure says that something is not covered here.
+	// unsure means that something is not covered here.
 	unsure bool
 }
 
@@ -121,7 +121,7 @@ func buildRules(s *structuralschema.Structural, declared *apicel.DeclType, v *vi
 	return r
 }
 
-// hold says whether all rules hold for a value within the budget. When not, that may still be for lack of trying.
+// hold reports whether all rules hold for a value within the budget. If it returns false, they may not have been tried.
 func (r *rules) hold(value any, budget *int64) bool {
 	if r == nil || value == nil {
 		return true
