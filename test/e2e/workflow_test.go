@@ -21,9 +21,12 @@ import (
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/resource/rules"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
+
+func init() { resource.CheckRules(rules.Compile) }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
