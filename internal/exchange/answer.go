@@ -21,7 +21,7 @@ func (ex *Exchange) fail(err error) {
 			"endpoint", ex.endpointAddress(), "error", f.Err)
 	}
 	if len(ex.picked) > 0 && !ex.copied {
-		// No attempt was made. What is in memory of the request may still be all of it.
+		// No attempt was made. The part of the request in memory may still be the whole request.
 		ex.takeBody()
 		ex.beginCopies()
 	}
@@ -71,7 +71,8 @@ func (ex *Exchange) endpointAddress() string {
 // allow are the methods that no route keeps from a client.
 var allow = http1.Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE"}
 
-// answerOptions answers OPTIONS for "*", which asks about the server it reaches and nothing behind (RFC 9110 §9.3.7).
+// answerOptions answers OPTIONS for "*". The request asks about the server that it reaches, and about nothing behind it
+// (RFC 9110 §9.3.7).
 func (ex *Exchange) answerOptions() error {
 	return ex.reply(204, append(ex.local[:0], allow), "")
 }
@@ -102,7 +103,7 @@ func (ex *Exchange) reply(status int, fields []http1.Field, body string) error {
 	return nil
 }
 
-// answerGRPC answers with trailers only, as gRPC over HTTP/2 has it: status 200, the gRPC status among the fields.
+// answerGRPC answers with trailers only, as gRPC over HTTP/2 does: status 200, with the gRPC status among the fields.
 func (ex *Exchange) answerGRPC(f *Failure, fields []http1.Field) error {
 	code := grpcStatus(f)
 	message := percentEncode(string(f.Reason) + ": " + f.Detail)

@@ -7,10 +7,10 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// content is the request's body: what is known of it, and what is kept for another attempt.
+// content is the request's body: what is known about it, and the bytes kept for another attempt.
 type content struct {
 	body      []byte // known part of a body of known length
-	whole     bool   // that is all of it
+	whole     bool   // the bytes kept are the whole body
 	bodyTaken bool   // body was filled in
 	touched   bool   // bytes of the body are gone that cannot be had again
 	ended     bool   // the client's body was read to its end
@@ -44,7 +44,7 @@ func (ex *Exchange) tooLarge() bool {
 	return most > 0 && ex.in > most
 }
 
-// keepPiece appends p to what is kept.
+// keepPiece appends p to the bytes kept.
 func (ex *Exchange) keepPiece(p []byte) {
 	if ex.touched {
 		return
@@ -82,10 +82,11 @@ func (ex *Exchange) takeBody() {
 	}
 }
 
-// keepFree is how much of a body is kept for another attempt without drawing for it: it is part of what an exchange has.
+// keepFree is how much of a body an exchange keeps for another attempt without drawing from the memory budget: every
+// exchange has that much anyway.
 const keepFree, keepStep = 8 << 10, 16 << 10
 
-// mayKeep says whether n bytes of the body may be kept for another attempt.
+// mayKeep reports whether n bytes of the body may be kept for another attempt.
 func (ex *Exchange) mayKeep(n int) bool {
 	for n > keepFree+ex.kept {
 		if b := ex.pipe.around.Memory; !b.Draw(budget.Retry, keepStep) {
@@ -97,7 +98,7 @@ func (ex *Exchange) mayKeep(n int) bool {
 	return true
 }
 
-// giveBack gives back what was drawn for the body.
+// giveBack returns the memory drawn for the body.
 func (ex *Exchange) giveBack() {
 	if ex.kept > 0 {
 		ex.pipe.around.Memory.Give(int64(ex.kept))

@@ -10,11 +10,12 @@ import (
 // Gather is how much of an answer a Client collects before it is written; larger pieces are not copied.
 const Gather = 32 << 10
 
-// Client is the side of an exchange that its request came from: an HTTP/1.1 connection or an HTTP/2 stream. The body is read by one
-// goroutine, the answer written by one, which may be another. What it returns as errors are *Failure, but for io.EOF.
+// Client is the side of an exchange that its request came from: an HTTP/1.1 connection or an HTTP/2 stream. One
+// goroutine reads the body and one writes the answer; they may differ. Methods return errors as *Failure, except
+// io.EOF.
 type Client interface {
-	// Buffered takes what is in memory of a body of known length, and one of unknown length if it is whole and without trailers, else nil; the bytes
-	// stay valid as long as the exchange.
+	// Buffered takes the part in memory of a body of known length. It takes a body of unknown length only if it is
+	// whole and has no trailers. Otherwise it returns nil. The bytes stay valid as long as the exchange.
 	Buffered() []byte
 	// Ready is true if Next will not wait.
 	Ready() bool
@@ -22,7 +23,7 @@ type Client interface {
 	Next() ([]byte, error)
 	// Trailers of the request, after Next's io.EOF.
 	Trailers() []http1.Field
-	// Interrupt makes a Next under way fail, and so each later one until Resume; nothing of the body is lost.
+	// Interrupt makes a Next under way fail, and each later one until Resume. No part of the body is lost.
 	Interrupt()
 	Resume()
 	// Proceed tells a client that waits for it to send the body.
@@ -34,21 +35,23 @@ type Client interface {
 	// Watch has the call aborted when the client leaves, until Unwatch, where that is told without being asked for. Unwatch is false if it has left.
 	Watch(c *upstream.Call)
 	Unwatch() bool
-	// Waited is how long ago the system got what the proxy has not read yet of the client's connection, and whether the client has closed its side since.
+	// Waited returns how long ago the system received the bytes of the client's connection that the proxy has not read
+	// yet, and whether the client has closed its side since.
 	Waited() (age time.Duration, left, known bool)
 
 	// Inform sends an interim answer.
 	Inform(status int, fields []http1.Field) error
-	// Begin takes the head of the answer, copying what it needs. Nothing is sent before Write has gathered enough, Flush, or End.
+	// Begin takes the head of the answer and copies what it needs. The client gets nothing before Write has gathered
+	// enough, or before Flush or End.
 	Begin(a *Answer) error
 	Write(p []byte) error
 	Flush() error
-	// End completes the answer and sends what is left.
+	// End completes the answer and sends the rest.
 	End(trailers []http1.Field) error
-	// Retract forgets an answer of which nothing was sent; false if it is too late.
+	// Retract discards an answer that is still unsent. It returns false if it is too late.
 	Retract() bool
-	// TurnAway ends the request without an answer, if so many others wait on the connection that nobody can wait for the client to read that it is to
-	// come later; false if the answer is to be given.
+	// TurnAway ends the request without an answer, if too many others wait on the connection for the client to read an
+	// announced answer. It returns false if the answer must be given.
 	TurnAway() bool
 	// Abort breaks the answer off in a way that the client notices.
 	Abort()
@@ -61,8 +64,9 @@ type Splicer interface {
 	// BeginSplice comes before the first Splice of an answer, EndSplice after the last.
 	BeginSplice()
 	EndSplice()
-	// Splice moves up to most bytes of the call's answer. The error is upstream.ErrTimeout if it is time to look around, a *Failure if it is the
-	// client's fault, and the endpoint's otherwise; no bytes without an error are the endpoint's end.
+	// Splice moves up to most bytes of the call's answer. The error is upstream.ErrTimeout when the caller should check
+	// for other events, a *Failure if the client is at fault, and otherwise the endpoint's. No bytes without an error
+	// mean that the endpoint ended the answer.
 	Splice(c *upstream.Call, most int64) (n int64, err error)
 }
 
@@ -72,11 +76,11 @@ type Tunneler interface {
 	Tunnel(up *upstream.Conn) (in, out int64)
 }
 
-// Request is what both protocols say about a request. Its strings are valid as long as the exchange.
+// Request is what both protocols provide about a request. Its strings are valid as long as the exchange.
 type Request struct {
 	Proto     string // "HTTP/1.1", as the access log shows it
 	Method    string
-	Target    string // as received
+	Target    string // Target is as received
 	Path      string // raw
 	Query     string
 	HasQuery  bool
@@ -95,7 +99,7 @@ type Request struct {
 	Unescaped bool
 }
 
-// Answer is what both protocols need of an answer's head.
+// Answer is what both protocols need from an answer's head.
 type Answer struct {
 	Status int
 	Reason string

@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// copies are those of an exchange's request.
+// copies holds the copies of an exchange's request.
 type copies struct {
 	picked  []*mirror.Target // to be copied to, until the legs begin
 	legs    []copyLeg
@@ -17,7 +17,7 @@ type copies struct {
 	settled bool // the legs have ended
 }
 
-// copyLeg is a copy and what the access log says of it. leg is nil if it was dropped at once.
+// copyLeg is a copy and its entry in the access log. leg is nil if the copy was dropped at once.
 type copyLeg struct {
 	target  *mirror.Target
 	leg     *mirror.Leg
@@ -48,7 +48,7 @@ func (ex *Exchange) sample(mirrors []*routing.Mirror) {
 	}
 }
 
-// beginCopies begins the copies, once, with what is known of the body.
+// beginCopies begins the copies, once, with what is known about the body.
 func (ex *Exchange) beginCopies() {
 	if ex.copied || len(ex.picked) == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Exchange is one request and its answer. It is reused: reset keeps the memory. Its parts are those of the pipeline, in whose files they are.
+// Exchange is one request and its answer. It is reused, and reset keeps its memory. Its parts are those of the pipeline
+// and live in the files of the same stages.
 type Exchange struct {
 	pipe *Pipeline
 	from Origin
@@ -41,11 +42,11 @@ type Origin struct {
 	Client Client
 	Peer   *Peer
 	Shard  uint32 // of counters: one for each connection
-	// Snapshot and Port are what the client's connection is served by; Port is nil if it is gone.
+	// Snapshot and Port serve the client's connection. Port is nil if the port is gone.
 	Snapshot *Snapshot
 	Port     *routing.Port
 	Start    time.Time
-	// Since is the end of the exchange before on an HTTP/1.1 connection; zero: there was none.
+	// Since is when the previous exchange on an HTTP/1.1 connection ended. It is zero for the first.
 	Since time.Time
 }
 
@@ -56,7 +57,7 @@ func (ex *Exchange) Begin(p *Pipeline, from *Origin) *Request {
 	return &ex.req
 }
 
-// reset makes the exchange ready for the next request, which is to be filled in.
+// reset makes the exchange ready for the next request, which the caller fills in.
 func (ex *Exchange) reset() {
 	ex.admission = admission{}
 	ex.told = nil
@@ -74,7 +75,7 @@ func (ex *Exchange) reset() {
 	ex.scratch = ex.scratch[:0]
 }
 
-// Serve carries the exchange from its request's head to the end of its answer. This is the one place where failures are answered.
+// Serve carries the exchange from its request's head to the end of its answer. Failures are answered only here.
 func (ex *Exchange) Serve() {
 	ex.setHost()
 	if ex.req.Unescaped {
@@ -147,7 +148,7 @@ func (ex *Exchange) run() error {
 		}
 	}
 	if f := excess(&ex.match); f != nil {
-		return f // of a split, which may not be the one
+		return f // more work for a split, whose choice may be wrong
 	}
 	if f := ex.backend.Fault; f != nil {
 		return faultFailure(f)
@@ -159,7 +160,7 @@ func (ex *Exchange) run() error {
 	return ex.forward()
 }
 
-// filter runs the filters that may answer by themselves; done says that one did.
+// filter runs the filters that can answer by themselves; done reports whether one did.
 func (ex *Exchange) filter(f *filters) (done bool, err error) {
 	if f.cors != nil && ex.preflight() {
 		return true, ex.answerPreflight(f.cors)

@@ -12,18 +12,20 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Failure is why an exchange ends without the backend's answer, and what the client is told instead.
+// Failure is why an exchange ends without the backend's answer, and what the proxy answers instead.
 type Failure struct {
-	// Status is what the client is answered with; 0 for nothing, because it is gone or the answer is under way.
+	// Status is the status of the answer. It is 0 if there is no answer, because the client is gone or the answer is
+	// under way.
 	Status int
 	Reason telemetry.Reason
-	// Detail is for the client; it names nothing of the inside.
+	// Detail is for the client; it reveals nothing internal.
 	Detail string
 	// Err is for the log.
 	Err error
-	// retry says that another attempt may do better.
+	// retry reports that another attempt may succeed.
 	retry bool
-	// unreached: no connection came about, so nothing was sent. free: nor did trying cost the endpoint anything.
+	// unreached: no connection was established, so nothing was sent. free: the attempt did not cost the endpoint
+	// anything either.
 	unreached, free bool
 	// Later tells the client when to come back.
 	Later bool
@@ -38,7 +40,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Failures of exchanges, and of clients' connections and relays before there is one.
+// These are the failures of exchanges, and of clients' connections and relays before an exchange begins.
 var (
 	failNoListener   = &Failure{Status: 404, Reason: telemetry.NoListener, Detail: "no listener serves this host"}
 	failMisdirected  = &Failure{Status: 421, Reason: telemetry.Misdirected, Detail: "this connection is not for this host"}
@@ -86,7 +88,7 @@ func excess(r *routing.Request) error {
 	return failPatternField
 }
 
-// ParseFailure is what a request deserves that http1 refuses.
+// ParseFailure returns the failure for a request that http1 rejects.
 func ParseFailure(err error) *Failure {
 	var e *http1.Error
 	if !errors.As(err, &e) {
@@ -158,7 +160,7 @@ func ConnectFailure(err error) *Failure {
 	return f
 }
 
-// callFailure is what an error of a call means, after it was opened.
+// callFailure returns the failure for an error of a call that was opened.
 func callFailure(err error) *Failure {
 	var f *Failure
 	var malformed *http1.Error

@@ -45,9 +45,10 @@ func compileRewrite(r *model.Rewrite) *model.Rewrite {
 
 // headerEdit is a header modifier: fields of some names go, then others come.
 type headerEdit struct {
-	drop []string // those removed and those set
+	drop []string // fields removed and fields set
 	add  []http1.Field
-	// request: irregular fields that a backend may take for those of drop are dropped too, and hops are kept.
+	// request marks an edit of a request. It also drops irregular fields that a backend may confuse with the fields of
+	// drop, and keeps hops.
 	request bool
 	// likened are the irregular ones of drop that are set: a regular field may be taken for one of them as well.
 	likened []string
@@ -55,13 +56,14 @@ type headerEdit struct {
 	host string
 }
 
-// framing fields are the proxy's own business: a filter that changed them would break messages apart.
+// framing fields belong to the proxy: a filter that changed them would break the framing of messages.
 var framing = []http1.FieldID{
 	http1.FieldConnection, http1.FieldContentLength, http1.FieldHost, http1.FieldHTTP2Settings, http1.FieldKeepAlive,
 	http1.FieldProxyConnection, http1.FieldTE, http1.FieldTrailer, http1.FieldTransferEncoding, http1.FieldUpgrade,
 }
 
-// compileRequestEdit is compileEdit for requests. What tells of the hops that a request has made is not for filters: loops are found by it.
+// compileRequestEdit is compileEdit for requests. Filters cannot change the fields that count the request's hops,
+// because the proxy detects loops with them.
 func compileRequestEdit(e *model.HeaderEdit) *headerEdit {
 	c := compileEdit(e)
 	if c == nil {
@@ -82,7 +84,8 @@ func compileRequestEdit(e *model.HeaderEdit) *headerEdit {
 	return c
 }
 
-// compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add. What could not be sent as a field is left out.
+// compileEdit prepares a modifier (Gateway API, HTTPHeaderFilter): remove, then set, then add. It leaves out fields
+// that cannot be sent.
 func compileEdit(e *model.HeaderEdit) *headerEdit {
 	if e == nil {
 		return nil
@@ -120,7 +123,7 @@ func compileEdit(e *model.HeaderEdit) *headerEdit {
 	return c
 }
 
-// apply edits fields in place; a nil edit changes nothing.
+// apply edits fields in place; a nil edit does nothing.
 func (e *headerEdit) apply(fields []http1.Field) []http1.Field {
 	if e == nil {
 		return fields
@@ -152,7 +155,8 @@ func (e *headerEdit) drops(f *http1.Field) bool {
 	return false
 }
 
-// touches reports whether the edit is about fields of f's name: a trailer of that name would pass it by. A nil edit is about none.
+// touches reports whether the edit changes fields of f's name. A trailer of that name would bypass the edit. A nil edit
+// touches no field.
 func (e *headerEdit) touches(f *http1.Field) bool {
 	if e == nil {
 		return false

@@ -15,7 +15,7 @@ type cors struct {
 	any         bool
 	origins     []origin
 	credentials bool
-	methods     string // "" none, "*" all
+	methods     string // "": no method, "*": all
 	headers     string
 	expose      string
 	maxAge      string
@@ -25,14 +25,15 @@ type cors struct {
 type origin struct {
 	scheme string
 	host   string // as written
-	port   string // as written, without the scheme's own; "" for that
+	port   string // as written; "" for the scheme's default
 	// A pattern's host begins with head and ends with tail; in between is at least one byte of labels.
 	wildcard   bool
 	head, tail string
 }
 
-// parseOrigin takes a serialised origin apart: scheme://host[:port] and nothing else. There is no user, path, query or fragment in one, its host is
-// a name or an IP address, and "null" is none. Upper case, which no browser sends, stays as it is.
+// parseOrigin splits a serialised origin: scheme://host[:port] and nothing else. An origin has no user, path, query or
+// fragment, and its host is a name or an IP address. "null" is not an origin. Upper case stays as it is; no browser
+// sends it.
 func parseOrigin(s string) (o origin, ok bool) {
 	scheme, rest, found := strings.Cut(s, "://")
 	if !found || !validScheme(scheme) {
@@ -83,7 +84,8 @@ func hostLabels(s string) bool {
 	return true
 }
 
-// parseOriginPattern is parseOrigin for what a user wrote, in whose host a "*" stands for any labels, or alone for any host.
+// parseOriginPattern is parseOrigin for an origin that a user wrote. A "*" in its host stands for any labels, and alone
+// for any host.
 func parseOriginPattern(s string) (origin, bool) {
 	before, after, wildcard := strings.Cut(s, "*")
 	if !wildcard {
@@ -103,7 +105,7 @@ func parseOriginPattern(s string) (origin, bool) {
 	return o, true
 }
 
-// covers reports whether v, an origin, is the one of o, or of its pattern.
+// covers reports whether the origin v equals o, or matches it if o is a pattern.
 func (o *origin) covers(v *origin) bool {
 	if !http1.EqualFold(o.scheme, v.scheme) || o.port != v.port {
 		return false
@@ -215,7 +217,8 @@ func (ex *Exchange) answerPreflight(c *cors) error {
 	return ex.reply(http.StatusNoContent, fields, "")
 }
 
-// choice is the list, or with credentials, where "*" has no meaning, what the request asked for.
+// choice returns the configured list. With credentials, "*" has no meaning, so choice returns what the request asked
+// for.
 func (c *cors) choice(configured, asked string) string {
 	if configured == "*" && c.credentials {
 		return asked
@@ -223,8 +226,8 @@ func (c *cors) choice(configured, asked string) string {
 	return configured
 }
 
-// grant permits an allowed origin. What it may see of answers is told with every grant: browsers ask for it only in the answer itself, but
-// Gateway API wants it in that to a preflight request, too.
+// grant permits an allowed origin. Every grant lists the fields of answers that the origin may see. Browsers need the
+// list only in the answer itself, but Gateway API also wants it in the answer to a preflight request.
 func (c *cors) grant(fields []http1.Field, value string) []http1.Field {
 	if c.any && !c.credentials {
 		value = "*"
@@ -239,7 +242,7 @@ func (c *cors) grant(fields []http1.Field, value string) []http1.Field {
 	return fields
 }
 
-// markCORS replaces what the backend said of CORS by what the filter says.
+// markCORS replaces the backend's CORS fields with the filter's.
 func (ex *Exchange) markCORS(c *cors, fields []http1.Field) []http1.Field {
 	n := 0
 	for i := range fields {

@@ -7,7 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// TestFindingsNameTheFieldsThatFiltersLeaveAlone holds model's list against what the proxy does.
+// TestFindingsNameTheFieldsThatFiltersLeaveAlone compares model's list with what the proxy does.
 func TestFindingsNameTheFieldsThatFiltersLeaveAlone(t *testing.T) {
 	names := []string{
 		"X-Any", "Date", "Server", "Cookie", "Expect", "Proxy-Authorization", "Proxy-Authenticate", "Forwarded", "X-Forwarded-For", "x_any",

@@ -10,8 +10,9 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// escapeTarget spells the target with escapes for the bytes that RFC 3986 does not allow there. Browsers send some of them, and
-// many servers read them, but not all; so they are seen here, and by the backend, in the one spelling that all read.
+// escapeTarget escapes the bytes of the target that RFC 3986 does not allow there. Browsers send some of these bytes,
+// and many servers read them, but not all. So the proxy and the backend both see the one spelling that all servers
+// read.
 func (ex *Exchange) escapeTarget() {
 	q := &ex.req
 	mark := len(ex.scratch)
@@ -25,7 +26,8 @@ func (ex *Exchange) escapeTarget() {
 	}
 }
 
-// forwardPath is the path towards the backend where nothing rewrites it: the client's own bytes, unless they held dot segments.
+// forwardPath returns the path for the backend if nothing rewrites it: the client's own bytes, unless they contained
+// dot segments.
 func (ex *Exchange) forwardPath() string {
 	raw := ex.req.Path
 	if raw != ex.match.Path && (raw == "" || routing.HasDotSegment(raw)) {
@@ -34,8 +36,8 @@ func (ex *Exchange) forwardPath() string {
 	return raw
 }
 
-// sendable is a path modifier whose value is as it is sent (see model.TargetPath). One that cannot be sent is in no table: see
-// routing.Compile.
+// sendable returns a path modifier with its value as the proxy sends it (see model.TargetPath). routing.Compile leaves
+// out modifiers that cannot be sent.
 func sendable(p *model.PathPatch) *model.PathPatch {
 	if p == nil {
 		return nil

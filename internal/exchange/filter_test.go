@@ -44,7 +44,8 @@ func TestOriginsAreTakenApart(t *testing.T) {
 	}
 }
 
-// What a pattern allows is, to another reader of URLs, an origin and nothing more, and its host ends as the pattern does.
+// FuzzOriginsAreWhole: another reader of URLs sees an origin that a pattern allows as an origin and nothing more, and
+// its host ends as the pattern does.
 func FuzzOriginsAreWhole(f *testing.F) {
 	for _, s := range []string{"https://a.good.example", "https://evil.com/.good.example", "https://a@b.good.example", "https://[::1].good.example", "https://a:443.good.example", "https://a.good.example:443"} {
 		f.Add(s)

@@ -18,17 +18,17 @@ type outgoing struct {
 	path      string // of target
 	fields    []http1.Field
 	composed  bool  // these were made
-	forwards  int64 // what Max-Forwards is to be, -1 for none
+	forwards  int64 // the value of Max-Forwards to send; -1 for no field
 }
 
 // attempt is one try at an endpoint.
 type attempt struct {
 	start time.Time
 	times times
-	// deadline is the attempt's end, expired what passing it means.
+	// deadline is when the attempt ends, expired the failure if it passes.
 	deadline time.Time
 	expired  *Failure
-	// connectBy, if not zero, is when connecting has to end, however far away deadline is.
+	// connectBy, if not zero, limits connecting, however far away deadline is.
 	connectBy time.Time
 	// informed: interim answers were passed on.
 	informed bool
@@ -82,7 +82,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		err := ex.try(e)
 		ex.tried(err)
 		if err == failConnecting {
-			// Another endpoint may do; nothing has been sent.
+			// Another endpoint may succeed; nothing has been sent.
 			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
 				busy--
 				ex.attempts--
@@ -121,10 +121,11 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 	}
 }
 
-// busyMoves is how many other endpoints are tried instead of those to which too many connections are being opened.
+// busyMoves is how many other endpoints the proxy tries when an endpoint already has too many connections being opened.
 const busyMoves = 2
 
-// maxEndpoints is how many endpoints are tried, whatever the rule says of retries, for a request of which nothing could be sent.
+// maxEndpoints is how many endpoints the proxy tries for a request of which nothing could be sent, whatever the rule's
+// retries are.
 const maxEndpoints = 3
 
 // moves is where a request went that could not be brought to its endpoint.
@@ -135,9 +136,10 @@ type moves struct {
 	to    *upstream.Endpoint
 }
 
-// move says whether a request whose attempt ended with err goes to another endpoint, m.to, at once: nothing of it was sent, so nothing is lost
-// and nothing can happen twice. All endpoints together are given the time to connect that one has. Where trying cost the endpoint something (a
-// connection that it accepted and ended, a handshake, or being too slow to accept) the move is of the retry budget.
+// move reports whether a request whose attempt ended with err goes at once to another endpoint, m.to. Nothing was sent,
+// so nothing is lost and nothing can happen twice. All endpoints together get the connect timeout of one. A move draws
+// on the retry budget if the attempt cost the endpoint something: a connection that it accepted and ended, a handshake,
+// or a slow accept.
 func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	f, ok := err.(*Failure)
 	if !ok || !f.unreached && !(ex.call.Unsent() && f.Reason == telemetry.BackendReset) {
@@ -166,7 +168,8 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	return m.to != nil && (f.free || service.Retry())
 }
 
-// overHTTP2 says how the endpoint is spoken to: HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
+// overHTTP2 reports whether the proxy speaks HTTP/2 to the endpoint. HTTP/1.1 cannot carry gRPC, whatever the service's
+// protocol.
 func (ex *Exchange) overHTTP2(s *upstream.Service) bool {
 	return s.Protocol == model.H2C || ex.req.GRPC && ex.req.Upgrade == ""
 }
@@ -191,7 +194,8 @@ func (ex *Exchange) beginAttempt() {
 	}
 }
 
-// replayable is true if the request can be sent again from its beginning: none of it was, or all that was read of the body is in memory. No upload may run.
+// replayable reports whether the request can be sent again from its beginning: either nothing was sent, or memory holds
+// all of the body read so far. No upload may run.
 func (ex *Exchange) replayable() bool { return ex.call.Unsent() || ex.whole || !ex.touched }
 
 // rewind goes back to the beginning of a body that is replayable.
@@ -210,7 +214,8 @@ func (ex *Exchange) rewind() {
 	ex.from.Client.Resume()
 }
 
-// worthRetry says whether the attempt's result, nil for an answer, calls for another attempt and the body permits it.
+// worthRetry reports whether the attempt's result, nil for an answer, calls for another attempt and the body permits
+// it.
 func (ex *Exchange) worthRetry(err error) bool {
 	if ex.pollUpload(); ex.upload.running || !ex.replayable() || ex.attempt.informed {
 		return false
@@ -267,7 +272,7 @@ func (ex *Exchange) keepBody() error {
 	return nil
 }
 
-// compose makes the request as the backend gets it, and whoever gets copies; once for an exchange.
+// compose makes the request for the backend and for the copies, once for an exchange.
 func (ex *Exchange) compose() {
 	if ex.composed {
 		return
@@ -297,7 +302,7 @@ func (ex *Exchange) rewrite() {
 	} else {
 		ex.path = ex.forwardPath()
 		if r.Form == http1.FormOrigin && ex.path == r.Path {
-			ex.target = r.Target // nothing was changed
+			ex.target = r.Target // the target is unchanged
 			return
 		}
 	}
@@ -317,8 +322,8 @@ var own = func() (set [256]bool) {
 	return set
 }()
 
-// requestFields makes the fields towards the backend: the client's end-to-end ones, what is said of the client, what filters change, and Via. A
-// client's word that the request is a copy is not passed on.
+// requestFields makes the fields for the backend: the client's end-to-end fields, the forwarding fields, the changes of
+// filters, and Via. It drops a client's claim that the request is a copy.
 func (ex *Exchange) requestFields() {
 	r := &ex.req
 	out := ex.fields[:0]
@@ -356,10 +361,10 @@ func (ex *Exchange) requestFields() {
 	if ex.forwards >= 0 {
 		ex.putForwards(out)
 	}
-	ex.fields = append(out, ex.pipe.hops.mark(r)) // behind what filters do
+	ex.fields = append(out, ex.pipe.hops.mark(r)) // after the filters
 }
 
-// answerFields makes the fields towards the client, in place: the backend's end-to-end ones and what filters change.
+// answerFields makes the fields for the client, in place: the backend's end-to-end fields with the changes of filters.
 func (ex *Exchange) answerFields() {
 	all := ex.resp.Fields
 	bodyless := ex.resp.Body.Kind == http1.BodyNone
@@ -419,7 +424,7 @@ func (ex *Exchange) dropAnswer() {
 	ex.endCall()
 }
 
-// Dispose ends what a panic left behind; the exchange is not used again.
+// Dispose releases what a panic left behind. The exchange must not be used again.
 func (ex *Exchange) Dispose() {
 	if ex.call.Opened() {
 		ex.stopUpload()
@@ -434,7 +439,7 @@ func (ex *Exchange) Dispose() {
 // keptSize is how large a buffer may be that is kept for the next exchange.
 const keptSize = 64 << 10
 
-// Shrink lets go of what is too large to keep.
+// Shrink releases buffers that are too large to keep.
 func (ex *Exchange) Shrink() {
 	ex.call.Shrink(keptSize)
 	if cap(ex.scratch) > keptSize {
@@ -455,7 +460,7 @@ func (ex *Exchange) Shrink() {
 	ex.resumed = nil
 }
 
-// connectDeadline is when connecting has to end; zero is no time of the exchange's own.
+// connectDeadline is when connecting must end; zero if the exchange sets no time.
 func (a *attempt) connectDeadline() time.Time {
 	if !a.connectBy.IsZero() && (a.deadline.IsZero() || a.connectBy.Before(a.deadline)) {
 		return a.connectBy
@@ -463,7 +468,7 @@ func (a *attempt) connectDeadline() time.Time {
 	return a.deadline
 }
 
-// brokenAnswer is what ends an exchange whose answer broke off.
+// brokenAnswer returns the error that ends an exchange whose answer broke off.
 func (ex *Exchange) brokenAnswer(err error) error {
 	if f := callFailure(err); f != failBackendTime {
 		return f

@@ -68,7 +68,7 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 	}
 }
 
-// layOut makes the request as it is sent, with what is here of its body.
+// layOut writes the request as it is sent, with the part of its body that has arrived.
 func (ex *Exchange) layOut() error {
 	c, r := &ex.call, &ex.req
 	http2 := ex.overHTTP2(ex.backend.Service)
@@ -103,7 +103,7 @@ func (ex *Exchange) layOut() error {
 	return nil
 }
 
-// Gather takes what is here of a body of unknown length, so that it goes out with the head.
+// gather takes the part of a body of unknown length that has arrived, so that it goes out with the head.
 func (ex *Exchange) gather() error {
 	c := &ex.call
 	ex.beginCopies()
@@ -150,7 +150,7 @@ func (ex *Exchange) open(e *upstream.Endpoint, try int) error {
 // Wanted implements upstream.Waiting.
 func (ex *Exchange) Wanted() bool { return !ex.from.Client.Gone() }
 
-// blame counts what ended the call against the endpoint, unless it was this side that ended it.
+// blame counts the call's error against the endpoint, unless this side ended the call.
 func (ex *Exchange) blame(err error) {
 	var f *Failure
 	if !errors.As(err, &f) {
@@ -172,7 +172,8 @@ func (ex *Exchange) expired() bool {
 	return !ex.attempt.deadline.IsZero() && !time.Now().Before(ex.attempt.deadline)
 }
 
-// stillWanted says why an answer is not to be waited for any longer, nil if it is. since is when the endpoint was last heard or sent to.
+// stillWanted returns why the exchange should stop waiting for an answer, nil if it should go on. since is when the
+// endpoint last sent or received something.
 func (ex *Exchange) stillWanted(now time.Time, since *time.Time, silence time.Duration) error {
 	a := &ex.attempt
 	if !a.deadline.IsZero() && !now.Before(a.deadline) {
@@ -223,7 +224,7 @@ func (ex *Exchange) frame() {
 		return
 	}
 	switch r.Body.Kind {
-	case http1.BodyNone: // it must be told where the body ends that there is not
+	case http1.BodyNone: // the endpoint must be told that there is no body
 		if r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
 			r.Body = http1.Body{Kind: http1.BodyLength}
 		}
@@ -234,8 +235,8 @@ func (ex *Exchange) frame() {
 	}
 }
 
-// stillWaiting is stillWanted for an answer that was waited for in vain. gRPC has deadlines of its own: a server that streams may be silent for as long as it
-// likes.
+// stillWaiting is stillWanted after a wait without an answer. gRPC has deadlines of its own: a streaming server may
+// stay silent as long as it likes.
 func (ex *Exchange) stillWaiting(since *time.Time, silence time.Duration) error {
 	now := time.Now()
 	if ex.req.GRPC {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Front is a listener's model.Front; nil trusts nobody.
+// Front is a listener's model.Front; nil trusts no proxy.
 type Front struct {
 	Trust *clientaddr.Trust
 	field model.ClientAddressField
@@ -32,31 +32,32 @@ func newFront(f *model.Front) *Front {
 	return &Front{Trust: clientaddr.NewTrust(networks), field: f.ClientAddress, Header: f.ProxyProtocol}
 }
 
-// vouched is what an exchange knows by trusted proxies in front.
+// vouched is what an exchange learns from trusted proxies in front.
 type vouched struct {
 	told  *told // heard, if there is a trusted proxy in front
 	heard told
 }
 
-// told is what trusted proxies in front said of a request. Its strings are valid as long as the exchange.
+// told is what trusted proxies in front reported about a request. Its strings are valid as long as the exchange.
 type told struct {
 	client netip.Addr
-	// text is the client, chain what X-Forwarded-For is to be: the client, and the trusted addresses between it and this proxy.
+	// text is the client. chain is the X-Forwarded-For to send: the client, and the trusted addresses between it and
+	// this proxy.
 	text, chain string
-	// forwarded is what Forwarded is to be; empty if they did not use it.
+	// forwarded is the Forwarded field to send; empty if the proxies in front did not use it.
 	forwarded string
-	// scheme, host and port are what the client asked for; empty if they did not say so.
+	// scheme, host and port are what the client requested; empty if the proxies in front did not report them.
 	scheme, host, port string
 }
 
-// listen takes in what proxies in front say, if the listener trusts the connection's other side.
+// listen reads what proxies in front report, if the listener trusts the connection's other side.
 func (ex *Exchange) listen(l *routing.Listener) {
 	f := ex.from.Snapshot.Listeners[l.ID].Front
 	ex.id.guarded = f != nil
 	ex.believe(f)
 }
 
-// believe takes in what proxies in front say, if the connection's other side is one of them.
+// believe reads what proxies in front report, if the connection's other side is one of them.
 func (ex *Exchange) believe(f *Front) {
 	if f == nil || !f.Trust.Contains(ex.from.Peer.Address) {
 		return
@@ -107,7 +108,7 @@ func (ex *Exchange) believe(f *Front) {
 	}
 }
 
-// walk finds the client; it returns the field that it was looked for in, FieldOther if there is none.
+// walk finds the client. It returns the field that it searched, or FieldOther if there is none.
 func (ex *Exchange) walk(w *clientaddr.Walk, field model.ClientAddressField) http1.FieldID {
 	for _, f := range [...]struct {
 		name model.ClientAddressField
@@ -144,7 +145,8 @@ func (ex *Exchange) step(w *clientaddr.Walk, id http1.FieldID, line string) bool
 	return false
 }
 
-// soleField is the value of a field of which there is one line with one member; of several nobody knows which one the proxy in front wrote.
+// soleField returns the value of a field that has one line with one member. With several members, the proxy cannot tell
+// which one the proxy in front wrote.
 func (ex *Exchange) soleField(id http1.FieldID) (value string) {
 	for i := range ex.req.Fields {
 		if f := &ex.req.Fields[i]; f.ID == id {
@@ -160,7 +162,7 @@ func (ex *Exchange) soleField(id http1.FieldID) (value string) {
 	return value
 }
 
-// asked is the authority the client asked for, as far as is known.
+// asked returns the authority that the client requested, as far as it is known.
 func (t *told) asked(ex *Exchange) string {
 	if t.host != "" {
 		return t.host
@@ -179,7 +181,7 @@ func impliedPort(scheme, authority string) string {
 	return "80"
 }
 
-// portNumber is 0 for what is none.
+// portNumber returns 0 if s is not a port number.
 func portNumber(s string) int32 {
 	if len(s) == 0 || len(s) > 5 || s[0] == '0' {
 		return 0
@@ -197,7 +199,7 @@ func portNumber(s string) int32 {
 	return n
 }
 
-// forwardedField writes the chain as Forwarded (RFC 7239), with what the client asked for in its first element.
+// forwardedField writes the chain as Forwarded (RFC 7239). The first element says what the client requested.
 func (ex *Exchange) forwardedField(hops []netip.Addr) string {
 	t := ex.told
 	mark := len(ex.scratch)
@@ -220,8 +222,8 @@ func (ex *Exchange) forwardedField(hops []netip.Addr) string {
 	return ex.text(mark)
 }
 
-// clientAddr is the client's address, found over trusted proxies in front. It is what limits, policies and logs are to go by. It is not valid if the connection has
-// none.
+// clientAddr returns the client's address, found across trusted proxies in front. Limits, policies and logs must use
+// it. It is not valid if the connection has none.
 func (ex *Exchange) clientAddr() netip.Addr {
 	if ex.told != nil {
 		return ex.told.client
@@ -265,14 +267,14 @@ func (ex *Exchange) askedPort() int32 {
 	return portNumber(ex.told.port)
 }
 
-// untold is true for a field that proxies vouch for, in a request of somebody who is not trusted: X-Forwarded-Prefix, X-Forwarded-Client-Cert and whatever else
-// begins like that. Those that the proxy writes itself are in own.
+// untold reports whether an untrusted peer sent a field that only proxies vouch for: X-Forwarded-Prefix,
+// X-Forwarded-Client-Cert and other fields with that prefix. Fields that the proxy writes itself are in own.
 func (ex *Exchange) untold(f *http1.Field) bool {
 	const prefix = "X-Forwarded-"
 	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.told == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
 }
 
-// forwardedFields appends what the proxy says of the client: who it is, and what it asked for.
+// forwardedFields appends what the proxy reports about the client: its address, and what it requested.
 func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 	chain, host, port := ex.from.Peer.IP, ex.req.Authority, ex.from.Peer.Port
 	if t := ex.told; t != nil {
@@ -320,7 +322,8 @@ func (ex *Exchange) socketAddr() string {
 	return ex.text(mark)
 }
 
-// Addresses are who connected and what to, for a PROXY header to an endpoint. The port is known only of a client that no field names.
+// Addresses returns the client's address and the address it connected to, for a PROXY header to an endpoint. The port
+// is known only if no field names the client.
 func (ex *Exchange) Addresses() clientaddr.Pair {
 	p := ex.from.Peer.Addresses()
 	if a := ex.clientAddr(); a != p.Source.Addr() {

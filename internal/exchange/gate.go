@@ -11,7 +11,8 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// gate decides what the proxy takes on. What it refuses costs next to nothing: it is answered before anything is done for it.
+// gate decides which work the proxy takes on. A refusal costs next to nothing: the gate answers before the proxy does
+// any work for the request.
 type gate struct {
 	max     int64 // exchanges in flight
 	crowded int64 // from where on no service may have more than half of max
@@ -55,7 +56,7 @@ func (g *gate) bound(max int) {
 	g.crowded = g.max / 4 * 3
 }
 
-// enter claims a place for the exchange, which leave gives back, or says why there is none.
+// enter claims a place for the exchange, or returns why there is none. leave returns the place.
 func (ex *Exchange) enter() error {
 	g := &ex.pipe.gate
 	n := g.inFlight.Add(1)
@@ -73,16 +74,17 @@ func (ex *Exchange) enter() error {
 	return nil
 }
 
-// The law by which the proxy sheds load. What it cannot keep up with waits in sockets: those of connections not accepted yet, and those that nobody has
-// looked at since something came. How long it waited is known to the system, which is asked about one request in lookSeldom, and about each
-// while one has been found of late that waited for more than half of Options.MaxQueueDelay. Requests beyond that are refused, which costs
-// little, until those are reached whose clients can still be expected to wait: so what is worked on is answered in time.
+// These constants control how the proxy sheds load. Work beyond the proxy's capacity waits in sockets: in connections
+// not yet accepted, and in connections with unread bytes. The system knows how long it waited. The proxy asks the
+// system about one request in lookSeldom. It asks about every request while one was found lately that waited for more
+// than half of Options.MaxQueueDelay. It refuses requests beyond that delay, which costs little, until it reaches
+// requests whose clients can still be expected to wait. So the requests it does serve are answered in time.
 const (
 	lookSeldom = 32 // a power of two
 	lookLonger = time.Second
 )
 
-// overdue refuses a request that has waited too long for the proxy, or whose client has left meanwhile.
+// overdue refuses a request that has waited too long for the proxy, or whose client has left in the meantime.
 func (ex *Exchange) overdue() error {
 	g, most := &ex.pipe.gate, ex.pipe.MaxQueueDelay
 	if most <= 0 || !ex.pipe.LookAtAll && rand.Uint32()%lookSeldom != 0 && !g.strained() {
@@ -107,7 +109,8 @@ func (ex *Exchange) overdue() error {
 	return nil
 }
 
-// waited is how long the request was not looked at though it had come, as far as that is known, and whether its client has closed its side since.
+// waited returns how long the request lay unread after it arrived, as far as that is known, and whether its client has
+// closed its side since.
 func (ex *Exchange) waited() (d time.Duration, left bool) {
 	now := time.Now()
 	age, left, known := ex.from.Client.Waited()
@@ -118,7 +121,7 @@ func (ex *Exchange) waited() (d time.Duration, left bool) {
 		return 0, false
 	}
 	if !ex.from.Since.IsZero() {
-		age = min(age, now.Sub(ex.from.Since)) // it came while the one before it was served
+		age = min(age, now.Sub(ex.from.Since)) // it arrived while its predecessor was served
 	}
 	return age, left
 }

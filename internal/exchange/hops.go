@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Via says which messages tell in Via that they came through the proxy (RFC 9110 §7.6.3).
+// Via selects the messages that name the proxy in Via (RFC 9110 §7.6.3).
 type Via uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	ViaAll Via = iota
 	// ViaRequests are requests alone.
 	ViaRequests
-	// ViaOff are none. Requests have Weir-Via in its place, by which loops are found.
+	// ViaOff selects no messages. Requests carry Weir-Via instead, which detects loops.
 	ViaOff
 )
 
@@ -38,7 +38,7 @@ const (
 	versions
 )
 
-// hops marks what comes through the proxy, and knows again what has been here.
+// hops marks messages that pass through the proxy, and recognises requests that have been here before.
 type hops struct {
 	name     string
 	requests [versions]http1.Field // by the version received
@@ -74,8 +74,9 @@ func randomPseudonym() string {
 	return "weir-" + hex.EncodeToString(b[:])
 }
 
-// judge refuses a request that has come through here as often as it may, or through too many proxies at all. Nobody can take a mark of ours out of
-// a request but a proxy or a backend behind us that forwards requests without their Via: the fields are not subject to Connection and filters.
+// judge refuses a request that has passed through this proxy too often, or through too many proxies in total. Only a
+// proxy or a backend behind us that forwards requests without their Via can remove our mark: Connection and filters do
+// not apply to these fields.
 func (h *hops) judge(fields []http1.Field) error {
 	made, own := 0, 0
 	for i := range fields {
@@ -99,8 +100,8 @@ func (h *hops) judge(fields []http1.Field) error {
 	return nil
 }
 
-// nextHop takes the first member off a Via: by is the name it gives, or all of it if it has no version. Comments are not looked at: one that a client
-// did not end would swallow what others join to it.
+// nextHop takes the first member off a Via. by is the name in the member, or the whole member if it has no version.
+// nextHop does not parse comments: an unterminated one would swallow the members that others append.
 func nextHop(list string) (by, rest string) {
 	by, rest, _ = strings.Cut(list, ",")
 	by = strings.Trim(by, " \t")
@@ -118,7 +119,7 @@ var (
 	failHops = &Failure{Status: http.StatusLoopDetected, Reason: telemetry.LoopDetected, Detail: "the request has come through too many proxies"}
 )
 
-// mark is the field that says how the request was received.
+// mark returns the field that records how the request was received.
 func (h *hops) mark(r *Request) http1.Field {
 	switch {
 	case r.HTTP2:
@@ -184,8 +185,8 @@ func (ex *Exchange) readForwards() error {
 
 var failForwards = &Failure{Status: http.StatusBadRequest, Reason: telemetry.BadRequest, Detail: "Max-Forwards is not one number"}
 
-// traced are the fields that an answer to TRACE repeats. Others may be secrets, the client's or of a proxy in front, and who reads the answer may be
-// a script (RFC 9110 §9.3.8).
+// traced are the fields that an answer to TRACE repeats. Other fields may be secrets of the client or of a proxy in
+// front, and a script may read the answer (RFC 9110 §9.3.8).
 var traced = []string{"Host", "Via", "Weir-Via", "Max-Forwards", "User-Agent", "Accept", "Accept-Encoding", "Accept-Language"}
 
 // answerTrace answers TRACE as its last recipient: with the request as it came here.
@@ -213,7 +214,7 @@ func (ex *Exchange) answerTrace() error {
 		http1.Field{Name: "X-Content-Type-Options", Value: "nosniff"}), strings.Clone(ex.text(mark)))
 }
 
-// putForwards writes what is left of Max-Forwards into fields.
+// putForwards writes the remaining Max-Forwards into fields.
 func (ex *Exchange) putForwards(fields []http1.Field) {
 	for i := range fields {
 		if f := &fields[i]; len(f.Name) == len(maxForwardsName) && http1.EqualFold(f.Name, maxForwardsName) {

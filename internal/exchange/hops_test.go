@@ -14,7 +14,8 @@ func TestALoopOfGRPCIsNotWorthAnotherTry(t *testing.T) {
 	}
 }
 
-// Whatever others have put into Via and however proxies between join it, the proxy's own mark is found.
+// FuzzOwnMarkIsFound: the proxy finds its own mark, whatever others have put into Via and however proxies in between
+// join its lines.
 func FuzzOwnMarkIsFound(f *testing.F) {
 	for _, s := range []string{"", "1.1 a", "(", "1.1 a (, 1.1 b", "\\", "1.1 a (b, c), ,,", "weir", "1.1", "\"", "1.1 weirx"} {
 		f.Add(s, s)
@@ -52,7 +53,7 @@ func FuzzOwnMarkIsFound(f *testing.F) {
 	})
 }
 
-// What a process is called is drawn once, and no two are called alike.
+// TestPseudonymsDiffer: each process draws its name once, and no two processes have the same name.
 func TestPseudonymsDiffer(t *testing.T) {
 	var names []string
 	for range 100 {

@@ -7,15 +7,16 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 )
 
-// RequestIDs says which requests are given an id.
+// RequestIDs selects the requests that get an id.
 type RequestIDs uint8
 
 const (
-	// RequestIDsOff: none; what a client sends passes.
+	// RequestIDsOff selects none; the client's field passes unchanged.
 	RequestIDsOff RequestIDs = iota
-	// RequestIDsMissing: those that have none, or none that can be used (see validID). Where a listener has trusted proxies, only they may bring one.
+	// RequestIDsMissing selects requests without a usable id (see validID). Where a listener has trusted proxies, only
+	// they may bring an id.
 	RequestIDsMissing
-	// RequestIDsTrusted: all but those with an id of a trusted proxy.
+	// RequestIDsTrusted selects all requests except those with an id from a trusted proxy.
 	RequestIDsTrusted
 )
 
@@ -31,7 +32,7 @@ func newIDField(o *Options) idField {
 	return idField{o.RequestIDs, o.RequestIDField, http1.Identify(o.RequestIDField), o.AnswerRequestID && o.RequestIDs != RequestIDsOff}
 }
 
-// is says whether the field, whose ID is set, is that of ids.
+// is reports whether the field, whose ID is set, is the id field.
 func (i *idField) is(f *http1.Field) bool {
 	return f.ID == i.id && (i.id != http1.FieldOther || len(f.Name) == len(i.name) && http1.EqualFold(f.Name, i.name))
 }
@@ -40,7 +41,7 @@ func (i *idField) field(id string) http1.Field {
 	return http1.Field{Name: i.name, Value: id, ID: i.id}
 }
 
-// requestID is what a request is known by.
+// requestID is the request's id.
 type requestID struct {
 	text    string
 	known   bool // text and made are filled in
@@ -48,7 +49,7 @@ type requestID struct {
 	guarded bool // the listener has trusted proxies
 }
 
-// identify gives the request's id, and whether it was made here; "" if it has none and is to have none.
+// identify returns the request's id, and whether the proxy made it. The id is "" if the request has none and gets none.
 func (ex *Exchange) identify() (id string, made bool) {
 	if d := &ex.id; !d.known {
 		d.known = true
@@ -77,11 +78,11 @@ func (ex *Exchange) findID() {
 	d.text, d.made = ex.text(mark), true
 }
 
-// maxID is the longest id of somebody else that is kept.
+// maxID is the longest id from outside that the proxy keeps.
 const maxID = 128
 
-// validID says whether somebody else's id can be kept: 1 to 128 visible ASCII characters, without quotes, backslashes and commas, which mean something
-// in logs and lists.
+// validID reports whether an id from outside can be kept: 1 to 128 visible ASCII characters, without quotes,
+// backslashes and commas, which have a meaning in logs and lists.
 func validID(s string) bool {
 	if s == "" || len(s) > maxID {
 		return false
@@ -94,8 +95,9 @@ func validID(s string) bool {
 	return true
 }
 
-// appendUUID appends the UUID of version 4 (RFC 9562 §5.4) of random numbers. Those of math/rand/v2 are ChaCha8's, seeded by the system, and each
-// thread has its own: nobody can tell the next, and nobody waits.
+// appendUUID appends a UUID of version 4 (RFC 9562 §5.4) made of random numbers. math/rand/v2 generates them with
+// ChaCha8, seeded by the system, and each thread has its own generator. So the next number is not predictable, and no
+// caller waits.
 func appendUUID(b []byte, high, low uint64) []byte {
 	const digits = "0123456789abcdef"
 	var raw [16]byte
@@ -114,13 +116,14 @@ func appendUUID(b []byte, high, low uint64) []byte {
 	return append(b, out[:]...)
 }
 
-// impersonatesID says whether an irregular field may be taken for that of ids, which the proxy answers for.
+// impersonatesID reports whether a backend may confuse an irregular field with the id field, which the proxy is
+// responsible for.
 func (ex *Exchange) impersonatesID(f *http1.Field) bool {
 	i := &ex.pipe.requestID
 	return i.ids != RequestIDsOff && f.ID == http1.FieldIrregular && http1.SameVariable(f.Name, i.name)
 }
 
-// tellID lets an answer bear the request's id, if that is wanted, in place of one that the backend gave it.
+// tellID puts the request's id on an answer, if configured, and replaces one from the backend.
 func (ex *Exchange) tellID(fields []http1.Field) []http1.Field {
 	i := &ex.pipe.requestID
 	if !i.answer {

@@ -8,13 +8,14 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Underscores says what becomes of a request's irregular fields: those whose names have other characters than letters, digits and hyphens, nearly
-// always an underscore. Backends that make variables of names (CGI, FastCGI, WSGI, Rack, PHP) read X_User and X-User as one.
+// Underscores decides about a request's irregular fields: fields whose names have characters other than letters, digits
+// and hyphens, nearly always an underscore. Backends that turn names into variables (CGI, FastCGI, WSGI, Rack, PHP)
+// cannot distinguish X_User from X-User.
 type Underscores uint8
 
 const (
-	// UnderscoresClashing drops the fields that may be taken for one of the proxy's own, such as X_Forwarded_For, or for one that a filter of the
-	// rule or the backend sets or removes.
+	// UnderscoresClashing drops fields that a backend may confuse with one of the proxy's own, such as X_Forwarded_For.
+	// It also drops fields like one that a filter of the rule or the backend sets or removes.
 	UnderscoresClashing Underscores = iota
 	// UnderscoresDropped drops all of them.
 	UnderscoresDropped
@@ -24,7 +25,7 @@ const (
 	UnderscoresPassed
 )
 
-// judgeIrregular refuses a request with irregular fields, if that is what is wanted.
+// judgeIrregular refuses a request with irregular fields, if the options ask for that.
 func (ex *Exchange) judgeIrregular() error {
 	if ex.pipe.Underscores != UnderscoresRejected {
 		return nil
@@ -40,7 +41,7 @@ func (ex *Exchange) judgeIrregular() error {
 var failIrregular = &Failure{Status: http.StatusBadRequest, Reason: telemetry.BadRequest,
 	Detail: "a field's name has a character that is neither a letter nor a digit nor a hyphen"}
 
-// addOwn adds to out what is sent on of f, one of the request's that is in own: of most of them nothing.
+// addOwn adds to out what the proxy forwards of f, a request field that is in own. It forwards nothing of most of them.
 func (ex *Exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 	switch f.ID {
 	case http1.FieldIrregular:
@@ -66,8 +67,8 @@ func (ex *Exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 	return out
 }
 
-// requestTrailers are the trailers behind a request's body that was read to its end, as the endpoint gets them: those that the filters of request
-// fields would not have let pass are left out.
+// requestTrailers returns the trailers for the endpoint, after the request's body was read to its end. It leaves out
+// trailers that the filters of request fields would have dropped.
 func (ex *Exchange) requestTrailers() []http1.Field {
 	if ex.req.Body.Kind != http1.BodyChunked {
 		return nil
@@ -75,7 +76,7 @@ func (ex *Exchange) requestTrailers() []http1.Field {
 	return without(ex.from.Client.Trailers(), &ex.trailers, ex.dropsTrailer)
 }
 
-// dropsTrailer says whether a trailer of the request is one that filters change.
+// dropsTrailer reports whether filters change a trailer of the request.
 func (ex *Exchange) dropsTrailer(f *http1.Field) bool {
 	if f.ID == http1.FieldIrregular && ex.pipe.Underscores == UnderscoresDropped {
 		return true
@@ -91,8 +92,8 @@ func (ex *Exchange) sentTrailers(all []http1.Field) []http1.Field {
 	return without(all, &ex.answerTrail, ex.dropsAnswerTrailer)
 }
 
-// dropsAnswerTrailer says whether a trailer of the answer is one that filters, CORS or the session change. gRPC's status is no field that could be
-// done without: it ends the answer.
+// dropsAnswerTrailer reports whether filters, CORS or the session change a trailer of the answer. It keeps gRPC's
+// status, because that ends the answer.
 func (ex *Exchange) dropsAnswerTrailer(f *http1.Field) bool {
 	rule, backend := &ex.rule.filters, ex.backendFilters()
 	if len(f.Name) == len("grpc-status") && http1.EqualFold(f.Name, "grpc-status") {
@@ -117,7 +118,8 @@ func (ex *Exchange) announcesDropped(list string, drops func(*http1.Field) bool)
 	return false
 }
 
-// without is all but what drops says: all itself, if that is nothing, else a copy in buf.
+// without returns all fields except those that drops selects. It returns all itself if drops selects none, and
+// otherwise a copy in buf.
 func without(all []http1.Field, buf *[]http1.Field, drops func(*http1.Field) bool) []http1.Field {
 	for i := range all {
 		if !drops(&all[i]) {
@@ -135,7 +137,7 @@ func without(all []http1.Field, buf *[]http1.Field, drops func(*http1.Field) boo
 	return all
 }
 
-// backendFilters are those of the backend, none if there is no backend.
+// backendFilters returns the backend's filters; none if there is no backend.
 func (ex *Exchange) backendFilters() *filters {
 	if ex.backend == nil {
 		return &noFilters

@@ -5,8 +5,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// beginAnswer gives the client the head of the answer. What the access log wants of it is copied: an endpoint's connection, in whose buffer it is, serves
-// somebody else before the line is written.
+// beginAnswer sends the client the head of the answer. It copies the fields that the access log needs: they are in the
+// buffer of an endpoint's connection, which serves another exchange before the line is written.
 func (ex *Exchange) beginAnswer() error {
 	if names := ex.pipe.loggedAnswer; len(names) > 0 {
 		ex.loggedAnswer = linesOf(ex.loggedAnswer[:0], names, ex.answer.Fields)

@@ -8,15 +8,16 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// ExchangeOptions are the limits of exchanges, what they say of themselves, and the parts they report to. The zero value is usable.
+// Options are the limits of exchanges, the fields they send about themselves, and the parts they report to. The zero
+// value is usable.
 type Options struct {
 	// Logger; nil discards.
 	Logger *slog.Logger
-	// Metrics counts the exchanges; nil is a registry of its own.
+	// Metrics counts the exchanges; nil means a registry of its own.
 	Metrics *telemetry.Registry
-	// AccessLog may be nil: none.
+	// AccessLog may be nil, for no access log.
 	AccessLog *telemetry.AccessLog
-	// Via says which messages have Via.
+	// Via selects the messages with a Via field.
 	Via Via
 	// Pseudonym names the proxy in Via, and loops are found by it (RFC 9110 §7.6.3): a token. Processes that serve the same Gateway should share one;
 	// others must not, or requests that come through one and then the other are taken for loops. Empty is a random one.
@@ -25,12 +26,12 @@ type Options struct {
 	MaxPasses int
 	// MaxHops is through how many proxies of any kind a request may have come, by its Via; beyond it it is answered 508. 0 means 10.
 	MaxHops int
-	// RequestIDs says whether requests are given ids, in RequestIDField ("X-Request-Id" if it is empty), a name of letters, digits and hyphens.
-	// AnswerRequestID has answers bear them too.
+	// RequestIDs selects the requests that get ids, in RequestIDField ("X-Request-Id" if it is empty). The field's name
+	// has letters, digits and hyphens. AnswerRequestID puts the id on answers, too.
 	RequestIDs      RequestIDs
 	RequestIDField  string
 	AnswerRequestID bool
-	// Underscores says what becomes of fields whose names backends may confuse with others.
+	// Underscores decides about fields whose names backends may confuse with others.
 	Underscores Underscores
 	// SessionKey proves that proxies issued the tokens of sessions (see model.Session): a secret that all proxies share which serve the same routes.
 	// Empty is one of the process's own, for rules that bring no Salt.
@@ -55,7 +56,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// SetDefaults fills in what is not set, as NewPipeline does.
+// SetDefaults fills in unset options, as NewPipeline does.
 func (o *Options) SetDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

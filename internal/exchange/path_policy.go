@@ -7,7 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// ambiguous are the failures of paths that a path policy refuses, by what is read differently.
+// ambiguous maps a reading that a path policy refuses to its failure.
 var ambiguous = func() map[routing.Reading]*Failure {
 	all := map[routing.Reading]*Failure{}
 	for _, r := range routing.Readings() {

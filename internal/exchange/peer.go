@@ -9,10 +9,11 @@ import (
 	"github.com/weirmesh/weir/internal/clientaddr"
 )
 
-// Peer is who is at the other end of a client's connection, as long as that lasts. Exchanges read it and change nothing.
+// Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it.
 type Peer struct {
-	// Address is the client's, or that of a proxy in front (see exchange.clientAddr): as a PROXY header has it, or the socket's. It is not valid if it is
-	// not TCP's. IP is the same as text, and what the socket says where there is no address.
+	// Address is the client's, or that of a proxy in front (see exchange.clientAddr). It comes from a PROXY header or
+	// from the socket. It is not valid if the socket is not TCP. IP is the address as text; without an address, it is
+	// what the socket reports.
 	Address netip.Addr
 	IP      string
 	// Scheme is "http" or "https".
@@ -21,9 +22,9 @@ type Peer struct {
 	Port string
 	// Socket is the connection's; nil in previews.
 	Socket Socket
-	// Announced is what a PROXY header said; nil: there was none.
+	// Announced is the content of a PROXY header; nil if there was none.
 	Announced *Announced
-	// TLS is what the handshake said; nil in cleartext.
+	// TLS is the result of the handshake; nil in cleartext.
 	TLS *TLSPeer
 }
 
@@ -35,18 +36,20 @@ type Socket interface {
 
 // TLSPeer is a client as a TLS handshake knows it.
 type TLSPeer struct {
-	// Name is the server's name that the client asked for (SNI), in lower case and without the root's dot; empty if it named none.
+	// Name is the server name that the client requested (SNI), in lower case and without the root's dot; empty if there
+	// was none.
 	Name string
-	// Auth is what the listener asked of the client's certificate then.
+	// Auth is what the listener required of the client's certificate at that time.
 	Auth ClientAuth
-	// Verified is the client's certificate, if an authority of the listener's vouches for it: whom policies may take the client for. nil if none does.
+	// Verified is the client's certificate if one of the listener's authorities vouches for it, else nil. Policies may
+	// rely on it as the client's identity.
 	Verified *x509.Certificate
 }
 
-// ClientAuth is what a listener asks of a client's certificate. Connections that were let in under another one must not reach the
-// listener.
+// ClientAuth is what a listener requires of a client's certificate. A connection that was accepted under another
+// ClientAuth must not reach the listener.
 type ClientAuth struct {
-	// Authorities are PEM; empty asks for nothing.
+	// Authorities are PEM; empty requires nothing.
 	Authorities string
 	// Optional: a client may come without.
 	Optional bool
@@ -54,14 +57,14 @@ type ClientAuth struct {
 	Refused bool
 }
 
-// Announced is what a PROXY header said of a connection.
+// Announced is the content of a PROXY header.
 type Announced struct {
 	clientaddr.Header
 	ip   string // of the source, as text
 	port string // of the destination
 }
 
-// NewAnnounced is nil for a header that says nothing of a client.
+// NewAnnounced returns nil for a header that does not name a client.
 func NewAnnounced(h clientaddr.Header) *Announced {
 	if !h.Source.IsValid() {
 		return nil
@@ -69,7 +72,7 @@ func NewAnnounced(h clientaddr.Header) *Announced {
 	return &Announced{h, h.Source.Addr().String(), strconv.Itoa(int(h.Destination.Port()))}
 }
 
-// Come sets who has come over a socket to a port.
+// Come sets the peer that connected to a port over a socket.
 func (p *Peer) Come(s Socket, scheme, port string) {
 	p.Socket, p.Scheme, p.Port = s, scheme, port
 	if p.Address = clientaddr.AddrPort(s.RemoteAddr()).Addr(); p.Address.IsValid() {
@@ -79,7 +82,7 @@ func (p *Peer) Come(s Socket, scheme, port string) {
 	}
 }
 
-// Become makes the peer the one that was announced; nil changes nothing.
+// Become replaces the peer with the announced one; nil changes nothing.
 func (p *Peer) Become(a *Announced) {
 	if a == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Pipeline is what all exchanges of a server share. Nothing of it changes once it is made but the counts of the gate.
+// Pipeline is what all exchanges of a server share. After NewPipeline, only the gate's counts change.
 type Pipeline struct {
 	Options
 	around Around
@@ -24,16 +24,16 @@ type Pipeline struct {
 	gate                        gate
 }
 
-// Around is what exchanges use of what they run in.
+// Around is what exchanges use of the server they run in.
 type Around struct {
 	// Mirrors take copies, which are marked by the field Mark.
 	Mirrors *mirror.Set
 	Mark    string
-	// Memory is what bodies are drawn from that are kept for another attempt.
+	// Memory is the budget for bodies that are kept for another attempt.
 	Memory *budget.Budget
 	// Current is the configuration of this moment, which may be another than an exchange began with.
 	Current func() *Snapshot
-	// Shortage is told of errors for which the process had no socket, or no memory for one.
+	// Shortage receives errors that mean that the process had no socket, or no memory for one.
 	Shortage func(error)
 	// Cut is closed when exchanges are not to wait any more.
 	Cut <-chan struct{}
@@ -58,7 +58,7 @@ func NewPipeline(opt Options, around Around) *Pipeline {
 // Strained is true while requests wait so long that the times which are measured say little about others.
 func (p *Pipeline) Strained() bool { return p.gate.strained() }
 
-// Load fills in what the gate knows of the load.
+// Load fills in what the gate knows about the load.
 func (p *Pipeline) Load(l *telemetry.Load) {
 	g := &p.gate
 	l.InFlight, l.MaxInFlight = g.inFlight.Load(), int64(max(p.MaxInFlight, 0))

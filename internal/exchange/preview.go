@@ -10,14 +10,14 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Preview says what an exchange would do with a request, by the exchange's own code and without sending anything. It is for "weir
-// explain".
+// Preview shows what an exchange would do with a request. It runs the exchange's own code and sends nothing. "weir
+// explain" uses it.
 type Preview struct {
 	// Scheme is "http" or "https"; Authority, Path and Query are as the client sends them.
 	Scheme, Method, Authority string
 	Path, Query               string
 	HasQuery                  bool
-	// Match is the request as it was matched, Decision what came of it.
+	// Match is the request that routing matched, Decision the result.
 	Match    routing.Request
 	Decision routing.Decision
 	// Peer is the other side of the connection, Fields are the request's; for Client.
@@ -25,7 +25,7 @@ type Preview struct {
 	Fields []http1.Field
 }
 
-// Client returns who the request is taken to be from, and X-Forwarded-For as backends get it.
+// Client returns the client's address as the proxy sees it, and the X-Forwarded-For that backends get.
 func (p *Preview) Client(f *model.Front) (client, chain string) {
 	ex := &Exchange{from: Origin{Peer: &Peer{Address: p.Peer, IP: p.Peer.String(), Scheme: p.Scheme}}, req: Request{Authority: p.Authority, Fields: p.Fields}}
 	ex.believe(newFront(f))
@@ -35,7 +35,7 @@ func (p *Preview) Client(f *model.Front) (client, chain string) {
 	return strings.Clone(ex.told.text), strings.Clone(ex.told.chain)
 }
 
-// previewed has what exchanges ask of their server while nothing is sent.
+// previewed is the pipeline of previews, which send nothing.
 var previewed = NewPipeline(Options{}, Around{Mark: mirror.DefaultHeader})
 
 func (p *Preview) exchange(backend *model.Backend) *Exchange {

@@ -8,9 +8,9 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Refusal is what the proxy answers by itself to a request that it does not pass on.
+// Refusal is the proxy's own answer to a request that it does not forward.
 type Refusal struct {
-	// Status is the answer's, Reason the one that metrics and the access log have.
+	// Status is the answer's status, Reason the reason in metrics and the access log.
 	Status int
 	Reason telemetry.Reason
 	// Detail is a sentence for people.
@@ -32,8 +32,8 @@ type PreviewedRequest struct {
 	Host string
 }
 
-// PreviewRequest reads a request's head, with the empty line that ends it, as a connection does with the limits that a server has unless
-// Options say otherwise, and judges it before it is routed. A client that speaks HTTP/2 is refused for the same reasons.
+// PreviewRequest reads a request's head, including the empty line at its end. It reads as a connection does, with the
+// default limits of a server, and judges the request before routing. HTTP/2 requests are refused for the same reasons.
 func PreviewRequest(head []byte) (*PreviewedRequest, *Refusal) {
 	var o Options
 	o.SetDefaults()
@@ -50,8 +50,9 @@ func PreviewRequest(head []byte) (*PreviewedRequest, *Refusal) {
 	return &PreviewedRequest{r, strings.Clone(ex.req.host)}, nil
 }
 
-// Judge says what becomes of a request after a rule was found for it and before that is asked: whether it has come through too many
-// proxies, or, as OPTIONS and TRACE may ask (Max-Forwards), is answered here. nil: it goes on.
+// Judge returns the refusal of a request after a rule was found and before the rule applies. The request may have
+// passed too many proxies. Or the proxy answers it here, as Max-Forwards demands of OPTIONS and TRACE. nil: the request
+// goes on.
 func (r *PreviewedRequest) Judge() *Refusal {
 	if err := previewed.hops.judge(r.Fields); err != nil {
 		return refusalOf(err)
@@ -68,7 +69,8 @@ func (r *PreviewedRequest) Judge() *Refusal {
 	return &Refusal{Status: http.StatusNoContent, Detail: "Max-Forwards is 0: the proxy says what methods it knows"}
 }
 
-// AnswersItself says what the proxy answers to OPTIONS for "*", which asks about itself (RFC 9110 §9.3.7); nil for other requests.
+// AnswersItself returns the proxy's answer to OPTIONS for "*", which asks about the proxy itself (RFC 9110 §9.3.7); nil
+// for other requests.
 func (r *PreviewedRequest) AnswersItself() *Refusal {
 	if r.Path != "*" {
 		return nil

@@ -8,23 +8,23 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// record is what is counted and logged of an exchange.
+// record is what is counted and logged about an exchange.
 type record struct {
 	finished    time.Time
 	status      int
 	reason      telemetry.Reason
-	pathReading routing.Reading // what a path policy refused
+	pathReading routing.Reading // the reading that a path policy refused
 	attempts    int
 	in, out     int64 // bytes of the bodies
 	// The lines of header fields that the access log wants.
 	loggedRequest, loggedAnswer []telemetry.Field
 }
 
-// finish counts and logs what became of the exchange.
+// finish counts and logs the result of the exchange.
 func (ex *Exchange) finish() {
 	if len(ex.picked) > 0 {
 		if !ex.copied {
-			// No attempt was made. What is in memory of the request may still be all of it.
+			// No attempt was made. The part of the request in memory may still be the whole request.
 			ex.takeBody()
 			ex.beginCopies()
 		}

@@ -56,7 +56,7 @@ func (ex *Exchange) relay() error {
 	return err
 }
 
-// answerTrailers are those behind the answer's body, as the client gets them.
+// answerTrailers returns the trailers after the answer's body, as the client gets them.
 func (ex *Exchange) answerTrailers() []http1.Field { return ex.sentTrailers(ex.call.Trailers()) }
 
 // endCall ends the call, whose upload has ended.
@@ -83,7 +83,7 @@ func (ex *Exchange) relayBody() error {
 		}
 		short = false
 		p, err := c.Next()
-		// What is in memory was read before; over HTTP/2 it is known only of what came with the head.
+		// The bytes in memory were read earlier. Over HTTP/2 that is known only for the bytes that came with the head.
 		if !ready || len(p) > 0 && c.Request.HTTP2 && !first {
 			ex.heardMore()
 		}

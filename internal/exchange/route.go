@@ -22,7 +22,7 @@ type routed struct {
 	rule     *Rule
 	deadline time.Time // of the whole exchange; zero for none
 	backend  *Backend
-	resumed  *sessionTarget // where the session of the request is; nil: it has none
+	resumed  *sessionTarget // where the request's session is; nil without a session
 	endpoint *upstream.Endpoint
 }
 
@@ -72,8 +72,9 @@ func (ex *Exchange) route() error {
 	return ex.judgePath()
 }
 
-// mayReach says whether requests for listener l may come over this connection: the name of the handshake must select the same listener, and
-// what that asked of client certificates must still be what l asks. Without a name any listener will do that asks for the same.
+// mayReach reports whether requests for listener l may come over this connection. The handshake's name must select the
+// same listener, and its demand on client certificates must still be l's. Without a name, any listener with the same
+// demand will do.
 func (ex *Exchange) mayReach(l *routing.Listener) bool {
 	t := ex.from.Peer.TLS
 	if ex.from.Snapshot.Listeners[l.ID].Auth != t.Auth {
@@ -126,8 +127,8 @@ func (ex *Exchange) join(path, query string, hasQuery bool) string {
 	return ex.text(mark)
 }
 
-// asked is the authority that the backend is asked for, filters aside. Where the client named none, as in HTTP/1.0 it may, that is the
-// address it came to (RFC 9112 §3.3): an HTTP/1.1 server may refuse an empty Host.
+// asked returns the authority for the backend, before filters. If the client named none, as HTTP/1.0 allows, it is the
+// address that the request came to (RFC 9112 §3.3). An HTTP/1.1 server may refuse an empty Host.
 func (ex *Exchange) asked() string {
 	if ex.req.Authority != "" || ex.from.Peer.Socket == nil {
 		return ex.req.Authority
@@ -140,7 +141,7 @@ func (ex *Exchange) asked() string {
 	return netip.AddrPortFrom(local.Addr().Unmap().WithZone(""), local.Port()).String()
 }
 
-// setHost splits the authority (RFC 9110 §7.2) into what routing compares.
+// setHost splits the authority (RFC 9110 §7.2) into the parts that routing compares.
 func (ex *Exchange) setHost() {
 	h := ex.req.Authority
 	if i := strings.LastIndexByte(h, ':'); i >= 0 && strings.IndexByte(h[i:], ']') < 0 {

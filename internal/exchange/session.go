@@ -17,18 +17,19 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// session is a rule's session persistence. Nothing is remembered of clients: a token says where it belongs, by a digest that
-// every proxy with the same rule and endpoints works out alike, so that it outlives reloads, restarts and the proxy that issued it.
+// session is a rule's session persistence. The proxy remembers nothing about clients. A token names its target with a
+// digest, which every proxy with the same rule and endpoints computes alike. So a session outlives reloads, restarts
+// and the proxy that issued the token.
 //
-// A digest can be guessed by whoever knows what it is made of, so a token has a proof too that a proxy issued it. Proxies that share a key ask for
-// the proof always. A proxy whose key is its own alone could not know the tokens of others: it asks only where a client without a session could not
-// have been sent, at weight 0.
+// Anyone who knows the digest's input can compute it, so a token also has a proof that a proxy issued it. Proxies that
+// share a key always require the proof. A proxy with a key of its own cannot verify the tokens of others. It requires
+// the proof only where a client without a session could not have been sent, at weight 0.
 type session struct {
 	name      string
 	header    bool // else a cookie
 	permanent bool
 	absolute  time.Duration
-	shared    bool // the key is that of all who serve the rule
+	shared    bool // all proxies that serve the rule have the key
 
 	// byID has all that an ID stands for: more than one if a service is a leaf of several splits of a root.
 	byID   map[targetID][]*sessionTarget
@@ -54,8 +55,8 @@ type sessionTarget struct {
 	endpoint *upstream.Endpoint
 }
 
-// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and time, then a proof over the
-// same and a secret.
+// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and
+// time, then a proof over the same and a secret.
 const (
 	idSize    = 10
 	timeSize  = 6
@@ -71,9 +72,9 @@ type targetID [idSize]byte
 // maxSkew is how far another proxy's clock may be ahead.
 const maxSkew = 5 * time.Minute
 
-// sessionKeys are what proofs are made with.
+// sessionKeys are the keys of proofs.
 type sessionKeys struct {
-	shared []byte // by all proxies that serve the same rules, nil if there is none
+	shared []byte // by all proxies that serve the same rules; nil if there is no such key
 	own    [32]byte
 }
 
@@ -131,12 +132,12 @@ func compileSession(m *model.Session, r *routing.Rule, snap *Snapshot, keys *ses
 	return s
 }
 
-// idleTarget reports whether no session begins at a backend, or at its leaf if there is one.
+// idleTarget reports whether no session begins at a backend, or at its leaf if it has one.
 func idleTarget(b *routing.Backend, leaf *routing.Leaf) bool {
 	return b.Backend.Weight == 0 || leaf != nil && (leaf.Leaf == nil || leaf.Leaf.Weight == 0)
 }
 
-// sessionRule identifies a rule, from one configuration to the next and whatever it matches: by its name, else its place.
+// sessionRule identifies a rule across configurations and whatever it matches: by its name, else by its place.
 func sessionRule(r *routing.Rule) string {
 	ref := &r.Route.Ref
 	rule := "name " + r.Rule.Name
@@ -155,8 +156,8 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// cookiePath is the path of a cookie that a match's requests bring back: the path matched, of an expression the longest prefix in
-// whole segments that is not one (GEP-1619, "Path").
+// cookiePath returns the path attribute that makes a match's requests bring the cookie back. It is the path matched. Of
+// an expression, it is the longest prefix in whole segments that is not an expression (GEP-1619, "Path").
 func cookiePath(m model.PathMatch) string {
 	path, whole := m.Value, true
 	if m.Type == model.Regex {
@@ -165,7 +166,7 @@ func cookiePath(m model.PathMatch) string {
 			path, whole = e.Prefix, e.Complete
 		}
 	}
-	// What cannot stand in the attribute (RFC 6265 §4.1.1) ends it too.
+	// A character that the attribute does not allow (RFC 6265 §4.1.1) ends it too.
 	if i := strings.IndexFunc(path, func(c rune) bool { return c < ' ' || c >= 0x7f || c == ';' }); i >= 0 {
 		path, whole = path[:i], false
 	}
@@ -181,8 +182,8 @@ func cookiePath(m model.PathMatch) string {
 	return path
 }
 
-// resume finds the session that the request belongs to, nil if it has none that is still good. A token that is none, or not
-// this rule's, is as good as no token.
+// resume finds the session that the request belongs to, nil if it has no valid one. A malformed token, or one of
+// another rule, counts as no token.
 func (ex *Exchange) resume(s *session) *routing.Backend {
 	for i := range ex.req.Fields {
 		f := &ex.req.Fields[i]
@@ -258,7 +259,8 @@ func (t *sessionTarget) tag(time []byte) [tagSize]byte {
 	return [tagSize]byte(sum[:tagSize])
 }
 
-// proof shows that a proxy issued a token at that time. What is hashed has one length, so nothing can be appended to it.
+// proof shows that a proxy issued a token at that time. The hashed input has a fixed length, so nothing can be appended
+// to it.
 func (t *sessionTarget) proof(time []byte) [proofSize]byte {
 	var b [sha256.Size + timeSize]byte
 	copy(b[:], t.secret[:])
@@ -286,7 +288,7 @@ func (ex *Exchange) sessionTime() int64 {
 // markSession adds the token to the answer's fields, unless the client has it: of a new session, and of one whose endpoint could not
 // be kept.
 func (ex *Exchange) markSession(s *session, fields []http1.Field) []http1.Field {
-	if s.header { // what a backend says in the field is not a token
+	if s.header { // a backend's value in this field is not a token
 		fields = slices.DeleteFunc(fields, func(f http1.Field) bool {
 			return len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name)
 		})

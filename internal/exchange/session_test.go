@@ -65,7 +65,7 @@ func FuzzSessionCookies(f *testing.F) {
 	})
 }
 
-// A leaf of a split that gets nothing is as closed as a backend.
+// TestAHandMadeTokenReachesNoIdleLeaf: an idle leaf of a split is as closed as an idle backend.
 func TestAHandMadeTokenReachesNoIdleLeaf(t *testing.T) {
 	b, leaf, idle := &routing.Backend{Backend: &model.Backend{Weight: 1}}, &routing.Leaf{Leaf: &model.Leaf{Weight: 1}}, &routing.Leaf{Leaf: &model.Leaf{}}
 	for _, test := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Snapshot is one configuration, ready for exchanges, each of which is begun with one and uses no other. Its slices are parallel to the dense IDs
-// of the table.
+// Snapshot is one configuration, ready for exchanges. Each exchange begins with one and uses no other. Its slices are
+// parallel to the dense IDs of the table.
 type Snapshot struct {
 	Table     *routing.Table
 	Upstream  []*upstream.Service // all, by name
@@ -26,7 +26,7 @@ type Snapshot struct {
 	mirrorLeaves []*mirror.Target
 }
 
-// NewSnapshot begins with what does not depend on services: these come with Attach.
+// NewSnapshot prepares everything that does not depend on services; Attach adds the services.
 func NewSnapshot(table *routing.Table) *Snapshot {
 	snap := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners()))}
 	for _, l := range table.Listeners() {
@@ -35,7 +35,8 @@ func NewSnapshot(table *routing.Table) *Snapshot {
 	return snap
 }
 
-// Service is what has become of one of another configuration, nil if there is none of its name and client certificate.
+// Service returns the successor of another configuration's service, nil if no service has the same name and client
+// certificate.
 func (s *Snapshot) Service(old *upstream.Service) *upstream.Service {
 	for _, u := range s.Upstream {
 		if u.Name == old.Name && u.ClientCertificate == old.ClientCertificate {
@@ -45,7 +46,7 @@ func (s *Snapshot) Service(old *upstream.Service) *upstream.Service {
 	return nil
 }
 
-// Listener is whom a listener trusts, and what it asks of clients' certificates.
+// Listener is the proxies that a listener trusts, and what it requires of clients' certificates.
 type Listener struct {
 	Auth  ClientAuth
 	Front *Front
@@ -79,7 +80,7 @@ func (r *retry) code(status int) bool {
 // Backend is what forwarding to a backend needs.
 type Backend struct {
 	Metrics *telemetry.Exchange
-	Name    string // of the service, or of what the reference names
+	Name    string // of the service, or of the reference's target
 	Service *upstream.Service
 	Fault   *model.Fault
 	filters filters
@@ -148,7 +149,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 		snap.Rules[i].session = compileSession(r.Rule.Session, r, snap, p.sessionKeys)
 	}
 	for _, l := range snap.Table.MirrorLeaves() {
-		// Counted where the copy was selected. What cannot be served has no service, and so no endpoint.
+		// The selected copies are counted. A backend that cannot be served has no service, and so no endpoint.
 		of := specs[l.Mirror.ID]
 		specs = append(specs, mirror.Spec{Key: mirror.Key{Name: l.Service, ClientCertificate: of.ClientCertificate}, Metric: of.Metric, Ref: of.Ref})
 	}
@@ -183,7 +184,7 @@ func compileRetry(r *model.Retry) *retry {
 	return c
 }
 
-// ConnectionFault is the fault that connections meet. That the service cannot take requests is none.
+// ConnectionFault is the fault that connections meet. A service that cannot take requests is not such a fault.
 func (b *Backend) ConnectionFault() *model.Fault {
 	if b.Service != nil && b.Fault == b.Service.Fault && b.Fault != nil && b.Fault.Reason == model.UnsupportedProtocol {
 		return nil

@@ -2,15 +2,17 @@ package exchange
 
 import "time"
 
-// times are when an attempt came how far, counted from the exchange's start; zero: it did not, or nobody wants to know.
+// times are the points in time that an attempt reached, counted from the exchange's start. Zero: the attempt did not
+// reach it, or no log needs it.
 type times struct {
-	// began is when the endpoint was picked, connected when there was a connection, if none was there already.
+	// began is when the endpoint was picked. connected is when the connection was established, if the attempt opened
+	// one.
 	began, connected time.Duration
 	// head is when the head of the final answer was read, last when anything was read last, or the attempt failed.
 	head, last time.Duration
 }
 
-// clock is how long ago the exchange began, zero if nobody wants to know: only the access log tells of attempts.
+// clock returns how long ago the exchange began, zero if no log needs it: only the access log reports attempts.
 func (ex *Exchange) clock() time.Duration {
 	if ex.pipe.AccessLog == nil {
 		return 0
@@ -29,10 +31,10 @@ func (ex *Exchange) tried(err error) {
 	}
 }
 
-// heardMore notes that more of the answer was read. What came with its head needs no look at the clock.
+// heardMore notes that more of the answer was read. Bytes that came with its head do not read the clock.
 func (ex *Exchange) heardMore() { ex.attempt.times.last = ex.clock() }
 
-// of gives what the access log says: how long connecting took, the head, and all; each from the beginning.
+// of returns the durations for the access log: connecting, the head, and all; each from the beginning.
 func (t *times) of() (connect, head, all time.Duration) {
 	if t.connected > 0 {
 		connect = max(t.connected-t.began, 1)

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// uploadGrace is how long an upload may go on once the answer is complete: enough for one whose last bytes are under way.
+// uploadGrace is how long an upload may continue once the answer is complete: enough if its last bytes are under way.
 const uploadGrace = 50 * time.Millisecond
 
-// upload sends a request's body while the answer is awaited and relayed. It runs in a goroutine of its own, one at a time.
+// upload sends a request's body while the exchange waits for the answer and relays it. It runs in a goroutine of its
+// own, one at a time.
 type upload struct {
 	run     func()     // the goroutine
 	done    chan error // its result
@@ -17,7 +18,7 @@ type upload struct {
 	failed  error // the client's failure
 }
 
-// startUpload sends the rest of the body. The goroutine ends with the body, with what it is sent to, or with stopUpload.
+// startUpload sends the rest of the body. The goroutine ends with the body, with its receiver, or with stopUpload.
 func (ex *Exchange) startUpload() {
 	u := &ex.upload
 	if u.done == nil {
@@ -46,7 +47,7 @@ func (ex *Exchange) runUpload() error {
 			c.Abort()
 			return err
 		}
-		if c.Write(p, ex.from.Client.Ready()) != nil { // what is here already goes together
+		if c.Write(p, ex.from.Client.Ready()) != nil { // bytes that have arrived go together
 			return errWrite
 		}
 	}
