@@ -21,7 +21,7 @@ func typicalHead() *Head {
 		http1.Field{Name: "Cache-Control", Value: "no-cache"})
 }
 
-// canned answers whatever arrives in one read.
+// canned returns the address of a server that answers whatever arrives in one read.
 func canned(t testing.TB) string {
 	return peertest.Raw(t, func(_ int, c net.Conn) {
 		b, answer := make([]byte, 64<<10), []byte(peertest.OK)
@@ -60,7 +60,7 @@ func BenchmarkMirrorCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkMirrorDropped is what a copy costs that the breaker, or a bound, refuses.
+// BenchmarkMirrorDropped measures the cost of a copy that the breaker, or a bound, refuses.
 func BenchmarkMirrorDropped(b *testing.B) {
 	f := newFixture(b, Options{}, peertest.ToMirror("127.0.0.1:1"))
 	f.target.service.breaker.until.Store(1 << 62)

@@ -14,8 +14,8 @@ const (
 	breakMax = 30 * time.Second
 )
 
-// breaker keeps copies from a service that fails them all. Closed it counts consecutive failures; open it admits nothing until its time is
-// up; then it admits one copy, whose fate decides.
+// breaker stops copies to a service that fails all of them. Closed, it counts consecutive failures. Open, it admits
+// nothing until its time is up. Then it admits one copy, the probe, and the probe's outcome decides.
 type breaker struct {
 	after int // failures that open it; less than 0 never
 
@@ -29,8 +29,8 @@ type breaker struct {
 // open is true unless copies are admitted freely.
 func (b *breaker) open() bool { return b.until.Load() != 0 }
 
-// admit says whether a copy may begin; a probe must be told of by succeeded, failed or forgo. If none of them is called, another probe is
-// admitted once patience has passed.
+// admit reports whether a copy may begin. The caller reports a probe's outcome with succeeded, failed or forgo. If it
+// calls none of them, another probe is admitted once patience has passed.
 func (b *breaker) admit(now time.Time, patience time.Duration) (ok, probe bool) {
 	until := b.until.Load()
 	if until == 0 {
@@ -43,7 +43,7 @@ func (b *breaker) admit(now time.Time, patience time.Duration) (ok, probe bool) 
 	return ok, ok
 }
 
-// forgo says that the probe learned nothing: the next copy is the probe.
+// forgo reports that the probe learned nothing; the next copy is the probe.
 func (b *breaker) forgo() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,8 @@
-// Package mirror carries copies of requests to services whose answers nobody waits for. An exchange begins a Leg with the head that its primary's backend
-// gets, writes the body into it as it passes, and asks at its end what became of it: none of that waits, and what does not fit is dropped and counted. A
-// goroutine of the Set sends the copy over an upstream.Call of its own.
+// Package mirror sends copies of requests to services whose answers it discards. An exchange begins a Leg with the head
+// that its primary's backend gets. It writes the body into the Leg as the body passes, and asks for the outcome at its
+// end. None of these calls waits. A copy that exceeds a bound is dropped and counted. A goroutine of the Set sends the
+// copy over an upstream.Call of its own.
 //
-// Which requests are copied is decided before (see routing); connections, balancing and both protocols are upstream's. The exchange uses it.
+// Package routing decides which requests are copied, before a Leg begins. Package upstream provides connections,
+// balancing and both protocols. The exchange uses this package.
 package mirror

@@ -35,17 +35,18 @@ const (
 
 // MirrorDrop tells that copies are being dropped.
 type Drop struct {
-	// Service is the name of the one that copies go to, Ref the filter whose copy was the first.
+	// Service is the name of the service that copies go to. Ref is the filter whose copy was dropped first.
 	Service string
 	Ref     model.Ref
 	Cause   DropCause
-	// Bound is what was exceeded, in the unit of the cause; Enough is a bound by which that copy would not have been dropped, as far as that is known.
+	// Bound is the bound that was exceeded, in the unit of the cause. Enough is a bound that would have admitted that
+	// copy, as far as it is known.
 	Bound, Enough int64
-	// Failure is what DropFailing was preceded by.
+	// Failure is the last outcome before DropFailing.
 	Failure telemetry.MirrorOutcome
 }
 
-// dropNote is what is known of the copies to a service that were dropped for a cause.
+// dropNote is what the Set knows about dropped copies to one service for one cause.
 type dropNote struct {
 	last atomic.Int64 // instant of one of the last second's
 	told atomic.Bool  // drop is valid
@@ -124,7 +125,7 @@ func roundUp(n int64) int64 {
 	return 1 << bits.Len64(uint64(n-1))
 }
 
-// forgetDrops ends what is told of causes for which no copy was dropped since before. It reports whether there was one.
+// forgetDrops clears the causes for which no copy was dropped since before. It reports whether it cleared any.
 func (m *Set) forgetDrops(before time.Time) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +142,7 @@ func (m *Set) forgetDrops(before time.Time) (changed bool) {
 	return changed
 }
 
-// keepDrops forgets what is told of filters that are gone. m.mu is held.
+// keepDrops clears the drops of filters that are gone. The caller holds m.mu.
 func (m *Set) keepDrops(specs []Spec) {
 	m.dropsMu.Lock()
 	defer m.dropsMu.Unlock()

@@ -269,7 +269,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	if d := f.Drops(); len(d) > 0 {
 		t.Fatalf("%+v before anything was dropped", d)
 	}
-	// Of a body whose length is known, what would have done is, too.
+	// The drop also names a sufficient bound if the body's length is known.
 	for range 3 {
 		l, _ := f.Begin(f.target, post("/", lengthBody(900<<10)), 0)
 		l.Write(make([]byte, 101<<10))

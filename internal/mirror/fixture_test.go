@@ -52,7 +52,7 @@ func (f *fixture) wait(t testing.TB, copies int) {
 	}
 }
 
-// expect fails unless copies ended so many times so, and never otherwise, and hold nothing any more.
+// expect fails unless each outcome has the wanted count, every other has none, and the copies hold no memory.
 func (f *fixture) expect(t testing.TB, want map[telemetry.MirrorOutcome]uint64) {
 	t.Helper()
 	got := map[telemetry.MirrorOutcome]uint64{}

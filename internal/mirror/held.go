@@ -17,11 +17,12 @@ const (
 	heldDue = 4
 )
 
-// heldLegs are the copies that nobody works for yet: those that are small and whose primary is under way, and those whose primary was answered just now.
-// To begin a copy wakes threads, here and in what it is sent to, and takes processors from whoever works for the primary in this moment, or for the client
-// that gets its answer. That would take longer than the exchange of a fast backend. So copies are begun by a clock, a few in a turn; where there are more,
-// each when its exchange has ended, for then threads are awake anyway. Those of slow exchanges, or of streams, are begun by the clock as well. It runs as
-// long as there are copies: they cost no timer each, and wake nobody.
+// heldLegs are the copies that no worker has yet: small ones whose primary is under way, and those whose primary was
+// answered just now. Beginning a copy wakes threads, here and in the service that gets it. These threads would take
+// processors from the primary, or from the client that gets its answer, and delay them by more than a fast backend's
+// exchange. So a clock begins copies, a few in each turn. If there are more, each begins when its exchange has ended,
+// because threads are awake then anyway. The clock also begins copies of slow exchanges and of streams. It runs as long
+// as there are copies, which therefore need no timers of their own and wake no thread.
 type heldLegs struct {
 	shards  [16]heldShard
 	turn    atomic.Uint32
@@ -34,7 +35,7 @@ type heldLegs struct {
 	due      []*Leg // of exchanges that have ended; at most heldDue
 }
 
-// heldShard is the part of connections that have little to do with others.
+// heldShard is a part of the legs, of connections that seldom share a shard with others.
 type heldShard struct {
 	mu          sync.Mutex
 	first, last *Leg
@@ -111,7 +112,7 @@ func (h *heldLegs) postpone(l *Leg) bool {
 	return true
 }
 
-// flush begins what was postponed. When it returns, what was postponed before has been begun, by whomever.
+// flush begins the copies postponed so far. When it returns, some goroutine has begun all of them.
 func (h *heldLegs) flush() {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
@@ -155,13 +156,13 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 			}
 			h.running.Store(false)
 			if h.empty() || !h.running.CompareAndSwap(false, true) {
-				break // none was added meanwhile, or whoever added it sends a wake
+				break // no leg was added in the meantime, or its adder sends a wake
 			}
 		}
 	}
 }
 
-// begin hands over what was held back for long. late is memory to use.
+// begin hands over legs that were held back for long. late is memory to use.
 func (h *heldLegs) begin(turn uint32, late []*Leg) []*Leg {
 	for i := range h.shards {
 		s := &h.shards[i]

@@ -54,7 +54,7 @@ func TestGRPCIsMirroredOverHTTP2MessageByMessage(t *testing.T) {
 		io.Copy(w, r.Body)
 		w.Header().Set(http.TrailerPrefix+"GRPC-Status", "0")
 	})
-	f := newFixture(t, Options{}, peertest.ToMirror(addr)) // the service says HTTP/1.1
+	f := newFixture(t, Options{}, peertest.ToMirror(addr)) // the service speaks HTTP/1.1
 	l, _ := f.Begin(f.target, post("/shop.Cart/Watch", chunkedBody, http1.Field{Name: "Content-Type", Value: "application/grpc+proto"}, http1.Field{Name: "TE", Value: "trailers"}), 0)
 	l.Write([]byte("hello"))
 	if got := <-first; got != "hello" { // before the second message

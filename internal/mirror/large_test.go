@@ -94,7 +94,7 @@ func TestCopyQueueGivesWhatItGot(t *testing.T) {
 	}
 }
 
-// A small copy is nobody's work until its primary was answered, or has taken long.
+// TestSmallCopyWaitsForItsPrimary: no worker takes a small copy until its primary was answered, or has taken long.
 func TestSmallCopyWaitsForItsPrimary(t *testing.T) {
 	handler, got := arrivals(100)
 	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Backend(t, handler)))
@@ -134,7 +134,7 @@ func TestSmallCopyWaitsForItsPrimary(t *testing.T) {
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: uint64(2 + len(all))})
 }
 
-// What ends, aborts and is late in every order leaves nothing behind.
+// TestHeldCopiesEndInEveryWay: copies that end, abort and are late, in every order, leave nothing behind.
 func TestHeldCopiesEndInEveryWay(t *testing.T) {
 	f := newFixture(t, Options{MaxInFlight: 4, BreakAfter: -1}, peertest.ToMirror(canned(t)))
 	var wg sync.WaitGroup

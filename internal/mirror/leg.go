@@ -12,9 +12,10 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Leg is one copy. The exchange calls write any number of times, then end or abort once, then outcome once as its last call; a worker
-// sends what has been gathered meanwhile: the head is copied when the leg begins, of the body its bytes, without frames. A worker gets the copy after
-// outcome, when the primary was answered, or before that if there is more than its first part holds, or if it was held back for long (heldLegs).
+// Leg is one copy. The exchange calls Write any number of times, then End or Abort once, then Outcome once as its last
+// call. The leg copies the head when it begins, and then the body's bytes without framing. A worker sends the copied
+// bytes in the meantime. A worker gets the copy after Outcome, when the primary was answered. It gets the copy earlier
+// if the bytes exceed the first part, or if the leg was held back for long (heldLegs).
 type Leg struct {
 	service  *service
 	target   *Target
@@ -26,7 +27,7 @@ type Leg struct {
 	probe    bool             // of the breaker
 	request  upstream.Request // its strings are in text
 	text     []byte
-	trailers []byte // as a last chunk; empty if there are none
+	trailers []byte // formatted as a last chunk; empty if there are none
 	chunked  bool
 
 	wake chan struct{} // there is something new for the worker
@@ -41,8 +42,8 @@ type Leg struct {
 	carried bool          // it is one of the service's that may be in flight
 	started bool          // a worker has it or is about to
 	ended   bool          // all is gathered
-	over    bool          // nothing is gathered any more
-	call    http2.Aborter // what giving up has to end
+	over    bool          // nothing more is gathered
+	call    http2.Aborter // what an aborted copy must stop
 
 	// Of heldLegs.
 	held           bool
@@ -111,7 +112,7 @@ func (l *Leg) Write(p []byte) {
 	l.hand()
 }
 
-// End says that the body was whole.
+// End reports that the body is complete.
 func (l *Leg) End(trailers []http1.Field) {
 	l.mu.Lock()
 	switch {
@@ -131,7 +132,7 @@ func (l *Leg) End(trailers []http1.Field) {
 	l.hand()
 }
 
-// Abort says that the request ended before its body was whole.
+// Abort reports that the request ended before its body was complete.
 func (l *Leg) Abort() {
 	l.mu.Lock()
 	if l.over {
@@ -141,7 +142,7 @@ func (l *Leg) Abort() {
 	l.abandon(telemetry.MirrorDroppedAborted)
 }
 
-// Outcome is what is known of the copy now; the leg must not be used afterwards.
+// Outcome returns what is known about the copy now. The leg must not be used afterwards.
 func (l *Leg) Outcome() telemetry.MirrorOutcome {
 	held := &l.service.mirrors.held
 	l.mu.Lock()
@@ -168,11 +169,12 @@ func (l *Leg) Outcome() telemetry.MirrorOutcome {
 	return o
 }
 
-// fairShare is how far any copy may fall behind, as long as the service has room. Beyond it a copy may take no more than what it leaves to all others: so
-// a single one takes half of what the service may have, two a third each, and small ones always find room.
+// fairShare is how far any copy may fall behind, as long as the service has room. Beyond that, a copy may take no more
+// than it leaves for all others. So a single copy takes half of the service's bound, two take a third each, and small
+// ones always find room.
 const fairShare = 256 << 10
 
-// room holds n bytes more, or says why they do not fit; called with mu held.
+// room counts n bytes more as held, or returns why they do not fit. The caller holds mu.
 func (l *Leg) room(n int) telemetry.MirrorOutcome {
 	s, most := l.service, int64(l.unsent+n)
 	opt := &s.mirrors.opt
@@ -218,8 +220,8 @@ func (l *Leg) hand() {
 	}
 }
 
-// reserve takes one of the service's places for copies in flight; if there is none, the copy is given up. Called with mu held, which it releases if it
-// returns false.
+// reserve takes one of the service's places for copies in flight. If there is none, it gives up the copy. The caller
+// holds mu; reserve releases it if it returns false.
 func (l *Leg) reserve() bool {
 	s := l.service
 	if l.carried {
@@ -281,14 +283,14 @@ func (l *Leg) abandon(o telemetry.MirrorOutcome) {
 	l.signal()
 }
 
-// settle counts the outcome unless there is one already.
+// settle counts the outcome unless the leg has one already.
 func (l *Leg) settle(o telemetry.MirrorOutcome) {
 	if l.fate.CompareAndSwap(uint32(telemetry.MirrorPending), uint32(o)) {
 		l.metric.Count(l.shard, o)
 	}
 }
 
-// finish frees what the leg took of its service's bounds, once.
+// finish releases the leg's part of its service's bounds, once.
 func (l *Leg) finish() {
 	s := l.service
 	l.mu.Lock()
@@ -313,8 +315,8 @@ func (l *Leg) finish() {
 
 // The worker's side.
 
-// take gives the worker the next part of what has been gathered, valid until the next take; ended says that nothing follows, over that the copy was
-// given up.
+// take returns the next part for the worker, valid until the next take. ended reports that no part follows, over that
+// the copy was given up.
 func (l *Leg) take() (p []byte, ended, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -344,14 +346,14 @@ func (l *Leg) sentAll() {
 	l.service.letGo(int64(n))
 }
 
-// forget lets go of what was taken and sent, before the answer is awaited.
+// forget releases the parts that were sent, before the worker waits for the answer.
 func (l *Leg) forget() {
 	l.mu.Lock()
 	l.queue.drop()
 	l.mu.Unlock()
 }
 
-// attach names what giving up the copy has to stop; false if it was given up before.
+// attach names the call to stop if the copy is given up. It returns false if the copy was given up earlier.
 func (l *Leg) attach(call http2.Aborter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,16 +7,17 @@ import (
 	"github.com/weirmesh/weir/internal/budget"
 )
 
-// Copies draw for what they take beyond copiesFree of a service, in steps, twice as much as is queued: a first part doubles as it grows, and a piece may
-// have only begun to fill. A copy that a worker has takes half of copyWeight twice: its goroutine, and a buffer for its answer.
+// Beyond copiesFree, a service's copies draw from the memory budget, in steps of twice the queued bytes. The factor is
+// two because a first part doubles as it grows, and a piece may have only begun to fill. A copy that a worker has takes
+// half of copyWeight twice: its goroutine, and a buffer for its answer.
 const (
 	copiesFree, copiesStep = 512 << 10, 64 << 10
 	copyWeight             = 24 << 10
 )
 
-// copies is what the copies to a service have drawn.
+// copies is the memory drawn by the copies to a service.
 type copies struct {
-	covered atomic.Int64 // bytes that copies may take with what is drawn
+	covered atomic.Int64 // bytes that copies may take with the memory drawn
 
 	mu    sync.Mutex
 	cover budget.Cover
@@ -27,7 +28,7 @@ func (c *copies) init() {
 	c.covered.Store(copiesFree)
 }
 
-// hold counts n bytes more as queued, or says which bound of the service, or of all mirrors, that would exceed.
+// hold counts n bytes more as queued, or returns the bound of the service, or of all mirrors, that they would exceed.
 func (s *service) hold(n int64) DropCause {
 	cause := dropNothing
 	if q := s.queued.Add(n); q > s.mirrors.opt.MaxBytes {
@@ -41,13 +42,13 @@ func (s *service) hold(n int64) DropCause {
 	return cause
 }
 
-// covers draws for what the copies take, unless enough is drawn; false if there is not as much.
+// covers draws the memory for the copies, unless enough is drawn. It returns false if the budget lacks it.
 func (s *service) covers() bool { return s.taken() <= s.copies.covered.Load() || s.draw() }
 
-// taken is what the copies take.
+// taken returns the bytes that the copies take.
 func (s *service) taken() int64 { return s.queued.Load() + s.carried.Load()*(copyWeight/2) }
 
-// draw draws for what the copies take.
+// draw draws the memory for the copies.
 func (s *service) draw() bool {
 	c, b := &s.copies, s.mirrors.budget
 	c.mu.Lock()

@@ -17,11 +17,11 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Options bound what mirrors may take. All bounds are for one service that copies go to, whichever filters name it. The zero value is
-// usable.
+// Options bound the resources of mirrors. All bounds apply to one service that copies go to, whichever filters name it.
+// The zero value is usable.
 type Options struct {
-	// Header is the field that marks a copy, with the value "1"; a field of that name from the client reaches nobody, whether or not copies are
-	// marked. Empty means "Weir-Mirrored".
+	// Header is the field that marks a copy, with the value "1". The proxy drops a field of that name from the client,
+	// whether or not copies are marked. Empty means "Weir-Mirrored".
 	Header string
 	// Unmarked sends copies without that field.
 	Unmarked bool
@@ -43,8 +43,8 @@ type Options struct {
 	// MaxDuration bounds a copy as a whole, however long its primary streams; 0 means 1 min.
 	MaxDuration time.Duration
 
-	// BreakAfter is the number of consecutive failures after which the service is left alone: for a second, then one copy is let through, and
-	// while that fails for twice as long each time, up to 30 s. 0 means 10, less than 0 never.
+	// BreakAfter is the number of consecutive failures after which the service gets no copies for a second. Then one
+	// copy is sent. While that copy fails, the pause doubles each time, up to 30 s. 0 means 10, less than 0 never.
 	BreakAfter int
 }
 
@@ -85,8 +85,8 @@ func (o Options) withDefaults() Options {
 // Mark is the name of the field that marks copies.
 func (o Options) Mark() string { return o.withDefaults().Header }
 
-// Set owns the copies of requests: the services they go to, connections of its own, and goroutines. Nothing here ever makes a primary
-// wait: a copy is memory that a worker sends, and what does not fit is dropped and counted.
+// Set owns the copies of requests: the services they go to, connections of its own, and goroutines. A primary never
+// waits here: a copy is memory that a worker sends, and a copy that exceeds a bound is dropped and counted.
 type Set struct {
 	opt    Options
 	log    *slog.Logger
@@ -99,25 +99,25 @@ type Set struct {
 	mu       sync.Mutex
 	services map[Key]*service
 	closed   bool
-	quit     chan struct{} // closed when copies are to be given up
+	quit     chan struct{} // closed when copies must be given up
 	workers  sync.WaitGroup
 	helpers  sync.WaitGroup
 
 	dropsMu sync.Mutex    // the last of all locks
 	news    chan struct{} // another cause for which copies are dropped
-	tell    func()        // is called then, and when there is one less; may be nil
+	tell    func()        // is called then, and when one ends; may be nil
 
-	ended func() // tests are told of each copy that ended
+	ended func() // tests get each copy that ended
 }
 
-// New takes from connections what opt does not say about them; copies draw from memory. tell, which may be nil, is called when Drops gives another
-// answer, but for Apply.
+// New makes a Set. It takes from connections what opt does not set; copies draw from memory. tell, which may be nil, is
+// called when Drops changes, except by Apply.
 func New(opt Options, connections upstream.Options, memory *budget.Budget, log *slog.Logger, metrics *telemetry.Registry, tell func()) *Set {
 	opt = opt.withDefaults()
 	log = log.With("pool", "mirror")
 	connections.ConnectTimeout = opt.ConnectTimeout
 	connections.MaxIdlePerEndpoint = opt.MaxInFlight
-	connections.MaxConnections /= 4 // beside those of primaries
+	connections.MaxConnections /= 4 // in addition to those of primaries
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
 	m := &Set{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[Key]*service{}, quit: make(chan struct{})}
@@ -129,14 +129,14 @@ func New(opt Options, connections upstream.Options, memory *budget.Budget, log *
 	return m
 }
 
-// Key is a service that copies go to, with the client certificate that is presented to it: "" is none.
+// Key is a service that copies go to, with the client certificate presented to it; "" means none.
 type Key struct{ Name, ClientCertificate string }
 
 // Spec is one mirror filter of a table.
 type Spec struct {
 	Key
 	Metric *telemetry.Mirror
-	Ref    model.Ref // where the filter was written
+	Ref    model.Ref // the filter's place
 }
 
 // Target is where the copies of one mirror filter go.
@@ -150,7 +150,7 @@ type Target struct {
 // Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and client certificate; a service that no spec names
 // any more takes no further copies.
 func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
-	m.held.flush() // what is over goes to the services that were
+	m.held.flush() // finished legs go to the previous services
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	named := make(map[Key]*service, len(specs))
@@ -194,7 +194,8 @@ func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
 	return targets
 }
 
-// Close takes no more copies, lets those there are go on as long as ctx lasts, and ends with the last goroutine.
+// Close accepts no more copies. It lets existing ones continue as long as ctx lasts, and returns with the last
+// goroutine.
 func (m *Set) Close(ctx context.Context) {
 	m.held.flush()
 	m.mu.Lock()
@@ -224,7 +225,7 @@ func (m *Set) Close(ctx context.Context) {
 	m.set.Close()
 }
 
-// States yields what the services hold at this moment, by name, whatever client certificates are presented to them.
+// States yields the present state of the services, by name, whatever client certificates they get.
 func (m *Set) States(yield func(telemetry.MirrorState)) {
 	m.mu.Lock()
 	all := make(map[string]telemetry.MirrorState, len(m.services))
@@ -240,7 +241,7 @@ func (m *Set) States(yield func(telemetry.MirrorState)) {
 	}
 }
 
-// tidy ends workers that had nothing to do for a while, and tells of drops.
+// tidy ends workers that were idle for a while, and reports drops.
 func (m *Set) tidy() {
 	t := time.NewTicker(idleTime / 2)
 	defer t.Stop()
@@ -270,15 +271,15 @@ type Head struct {
 	Method    string
 	Target    string // path and query
 	Authority string
-	Fields    []http1.Field // without those that frame the message or belong to the connection
+	Fields    []http1.Field // without framing fields and those of the connection
 	Body      http1.Body    // BodyChunked if the length is not known
 	GRPC      bool          // it can be sent over HTTP/2 alone
 	Trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
-	// From says who the request is from, for endpoints that are told in PROXY headers; nil: nobody.
+	// From says where the request is from, for endpoints that expect PROXY headers; nil: nowhere.
 	From interface{ Addresses() clientaddr.Pair }
 }
 
-// Begin starts a copy, or says why it was dropped (and counts it): the leg is nil then.
+// Begin starts a copy, or returns why it was dropped and counts the drop; then the leg is nil.
 func (m *Set) Begin(t *Target, head *Head, shard uint32) (*Leg, telemetry.MirrorOutcome) {
 	l, o := t.service.begin(t, head)
 	if l == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// bytesMirror records what arrives on each connection up to the end of the first request's head, and answers it.
+// headsOf records each request's head on each connection, and answers it.
 func headsOf(t *testing.T) (addr string, heads chan string) {
 	heads = make(chan string, 10)
 	return peertest.Raw(t, func(_ int, c net.Conn) {
@@ -119,7 +119,8 @@ func TestStreamedBodyOfKnownLengthArrivesUnchanged(t *testing.T) {
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorSent: 1})
 }
 
-// The race detector is what looks: the answer of a streamed copy is read while the copy is written.
+// TestStreamedCopiesUseConnectionsAgain relies on the race detector: the answer of a streamed copy is read while the
+// copy is written.
 func TestStreamedCopiesUseConnectionsAgain(t *testing.T) {
 	handler, got := arrivals(2)
 	f := newFixture(t, Options{}, peertest.ToMirror(peertest.Backend(t, handler)))
@@ -368,7 +369,7 @@ func TestClosingGivesCopiesUpInTheEnd(t *testing.T) {
 	f.expect(t, map[telemetry.MirrorOutcome]uint64{telemetry.MirrorDroppedDraining: 2})
 }
 
-// toMirrorOverTLS is a service at mirror.example, and what arrives there.
+// toMirrorOverTLS returns a service at mirror.example, and a channel of what arrives there.
 func toMirrorOverTLS(t *testing.T, http2 bool) (model.Service, <-chan arrival) {
 	t.Helper()
 	handler, got := arrivals(1)

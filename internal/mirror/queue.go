@@ -7,7 +7,7 @@ const (
 	firstPart = 32 << 10
 	// keepSize is the largest such buffer that is kept for the next copy: it doubles as it grows.
 	keepSize = 2 * firstPart
-	// copyPieceSize is how much is taken and written at once of what follows.
+	// copyPieceSize is how many of the following bytes are taken and written at once.
 	copyPieceSize = 32 << 10
 )
 
@@ -19,14 +19,15 @@ type copyPiece struct {
 
 var copyPiecePool = sync.Pool{New: func() any { return new(copyPiece) }}
 
-// copyQueue is what was gathered of a copy and not sent: a first part, which begins with the head, and pieces. A copy that falls far behind takes pieces
-// of a pool, rather than a buffer that doubles: nothing is moved as it grows, and what was sent is free at once. The zero value is usable.
+// copyQueue holds the bytes of a copy that were gathered and not sent: a first part, which begins with the head, and
+// pieces. A copy that falls far behind takes pieces from a pool instead of a buffer that doubles. So nothing is moved
+// as it grows, and sent pieces are free at once. The zero value is usable.
 type copyQueue struct {
 	first  []byte
 	pieces []*copyPiece
 	at     int // pieces[:at] were taken
 
-	// What the worker has taken, valid until it takes more.
+	// taken is the piece of the worker, valid until it takes more.
 	taken *copyPiece
 	spare []byte
 }
@@ -60,10 +61,10 @@ func (q *copyQueue) grow() {
 	q.pieces = append(q.pieces, p)
 }
 
-// long says that there is more than the first part holds.
+// long reports whether the queue holds more than the first part.
 func (q *copyQueue) long() bool { return len(q.pieces) > 0 }
 
-// take gives the next part, valid until the next take; nil if there is none. more says that there is another behind it.
+// take returns the next part, valid until the next take; nil if there is none. more reports that another one follows.
 func (q *copyQueue) take() (p []byte, more bool) {
 	q.drop()
 	if len(q.first) > 0 {
@@ -80,7 +81,7 @@ func (q *copyQueue) take() (p []byte, more bool) {
 	return p, q.at < len(q.pieces)
 }
 
-// drop lets go of what was taken last, but for a buffer that may be used again.
+// drop releases the last part taken, except a reusable buffer.
 func (q *copyQueue) drop() {
 	if q.taken != nil {
 		copyPiecePool.Put(q.taken)

@@ -34,7 +34,7 @@ type worker struct {
 // result is how a copy, or its answer, ended.
 type result struct {
 	outcome telemetry.MirrorOutcome
-	// stale: the connection was closed while it was idle, which says nothing of the service.
+	// stale reports that the connection was closed while it was idle, which does not count against the service.
 	stale bool
 }
 
@@ -138,7 +138,7 @@ func (w *worker) send(l *Leg) result {
 		}
 		again := err != nil && c.Again(err, false) && c.Unsent()
 		if !again && !l.detach() || again && !l.attach(nil) {
-			c.Abort() // it may be about to be aborted, and is nobody else's then
+			c.Abort() // an abort may follow, and must not hit another copy's call
 			again, r = false, result{outcome: telemetry.MirrorDroppedAborted}
 		}
 		if r.outcome == telemetry.MirrorFailedTimeout {
@@ -150,8 +150,8 @@ func (w *worker) send(l *Leg) result {
 	}
 }
 
-// carryOn sends what is left of a copy whose first n bytes were sent, and reads the answer. What it returns as an error comes from reading a whole copy's
-// answer.
+// carryOn sends the rest of a copy whose first n bytes were sent, and reads the answer. It returns an error only if
+// reading the answer of a complete copy failed.
 func (w *worker) carryOn(l *Leg, ended bool, n int) (result, error) {
 	c, opt := &w.call, &w.service.mirrors.opt
 	if !ended {
@@ -170,8 +170,8 @@ func (w *worker) carryOn(l *Leg, ended bool, n int) (result, error) {
 	return result{outcome: telemetry.MirrorSent}, nil
 }
 
-// stream sends a copy while it is gathered, of which owed bytes were taken. The answer is read at the same time, since the service may begin it before it has
-// the whole request.
+// stream sends a copy while it is gathered; owed bytes of it were taken. It reads the answer at the same time, because
+// the service may begin to answer before it has the whole request.
 func (w *worker) stream(l *Leg, owed int) result {
 	c, opt := &w.call, &w.service.mirrors.opt
 	w.setTimer(l.born.Add(opt.MaxDuration))
@@ -188,7 +188,7 @@ func (w *worker) stream(l *Leg, owed int) result {
 	}
 	var p []byte
 	for ended := false; ; {
-		err := c.Write(p, false) // at first what there was no room for
+		err := c.Write(p, false) // the first time, what did not fit before
 		if err == nil && ended {
 			err = c.Finish(w.trailers(l))
 		}
@@ -198,7 +198,7 @@ func (w *worker) stream(l *Leg, owed int) result {
 		l.sent(owed)
 		if err != nil || ended {
 			l.forget()
-			break // what an error means shows in the answer
+			break // the answer shows what an error means
 		}
 		var over bool
 		if p, ended, over = l.take(); over {
@@ -249,13 +249,13 @@ var always = func() chan struct{} {
 	return c
 }()
 
-// trailers are those of a copy that is whole.
+// trailers returns the trailers of a complete copy.
 func (w *worker) trailers(l *Leg) []http1.Field {
 	if len(l.trailers) == 0 {
 		return nil
 	}
 	w.last.Reset()
-	w.last.Next(l.trailers) // is what was made of fields
+	w.last.Next(l.trailers) // which were made from fields
 	return w.last.Trailers()
 }
 
@@ -317,7 +317,7 @@ func (w *worker) answer() error {
 	return nil
 }
 
-// failed says what an error of the call means, and whose fault it is.
+// failed returns the outcome for an error of the call, by what it means and who caused it.
 func (w *worker) failed(err error) telemetry.MirrorOutcome {
 	w.call.Blame(err)
 	var te *upstream.TLSError

@@ -20,17 +20,17 @@ const idleTime = 10 * time.Second
 type service struct {
 	name     string
 	mirrors  *Set
-	upstream atomic.Pointer[upstream.Service] // nil: there is none of that name
+	upstream atomic.Pointer[upstream.Service] // nil: no service has that name
 	breaker  breaker
 	gone     atomic.Bool   // it takes no more copies
 	failure  atomic.Uint32 // the last one, a telemetry.MirrorOutcome
 	drops    [dropCauses]dropNote
 
-	_        [64]byte     // what is above seldom changes
+	_        [64]byte     // the fields above seldom change
 	inFlight atomic.Int64 // copies that began and have not ended
 	carried  atomic.Int64 // of these a worker has, or will have in a moment
 	queued   atomic.Int64 // bytes copied and not yet sent
-	copies   copies       // what was drawn for them
+	copies   copies       // the memory drawn for them
 
 	mu     sync.Mutex
 	closed bool
@@ -44,7 +44,7 @@ func newService(m *Set, name string) *service {
 	return s
 }
 
-// begin makes a leg with the head in it, or says what it is dropped for.
+// begin makes a leg with the head in it, or returns why it is dropped.
 func (s *service) begin(t *Target, head *Head) (*Leg, telemetry.MirrorOutcome) {
 	if s.gone.Load() {
 		return nil, telemetry.MirrorDroppedDraining
@@ -90,7 +90,8 @@ func (s *service) begin(t *Target, head *Head) (*Leg, telemetry.MirrorOutcome) {
 	return l, telemetry.MirrorPending
 }
 
-// dispatch gives a leg to a worker: the one that was used last, else a new one. False: the service takes no more copies.
+// dispatch gives a leg to a worker: the last one used, else a new one. It returns false if the service accepts no more
+// copies.
 func (s *service) dispatch(l *Leg) bool {
 	s.mu.Lock()
 	if s.closed {
@@ -105,7 +106,7 @@ func (s *service) dispatch(l *Leg) bool {
 		w.next <- l // there is room: a worker is idle once
 		return true
 	}
-	// As many legs as may be carried, so many workers.
+	// There are as many workers as legs that may be carried.
 	w := newWorker(s)
 	s.mirrors.workers.Go(func() { w.run(l) })
 	s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *service) retire(before time.Time) {
 	}
 }
 
-// close takes no more copies. Workers end when they have nothing to do.
+// close accepts no more copies. Workers end when they are idle.
 func (s *service) close() {
 	s.gone.Store(true)
 	s.mu.Lock()
@@ -153,7 +154,7 @@ func (s *service) close() {
 	s.idle = nil
 }
 
-// copyHead copies the head as it is sent to the service: what the primary's backend gets, and the mark.
+// copyHead copies the head for the service: the head that the primary's backend gets, and the mark.
 func (l *Leg) copyHead(h *Head, opt *Options, overHTTP2 bool) {
 	overHTTP2 = overHTTP2 || h.GRPC
 	size := len(h.Method) + len(h.Target) + len(h.Authority)
