@@ -1,4 +1,6 @@
-// Package explain says what becomes of a request and why: which Gateway, listener and rule take it, what lost, what is left out that would take it, who
-// answers, who gets copies, and what is forwarded. It asks the proxy's own reading of requests and the routing table's own matching, sends nothing, and
-// changes nothing of what it is given. "weir explain" prints what it says; an Explanation is plain data with a JSON form for others.
+// Package explain shows what happens to a request and why. It names the Gateway, listener and rule that take it and
+// those that lost. It names invalid objects that would take it, the service that answers, the services that get copies,
+// and what the proxy forwards. It uses the proxy's own reading of requests and the routing table's own matching. It
+// sends nothing, and does not change its input. "weir explain" prints the result. An Explanation is plain data with a
+// JSON form for other uses.
 package explain

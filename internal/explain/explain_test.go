@@ -17,7 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/screen"
 )
 
-// gateways is a configuration of Gateways with a listener each, for a host each if they have one, whose routes redirect what is below a path.
+// gateways returns a configuration of Gateways with a listener each. Each has a host if the listener has one. Their
+// routes redirect requests below a path.
 func gateways(all ...model.Listener) *Served {
 	s := &Served{Config: &model.Config{}, Separate: true, Set: &resource.Set{}}
 	for i, l := range all {
@@ -59,7 +60,7 @@ func TestTheGatewayOfARequestIsFoundOrTheReasonSaid(t *testing.T) {
 		asked   model.GatewayKey
 		want    model.GatewayKey
 		by      string
-		problem GatewayProblem // where want is empty, and by too
+		problem GatewayProblem // if want and by are empty
 	}{
 		"by its address":        {two, "http://192.0.2.2/x", "", "shop/b", "it has the address 192.0.2.2", 0},
 		"by its rule":           {two, "http://any.example/a", "", "shop/a", "of those that listen, it alone has a rule that matches", 0},
@@ -98,7 +99,8 @@ func TestAGatewayErrorListsWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestARequestStaysAsItIs holds that one that is tried at several Gateways has no note twice, and that none stays on what was given.
+// TestARequestStaysAsItIs checks a request that is tried at several Gateways: no note appears twice, and none is added
+// to the caller's request.
 func TestARequestStaysAsItIs(t *testing.T) {
 	served := gateways(model.Listener{Gateway: "shop/a"}, model.Listener{Gateway: "shop/a-too"})
 	served.Config.Routes[1].Rules[0].Matches[0].Path.Value = "/none"
@@ -118,7 +120,7 @@ func TestARequestStaysAsItIs(t *testing.T) {
 	}
 }
 
-// TestWithoutASetTheRestIsExplained is what a proxy's configuration alone is enough for.
+// TestWithoutASetTheRestIsExplained checks what a proxy's configuration alone can explain.
 func TestWithoutASetTheRestIsExplained(t *testing.T) {
 	served := gateways(model.Listener{Gateway: "shop/a"})
 	served.Set, served.Findings = nil, []finding.Finding{{Code: "WR999", Ref: model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: "left"}}}

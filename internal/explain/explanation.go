@@ -6,22 +6,22 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Explanation says what becomes of a request, and why. Its JSON form is what "weir explain -o json" prints.
+// Explanation is what happens to a request, and why. Its JSON form is the output of "weir explain -o json".
 type Explanation struct {
 	Request *curl.Request `json:"request"`
-	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy says why it is that one.
+	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy is how it was found.
 	Gateway   model.GatewayKey `json:"gateway,omitempty"`
 	GatewayBy string           `json:"gatewayBy,omitempty"`
-	// Listener that takes the request; nil when none does, and Reason says why.
+	// Listener takes the request. If it is nil, no listener does, and Reason is why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
-	// Client is who the request is taken to be from, if it is known where the connection comes from; ForwardedFor is X-Forwarded-For as backends
-	// get it.
+	// Client is the client's address as the proxy sees it, if the connection's source is known. ForwardedFor is the
+	// X-Forwarded-For that backends get.
 	Client       string `json:"client,omitempty"`
 	ForwardedFor string `json:"forwardedFor,omitempty"`
 	// Note is worth knowing about how the listener was chosen.
 	Note string `json:"note,omitempty"`
-	// Rule takes the connection, if it is one to a TCP port.
+	// Rule takes the connection, if the request is a connection to a TCP port.
 	Rule *model.Ref `json:"rule,omitempty"`
 	*routing.Explanation
 	// PathPolicy is there if the policy is strict or common servers read the path in several ways.
@@ -31,20 +31,20 @@ type Explanation struct {
 	Timeouts model.Timeouts `json:"timeouts,omitzero"`
 	Retry    *model.Retry   `json:"retry,omitempty"`
 	Session  *model.Session `json:"session,omitempty"`
-	// LeftOut is what would take the request if it were valid.
+	// LeftOut lists objects that would take the request if they were valid.
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
 
 	// Answer is given without a backend: a redirect, a fault, or because the request is refused.
 	Answer   *Answer   `json:"answer,omitempty"`
 	Backends []Backend `json:"backends,omitempty"`
 	Mirrors  []Mirror  `json:"mirrors,omitempty"`
-	// MirrorsOff are those that copy nothing, since something is wrong with them.
+	// MirrorsOff lists mirror filters that copy nothing because they are wrong.
 	MirrorsOff []OffMirror `json:"mirrorsOff,omitempty"`
 
 	asked *question
 }
 
-// Answer is what the proxy says by itself.
+// Answer is an answer by the proxy itself.
 type Answer struct {
 	// Status is 0 for a connection, which is reset.
 	Status   int    `json:"status"`
@@ -52,7 +52,7 @@ type Answer struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Backend is one that may answer the request.
+// Backend is a backend that may answer the request.
 type Backend struct {
 	// Ref is where the backend was written, or the leaf of a split.
 	Ref     model.Ref `json:"ref,omitzero"`
@@ -82,7 +82,7 @@ type Forwarded struct {
 	Mark string `json:"mark,omitempty"`
 }
 
-// Mirror is one that may get a copy of the request.
+// Mirror is a mirror that may get a copy of the request.
 type Mirror struct {
 	// Ref is where the mirror was written, or the leaf of a split.
 	Ref         model.Ref `json:"ref,omitzero"`
@@ -91,7 +91,8 @@ type Mirror struct {
 	Numerator   uint32    `json:"numerator,omitempty"`
 	Denominator uint32    `json:"denominator,omitempty"`
 	Endpoints   []string  `json:"endpoints,omitempty"`
-	// Copies are what it gets: the request as the backend gets it that answers, and so more than one if backends get different ones.
+	// Copies are the possible copies. A copy is the request as the answering backend gets it, so there are several if
+	// backends get different requests.
 	Copies []Forwarded `json:"copies,omitempty"`
 	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`

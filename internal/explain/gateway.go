@@ -11,16 +11,16 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// GatewayError says why it is not known which Gateway gets a request.
+// GatewayError is why the Gateway of a request is unknown.
 type GatewayError struct {
 	Problem GatewayProblem
-	// Gateway is the one that was asked for.
+	// Gateway is the one the caller asked for.
 	Gateway model.GatewayKey
-	// Gateways there are, or of which each may get the request.
+	// Gateways are all Gateways, or those that may get the request.
 	Gateways []Gateway
 }
 
-// GatewayProblem is what a GatewayError is about.
+// GatewayProblem is the cause of a GatewayError.
 type GatewayProblem int
 
 const (
@@ -68,11 +68,11 @@ func (e *GatewayError) List() string {
 type Gateway struct {
 	Name      model.GatewayKey
 	Addresses []string
-	// Listeners are "port hostname", or "port" for those of any host.
+	// Listeners are "port hostname", or "port" for listeners of any host.
 	Listeners []string
 }
 
-// gateways describes those of the names.
+// gateways describes the named Gateways.
 func (s *Served) gateways(names []model.GatewayKey) (out []Gateway) {
 	for _, name := range names {
 		g := Gateway{Name: name, Addresses: s.addresses(name)}
@@ -103,7 +103,8 @@ func (s *Served) addresses(gateway model.GatewayKey) (out []string) {
 	return out
 }
 
-// find explains a request where each Gateway has addresses and proxies of its own: it finds the Gateway that the request goes to, first.
+// find explains a request where each Gateway has addresses and proxies of its own. It first finds the Gateway that the
+// request goes to.
 func (s *Served) find(r *curl.Request) (*Explanation, error) {
 	all := s.Config.Gateways()
 	if len(all) == 0 {
@@ -122,7 +123,7 @@ func (s *Served) find(r *curl.Request) (*Explanation, error) {
 	for _, g := range names {
 		e := s.by(g, "", r)
 		if e.heard() && e.asked.refused != nil {
-			return e, nil // so all would
+			return e, nil // all others would refuse it, too
 		}
 		if e.heard() {
 			listening = append(listening, e)
@@ -157,12 +158,12 @@ func (s *Served) find(r *curl.Request) (*Explanation, error) {
 	return nil, &GatewayError{Problem: SeveralListen, Gateways: s.gateways(names)}
 }
 
-// by explains a request at a Gateway; why says how that was found.
+// by explains a request at a Gateway; why is how that was found.
 func (s *Served) by(gateway model.GatewayKey, why string, r *curl.Request) *Explanation {
 	e := s.at(s.Config.Of(gateway), r)
 	e.Gateway, e.GatewayBy = gateway, why
 	return e
 }
 
-// heard says that something listens for the request, if only to refuse it.
+// heard reports whether a listener takes the request, if only to refuse it.
 func (e *Explanation) heard() bool { return e.Listener != nil || e.Answer != nil }

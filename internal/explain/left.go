@@ -17,23 +17,25 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// LeftOut is what was written and is not served, and would take the request if it were.
+// LeftOut is an object that is not served, and would take the request if it were.
 type LeftOut struct {
-	// Ref is a route, in it perhaps a rule; or a Gateway or a ListenerSet. It is zero for what could not be read, and so may be any.
+	// Ref is a route, perhaps with a rule, or a Gateway or a ListenerSet. It is zero for an object that could not be
+	// read, which may be of any kind.
 	Ref model.Ref `json:"ref,omitzero"`
 	// Match is how the rule would match; nil if that is not known.
 	Match *model.Match `json:"match,omitempty"`
-	// Findings say why it is left out, and what to do.
+	// Findings are why it is left out, and how to fix it.
 	Findings []resource.Finding `json:"findings"`
 }
 
-// Bounds on what is told.
+// These constants bound the output.
 const (
 	maxLeftOut  = 5
 	maxLeftWhys = 3
 )
 
-// leftOut finds what would take the request if it were valid: routes that go before the winner, if there is one; without a listener Gateways.
+// leftOut finds objects that would take the request if they were valid: routes that go before the winner, if there is
+// one. Without a listener, it finds Gateways.
 func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	if s.Set == nil || e.asked.refused != nil {
 		return
@@ -41,7 +43,7 @@ func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	whys := map[resource.Key][]resource.Finding{}
 	unread := []resource.Finding{}
 	for _, f := range s.Findings {
-		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // what kind it is can only be guessed
+		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // the kind can only be guessed
 		switch {
 		case f.Ref.Kind != "" && f.Ref.Name != "" && !misnamed:
 			k := resource.Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}
@@ -71,7 +73,7 @@ func (e *Explanation) leave(x LeftOut) {
 	}
 }
 
-// leftListeners finds Gateways and ListenerSets with errors that may be why nothing listens.
+// leftListeners finds Gateways and ListenerSets whose errors may be why no listener takes the request.
 func (e *Explanation) leftListeners(set *resource.Set, whys map[resource.Key][]resource.Finding) {
 	wanted := e.Request.WantedPort()
 	for _, k := range sortedObjects(whys) {
@@ -84,7 +86,7 @@ func (e *Explanation) leftListeners(set *resource.Set, whys map[resource.Key][]r
 			if f.Severity != resource.Error {
 				continue
 			}
-			// Of a listener with another port there is nothing to tell.
+			// A listener on another port is irrelevant.
 			port := int32(0)
 			if i, ok := fieldIndex(f.Ref.Field, "spec.listeners["); ok && !strings.HasSuffix(f.Ref.Field, ".port") {
 				port = portAt(d.at("spec").list("listeners"), i)
@@ -128,7 +130,7 @@ func (e *Explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[
 		for i, rule := range d.at("spec").list("rules") {
 			found := concerning(whys[k], i)
 			if set.Rejected[resource.Key{Group: gatewayv1.GroupName, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}].Code != "" {
-				found = errorsOf(whys[k]) // all of it is left out, whatever is wrong
+				found = errorsOf(whys[k]) // a rejected object is left out whole, whatever its errors
 			}
 			if len(found) == 0 {
 				continue
@@ -179,8 +181,8 @@ func (e *Explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Ca
 // servedAll are the codes of errors with which a rule is served all the same: a share of its requests is answered 500.
 var servedAll = []string{"WR511", "WR519", "WR530", "WR531", "WR532", "WR533", "WR545", "WR546"}
 
-// concerning keeps the findings by which a rule of a route is not served: errors about the rule, and what keeps the route from its parents. A rule
-// below zero is none.
+// concerning keeps the findings that leave out a rule of a route: errors about the rule, and errors that keep the route
+// from its parents. A rule below zero stands for none.
 func concerning(all []resource.Finding, rule int) (out []resource.Finding) {
 	for _, f := range all {
 		field := f.Ref.Field
@@ -215,7 +217,7 @@ func sortedObjects(m map[resource.Key][]resource.Finding) []resource.Key {
 	})
 }
 
-// draft is an object, or a part of one, as it was written: nothing of it need be valid.
+// draft is an object, or a part of one, as the user wrote it. It may be invalid.
 type draft map[string]any
 
 // draftOf is a Gateway, a ListenerSet or a route as it was written; nil if it is not known.
@@ -277,7 +279,7 @@ func (d draft) number(name string) int32 {
 	return 0
 }
 
-// mayAttach says whether a route asks for a listener, or for something that is not there, which may be meant to be it.
+// mayAttach reports whether a route refers to a listener, or to a missing object that may mean this listener.
 func (d draft) mayAttach(set *resource.Set, k resource.Key, l *model.Listener) bool {
 	refs := d.at("spec").list("parentRefs")
 	section := l.Name[strings.LastIndex(l.Name, "/")+1:]
@@ -301,7 +303,7 @@ func (d draft) mayAttach(set *resource.Set, k resource.Key, l *model.Listener) b
 	return len(refs) == 0
 }
 
-// matches are those of a rule as far as they can be used: what cannot be is passed over, so that they match more.
+// matches returns the usable matches of a rule. It skips unusable parts, so that the matches match more.
 func (d draft) matches(kind string) (out []model.Match) {
 	for _, written := range d.list("matches") {
 		m := model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}
@@ -377,7 +379,7 @@ func values(written []draft, fold func(string) string) (out []model.ValueMatch) 
 	return out
 }
 
-// hostnames are those that can be compared; any, if there is none.
+// hostnames returns the hostnames that can be compared; any, if there is none.
 func (d draft) hostnames() (out []string) {
 	all, _ := d.at("spec")["hostnames"].([]any)
 	for _, h := range all {

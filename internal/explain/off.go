@@ -7,7 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// OffMirror is a mirror filter of the winning rule, or of one of its backends, that copies nothing, since it is wrong.
+// OffMirror is a mirror filter of the winning rule, or of one of its backends, that copies nothing because it is wrong.
 type OffMirror struct {
 	Filter model.Ref `json:"filter"`
 	Code   string    `json:"code"`
@@ -40,7 +40,7 @@ func (e *Explanation) mirrorsOff(findings []resource.Finding) {
 		}
 		r.Field = r.Field[:at]
 		if seen[r.Field] {
-			continue // it works, or was told of
+			continue // it works, or is listed already
 		}
 		seen[r.Field] = true
 		e.MirrorsOff = append(e.MirrorsOff, OffMirror{Filter: r, Code: f.Code, Reason: f.Message, Fix: f.Fix})

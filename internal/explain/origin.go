@@ -8,8 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// WithOrigins returns what has the JSON form of a value in which each reference to an object that origin knows has, beside kind, namespace, name and
-// field, the "origin" that findings have: file and line.
+// WithOrigins returns the JSON form of v. Each reference to an object that origin knows gets an "origin", as findings
+// have: file and line. It stands beside kind, namespace, name and field.
 func WithOrigins(v any, origin func(model.Ref) finding.Origin) (json.Marshaler, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -68,7 +68,7 @@ func readTree(d *json.Decoder) (*jsonTree, error) {
 	return t, err
 }
 
-// ref is the reference that an object is, if it is nothing else.
+// ref returns the reference that a JSON object is, if it has no other fields.
 func (t *jsonTree) ref() (r model.Ref, ok bool) {
 	for i, name := range t.names {
 		text, isText := t.members[i].scalar.(string)

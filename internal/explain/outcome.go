@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// outcome fills in what the winning rule does, in the order in which an exchange does it.
+// outcome fills in what the winning rule does, in the exchange's own order.
 func (e *Explanation) outcome(cfg *model.Config, d routing.Decision, match routing.Request) {
 	rule := d.Rule.Rule
 	if f := rule.Filters; !emptyFilters(f) {
@@ -48,14 +48,14 @@ func (e *Explanation) outcome(cfg *model.Config, d routing.Decision, match routi
 	}
 }
 
-// outcome is what is needed to say what becomes of a request that a rule took.
+// outcome is the input for describing what happens to a request that a rule took.
 type outcome struct {
 	services  map[string]*model.Service
 	preview   exchange.Preview
 	preflight bool
 }
 
-// filtered is the answer that filters give by themselves, nil if none does.
+// filtered returns the answer that filters give by themselves, nil if there is none.
 func (o *outcome) filtered(f *model.Filters) *Answer {
 	switch {
 	case f.CORS != nil && o.preflight:
@@ -85,7 +85,7 @@ func (o *outcome) backend(backend *routing.Backend, sum uint64) Backend {
 	return out
 }
 
-// target says what becomes of a request at the service, with the filters of a backend.
+// target describes what happens to a request at the service, with the filters of a backend.
 func (o *outcome) target(out Backend, backend *routing.Backend, fault *model.Fault) Backend {
 	b := backend.Backend
 	if !emptyFilters(b.Filters) {
@@ -125,7 +125,7 @@ func faultAnswer(f *model.Fault) *Answer {
 	return &Answer{Status: f.Status, Reason: reason}
 }
 
-// mirrors says what mirrors of one rule or backend do; backends are those of which they copy requests.
+// mirrors describes the mirrors of one rule or backend. backends are the backends whose requests they copy.
 func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend) []Mirror {
 	var out []Mirror
 	copies := o.copies(backends)
@@ -148,7 +148,7 @@ func (o *outcome) mirrors(mirrors []*routing.Mirror, backends []*routing.Backend
 	return out
 }
 
-// copies are what mirrors get: what the backend gets that answers, in each of the ways that differ.
+// copies returns the copies that mirrors get: the request as each answering backend gets it, without duplicates.
 func (o *outcome) copies(backends []*routing.Backend) []Forwarded {
 	var out []Forwarded
 	add := func(b *model.Backend) {
@@ -168,7 +168,7 @@ func (o *outcome) copies(backends []*routing.Backend) []Forwarded {
 	return out
 }
 
-// endpoints are those of a service, which may not exist.
+// endpoints returns the endpoints of a service, which may not exist.
 func (o *outcome) endpoints(service string) []string {
 	if s := o.services[service]; s != nil {
 		return endpoints(s)

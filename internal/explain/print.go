@@ -14,14 +14,14 @@ import (
 	"github.com/weirmesh/weir/internal/screen"
 )
 
-// printer writes an explanation as text: a name at the left, what there is to say in columns beside it.
+// printer writes an explanation as text, with names on the left and their values in columns on the right.
 type printer struct {
 	strings.Builder
 	screen.Screen
 	origin func(model.Ref) finding.Origin
 }
 
-// Print writes the explanation for people; origin says where an object was written.
+// Print writes the explanation as text; origin returns where an object was written.
 func (e *Explanation) Print(w io.Writer, on screen.Screen, origin func(model.Ref) finding.Origin) error {
 	p := &printer{Screen: on, origin: origin}
 	p.explanation(e)
@@ -31,14 +31,14 @@ func (e *Explanation) Print(w io.Writer, on screen.Screen, origin func(model.Ref
 
 const column = 12
 
-// line writes a line under a name; an empty name continues the one above.
+// line writes a line under a name; an empty name continues the previous one.
 func (p *printer) line(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	line := p.Fold(strings.Repeat(" ", column)+strings.TrimRight(text, " "), 2)
 	p.WriteString(strings.TrimRight(fmt.Sprintf("%-*s", column, name)+p.paint(line[column:]), " ") + "\n")
 }
 
-// paint colours who won, and answers that are errors.
+// paint colours winners, and answers that are errors.
 func (p *printer) paint(text string) string {
 	if !p.Colour {
 		return text
@@ -165,7 +165,7 @@ func (p *printer) candidates(e *Explanation) {
 	p.list("near", near)
 }
 
-// leftOut lists what would take the request if it were valid.
+// leftOut lists the objects that would take the request if they were valid.
 func (p *printer) leftOut(e *Explanation) {
 	var lines []string
 	for i := range e.LeftOut {
@@ -212,7 +212,7 @@ func (p *printer) backends(e *Explanation) {
 	p.list("answered by", lines)
 }
 
-// frontLines say what a listener believes of whom.
+// frontLines describes which addresses a listener trusts, and for what.
 func frontLines(f *model.Front) (lines []string) {
 	if f == nil {
 		return nil
@@ -257,7 +257,7 @@ func backendLines(b *Backend) []string {
 	return lines
 }
 
-// splits says which splits of the backend's service were asked, and of the one that takes the request why.
+// splits describes the splits of the backend's service that were tried, and for the one that takes the request why.
 func (p *printer) splits(b *Backend) []string {
 	var lines []string
 	for i := range b.Splits {
@@ -306,7 +306,7 @@ func ruleWords(c *routing.Candidate) string {
 	return s + fmt.Sprintf(" rules[%d]", c.RuleIndex)
 }
 
-// matchWords says a match the way a person would.
+// matchWords describes a match in words.
 func matchWords(c *routing.Candidate) string {
 	m := c.Match
 	var parts []string

@@ -30,7 +30,7 @@ func (f fieldMap) Field(name string) (string, bool) {
 	return v, ok
 }
 
-// ask has the proxy read a request, which stays as it is: what is noted of it later is noted of a copy.
+// ask has the proxy read a request without changing it: later notes go to a copy.
 func ask(request *curl.Request) *question {
 	r := *request
 	r.Notes = slices.Clone(r.Notes)

@@ -9,19 +9,21 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Served is what requests are explained by. Nothing of it is changed.
+// Served is the input for explaining requests. It is read-only.
 type Served struct {
 	Config *model.Config
-	// Set is what Config was made of. Without it nothing is told of what is left out, of where objects were written, and of Gateways' addresses.
+	// Set is the set that Config was made from. Without it, explanations omit what is left out, where objects were
+	// written, and Gateways' addresses.
 	Set *resource.Set
 	// Findings about Set say why a route or a mirror is left out.
 	Findings []finding.Finding
-	// Separate says that each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy serves them all.
+	// Separate reports whether each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy
+	// serves all Gateways.
 	Separate bool
 }
 
-// Explain says what becomes of a request at a Gateway. An empty gateway is the only one there may be, or is found; a *GatewayError says that none
-// could be.
+// Explain explains what happens to a request at a Gateway. With an empty gateway, it finds the Gateway, or uses the
+// only one. A *GatewayError means that it found none.
 func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanation, error) {
 	switch {
 	case !s.Separate && gateway == "":
@@ -50,7 +52,7 @@ func (s *Served) Part(gateway model.GatewayKey) (*model.Config, error) {
 	return s.Config.Of(gateway), nil
 }
 
-// Origin is where an object was written, or what of it is not valid; zero if that is not known.
+// Origin returns where an object was written, or what is invalid in it; zero if that is unknown.
 func (s *Served) Origin(r model.Ref) finding.Origin {
 	if s.Set == nil {
 		return finding.Origin{}
@@ -66,7 +68,7 @@ func (s *Served) Origin(r model.Ref) finding.Origin {
 	return finding.Origin{}
 }
 
-// at explains a request by a configuration, with what is left out of it.
+// at explains a request by a configuration, including what is left out of it.
 func (s *Served) at(cfg *model.Config, r *curl.Request) *Explanation {
 	e := explain(cfg, ask(r))
 	s.leftOut(cfg, e)

@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// connection explains what becomes of a connection to a port.
+// connection explains what happens to a connection to a port.
 func (e *Explanation) connection(cfg *model.Config, t *routing.Table) {
 	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.Protocol == e.Request.Protocol() && p.Number == e.Request.Port })
 	if at < 0 {
@@ -56,7 +56,7 @@ func (e *Explanation) connection(cfg *model.Config, t *routing.Table) {
 	}
 }
 
-// connect says what becomes of a connection at the service.
+// connect describes what happens to a connection at the service.
 func (b *Backend) connect(services map[string]*model.Service, fault *model.Fault) {
 	service := services[b.Service]
 	if fault == nil && service != nil && service.Fault != nil && service.Fault.Reason != model.UnsupportedProtocol {
@@ -75,14 +75,14 @@ func (b *Backend) connect(services map[string]*model.Service, fault *model.Fault
 	}
 }
 
-// resetAnswer is what a fault does to a connection.
+// resetAnswer describes what a fault does to a connection.
 func resetAnswer(f *model.Fault) *Answer {
 	a := faultAnswer(f)
 	a.Status = 0
 	return a
 }
 
-// connection writes what becomes of a connection.
+// connection writes what happens to a connection.
 func (p *printer) connection(e *Explanation) {
 	if e.Rule == nil {
 		p.line("answer", "%s", e.Reason)

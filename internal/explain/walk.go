@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// Matched says that a rule takes the request or the connection.
+// Matched reports whether a rule takes the request or the connection.
 func (e *Explanation) Matched() bool { return e.Rule != nil || e.Explanation != nil && e.Winner != nil }
 
 // explain asks the table that the configuration compiles to.
@@ -83,13 +83,13 @@ func explain(cfg *model.Config, r *question) *Explanation {
 	return e
 }
 
-// refuse says that the proxy answers by itself, before it looks for a rule.
+// refuse records that the proxy answers by itself, before it finds a rule.
 func (e *Explanation) refuse(why string, a exchange.Refusal) {
 	e.Reason = fmt.Sprintf("%s, the answer is %d: %s", why, a.Status, a.Detail)
 	e.Answer = &Answer{Status: a.Status, Reason: string(a.Reason)}
 }
 
-// client says who the request is from.
+// client fills in the request's client.
 func (e *Explanation) client() {
 	r := e.asked
 	if !r.Peer.IsValid() {
@@ -121,7 +121,7 @@ func (e *Explanation) findPort(t *routing.Table) *routing.Port {
 	return nil
 }
 
-// noPort says that nothing listens there, and where there is something.
+// noPort records that no listener is on the port, and which ports have one.
 func (e *Explanation) noPort(t *routing.Table, scheme string, wanted int32) {
 	var have []string
 	for _, p := range t.Ports() {
