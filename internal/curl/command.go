@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// command is the part of a curl command line that decides what is sent, and where to.
+// command is the part of a curl command line that determines what is sent, and where to.
 type command struct {
 	method, agent, referer, user, bearer, byteRange, target, from string
 
@@ -28,7 +28,7 @@ type command struct {
 type option struct {
 	// arg: a value follows.
 	arg bool
-	// take is nil for what changes nothing of the request, or says why it is not taken into account.
+	// take is nil for an option that does not change the request, or that is ignored. told says why it is ignored.
 	take func(c *command, value string) error
 	told string
 }
@@ -185,7 +185,7 @@ var options = func() map[string]option {
 	return all
 }()
 
-// encoded is the value of --data-urlencode as it is sent; false if it is to be read from a file.
+// encoded returns the value of --data-urlencode as it is sent; false if it must be read from a file.
 func encoded(v string) (string, bool) {
 	i := strings.IndexAny(v, "=@")
 	if i >= 0 && v[i] == '@' {
@@ -216,7 +216,7 @@ func (c *command) parse(args []string) error {
 			option, ok := options[name]
 			if !ok {
 				if off, ok := options[strings.TrimPrefix(name, "no-")]; ok && !off.arg && !joined {
-					continue // what is off is as if it were not there
+					continue // a disabled option has no effect
 				}
 				return unknown("--" + name)
 			}
@@ -302,7 +302,8 @@ func (c *command) methodOf() string {
 	return http.MethodGet
 }
 
-// own are the header fields that curl writes by itself, in its order. real: it is curl, and has names of its own.
+// own returns the header fields that curl itself writes, in its order. real reports that the command is curl's, and
+// names curl as its agent.
 func (c *command) own(real bool) (fields []string) {
 	add := func(name, value string) { fields = append(fields, name+": "+value) }
 	switch {
@@ -361,7 +362,7 @@ func (c *command) own(real bool) (fields []string) {
 	return fields
 }
 
-// userAgent is what curl calls itself, of some version.
+// userAgent is the agent that curl names, of some version.
 const userAgent = "curl/8"
 
 func (c *command) body() string {

@@ -64,7 +64,8 @@ func TestMistakesInACommandAreNamed(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that whatever is pasted is read or refused, and that what is read is one head, of as many lines as there are fields.
+// FuzzParse checks that any pasted text is parsed or rejected. A parsed one has a single head, with one line for each
+// field.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order", `curl $'http://s/\u0041' --compressed -u me:pw -F a=b -T file`, "PUT http://[::1]:80/ -H a:b",

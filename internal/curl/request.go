@@ -12,24 +12,24 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Request is what a command sends, and where to. What the JSON form leaves out follows from the rest.
+// Request is the request that a command sends, and where to. The JSON form omits what follows from the rest.
 type Request struct {
 	// Method is empty for a connection.
 	Method string `json:"method"`
 	// URL is as the options make it.
 	URL string `json:"url"`
-	// Headers are those sent, "name: value", but for Host where that is the URL's.
+	// Headers are the fields sent, "name: value", without Host if it equals the URL's.
 	Headers []string `json:"headers,omitempty"`
 	// From is the address that the connection comes from; empty if it is not given.
 	From string `json:"from,omitempty"`
-	// Notes say what of the command was read in another way than one might think, or not at all.
+	// Notes list the parts of the command that are read in an unexpected way, or not at all.
 	Notes []string `json:"notes,omitempty"`
 
 	// Scheme is the URL's, in lower case: that of a model.Protocol.
 	Scheme string `json:"-"`
-	// Address is where the connection goes, a host name or an IP address, whatever the field Host says.
+	// Address is the connection's destination, a host name or an IP address, whatever Host says.
 	Address string `json:"-"`
-	// Port of the connection; 0: not given, so it is the scheme's own.
+	// Port is the connection's port; 0 if the command names none, which means the scheme's default.
 	Port int32 `json:"-"`
 	// Authority is the URL's "host:port", as it was written.
 	Authority string `json:"-"`
@@ -37,7 +37,7 @@ type Request struct {
 	Target string `json:"-"`
 	// Peer is From; not valid if that is not given.
 	Peer netip.Addr `json:"-"`
-	// Follow says that redirects are followed.
+	// Follow reports that redirects are followed.
 	Follow bool `json:"-"`
 
 	path, query string // of the URL
@@ -46,7 +46,7 @@ type Request struct {
 	minor       int  // of HTTP/1
 }
 
-// ErrOneURL says that a command has no URL, or several that are not curl's.
+// ErrOneURL means that a command has no URL, or several that are not curl's.
 var ErrOneURL = errors.New("want one URL, such as: GET http://shop.example/cart, or a curl command")
 
 // ParseText reads a whole command, as it is pasted from somewhere. An error is a mistake in it.
@@ -63,8 +63,9 @@ func ParseText(text string) (*Request, error) {
 	return r, err
 }
 
-// Parse reads the words of a command line as curl does: "curl", if that is written; a method, if it is written without -X; options and
-// the URL in any order. One word may be all of it in quotes. An error is a mistake in it.
+// Parse reads the words of a command line as curl does: "curl", if present, a method, if written without -X, and
+// options and the URL in any order. A single word may quote the whole command line. An error reports a mistake in the
+// command line.
 func Parse(args []string) (*Request, error) {
 	if len(args) == 1 && strings.ContainsAny(args[0], " \n") && !strings.Contains(args[0][:strings.IndexAny(args[0], " \n")], "/") {
 		return ParseText(args[0])
@@ -145,7 +146,7 @@ func (r *Request) fields(c *command, real bool) error {
 			h = name + ":"
 		} else if strings.TrimSpace(name) == "" {
 			return fmt.Errorf("-H %q: want 'NAME: VALUE'", h)
-		} else if strings.Trim(value, " \t") == "" { // as curl has it, this takes a field of its own away
+		} else if strings.Trim(value, " \t") == "" { // an empty value drops a field of curl's own, as in curl
 			h = ""
 		}
 		same := func(line string) bool {
@@ -165,7 +166,7 @@ func (r *Request) fields(c *command, real bool) error {
 	return nil
 }
 
-// Head is the head of the request, as HTTP/1 has it.
+// Head returns the head of the request in HTTP/1 form.
 func (r *Request) Head() []byte {
 	lines := r.Headers
 	if r.ownHost {
@@ -174,7 +175,7 @@ func (r *Request) Head() []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.%d\r\n%s\r\n\r\n", r.Method, r.Target, r.minor, strings.Join(lines, "\r\n"))
 }
 
-// parseURL takes the URL apart without judging the path: that is the proxy's to do.
+// parseURL splits the URL without judging the path, which is up to the proxy.
 func (r *Request) parseURL(c *command) error {
 	scheme, rest, ok := strings.Cut(r.URL, "://")
 	if !ok {
@@ -242,7 +243,7 @@ func unescaped(s string) string {
 	return s
 }
 
-// reroute is what --resolve and --connect-to make of where the connection goes.
+// reroute applies --resolve and --connect-to to the connection's destination.
 func (r *Request) reroute(c *command) error {
 	port, host := strconv.Itoa(int(r.WantedPort())), strings.TrimSuffix(r.Address, ".")
 	for _, x := range c.resolve {
@@ -298,7 +299,7 @@ func hostParts(s string, most int) (parts []string) {
 	return parts
 }
 
-// Protocol is what the listener speaks that the URL's scheme asks for.
+// Protocol is the protocol of the listener that the URL's scheme needs.
 func (r *Request) Protocol() model.Protocol { return model.Protocol(r.Scheme) }
 
 // WantedPort is the URL's, or the scheme's own.
@@ -312,7 +313,7 @@ func (r *Request) WantedPort() int32 {
 	return 80
 }
 
-// curlPath is what curl does to a URL before it sends it.
+// curlPath changes the path as curl does before it sends the URL.
 func (r *Request) curlPath(c *command) {
 	if strings.ContainsAny(r.path+r.query, "{}[]") && !c.glob {
 		r.Notes = append(r.Notes, "curl reads {} and [] in a URL as several URLs; it is taken as it is written, as with -g")
@@ -327,7 +328,7 @@ func (r *Request) curlPath(c *command) {
 	}
 }
 
-// removeDots removes dot segments (RFC 3986 §5.2.4) as curl does: those that are not escaped.
+// removeDots removes unescaped dot segments (RFC 3986 §5.2.4), as curl does.
 func removeDots(path string) string {
 	var out []string
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// split takes a command apart as a shell does: quotes of all three kinds ('...', "...", $'...'), backslashes, lines that go on. rest is
-// what an operator such as | or ; ends the command with. What only a shell could fill in is an error.
+// split splits a command into words as a shell does: all three kinds of quotes ('...', "...", $'...'), backslashes,
+// continued lines. rest is the remaining text from an operator such as | or ; on. Text that only a shell can expand is
+// an error.
 func split(text string) (words []string, rest string, err error) {
 	s := shellScanner{text: text}
 	for {
@@ -23,7 +24,7 @@ func split(text string) (words []string, rest string, err error) {
 	}
 }
 
-// shellScanner holds what was not read yet.
+// shellScanner holds the unread text.
 type shellScanner struct {
 	text string
 	b    strings.Builder
@@ -34,7 +35,7 @@ const (
 	shellOperators = "|&;<>()"
 )
 
-// blank skips white space, comments and lines that go on.
+// blank skips white space, comments and line continuations.
 func (s *shellScanner) blank() {
 	for s.text != "" {
 		switch {
@@ -67,7 +68,7 @@ func (s *shellScanner) word() (string, bool, error) {
 	return s.b.String(), true, nil
 }
 
-// piece reads what is quoted, or one character.
+// piece reads a quoted string, or one character.
 func (s *shellScanner) piece() error {
 	switch c := s.text[0]; c {
 	case '\'':
@@ -151,7 +152,7 @@ func (s *shellScanner) dollar() error {
 	return nil
 }
 
-// escaped reads $'...', in which browsers put what they copy as a curl command.
+// escaped reads $'...', which browsers use in curl commands that they copy.
 func (s *shellScanner) escaped() error {
 	const one = "abefnrtv\\'\"?"
 	const meaning = "\a\b\x1b\f\n\r\t\v\\'\"?"
