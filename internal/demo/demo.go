@@ -1,5 +1,5 @@
-// Package demo is a gateway at work: toy services, a gateway that is configured by manifests in a temporary folder, a bounded load, and a table of
-// what arrives where. "weir demo" runs it, and weir-demo, which is it alone.
+// Package demo is a small gateway with traffic. It has toy services, a gateway that reads manifests from a temporary
+// folder, a bounded load, and a table of arriving requests. "weir demo" runs it, and weir-demo, which has nothing else.
 package demo
 
 import (
@@ -39,7 +39,7 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// About says in a sentence what the demo is, for help.
+// About is a one-sentence description of the demo, for help.
 const About = `starts three toy services (shop-v1, shop-v2 and the mirror target shadow),
 a gateway configured by manifests that it writes to a temporary folder, and a
 bounded load, and shows what arrives where: the share of each backend against
@@ -53,9 +53,9 @@ type Options struct {
 	Length time.Duration
 	// Rate is that of the load, in requests per second: 1 to 5000.
 	Rate int
-	// Break is what does not work: "nothing" or "mirror".
+	// Break selects what is broken: "nothing" or "mirror".
 	Break flags.Choice
-	// Print has the manifests printed, and nothing run.
+	// Print prints the manifests and does not run anything.
 	Print bool
 }
 
@@ -81,7 +81,7 @@ func (o *Options) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	return o.run(ctx, stdout, stderr)
 }
 
-// The ports in the manifests; the demo puts those it was given in their place.
+// gatewayPort is a port in the manifests. The demo replaces these ports with those it was given.
 const gatewayPort = 8080
 
 var toys = []struct {
@@ -192,8 +192,8 @@ func (d *demo) start(background *sync.WaitGroup) error {
 	return nil
 }
 
-// freeListener listens on the preferred port if nobody else does, else on another one. The gateway is given the socket, so that no other
-// process can take the port in between.
+// freeListener listens on the preferred port if it is free, else on another one. The gateway gets the socket, so that
+// no other process can take the port in between.
 func freeListener(preferred int) (net.Listener, error) {
 	l, err := socket.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred)))
 	if err != nil {
@@ -231,7 +231,7 @@ func (d *demo) release() {
 func (d *demo) serve(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if d.view.terminal {
-		log = slog.New(slog.DiscardHandler) // the table shows what is wrong
+		log = slog.New(slog.DiscardHandler) // the table shows the errors
 	}
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	move, err := standalone.Relocate("127.0.0.1", 0)
@@ -324,7 +324,7 @@ func (d *demo) summary() error {
 	d.mu.Lock()
 	base, changed := d.base, d.config.Generation > 1
 	if !changed {
-		d.base = telemetry.Snapshot{} // all of it
+		d.base = telemetry.Snapshot{} // everything since the start
 	}
 	d.mu.Unlock()
 	o := d.observe(d.load.elapsed())

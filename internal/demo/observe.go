@@ -13,12 +13,12 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// observation is what the demo shows: what was wanted beside what was counted since the configuration was applied.
+// observation is what the demo shows: the wanted shares beside the counts since the configuration was applied.
 type observation struct {
 	elapsed time.Duration
 	// generation counts the configurations: above 1 the manifests were changed.
 	generation uint64
-	// problems say why the newest manifests are not in force, or what is wrong with them, the worst first.
+	// problems are why the newest manifests are not in force, or what is wrong with them, the worst first.
 	problems []string
 	backends []backendRow
 	mirrors  []mirrorRow
@@ -27,7 +27,7 @@ type observation struct {
 	interval time.Duration
 	// sent and failed are the load generator's own count.
 	sent, failed int64
-	// received is how many requests each toy service got since the start, outcomes what became of all copies.
+	// received counts the requests of each toy service since the start. outcomes counts the copies by outcome.
 	received []toyCount
 	outcomes []telemetry.OutcomeCount
 }
@@ -51,7 +51,7 @@ type mirrorRow struct {
 	telemetry.MirrorSnapshot
 }
 
-// observe takes the counters and lays them beside the configuration.
+// observe reads the counters and lays them beside the configuration.
 func (d *demo) observe(elapsed time.Duration) observation {
 	d.mu.Lock()
 	report, base := d.config, d.base
@@ -77,10 +77,11 @@ func (d *demo) observe(elapsed time.Duration) observation {
 	return o
 }
 
-// mostProblems bounds what is shown of a report.
+// mostProblems bounds how many problems of a report the demo shows.
 const mostProblems = 3
 
-// problemsOf says what is wrong, the worst first: that an object's last good version is served follows from an error about the newest.
+// problemsOf returns what is wrong, the worst first. A finding that an object's last good version is served follows the
+// error about the newest version.
 func problemsOf(report control.Report) (problems []string) {
 	if report.Err != nil {
 		problems = append(problems, report.Err.Error())
@@ -95,7 +96,7 @@ func problemsOf(report control.Report) (problems []string) {
 	return problems
 }
 
-// count adds what became of the copies of one mirror.
+// count adds the outcomes of one mirror's copies.
 func (o *observation) count(outcomes []telemetry.OutcomeCount) {
 	for _, c := range outcomes {
 		i := slices.IndexFunc(o.outcomes, func(x telemetry.OutcomeCount) bool { return x.Outcome == c.Outcome })

@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// As in weir-demo, whose users' objects may break rules that compare fields.
+// weir-demo does not check rules that compare fields, so its users' objects may break them. These tests do the same.
 func init() { resource.CheckRules(nil) }
 
 // TestObjectsThatBreakRulesAreServedAsFarAsTheyGo reads objects which no API server would admit.

@@ -52,7 +52,7 @@ func (v *view) intro(d *demo) {
 
 func (v *view) show(o observation) {
 	if !v.terminal {
-		fmt.Fprintln(v.out, line(o)) // nothing to draw over
+		fmt.Fprintln(v.out, line(o)) // no table to redraw
 		return
 	}
 	table := tables(v.screen(), o)
@@ -91,10 +91,10 @@ func line(o observation) string {
 
 func (r mirrorRow) wanted() float64 { return float64(r.numerator) / float64(max(r.denominator, 1)) }
 
-// selected is the part that was copied; below zero if there was nothing to copy.
+// selected is the share that was copied; below zero if there was nothing to copy.
 func (r mirrorRow) selected() float64 { return partOf(float64(r.Selected), r.Considered) }
 
-// tables is an observation as tables, no line of which is wider than the screen.
+// tables returns an observation as tables. No line is wider than the screen.
 func tables(s screen.Screen, o observation) string {
 	rows := [][]string{{"RULE", "BACKEND", "WANTED", "SHARE", "REQUESTS", "SUCCESS", "RPS", "P50", "P99"}}
 	for _, r := range o.backends {
@@ -151,7 +151,7 @@ func rps(x telemetry.ExchangeSnapshot, interval time.Duration) float64 {
 	return float64(x.Requests) / interval.Seconds()
 }
 
-// share is a part of 1 as a percentage; "-" for a part of nothing, which is below zero.
+// share formats a part of 1 as a percentage; "-" for a part of nothing, which is below zero.
 func share(p float64) string {
 	if p < 0 {
 		return "-"
