@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Service answers each request with what it received. gRPC requests get their own messages back. Its fields are set before it serves.
+// Service answers each request with what it received. gRPC requests get their own messages back. Set its fields before
+// it serves.
 type Service struct {
 	// Name is in its answers.
 	Name string
@@ -23,7 +24,7 @@ type Service struct {
 	FailEvery int64
 	// Delay is how long an answer takes.
 	Delay time.Duration
-	// Hang accepts requests and answers none.
+	// Hang accepts requests and never answers.
 	Hang bool
 	// Seen, if set, is called for each request before it is answered.
 	Seen func(service string, r *http.Request)
@@ -88,7 +89,7 @@ func (t *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// wait holds the request as long as the toy hangs or is slow; false means that there is nobody left to answer.
+// wait holds the request as long as the toy hangs or is slow. It returns false if the client is gone.
 func (t *Service) wait(ctx context.Context) bool {
 	if !t.Hang && t.Delay <= 0 {
 		return true
