@@ -18,7 +18,7 @@ import (
 // Gateway is a data plane and the control loop that feeds it.
 type Gateway struct {
 	*dataplane.Plane
-	// Source of what is to be served.
+	// Source provides the objects to serve.
 	Source resource.Source
 	// Options of the translation.
 	Options control.Options
@@ -46,8 +46,8 @@ func (g *Gateway) Run(asked context.Context) error {
 	return g.Plane.Run(asked, loop.Run)
 }
 
-// Relocate returns a function that moves listeners to another address and to other ports; nil when there is nothing
-// to move. Listeners that would leave the range of ports stay where they are. A *flags.Fault is a wrong address or offset.
+// Relocate returns a function that moves listeners to another address and to other ports. It returns nil if both stay.
+// A listener whose port would leave the valid range stays where it is. A *flags.Fault is a wrong address or offset.
 func Relocate(address string, offset int) (func(*model.Config) *model.Config, error) {
 	if address != "" && net.ParseIP(address) == nil {
 		return nil, flags.Errorf("--address %q: want an IP address", address)
