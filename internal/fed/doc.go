@@ -1,3 +1,3 @@
-// Package fed is a data plane whose configurations come from a controller's feed: "weir proxy" and weir-proxy. It is apart from dataplane, so that
-// what serves files needs nothing of the feed's protocol.
+// Package fed is a data plane that gets its configurations from a controller's feed: "weir proxy" and weir-proxy. It is
+// separate from dataplane, so that a data plane that serves files does not need the feed's protocol.
 package fed

@@ -18,7 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 )
 
-// Proxy is a data plane that serves what a controller's feed brings, as its command line says.
+// Proxy is a data plane that serves configurations from a controller's feed, as its command line says.
 type Proxy struct {
 	serve             dataplane.Options
 	gateway           string
