@@ -1,3 +1,3 @@
-// Package task runs what a process does for as long as it runs, or for as long as it holds a lease, each part beside the others. It knows nothing of what
-// they do. "weir controller" has a list of them.
+// Package task runs the concurrent parts of a process, each for as long as the process runs or holds a lease. It does
+// not know what the tasks do. "weir controller" has a list of them.
 package task

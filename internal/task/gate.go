@@ -2,7 +2,7 @@ package task
 
 import "sync"
 
-// Gate is what tasks wait for that may come and go. The zero value is shut.
+// Gate is a condition that tasks wait for, and that may come and go. The zero value is shut.
 type Gate struct {
 	mu   sync.Mutex
 	c    chan struct{}
@@ -16,7 +16,7 @@ func (g *Gate) Opened() <-chan struct{} {
 	return g.channel()
 }
 
-// Open lets those pass that wait.
+// Open releases all waiting goroutines, and lets later ones pass.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,7 +26,7 @@ func (g *Gate) Open() {
 	}
 }
 
-// Shut has those wait that come from now on.
+// Shut makes later goroutines wait.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

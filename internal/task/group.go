@@ -15,7 +15,7 @@ import (
 const (
 	// leastPause is the pause before a task that has failed begins again. It doubles with each failure that follows, up to mostPause.
 	leastPause, mostPause = time.Second, time.Minute
-	// maxError bounds what is kept of an error, in bytes.
+	// maxError bounds the text kept of an error, in bytes.
 	maxError = 4 << 10
 )
 
@@ -33,8 +33,8 @@ type entry struct {
 	status Status
 }
 
-// NewGroup makes a Group of tasks, whose order is that of Status and Ready. It panics where a task is not one: without a name of its own, without Run, or
-// with a Lease and yet Vital or with a Ready.
+// NewGroup makes a Group of tasks. Their order is the order of Status and Ready. NewGroup panics if a task is invalid:
+// without a name of its own, without Run, or with a Lease and also Vital or Ready.
 func NewGroup(log *slog.Logger, tasks ...Task) *Group {
 	g := &Group{log: log}
 	names := map[string]bool{}
@@ -51,18 +51,18 @@ func NewGroup(log *slog.Logger, tasks ...Task) *Group {
 	return g
 }
 
-// Run runs the tasks that need no lease until ctx ends, which is no error, or a vital one fails. All have returned when it does. Errors are those of
-// vital tasks.
+// Run runs the tasks that need no lease until ctx ends, which is not an error, or a vital task fails. It returns when
+// all tasks have returned. Its errors are those of vital tasks.
 func (g *Group) Run(ctx context.Context) error { return g.run(ctx, false) }
 
 // Lead runs the tasks that need the lease until ctx ends. All have returned when it does. It may be called again, as the lease comes and goes.
 func (g *Group) Lead(ctx context.Context) {
 	g.leading.Store(true)
 	defer g.leading.Store(false)
-	_ = g.run(ctx, true) // none of them is vital
+	_ = g.run(ctx, true) // no task is vital
 }
 
-// Leading says that Lead runs.
+// Leading reports whether Lead runs.
 func (g *Group) Leading() bool { return g.leading.Load() }
 
 func (g *Group) run(ctx context.Context, lease bool) error {
@@ -88,7 +88,7 @@ func (g *Group) run(ctx context.Context, lease bool) error {
 	return errors.Join(failed...)
 }
 
-// keep runs a task, again and again where it fails, until ctx ends or it has nothing left to do. The error is a vital task's.
+// keep runs a task until ctx ends or the task is done. It runs the task again if it fails. The error is a vital task's.
 func (g *Group) keep(ctx context.Context, t *entry) error {
 	pause := leastPause
 	for {
@@ -117,7 +117,7 @@ func (g *Group) keep(ctx context.Context, t *entry) error {
 			return nil
 		}
 		t.fail(err)
-		if time.Since(began) >= mostPause { // it did well meanwhile
+		if time.Since(began) >= mostPause { // it ran well in the meantime
 			pause = leastPause
 		}
 		g.log.Error("task failed; beginning it again", "task", t.Name, "error", err, "after", pause)
@@ -133,8 +133,8 @@ func (g *Group) keep(ctx context.Context, t *entry) error {
 	}
 }
 
-// call makes an error of a panic: what one task stumbles over, such as an object that somebody wrote, must not end what the others do for everybody
-// else. That is so in the goroutine of Run; a panic in one that the task began itself ends the process.
+// call turns a panic into an error. One task's panic, such as over an object that a user wrote, must not stop the other
+// tasks. This covers only the goroutine of Run: a panic in a goroutine that the task started ends the process.
 func (g *Group) call(ctx context.Context, t *entry) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +147,7 @@ func (g *Group) call(ctx context.Context, t *entry) (err error) {
 	return t.Run(ctx)
 }
 
-// await says whether all is there that the task needs; false: ctx has ended.
+// await waits for everything that the task needs. It returns false if ctx has ended.
 func (t *entry) await(ctx context.Context) bool {
 	for _, after := range t.After {
 		select {
@@ -176,7 +176,7 @@ func (t *entry) fail(err error) {
 	t.status.Failures++
 }
 
-// Status says how each task stands, in their order.
+// Status returns the status of each task, in their order.
 func (g *Group) Status() []Status {
 	out := make([]Status, len(g.tasks))
 	for i, t := range g.tasks {
@@ -187,8 +187,8 @@ func (g *Group) Status() []Status {
 	return out
 }
 
-// Ready says whether others may rely on this process: all tasks without a Lease say so that have a say. note is why not, of the first that is not; or
-// the first restriction, if there is one.
+// Ready reports whether others may rely on this process. Every task without a Lease that has a Ready must agree. note
+// is the reason of the first that does not, or the first restriction if all agree.
 func (g *Group) Ready() (ok bool, note string) {
 	for _, t := range g.tasks {
 		if t.Lease || t.Task.Ready == nil {
