@@ -13,7 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Report is what "weir status" shows. Its JSON form is what it prints with -o json.
+// Report is the output of "weir status". Its JSON form is the output of -o json.
 type Report struct {
 	// Cluster is left out for files.
 	Cluster *inspect.Summary `json:"cluster,omitempty"`
@@ -22,7 +22,7 @@ type Report struct {
 	// Problems are the problems of no object above.
 	Problems []resource.Finding `json:"problems,omitempty"`
 
-	kinds resource.Kinds // those shown, in order
+	kinds resource.Kinds // the kinds shown, in order
 }
 
 // objectStatus is one object that has a status. Fields that its kind does not have are left out.
@@ -32,8 +32,8 @@ type objectStatus struct {
 	Name      string `json:"name"`
 	// Origin is where it was read, for files.
 	Origin string `json:"origin,omitempty"`
-	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'; empty if nothing
-	// is said.
+	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'. They are empty
+	// if no parent reports one.
 	Accepted   string        `json:"accepted,omitempty"`
 	Programmed string        `json:"programmed,omitempty"`
 	Resolved   string        `json:"resolved,omitempty"`
@@ -44,11 +44,11 @@ type objectStatus struct {
 	Hostnames  []string      `json:"hostnames,omitempty"`
 	Parents    []string      `json:"parents,omitempty"`
 	Split      *splitRow     `json:"split,omitempty"`
-	// Columns are what else its kind shows, by header.
+	// Columns are the other columns of its kind, by header.
 	Columns    map[string][]string `json:"columns,omitempty"`
 	Proxies    *proxiesStatus      `json:"proxies,omitempty"`
 	Problems   []objectProblem     `json:"problems,omitempty"`
-	conditions []namedCondition    // those that are bad
+	conditions []namedCondition    // the bad ones
 }
 
 type listenerRow struct {
@@ -97,22 +97,22 @@ func shownKinds(all resource.Kinds) (shown resource.Kinds) {
 	return shown
 }
 
-// Input is what an overview is of.
+// Input is the input of an overview.
 type Input struct {
-	// Set is what was read; Statuses and Findings are what it means.
+	// Set is the set that was read. Statuses and Findings are the result of translating it.
 	Set      *resource.Set
 	Statuses []resource.Status
 	Findings []resource.Finding
-	// Cluster is what runs in the cluster that was read, and Written are the statuses that are written there; nil for files.
+	// Cluster is the state of the cluster that was read, and Written are the statuses stored there; nil for files.
 	Cluster *inspect.Cluster
 	Written []resource.Status
 }
 
-// Of makes the overview of what is in a namespace; an empty one is all. Nothing of the input is changed.
+// Of makes the overview of a namespace, or of all if namespace is empty. It does not change its input.
 func Of(in Input, namespace string) *Report {
 	r := &Report{Objects: []*objectStatus{}, kinds: shownKinds(in.Set.Kinds())}
 	statuses := in.Statuses
-	var gateways map[model.GatewayKey]*inspect.Gateway // nil if nothing is known of them
+	var gateways map[model.GatewayKey]*inspect.Gateway // nil if their state is unknown
 	if c := in.Cluster; c != nil {
 		r.Cluster = c.Summary()
 		if c.Seen {
@@ -197,7 +197,7 @@ func key(kind, namespace, name string) resource.Key {
 	return resource.Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// take notes conditions; those of a listener or parent are only noted if they are bad.
+// take notes conditions. It notes those of a listener or parent only if they are bad.
 func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	for _, c := range conditions {
 		status := string(c.Status)
@@ -235,7 +235,7 @@ func (o *objectStatus) parent(ref gatewayv1.ParentReference, conditions []resour
 	o.take("parent "+name, conditions)
 }
 
-// parentName is "namespace/name", with the kind if that is not Gateway, and the section if there is one.
+// parentName returns "namespace/name". It adds the kind if that is not Gateway, and the section if there is one.
 func parentName(ref gatewayv1.ParentReference, namespace string) string {
 	k := resource.ParentRefOf(ref, namespace)
 	name := k.Namespace + "/" + k.Name
@@ -258,7 +258,7 @@ func worse(a, b string) string {
 	return cmp.Or(a, b)
 }
 
-// spec adds what is in the object itself.
+// spec adds the fields of the object's own spec.
 func (b *statusBuilder) spec(o *objectStatus, attached map[string]int32) {
 	k := b.set.Kinds().Of(model.Ref{Kind: o.Kind})
 	if k == nil {
@@ -399,8 +399,8 @@ func (b *statusBuilder) problems(findings []resource.Finding) {
 	}
 }
 
-// follows means that a condition only repeats another one or a finding: a Gateway's condition those of its listeners,
-// their conditions its own, PartiallyInvalid the invalid part.
+// follows reports whether a condition only repeats another one or a finding. A Gateway's condition repeats those of its
+// listeners, a listener's condition repeats the Gateway's, and PartiallyInvalid repeats the invalid part.
 func follows(c namedCondition) bool {
 	return c.Type == "PartiallyInvalid" || strings.HasPrefix(c.Reason, "ListenersNot") || c.Type == "Programmed" && strings.HasPrefix(c.where, "listener ")
 }

@@ -20,7 +20,7 @@ type statusPrinter struct {
 	wide bool
 }
 
-// Print writes the overview as tables. Wide ones leave out nothing.
+// Print writes the overview as tables. Wide tables omit nothing.
 func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
 	p := &statusPrinter{wide: wide, Screen: on}
 	if r.Cluster != nil {
@@ -61,7 +61,7 @@ func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
 // proxiesColumn is for clusters alone.
 const proxiesColumn = "PROXIES"
 
-// cell is what an object has in a column: one that its kind describes, or one of these.
+// cell returns an object's value in a column: one that its kind describes, or one of the built-in columns.
 func (p *statusPrinter) cell(o *objectStatus, header string) string {
 	if own, ok := o.Columns[header]; ok {
 		return p.list(own)
@@ -112,7 +112,7 @@ func (p *statusPrinter) cell(o *objectStatus, header string) string {
 	return "-"
 }
 
-// others are problems of what has no row.
+// others prints problems of objects without a row.
 func (p *statusPrinter) others(r *Report) {
 	if len(r.Problems) == 0 {
 		return
@@ -231,7 +231,7 @@ func (p *statusPrinter) listeners(all []listenerRow) string {
 	return p.list(out)
 }
 
-// table prints a row for each object with its problems below; nothing without objects.
+// table prints a row for each object, with its problems below. It prints nothing if there are no objects.
 func (p *statusPrinter) table(header []string, objects []*objectStatus, cells func(*objectStatus) []string) {
 	if len(objects) == 0 {
 		return

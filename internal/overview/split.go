@@ -14,7 +14,7 @@ type splitRow struct {
 	// Root is the Service that is split, as it was written.
 	Root   string    `json:"root"`
 	Leaves []leafRow `json:"leaves"`
-	// Matches are the HTTPRouteGroups that select the split requests; none means all.
+	// Matches are the HTTPRouteGroups that select the split's requests. Empty means all requests.
 	Matches []string `json:"matches,omitempty"`
 }
 
