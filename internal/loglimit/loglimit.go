@@ -1,5 +1,5 @@
-// Package loglimit bounds how often the log says one thing, so that what others do, however often, does not fill it. It writes no log of its own
-// and knows nothing of levels; packages that log what happens outside of the process use it.
+// Package loglimit limits how often the log repeats a message, so that events from outside cannot fill the log. It
+// writes no log of its own and ignores levels. Packages that log events from outside the process use it.
 package loglimit
 
 import (
@@ -13,13 +13,13 @@ import (
 const (
 	// DefaultEvery is Limiter.Every if that is not set.
 	DefaultEvery = 10 * time.Second
-	// MaxKeys is how many keys a Limiter tells apart at a time. Lines about others share one allowance.
+	// MaxKeys is how many keys a Limiter distinguishes at a time. Lines about other keys share one allowance.
 	MaxKeys = 256
 )
 
-// Limiter allows the first line about a key, then one per Every, and counts those in between. The key is "" where there is nothing to tell
-// apart: then no lock is taken and nothing allocated, so that it may stand where many requests pass. The zero value is ready for use; it must not
-// be copied after that.
+// Limiter allows the first line about a key, then one per Every, and counts the lines in between. The key is "" if
+// there is nothing to distinguish. Then the Limiter takes no lock and allocates nothing, so it may be used where many
+// requests pass. The zero value is ready for use. A Limiter must not be copied after first use.
 type Limiter struct {
 	// Every is the least time between two lines about one key. Default: DefaultEvery.
 	Every time.Duration
@@ -31,13 +31,14 @@ type Limiter struct {
 	swept int64 // when keys was last looked through for some to forget
 }
 
-// allowance is what is left of one key.
+// allowance is the remaining allowance of one key.
 type allowance struct {
 	next       atomic.Int64 // instant from which a line is allowed
 	suppressed atomic.Int64
 }
 
-// Allow says whether a line about key may be written now, and how many about it were not since the last one.
+// Allow reports whether a line about key may be written now, and how many lines about it were suppressed since the last
+// one.
 func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
 	every := l.Every
 	if every <= 0 {
@@ -56,7 +57,7 @@ func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
 	return a.suppressed.Swap(0), true
 }
 
-// Log writes a line about key if Allow says so. It reports whether it did.
+// Log writes a line about key if Allow permits it. It reports whether it did.
 func (l *Limiter) Log(log *slog.Logger, level slog.Level, key, msg string, args ...any) bool {
 	if !log.Enabled(context.Background(), level) {
 		return false
@@ -76,8 +77,8 @@ func Args(suppressed int64, args ...any) []any {
 	return args
 }
 
-// of returns the allowance of a key. Where there are too many keys, those are forgotten about which a line would be allowed now; what was
-// suppressed of them counts with the shared allowance.
+// of returns the allowance of a key. If there are too many keys, it drops the ones whose next line would be allowed
+// now. Lines suppressed for them count with the shared allowance.
 func (l *Limiter) of(key string, now, every int64) *allowance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,5 +108,6 @@ func (l *Limiter) of(key string, now, every int64) *allowance {
 	return a
 }
 
-// origin lies long before all times that are compared, those of tests with a clock of their own too. It has a reading of the monotonic clock.
+// origin lies long before all times that are compared, including those of tests with a fake clock. It has a reading of
+// the monotonic clock.
 var origin = time.Now().Add(-1 << 61)

@@ -86,7 +86,7 @@ func TestKeysAreBounded(t *testing.T) {
 			}
 			return lines
 		}
-		// Whoever makes up keys gets a line for each of the first, and one for all others together.
+		// A caller that makes up keys gets a line for each of the first, and one for all others together.
 		if got := lines("x", 10*MaxKeys); got != MaxKeys+1 {
 			t.Errorf("%d lines, want %d", got, MaxKeys+1)
 		}
@@ -94,7 +94,7 @@ func TestKeysAreBounded(t *testing.T) {
 		if len(l.keys) > MaxKeys {
 			t.Errorf("%d keys are kept", len(l.keys))
 		}
-		// Once there is room again, others get an allowance of their own, and nothing that was suppressed is forgotten.
+		// Once there is room again, other keys get an allowance of their own, and no suppressed line is lost.
 		time.Sleep(DefaultEvery)
 		if got := lines("y", 10); got != 10 || len(l.keys) != 10 {
 			t.Errorf("%d lines of 10, %d keys", got, len(l.keys))
