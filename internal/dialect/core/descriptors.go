@@ -2,5 +2,5 @@ package core
 
 import "github.com/weirmesh/weir/internal/resource"
 
-// Kinds returns those of Kubernetes itself that are read.
+// Kinds returns the kinds of Kubernetes itself that Weir reads.
 func Kinds() resource.Kinds { return resource.Kubernetes() }

@@ -7,12 +7,12 @@ import (
 	"github.com/weirmesh/weir/internal/resource/crds"
 )
 
-// Kinds returns those of Gateway API that are read.
+// Kinds returns the kinds of Gateway API that Weir reads.
 func Kinds() resource.Kinds {
 	return kinds[:len(kinds):len(kinds)]
 }
 
-// conditionTypes are those of Gateway API: on an object that is ours they are ours.
+// conditionTypes are the conditions of Gateway API. On an object that is ours, they are ours.
 var conditionTypes = []string{
 	"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "SupportedVersion",
 	"InsecureFrontendValidationMode", "AttachedListenerSets", "Ready", "Scheduled", "Detached",
@@ -22,7 +22,7 @@ func routeForm() *resource.StatusForm {
 	return &resource.StatusForm{Types: conditionTypes, Parents: true}
 }
 
-// routeColumns are those of the table that all kinds of routes share.
+// routeColumns are the columns of the table that all kinds of routes share.
 var routeColumns = resource.Columns("KIND", "HOSTNAMES", "PARENTS", "ACCEPTED", "RESOLVED")
 
 var kinds = resource.Kinds{
@@ -31,7 +31,7 @@ var kinds = resource.Kinds{
 		Objects:   resource.ListIn(func(s *resource.Set) *[]*gatewayv1.GatewayClass { return &s.GatewayClasses }),
 		Essential: true, Missing: resource.Error, Without: "no Gateway can be Weir's, and nothing is served",
 		Status: &resource.StatusForm{Types: conditionTypes, Conditions: true, Features: true, Urgency: 3},
-		Verbs:  []string{"patch"}, // the finalizer of those in use
+		Verbs:  []string{"patch"}, // sets the finalizer of classes in use
 		Table:  "GATEWAYCLASS", Columns: resource.Columns("ACCEPTED"),
 		About: "Gateways of a class are served if its controllerName is `weirmesh.github.io/gateway-controller`; files need no class",
 	}),
@@ -88,7 +88,7 @@ var kinds = resource.Kinds{
 	}),
 }
 
-// kind adds what all of them have in common.
+// kind adds what all kinds of the API have in common.
 func kind(name, plural string, k *resource.Kind) *resource.Kind {
 	k.Group, k.Name, k.Plural, k.API = gatewayv1.GroupName, name, plural, "Gateway API"
 	k.Definition = resource.Definition{Files: crds.Files, Name: plural + ".yaml"}

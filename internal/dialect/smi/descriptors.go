@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Kinds returns those of SMI that are read.
+// Kinds returns the kinds of SMI that Weir reads.
 func Kinds() resource.Kinds { return kinds[:len(kinds):len(kinds)] }
 
 var kinds = resource.Kinds{
@@ -40,7 +40,7 @@ var kinds = resource.Kinds{
 	}, specs.Kinds()),
 }
 
-// kind adds what all of them have in common, and how versions are converted.
+// kind adds what all kinds have in common, and how their versions are converted.
 func kind(k *resource.Kind, conversions []convert.Kind) *resource.Kind {
 	k.API, k.Domain, k.Bundled = "SMI", "smi-spec.io", true
 	k.Definition = resource.Definition{Files: crds.Files, Name: k.Group + "_" + k.Plural + ".yaml"}
@@ -54,7 +54,7 @@ func kind(k *resource.Kind, conversions []convert.Kind) *resource.Kind {
 	return k
 }
 
-// earlyMatches tells of matches in a version that has none.
+// earlyMatches reports matches in a version without them.
 func earlyMatches(version string, u map[string]any) []resource.Finding {
 	spec, _ := u["spec"].(map[string]any)
 	if version != "v1alpha2" || spec["matches"] == nil {
@@ -64,8 +64,8 @@ func earlyMatches(version string, u map[string]any) []resource.Finding {
 		"v1alpha2 has no matches: they are applied here, but other readers of that version split all requests")}
 }
 
-// completeSplit gives TrafficSplits the apiVersion they would have in a cluster: the specification's own examples leave it out, or its group,
-// and its first draft once calls a TrafficSplit a Canary.
+// completeSplit returns the apiVersion that a TrafficSplit would have in a cluster. The specification's own examples
+// omit it, or omit its group. The first draft once calls a TrafficSplit a Canary.
 func completeSplit(apiVersion, kind string, _ map[string]any) (full string, ok bool) {
 	switch {
 	case kind == "TrafficSplit" && apiVersion == "":
@@ -76,7 +76,7 @@ func completeSplit(apiVersion, kind string, _ map[string]any) (full string, ok b
 	return "", false
 }
 
-// completeGroup does so for HTTPRouteGroups: those without spec are of an older version.
+// completeGroup does the same for HTTPRouteGroups. Groups without spec belong to an older version.
 func completeGroup(apiVersion, kind string, u map[string]any) (full string, ok bool) {
 	switch {
 	case kind != "HTTPRouteGroup" || apiVersion != "":
