@@ -2,11 +2,11 @@ package resource
 
 import gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-// Owner says whose a Gateway is.
+// Owner says to whom a Gateway belongs.
 type Owner int
 
 const (
-	// NoClass is for a Gateway whose class is not in the Set: who has the Set knows what that means.
+	// NoClass is for a Gateway whose class is not in the Set. The caller, who has the Set, knows what that means.
 	NoClass Owner = iota
 	// Ours is for a Gateway of a class that names the controller.
 	Ours
@@ -19,7 +19,7 @@ func OwnsClass(controller string, class *gatewayv1.GatewayClass) bool {
 	return class != nil && string(class.Spec.ControllerName) == controller
 }
 
-// OwnerOf says whose a Gateway is, by its class. The Gateway need not be in the Set.
+// OwnerOf returns the owner of a Gateway, by its class. The Gateway need not be in the Set.
 func (s *Set) OwnerOf(controller string, g *gatewayv1.Gateway) Owner {
 	class := s.GatewayClass(string(g.Spec.GatewayClassName))
 	switch {
@@ -31,8 +31,8 @@ func (s *Set) OwnerOf(controller string, g *gatewayv1.Gateway) Owner {
 	return Others
 }
 
-// ParentOf returns the key of the Gateway that a ListenerSet names (ListenerSet.spec.parentRef), whether it exists or not; false if the
-// reference is not to a Gateway, but to something of the returned group and kind.
+// ParentOf returns the key of the Gateway that a ListenerSet names (ListenerSet.spec.parentRef), even if it does not
+// exist. It returns false if the reference is not to a Gateway; the key then has the group and kind of the reference.
 func ParentOf(l *gatewayv1.ListenerSet) (Key, bool) {
 	ref := l.Spec.ParentRef
 	k := Key{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: l.Namespace, Name: string(ref.Name)}

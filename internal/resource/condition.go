@@ -18,12 +18,12 @@ func False(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Unknown is a condition of which nobody knows yet whether it holds.
+// Unknown is a condition whose status is not known yet.
 func Unknown(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// ConditionOf is a condition as an object has it, without its time, which only who writes conditions knows anything of.
+// ConditionOf returns an object's condition without its time, which only the writer of conditions knows.
 func ConditionOf(c metav1.Condition) Condition {
 	return Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration}
 }
@@ -36,8 +36,8 @@ func FindCondition(conditions []Condition, kind string) *Condition {
 	return nil
 }
 
-// WithCondition returns the conditions with one in the place of that of its type; if there is none of its type, nothing changes. Those given are left
-// alone.
+// WithCondition returns the conditions with by in the place of the one with its type. If there is none, nothing
+// changes. The input stays unchanged.
 func WithCondition(conditions []Condition, by Condition) []Condition {
 	out := slices.Clone(conditions)
 	if c := FindCondition(out, by.Type); c != nil {
@@ -46,7 +46,8 @@ func WithCondition(conditions []Condition, by Condition) []Condition {
 	return out
 }
 
-// maxTexts bounds what a condition says of problems, in bytes: the API server takes 32 KiB (metav1.Condition.message). The findings say the rest.
+// maxTexts bounds what a condition reports about problems, in bytes: the API server accepts 32 KiB
+// (metav1.Condition.message). The findings have the rest.
 const maxTexts = 8 << 10
 
 // Texts is the message of a condition for these problems of one object.

@@ -14,15 +14,15 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Kind describes a kind of objects that Weir reads, and is the one place that does. Sources, the status writer, permissions,
-// commands and docs are made from it. It does not change once it is in use, and is shared.
+// Kind describes a kind of objects that Weir reads, and is the only place that does. Sources, the status writer,
+// permissions, commands and docs are made from it. It does not change once it is in use, and is shared.
 type Kind struct {
 	Group, Name string
-	// Plural is its resource as paths have it, "httproutes".
+	// Plural is the kind's resource name in paths, "httproutes".
 	Plural string
-	// Cluster says that its objects belong to no namespace.
+	// Cluster means that the objects have no namespace.
 	Cluster bool
-	// Versions are those that are read. The first is that of the Go type, and the preferred one.
+	// Versions are the versions that Weir reads. The first is the version of the Go type, and the preferred one.
 	Versions []string
 	// Definition is the custom resource definition; the zero value is for kinds of Kubernetes itself.
 	Definition Definition
@@ -32,35 +32,37 @@ type Kind struct {
 	// Complete, if set, recognises objects that are written without the apiVersion they should have, and returns that.
 	Complete func(apiVersion, kind string, u map[string]any) (full string, ok bool)
 
-	// FilesOnly says that it is read from files alone: a cluster has something else instead.
+	// FilesOnly means that Weir reads the kind from files only; a cluster has something else instead.
 	FilesOnly bool
-	// OnReference says that of a cluster only those objects are read that another object refers to; of the others only the names.
+	// OnReference means that Weir reads an object from a cluster only if another object refers to it. It reads only the
+	// names of the others.
 	OnReference bool
 	// References, if set, returns the objects of such kinds that one of its objects refers to.
 	References func(object metav1.Object) []Key
-	// Essential says that nothing can be said of a cluster before its objects are known.
+	// Essential means that a cluster cannot be judged before the objects of this kind are known.
 	Essential bool
-	// Label, if set, is one that objects of a cluster must have to be read.
+	// Label, if set, is a label that objects of a cluster must have to be read.
 	Label string
-	// Status says which status is written on its objects; nil is none.
+	// Status describes the status that Weir writes on the objects; nil means that it writes none.
 	Status *StatusForm
-	// Verbs are what is done to its objects in a cluster besides reading them and writing their status.
+	// Verbs are the permissions for the objects in a cluster besides reading them and writing their status.
 	Verbs []string
 	// Conversion is how its versions are converted for an API server; nil if they differ in name alone.
 	Conversion *convert.Kind
 
 	// API is the specification that it belongs to, "SMI"; empty for Kubernetes. Domain is that of all the API's groups, if it has several.
 	API, Domain string
-	// Bundled says that Weir's own chart has the definition.
+	// Bundled means that Weir's own chart contains the definition.
 	Bundled bool
-	// Without says what does not work in a cluster that lacks the kind, as the end of a sentence, and Missing how severe that is.
+	// Without is what does not work in a cluster without the kind, as the end of a sentence. Missing is how severe that
+	// is.
 	Without string
 	Missing Severity
-	// Common says that other APIs have kinds of the same name, which are nothing to Weir.
+	// Common means that other APIs have kinds of the same name, which Weir ignores.
 	Common bool
 	// Unlike are names of kinds of other APIs that are almost the same and not meant to be it.
 	Unlike []string
-	// Effects says what the lack of a field comes to, by the end of its path: "without FIELD ...". See FieldEffects.
+	// Effects describes the effect of a missing field, by the end of its path: "without FIELD ...". See FieldEffects.
 	Effects map[string]string
 
 	// Table is the first header of the table in which "weir status" lists its objects, if they have a status. Kinds may share one, with the
@@ -68,7 +70,7 @@ type Kind struct {
 	Table string
 	// Columns are the other columns.
 	Columns []Column
-	// About says in the docs' table of kinds what of it is served, in Markdown.
+	// About describes the supported part of the kind, in Markdown, for the docs' table of kinds.
 	About string
 
 	// schemas are compiled when they are first asked for.
@@ -76,35 +78,36 @@ type Kind struct {
 	schemas map[string]*schema // by version
 }
 
-// Definition is a custom resource definition, as YAML in a file. The zero value is none.
+// Definition is a custom resource definition, as YAML in a file. The zero value means that there is none.
 type Definition struct {
 	Files fs.FS
 	Name  string
 }
 
-// StatusForm says which parts of a status Weir writes, and of which kind they are.
+// StatusForm describes the parts of a status that Weir writes, and their kind.
 type StatusForm struct {
-	// Types are the types of conditions that are Weir's on objects of Weir. Those of others are left alone.
+	// Types are the condition types that belong to Weir on Weir's objects. Weir does not touch other types.
 	Types []string
 	// Conditions are there for the object itself, and Generation, Features, Addresses and Listeners as in Status.
 	Conditions, Generation, Features, Addresses, Listeners bool
-	// Parents and Ancestors have an entry each for those of this controller.
+	// Parents and Ancestors have an entry each for this controller's.
 	Parents, Ancestors bool
-	// Urgency orders what is written at the same time: more comes first. Objects with any are shared with other controllers as wholes, so
-	// that a status is written after another look at the object.
+	// Urgency orders simultaneous writes: higher comes first. Objects with an Urgency above zero are shared with other
+	// controllers as wholes, so Weir reads the object again before it writes the status.
 	Urgency int
-	// Pending says that the conditions Accepted and Programmed of an object that is no longer Weir's are Unknown again.
+	// Pending means that the conditions Accepted and Programmed become Unknown when an object is no longer Weir's.
 	Pending bool
 }
 
 // Column is one of a table of "weir status".
 type Column struct {
 	Header string
-	// Cell is what an object has there; nil is for the columns that the command itself knows, such as ACCEPTED.
+	// Cell returns an object's values in the column. It is nil for columns that the command itself knows, such as
+	// ACCEPTED.
 	Cell func(object metav1.Object) []string
 }
 
-// Columns are those that "weir status" knows, by their headers.
+// Columns returns columns that "weir status" knows, by their headers.
 func Columns(headers ...string) []Column {
 	out := make([]Column, len(headers))
 	for i, h := range headers {
@@ -135,7 +138,8 @@ func ReferencesOf[P metav1.Object](references func(P) []Key) func(metav1.Object)
 	}
 }
 
-// Custom says that the kind has a custom resource definition, which a cluster may lack, or serve in other versions.
+// Custom reports whether the kind has a custom resource definition. A cluster may lack it, or serve it in other
+// versions.
 func (k *Kind) Custom() bool { return k.Definition.Files != nil }
 
 // Resource is "httproutes.gateway.networking.k8s.io", which is also the name of a definition.
@@ -149,7 +153,7 @@ func (k *Kind) Resource() string {
 // RefName is the Kind of references to its objects.
 func (k *Kind) RefName() string { return Key{Group: k.Group, Kind: k.Name}.Ref().Kind }
 
-// Key of one of its objects. The namespace of a kind that has none is left out.
+// Key returns the key of an object. It omits the namespace of a kind without namespaces.
 func (k *Kind) Key(namespace, name string) Key {
 	if k.Cluster {
 		namespace = ""
@@ -174,7 +178,7 @@ func (k *Kind) versionList() string {
 	return strings.Join(list, " or ")
 }
 
-// Kinds are kinds that are read together, in the order in which people are told of them.
+// Kinds are kinds that are read together, in the order of output.
 type Kinds []*Kind
 
 // Find returns the kind, or nil.
@@ -216,12 +220,12 @@ func (all Kinds) holding(object any) *Kind {
 	panic(fmt.Sprintf("%T is not read", object))
 }
 
-// InCluster are those that are read of a cluster.
+// InCluster returns the kinds that are read from a cluster.
 func (all Kinds) InCluster() Kinds {
 	return slices.DeleteFunc(slices.Clone(all), func(k *Kind) bool { return k.FilesOnly })
 }
 
-// Conversions are those of all kinds that have one.
+// Conversions returns the conversions of all kinds that have one.
 func (all Kinds) Conversions() []convert.Kind {
 	var out []convert.Kind
 	for _, k := range all {
@@ -232,13 +236,13 @@ func (all Kinds) Conversions() []convert.Kind {
 	return out
 }
 
-// Converted says whether versions of a kind are converted for an API server.
+// Converted reports whether Weir converts versions of a kind for an API server.
 func (all Kinds) Converted(group, name string) bool {
 	k := all.Find(group, name)
 	return k != nil && k.Conversion != nil
 }
 
-// named returns the first kind of a name, whatever its group, or nil.
+// named returns the first kind with the name, in any group, or nil.
 func (all Kinds) named(name string) *Kind {
 	for _, k := range all {
 		if k.Name == name {
@@ -248,7 +252,7 @@ func (all Kinds) named(name string) *Kind {
 	return nil
 }
 
-// siblings lists the kinds that are read of an apiVersion's group, or of the same specification; empty if there are none.
+// siblings lists the known kinds of an apiVersion's group, or of the same specification. It is empty if there are none.
 func (all Kinds) siblings(apiVersion string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	var names []string
@@ -260,8 +264,8 @@ func (all Kinds) siblings(apiVersion string) string {
 	return strings.Join(names, ", ")
 }
 
-// misspelt returns the kind that an unknown one was most likely meant to be, or nil: one of the same group whose name is almost the same,
-// or one of the same name whose group is almost the same.
+// misspelt returns the kind that an unknown one was most likely meant to be, or nil. It is a kind of the same group
+// with a similar name, or of the same name with a similar group.
 func (all Kinds) misspelt(group, name string) *Kind {
 	var names []string
 	known := false

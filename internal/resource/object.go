@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Object is one that an API server serves, decoded. It and what it holds are shared and read-only.
+// Object is a decoded object from an API server. The object and its parts are shared and read-only.
 type Object struct {
 	entry entry
 	meta  metav1.Object
@@ -25,9 +25,9 @@ func (o *Object) Value() any { return o.entry.object }
 // GetObjectMeta implements metav1.ObjectMetaAccessor. It is there for broken objects, too.
 func (o *Object) GetObjectMeta() metav1.Object { return o.meta }
 
-// Decode makes an Object of a custom resource that an API server has admitted, in any version that is read. It takes
-// u over. What cannot be decoded is an Object with findings and without a value; the error is for a kind that is not
-// read.
+// Decode makes an Object from a custom resource that an API server has admitted, in any version that Weir reads. It
+// takes ownership of u. If u cannot be decoded, the Object has findings and no value. The error reports a kind that
+// Weir does not read.
 func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 	group, version := u.GroupVersionKind().Group, u.GroupVersionKind().Version
 	k := kinds.Find(group, u.GetKind())
@@ -57,7 +57,8 @@ func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 	return o, nil
 }
 
-// admitted is the admission of what an API server has admitted: only what the released API would not let in is told.
+// admitted is the admission of objects that an API server has admitted. It reports only what the released API would
+// reject.
 func admitted(_ *Kind, _ string, u map[string]any) ([]Finding, bool) { return checkMirrors(u), true }
 
 // Adopt makes an Object of one of Kubernetes' own kinds, as an API server serves it. It panics for types that are not read.

@@ -10,17 +10,18 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Programmed is the type of the condition that says whether a Gateway, a ListenerSet or a listener is served. A translator says of each what it can
-// know; who serves them corrects that by Judge.
+// Programmed is the type of the condition that says whether a Gateway, a ListenerSet or a listener is served. A
+// translator sets it as far as it knows; the component that serves them corrects it with Judge.
 const Programmed = string(gatewayv1.GatewayConditionProgrammed)
 
-// Verdict is what whoever serves a Gateway found out about it. The zero value is that it is served as the translator says.
+// Verdict is what the component that serves a Gateway found out about it. The zero value means that the Gateway is
+// served as the translator says.
 type Verdict struct {
 	// Whole, if not nil, is the Gateway's condition Programmed. Its listeners and ListenerSets that could be served follow it.
 	Whole *Condition
-	// Unserved says why single listeners are not served, by their names in the model.
+	// Unserved is why single listeners are not served, by their names in the model.
 	Unserved map[string]string
-	// None, if not nil, is the Gateway's condition if Unserved leaves it without any listener that is served.
+	// None, if not nil, is the Gateway's condition if Unserved leaves it without a served listener.
 	None *Condition
 }
 
@@ -79,7 +80,7 @@ type judged struct {
 	missed, served bool
 }
 
-// whole gives the Gateway its condition. Its listeners follow one that says something new.
+// whole sets the Gateway's condition. If that changes the condition, the listeners follow.
 func (j *judged) whole() {
 	before := j.gateway.Condition(Programmed)
 	if j.Whole == nil || before == nil || *before == *j.Whole {
@@ -119,7 +120,8 @@ func (s *Status) followers(gateway Condition) {
 	}
 }
 
-// listeners says of the listeners of an object that could be served that they are not. prefix is what their names in the model begin with.
+// listeners marks the listeners of an object that could be served and that Unserved names. prefix begins their names in
+// the model.
 func (j *judged) listeners(of *Status, prefix string) {
 	why := map[string]string{} // by listener
 	for name, reason := range j.Unserved {
@@ -153,5 +155,5 @@ func (j *judged) listeners(of *Status, prefix string) {
 // Condition returns the condition of a type, or nil. It is not to be changed.
 func (s *Status) Condition(kind string) *Condition { return FindCondition(s.Conditions, kind) }
 
-// setProgrammed replaces the condition, if there is one.
+// setProgrammed replaces the condition, if the status has one.
 func (s *Status) setProgrammed(c Condition) { s.Conditions = WithCondition(s.Conditions, c) }

@@ -2,8 +2,9 @@ package resource
 
 import gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-// Permits says whether an object of a kind of the Gateway API in the namespace from may refer to another object: one of its own namespace, or one
-// that a ReferenceGrant there names (ReferenceGrant.spec). Whether that exists is not asked.
+// Permits reports whether an object of a Gateway API kind in the namespace from may refer to another object. It may if
+// the other object is in the same namespace, or if a ReferenceGrant there names it (ReferenceGrant.spec). Permits does
+// not check whether the object exists.
 func (s *Set) Permits(fromKind, from string, to Key) bool {
 	if from == to.Namespace {
 		return true
@@ -25,7 +26,8 @@ func (s *Set) Permits(fromKind, from string, to Key) bool {
 	return false
 }
 
-// SecretOf returns the key of what an object of a namespace refers to, with the defaults of the API (SecretObjectReference).
+// SecretOf returns the key of the object that a reference from a namespace names, with the defaults of the API
+// (SecretObjectReference).
 func SecretOf(ref gatewayv1.SecretObjectReference, namespace string) Key {
 	k := Key{Kind: "Secret", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
@@ -40,7 +42,7 @@ func SecretOf(ref gatewayv1.SecretObjectReference, namespace string) Key {
 	return k
 }
 
-// ObjectOf returns the key of what an object of a namespace refers to (ObjectReference).
+// ObjectOf returns the key of the object that a reference from a namespace names (ObjectReference).
 func ObjectOf(ref gatewayv1.ObjectReference, namespace string) Key {
 	k := Key{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: namespace, Name: string(ref.Name)}
 	if ref.Namespace != nil {
@@ -49,7 +51,8 @@ func ObjectOf(ref gatewayv1.ObjectReference, namespace string) Key {
 	return k
 }
 
-// ParentRefOf returns the key of what a route of a namespace names as its parent, with the defaults of the API (ParentReference).
+// ParentRefOf returns the key of the parent that a route of a namespace names, with the defaults of the API
+// (ParentReference).
 func ParentRefOf(ref gatewayv1.ParentReference, namespace string) Key {
 	k := Key{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
@@ -64,8 +67,8 @@ func ParentRefOf(ref gatewayv1.ParentReference, namespace string) Key {
 	return k
 }
 
-// ClassParameters returns the key of the object with a class's parameters (GatewayClass.spec.parametersRef), without a namespace if none is named;
-// false if there is no reference.
+// ClassParameters returns the key of the object with a class's parameters (GatewayClass.spec.parametersRef). The key
+// has no namespace if the reference names none. It returns false if there is no reference.
 func ClassParameters(class *gatewayv1.GatewayClass) (Key, bool) {
 	ref := class.Spec.ParametersRef
 	if ref == nil {

@@ -15,19 +15,19 @@ import (
 type Use struct {
 	// Namespace and Service are the Service's.
 	Namespace, Service string
-	// Port is its port; 0 if none is named.
+	// Port is the Service's port; 0 if the reference names none.
 	Port int32
 	// By is the object that refers to it.
 	By Key
-	// Connections says that connections are led there, not requests.
+	// Connections means that the Service gets connections, not requests.
 	Connections bool
-	// Mirror says that only copies are.
+	// Mirror means that the Service gets only copies.
 	Mirror bool
-	// Idle says that nothing is, as the weight is 0: the Service need not be there yet, or any more.
+	// Idle means that the weight is 0 and the Service gets nothing. It need not exist yet, or any more.
 	Idle bool
 }
 
-// RouteUses yields what the routes of the set refer to.
+// RouteUses yields the references of the routes in the set.
 func (s *Set) RouteUses() iter.Seq[Use] {
 	return func(yield func(Use) bool) {
 		for _, r := range s.HTTPRoutes {
@@ -71,7 +71,7 @@ func routeKey(kind, namespace, name string) Key {
 	return Key{Group: gatewayv1.GroupName, Kind: kind, Namespace: namespace, Name: name}
 }
 
-// useWalk yields the references of one route. Its methods say whether to go on.
+// useWalk yields the references of one route. Its methods report whether to continue.
 type useWalk struct {
 	by          Key
 	connections bool
@@ -127,8 +127,8 @@ func BackendOf(ref gatewayv1.BackendObjectReference, namespace string) Key {
 	return k
 }
 
-// SplitUses returns the Service that a TrafficSplit splits, empty if it names none of its namespace, and those that it leads to; of each the port
-// is that of the requests.
+// SplitUses returns the Service that a TrafficSplit splits, and its backends. The Service is empty if the split names
+// none in its own namespace. The port of each backend is the port of the requests.
 func SplitUses(s *split.TrafficSplit) (root string, backends []Use) {
 	root, _, why := LocalService(s.Spec.Service, s.Namespace)
 	if why != "" {
@@ -144,8 +144,9 @@ func SplitUses(s *split.TrafficSplit) (root string, backends []Use) {
 	return root, backends
 }
 
-// LocalService returns the name of the Service that a text of a TrafficSplit stands for in its namespace: a bare name, or one that goes on
-// with the namespace, "svc" and the cluster's domain, which is returned too. why is not empty when it is none.
+// LocalService returns the name of the Service that a TrafficSplit's text refers to in its namespace. The text is a
+// bare name, or a name followed by the namespace, "svc" and the cluster's domain, which is also returned. If the text
+// is neither, why is not empty.
 func LocalService(text, namespace string) (name, domain, why string) {
 	parts := strings.SplitN(strings.ToLower(strings.TrimSuffix(text, ".")), ".", 4)
 	if len(validation.IsDNS1123Label(parts[0])) > 0 {
