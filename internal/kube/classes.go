@@ -26,8 +26,8 @@ const (
 	classesLook = time.Minute
 )
 
-// Classes prevents our GatewayClasses that Gateways use from being deleted: without its class nobody would know to whom
-// a Gateway belongs. A class that is deleted nevertheless disappears with its last Gateway.
+// Classes prevents the deletion of our GatewayClasses while Gateways use them: without its class, a Gateway's owner
+// would be unknown. A class that is deleted nevertheless disappears with its last Gateway.
 type Classes struct {
 	client     *Client
 	source     *Source
@@ -76,7 +76,7 @@ func (c *Classes) Run(ctx context.Context) error {
 		wait, woken := classesLook, c.woken
 		if c.keepAll(ctx) {
 			pause = retryLeast
-		} else { // limited, even for new states: it may be that nothing can be written at all
+		} else { // limited, even for new states: writing may be impossible altogether
 			wait, woken, pause = pause, nil, min(2*pause, retryLongest)
 		}
 		timer := time.NewTimer(wait)

@@ -22,8 +22,8 @@ const (
 	readers     = 8
 	// retryMost is the longest time between two tries to read one.
 	retryMost = 30 * time.Second
-	// triesAnswered and triesUnanswered are how often an object that was never read is tried before a Set is made
-	// without it: 3 s if the API server says why it cannot be read, 91 s if it does not answer.
+	// triesAnswered and triesUnanswered limit the attempts to read an object that was never read. After them a Set is
+	// made without the object: 3 s if the API server says why it cannot be read, 91 s if it does not answer.
 	triesAnswered, triesUnanswered = 3, 8
 )
 
@@ -55,8 +55,8 @@ func newContents(c *Client, kinds resource.Kinds, log *slog.Logger) *contents {
 	return &contents{client: c, kinds: kinds, log: log, wanted: make(map[resource.Key]*content)}
 }
 
-// want sets the wanted keys, and returns those to read now. Objects that are no longer wanted leave the collection;
-// left reports whether any did.
+// want sets the wanted keys, and returns those to read now. Unwanted objects leave the collection; left reports whether
+// any did.
 func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, now time.Time) (read []reading, left bool) {
 	for k := range c.wanted {
 		if !keys[k] {
@@ -152,7 +152,7 @@ func (c *contents) read(ctx context.Context, keys []reading) []reading {
 }
 
 func (c *contents) readOne(ctx context.Context, k resource.Key) (client.Object, error) {
-	of := c.kinds.Find(k.Group, k.Kind) // there is one: others are not asked for
+	of := c.kinds.Find(k.Group, k.Kind) // never nil: only keys of known kinds are requested
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	object, err := c.client.newObject(in(of, of.Versions[0]))

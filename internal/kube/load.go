@@ -19,8 +19,8 @@ import (
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
-// Load reads once what a Source of these kinds and that scope would watch. Kinds that are not installed are left out; what must not be read is a
-// finding of the Set. The error is for an API server that does not answer.
+// Load reads once what a Source of these kinds and that scope would watch. Kinds that are not installed are left out. A
+// missing permission is a finding of the Set. The error means that the API server does not answer.
 func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, scope Scope) (*resource.Set, error) {
 	kinds, err := c.kinds(ctx, of, scope, nil)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// references are the Secrets and ConfigMaps that a Set's objects refer to, and may: classes of the controller, their Gateways,
-// policies, and what descriptors of kinds say. What is not in scope is not read.
+// references returns the Secrets and ConfigMaps that a Set's objects refer to, and may. These references are in classes
+// of the controller, their Gateways and policies, and where the descriptors of kinds say. It leaves out objects outside
+// the scope.
 func references(set *resource.Set, controller string, scope Scope) map[resource.Key]bool {
 	r := referrer{set: set, scope: scope, keys: make(map[resource.Key]bool)}
 	for _, class := range set.GatewayClasses {
@@ -95,14 +96,14 @@ func (r *referrer) clients(kind, namespace string, tls gatewayv1.TLSConfig) {
 	}
 }
 
-// from adds what an object of a kind and a namespace refers to, if it may.
+// from adds the reference from an object of a kind and a namespace, if it is permitted.
 func (r *referrer) from(kind, namespace string, to resource.Key) {
 	if r.set.Permits(kind, namespace, to) {
 		r.add(to)
 	}
 }
 
-// add keeps references to what is read on reference, and drops others: the dialect tells of them.
+// add keeps references to kinds that are read on reference, and drops others: the dialect reports them.
 func (r *referrer) add(k resource.Key) {
 	if of := r.set.Kinds().Find(k.Group, k.Kind); of != nil && of.OnReference && k.Namespace != "" && k.Name != "" && r.scope.reads(k) {
 		r.keys[k] = true

@@ -11,10 +11,9 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Scope is the part of a cluster that is read. The zero value is all of it.
+// Scope is the part of a cluster that Weir reads. The zero value is the whole cluster.
 type Scope struct {
-	// Namespaces are the namespaces whose objects are read, sorted; none means all. GatewayClasses are read in either
-	// case.
+	// Namespaces are the namespaces to read, sorted; none means all. Weir always reads GatewayClasses.
 	Namespaces []string
 	// Own is the controller's namespace, whose ConfigMaps are read besides, for the parameters of classes.
 	Own string
@@ -23,12 +22,13 @@ type Scope struct {
 // All means that every namespace is read.
 func (s Scope) All() bool { return len(s.Namespaces) == 0 }
 
-// part of a kind is what one request can list: the objects of a namespace, or the object of a name, or all of them.
+// part is the part of a kind that one request can list: the objects of a namespace, the object of a name, or all
+// objects.
 type part struct {
 	namespace, name string
 }
 
-// parts are those of a kind.
+// parts returns the parts of a kind.
 func (s Scope) parts(k *resource.Kind) (all []part) {
 	switch {
 	case s.All():

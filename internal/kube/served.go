@@ -32,9 +32,9 @@ func in(k *resource.Kind, version string) served {
 	return served{k, gvk, k.Plural}
 }
 
-// kinds asks which of the kinds the API server has, and in which version each is to be read. What it had before and
-// no longer tells of is only gone if it cannot be found either: for a moment after its start an API server may know less
-// than it has. before is nil at first.
+// kinds asks which of the kinds the API server has, and in which version to read each. A kind that disappeared from its
+// list is gone only if its objects are also not found, because a starting API server may briefly report less than it
+// has. before is nil at first.
 func (c *Client) kinds(ctx context.Context, of resource.Kinds, scope Scope, before map[schema.GroupKind]served) (map[schema.GroupKind]served, error) {
 	now := make(map[schema.GroupKind]served)
 	groups := make(map[string][]string)
@@ -69,7 +69,7 @@ func (c *Client) kinds(ctx context.Context, of resource.Kinds, scope Scope, befo
 	return now, nil
 }
 
-// find looks a kind up in what the API server tells of itself. What was asked is kept in groups and resources.
+// find looks a kind up in the API server's discovery. It caches the answers in groups and resources.
 func (c *Client) find(ctx context.Context, k *resource.Kind, groups map[string][]string, resources map[schema.GroupVersion][]metav1.APIResource) (served, bool, error) {
 	versions, asked := groups[k.Group]
 	if !asked {
@@ -107,8 +107,8 @@ func (c *Client) find(ctx context.Context, k *resource.Kind, groups map[string][
 	return served{}, false, nil
 }
 
-// there asks for the kind's objects themselves. Without permission to read them the kind counts as missing, unless it
-// was there before: a removed permission deletes nothing.
+// there lists the kind's objects themselves. A kind without permission to read counts as missing, unless it was there
+// before: a removed permission deletes nothing.
 func (c *Client) there(ctx context.Context, v served, scope Scope, before bool) (bool, error) {
 	err := c.probe(ctx, v, scope)
 	switch {
@@ -136,12 +136,12 @@ func (c *Client) probe(ctx context.Context, v served, scope Scope) error {
 	return nil
 }
 
-// Installed is a kind that has a custom resource definition, as an API server has it.
+// Installed is a kind with a custom resource definition in an API server.
 type Installed struct {
 	*resource.Kind
 	// Definition is the name of the custom resource definition, "httproutes.gateway.networking.k8s.io".
 	Definition string
-	// Version is the version to read; empty if the API server serves none that can be read.
+	// Version is the version to read; empty if the API server serves no readable one.
 	Version string
 }
 

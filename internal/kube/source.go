@@ -14,15 +14,15 @@ import (
 
 // SourceOptions of a Source.
 type SourceOptions struct {
-	// Kinds are those that are read.
+	// Kinds are the kinds to read.
 	Kinds resource.Kinds
 	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
 	Controller string
-	// Scope is what is read. Objects of the kinds it names are never read from elsewhere.
+	// Scope is the part of the cluster to read. Objects of the kinds it names are never read from elsewhere.
 	Scope Scope
 	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
 	Look time.Duration
-	// Logger logs what could not be read. Nil discards.
+	// Logger logs what could not be read. Nil discards the log.
 	Logger *slog.Logger
 }
 
@@ -115,7 +115,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	wait.Go(func() { s.follow(ctx) })
 
 	first := true
-	var told resource.Key // the object that the log says is waited for
+	var told resource.Key // the object that the log is waiting for
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -205,8 +205,8 @@ func (s *Source) ready() bool {
 	return true
 }
 
-// Lost returns the kinds without which there is no first Set and that the API server has not reported in time, if the
-// Source waits for nothing else; otherwise none.
+// Lost returns the kinds that the API server has not reported in time and that the first Set needs. It returns none if
+// the Source also waits for something else.
 func (s *Source) Lost() (kinds []schema.GroupKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

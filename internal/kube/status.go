@@ -12,7 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Statuses are merged as the trees that the API server keeps, so that nothing is lost that others wrote, even if it is
+// Statuses are merged as the trees that the API server stores, so that nothing is lost that others wrote, even if it is
 // unknown here.
 
 const (
@@ -23,7 +23,7 @@ const (
 	maxMessage = 32768
 )
 
-// merger merges what is reported into an object's status.
+// merger merges a reported status into an object's status.
 type merger struct {
 	controller string
 	form       *resource.StatusForm
@@ -72,7 +72,7 @@ func (m merger) merge(old map[string]any, want *resource.Status) map[string]any 
 	return status
 }
 
-// addresses puts in those of a Gateway, and how many ListenerSets it has.
+// addresses sets the addresses of a Gateway, and the number of its ListenerSets.
 func addresses(status map[string]any, want *resource.Status) {
 	addresses := make([]any, len(want.Addresses))
 	for i, a := range want.Addresses {
@@ -89,8 +89,8 @@ func addresses(status map[string]any, want *resource.Status) {
 	}
 }
 
-// release returns the status of an object that is no longer ours: without what is ours by name. If its kind has it so, the conditions go
-// back to those before any controller.
+// release returns the status of an object that is no longer ours, without our own entries. If the kind's StatusForm
+// says so, the conditions return to those before any controller.
 func (m merger) release(old map[string]any) map[string]any {
 	nobody := &resource.Status{}
 	status := m.merge(old, nobody)

@@ -21,7 +21,7 @@ func at(kind string, seconds int64) merger {
 	return merger{ours, gateway.Kinds().Find(gatewayv1.GroupName, kind).Status, time.Unix(seconds, 0)}
 }
 
-// tree reads a status as the API server has it.
+// tree parses a status as the API server stores it.
 func tree(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var out map[string]any

@@ -51,8 +51,8 @@ type receiver interface {
 	settled(w *watch)
 }
 
-// patience is how long an API server may refuse a kind before that is believed: right after its start it may not have
-// read all roles yet, and a kind that is left out is not served.
+// patience is how long an API server may refuse a kind before Weir gives it up. Right after its start an API server may
+// not have read all roles yet, and a kind that Weir gives up is not served.
 const patience = 5 * time.Second
 
 // start watches one of the kinds, as far as it is in scope, until ctx ends or stop is called.
@@ -80,7 +80,7 @@ func (c *Client) start(ctx context.Context, kinds resource.Kinds, v served, scop
 	return w, nil
 }
 
-// watchPart makes the cache of a part of a kind. What it returns runs it until ctx ends.
+// watchPart makes the cache of a part of a kind. The returned function runs the cache until ctx ends.
 func (c *Client) watchPart(ctx context.Context, kinds resource.Kinds, w *watch, p part, r receiver) (run func(), err error) {
 	v := w.served
 	objects, err := cache.New(c.Config, cache.Options{
@@ -135,8 +135,8 @@ func (c *Client) watchPart(ctx context.Context, kinds resource.Kinds, w *watch, 
 	}, nil
 }
 
-// newInformer makes an informer whose watches end when they are stopped: those of metadata would otherwise wait for
-// ever for a receiver of their last event.
+// newInformer makes an informer whose watches end when they are stopped. Metadata watches would otherwise wait forever
+// for a receiver of their last event.
 func newInformer(lw toolscache.ListerWatcher, exemplar runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	inner := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
@@ -221,7 +221,7 @@ func (w *watch) failed(err error) bool {
 	return false
 }
 
-// state says whether what there is to know is known, and who refuses the rest.
+// state reports whether all parts are read, and the API server's refusal if there is one.
 func (w *watch) state() (synced bool, refused error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,8 +241,8 @@ func (w *watch) allowed() {
 	w.refused, w.refusals = nil, 0
 }
 
-// newObject makes an object of a kind as those that are read: of those of definitions each by itself, so that one that is broken spoils no
-// other.
+// newObject makes an empty object for reading a kind. Objects of custom kinds are decoded one by one, so a broken one
+// does not affect others.
 func (c *Client) newObject(v served) (client.Object, error) {
 	if v.Custom() {
 		u := &unstructured.Unstructured{}
@@ -256,7 +256,7 @@ func (c *Client) newObject(v served) (client.Object, error) {
 	return o.(client.Object), nil
 }
 
-// exemplar says how the objects of a kind are watched: of those that are read on reference only the metadata.
+// exemplar returns the type for watching a kind's objects: only their metadata if they are read on reference.
 func (c *Client) exemplar(v served) (client.Object, error) {
 	if !v.OnReference {
 		return c.newObject(v)
@@ -278,7 +278,7 @@ func selector(v served) labels.Selector {
 	return labels.NewSelector().Add(*r)
 }
 
-// transform keeps of an object what is needed, decoded.
+// transform decodes an object and keeps the needed parts.
 func transform(kinds resource.Kinds, o any) (any, error) {
 	switch o := o.(type) {
 	case *resource.Object:

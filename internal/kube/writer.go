@@ -52,7 +52,8 @@ type StatusWriter struct {
 	desired map[resource.Key]resource.Status
 	// known means that desired is set.
 	known bool
-	// released are the last statuses of Gateways, ListenerSets and what else has a pending one, that are no longer ours.
+	// released are the last statuses of objects that are no longer ours: Gateways, ListenerSets and other kinds with a
+	// pending status.
 	released map[resource.Key]resource.Status
 	queue    workqueue.TypedRateLimitingInterface[resource.Key] // nil while not running
 	// failures limits the lines about writes that failed: with the API server away it is all of them.
@@ -148,7 +149,7 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 	return nil
 }
 
-// enqueue makes keys due, those first that others wait for. The lock is held.
+// enqueue makes keys due, the most urgent first. The caller holds the lock.
 func (w *StatusWriter) enqueue(keys []resource.Key) {
 	if w.queue == nil {
 		return
@@ -164,7 +165,7 @@ func (w *StatusWriter) enqueue(keys []resource.Key) {
 	}
 }
 
-// form is that of the status that is written on a kind's objects; nil if none is.
+// form returns the form of the status of a kind's objects; nil if none is written.
 func (w *StatusWriter) form(k resource.Key) *resource.StatusForm {
 	return w.forms[schema.GroupKind{Group: k.Group, Kind: k.Kind}]
 }
@@ -189,7 +190,7 @@ func (w *StatusWriter) strays(desired map[resource.Key]resource.Status) (keys []
 	return keys
 }
 
-// named says whether an object carries entries with our controller's name.
+// named reports whether an object carries entries with our controller's name.
 func (w *StatusWriter) named(k resource.Key, object any) bool {
 	form := w.form(k)
 	if form == nil || !form.Parents && !form.Ancestors {
@@ -242,7 +243,7 @@ func (w *StatusWriter) work(ctx context.Context, queue workqueue.TypedRateLimiti
 	}
 }
 
-// write brings the status of one object to what it should be.
+// write updates the status of one object.
 func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 	o := w.source.Object(k)
 	version := w.source.Version(k.Group, k.Kind)
@@ -255,7 +256,7 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind}
 	form := w.form(k)
 	if form == nil {
-		return nil // of a dialect that reports on what has no status
+		return nil // a dialect reports on a kind without status
 	}
 	m := merger{w.controller, form, w.now()}
 	if known := statusOf(o.Value()); known != nil {
@@ -263,7 +264,7 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 		if !changes {
 			return nil
 		}
-		// What holds nothing of others can be replaced as it is known here, if it is the newest.
+		// An object without entries of others can be replaced by our own copy if that is the newest.
 		if _, others := m.names(known); !others && form.Urgency == 0 {
 			err := w.update(ctx, gvk, o.GetObjectMeta(), next)
 			if !apierrors.IsConflict(err) {
@@ -284,7 +285,7 @@ func (w *StatusWriter) next(m merger, k resource.Key, old map[string]any) (statu
 	case wanted:
 		status = m.merge(old, &want)
 	case released && sameTree(old, m.merge(old, &last)):
-		status = m.release(old) // nobody else has taken it over
+		status = m.release(old) // no one else has taken it over
 	case ours:
 		status = m.release(old)
 	default:
@@ -345,7 +346,7 @@ func gone(err error) error {
 	return err
 }
 
-// statusField is the field Status of a typed object; the zero Value if there is none.
+// statusField returns the field Status of a typed object; the zero Value if there is none.
 func statusField(object any) reflect.Value {
 	v := reflect.ValueOf(object)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -354,7 +355,8 @@ func statusField(object any) reflect.Value {
 	return v.Elem().FieldByName("Status")
 }
 
-// statusOf is the status of a typed object as a tree, nil if the object has none. It is in the field Status, as a struct or already a tree.
+// statusOf returns the status of a typed object as a tree, nil if the object has none. The status is in the field
+// Status, as a struct or already as a tree.
 func statusOf(object any) map[string]any {
 	field := statusField(object)
 	if !field.IsValid() {
