@@ -20,26 +20,27 @@ type finalError struct{ error }
 // Unwrap returns the error that is marked.
 func (e finalError) Unwrap() error { return e.error }
 
-// onlyListeners says whether an error of Publish leaves the rest of its configuration served.
+// onlyListeners reports whether an error of Publish affects only listeners, and the rest of the configuration is
+// served.
 func onlyListeners(err error) bool {
 	var unserved finding.UnservedError
 	return errors.As(err, &unserved)
 }
 
-// publishing is what was made of sets, Gateway by Gateway, and what became of it. That something did not change is found here, and handed on: it is
-// the same configuration, by its address.
+// publishing holds the configurations made from sets, Gateway by Gateway, and the result of publishing them. It detects
+// unchanged configurations and passes them on as the same pointer.
 type publishing struct {
-	// whole is what parts were made of.
+	// whole is the configuration that parts were made from.
 	whole *model.Config
 	parts map[model.GatewayKey]*model.Config
-	// wanted is what each Gateway is to have, served what it has, by the error of the last Publish.
+	// wanted is each Gateway's intended configuration. served is its present one, by the errors of the last Publish.
 	wanted, served map[model.GatewayKey]*model.Config
 	errs           map[model.GatewayKey]error
-	// tried are those that errs are about.
+	// tried are the configurations that errs are about.
 	tried map[model.GatewayKey]*model.Config
 }
 
-// want makes these the configurations that are to be served; nil is that nobody knows.
+// want sets the wanted configurations; nil means that they are unknown.
 func (p *publishing) want(wanted map[model.GatewayKey]*model.Config) {
 	for gateway, c := range wanted {
 		for _, known := range []*model.Config{p.served[gateway], p.wanted[gateway]} {
@@ -52,10 +53,11 @@ func (p *publishing) want(wanted map[model.GatewayKey]*model.Config) {
 	p.wanted = wanted
 }
 
-// nothing is for Gateways that have no listeners: what was served of them before is to end.
+// nothing is for Gateways without listeners: it ends what was served for them before.
 var nothing = &model.Config{}
 
-// divide returns what each Gateway is to have: its part of a configuration; what it had if that is invalid; nothing if there is none.
+// divide returns each Gateway's configuration. It is the Gateway's part of whole, its previous one if the new one is
+// invalid, or nothing if there is no part.
 func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
 	if p.whole != whole {
 		p.whole, p.parts = whole, whole.Split()
@@ -75,7 +77,7 @@ func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, 
 	return out
 }
 
-// differs says whether something has to be published: it is not served, and was not refused for good.
+// differs reports whether something must be published: it is not served, and was not refused for good.
 func (p *publishing) differs() bool {
 	for gateway := range p.served {
 		if p.wanted[gateway] == nil {
@@ -85,7 +87,7 @@ func (p *publishing) differs() bool {
 	return p.pending()
 }
 
-// pending says whether something is wanted that is not served and may yet be.
+// pending reports whether something wanted is not served yet and may still be.
 func (p *publishing) pending() bool {
 	for gateway, c := range p.wanted {
 		var final finalError
@@ -96,7 +98,7 @@ func (p *publishing) pending() bool {
 	return false
 }
 
-// note takes what Publish said of what is wanted.
+// note records the errors of Publish for the wanted configurations.
 func (p *publishing) note(errs map[model.GatewayKey]error) {
 	served := make(map[model.GatewayKey]*model.Config, len(p.wanted))
 	p.tried = map[model.GatewayKey]*model.Config{}
@@ -112,7 +114,7 @@ func (p *publishing) note(errs map[model.GatewayKey]error) {
 	p.served, p.errs = served, errs
 }
 
-// forget drops errors about what is not wanted any more.
+// forget drops errors about configurations that are no longer wanted.
 func (p *publishing) forget() {
 	errs := map[model.GatewayKey]error{}
 	for gateway, err := range p.errs {
@@ -123,7 +125,8 @@ func (p *publishing) forget() {
 	p.errs = errs
 }
 
-// failed is why this process serves nothing of what is wanted; nil if it does, or serves nothing itself.
+// failed returns why this process serves no wanted configuration. It returns nil if it does serve one, or serves
+// nothing itself.
 func (p *publishing) failed() error {
 	if err := p.errs[""]; err != nil && !onlyListeners(err) {
 		return err

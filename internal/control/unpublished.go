@@ -12,16 +12,17 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// translated is what the translation of the newest set says, before anything was published.
+// translated is the result of translating the newest set, before anything was published.
 type translated struct {
 	statuses []resource.Status
 	findings []resource.Finding
 }
 
-// WithUnpublished returns the report as it is when these errors, by Gateway, are why not all of the configuration is served: findings and conditions
-// tell of them in place of those that the report told of. Programmed is False of the listeners of a finding.UnservedError, with the reason
-// PortUnavailable, and of a Gateway that has no other; of a Gateway with another error it is False with all its listeners. The report itself is left
-// alone.
+// WithUnpublished returns the report with errs, by Gateway, as the reasons why the configuration is not fully served.
+// Findings and conditions then report these errors, instead of the ones that the report had. For a
+// finding.UnservedError, its listeners get Programmed False with the reason PortUnavailable. Their Gateway gets it if
+// it has no other listener. For any other error, the Gateway and all its listeners get it. The report itself does not
+// change.
 func (r Report) WithUnpublished(errs map[model.GatewayKey]error) Report {
 	r.Unpublished, r.Statuses, r.Findings = errs, r.translated.statuses, r.translated.findings
 	if len(errs) == 0 {
@@ -65,14 +66,14 @@ func unservedVerdict(unserved finding.UnservedError) resource.Verdict {
 	return v
 }
 
-// notProgrammed is the verdict of a Gateway of which nothing new is served.
+// notProgrammed returns the verdict for a Gateway for which nothing new is served.
 func notProgrammed(why string) resource.Verdict { return resource.Verdict{Whole: programmedFalse(why)} }
 
 func programmedFalse(why string) *resource.Condition {
 	return &resource.Condition{Type: resource.Programmed, Status: metav1.ConditionFalse, Reason: "Invalid", Message: why}
 }
 
-// judge corrects Programmed of Gateways that the translation finds nothing wrong with. set may be nil.
+// judge corrects Programmed of Gateways that the translation found valid. set may be nil.
 func judge(set *resource.Set, statuses []resource.Status, verdicts map[model.GatewayKey]resource.Verdict) []resource.Status {
 	if set == nil {
 		set = &resource.Set{}
