@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// fail answers a failure, if that is still possible, and notes it.
+// fail answers and records a failure, if an answer is still possible.
 func (ex *Exchange) fail(err error) {
 	f := AsFailure(err)
 	ex.reason = f.Reason
@@ -68,7 +68,7 @@ func (ex *Exchange) endpointAddress() string {
 	return ex.endpoint.Address
 }
 
-// allow are the methods that no route keeps from a client.
+// allow lists the methods that the proxy accepts for any route.
 var allow = http1.Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE"}
 
 // answerOptions answers OPTIONS for "*". The request asks about the server that it reaches, and about nothing behind it
@@ -123,8 +123,8 @@ func (ex *Exchange) answerGRPC(f *Failure, fields []http1.Field) error {
 	return ex.from.Client.End(nil)
 }
 
-// grpcStatus is the gRPC status of a failure: Gateway API asks for UNIMPLEMENTED where no rule matches and UNAVAILABLE where no backend
-// can be used (GRPCRouteRule); the rest is gRPC's own mapping of HTTP's statuses.
+// grpcStatus returns the gRPC status of a failure. Gateway API demands UNIMPLEMENTED if no rule matches, and
+// UNAVAILABLE if no backend can be used (GRPCRouteRule). The other statuses follow gRPC's own mapping from HTTP.
 func grpcStatus(f *Failure) string {
 	switch f.Reason.Party() {
 	case "routing":

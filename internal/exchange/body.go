@@ -12,7 +12,7 @@ type content struct {
 	body      []byte // known part of a body of known length
 	whole     bool   // the bytes kept are the whole body
 	bodyTaken bool   // body was filled in
-	touched   bool   // bytes of the body are gone that cannot be had again
+	touched   bool   // next returns the client's next piece of the body. It counts and copies the piece, and keeps it for another attempt as far as retain allows.
 	ended     bool   // the client's body was read to its end
 	retain    int    // how much of the body may be kept for another attempt
 	keep      []byte // a body kept for retries
@@ -38,7 +38,7 @@ func (ex *Exchange) next() ([]byte, error) {
 	return p, err
 }
 
-// tooLarge is true if more of the body has come than may.
+// tooLarge reports whether the body exceeds its limit.
 func (ex *Exchange) tooLarge() bool {
 	most := ex.pipe.MaxBody
 	return most > 0 && ex.in > most
@@ -59,7 +59,7 @@ func (ex *Exchange) keepPiece(p []byte) {
 	ex.keep = append(ex.keep, p...)
 }
 
-// takeBody learns how much of the body is in memory.
+// takeBody determines how much of the body is in memory.
 func (ex *Exchange) takeBody() {
 	if ex.bodyTaken {
 		return

@@ -17,22 +17,23 @@ type Client interface {
 	// Buffered takes the part in memory of a body of known length. It takes a body of unknown length only if it is
 	// whole and has no trailers. Otherwise it returns nil. The bytes stay valid as long as the exchange.
 	Buffered() []byte
-	// Ready is true if Next will not wait.
+	// Ready reports whether Next will return without waiting.
 	Ready() bool
 	// Next returns the next piece of the body, valid until the next call; io.EOF after the last.
 	Next() ([]byte, error)
-	// Trailers of the request, after Next's io.EOF.
+	// Trailers returns the request's trailers, after Next has returned io.EOF.
 	Trailers() []http1.Field
 	// Interrupt makes a Next under way fail, and each later one until Resume. No part of the body is lost.
 	Interrupt()
 	Resume()
-	// Proceed tells a client that waits for it to send the body.
+	// Proceed tells a waiting client to send the body.
 	Proceed() error
-	// WaitsToBegin is true while the client may be waiting for leave to send its body.
+	// WaitsToBegin reports whether the client may be waiting for permission to send its body.
 	WaitsToBegin() bool
-	// Gone is true if the client is known to have left.
+	// Gone reports whether the client is known to have left.
 	Gone() bool
-	// Watch has the call aborted when the client leaves, until Unwatch, where that is told without being asked for. Unwatch is false if it has left.
+	// Watch aborts the call when the client leaves, until Unwatch, if the transport reports that without being asked.
+	// Unwatch returns false if the client has left.
 	Watch(c *upstream.Call)
 	Unwatch() bool
 	// Waited returns how long ago the system received the bytes of the client's connection that the proxy has not read
@@ -57,9 +58,9 @@ type Client interface {
 	Abort()
 }
 
-// Splicer is a Client to whose socket an endpoint's bytes may go without passing through the process.
+// Splicer is a Client whose socket can receive an endpoint's bytes without passing them through the process.
 type Splicer interface {
-	// Splices is true where bytes can go to the socket as they are.
+	// Splices reports whether bytes can go to the socket unchanged.
 	Splices() bool
 	// BeginSplice comes before the first Splice of an answer, EndSplice after the last.
 	BeginSplice()
@@ -72,7 +73,8 @@ type Splicer interface {
 
 // Tunneler is a Client whose connection may become a tunnel.
 type Tunneler interface {
-	// Tunnel passes bytes both ways to the endpoint's end, which it closes, and tells how many. The answer's head was sent.
+	// Tunnel passes bytes in both directions until the endpoint ends, closes the endpoint, and returns the number of
+	// bytes. The answer's head was sent before.
 	Tunnel(up *upstream.Conn) (in, out int64)
 }
 
@@ -95,7 +97,7 @@ type Request struct {
 	Minor     int // of HTTP/1
 	HTTP2     bool
 	GRPC      bool
-	// Unescaped: bytes that no URI has are in the target.
+	// Unescaped means that the target contains bytes that are invalid in a URI.
 	Unescaped bool
 }
 

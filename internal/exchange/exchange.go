@@ -29,7 +29,7 @@ type Exchange struct {
 
 	answer Answer
 	local  []http1.Field // of an answer of the proxy's own
-	// Trailers that are sent on, where not all are.
+	// trailers and answerTrail are the forwarded trailers, if some were dropped.
 	trailers, answerTrail []http1.Field
 
 	id requestID
@@ -37,7 +37,7 @@ type Exchange struct {
 	scratch []byte // strings made for this exchange
 }
 
-// Origin is where a request came from, and the configuration that it is served by.
+// Origin is the source of a request, and the configuration that serves it.
 type Origin struct {
 	Client Client
 	Peer   *Peer

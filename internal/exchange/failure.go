@@ -66,7 +66,7 @@ var (
 	FailInterrupted  = &Failure{Reason: telemetry.ClientClosed, Detail: "the body is not read any further"}
 )
 
-// AsFailure is the failure an error stands for.
+// AsFailure returns the failure for an error.
 func AsFailure(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -75,7 +75,7 @@ func AsFailure(err error) *Failure {
 	return &Failure{Status: http.StatusInternalServerError, Reason: telemetry.Internal, Detail: "the proxy failed", Err: err}
 }
 
-// excess is the failure of a request that would take too much work to match; nil if it does not.
+// excess returns the failure of a request that takes too much work to match; nil if it does not.
 func excess(r *routing.Request) error {
 	switch r.Excess() {
 	case routing.NoExcess:
@@ -104,7 +104,7 @@ func ParseFailure(err error) *Failure {
 	return f
 }
 
-// BodyFailure is why reading a client's body failed.
+// BodyFailure returns why reading a client's body failed.
 func BodyFailure(err error) *Failure {
 	var e *http1.Error
 	switch {
@@ -116,7 +116,7 @@ func BodyFailure(err error) *Failure {
 	return &Failure{Reason: telemetry.ClientClosed, Detail: "the client left", Err: err}
 }
 
-// WriteFailure is why writing to a client failed.
+// WriteFailure returns why writing to a client failed.
 func WriteFailure(err error) *Failure {
 	if upstream.IsTimeout(err) {
 		return &Failure{Reason: telemetry.ClientTimeout, Detail: "the client does not take its answer", Err: err}
@@ -124,7 +124,7 @@ func WriteFailure(err error) *Failure {
 	return &Failure{Reason: telemetry.ClientClosed, Detail: "the client left", Err: err}
 }
 
-// ConnectFailure is why an endpoint could not be reached.
+// ConnectFailure returns why an endpoint could not be reached.
 func ConnectFailure(err error) *Failure {
 	var te *upstream.TLSError
 	if errors.As(err, &te) {
@@ -182,7 +182,7 @@ func callFailure(err error) *Failure {
 	return &Failure{Status: 502, Reason: telemetry.BackendReset, Detail: "the backend closed the connection", Err: err, retry: true}
 }
 
-// unexpected makes an early end an error.
+// unexpected turns an early end into an error.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -43,16 +43,17 @@ func compileRewrite(r *model.Rewrite) *model.Rewrite {
 	return &model.Rewrite{Hostname: r.Hostname, Path: sendable(r.Path)}
 }
 
-// headerEdit is a header modifier: fields of some names go, then others come.
+// headerEdit is a header modifier: it removes fields by name, then adds others.
 type headerEdit struct {
 	drop []string // fields removed and fields set
 	add  []http1.Field
 	// request marks an edit of a request. It also drops irregular fields that a backend may confuse with the fields of
 	// drop, and keeps hops.
 	request bool
-	// likened are the irregular ones of drop that are set: a regular field may be taken for one of them as well.
+	// likened are the irregular fields in drop that the edit sets. A backend may confuse a regular field with one of
+	// them, too.
 	likened []string
-	// host is the value set for Host, which is no ordinary field.
+	// host is the value set for Host, which is not an ordinary field.
 	host string
 }
 

@@ -21,7 +21,8 @@ type cors struct {
 	maxAge      string
 }
 
-// origin is a serialised origin in its parts, or a pattern of some (RFC 6454 §6.2, Fetch standard "serializing an origin").
+// origin is a serialised origin, split into its parts, or a pattern of origins (RFC 6454 §6.2, Fetch standard
+// "serializing an origin").
 type origin struct {
 	scheme string
 	host   string // as written
@@ -71,7 +72,7 @@ func validOriginHost(s string) bool {
 	return hostLabels(s) && s != "" && s[0] != '.' && s[len(s)-1] != '.'
 }
 
-// hostLabels is true for bytes of labels of a host name with single dots between them.
+// hostLabels reports whether s consists of characters of host labels with single dots between them.
 func hostLabels(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -91,7 +92,7 @@ func parseOriginPattern(s string) (origin, bool) {
 	if !wildcard {
 		return parseOrigin(s)
 	}
-	// With a letter in its place it is an origin, and the letter is in its host.
+	// With a letter in place of the "*" it must be an origin with that letter in its host.
 	o, ok := parseOrigin(before + "x" + after)
 	_, head, found := strings.Cut(before, "://")
 	if !ok || !found || strings.Contains(after, "*") {
@@ -130,7 +131,7 @@ func compileCORS(m *model.CORS) *cors {
 		c.maxAge = strconv.Itoa(int(m.MaxAge))
 	}
 	for _, h := range m.ExposeHeaders {
-		// With credentials "*" would mean a field of that name.
+		// With credentials, "*" would mean a field of that name.
 		if (h != "*" || !c.credentials) && http1.ValidToken(h) {
 			c.expose = join(c.expose, h)
 		}
@@ -197,7 +198,8 @@ func (ex *Exchange) preflight() bool {
 	return origin && method
 }
 
-// answerPreflight answers in the backend's stead. An origin that is not allowed gets no permission, which fails the request in the browser.
+// answerPreflight answers instead of the backend. An origin that is not allowed gets no permission, so the request
+// fails in the browser.
 func (ex *Exchange) answerPreflight(c *cors) error {
 	fields := append(ex.local[:0],
 		http1.Field{Name: "Vary", Value: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"})

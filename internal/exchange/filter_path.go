@@ -57,12 +57,12 @@ func (ex *Exchange) patchPath(p *model.PathPatch) string {
 		}
 		return p.Value
 	}
-	// Both sides of the seam are taken without their slash: "/foo/" and "/foo" replace alike, and an empty or "/" replacement
+	// Slashes at the seam are dropped on both sides: "/foo/" and "/foo" replace alike, and an empty or "/" replacement
 	// leaves the rest.
 	path, prefix := ex.forwardPath(), ex.decision.Prefix
 	rest, ok := strings.CutPrefix(path, prefix)
 	if !ok || rest != "" && rest[0] != '/' {
-		// The client spelt the prefix in another way.
+		// The client spelt the prefix differently.
 		rest = strings.TrimPrefix(ex.match.Path, prefix)
 	}
 	value := strings.TrimSuffix(p.Value, "/")
@@ -87,7 +87,7 @@ func (ex *Exchange) answerRedirect(r *model.Redirect) error {
 	return ex.reply(r.Status, fields, "")
 }
 
-// location is where a redirect leads.
+// location returns the target of a redirect.
 func (ex *Exchange) location(r *model.Redirect) string {
 	scheme := r.Scheme
 	if scheme == "" {
@@ -99,7 +99,7 @@ func (ex *Exchange) location(r *model.Redirect) string {
 	}
 	port := r.Port
 	if port == 0 {
-		// Named or not, a scheme brings its own port; without one the listener's port stays.
+		// A scheme in the redirect brings its default port. Without a scheme, the listener's port stays.
 		switch {
 		case r.Scheme == "http":
 			port = 80

@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// outgoing is the request's head as the endpoint gets it, and copies.
+// outgoing is the request's head as the endpoint and the copies get it.
 type outgoing struct {
 	authority string
 	target    string
@@ -30,11 +30,11 @@ type attempt struct {
 	expired  *Failure
 	// connectBy, if not zero, limits connecting, however far away deadline is.
 	connectBy time.Time
-	// informed: interim answers were passed on.
+	// informed means that interim answers were forwarded.
 	informed bool
 }
 
-// forward sends the request to the backend's service, if that may have another, and passes the answer on.
+// forward sends the request to the backend's service, if that has capacity for another, and forwards the answer.
 func (ex *Exchange) forward() error {
 	service := ex.backend.Service
 	if err := ex.begin(service); err != nil {
@@ -44,7 +44,8 @@ func (ex *Exchange) forward() error {
 	return ex.exchangeWith(service)
 }
 
-// exchangeWith sends the request to an endpoint of the service, again if the rule and the request allow, and passes the answer on.
+// exchangeWith sends the request to an endpoint of the service and forwards the answer. It tries again if the rule and
+// the request allow that.
 func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 	ex.compose()
 	retry := ex.rule.retry
@@ -128,7 +129,7 @@ const busyMoves = 2
 // retries are.
 const maxEndpoints = 3
 
-// moves is where a request went that could not be brought to its endpoint.
+// moves records where a request went that could not be delivered.
 type moves struct {
 	tried [maxEndpoints]*upstream.Endpoint
 	n     int
@@ -160,7 +161,7 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	if ex.from.Client.Gone() {
 		return false
 	}
-	// The configuration may have changed since the request began: endpoints go when others have come.
+	// The configuration may have changed since the request began: new endpoints may have replaced the old ones.
 	if s := ex.pipe.around.Current().Service(service); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
 		service = s
 	}
@@ -198,7 +199,7 @@ func (ex *Exchange) beginAttempt() {
 // all of the body read so far. No upload may run.
 func (ex *Exchange) replayable() bool { return ex.call.Unsent() || ex.whole || !ex.touched }
 
-// rewind goes back to the beginning of a body that is replayable.
+// rewind returns to the beginning of a replayable body.
 func (ex *Exchange) rewind() {
 	if ex.call.Unsent() {
 		ex.from.Client.Resume()
@@ -226,7 +227,7 @@ func (ex *Exchange) worthRetry(err error) bool {
 	return ex.rule.retry.code(ex.resp.Status)
 }
 
-// pause waits before another attempt: at least the rule's backoff, a quarter of it more at random.
+// pause waits before another attempt: at least the rule's backoff, plus a random part of up to a quarter.
 func (ex *Exchange) pause(backoff time.Duration) error {
 	if backoff > 0 {
 		d := backoff + rand.N(backoff/4+1)
@@ -282,7 +283,7 @@ func (ex *Exchange) compose() {
 	ex.requestFields()
 }
 
-// rewrite makes authority and target towards the backend. A backend's own rewrite wins over the rule's.
+// rewrite makes the authority and target for the backend. A backend's own rewrite takes precedence over the rule's.
 func (ex *Exchange) rewrite() {
 	r := &ex.req
 	ex.authority = ex.asked()
@@ -309,7 +310,7 @@ func (ex *Exchange) rewrite() {
 	ex.target = ex.join(ex.path, r.Query, r.HasQuery)
 }
 
-// own are the fields that the proxy writes anew, leaves out or looks at; the others pass.
+// own are the fields that the proxy rewrites, drops or reads. The others pass unchanged.
 var own = func() (set [256]bool) {
 	for id := range set {
 		set[id] = id < 64 && http1.FieldID(id).HopByHop()
@@ -405,7 +406,7 @@ func (ex *Exchange) answerFields() {
 	ex.resp.Fields = fields
 }
 
-// head gives the client the answer's head.
+// head sends the client the answer's head.
 func (ex *Exchange) head() error {
 	ex.answerFields()
 	ex.pollUpload()
@@ -418,7 +419,7 @@ func (ex *Exchange) head() error {
 	return ex.beginAnswer()
 }
 
-// dropAnswer gives up an answer that another attempt is to replace.
+// dropAnswer abandons an answer that another attempt will replace.
 func (ex *Exchange) dropAnswer() {
 	ex.call.Skip()
 	ex.endCall()
@@ -436,7 +437,7 @@ func (ex *Exchange) Dispose() {
 	ex.leave()
 }
 
-// keptSize is how large a buffer may be that is kept for the next exchange.
+// keptSize is the largest buffer that is kept for the next exchange.
 const keptSize = 64 << 10
 
 // Shrink releases buffers that are too large to keep.

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// look is how often an exchange that waits for its endpoint looks whether the client is still there.
+	// look is how often an exchange that waits for its endpoint checks whether the client is still there.
 	look = time.Second
 )
 
-// try sends the request to e and reads the answer's head into ex.resp. With a nil error ex.call has the answer's body. A request that the endpoint did not
-// look at, or that may be repeated, is sent to it again: see upstream.Call.Again.
+// try sends the request to e and reads the answer's head into ex.resp. With a nil error, ex.call has the answer's body.
+// try repeats a request that the endpoint did not process, or that may be repeated: see upstream.Call.Again.
 func (ex *Exchange) try(e *upstream.Endpoint) error {
 	c, a := &ex.call, &ex.attempt
 	for try := 1; ; try++ {
@@ -122,7 +122,7 @@ func (ex *Exchange) gather() error {
 	return nil
 }
 
-// open gets a connection or a stream to e, which is aborted when the client of an HTTP/2 stream leaves.
+// open gets a connection or a stream to e. It gives up if the client of an HTTP/2 stream leaves.
 func (ex *Exchange) open(e *upstream.Endpoint, try int) error {
 	c, a, w := &ex.call, &ex.attempt, &ex.waiting
 	o := ex.pipe
@@ -158,7 +158,7 @@ func (ex *Exchange) blame(err error) {
 	}
 }
 
-// idempotent is RFC 9110 §9.2.2.
+// idempotent reports whether a method is idempotent (RFC 9110 §9.2.2).
 func idempotent(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodTrace:
@@ -167,7 +167,7 @@ func idempotent(method string) bool {
 	return false
 }
 
-// expired is true once the attempt's time is over.
+// expired reports whether the attempt's time is over.
 func (ex *Exchange) expired() bool {
 	return !ex.attempt.deadline.IsZero() && !time.Now().Before(ex.attempt.deadline)
 }
@@ -193,7 +193,7 @@ func (ex *Exchange) stillWanted(now time.Time, since *time.Time, silence time.Du
 	return nil
 }
 
-// awaitHead waits for the head of the final answer; interim ones are passed on.
+// awaitHead waits for the head of the final answer and forwards interim ones.
 func (ex *Exchange) awaitHead() error {
 	var since time.Time
 	for {
@@ -217,7 +217,7 @@ func (ex *Exchange) awaitHead() error {
 	}
 }
 
-// frame makes an answer that came over HTTP/2 fit for a client of HTTP/1.1.
+// frame makes an answer that came over HTTP/2 suitable for an HTTP/1.1 client.
 func (ex *Exchange) frame() {
 	r := &ex.resp
 	if !ex.call.Request.HTTP2 || ex.req.HTTP2 || ex.req.Method == http.MethodHead {
@@ -247,7 +247,7 @@ func (ex *Exchange) stillWaiting(since *time.Time, silence time.Duration) error 
 
 var failInterim = &Failure{Status: 502, Reason: telemetry.MalformedResponse, Detail: "unexpected 1xx response from the backend"}
 
-// inform passes an interim answer on.
+// inform forwards an interim answer.
 func (ex *Exchange) inform() error {
 	ex.attempt.informed = true
 	n := 0

@@ -15,7 +15,7 @@ import (
 type Front struct {
 	Trust *clientaddr.Trust
 	field model.ClientAddressField
-	// Header: connections begin with a PROXY header.
+	// Header means that connections begin with a PROXY header.
 	Header bool
 }
 
@@ -133,7 +133,7 @@ func (ex *Exchange) walk(w *clientaddr.Walk, field model.ClientAddressField) htt
 	return http1.FieldOther
 }
 
-// step walks over a line; false if the walk is over.
+// step walks over a line. It returns false when the walk is over.
 func (ex *Exchange) step(w *clientaddr.Walk, id http1.FieldID, line string) bool {
 	switch id {
 	case http1.FieldXForwardedFor:
@@ -170,7 +170,7 @@ func (t *told) asked(ex *Exchange) string {
 	return ex.req.Authority
 }
 
-// impliedPort is the port of an authority, or else the scheme's.
+// impliedPort returns the port of an authority, or else the scheme's default.
 func impliedPort(scheme, authority string) string {
 	if i := strings.LastIndexByte(authority, ':'); i >= 0 && strings.IndexByte(authority[i:], ']') < 0 && portNumber(authority[i+1:]) != 0 {
 		return authority[i+1:]
@@ -239,7 +239,7 @@ func (ex *Exchange) clientIP() string {
 	return ex.from.Peer.IP
 }
 
-// shownScheme is X-Forwarded-Proto: as a trusted proxy in front has it, or how the client spoke to this one.
+// shownScheme is the X-Forwarded-Proto to send: a trusted proxy's, or the scheme that the client used here.
 func (ex *Exchange) shownScheme() string {
 	if ex.told != nil && ex.told.scheme != "" {
 		return ex.told.scheme
@@ -247,7 +247,7 @@ func (ex *Exchange) shownScheme() string {
 	return ex.from.Peer.Scheme
 }
 
-// scheme is "http" or "https", as the client spoke it.
+// scheme is "http" or "https", as the client used it here.
 func (ex *Exchange) scheme() string {
 	switch s := ex.shownScheme(); s {
 	case "ws":
@@ -259,7 +259,7 @@ func (ex *Exchange) scheme() string {
 	}
 }
 
-// askedPort is the port that the client asked for as trusted proxies tell it; 0 if they do not.
+// askedPort is the port that the client requested according to trusted proxies; 0 if they do not report one.
 func (ex *Exchange) askedPort() int32 {
 	if ex.told == nil {
 		return 0
@@ -299,7 +299,7 @@ func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 	return out
 }
 
-// logged are the client as the access log tells it, and the other side of the connection where that is another.
+// logged returns the client for the access log, and the other side of the connection if that is different.
 func (ex *Exchange) logged() (client, peer string) {
 	switch {
 	case ex.told != nil && ex.told.client != ex.from.Peer.Address:
@@ -310,7 +310,7 @@ func (ex *Exchange) logged() (client, peer string) {
 	return ex.socketAddr(), ""
 }
 
-// socketAddr is the address of the socket's other side, as text of the exchange's.
+// socketAddr is the address of the socket's other side as text, valid as long as the exchange.
 func (ex *Exchange) socketAddr() string {
 	a, ok := ex.from.Peer.Socket.RemoteAddr().(*net.TCPAddr)
 	if !ok || a == nil {

@@ -15,7 +15,7 @@ import (
 // any work for the request.
 type gate struct {
 	max     int64 // exchanges in flight
-	crowded int64 // from where on no service may have more than half of max
+	crowded int64 // beyond it, no service may have more than half of max
 
 	strain atomic.Int64 // the instant until which requests may be waiting too long for the proxy
 	delay  atomic.Int64 // nanoseconds that the request looked at last had waited
@@ -31,10 +31,11 @@ type gate struct {
 // admission is an exchange's place among those in flight.
 type admission struct {
 	entered bool // it has a place of the gate's
-	crowded bool // few are left
+	crowded bool // few places are left
 }
 
-// Retry-After is drawn for each client's connection, so that not all come back at once; the same in milliseconds is for gRPC.
+// retryAfter is drawn for each client's connection, so that clients do not all come back at once. gRPC gets the same in
+// milliseconds.
 var (
 	retryAfter    = [...]string{"1", "2", "3"}
 	retryPushback = [...]string{"1000", "2000", "3000"}
@@ -48,7 +49,7 @@ var (
 	failShortage   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no connection to spare", Later: true}
 )
 
-// bound sets how many exchanges may be in flight; 0 is no bound.
+// bound sets how many exchanges may be in flight; 0 means no bound.
 func (g *gate) bound(max int) {
 	if g.max = int64(max); max <= 0 {
 		g.max = math.MaxInt64
@@ -134,8 +135,8 @@ func (ex *Exchange) leave() {
 	}
 }
 
-// begin claims a place for the exchange at its service, for service.End to give back. A service that has got stuck shall not take all places
-// from the others.
+// begin claims a place for the exchange at its service; service.End returns it. A service that is stuck must not take
+// all places from the others.
 func (ex *Exchange) begin(s *upstream.Service) error {
 	if ex.crowded && len(ex.from.Snapshot.Upstream) > 1 && int64(s.InFlight()) > ex.pipe.gate.max/2 || !s.Begin() {
 		s.Rejected(upstream.LimitRequests)
@@ -144,7 +145,7 @@ func (ex *Exchange) begin(s *upstream.Service) error {
 	return nil
 }
 
-// Nowhere is why there was no endpoint to choose.
+// Nowhere returns why there was no endpoint to choose.
 func Nowhere(s *upstream.Service) error {
 	if len(s.Endpoints()) == 0 {
 		return failNoEndpoint
@@ -153,7 +154,7 @@ func Nowhere(s *upstream.Service) error {
 	return FailBusy
 }
 
-// strained is true while requests wait so long that the times which are measured say little about others.
+// strained reports whether requests wait so long that measured times say little about endpoints.
 func (g *gate) strained() bool {
 	until := g.strain.Load()
 	return until != 0 && clock.Instant(time.Now()) < until

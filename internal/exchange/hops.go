@@ -15,18 +15,18 @@ import (
 type Via uint8
 
 const (
-	// ViaAll are requests and answers.
+	// ViaAll selects requests and answers.
 	ViaAll Via = iota
-	// ViaRequests are requests alone.
+	// ViaRequests selects requests only.
 	ViaRequests
 	// ViaOff selects no messages. Requests carry Weir-Via instead, which detects loops.
 	ViaOff
 )
 
 const (
-	// DefaultMaxHops is how many proxies a request may have come through unless Options say otherwise.
+	// DefaultMaxHops is how many proxies a request may have passed, unless Options set another number.
 	DefaultMaxHops = 10
-	// maxForwardsKept is the largest value of Max-Forwards that is sent on.
+	// maxForwardsKept is the largest value of Max-Forwards that is forwarded.
 	maxForwardsKept = 1<<31 - 1
 )
 
@@ -130,7 +130,7 @@ func (h *hops) mark(r *Request) http1.Field {
 	return h.requests[version11]
 }
 
-// markAnswer is mark for the exchange's answer.
+// markAnswer returns the field that records how the answer was received.
 func (ex *Exchange) markAnswer() http1.Field {
 	h := ex.pipe.hops
 	switch {
@@ -144,7 +144,8 @@ func (ex *Exchange) markAnswer() http1.Field {
 
 const maxForwardsName = "max-forwards"
 
-// limitForwards obeys Max-Forwards of TRACE and OPTIONS (RFC 9110 §7.6.2): at zero the request is answered here, else one less is sent on.
+// limitForwards applies Max-Forwards to TRACE and OPTIONS (RFC 9110 §7.6.2). At zero it answers the request here,
+// otherwise it decrements the value to forward.
 func (ex *Exchange) limitForwards() (done bool, err error) {
 	if err := ex.readForwards(); err != nil {
 		return true, err
@@ -161,7 +162,7 @@ func (ex *Exchange) limitForwards() (done bool, err error) {
 	return true, ex.answerOptions()
 }
 
-// readForwards reads Max-Forwards into forwards, which is -1 before and stays so without the field, and for methods that it does not matter to.
+// readForwards reads Max-Forwards into forwards. The value stays -1 without the field, and for methods that ignore it.
 func (ex *Exchange) readForwards() error {
 	if m := ex.req.Method; m != http.MethodOptions && m != http.MethodTrace {
 		return nil
@@ -189,7 +190,7 @@ var failForwards = &Failure{Status: http.StatusBadRequest, Reason: telemetry.Bad
 // front, and a script may read the answer (RFC 9110 §9.3.8).
 var traced = []string{"Host", "Via", "Weir-Via", "Max-Forwards", "User-Agent", "Accept", "Accept-Encoding", "Accept-Language"}
 
-// answerTrace answers TRACE as its last recipient: with the request as it came here.
+// answerTrace answers TRACE as its final recipient, with the request as it arrived.
 func (ex *Exchange) answerTrace() error {
 	r := &ex.req
 	mark := len(ex.scratch)

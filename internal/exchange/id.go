@@ -20,7 +20,7 @@ const (
 	RequestIDsTrusted
 )
 
-// idField is where ids are.
+// idField is the field that carries ids.
 type idField struct {
 	ids    RequestIDs
 	name   string

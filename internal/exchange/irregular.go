@@ -19,9 +19,9 @@ const (
 	UnderscoresClashing Underscores = iota
 	// UnderscoresDropped drops all of them.
 	UnderscoresDropped
-	// UnderscoresRejected answers requests with any of them 400.
+	// UnderscoresRejected answers 400 to requests with any of them.
 	UnderscoresRejected
-	// UnderscoresPassed sends all of them on.
+	// UnderscoresPassed forwards all of them.
 	UnderscoresPassed
 )
 
@@ -87,7 +87,7 @@ func (ex *Exchange) dropsTrailer(f *http1.Field) bool {
 	return ex.rule.filters.request.touches(f) || ex.backendFilters().request.touches(f)
 }
 
-// sentTrailers are an answer's trailers as the client gets them.
+// sentTrailers returns an answer's trailers as the client gets them.
 func (ex *Exchange) sentTrailers(all []http1.Field) []http1.Field {
 	return without(all, &ex.answerTrail, ex.dropsAnswerTrailer)
 }
@@ -105,7 +105,7 @@ func (ex *Exchange) dropsAnswerTrailer(f *http1.Field) bool {
 	return (rule.cors != nil || backend.cors != nil) && isCORSAnswer(f.Name) || rule.response.touches(f) || backend.response.touches(f)
 }
 
-// announcesDropped reports whether a Trailer field names a trailer that does not come.
+// announcesDropped reports whether a Trailer field names a trailer that is dropped.
 func (ex *Exchange) announcesDropped(list string, drops func(*http1.Field) bool) bool {
 	for more := true; more; {
 		var f http1.Field

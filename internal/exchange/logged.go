@@ -19,7 +19,7 @@ func (ex *Exchange) beginAnswer() error {
 	return ex.from.Client.Begin(&ex.answer)
 }
 
-// loggedFields are the lines of the request's fields that the access log wants, as the client sent them.
+// loggedFields returns the request fields for the access log, as the client sent them.
 func (ex *Exchange) loggedFields() []telemetry.Field {
 	if len(ex.pipe.loggedRequest) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func (ex *Exchange) loggedFields() []telemetry.Field {
 	return ex.loggedRequest
 }
 
-// linesOf appends the lines of the fields of these names, in the order of the names.
+// linesOf appends the lines of the named fields, in the order of the names.
 func linesOf(out []telemetry.Field, names []string, fields []http1.Field) []telemetry.Field {
 	for i, name := range names {
 		for k := range fields {

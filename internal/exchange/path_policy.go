@@ -19,7 +19,7 @@ var ambiguous = func() map[routing.Reading]*Failure {
 	return all
 }()
 
-// judgePath refuses a request whose path, as it was received, the path policies do not let pass. The rule is decided on.
+// judgePath refuses a request whose path, as received, violates the path policies. The rule is already decided.
 func (ex *Exchange) judgePath() error {
 	refusal, scratch := ex.decision.Listener.Refuses(ex.req.Path, &ex.match, &ex.decision, ex.scratch)
 	ex.scratch = scratch

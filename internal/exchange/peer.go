@@ -18,7 +18,7 @@ type Peer struct {
 	IP      string
 	// Scheme is "http" or "https".
 	Scheme string
-	// Port is the port that the client came to, as text.
+	// Port is the port that the client connected to, as text.
 	Port string
 	// Socket is the connection's; nil in previews.
 	Socket Socket
@@ -34,7 +34,7 @@ type Socket interface {
 	RemoteAddr() net.Addr
 }
 
-// TLSPeer is a client as a TLS handshake knows it.
+// TLSPeer is a client's identity from a TLS handshake.
 type TLSPeer struct {
 	// Name is the server name that the client requested (SNI), in lower case and without the root's dot; empty if there
 	// was none.
@@ -51,9 +51,9 @@ type TLSPeer struct {
 type ClientAuth struct {
 	// Authorities are PEM; empty requires nothing.
 	Authorities string
-	// Optional: a client may come without.
+	// Optional means that the client may omit the certificate.
 	Optional bool
-	// Refused: the listener takes no connection.
+	// Refused means that the listener accepts no connections.
 	Refused bool
 }
 
@@ -93,7 +93,7 @@ func (p *Peer) Become(a *Announced) {
 	}
 }
 
-// Name is the client's address as logs tell it: the socket's, or that of a PROXY header.
+// Name is the client's address for logs: the socket's, or the one from a PROXY header.
 func (p *Peer) Name() string {
 	if p.Announced != nil {
 		return p.Announced.Source.String()
@@ -101,7 +101,7 @@ func (p *Peer) Name() string {
 	return p.Socket.RemoteAddr().String()
 }
 
-// Addresses of the connection: as a PROXY header has them, or the socket's.
+// Addresses returns the connection's addresses, from a PROXY header or from the socket.
 func (p *Peer) Addresses() clientaddr.Pair {
 	switch {
 	case p.Announced != nil:

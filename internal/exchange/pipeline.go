@@ -17,9 +17,10 @@ type Pipeline struct {
 	hops        *hops
 	sessionKeys *sessionKeys
 	requestID   idField
-	// mirrorMark is the name of the field that marks copies, if it has another than the usual one; copyMark is the name in any case.
+	// mirrorMark is the name of the field that marks copies, if it differs from the default; copyMark is the name in
+	// any case.
 	mirrorMark, copyMark string
-	// The header fields that the access log wants.
+	// loggedRequest and loggedAnswer are the header fields for the access log.
 	loggedRequest, loggedAnswer []string
 	gate                        gate
 }
@@ -31,11 +32,11 @@ type Around struct {
 	Mark    string
 	// Memory is the budget for bodies that are kept for another attempt.
 	Memory *budget.Budget
-	// Current is the configuration of this moment, which may be another than an exchange began with.
+	// Current returns the present configuration, which may differ from the one an exchange began with.
 	Current func() *Snapshot
 	// Shortage receives errors that mean that the process had no socket, or no memory for one.
 	Shortage func(error)
-	// Cut is closed when exchanges are not to wait any more.
+	// Cut is closed when exchanges must stop waiting.
 	Cut <-chan struct{}
 }
 
@@ -55,7 +56,7 @@ func NewPipeline(opt Options, around Around) *Pipeline {
 	return p
 }
 
-// Strained is true while requests wait so long that the times which are measured say little about others.
+// Strained reports whether requests wait so long that measured times say little about endpoints.
 func (p *Pipeline) Strained() bool { return p.gate.strained() }
 
 // Load fills in what the gate knows about the load.

@@ -25,10 +25,10 @@ func refusalOf(err error) *Refusal {
 	return &Refusal{f.Status, f.Reason, f.Detail}
 }
 
-// PreviewedRequest is a request as the proxy reads it off a connection.
+// PreviewedRequest is a request as the proxy reads it from a connection.
 type PreviewedRequest struct {
 	*http1.Request
-	// Host is the request's, as listeners and routes are found by it: lower case, without a port.
+	// Host is the request's host in the form that selects listeners and routes: lower case, without a port.
 	Host string
 }
 

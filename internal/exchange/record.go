@@ -16,7 +16,7 @@ type record struct {
 	pathReading routing.Reading // the reading that a path policy refused
 	attempts    int
 	in, out     int64 // bytes of the bodies
-	// The lines of header fields that the access log wants.
+	// loggedRequest and loggedAnswer are the lines of header fields for the access log.
 	loggedRequest, loggedAnswer []telemetry.Field
 }
 
@@ -42,7 +42,7 @@ func (ex *Exchange) finish() {
 	}
 }
 
-// metrics is the series that the exchange belongs to.
+// metrics returns the series that counts the exchange.
 func (ex *Exchange) metrics() *telemetry.Exchange {
 	switch {
 	case ex.backend != nil:
@@ -53,7 +53,7 @@ func (ex *Exchange) metrics() *telemetry.Exchange {
 	return ex.pipe.Metrics.Unrouted()
 }
 
-// log ends the copies' part in the exchange and writes the access log.
+// log writes the access log, and completes the exchange's part in its copies.
 func (ex *Exchange) log(d time.Duration) {
 	route := ""
 	if ex.rule != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// spliceMost is how much is spliced between two looks at deadlines.
+// spliceMost is how much is spliced between two checks of deadlines.
 const spliceMost = 16 << 20
 
-// relay passes the answer on.
+// relay forwards the answer.
 func (ex *Exchange) relay() error {
 	c := &ex.call
 	if ex.resp.Status == http.StatusSwitchingProtocols || ex.req.Method == http.MethodConnect && ex.resp.Status < 300 {
@@ -44,7 +44,7 @@ func (ex *Exchange) relay() error {
 		return cerr
 	}
 	if !ex.upload.running && !c.Request.HTTP2 {
-		// The connection is free before the client has its answer: the next exchange may find it.
+		// The connection becomes free before the client has its answer, so the next exchange may already use it.
 		ex.endCall()
 		return ex.from.Client.End(ex.answerTrailers())
 	}
@@ -65,10 +65,10 @@ func (ex *Exchange) endCall() {
 	ex.call.Close()
 }
 
-// relayBody passes the answer's body on. It leaves the end of the answer to its caller.
+// relayBody forwards the answer's body. It leaves the end of the answer to its caller.
 func (ex *Exchange) relayBody() error {
 	c := &ex.call
-	// Over HTTP/2 the body of a short answer is about to come: head and body go out together.
+	// Over HTTP/2 the body of a short answer follows at once, so head and body go out together.
 	short := c.Request.HTTP2 && ex.resp.Body.Kind == http1.BodyLength && ex.resp.Body.Length <= Gather
 	var since time.Time
 	for first := true; ; first = false {
@@ -139,7 +139,7 @@ func (ex *Exchange) splice(to Splicer) error {
 	return nil
 }
 
-// write gives the client a piece of the answer's body.
+// write sends the client a piece of the answer's body.
 func (ex *Exchange) write(p []byte) error {
 	ex.out += int64(len(p))
 	return ex.from.Client.Write(p)

@@ -15,7 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// routed is where an exchange's request goes.
+// routed is the destination of an exchange's request.
 type routed struct {
 	match    routing.Request
 	decision routing.Decision
@@ -109,13 +109,13 @@ func (ex *Exchange) Field(name string) (string, bool) {
 	return value, found
 }
 
-// text makes the bytes appended to scratch since the mark a string that is valid as long as the exchange.
+// text turns the bytes appended to scratch since the mark into a string that is valid as long as the exchange.
 func (ex *Exchange) text(mark int) string {
 	b := ex.scratch[mark:]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// join makes a target of a path and a query.
+// join makes a target from a path and a query.
 func (ex *Exchange) join(path, query string, hasQuery bool) string {
 	if !hasQuery {
 		return path
@@ -165,7 +165,7 @@ func (ex *Exchange) setHost() {
 	ex.req.host = h
 }
 
-// faultFailure is the failure that a fault of the configuration prescribes.
+// faultFailure returns the failure that a fault of the configuration prescribes.
 func faultFailure(f *model.Fault) error {
 	status := f.Status
 	if status < 400 || status > 599 {

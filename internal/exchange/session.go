@@ -31,10 +31,10 @@ type session struct {
 	absolute  time.Duration
 	shared    bool // all proxies that serve the rule have the key
 
-	// byID has all that an ID stands for: more than one if a service is a leaf of several splits of a root.
+	// byID has all targets of an ID: several if a service is a leaf of several splits of a root.
 	byID   map[targetID][]*sessionTarget
 	bySpot map[sessionSpot]*sessionTarget
-	// attributes of the cookie, parallel to the rule's matches.
+	// attributes are the attributes of the cookie, parallel to the rule's matches.
 	attributes []string
 }
 
@@ -55,8 +55,8 @@ type sessionTarget struct {
 	endpoint *upstream.Endpoint
 }
 
-// A token is an ID, the beginning of the target's key, then the time of issue in milliseconds, then a tag over key and
-// time, then a proof over the same and a secret.
+// These constants define a token. It has an ID, which is the beginning of the target's key, and the time of issue in
+// milliseconds. Then follow a tag over key and time, and a proof over the same and a secret.
 const (
 	idSize    = 10
 	timeSize  = 6
@@ -84,7 +84,7 @@ func newSessionKeys(shared []byte) *sessionKeys {
 	return k
 }
 
-// of is the key for a rule's sessions, and whether others have it too.
+// of returns the key of a rule's sessions, and whether other proxies have it, too.
 func (k *sessionKeys) of(m *model.Session) (key [sha256.Size]byte, shared bool) {
 	if len(k.shared) == 0 && m.Salt == "" {
 		return k.own, false
@@ -201,7 +201,7 @@ func (ex *Exchange) resume(s *session) *routing.Backend {
 	return nil
 }
 
-// acceptCookie looks at all cookies of the session's name: a client has one for each path.
+// acceptCookie checks all cookies with the session's name: a client has one for each path.
 func (ex *Exchange) acceptCookie(s *session, cookies string) bool {
 	for more := true; more; {
 		var pair string
@@ -214,7 +214,7 @@ func (ex *Exchange) acceptCookie(s *session, cookies string) bool {
 	return false
 }
 
-// accept takes the session up that a token stands for.
+// accept takes up the session of a token.
 func (ex *Exchange) accept(s *session, text string) bool {
 	if len(text) != tokenText {
 		return false
@@ -285,8 +285,8 @@ func (ex *Exchange) sessionTime() int64 {
 	return ex.from.Start.UnixMilli()
 }
 
-// markSession adds the token to the answer's fields, unless the client has it: of a new session, and of one whose endpoint could not
-// be kept.
+// markSession adds the token to the answer's fields, unless the client has it. The client lacks it if the session is
+// new, or if the session's endpoint could not be kept.
 func (ex *Exchange) markSession(s *session, fields []http1.Field) []http1.Field {
 	if s.header { // a backend's value in this field is not a token
 		fields = slices.DeleteFunc(fields, func(f http1.Field) bool {

@@ -31,7 +31,7 @@ func TestCookiesHaveThePathThatIsMatched(t *testing.T) {
 }
 
 func FuzzSessionCookies(f *testing.F) {
-	// Every process makes the same token.
+	// With the same key, every process makes the same token.
 	p := NewPipeline(Options{Now: func() time.Time { return time.Unix(1<<30, 0) }, SessionKey: []byte("a key of sixteen bytes or more")}, Around{})
 	r := &routing.Rule{Route: &model.Route{}, Rule: &model.Rule{
 		Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}},

@@ -22,7 +22,7 @@ type Snapshot struct {
 	Backends  []Backend
 	Leaves    []Backend // of splits
 	mirrors   []*mirror.Target
-	// mirrorLeaves are where splits lead copies.
+	// mirrorLeaves are the targets of copies that splits redirect.
 	mirrorLeaves []*mirror.Target
 }
 
@@ -66,7 +66,7 @@ type Rule struct {
 	session        *session // nil: requests are not kept together
 }
 
-// retry is a rule's policy.
+// retry is a rule's retry policy.
 type retry struct {
 	attempts int
 	backoff  time.Duration
@@ -86,7 +86,7 @@ type Backend struct {
 	filters filters
 }
 
-// Attach gives the snapshot its services and counters, and tells which counters are in use. It cannot fail.
+// Attach adds the services and counters to the snapshot, and reports which counters are in use. It cannot fail.
 func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.Snapshot) (used telemetry.InUse) {
 	snap.Upstream = services.Services()
 	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
@@ -159,7 +159,8 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 	return used
 }
 
-// lead sets the service that requests go to, presenting a client certificate unless that is empty, or the fault they are answered with.
+// lead sets the service that gets the requests, with a client certificate unless that is empty, or the fault that
+// answers them.
 func (b *Backend) lead(services *upstream.Snapshot, service, clientCertificate string, fault *model.Fault) {
 	if b.Fault = fault; fault != nil {
 		return

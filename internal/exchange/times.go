@@ -8,7 +8,8 @@ type times struct {
 	// began is when the endpoint was picked. connected is when the connection was established, if the attempt opened
 	// one.
 	began, connected time.Duration
-	// head is when the head of the final answer was read, last when anything was read last, or the attempt failed.
+	// head is when the head of the final answer was read. last is when the last bytes were read, or when the attempt
+	// failed.
 	head, last time.Duration
 }
 
@@ -20,10 +21,10 @@ func (ex *Exchange) clock() time.Duration {
 	return time.Since(ex.from.Start)
 }
 
-// isConnected notes that a connection came about.
+// isConnected records that a connection was established.
 func (ex *Exchange) isConnected() { ex.attempt.times.connected = ex.clock() }
 
-// tried notes that the head of the final answer is here, or that the attempt failed.
+// tried records that the head of the final answer was read, or that the attempt failed.
 func (ex *Exchange) tried(err error) {
 	t := &ex.attempt.times
 	if t.last = ex.clock(); err == nil {

@@ -5,7 +5,8 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// tunnel has the client's connection pass bytes both ways once protocols were switched (RFC 9110 §7.8) or a CONNECT was granted.
+// tunnel passes bytes of the client's connection in both directions, after a protocol switch (RFC 9110 §7.8) or a
+// granted CONNECT.
 func (ex *Exchange) tunnel(up *upstream.Conn) error {
 	c, ok := ex.from.Client.(Tunneler)
 	if !ok {

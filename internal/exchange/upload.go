@@ -29,7 +29,7 @@ func (ex *Exchange) startUpload() {
 	go u.run()
 }
 
-// runUpload returns the client's failure, after it has aborted the call, or nil; failing to write is for the reading side to judge.
+// runUpload returns the client's failure, after it has aborted the call, or nil. The reading side judges failed writes.
 func (ex *Exchange) runUpload() error {
 	c := &ex.call
 	if c.Whole() {
@@ -60,15 +60,15 @@ func sendFailure(err error) error {
 	return nil
 }
 
-// errWrite: the endpoint took no more.
+// errWrite means that the endpoint stopped accepting bytes.
 var errWrite = errors.New("the endpoint does not take the request")
 
-// Reading is true while another goroutine may read the client's body.
+// Reading reports whether another goroutine may be reading the client's body.
 func (ex *Exchange) Reading() bool {
 	return ex.upload.running
 }
 
-// pollUpload takes notice of an upload that has ended.
+// pollUpload checks whether the upload has ended.
 func (ex *Exchange) pollUpload() {
 	if !ex.upload.running {
 		return
@@ -80,7 +80,7 @@ func (ex *Exchange) pollUpload() {
 	}
 }
 
-// stopUpload ends an upload that runs; it returns the client's failure, if that ended it before.
+// stopUpload ends a running upload. It returns the client's failure if that ended the upload before.
 func (ex *Exchange) stopUpload() error {
 	u := &ex.upload
 	if ex.pollUpload(); u.running {
@@ -91,7 +91,7 @@ func (ex *Exchange) stopUpload() error {
 	return u.failed
 }
 
-// endUpload lets an upload end after the answer has, or stops it.
+// endUpload lets an upload finish after the answer has ended, or stops it.
 func (ex *Exchange) endUpload() {
 	t := time.NewTimer(uploadGrace)
 	defer t.Stop()
