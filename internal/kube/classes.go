@@ -22,7 +22,7 @@ import (
 const (
 	// inUse is the finalizer that Gateway API has for classes that Gateways use.
 	inUse = gatewayv1.GatewayClassFinalizerGatewaysExist
-	// classesLook is how often classes are looked at without anything having happened: others may have taken the finalizer away.
+	// classesLook is how often classes are checked without a change: others may have removed the finalizer.
 	classesLook = time.Minute
 )
 
@@ -40,7 +40,7 @@ type Classes struct {
 	used map[string]bool
 }
 
-// NewClasses returns one for the classes of a source that name the controller. A nil logger discards.
+// NewClasses returns Classes for the classes of a source that name the controller. A nil logger discards the log.
 func NewClasses(c *Client, source *Source, controller string, logger *slog.Logger) *Classes {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -70,7 +70,7 @@ func (c *Classes) Set(set *resource.Set) {
 	}
 }
 
-// Run sets and takes away the finalizer until ctx ends. It may be run again, as leadership comes and goes.
+// Run adds and removes the finalizer until ctx ends. It may be called again, as leadership comes and goes.
 func (c *Classes) Run(ctx context.Context) error {
 	for pause := retryLeast; ; {
 		wait, woken := classesLook, c.woken
@@ -91,7 +91,7 @@ func (c *Classes) Run(ctx context.Context) error {
 	}
 }
 
-// keepAll corrects all classes; false if one must be tried again.
+// keepAll corrects all classes. It returns false if one must be tried again.
 func (c *Classes) keepAll(ctx context.Context) bool {
 	c.mu.Lock()
 	used := c.used
@@ -110,7 +110,7 @@ func (c *Classes) keepAll(ctx context.Context) bool {
 	return all
 }
 
-// keep gives one class the finalizer, or takes it away.
+// keep adds the finalizer to one class, or removes it.
 func (c *Classes) keep(ctx context.Context, name string, used bool) error {
 	k := resource.Key{Group: gatewayv1.GroupName, Kind: "GatewayClass", Name: name}
 	o := c.source.Object(k)
@@ -128,13 +128,13 @@ func (c *Classes) keep(ctx context.Context, name string, used bool) error {
 	case has:
 		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == inUse })
 	case class.GetDeletionTimestamp() != nil:
-		return nil // the API server takes no finalizer any more
+		return nil // the API server accepts no finalizer any more
 	default:
 		finalizers = append(finalizers, inUse)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	// Of this version alone: others may have finalizers, too.
+	// The patch applies to this version only: others may have finalizers, too.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": class.GetUID(), "resourceVersion": class.GetResourceVersion(), "finalizers": finalizers,
 	}})

@@ -28,7 +28,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Scheme knows the kinds that Weir reads and creates, except for SMI's, whose versions differ.
+// Scheme returns the kinds that Weir reads and creates, except for SMI's, whose versions differ.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -43,8 +43,8 @@ func Scheme() *runtime.Scheme {
 }
 
 // Config finds an API server: by the named file, else by the environment variable KUBECONFIG or ~/.kube/config, else by
-// the pod this runs in. An empty context is the file's current one. Requests are not paced here: their senders are
-// bounded, and the API server paces fairly.
+// the pod it runs in. An empty context means the file's current one. Requests are not rate-limited here: their senders
+// are bounded, and the API server shares its capacity fairly.
 func Config(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -57,7 +57,7 @@ func Config(kubeconfig, context string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Client is an API server, for the parts of this package. It may be used by many goroutines.
+// Client is an API server, for the parts of this package. Several goroutines may use it at the same time.
 type Client struct {
 	// Client reads from the API server itself, never from a cache.
 	client.Client
@@ -91,13 +91,13 @@ func NewClient(config *rest.Config) (*Client, error) {
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// SetLogger makes the libraries of Kubernetes log there.
+// SetLogger sets the logger of Kubernetes' libraries.
 func SetLogger(logger *slog.Logger) {
 	crlog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	klog.SetSlogLogger(logger)
 }
 
-// mapper knows one kind, so that no discovery is needed.
+// mapper returns a mapper for one kind, so that no discovery is needed.
 func mapper(gvk schema.GroupVersionKind, resource string, cluster bool) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{gvk.GroupVersion()})
 	scope := meta.RESTScopeNamespace

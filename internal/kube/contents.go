@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// readTimeout bounds the reading of one Secret or ConfigMap, readers how many are read at a time.
+	// readTimeout bounds the reading of one Secret or ConfigMap. readers is how many are read at a time.
 	readTimeout = 5 * time.Second
 	readers     = 8
-	// retryMost is the longest time between two tries to read one.
+	// retryMost is the longest time between two attempts to read an object.
 	retryMost = 30 * time.Second
 	// triesAnswered and triesUnanswered limit the attempts to read an object that was never read. After them a Set is
 	// made without the object: 3 s if the API server says why it cannot be read, 91 s if it does not answer.
 	triesAnswered, triesUnanswered = 3, 8
 )
 
-// contents are the Secrets and ConfigMaps that something refers to. Its owner guards it by a lock.
+// contents are the referenced Secrets and ConfigMaps. Its owner guards it with a lock.
 type contents struct {
 	client   *Client
 	kinds    resource.Kinds
@@ -36,7 +36,7 @@ type contents struct {
 	wanted   map[resource.Key]*content
 }
 
-// content is where we stand with one.
+// content is the state of one of them.
 type content struct {
 	// version is the version of the last object read, empty if there was none.
 	version string
@@ -45,7 +45,7 @@ type content struct {
 	told  int
 	// known means that it was read, or that it did not exist.
 	known bool
-	// err is why it could not be read; the last one stays. It is tried again at next.
+	// err is why the last attempt to read it failed. The next attempt is at next.
 	err   error
 	tries int
 	next  time.Time
@@ -78,13 +78,14 @@ func (c *contents) want(keys map[resource.Key]bool, from *resource.Collection, n
 	return read, left
 }
 
-// stale takes note that an object has the version, or is gone if that is empty. It reports whether anyone cares.
+// stale records that an object has the version, or is gone if version is empty. It reports whether the object is
+// wanted.
 func (c *contents) stale(k resource.Key, version string) bool {
 	w := c.wanted[k]
 	if w == nil {
 		return false
 	}
-	w.told++ // while it may be being read
+	w.told++ // it may be being read at this moment
 	if w.version == version {
 		return false
 	}
@@ -103,8 +104,7 @@ func (c *contents) due(now time.Time) bool {
 }
 
 // awaited returns an object that was never read and may be soon: without it, the Set would look as if it had been
-// deleted. After a while it is no longer waited for, so that an unreadable object does not prevent everything else from
-// being served.
+// deleted. The wait is limited, so that an unreadable object does not delay everything else.
 func (c *contents) awaited() (resource.Key, bool) {
 	for k, w := range c.wanted {
 		tries := triesAnswered
@@ -127,16 +127,16 @@ func (c *contents) findings() (all []resource.Finding) {
 	return all
 }
 
-// reading is an object that was read, nil if it does not exist, or why it could not be.
+// reading is the result of reading an object: the object, nil if it does not exist, or the error.
 type reading struct {
 	key resource.Key
-	// told is that of the content before it was read.
+	// told is the content's value of told before the read.
 	told   int
 	object client.Object
 	err    error
 }
 
-// read asks the API server for the objects of keys, a few at a time. It may be called without the lock.
+// read reads the objects of keys from the API server, a few at a time. The caller need not hold the lock.
 func (c *contents) read(ctx context.Context, keys []reading) []reading {
 	out := slices.Clone(keys)
 	var few errgroup.Group
@@ -170,7 +170,7 @@ func (c *contents) readOne(ctx context.Context, k resource.Key) (client.Object, 
 	return object, nil
 }
 
-// take puts an object that was read into the collection.
+// take adds an object that was read to the collection.
 func (c *contents) take(r reading, into *resource.Collection) {
 	w := c.wanted[r.key]
 	if w == nil {

@@ -13,13 +13,13 @@ var ErrNoCluster = errors.New("no cluster is named")
 // Flags say which cluster.
 type Flags struct{ file, context string }
 
-// Flags adds them to a command.
+// Flags adds the flags to a command.
 func (k *Flags) Flags(f *pflag.FlagSet) {
 	f.StringVar(&k.file, "kubeconfig", "", "`file` that says how to reach the API server (default: $KUBECONFIG, ~/.kube/config, or the pod's own)")
 	f.StringVar(&k.context, "context", "", "`name` of a context in it other than the current one")
 }
 
-// Client connects to the cluster that they say.
+// Client connects to the cluster that the flags name.
 func (k *Flags) Client() (*Client, error) {
 	config, err := Config(k.file, k.context)
 	if err != nil && *k == (Flags{}) && clientcmd.IsEmptyConfig(errors.Unwrap(err)) {

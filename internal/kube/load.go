@@ -16,7 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// pageSize is how many objects are asked for at a time.
+// pageSize is how many objects one request lists.
 const pageSize = 500
 
 // Load reads once what a Source of these kinds and that scope would watch. Kinds that are not installed are left out. A
@@ -52,7 +52,7 @@ func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, 
 	return set, nil
 }
 
-// list puts the objects of a part of a kind into the collection.
+// list adds the objects of a part of a kind to the collection.
 func (c *Client) list(ctx context.Context, of resource.Kinds, v served, p part, into *resource.Collection) error {
 	options := &client.ListOptions{Limit: pageSize, LabelSelector: selector(v), Namespace: p.namespace, FieldSelector: p.fields()}
 	for {
@@ -80,7 +80,7 @@ func (c *Client) list(ctx context.Context, of resource.Kinds, v served, p part, 
 	}
 }
 
-// listOf is an empty list of a kind: of Go objects for kinds of Kubernetes itself.
+// listOf returns an empty list of a kind: of Go objects for kinds of Kubernetes itself.
 func (c *Client) listOf(v served) (client.ObjectList, error) {
 	of := v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List")
 	if v.Custom() {

@@ -28,7 +28,7 @@ const (
 	maxWaiting = 1000
 )
 
-// Recorder writes events.k8s.io Events: each once, whichever replica comes to write it.
+// Recorder writes events.k8s.io Events. It writes each event once, whichever replica writes it.
 type Recorder struct {
 	client               *Client
 	source               *Source
@@ -37,14 +37,14 @@ type Recorder struct {
 	failures             loglimit.Limiter
 
 	mu sync.Mutex
-	// current are the events of the newest report: one that stays is not told again.
+	// current are the events of the newest report. An event that stays is not written again.
 	current map[resource.Event]bool
 	// dropped is how many of them found no room the last time.
 	dropped int
 	waiting chan resource.Event
 }
 
-// NewRecorder returns a Recorder. The controller and the instance, as a pod's name, are the reporter in Events.
+// NewRecorder returns a Recorder. The controller, and the instance as a pod's name, are the reporter in Events.
 func NewRecorder(c *Client, source *Source, controller, instance string, logger *slog.Logger) *Recorder {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -69,7 +69,7 @@ func (r *Recorder) Set(events []resource.Event) {
 		select {
 		case r.waiting <- e:
 		default:
-			delete(current, e) // the next report brings it again
+			delete(current, e) // the next report contains it again
 			dropped++
 		}
 	}
@@ -79,7 +79,7 @@ func (r *Recorder) Set(events []resource.Event) {
 	r.current, r.dropped = current, dropped
 }
 
-// Run writes events until ctx ends. It may be run again.
+// Run writes events until ctx ends. It may be called again.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
@@ -93,13 +93,13 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Event writes one event now, for callers that do not use Set.
+// write writes one event.
 func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	event := r.event(e)
 	if scope := r.source.Scope; !scope.All() && !slices.Contains(scope.Namespaces, event.GetNamespace()) {
-		return nil // it may not be written
+		return nil // no permission to write it
 	}
 	err := r.client.Create(ctx, event)
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -108,7 +108,7 @@ func (r *Recorder) write(ctx context.Context, e resource.Event) error {
 	return err
 }
 
-// event makes the Event. Its name follows from its content and its object, so that it exists once.
+// event makes the Event. Its name follows from its content and its object, so it exists only once.
 func (r *Recorder) event(e resource.Event) client.Object {
 	k := r.source.Kinds.Key(e.Ref)
 	regarding := corev1.ObjectReference{

@@ -15,11 +15,11 @@ import (
 type Scope struct {
 	// Namespaces are the namespaces to read, sorted; none means all. Weir always reads GatewayClasses.
 	Namespaces []string
-	// Own is the controller's namespace, whose ConfigMaps are read besides, for the parameters of classes.
+	// Own is the controller's namespace. Its ConfigMaps are also read, for the parameters of classes.
 	Own string
 }
 
-// All means that every namespace is read.
+// All reports whether every namespace is read.
 func (s Scope) All() bool { return len(s.Namespaces) == 0 }
 
 // part is the part of a kind that one request can list: the objects of a namespace, the object of a name, or all
@@ -55,10 +55,10 @@ func (s Scope) reads(k resource.Key) bool {
 	return s.All() || slices.Contains(s.Namespaces, k.Namespace) || k.Kind == "ConfigMap" && k.Group == "" && k.Namespace == s.Own
 }
 
-// of is the namespace that a part is about, empty for all.
+// of returns the namespace of a part, empty for all.
 func (p part) of() string { return p.namespace + p.name }
 
-// fields selects the part, nil for all of its namespace.
+// fields selects the part; nil selects everything in its namespace.
 func (p part) fields() fields.Selector {
 	if p.name == "" {
 		return nil
@@ -66,7 +66,7 @@ func (p part) fields() fields.Selector {
 	return fields.OneTermEqualSelector("metadata.name", p.name)
 }
 
-// selector restricts a cache to the part. The library uses the namespace that a selector of fields names.
+// selector restricts a cache to the part. The library uses the namespace that a field selector names.
 func (p part) selector() fields.Selector {
 	if p.namespace != "" {
 		return fields.OneTermEqualSelector("metadata.namespace", p.namespace)
@@ -74,7 +74,7 @@ func (p part) selector() fields.Selector {
 	return p.fields()
 }
 
-// path is that of a part's list.
+// path returns the URL path that lists a part.
 func (v served) path(p part) string {
 	var b strings.Builder
 	if v.gvk.Group == "" {

@@ -26,7 +26,7 @@ func (v served) String() string {
 
 func (v served) id() schema.GroupKind { return v.gvk.GroupKind() }
 
-// in is the kind in one of its versions.
+// in returns the kind in one of its versions.
 func in(k *resource.Kind, version string) served {
 	gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
 	return served{k, gvk, k.Plural}
@@ -145,7 +145,7 @@ type Installed struct {
 	Version string
 }
 
-// Installed asks which kinds with a definition the API server has, in their order.
+// Installed returns the kinds with a definition that the API server has, in their order.
 func (c *Client) Installed(ctx context.Context, kinds resource.Kinds) ([]Installed, error) {
 	there, err := c.kinds(ctx, kinds, Scope{}, nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type SourceOptions struct {
 	// Kinds are the kinds to read.
 	Kinds resource.Kinds
-	// Controller is the name by which GatewayClasses are ours: of other Gateways no Secret is read.
+	// Controller is the name that makes GatewayClasses ours. Secrets of other Gateways are not read.
 	Controller string
 	// Scope is the part of the cluster to read. Objects of the kinds it names are never read from elsewhere.
 	Scope Scope
@@ -27,8 +27,8 @@ type SourceOptions struct {
 }
 
 // Source is a resource.Source over a Kubernetes API server. The first Set comes when everything was read. While the API
-// server is away, the last one stays. Kinds whose definition is not installed are left out until it is. Secrets and
-// ConfigMaps are only read if something refers to them.
+// server is away, the last Set stays. Kinds without an installed definition are left out until it is installed. Secrets
+// and ConfigMaps are only read if an object refers to them.
 type Source struct {
 	client *Client
 	SourceOptions
@@ -41,7 +41,7 @@ type Source struct {
 
 	mu         sync.Mutex
 	collection *resource.Collection
-	// objects are the custom ones as they are, with their statuses.
+	// objects are the present custom objects, with their statuses.
 	objects  map[resource.Key]*resource.Object
 	contents *contents
 	watches  map[schema.GroupKind]*watch
@@ -55,7 +55,7 @@ type Source struct {
 
 var _ resource.Source = (*Source)(nil)
 
-// NewSource returns a Source that has not begun.
+// NewSource returns a Source that is not running yet.
 func NewSource(c *Client, options SourceOptions) *Source {
 	if options.Look <= 0 {
 		options.Look = 10 * time.Second
@@ -89,7 +89,7 @@ func (s *Source) Objects() []*resource.Object {
 	return all
 }
 
-// Version is the version in which a kind is read here; empty if the API server does not serve the kind.
+// Version returns the version in which a kind is read; empty if the API server does not serve the kind.
 func (s *Source) Version(group, kind string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Source) Version(group, kind string) string {
 	return ""
 }
 
-// lookTimeout bounds the questions which kinds there are, and may be read.
+// lookTimeout bounds the requests that find the installed and readable kinds.
 const lookTimeout = 30 * time.Second
 
 // holdoff is how long changes are gathered into one Set.
@@ -153,7 +153,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	}
 }
 
-// tick is how often it is seen whether something is due by time alone.
+// tick is how often the Source checks for work that is due by time alone.
 const tick = time.Second
 
 func (s *Source) overdue() bool {
@@ -226,8 +226,8 @@ func (s *Source) Lost() (kinds []schema.GroupKind) {
 	return kinds
 }
 
-// set reads the Secrets and ConfigMaps that are referred to and not yet known, and makes a Set. It is nil, with the object
-// that is waited for, where that may be read soon.
+// set reads the referenced Secrets and ConfigMaps that are not known yet, and makes a Set. If an object may become
+// readable soon, the Set is nil, and the object is returned.
 func (s *Source) set(ctx context.Context) (set *resource.Set, awaited resource.Key) {
 	set, missing := s.assemble()
 	if len(missing) == 0 {

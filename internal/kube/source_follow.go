@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// follow starts and ends watches as kinds come and go, until ctx ends and all watches have.
+// follow starts and ends watches as kinds come and go. It returns when ctx has ended and all watches have ended.
 func (s *Source) follow(ctx context.Context) {
 	defer func() {
 		for _, w := range s.watching() {
@@ -89,7 +89,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 				s.touch()
 				continue
 			}
-			w.stop() // its next try may be far off
+			w.stop() // its next attempt may be far off
 			s.begin(ctx, v)
 		}
 	}
@@ -111,14 +111,14 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 	}
 }
 
-// permitted reports whether the API server lets the kind be read now.
+// permitted reports whether the API server permits reading the kind now.
 func (s *Source) permitted(ctx context.Context, v served) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return s.client.probe(ctx, v, s.Scope) == nil
 }
 
-// begin watches a kind. It reports whether that could be begun; if not, the next look tries again.
+// begin starts watching a kind. It reports whether that succeeded; if not, the next look tries again.
 func (s *Source) begin(ctx context.Context, v served) bool {
 	s.mu.Lock()
 	s.fresh[v.id()] = make(map[resource.Key]bool)
@@ -134,11 +134,11 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 	s.mu.Lock()
 	s.watches[v.id()] = w
 	s.mu.Unlock()
-	s.settled(w) // it may have been faster
+	s.settled(w) // the watch may have been faster
 	return true
 }
 
-// forget drops a kind that the API server has no more.
+// forget drops a kind that the API server no longer has.
 func (s *Source) forget(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,7 @@ func sameMeaning(a, b *resource.Object) bool {
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil)
 }
 
-// refusal is the finding about a kind that may not be read.
+// refusal returns the finding about a kind that Weir has no permission to read.
 func refusal(v served, err error) resource.Finding {
 	return resource.Refused(v.String(), []string{"get", "list", "watch"}, err)
 }

@@ -30,7 +30,7 @@ type merger struct {
 	now        time.Time
 }
 
-// merge returns the status of an object of ours as it should be. The old one is left alone.
+// merge returns the intended status of an object of ours. It does not change the old one.
 func (m merger) merge(old map[string]any, want *resource.Status) map[string]any {
 	status := runtime.DeepCopyJSON(old)
 	if status == nil {
@@ -103,7 +103,7 @@ func (m merger) release(old map[string]any) map[string]any {
 	return m.merge(old, nobody)
 }
 
-// conditions replaces ours among the present ones, each in its place. A time changes only with the condition's status.
+// conditions replaces our conditions, each in its place. A time changes only with the condition's status.
 func (m merger) conditions(old any, want []resource.Condition, generation int64) []any {
 	var out []any
 	placed := make(map[string]bool)
@@ -141,12 +141,12 @@ func (m merger) condition(before map[string]any, c resource.Condition, generatio
 	return out
 }
 
-// cut shortens a text to at most so many bytes.
+// cut shortens a text to at most the given number of bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for most -= 3; most > 0 && text[most]&0xC0 == 0x80; most-- { // not inside of a character
+	for most -= 3; most > 0 && text[most]&0xC0 == 0x80; most-- { // not inside a character
 	}
 	return text[:most] + "..."
 }
@@ -180,8 +180,7 @@ type entry struct {
 	conditions []resource.Condition
 }
 
-// entries replaces ours, recognised by the controller's name, among the present ones. Entries of others keep their
-// places.
+// entries replaces our entries, recognised by the controller's name. Entries of others keep their places.
 func (m merger) entries(old any, refName string, want []entry, generation int64, most int) []any {
 	out := []any{}
 	refs := make([]map[string]any, len(want))
@@ -214,7 +213,7 @@ func (m merger) entries(old any, refName string, want []entry, generation int64,
 	return out
 }
 
-// refTree is a reference as the API server keeps it, with its defaults.
+// refTree returns a reference as the API server stores it, with its defaults.
 func refTree(r gatewayv1.ParentReference) map[string]any {
 	group, kind := gatewayv1.GroupName, "Gateway"
 	if r.Group != nil {
@@ -261,7 +260,7 @@ func trees(list any) []map[string]any {
 	return out
 }
 
-// sameTree compares without lists, mappings and values that are empty: some ways to write leave them out.
+// sameTree compares trees, ignoring empty lists, mappings and values: some writers leave them out.
 func sameTree(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -16,7 +16,7 @@ import (
 
 const ours = "weirmesh.github.io/gateway-controller"
 
-// at merges statuses of a kind of Gateway API at some time.
+// at returns a merger for statuses of a kind of Gateway API at some time.
 func at(kind string, seconds int64) merger {
 	return merger{ours, gateway.Kinds().Find(gatewayv1.GroupName, kind).Status, time.Unix(seconds, 0)}
 }
@@ -31,7 +31,7 @@ func tree(t *testing.T, text string) map[string]any {
 	return whole(out).(map[string]any)
 }
 
-// whole gives numbers the type that they have in Kubernetes' trees.
+// whole converts numbers to the type that they have in Kubernetes' trees.
 func whole(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

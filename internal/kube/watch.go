@@ -32,11 +32,11 @@ type watch struct {
 	ended  chan struct{}
 
 	mu sync.Mutex
-	// behind are the parts whose initial objects have not all been handed on yet.
+	// behind are the parts whose initial objects have not all been passed on yet.
 	behind map[part]bool
-	// refused is the API server's last word while it does not let us read the kind, nil when it does.
+	// refused is the API server's latest refusal to let us read the kind, nil if it permits it.
 	refused error
-	// refusals counts them since the first.
+	// refusals counts the refusals since the first.
 	refusals     int
 	firstRefused time.Time
 	// begun is when the watch was started.
@@ -168,13 +168,13 @@ func (d *drained) Stop() {
 	})
 }
 
-// stop ends the watch and waits until no more events are handed on.
+// stop ends the watch and waits until all its events were passed on.
 func (w *watch) stop() {
 	w.cancel()
 	<-w.ended
 }
 
-// sync takes note that a part is known.
+// sync records that a part is known.
 func (w *watch) sync(p part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +195,7 @@ func (w *watch) waits(absent map[string]bool) bool {
 	return false
 }
 
-// failed notes an error of the watch, which continues by itself. It reports whether the kind is now refused.
+// failed records an error of the watch, which continues by itself. It reports whether the kind is now refused.
 func (w *watch) failed(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -298,11 +298,11 @@ func transform(kinds resource.Kinds, o any) (any, error) {
 	return o, nil
 }
 
-// strip drops large parts that are not used.
+// strip drops large unused parts.
 func strip(o client.Object) {
 	o.SetManagedFields(nil)
 	if _, ok := o.(*discoveryv1.EndpointSlice); ok {
-		o.SetAnnotations(nil) // one is the time of the last change
+		o.SetAnnotations(nil) // one annotation is the time of the last change
 		o.SetOwnerReferences(nil)
 		return
 	}
@@ -331,7 +331,7 @@ func sameVersion(a, b any) bool {
 	return ok && alsoOK && before.GetResourceVersion() == after.GetResourceVersion() && before.GetUID() == after.GetUID()
 }
 
-// keyOf is the key of an object that was deleted, even if the deletion was not watched.
+// keyOf returns the key of an object that was deleted, even if the deletion was not watched.
 func keyOf(v served, o any) (resource.Key, bool) {
 	k := resource.Key{Group: v.Group, Kind: v.Name}
 	if lost, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

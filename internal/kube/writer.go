@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// writers bounds the requests at a time.
+	// writers bounds the concurrent requests.
 	writers = 16
 	// writeTimeout bounds one request.
 	writeTimeout = 10 * time.Second
-	// conflicts is how often a write is tried at once against other writers.
+	// conflicts is how often a write is repeated at once if other writers interfere.
 	conflicts = 5
-	// repairAfter is how long changes of a status by others stay: two controllers that disagree must not race.
+	// repairAfter delays the repair of a status that others changed: two controllers that disagree must not race.
 	repairAfter = time.Second
-	// retryLeast and retryLongest bound the time after which a failed write is tried again.
+	// retryLeast and retryLongest bound the delay before a failed write is repeated.
 	retryLeast, retryLongest = 250 * time.Millisecond, 30 * time.Second
 )
 
-// StatusWriter writes statuses: only differences, and only our own entries. Conditions get the time of their last
-// change and the generation they are about.
+// StatusWriter writes statuses. It writes only differences, and only our own entries. Conditions get the time of their
+// last change and the generation they refer to.
 type StatusWriter struct {
 	client     *Client
 	source     *Source
@@ -56,12 +56,12 @@ type StatusWriter struct {
 	// pending status.
 	released map[resource.Key]resource.Status
 	queue    workqueue.TypedRateLimitingInterface[resource.Key] // nil while not running
-	// failures limits the lines about writes that failed: with the API server away it is all of them.
+	// failures limits the log lines about failed writes: if the API server is away, every write fails.
 	failures loglimit.Limiter
 }
 
-// NewStatusWriter returns a writer of statuses on the objects of a source that has not begun to run. The controller is
-// the name by which entries are ours. A nil logger discards.
+// NewStatusWriter returns a writer of statuses on the objects of a source that has not begun to run. Entries with the
+// controller's name are ours. A nil logger discards the log.
 func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.Logger) *StatusWriter {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -79,7 +79,7 @@ func NewStatusWriter(c *Client, source *Source, controller string, logger *slog.
 	return w
 }
 
-// Written is how many statuses were written so far.
+// Written returns how many statuses were written so far.
 func (w *StatusWriter) Written() uint64 { return w.written.Load() }
 
 // Failed counts failed attempts to correct a status. Each is repeated. An attempt that lost to another writer only
@@ -113,7 +113,7 @@ func (w *StatusWriter) Set(statuses []resource.Status) {
 	w.enqueue(append(due, strays...))
 }
 
-// Run writes statuses until ctx ends. It may be run again, as leadership comes and goes.
+// Run writes statuses until ctx ends. It may be called again, as leadership comes and goes.
 func (w *StatusWriter) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[resource.Key](retryLeast, retryLongest))
 	w.mu.Lock()
@@ -177,7 +177,7 @@ func (w *StatusWriter) urgency(k resource.Key) int {
 	return 0
 }
 
-// strays are the objects that carry entries of ours and should not.
+// strays returns the objects that carry entries of ours and should not.
 func (w *StatusWriter) strays(desired map[resource.Key]resource.Status) (keys []resource.Key) {
 	for _, o := range w.source.Objects() {
 		if _, wanted := desired[o.Key()]; wanted {
@@ -208,7 +208,7 @@ func (w *StatusWriter) named(k resource.Key, object any) bool {
 	return slices.ContainsFunc(ancestors, func(a gatewayv1.PolicyAncestorStatus) bool { return string(a.ControllerName) == w.controller })
 }
 
-// changed looks at an object again that someone wrote.
+// changed checks an object again after someone wrote it.
 func (w *StatusWriter) changed(k resource.Key) {
 	if w.form(k) == nil {
 		return
@@ -275,7 +275,7 @@ func (w *StatusWriter) write(ctx context.Context, k resource.Key) error {
 	return w.rewrite(ctx, m, gvk, k)
 }
 
-// next is the status an object should have, and whether it has another.
+// next returns the intended status of an object, and whether it differs from the old one.
 func (w *StatusWriter) next(m merger, k resource.Key, old map[string]any) (status map[string]any, changes bool) {
 	w.mu.Lock()
 	want, wanted := w.desired[k]
@@ -294,7 +294,7 @@ func (w *StatusWriter) next(m merger, k resource.Key, old map[string]any) (statu
 	return status, !sameTree(old, status)
 }
 
-// rewrite reads the object from the API server and writes its status, again when someone else was faster.
+// rewrite reads the object from the API server and writes its status. It repeats that if another writer was faster.
 func (w *StatusWriter) rewrite(ctx context.Context, m merger, gvk schema.GroupVersionKind, k resource.Key) error {
 	var err error
 	for range conflicts {
@@ -338,7 +338,7 @@ func (w *StatusWriter) update(ctx context.Context, gvk schema.GroupVersionKind, 
 	return gone(err)
 }
 
-// gone ignores that an object does not exist, or that another has its name by now: that will be reported.
+// gone ignores that an object does not exist, or that another object now has its name: the watch will report that.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
