@@ -8,7 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/clock"
 )
 
-// A breaker stays open for breakMin, twice as long each time it opens again without a success between, up to breakMax.
+// A breaker stays open for breakMin. The time doubles, up to breakMax, each time it opens again without a success in
+// between.
 const (
 	breakMin = time.Second
 	breakMax = 30 * time.Second
@@ -19,14 +20,14 @@ const (
 type breaker struct {
 	after int // failures that open it; less than 0 never
 
-	until    atomic.Int64 // instant at which it admits a copy again; 0 is closed
+	until    atomic.Int64 // the instant at which it admits a copy again; 0 means closed
 	failures atomic.Int32
 
 	mu    sync.Mutex
 	level int // how often it opened since the last success
 }
 
-// open is true unless copies are admitted freely.
+// open reports whether the breaker is not closed.
 func (b *breaker) open() bool { return b.until.Load() != 0 }
 
 // admit reports whether a copy may begin. The caller reports a probe's outcome with succeeded, failed or forgo. If it
@@ -52,7 +53,7 @@ func (b *breaker) forgo() {
 	}
 }
 
-// succeeded closes the breaker, if it was a probe, or begins the count anew.
+// succeeded closes the breaker if the copy was a probe, or restarts the count of failures.
 func (b *breaker) succeeded(probe bool) {
 	if b.failures.Load() == 0 && !probe {
 		return
@@ -66,8 +67,8 @@ func (b *breaker) succeeded(probe bool) {
 	}
 }
 
-// failed counts a failure. opened is how long the service is left alone because of it; 0 if it does not open the breaker. Copies that were
-// under way when it opened do not matter any more.
+// failed counts a failure. opened is how long the breaker then stays open; 0 if the failure does not open it. Copies
+// that were under way when it opened no longer count.
 func (b *breaker) failed(now time.Time, probe bool) (opened time.Duration) {
 	if b.after < 0 {
 		return 0

@@ -12,10 +12,10 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// dropsQuiet is how long no copy must have been dropped for a cause until that is not told any more.
+// dropsQuiet is how long no copy must have been dropped for a cause before the cause is no longer reported.
 const dropsQuiet = time.Minute
 
-// DropCause is the bound for which copies were dropped.
+// DropCause is the bound that made the Set drop copies.
 type DropCause uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	DropInFlight
 	// DropBytes is Options.MaxBytes.
 	DropBytes
-	// DropBuffered is the limit of the budget that copies get a part of.
+	// DropBuffered is the limit of the memory budget, which copies share.
 	DropBuffered
 	// DropBody is Options.MaxCopyBytes.
 	DropBody
@@ -33,7 +33,7 @@ const (
 	dropCauses
 )
 
-// MirrorDrop tells that copies are being dropped.
+// Drop reports that copies are being dropped.
 type Drop struct {
 	// Service is the name of the service that copies go to. Ref is the filter whose copy was dropped first.
 	Service string
@@ -48,12 +48,12 @@ type Drop struct {
 
 // dropNote is what the Set knows about dropped copies to one service for one cause.
 type dropNote struct {
-	last atomic.Int64 // instant of one of the last second's
+	last atomic.Int64 // when a copy was dropped, within the last second
 	told atomic.Bool  // drop is valid
 	drop Drop         // guarded by Set.dropsMu
 }
 
-// Drops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
+// Drops returns the bounds that copies exceeded in the last minute, by service, then cause.
 func (m *Set) Drops() (out []Drop) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,11 +69,11 @@ func (m *Set) Drops() (out []Drop) {
 	slices.SortFunc(out, func(a, b Drop) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cause, b.Cause), a.Ref.Compare(b.Ref), cmp.Compare(a.Enough, b.Enough))
 	})
-	// A service to which several client certificates are presented is there once for each.
+	// A service with several client certificates has an entry for each.
 	return slices.CompactFunc(out, func(a, b Drop) bool { return a.Service == b.Service && a.Cause == b.Cause })
 }
 
-// dropped notes that a copy of the target was dropped. enough is as of Drop.
+// dropped records that a copy of the target was dropped. enough is as in Drop.
 func (s *service) dropped(t *Target, cause DropCause, enough int64) {
 	n := &s.drops[cause]
 	if now := clock.Instant(time.Now()); now-n.last.Load() > int64(time.Second) || !n.told.Load() {
@@ -99,7 +99,7 @@ func (s *service) dropped(t *Target, cause DropCause, enough int64) {
 	}
 }
 
-// bound is the value of the cause's bound.
+// bound returns the value of the cause's bound.
 func (s *service) bound(c DropCause) int64 {
 	opt := &s.mirrors.opt
 	switch c {
@@ -117,7 +117,7 @@ func (s *service) bound(c DropCause) int64 {
 	return 0
 }
 
-// roundUp is the next power of two.
+// roundUp returns the next power of two.
 func roundUp(n int64) int64 {
 	if n <= 1 || n > 1<<61 {
 		return n

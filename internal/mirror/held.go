@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	// heldTurn is how often the clock looks.
+	// heldTurn is the clock's interval.
 	heldTurn = 10 * time.Millisecond
-	// heldLong is after how many turns a copy is begun though its exchange has not ended.
+	// heldLong is the number of turns after which a copy begins although its exchange has not ended.
 	heldLong = 5
-	// heldLull is after how many turns without a copy the clock stops.
+	// heldLull is the number of turns without a copy after which the clock stops.
 	heldLull = 100
-	// heldDue is how many copies at most the clock begins in a turn for exchanges that have ended: many at once would be in the way of others.
+	// heldDue is the most copies that the clock begins in one turn for exchanges that have ended: many at once would
+	// disturb other work.
 	heldDue = 4
 )
 
@@ -44,7 +45,7 @@ type heldShard struct {
 
 func (h *heldLegs) of(l *Leg) *heldShard { return &h.shards[l.shard%uint32(len(h.shards))] }
 
-// add takes a hold on the leg, which remove or the clock gives up.
+// add takes a hold on the leg, which remove or the clock releases.
 func (h *heldLegs) add(l *Leg) {
 	l.refs.Add(1)
 	s := h.of(l)
@@ -60,17 +61,17 @@ func (h *heldLegs) add(l *Leg) {
 	h.keepRunning()
 }
 
-// keepRunning has the clock run, after something was added.
+// keepRunning makes sure that the clock runs, after a leg was added.
 func (h *heldLegs) keepRunning() {
 	if !h.added.Load() {
 		h.added.Store(true)
 	}
 	if !h.running.Load() && h.running.CompareAndSwap(false, true) {
-		h.wake <- struct{}{} // there is room: the clock stands
+		h.wake <- struct{}{} // there is room: the clock has stopped
 	}
 }
 
-// remove takes the leg out, unless the clock has.
+// remove takes the leg out, unless the clock has taken it.
 func (h *heldLegs) remove(l *Leg) {
 	s := h.of(l)
 	s.mu.Lock()
@@ -84,7 +85,7 @@ func (h *heldLegs) remove(l *Leg) {
 	}
 }
 
-// unlink is called with mu held.
+// unlink removes a leg from the list. The caller holds mu.
 func (s *heldShard) unlink(l *Leg) {
 	if l.before != nil {
 		l.before.behind = l.behind
@@ -99,7 +100,8 @@ func (s *heldShard) unlink(l *Leg) {
 	l.before, l.behind, l.held = nil, nil, false
 }
 
-// postpone leaves a leg whose exchange has ended to the next turn, with the caller's hold on it; false if there are enough.
+// postpone leaves a leg whose exchange has ended to the next turn, and passes on the caller's hold. It returns false if
+// there are enough such legs.
 func (h *heldLegs) postpone(l *Leg) bool {
 	h.mu.Lock()
 	if len(h.due) >= heldDue {
@@ -180,7 +182,7 @@ func (h *heldLegs) begin(turn uint32, late []*Leg) []*Leg {
 	return late
 }
 
-// beginHeld begins the copy, unless it was begun or given up, and gives up the hold on it.
+// beginHeld begins the copy, unless it was begun or given up, and releases the hold on it.
 func (l *Leg) beginHeld() {
 	l.mu.Lock()
 	if l.started || l.over {

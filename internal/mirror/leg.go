@@ -30,16 +30,16 @@ type Leg struct {
 	trailers []byte // formatted as a last chunk; empty if there are none
 	chunked  bool
 
-	wake chan struct{} // there is something new for the worker
+	wake chan struct{} // the worker has something new to do
 	refs atomic.Int32  // the exchange's, the worker's, and that of heldLegs
 	fate atomic.Uint32 // telemetry.MirrorOutcome, settled once
 
 	mu      sync.Mutex // never held while anything waits
-	left    int64      // of a body of known length, not yet written
+	left    int64      // bytes of a body of known length still to be written
 	queue   copyQueue
 	unsent  int           // bytes gathered and not sent
 	listed  bool          // it was held back
-	carried bool          // it is one of the service's that may be in flight
+	carried bool          // it counts among the service's copies in flight
 	started bool          // a worker has it or is about to
 	ended   bool          // all is gathered
 	over    bool          // nothing more is gathered
@@ -78,14 +78,15 @@ func (l *Leg) recycle() {
 	legPool.Put(l)
 }
 
-// release gives up one of the holds on the leg.
+// release gives up one hold on the leg.
 func (l *Leg) release() {
 	if l.refs.Add(-1) == 0 {
 		l.recycle()
 	}
 }
 
-// Write copies a piece of the body. It never blocks and never fails; a leg over its bounds is abandoned and counted.
+// Write copies a piece of the body. It never blocks and never fails; a leg that exceeds its bounds is abandoned and
+// counted.
 func (l *Leg) Write(p []byte) {
 	if len(p) == 0 {
 		return
@@ -203,7 +204,7 @@ func (l *Leg) room(n int) telemetry.MirrorOutcome {
 	return telemetry.MirrorDroppedBytes
 }
 
-// hand tells the worker, finds one, or holds the copy back; called with mu held, which it releases.
+// hand wakes the worker, finds one, or holds the copy back. The caller holds mu, which hand releases.
 func (l *Leg) hand() {
 	switch {
 	case l.started:
@@ -241,7 +242,7 @@ func (l *Leg) reserve() bool {
 	return true
 }
 
-// start finds a worker; called with mu held, which it releases.
+// start finds a worker. The caller holds mu, which start releases.
 func (l *Leg) start() {
 	if !l.reserve() {
 		return
@@ -266,7 +267,7 @@ func (l *Leg) signal() {
 	}
 }
 
-// abandon gives the copy up on the exchange's side; called with mu held, which it releases.
+// abandon gives the copy up on the exchange's side. The caller holds mu, which abandon releases.
 func (l *Leg) abandon(o telemetry.MirrorOutcome) {
 	l.over = true
 	l.settle(o)
@@ -276,7 +277,8 @@ func (l *Leg) abandon(o telemetry.MirrorOutcome) {
 		return
 	}
 	if l.call != nil {
-		// Closing a connection may wait for a write to return. It is the worker's still, which closes it for good: see detach.
+		// Closing a connection may wait for a write to return. The connection still belongs to the worker, which closes
+		// it for good: see detach.
 		l.service.mirrors.helpers.Go(l.call.Abort)
 	}
 	l.mu.Unlock()
@@ -336,7 +338,7 @@ func (l *Leg) sent(n int) {
 	l.service.letGo(int64(n))
 }
 
-// sentAll accounts for all that was taken of a copy that is whole, and lets go of it.
+// sentAll accounts for all bytes taken of a complete copy, and releases them.
 func (l *Leg) sentAll() {
 	l.mu.Lock()
 	n := l.unsent
@@ -361,7 +363,7 @@ func (l *Leg) attach(call http2.Aborter) bool {
 	return !l.over
 }
 
-// detach ends the gathering; false if the copy was given up before.
+// detach stops gathering. It returns false if the copy was given up before.
 func (l *Leg) detach() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

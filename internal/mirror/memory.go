@@ -64,7 +64,7 @@ func (s *service) draw() bool {
 	return true
 }
 
-// letGo counts n bytes less as queued. It is called when a copy has ended, too.
+// letGo counts n bytes less as queued. It is also called when a copy has ended.
 func (s *service) letGo(n int64) {
 	s.queued.Add(-n)
 	c := &s.copies

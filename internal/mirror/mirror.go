@@ -23,17 +23,18 @@ type Options struct {
 	// Header is the field that marks a copy, with the value "1". The proxy drops a field of that name from the client,
 	// whether or not copies are marked. Empty means "Weir-Mirrored".
 	Header string
-	// Unmarked sends copies without that field.
+	// Unmarked sends copies without the field.
 	Unmarked bool
 
-	// MaxInFlight bounds the copies that are being sent or answered; 0 means 512. It bounds connections and goroutines too.
+	// MaxInFlight bounds the copies that are being sent or answered; 0 means 512. It also bounds connections and
+	// goroutines.
 	MaxInFlight int
-	// MaxBytes bounds the bytes that are copied and not yet sent; 0 means 64 MiB.
+	// MaxBytes bounds the bytes that are copied and not sent yet; 0 means 64 MiB.
 	MaxBytes int64
-	// MaxCopyBytes is the same for a single copy; 0 means 8 MiB. A copy that falls behind its primary by more is given up. One that falls behind by more
-	// than 256 KiB may take no more of MaxBytes than it leaves to others.
+	// MaxCopyBytes is the same for a single copy; 0 means 8 MiB. A copy that falls further behind its primary is given
+	// up. One that falls behind by more than 256 KiB may take no more of MaxBytes than it leaves to others.
 	MaxCopyBytes int
-	// MaxAnswerBytes is how much of an answer's body is read in order to use the connection again; 0 means 1 MiB.
+	// MaxAnswerBytes is how much of an answer's body is read to reuse the connection; 0 means 1 MiB.
 	MaxAnswerBytes int64
 
 	// ConnectTimeout bounds connecting, TLS included; 0 means 1 s.
@@ -48,7 +49,7 @@ type Options struct {
 	BreakAfter int
 }
 
-// DefaultMirrorHeader marks copies unless Options say otherwise.
+// DefaultHeader marks copies unless Options set another field.
 const DefaultHeader = "Weir-Mirrored"
 
 func (o Options) withDefaults() Options {
@@ -82,7 +83,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Mark is the name of the field that marks copies.
+// Mark returns the name of the field that marks copies.
 func (o Options) Mark() string { return o.withDefaults().Header }
 
 // Set owns the copies of requests: the services they go to, connections of its own, and goroutines. A primary never
@@ -103,8 +104,8 @@ type Set struct {
 	workers  sync.WaitGroup
 	helpers  sync.WaitGroup
 
-	dropsMu sync.Mutex    // the last of all locks
-	news    chan struct{} // another cause for which copies are dropped
+	dropsMu sync.Mutex    // locked after all other locks
+	news    chan struct{} // copies are dropped for a further cause
 	tell    func()        // is called then, and when one ends; may be nil
 
 	ended func() // tests get each copy that ended
@@ -139,7 +140,7 @@ type Spec struct {
 	Ref    model.Ref // the filter's place
 }
 
-// Target is where the copies of one mirror filter go.
+// Target is the destination of one mirror filter's copies.
 type Target struct {
 	Name    string
 	Metric  *telemetry.Mirror
@@ -147,8 +148,8 @@ type Target struct {
 	ref     model.Ref
 }
 
-// Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and client certificate; a service that no spec names
-// any more takes no further copies.
+// Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and
+// client certificate. A service that no spec names any more accepts no further copies.
 func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
 	m.held.flush() // finished legs go to the previous services
 	m.mu.Lock()
@@ -273,8 +274,8 @@ type Head struct {
 	Authority string
 	Fields    []http1.Field // without framing fields and those of the connection
 	Body      http1.Body    // BodyChunked if the length is not known
-	GRPC      bool          // it can be sent over HTTP/2 alone
-	Trailers  bool          // the client takes trailers (RFC 9110 §10.1.4)
+	GRPC      bool          // it can only be sent over HTTP/2
+	Trailers  bool          // the client accepts trailers (RFC 9110 §10.1.4)
 	// From says where the request is from, for endpoints that expect PROXY headers; nil: nowhere.
 	From interface{ Addresses() clientaddr.Pair }
 }

@@ -3,15 +3,15 @@ package mirror
 import "sync"
 
 const (
-	// firstPart is how much of a copy is gathered in one buffer, which goes out in one write. It holds most requests whole.
+	// firstPart is how much of a copy is gathered in one buffer, which one write sends. It holds most requests whole.
 	firstPart = 32 << 10
-	// keepSize is the largest such buffer that is kept for the next copy: it doubles as it grows.
+	// keepSize is the largest buffer that is kept for the next copy: the buffer doubles as it grows.
 	keepSize = 2 * firstPart
 	// copyPieceSize is how many of the following bytes are taken and written at once.
 	copyPieceSize = 32 << 10
 )
 
-// copyPiece is a part of a copy behind the first.
+// copyPiece is a part of a copy after the first.
 type copyPiece struct {
 	b [copyPieceSize]byte
 	n int
@@ -32,7 +32,7 @@ type copyQueue struct {
 	spare []byte
 }
 
-// put copies p to the end.
+// put appends a copy of p.
 func (q *copyQueue) put(p []byte) {
 	if q.at == len(q.pieces) && len(q.first)+len(p) <= firstPart {
 		q.first = append(q.first, p...)

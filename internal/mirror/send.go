@@ -17,7 +17,7 @@ import (
 // mostInterim bounds the interim answers to one copy.
 const mostInterim = 8
 
-// worker is a goroutine that carries one copy after the other.
+// worker is a goroutine that sends one copy after another.
 type worker struct {
 	service *service
 	next    chan *Leg // nil ends it
@@ -52,7 +52,7 @@ func (w *worker) run(l *Leg) {
 	}
 }
 
-// carry takes the leg to its end.
+// carry sends the leg to its end.
 func (w *worker) carry(l *Leg) {
 	result := result{outcome: telemetry.MirrorFailedReset}
 	s := w.service
@@ -74,7 +74,7 @@ func (w *worker) carry(l *Leg) {
 	result = w.send(l)
 }
 
-// recovered reports a panic: a fault in here costs a copy, not the process.
+// recovered reports a panic: a bug here costs a copy, not the process.
 func (w *worker) recovered(p any) {
 	if p == nil {
 		return
@@ -128,7 +128,8 @@ func (w *worker) send(l *Leg) result {
 		var r result
 		var err error
 		if l.attach(c.Aborter()) {
-			// In one step, but a new connection may have something to say before it is asked.
+			// This takes one step on a reused connection. The server of a new one may send something before the
+			// request.
 			if err = c.Send(c.Reused()); err == nil {
 				r, err = w.carryOn(l, ended, len(p))
 			}
@@ -215,7 +216,7 @@ func (w *worker) stream(l *Leg, owed int) result {
 			answers = nil
 			switch r.outcome {
 			case telemetry.MirrorSent:
-			case telemetry.MirrorFailedTimeout: // the answer's time ends with the copy's
+			case telemetry.MirrorFailedTimeout: // the time for the answer ends with the copy's time
 				return end(telemetry.MirrorDroppedTime)
 			default:
 				return r
@@ -242,7 +243,7 @@ func (w *worker) stream(l *Leg, owed int) result {
 	return r
 }
 
-// always can be received from.
+// always is a channel that can always be received from.
 var always = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -259,7 +260,7 @@ func (w *worker) trailers(l *Leg) []http1.Field {
 	return w.last.Trailers()
 }
 
-// setTimer has the worker's timer fire at t.
+// setTimer makes the worker's timer fire at t.
 func (w *worker) setTimer(t time.Time) {
 	if w.timer == nil {
 		w.answers = make(chan result, 1)
@@ -269,7 +270,7 @@ func (w *worker) setTimer(t time.Time) {
 	w.timer.Reset(time.Until(t))
 }
 
-// await has the answer read by a goroutine, whose result comes to w.answers.
+// await starts a goroutine that reads the answer and sends the result to w.answers.
 func (w *worker) await() {
 	go func() {
 		r := result{outcome: telemetry.MirrorFailedResponse}
@@ -284,7 +285,7 @@ func (w *worker) await() {
 	}()
 }
 
-// answer reads an answer, as far as it is worth it, and discards it.
+// answer reads an answer, as far as that is worth it, and discards it.
 func (w *worker) answer() error {
 	c := &w.call
 	w.resp.Reset()
@@ -309,7 +310,7 @@ func (w *worker) answer() error {
 		switch err {
 		case nil:
 		case io.EOF, upstream.ErrTimeout, upstream.ErrAborted:
-			return nil // an answer without end was an answer
+			return nil // an endless answer counts as an answer
 		default:
 			return err
 		}

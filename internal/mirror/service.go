@@ -13,22 +13,22 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// idleTime is how long a worker is kept without work, at least.
+// idleTime is the least time that an idle worker is kept.
 const idleTime = 10 * time.Second
 
-// service is a service that copies go to, for all filters that name it. It lives as long as the configurations name it.
+// service is a destination of copies, for all filters that name it. It lives as long as the configurations name it.
 type service struct {
 	name     string
 	mirrors  *Set
 	upstream atomic.Pointer[upstream.Service] // nil: no service has that name
 	breaker  breaker
-	gone     atomic.Bool   // it takes no more copies
+	gone     atomic.Bool   // it accepts no more copies
 	failure  atomic.Uint32 // the last one, a telemetry.MirrorOutcome
 	drops    [dropCauses]dropNote
 
 	_        [64]byte     // the fields above seldom change
 	inFlight atomic.Int64 // copies that began and have not ended
-	carried  atomic.Int64 // of these a worker has, or will have in a moment
+	carried  atomic.Int64 // those that a worker has, or will have in a moment
 	queued   atomic.Int64 // bytes copied and not yet sent
 	copies   copies       // the memory drawn for them
 
@@ -113,7 +113,7 @@ func (s *service) dispatch(l *Leg) bool {
 	return true
 }
 
-// park makes the worker available; false if it is to end.
+// park makes the worker available. It returns false if the worker must end.
 func (s *service) park(w *worker) bool {
 	now := time.Now()
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *service) park(w *worker) bool {
 	return true
 }
 
-// retire ends workers that are idle since before.
+// retire ends workers that have been idle since before.
 func (s *service) retire(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (l *Leg) copyHead(h *Head, opt *Options, overHTTP2 bool) {
 	for i := range h.Fields {
 		size += len(h.Fields[i].Name) + len(h.Fields[i].Value)
 	}
-	l.text = slices.Grow(l.text[:0], size) // it does not move under the strings in it
+	l.text = slices.Grow(l.text[:0], size) // the strings in it stay in place
 	r := &l.request
 	fields := slices.Grow(r.Fields[:0], len(h.Fields)+2)
 	for i := range h.Fields {
@@ -178,7 +178,7 @@ func (l *Leg) copyHead(h *Head, opt *Options, overHTTP2 bool) {
 		fields = append(fields, http1.Field{Name: opt.Header, Value: "1"})
 	}
 	if overHTTP2 && h.Trailers {
-		fields = append(fields, http1.Field{Name: "TE", Value: "trailers", ID: http1.FieldTE}) // gRPC wants to see it
+		fields = append(fields, http1.Field{Name: "TE", Value: "trailers", ID: http1.FieldTE}) // gRPC requires it
 	}
 	r.Method, r.Target, r.Authority = l.copyText(h.Method), l.copyText(h.Target), l.copyText(h.Authority)
 	r.Fields, r.Body, r.HTTP2 = fields, h.Body, overHTTP2
@@ -186,7 +186,7 @@ func (l *Leg) copyHead(h *Head, opt *Options, overHTTP2 bool) {
 	l.left = h.Body.Length
 }
 
-// copyText is s in text, which has room for it.
+// copyText copies s to text, which has room for it.
 func (l *Leg) copyText(s string) string {
 	n := len(l.text)
 	l.text = l.text[:n+len(s)]
