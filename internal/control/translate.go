@@ -132,10 +132,7 @@ func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omiss
 	return t.sound, t.left
 }
 
-// Codes returns the documentation of every code a finding can have, in order.
-func Codes() []resource.Code { return Options{}.Codes() }
-
-// Codes is as the function of that name, with those of the dialects.
+// Codes returns the documentation of every code that a finding of these dialects can have, in order.
 func (o Options) Codes() []resource.Code {
 	return slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
 }

@@ -21,7 +21,7 @@ type output struct {
 func translate(set *resource.Set) output { return translateWith(set, gateway.Options{}) }
 
 func translateWith(set *resource.Set, options gateway.Options) output {
-	services, _, found := core.Options{Names: options.Names}.Translate(set)
+	services, _, found := (&core.Translator{Options: core.Options{Names: options.Names}}).Translate(set)
 	cfg, statuses, more := (&gateway.Translator{Options: options}).Translate(set)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
