@@ -58,7 +58,7 @@ var nothing = &model.Config{}
 // divide returns what each Gateway is to have: its part of a configuration; what it had if that is invalid; nothing if there is none.
 func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
 	if p.whole != whole {
-		p.whole, p.parts = whole, whole.Split()
+		p.whole, p.parts = whole, whole.ByGateway()
 	}
 	out := make(map[model.GatewayKey]*model.Config, len(gateways))
 	maps.Copy(out, p.parts)

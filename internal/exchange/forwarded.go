@@ -34,12 +34,12 @@ func newFront(f *model.Front) *Front {
 
 // vouched is what an exchange knows by trusted proxies in front.
 type vouched struct {
-	told  *told // heard, if there is a trusted proxy in front
-	heard told
+	reported     *clientReport // heard, if there is a trusted proxy in front
+	clientReport clientReport
 }
 
-// told is what trusted proxies in front said of a request. Its strings are valid as long as the exchange.
-type told struct {
+// clientReport is what trusted proxies in front said of a request. Its strings are valid as long as the exchange.
+type clientReport struct {
 	client netip.Addr
 	// text is the client, chain what X-Forwarded-For is to be: the client, and the trusted addresses between it and this proxy.
 	text, chain string
@@ -61,9 +61,9 @@ func (ex *Exchange) believe(f *Front) {
 	if f == nil || !f.Trust.Contains(ex.from.Peer.Address) {
 		return
 	}
-	t := &ex.heard
-	*t = told{}
-	ex.told = t
+	t := &ex.clientReport
+	*t = clientReport{}
+	ex.reported = t
 
 	var w clientaddr.Walk
 	w.Begin(f.Trust)
@@ -161,7 +161,7 @@ func (ex *Exchange) soleField(id http1.FieldID) (value string) {
 }
 
 // asked is the authority the client asked for, as far as is known.
-func (t *told) asked(ex *Exchange) string {
+func (t *clientReport) asked(ex *Exchange) string {
 	if t.host != "" {
 		return t.host
 	}
@@ -199,7 +199,7 @@ func portNumber(s string) int32 {
 
 // forwardedField writes the chain as Forwarded (RFC 7239), with what the client asked for in its first element.
 func (ex *Exchange) forwardedField(hops []netip.Addr) string {
-	t := ex.told
+	t := ex.reported
 	mark := len(ex.scratch)
 	for i := len(hops); i >= 0; i-- {
 		a := ex.from.Peer.Address
@@ -223,24 +223,24 @@ func (ex *Exchange) forwardedField(hops []netip.Addr) string {
 // clientAddr is the client's address, found over trusted proxies in front. It is what limits, policies and logs are to go by. It is not valid if the connection has
 // none.
 func (ex *Exchange) clientAddr() netip.Addr {
-	if ex.told != nil {
-		return ex.told.client
+	if ex.reported != nil {
+		return ex.reported.client
 	}
 	return ex.from.Peer.Address
 }
 
 // clientIP is clientAddr as text.
 func (ex *Exchange) clientIP() string {
-	if ex.told != nil {
-		return ex.told.text
+	if ex.reported != nil {
+		return ex.reported.text
 	}
 	return ex.from.Peer.IP
 }
 
 // shownScheme is X-Forwarded-Proto: as a trusted proxy in front has it, or how the client spoke to this one.
 func (ex *Exchange) shownScheme() string {
-	if ex.told != nil && ex.told.scheme != "" {
-		return ex.told.scheme
+	if ex.reported != nil && ex.reported.scheme != "" {
+		return ex.reported.scheme
 	}
 	return ex.from.Peer.Scheme
 }
@@ -259,23 +259,23 @@ func (ex *Exchange) scheme() string {
 
 // askedPort is the port that the client asked for as trusted proxies tell it; 0 if they do not.
 func (ex *Exchange) askedPort() int32 {
-	if ex.told == nil {
+	if ex.reported == nil {
 		return 0
 	}
-	return portNumber(ex.told.port)
+	return portNumber(ex.reported.port)
 }
 
 // untold is true for a field that proxies vouch for, in a request of somebody who is not trusted: X-Forwarded-Prefix, X-Forwarded-Client-Cert and whatever else
 // begins like that. Those that the proxy writes itself are in own.
 func (ex *Exchange) untold(f *http1.Field) bool {
 	const prefix = "X-Forwarded-"
-	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.told == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
+	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.reported == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
 }
 
 // forwardedFields appends what the proxy says of the client: who it is, and what it asked for.
 func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 	chain, host, port := ex.from.Peer.IP, ex.req.Authority, ex.from.Peer.Port
-	if t := ex.told; t != nil {
+	if t := ex.reported; t != nil {
 		chain, host = t.chain, t.asked(ex)
 		if t.port != "" {
 			port = t.port
@@ -291,8 +291,8 @@ func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 		out = append(out, http1.Field{Name: "X-Forwarded-Port", Value: port, ID: http1.FieldXForwardedPort})
 	}
 	out = append(out, http1.Field{Name: "X-Real-IP", Value: ex.clientIP(), ID: http1.FieldXRealIP})
-	if ex.told != nil && ex.told.forwarded != "" {
-		out = append(out, http1.Field{Name: "Forwarded", Value: ex.told.forwarded, ID: http1.FieldForwarded})
+	if ex.reported != nil && ex.reported.forwarded != "" {
+		out = append(out, http1.Field{Name: "Forwarded", Value: ex.reported.forwarded, ID: http1.FieldForwarded})
 	}
 	return out
 }
@@ -300,8 +300,8 @@ func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 // logged are the client as the access log tells it, and the other side of the connection where that is another.
 func (ex *Exchange) logged() (client, peer string) {
 	switch {
-	case ex.told != nil && ex.told.client != ex.from.Peer.Address:
-		return ex.told.text, ex.socketAddr()
+	case ex.reported != nil && ex.reported.client != ex.from.Peer.Address:
+		return ex.reported.text, ex.socketAddr()
 	case ex.from.Peer.Announced != nil:
 		return ex.from.Peer.Name(), ex.socketAddr()
 	}

@@ -19,7 +19,7 @@ import (
 
 // gateways is a configuration of Gateways with a listener each, for a host each if they have one, whose routes redirect what is below a path.
 func gateways(all ...model.Listener) *Served {
-	s := &Served{Config: &model.Config{}, Separate: true, Set: &resource.Set{}}
+	s := &Served{Config: &model.Config{}, ProxyPerGateway: true, Set: &resource.Set{}}
 	for i, l := range all {
 		l.Name, l.Port, l.Protocol = string(l.Gateway)+"/http", 80, model.HTTP
 		l.Ref = model.Ref{Kind: "Gateway", Namespace: l.Gateway.Namespace(), Name: l.Gateway.Name()}

@@ -16,15 +16,15 @@ type Served struct {
 	Set *resource.Set
 	// Findings about Set say why a route or a mirror is left out.
 	Findings []finding.Finding
-	// Separate says that each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy serves them all.
-	Separate bool
+	// ProxyPerGateway says that each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy serves them all.
+	ProxyPerGateway bool
 }
 
 // Explain says what becomes of a request at a Gateway. An empty gateway is the only one there may be, or is found; a *GatewayError says that none
 // could be.
 func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanation, error) {
 	switch {
-	case !s.Separate && gateway == "":
+	case !s.ProxyPerGateway && gateway == "":
 		return s.at(s.Config, r), nil
 	case gateway == "":
 		return s.find(r)
@@ -42,7 +42,7 @@ func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanatio
 func (s *Served) Part(gateway model.GatewayKey) (*model.Config, error) {
 	all := s.Config.Gateways()
 	switch {
-	case !s.Separate:
+	case !s.ProxyPerGateway:
 		return nil, &GatewayError{Problem: NotSeparate, Gateway: gateway}
 	case !slices.Contains(all, gateway):
 		return nil, &GatewayError{Problem: UnknownGateway, Gateway: gateway, Gateways: s.gateways(all)}

@@ -17,13 +17,13 @@ const (
 	heldDue = 4
 )
 
-// heldLegs are the copies that nobody works for yet: those that are small and whose primary is under way, and those whose primary was answered just now.
+// waitingCopies are the copies that nobody works for yet: those that are small and whose primary is under way, and those whose primary was answered just now.
 // To begin a copy wakes threads, here and in what it is sent to, and takes processors from whoever works for the primary in this moment, or for the client
 // that gets its answer. That would take longer than the exchange of a fast backend. So copies are begun by a clock, a few in a turn; where there are more,
 // each when its exchange has ended, for then threads are awake anyway. Those of slow exchanges, or of streams, are begun by the clock as well. It runs as
 // long as there are copies: they cost no timer each, and wake nobody.
-type heldLegs struct {
-	shards  [16]heldShard
+type waitingCopies struct {
+	shards  [16]waitingShard
 	turn    atomic.Uint32
 	added   atomic.Bool // since the last turn
 	running atomic.Bool
@@ -34,21 +34,21 @@ type heldLegs struct {
 	due      []*Leg // of exchanges that have ended; at most heldDue
 }
 
-// heldShard is the part of connections that have little to do with others.
-type heldShard struct {
+// waitingShard is the part of connections that have little to do with others.
+type waitingShard struct {
 	mu          sync.Mutex
 	first, last *Leg
 	_           [40]byte
 }
 
-func (h *heldLegs) of(l *Leg) *heldShard { return &h.shards[l.shard%uint32(len(h.shards))] }
+func (h *waitingCopies) of(l *Leg) *waitingShard { return &h.shards[l.shard%uint32(len(h.shards))] }
 
 // add takes a hold on the leg, which remove or the clock gives up.
-func (h *heldLegs) add(l *Leg) {
+func (h *waitingCopies) add(l *Leg) {
 	l.refs.Add(1)
 	s := h.of(l)
 	s.mu.Lock()
-	l.held, l.turn = true, h.turn.Load()
+	l.waiting, l.turn = true, h.turn.Load()
 	if l.before = s.last; l.before != nil {
 		l.before.behind = l
 	} else {
@@ -60,7 +60,7 @@ func (h *heldLegs) add(l *Leg) {
 }
 
 // keepRunning has the clock run, after something was added.
-func (h *heldLegs) keepRunning() {
+func (h *waitingCopies) keepRunning() {
 	if !h.added.Load() {
 		h.added.Store(true)
 	}
@@ -70,10 +70,10 @@ func (h *heldLegs) keepRunning() {
 }
 
 // remove takes the leg out, unless the clock has.
-func (h *heldLegs) remove(l *Leg) {
+func (h *waitingCopies) remove(l *Leg) {
 	s := h.of(l)
 	s.mu.Lock()
-	held := l.held
+	held := l.waiting
 	if held {
 		s.unlink(l)
 	}
@@ -84,7 +84,7 @@ func (h *heldLegs) remove(l *Leg) {
 }
 
 // unlink is called with mu held.
-func (s *heldShard) unlink(l *Leg) {
+func (s *waitingShard) unlink(l *Leg) {
 	if l.before != nil {
 		l.before.behind = l.behind
 	} else {
@@ -95,11 +95,11 @@ func (s *heldShard) unlink(l *Leg) {
 	} else {
 		s.last = l.before
 	}
-	l.before, l.behind, l.held = nil, nil, false
+	l.before, l.behind, l.waiting = nil, nil, false
 }
 
 // postpone leaves a leg whose exchange has ended to the next turn, with the caller's hold on it; false if there are enough.
-func (h *heldLegs) postpone(l *Leg) bool {
+func (h *waitingCopies) postpone(l *Leg) bool {
 	h.mu.Lock()
 	if len(h.due) >= heldDue {
 		h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *heldLegs) postpone(l *Leg) bool {
 }
 
 // flush begins what was postponed. When it returns, what was postponed before has been begun, by whomever.
-func (h *heldLegs) flush() {
+func (h *waitingCopies) flush() {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
 	var legs [heldDue]*Leg
@@ -127,7 +127,7 @@ func (h *heldLegs) flush() {
 }
 
 // run is the clock. It returns when quit is closed.
-func (h *heldLegs) run(quit <-chan struct{}) {
+func (h *waitingCopies) run(quit <-chan struct{}) {
 	t := time.NewTimer(heldTurn)
 	defer t.Stop()
 	var late []*Leg
@@ -162,7 +162,7 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 }
 
 // begin hands over what was held back for long. late is memory to use.
-func (h *heldLegs) begin(turn uint32, late []*Leg) []*Leg {
+func (h *waitingCopies) begin(turn uint32, late []*Leg) []*Leg {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -190,7 +190,7 @@ func (l *Leg) beginHeld() {
 	l.release()
 }
 
-func (h *heldLegs) empty() bool {
+func (h *waitingCopies) empty() bool {
 	h.mu.Lock()
 	n := len(h.due)
 	h.mu.Unlock()

@@ -45,7 +45,7 @@ type Leg struct {
 	call    http2.Aborter // what giving up has to end
 
 	// Of heldLegs.
-	held           bool
+	waiting        bool
 	turn           uint32
 	before, behind *Leg
 }
@@ -143,7 +143,7 @@ func (l *Leg) Abort() {
 
 // Outcome is what is known of the copy now; the leg must not be used afterwards.
 func (l *Leg) Outcome() telemetry.MirrorOutcome {
-	held := &l.service.mirrors.held
+	held := &l.service.mirrors.waiting
 	l.mu.Lock()
 	if l.listed {
 		l.listed = false
@@ -214,7 +214,7 @@ func (l *Leg) hand() {
 	default:
 		l.listed = true
 		l.mu.Unlock()
-		l.service.mirrors.held.add(l)
+		l.service.mirrors.waiting.add(l)
 	}
 }
 

@@ -34,7 +34,7 @@ const leastGoldens = 60
 // names under example.com are allowed and no others.
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
-		options := gateway.Options{Separate: strings.HasPrefix(name, "separate-")}
+		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-")}
 		if strings.HasPrefix(name, "names-") {
 			options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 		}
