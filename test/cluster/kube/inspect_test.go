@@ -253,7 +253,7 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := control.Options{Separate: true}.Translate(set)
+		result, err := control.Options{ProxyPerGateway: true}.Translate(set)
 		if err != nil {
 			t.Fatal(err)
 		}
