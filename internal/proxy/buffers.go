@@ -18,13 +18,13 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// buffers are the memory for data that the proxy cannot pass on yet. What every connection and every exchange needs
-// anyway is not counted. All of it comes from one budget. When the budget is used up, this file decides which
-// connections end to make room. docs/limits.md has the sums.
+// buffers are the memory for data that the proxy cannot pass on yet. They do not include the memory that every
+// connection and every exchange needs anyway. All of it comes from one budget. When the budget is used up, this file
+// decides which connections end to make room. docs/limits.md has the sums.
 //
 // Every user draws the bytes it keeps and gives them back later. A connection draws for its head and its handshake (see
 // holding). HTTP/2 draws for streams and output (see memory). An exchange draws for a body that it could send again, a
-// connection to an endpoint for answer heads, a mirror for copies.
+// connection to an endpoint for answers' heads, a mirror for copies.
 type buffers struct {
 	*budget.Budget
 	ended  atomic.Uint64 // connections closed to make room

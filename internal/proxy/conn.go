@@ -80,7 +80,7 @@ type unpolledSocket interface {
 	Attempt(f func(fd uintptr) bool) (done bool, err error)
 }
 
-// tlsSession is a TLS connection with what its handshake found out about the client.
+// tlsSession is a TLS connection and the facts about the client from its handshake.
 type tlsSession struct {
 	conn *tls.Conn // once the handshake is over
 	sock *handshakeConn

@@ -32,7 +32,7 @@ type bodyReader struct {
 	continued   atomic.Bool // the client was told to continue
 	interrupted atomic.Bool // reading is paused
 	pace        pace.Pace   // of the client
-	begun       atomic.Bool // bytes beyond those that came with the head were read
+	begun       atomic.Bool // bytes were read beyond the ones that came with the head
 	own         *piece
 	r, n        int // own.b[r:n] was read and not consumed
 }

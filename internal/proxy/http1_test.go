@@ -148,7 +148,7 @@ func TestRequestHeadOnTheWire(t *testing.T) {
 			if resp.StatusCode != 200 || body != "ok" {
 				t.Fatalf("status %d, body %q", resp.StatusCode, body)
 			}
-			got := strings.Replace(<-heads, "X-Forwarded-Port: 80\r\nX-Real-IP: 127.0.0.1\r\n", "", 1) // TestWhatClientsSayOfThemselvesIsDropped tests these fields
+			got := strings.Replace(<-heads, "X-Forwarded-Port: 80\r\nX-Real-IP: 127.0.0.1\r\n", "", 1) // see TestWhatClientsSayOfThemselvesIsDropped
 			if got != test.want {
 				t.Errorf("got\n%q, want\n%q", got, test.want)
 			}

@@ -90,7 +90,7 @@ func crumbs(t *testing.T, f func() error) (stop func()) {
 // crumbs.
 func strict(o *Options) { o.MinBodyRate, o.BodyGrace = 1<<20, 500*time.Millisecond }
 
-// blamed checks that there is one client_timeout and that the backend is not blamed.
+// blamed checks for one client_timeout and no fault of the backend.
 func blamed(t *testing.T, s *testServer) {
 	t.Helper()
 	if n := s.failures(telemetry.ClientTimeout); n != 1 {

@@ -25,8 +25,8 @@ type Options struct {
 	// IdleTimeout is how long a client's connection may stay without a request; 0 means 75 s.
 	IdleTimeout time.Duration
 	// MinBodyRate is the minimum average speed, in bytes a second, at which a client must send its request's body and
-	// read its answer; 0 means 256, less than 0 no minimum. Only the time counts in which the proxy waits for the
-	// client and bytes are due: see pace.
+	// read its answer. 0 means 256, less than 0 no minimum. Time counts only while the proxy waits for the client and
+	// bytes are due: see pace.
 	MinBodyRate int
 	// BodyGrace is how far behind MinBodyRate a client may fall, and so how long it may stall; 0 means 30 s.
 	BodyGrace time.Duration
@@ -45,8 +45,8 @@ type Options struct {
 	MaxHandshakes int
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32
-	// MaxBuffered bounds the memory, in bytes, for data that cannot be passed on yet: incomplete heads, bodies over
-	// HTTP/2, bodies for retries, copies, answers' heads; see docs/limits.md. 0 means no bound.
+	// MaxBuffered bounds the memory, in bytes, for data that cannot be passed on yet; 0 means no bound. Such data are
+	// incomplete heads, bodies over HTTP/2, bodies for retries, copies, and answers' heads; see docs/limits.md.
 	MaxBuffered int64
 
 	// Listen opens the socket of a port: for connections with the network "tcp", for datagrams with "udp" (see

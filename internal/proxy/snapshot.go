@@ -13,7 +13,7 @@ import (
 // snapshot is one configuration, ready to serve. Its slices are parallel to the dense IDs of the table.
 type snapshot struct {
 	*exchange.Snapshot
-	left  []model.Omission // what the configuration has but the proxy cannot serve
+	left  []model.Omission // parts of the configuration that the proxy cannot serve
 	ports map[*bind]*routing.Port
 	// configs are the listeners' TLS configurations; nil for cleartext and for a listener that cannot be served.
 	configs []*tls.Config
