@@ -468,7 +468,7 @@ func (c *conn) Gone() bool {
 	return c.socket.Control(c.watch.peek) != nil || c.watch.peeked.Load()
 }
 
-// recovered reports a panic, which is a bug in the proxy. Only the connection of the panic ends.
+// recovered reports a panic, which is a bug in the proxy. The panic ends only its connection.
 func (s *Server) recovered(p any) {
 	if p == http.ErrAbortHandler {
 		return

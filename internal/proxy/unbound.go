@@ -18,7 +18,7 @@ const (
 	rebindPause = time.Second
 )
 
-// ErrNothingServed is why a configuration is not applied that has listeners of which none can be bound.
+// ErrNothingServed is why a configuration with listeners is not applied: none of them can be bound.
 var ErrNothingServed = errors.New("nothing is served")
 
 // nothingServed gives the reason for each port.
