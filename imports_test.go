@@ -90,7 +90,7 @@ var importTable = map[string][]string{
 	"internal/explain": {
 		"internal/curl", "internal/dialect/gateway", "internal/finding", "internal/model", "internal/exchange", "internal/mirror", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
 	},
-	"internal/toy":    {},
+	"internal/toy": {},
 	"internal/standalone": {
 		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",
 	},

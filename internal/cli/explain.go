@@ -115,7 +115,7 @@ func readRequest(args []string, stdin io.Reader) (*curl.Request, error) {
 
 // served is what was read, for requests to be explained by.
 func (l *look) served() *explain.Served {
-	return &explain.Served{Config: l.Config, Set: l.set, Findings: l.Findings, Separate: l.separate()}
+	return &explain.Served{Config: l.Config, Set: l.set, Findings: l.Findings, ProxyPerGateway: l.proxyPerGateway()}
 }
 
 func writeExplanation(w io.Writer, e *explain.Explanation, served *explain.Served) error {

@@ -55,7 +55,7 @@ type look struct {
 }
 
 // separate means that each Gateway has its own proxies.
-func (l *look) separate() bool { return l.client != nil || l.Target == control.TargetCluster }
+func (l *look) proxyPerGateway() bool { return l.client != nil || l.Target == control.TargetCluster }
 
 func (l *look) close() {
 	if l.client != nil {

@@ -6,5 +6,5 @@ import (
 
 // InCluster returns the options for a cluster: each Gateway has its own proxies, and nothing else is served.
 func InCluster() Options {
-	return Options{Separate: true, Serve: []string{"none"}, Names: &resource.HostNames{}}
+	return Options{ProxyPerGateway: true, Serve: []string{"none"}, Names: &resource.HostNames{}}
 }

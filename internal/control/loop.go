@@ -205,7 +205,7 @@ func (s *state) translate(set *resource.Set) {
 	if s.whole == nil || s.whole != result.Config && !s.whole.Equal(result.Config) {
 		s.whole = result.Config
 	}
-	if !s.loop.Options.Separate {
+	if !s.loop.Options.ProxyPerGateway {
 		s.publishing.want(map[model.GatewayKey]*model.Config{"": s.whole})
 		return
 	}

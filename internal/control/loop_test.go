@@ -287,7 +287,7 @@ func TestSourceThatEndsLeavesItsLastSetServed(t *testing.T) {
 
 func TestCodesAreUniqueAndDocumented(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range Codes() {
+	for _, c := range (Options{}).Codes() {
 		if seen[c.ID] {
 			t.Errorf("code %s twice", c.ID)
 		}

@@ -186,7 +186,7 @@ func FuzzOneBadObject(f *testing.F) {
 		f.Add(v, []int{0, -1, 1, 301, 600, 70000, 1 << 30}[i%7])
 	}
 	f.Fuzz(func(t *testing.T, v string, n int) {
-		for _, o := range []control.Options{{}, {Separate: true, Serve: []string{"none"}}} {
+		for _, o := range []control.Options{{}, {ProxyPerGateway: true, Serve: []string{"none"}}} {
 			alone, err := o.Translate(tenants(v, n, false))
 			if err != nil {
 				t.Fatal(err)

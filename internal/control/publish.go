@@ -60,7 +60,7 @@ var nothing = &model.Config{}
 // invalid, or nothing if there is no part.
 func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
 	if p.whole != whole {
-		p.whole, p.parts = whole, whole.Split()
+		p.whole, p.parts = whole, whole.ByGateway()
 	}
 	out := make(map[model.GatewayKey]*model.Config, len(gateways))
 	maps.Copy(out, p.parts)

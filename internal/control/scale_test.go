@@ -65,7 +65,7 @@ func BenchmarkTranslate10000Routes(b *testing.B) {
 	slices.SortFunc(s.HTTPRoutes, func(a, b *gatewayv1.HTTPRoute) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	o := control.Options{Separate: true, Serve: []string{"none"}}
+	o := control.Options{ProxyPerGateway: true, Serve: []string{"none"}}
 	for _, change := range []struct {
 		of   string
 		make func(*resource.Set, int)

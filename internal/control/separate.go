@@ -49,7 +49,7 @@ const maxReason = 1 << 10
 // the rest is not valid either.
 func (r *Result) leaveOut(set *resource.Set) bool {
 	invalid := map[model.GatewayKey]error{}
-	for gateway, part := range r.Config.Split() {
+	for gateway, part := range r.Config.ByGateway() {
 		if err := part.Validate(); err != nil {
 			invalid[gateway] = err
 		}

@@ -27,7 +27,7 @@ func (o Options) For(target Target) Options {
 	if target != TargetCluster {
 		return o
 	}
-	o.Separate, o.Partial = true, true
+	o.ProxyPerGateway, o.Partial = true, true
 	if len(o.Serve) == 0 {
 		o.Serve = []string{"none"}
 	}

@@ -24,7 +24,7 @@ type Result struct {
 	// Findings are those of the set and those of the dialects.
 	Findings []resource.Finding
 	// Invalid are the Gateways ("namespace/name") that Config leaves out because their configuration is not valid, and
-	// the errors. Their proxies must keep what they have. It is only used with Options.Separate.
+	// the errors. Their proxies must keep what they have. It is only used with Options.ProxyPerGateway.
 	Invalid map[model.GatewayKey]error
 }
 
@@ -34,8 +34,8 @@ type Options struct {
 	Dialects dialect.List
 	// Serve is smi.Options.Serve.
 	Serve []string
-	// Separate is gateway.Options.Separate.
-	Separate bool
+	// ProxyPerGateway is gateway.Options.ProxyPerGateway.
+	ProxyPerGateway bool
 	// Partial means that the set is only a part of a cluster's objects, as manifests are; it is core.Options.Partial,
 	// gateway.Options.Partial and smi.Options.Partial.
 	Partial bool
@@ -69,7 +69,7 @@ func NewTranslator(o Options) *Translator {
 	t := &Translator{options: o}
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
-			Serve: o.Serve, Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies,
+			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies,
 		}))
 	}
 	return t
@@ -117,7 +117,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r.Findings = append(r.Findings, finding.LeftOut(left, set.Origin)...)
 	resource.SortFindings(r.Findings)
-	if err := sound.Validate(); err != nil && !(t.options.Separate && r.leaveOut(set)) {
+	if err := sound.Validate(); err != nil && !(t.options.ProxyPerGateway && r.leaveOut(set)) {
 		return r, fmt.Errorf("invalid model (please report this): %w", err)
 	}
 	return r, nil
@@ -132,10 +132,7 @@ func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omiss
 	return t.sound, t.left
 }
 
-// Codes returns the documentation of every code a finding can have, in order.
-func Codes() []resource.Code { return Options{}.Codes() }
-
-// Codes is as the function of that name, with those of the dialects.
+// Codes returns the documentation of every code that a finding of these dialects can have, in order.
 func (o Options) Codes() []resource.Code {
 	return slices.Concat(resource.Codes(), o.dialects().Codes(), pathCodes, codes)
 }

@@ -45,8 +45,8 @@ type Plane struct {
 	// handover may be nil: none.
 	handover *process.Handover
 
-	// Told, if set, is called with each report that differs from the previous one, one after the other.
-	Told func(Report)
+	// OnReport, if set, is called with each report that differs from the previous one, one after the other.
+	OnReport func(Report)
 
 	mu     sync.Mutex             // for told and the next; taken before any of the server's
 	noted  Report                 // nil before the first
@@ -245,8 +245,8 @@ func (d *Plane) tell() {
 	}
 	r := d.noted.With(d.Unserved(), dropped)
 	d.latest.Store(&r)
-	if d.Told != nil {
-		d.Told(r)
+	if d.OnReport != nil {
+		d.OnReport(r)
 	}
 }
 

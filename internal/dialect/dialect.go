@@ -30,8 +30,8 @@ type Dialect struct {
 type Options struct {
 	// Serve is smi.Options.Serve.
 	Serve []string
-	// Separate is gateway.Options.Separate, and core.Options.Cluster.
-	Separate bool
+	// ProxyPerGateway is gateway.Options.ProxyPerGateway, and core.Options.Cluster.
+	ProxyPerGateway bool
 	// Partial says that the set is a part of a cluster's objects, as manifests are.
 	Partial bool
 	// Names are the host names that endpoints and backends may have; nil is any.
@@ -71,14 +71,14 @@ type List []Dialect
 func All() List {
 	return List{
 		{"core", core.Kinds(), core.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			t := &core.Translator{Options: core.Options{Names: o.Names, Cluster: o.Separate, Partial: o.Partial}}
+			t := &core.Translator{Options: core.Options{Names: o.Names, Cluster: o.ProxyPerGateway, Partial: o.Partial}}
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
 				return r
 			}
 		}},
 		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			t := &gateway.Translator{Options: gateway.Options{Separate: o.Separate, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
+			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
 				r.Gateways = t.Gateways()

@@ -65,8 +65,8 @@ func (c *condition) key() string {
 type asked struct {
 	paths      map[string]bool
 	conditions map[string]condition
-	// own are the paths with the conditions of their own match.
-	own map[string]map[string]bool
+	// matched are the paths with the conditions of their own match.
+	matched map[string]map[string]bool
 }
 
 // door is a port of either configuration.
@@ -133,7 +133,7 @@ func (p *prober) at(d door, host string) *asked {
 	a := p.doors[d][host]
 	if a == nil {
 		a = &asked{
-			paths: map[string]bool{"/": true}, conditions: map[string]condition{"": {}}, own: map[string]map[string]bool{},
+			paths: map[string]bool{"/": true}, conditions: map[string]condition{"": {}}, matched: map[string]map[string]bool{},
 		}
 		p.doors[d][host] = a
 	}
@@ -172,10 +172,10 @@ func (a *asked) meet(paths []string, c condition) {
 	a.conditions[k] = c
 	for _, path := range paths {
 		a.paths[path] = true
-		if a.own[path] == nil {
-			a.own[path] = map[string]bool{}
+		if a.matched[path] == nil {
+			a.matched[path] = map[string]bool{}
 		}
-		a.own[path][k] = true
+		a.matched[path][k] = true
 	}
 }
 
@@ -372,7 +372,7 @@ func (p *prober) ask(to *[]Request, d door, host string, all []*asked) (thinned 
 	for path := range paths {
 		add(path, condition{})
 		for _, a := range all {
-			for k := range a.own[path] {
+			for k := range a.matched[path] {
 				add(path, a.conditions[k])
 			}
 		}

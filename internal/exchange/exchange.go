@@ -60,7 +60,7 @@ func (ex *Exchange) Begin(p *Pipeline, from *Origin) *Request {
 // reset makes the exchange ready for the next request, which the caller fills in.
 func (ex *Exchange) reset() {
 	ex.admission = admission{}
-	ex.told = nil
+	ex.reported = nil
 	ex.routed = routed{}
 	ex.composed, ex.forwards = false, -1
 	ex.body, ex.whole, ex.bodyTaken, ex.touched, ex.ended, ex.retain = nil, false, false, false, false, 0

@@ -454,7 +454,7 @@ func (ex *Exchange) Shrink() {
 	clear(ex.loggedRequest[:cap(ex.loggedRequest)])
 	clear(ex.loggedAnswer[:cap(ex.loggedAnswer)])
 	ex.id = requestID{}
-	ex.told, ex.heard = nil, told{}
+	ex.reported, ex.clientReport = nil, clientReport{}
 	ex.req = Request{}
 	ex.from = Origin{}
 	ex.rule, ex.backend, ex.endpoint = nil, nil, nil

@@ -34,12 +34,12 @@ func newFront(f *model.Front) *Front {
 
 // vouched is what an exchange learns from trusted proxies in front.
 type vouched struct {
-	told  *told // heard, if there is a trusted proxy in front
-	heard told
+	reported     *clientReport // heard, if there is a trusted proxy in front
+	clientReport clientReport
 }
 
-// told is what trusted proxies in front reported about a request. Its strings are valid as long as the exchange.
-type told struct {
+// clientReport is what trusted proxies in front reported about a request. Its strings are valid as long as the exchange.
+type clientReport struct {
 	client netip.Addr
 	// text is the client. chain is the X-Forwarded-For to send: the client, and the trusted addresses between it and
 	// this proxy.
@@ -62,9 +62,9 @@ func (ex *Exchange) believe(f *Front) {
 	if f == nil || !f.Trust.Contains(ex.from.Peer.Address) {
 		return
 	}
-	t := &ex.heard
-	*t = told{}
-	ex.told = t
+	t := &ex.clientReport
+	*t = clientReport{}
+	ex.reported = t
 
 	var w clientaddr.Walk
 	w.Begin(f.Trust)
@@ -163,7 +163,7 @@ func (ex *Exchange) soleField(id http1.FieldID) (value string) {
 }
 
 // asked returns the authority that the client requested, as far as it is known.
-func (t *told) asked(ex *Exchange) string {
+func (t *clientReport) asked(ex *Exchange) string {
 	if t.host != "" {
 		return t.host
 	}
@@ -201,7 +201,7 @@ func portNumber(s string) int32 {
 
 // forwardedField writes the chain as Forwarded (RFC 7239). The first element says what the client requested.
 func (ex *Exchange) forwardedField(hops []netip.Addr) string {
-	t := ex.told
+	t := ex.reported
 	mark := len(ex.scratch)
 	for i := len(hops); i >= 0; i-- {
 		a := ex.from.Peer.Address
@@ -225,24 +225,24 @@ func (ex *Exchange) forwardedField(hops []netip.Addr) string {
 // clientAddr returns the client's address, found across trusted proxies in front. Limits, policies and logs must use
 // it. It is not valid if the connection has none.
 func (ex *Exchange) clientAddr() netip.Addr {
-	if ex.told != nil {
-		return ex.told.client
+	if ex.reported != nil {
+		return ex.reported.client
 	}
 	return ex.from.Peer.Address
 }
 
 // clientIP is clientAddr as text.
 func (ex *Exchange) clientIP() string {
-	if ex.told != nil {
-		return ex.told.text
+	if ex.reported != nil {
+		return ex.reported.text
 	}
 	return ex.from.Peer.IP
 }
 
 // shownScheme is the X-Forwarded-Proto to send: a trusted proxy's, or the scheme that the client used here.
 func (ex *Exchange) shownScheme() string {
-	if ex.told != nil && ex.told.scheme != "" {
-		return ex.told.scheme
+	if ex.reported != nil && ex.reported.scheme != "" {
+		return ex.reported.scheme
 	}
 	return ex.from.Peer.Scheme
 }
@@ -261,23 +261,23 @@ func (ex *Exchange) scheme() string {
 
 // askedPort is the port that the client requested according to trusted proxies; 0 if they do not report one.
 func (ex *Exchange) askedPort() int32 {
-	if ex.told == nil {
+	if ex.reported == nil {
 		return 0
 	}
-	return portNumber(ex.told.port)
+	return portNumber(ex.reported.port)
 }
 
 // untold reports whether an untrusted peer sent a field that only proxies vouch for: X-Forwarded-Prefix,
 // X-Forwarded-Client-Cert and other fields with that prefix. Fields that the proxy writes itself are in own.
 func (ex *Exchange) untold(f *http1.Field) bool {
 	const prefix = "X-Forwarded-"
-	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.told == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
+	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.reported == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
 }
 
 // forwardedFields appends what the proxy reports about the client: its address, and what it requested.
 func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 	chain, host, port := ex.from.Peer.IP, ex.req.Authority, ex.from.Peer.Port
-	if t := ex.told; t != nil {
+	if t := ex.reported; t != nil {
 		chain, host = t.chain, t.asked(ex)
 		if t.port != "" {
 			port = t.port
@@ -293,8 +293,8 @@ func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 		out = append(out, http1.Field{Name: "X-Forwarded-Port", Value: port, ID: http1.FieldXForwardedPort})
 	}
 	out = append(out, http1.Field{Name: "X-Real-IP", Value: ex.clientIP(), ID: http1.FieldXRealIP})
-	if ex.told != nil && ex.told.forwarded != "" {
-		out = append(out, http1.Field{Name: "Forwarded", Value: ex.told.forwarded, ID: http1.FieldForwarded})
+	if ex.reported != nil && ex.reported.forwarded != "" {
+		out = append(out, http1.Field{Name: "Forwarded", Value: ex.reported.forwarded, ID: http1.FieldForwarded})
 	}
 	return out
 }
@@ -302,8 +302,8 @@ func (ex *Exchange) forwardedFields(out []http1.Field) []http1.Field {
 // logged returns the client for the access log, and the other side of the connection if that is different.
 func (ex *Exchange) logged() (client, peer string) {
 	switch {
-	case ex.told != nil && ex.told.client != ex.from.Peer.Address:
-		return ex.told.text, ex.socketAddr()
+	case ex.reported != nil && ex.reported.client != ex.from.Peer.Address:
+		return ex.reported.text, ex.socketAddr()
 	case ex.from.Peer.Announced != nil:
 		return ex.from.Peer.Name(), ex.socketAddr()
 	}

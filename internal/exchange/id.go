@@ -70,7 +70,7 @@ func (ex *Exchange) findID() {
 			d.text = f.Value
 		}
 	}
-	if i.ids == RequestIDsOff || lines == 1 && (ex.told != nil || i.ids == RequestIDsMissing && !d.guarded) && validID(d.text) {
+	if i.ids == RequestIDsOff || lines == 1 && (ex.reported != nil || i.ids == RequestIDsMissing && !d.guarded) && validID(d.text) {
 		return
 	}
 	mark := len(ex.scratch)

@@ -29,10 +29,10 @@ type Preview struct {
 func (p *Preview) Client(f *model.Front) (client, chain string) {
 	ex := &Exchange{from: Origin{Peer: &Peer{Address: p.Peer, IP: p.Peer.String(), Scheme: p.Scheme}}, req: Request{Authority: p.Authority, Fields: p.Fields}}
 	ex.believe(newFront(f))
-	if ex.told == nil {
+	if ex.reported == nil {
 		return ex.from.Peer.IP, ex.from.Peer.IP
 	}
-	return strings.Clone(ex.told.text), strings.Clone(ex.told.chain)
+	return strings.Clone(ex.reported.text), strings.Clone(ex.reported.chain)
 }
 
 // previewed is the pipeline of previews, which send nothing.

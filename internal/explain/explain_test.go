@@ -20,7 +20,7 @@ import (
 // gateways returns a configuration of Gateways with a listener each. Each has a host if the listener has one. Their
 // routes redirect requests below a path.
 func gateways(all ...model.Listener) *Served {
-	s := &Served{Config: &model.Config{}, Separate: true, Set: &resource.Set{}}
+	s := &Served{Config: &model.Config{}, ProxyPerGateway: true, Set: &resource.Set{}}
 	for i, l := range all {
 		l.Name, l.Port, l.Protocol = string(l.Gateway)+"/http", 80, model.HTTP
 		l.Ref = model.Ref{Kind: "Gateway", Namespace: l.Gateway.Namespace(), Name: l.Gateway.Name()}

@@ -17,16 +17,16 @@ type Served struct {
 	Set *resource.Set
 	// Findings about Set say why a route or a mirror is left out.
 	Findings []finding.Finding
-	// Separate reports whether each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy
+	// ProxyPerGateway reports whether each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy
 	// serves all Gateways.
-	Separate bool
+	ProxyPerGateway bool
 }
 
 // Explain explains what happens to a request at a Gateway. With an empty gateway, it finds the Gateway, or uses the
 // only one. A *GatewayError means that it found none.
 func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanation, error) {
 	switch {
-	case !s.Separate && gateway == "":
+	case !s.ProxyPerGateway && gateway == "":
 		return s.at(s.Config, r), nil
 	case gateway == "":
 		return s.find(r)
@@ -44,7 +44,7 @@ func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanatio
 func (s *Served) Part(gateway model.GatewayKey) (*model.Config, error) {
 	all := s.Config.Gateways()
 	switch {
-	case !s.Separate:
+	case !s.ProxyPerGateway:
 		return nil, &GatewayError{Problem: NotSeparate, Gateway: gateway}
 	case !slices.Contains(all, gateway):
 		return nil, &GatewayError{Problem: UnknownGateway, Gateway: gateway, Gateways: s.gateways(all)}

@@ -76,7 +76,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return out
 	}
 	drops := finding.Teller{Log: log}
-	plane.Told = func(r dataplane.Report) {
+	plane.OnReport = func(r dataplane.Report) {
 		client.Tell()
 		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
 			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane reports the others

@@ -117,7 +117,7 @@ const servedInPart = int32(codes.Unimplemented)
 // follow takes responses and acknowledges them.
 func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	nonce, refused := "", false
-	said := true // something is known to be unserved, or may be: what hello reported
+	unservedSent := true // something is known to be unserved, or may be: what hello reported
 	for {
 		var refusal error
 		select {
@@ -153,8 +153,8 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 		refused = refusal != nil
 		ack := &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: nonce}
 		unserved := r.unserved()
-		if len(unserved) > 0 || said {
-			ack.Node, said = r.node(unserved), len(unserved) > 0
+		if len(unserved) > 0 || unservedSent {
+			ack.Node, unservedSent = r.node(unserved), len(unserved) > 0
 		}
 		if refused {
 			r.log.Warn("configuration not applied, the previous one stays", "error", printable(refusal.Error(), maxError))

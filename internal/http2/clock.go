@@ -134,7 +134,7 @@ func (c *Conn) expire(s *Stream, now time.Time, soon func(time.Time)) {
 			}
 			continue
 		}
-		w.late = true
+		w.timedOut = true
 		w.cond.Signal()
 	}
 }

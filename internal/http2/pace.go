@@ -62,7 +62,7 @@ func (c *Conn) takesEnough(now time.Time, stuck bool) bool {
 // awaitSending waits for an event of a stream that cannot send. It returns true at the latest or, if only the stream's
 // window is missing, when the peer's pace is too slow. While the peer still has earlier output to accept, only the
 // connection is judged. mu is held.
-func (s *Stream) awaitSending(latest time.Time) (late bool) {
+func (s *Stream) awaitSending(latest time.Time) (timedOut bool) {
 	c := s.c
 	rule := c.cfg.Pace
 	if s.window > 0 || s.patient || rule.Rate == 0 {

@@ -58,10 +58,10 @@ type Stream struct {
 
 // wait is a goroutine that waits; c.mu guards it.
 type wait struct {
-	cond  *sync.Cond
-	on    bool
-	late  bool // it waited too long
-	until time.Time
+	cond     *sync.Cond
+	on       bool
+	timedOut bool // it waited too long
+	until    time.Time
 	// coarse: until is so far ahead that a tick is exact enough, and no timer is made for it.
 	coarse bool
 }
@@ -189,14 +189,14 @@ func (s *Stream) Born() time.Time { return s.born }
 func (s *Stream) Head() *Head { return &s.head }
 
 // await waits for something to happen, or until; mu is held.
-func (s *Stream) await(w *wait, until time.Time) (late bool) {
-	w.on, w.late, w.until = true, false, until
+func (s *Stream) await(w *wait, until time.Time) (timedOut bool) {
+	w.on, w.timedOut, w.until = true, false, until
 	if w.coarse = until.Sub(s.c.now) >= 2*tickEvery; !w.coarse && !until.IsZero() {
 		s.c.arm(until)
 	}
 	w.cond.Wait()
 	w.on = false
-	return w.late
+	return w.timedOut
 }
 
 // AwaitHead waits for the answer's next head: interim ones come first, one for each call. The last, with a Status of at

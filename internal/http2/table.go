@@ -223,8 +223,8 @@ func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte
 		return "", rest, nil
 	}
 	text := &d.text
-	own := d.kind == blockRequest && !keep
-	if own {
+	toHead := d.kind == blockRequest && !keep
+	if toHead {
 		text = &d.head.text
 	} else {
 		d.text = d.text[:0]
@@ -242,7 +242,7 @@ func (d *decoder) readString(b []byte, wanted, keep bool) (s string, rest []byte
 	switch {
 	case len(decoded) > d.max:
 		err = hpack.ErrStringLength
-	case own:
+	case toHead:
 		s = unsafe.String(unsafe.SliceData(decoded), len(decoded))
 	default:
 		s = string(decoded)

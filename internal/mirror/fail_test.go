@@ -95,7 +95,7 @@ func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
 
 func TestBytesQueuedForAServiceAreBounded(t *testing.T) {
 	f := newFixture(t, Options{MaxCopyBytes: 30 << 10, MaxBytes: 30 << 10}, peertest.ToMirror(peertest.Refusing(t)))
-	f.Set.held.running.Store(true) // the clock stands: no copy is begun before its primary was answered
+	f.Set.waiting.running.Store(true) // the clock stands: no copy is begun before its primary was answered
 	first, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)
 	first.Write(make([]byte, 20<<10))
 	second, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)

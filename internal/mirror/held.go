@@ -18,14 +18,14 @@ const (
 	heldDue = 4
 )
 
-// heldLegs are the copies that no worker has yet: small ones whose primary is under way, and those whose primary was
+// waitingCopies are the copies that no worker has yet: small ones whose primary is under way, and those whose primary was
 // answered just now. Beginning a copy wakes threads, here and in the service that gets it. These threads would take
 // processors from the primary, or from the client that gets its answer, and delay them by more than a fast backend's
 // exchange. So a clock begins copies, a few in each turn. If there are more, each begins when its exchange has ended,
 // because threads are awake then anyway. The clock also begins copies of slow exchanges and of streams. It runs as long
 // as there are copies, which therefore need no timers of their own and wake no thread.
-type heldLegs struct {
-	shards  [16]heldShard
+type waitingCopies struct {
+	shards  [16]waitingShard
 	turn    atomic.Uint32
 	added   atomic.Bool // since the last turn
 	running atomic.Bool
@@ -36,21 +36,21 @@ type heldLegs struct {
 	due      []*Leg // of exchanges that have ended; at most heldDue
 }
 
-// heldShard is a part of the legs, of connections that seldom share a shard with others.
-type heldShard struct {
+// waitingShard is a part of the legs, of connections that seldom share a shard with others.
+type waitingShard struct {
 	mu          sync.Mutex
 	first, last *Leg
 	_           [40]byte
 }
 
-func (h *heldLegs) of(l *Leg) *heldShard { return &h.shards[l.shard%uint32(len(h.shards))] }
+func (h *waitingCopies) of(l *Leg) *waitingShard { return &h.shards[l.shard%uint32(len(h.shards))] }
 
 // add takes a hold on the leg, which remove or the clock releases.
-func (h *heldLegs) add(l *Leg) {
+func (h *waitingCopies) add(l *Leg) {
 	l.refs.Add(1)
 	s := h.of(l)
 	s.mu.Lock()
-	l.held, l.turn = true, h.turn.Load()
+	l.waiting, l.turn = true, h.turn.Load()
 	if l.before = s.last; l.before != nil {
 		l.before.behind = l
 	} else {
@@ -62,7 +62,7 @@ func (h *heldLegs) add(l *Leg) {
 }
 
 // keepRunning makes sure that the clock runs, after a leg was added.
-func (h *heldLegs) keepRunning() {
+func (h *waitingCopies) keepRunning() {
 	if !h.added.Load() {
 		h.added.Store(true)
 	}
@@ -72,10 +72,10 @@ func (h *heldLegs) keepRunning() {
 }
 
 // remove takes the leg out, unless the clock has taken it.
-func (h *heldLegs) remove(l *Leg) {
+func (h *waitingCopies) remove(l *Leg) {
 	s := h.of(l)
 	s.mu.Lock()
-	held := l.held
+	held := l.waiting
 	if held {
 		s.unlink(l)
 	}
@@ -86,7 +86,7 @@ func (h *heldLegs) remove(l *Leg) {
 }
 
 // unlink removes a leg from the list. The caller holds mu.
-func (s *heldShard) unlink(l *Leg) {
+func (s *waitingShard) unlink(l *Leg) {
 	if l.before != nil {
 		l.before.behind = l.behind
 	} else {
@@ -97,12 +97,12 @@ func (s *heldShard) unlink(l *Leg) {
 	} else {
 		s.last = l.before
 	}
-	l.before, l.behind, l.held = nil, nil, false
+	l.before, l.behind, l.waiting = nil, nil, false
 }
 
 // postpone leaves a leg whose exchange has ended to the next turn, and passes on the caller's hold. It returns false if
 // there are enough such legs.
-func (h *heldLegs) postpone(l *Leg) bool {
+func (h *waitingCopies) postpone(l *Leg) bool {
 	h.mu.Lock()
 	if len(h.due) >= heldDue {
 		h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *heldLegs) postpone(l *Leg) bool {
 }
 
 // flush begins the copies postponed so far. When it returns, some goroutine has begun all of them.
-func (h *heldLegs) flush() {
+func (h *waitingCopies) flush() {
 	h.flushing.Lock()
 	defer h.flushing.Unlock()
 	var legs [heldDue]*Leg
@@ -130,7 +130,7 @@ func (h *heldLegs) flush() {
 }
 
 // run is the clock. It returns when quit is closed.
-func (h *heldLegs) run(quit <-chan struct{}) {
+func (h *waitingCopies) run(quit <-chan struct{}) {
 	t := time.NewTimer(heldTurn)
 	defer t.Stop()
 	var late []*Leg
@@ -165,7 +165,7 @@ func (h *heldLegs) run(quit <-chan struct{}) {
 }
 
 // begin hands over legs that were held back for long. late is memory to use.
-func (h *heldLegs) begin(turn uint32, late []*Leg) []*Leg {
+func (h *waitingCopies) begin(turn uint32, late []*Leg) []*Leg {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -193,7 +193,7 @@ func (l *Leg) beginHeld() {
 	l.release()
 }
 
-func (h *heldLegs) empty() bool {
+func (h *waitingCopies) empty() bool {
 	h.mu.Lock()
 	n := len(h.due)
 	h.mu.Unlock()

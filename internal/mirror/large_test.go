@@ -162,7 +162,7 @@ func TestHeldCopiesEndInEveryWay(t *testing.T) {
 	wg.Wait()
 	f.Close(context.Background())
 	f.expectIdle(t)
-	if !f.held.empty() || f.target.service.carried.Load() != 0 {
-		t.Errorf("%d are carried, all ended: %t", f.target.service.carried.Load(), f.held.empty())
+	if !f.waiting.empty() || f.target.service.carried.Load() != 0 {
+		t.Errorf("%d are carried, all ended: %t", f.target.service.carried.Load(), f.waiting.empty())
 	}
 }

@@ -15,7 +15,7 @@ import (
 // Leg is one copy. The exchange calls Write any number of times, then End or Abort once, then Outcome once as its last
 // call. The leg copies the head when it begins, and then the body's bytes without framing. A worker sends the copied
 // bytes in the meantime. A worker gets the copy after Outcome, when the primary was answered. It gets the copy earlier
-// if the bytes exceed the first part, or if the leg was held back for long (heldLegs).
+// if the bytes exceed the first part, or if the leg was held back for long (waitingCopies).
 type Leg struct {
 	service  *service
 	target   *Target
@@ -31,7 +31,7 @@ type Leg struct {
 	chunked  bool
 
 	wake chan struct{} // the worker has something new to do
-	refs atomic.Int32  // the exchange's, the worker's, and that of heldLegs
+	refs atomic.Int32  // the exchange's, the worker's, and that of waitingCopies
 	fate atomic.Uint32 // telemetry.MirrorOutcome, settled once
 
 	mu      sync.Mutex // never held while anything waits
@@ -45,8 +45,8 @@ type Leg struct {
 	over    bool          // nothing more is gathered
 	call    http2.Aborter // what an aborted copy must stop
 
-	// Of heldLegs.
-	held           bool
+	// Of waitingCopies.
+	waiting        bool
 	turn           uint32
 	before, behind *Leg
 }
@@ -145,7 +145,7 @@ func (l *Leg) Abort() {
 
 // Outcome returns what is known about the copy now. The leg must not be used afterwards.
 func (l *Leg) Outcome() telemetry.MirrorOutcome {
-	held := &l.service.mirrors.held
+	held := &l.service.mirrors.waiting
 	l.mu.Lock()
 	if l.listed {
 		l.listed = false
@@ -217,7 +217,7 @@ func (l *Leg) hand() {
 	default:
 		l.listed = true
 		l.mu.Unlock()
-		l.service.mirrors.held.add(l)
+		l.service.mirrors.waiting.add(l)
 	}
 }
 

@@ -94,8 +94,8 @@ type Set struct {
 	panics loglimit.Limiter
 	set    *upstream.Set
 
-	budget *budget.Budget
-	held   heldLegs
+	budget  *budget.Budget
+	waiting waitingCopies
 
 	mu       sync.Mutex
 	services map[Key]*service
@@ -122,10 +122,10 @@ func New(opt Options, connections upstream.Options, memory *budget.Budget, log *
 	connections.StallTimeout = opt.Timeout
 	connections.Logger = log
 	m := &Set{opt: opt, log: log, budget: memory, set: upstream.New(connections), services: map[Key]*service{}, quit: make(chan struct{})}
-	m.held.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
+	m.waiting.wake, m.news = make(chan struct{}, 1), make(chan struct{}, 1)
 	m.tell = tell
 	m.helpers.Go(m.tidy)
-	m.helpers.Go(func() { m.held.run(m.quit) })
+	m.helpers.Go(func() { m.waiting.run(m.quit) })
 	metrics.WatchMirrors(m.States)
 	return m
 }
@@ -151,7 +151,7 @@ type Target struct {
 // Apply returns the targets of a new configuration, in the order of specs. State is kept by the service's name and
 // client certificate. A service that no spec names any more accepts no further copies.
 func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
-	m.held.flush() // finished legs go to the previous services
+	m.waiting.flush() // finished legs go to the previous services
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	named := make(map[Key]*service, len(specs))
@@ -198,7 +198,7 @@ func (m *Set) Apply(cfg *model.Config, specs []Spec) []*Target {
 // Close accepts no more copies. It lets existing ones continue as long as ctx lasts, and returns with the last
 // goroutine.
 func (m *Set) Close(ctx context.Context) {
-	m.held.flush()
+	m.waiting.flush()
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()

@@ -147,22 +147,22 @@ func (e *HeaderEdit) Ignored(request bool) (fields []IgnoredField) {
 	if e == nil {
 		return nil
 	}
-	own := func(name string) bool {
+	isProxyField := func(name string) bool {
 		is := func(x string) bool { return strings.EqualFold(x, name) }
 		return slices.ContainsFunc(ownFields, is) || request && slices.ContainsFunc(ownRequestFields, is)
 	}
 	for i, h := range e.Set {
-		if own(h.Name) && !(request && strings.EqualFold(h.Name, "Host")) {
+		if isProxyField(h.Name) && !(request && strings.EqualFold(h.Name, "Host")) {
 			fields = append(fields, IgnoredField{FieldAt("set", i) + ".name", h.Name})
 		}
 	}
 	for i, h := range e.Add {
-		if own(h.Name) {
+		if isProxyField(h.Name) {
 			fields = append(fields, IgnoredField{FieldAt("add", i) + ".name", h.Name})
 		}
 	}
 	for i, name := range e.Remove {
-		if own(name) {
+		if isProxyField(name) {
 			fields = append(fields, IgnoredField{FieldAt("remove", i), name})
 		}
 	}

@@ -38,9 +38,9 @@ func (c *Config) only(wanted func(*Listener) bool) *Config {
 	return &Config{}
 }
 
-// Split returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
+// ByGateway returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
 // of gateways. Listeners without a gateway, and what only they need, are in none of the parts.
-func (c *Config) Split() map[GatewayKey]*Config {
+func (c *Config) ByGateway() map[GatewayKey]*Config {
 	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) GatewayKey { return l.Gateway })
 }
 

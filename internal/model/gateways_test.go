@@ -68,7 +68,7 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 	for range 200 {
 		c := shared(1+rand.IntN(5), rand.IntN(12))
 		before := text(t, c)
-		parts := c.Split()
+		parts := c.ByGateway()
 		names := c.Gateways()
 		if len(parts) != len(names) || !slices.IsSorted(names) {
 			t.Fatalf("%d parts of the gateways %q", len(parts), names)
@@ -101,7 +101,7 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 
 func TestSplitLeavesOutListenersWithoutGateway(t *testing.T) {
 	c := model.Merge(sample())
-	if parts := c.Split(); len(parts) != 0 || len(c.Gateways()) != 0 {
+	if parts := c.ByGateway(); len(parts) != 0 || len(c.Gateways()) != 0 {
 		t.Errorf("parts %v", parts)
 	}
 	if got := text(t, *c.Of("")); got != text(t, c) {
@@ -128,6 +128,6 @@ func TestListenersOfSeveralGatewaysNeverClash(t *testing.T) {
 func BenchmarkSplit10000RoutesOver100Gateways(b *testing.B) {
 	c := shared(100, 10_000)
 	for b.Loop() {
-		c.Split()
+		c.ByGateway()
 	}
 }

@@ -288,13 +288,13 @@ func (c *Config) Sort() {
 
 func (c *Config) sortEndpoints() {
 	compare := func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) }
-	own := false
+	cloned := false
 	for i := range c.Services {
 		if slices.IsSortedFunc(c.Services[i].Endpoints, compare) {
 			continue
 		}
-		if !own {
-			c.Services, own = slices.Clone(c.Services), true
+		if !cloned {
+			c.Services, cloned = slices.Clone(c.Services), true
 		}
 		c.Services[i].Endpoints = sorted(c.Services[i].Endpoints, compare)
 	}
@@ -304,14 +304,14 @@ func compareAttachments(a, b Attachment) int { return cmp.Compare(a.Listener, b.
 
 func (c *Config) sortAttachments() {
 	unordered := func(a Attachment) bool { return !slices.IsSorted(a.Hostnames) }
-	own := false
+	cloned := false
 	for i := range c.Routes {
 		all := c.Routes[i].Attachments
 		if slices.IsSortedFunc(all, compareAttachments) && !slices.ContainsFunc(all, unordered) {
 			continue
 		}
-		if !own {
-			c.Routes, own = slices.Clone(c.Routes), true
+		if !cloned {
+			c.Routes, cloned = slices.Clone(c.Routes), true
 		}
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, compareAttachments)

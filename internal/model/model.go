@@ -31,7 +31,7 @@ type Listener struct {
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
 	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener. If it is empty, every proxy that
-	// has the configuration serves it. Listeners of different Gateways never clash. See Config.Split.
+	// has the configuration serves it. Listeners of different Gateways never clash. See Config.ByGateway.
 	Gateway GatewayKey `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`

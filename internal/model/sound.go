@@ -295,7 +295,7 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 		}
 	}
 	s.mirrors(ref, "filters", &rule.Filters)
-	own := false // the backends
+	cloned := false // the backends
 	for j := range rule.Backends {
 		b := rule.Backends[j]
 		at := FieldAt("backends", j)
@@ -308,8 +308,8 @@ func (s *sounder) rule(r *Route, i int, rule *Rule, patterns *PatternBudget) boo
 		if bad {
 			b = Backend{Ref: b.Ref, Weight: b.Weight, Fault: notValid("the backend is not valid")}
 		}
-		if !own {
-			rule.Backends, own = slices.Clone(rule.Backends), true
+		if !cloned {
+			rule.Backends, cloned = slices.Clone(rule.Backends), true
 		}
 		rule.Backends[j] = b
 	}
@@ -356,13 +356,13 @@ func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
 	if len(matches) < len(x.Matches) {
 		x.Matches = matches
 	}
-	own := false
+	cloned := false
 	for i, l := range x.Leaves {
 		if s.ok(x.Ref, func() { v.leaf(x.Ref, FieldAt("leaves", i), l) }, "the leaf's share is answered 500") {
 			continue
 		}
-		if !own {
-			x.Leaves, own = slices.Clone(x.Leaves), true
+		if !cloned {
+			x.Leaves, cloned = slices.Clone(x.Leaves), true
 		}
 		x.Leaves[i] = Leaf{Ref: l.Ref, Weight: l.Weight, Fault: notValid("the leaf is not valid")}
 	}

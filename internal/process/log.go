@@ -40,7 +40,7 @@ func (l *LogFlags) Open(w io.Writer) (*slog.Logger, *telemetry.Lines, func()) {
 func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.Lines, func()) {
 	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
 	log := NewLogger(lines, format, level)
-	lines.TellOwn(log)
+	lines.ReportInItself(log)
 	return log, lines, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

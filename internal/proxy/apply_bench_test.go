@@ -9,8 +9,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// BenchmarkApply10000Routes is what a proxy does for one changed route of 10,000, with 2,000 services of ten endpoints.
-// There are more rules and backends than the metrics have series for.
+// BenchmarkApply10000Routes measures the work of a proxy when one of 10,000 routes changes, with 2,000 services of ten
+// endpoints. There are more rules and backends than the metrics have series for.
 func BenchmarkApply10000Routes(b *testing.B) {
 	const routes, services = 10_000, 2_000
 	cfg := model.Config{}

@@ -18,8 +18,8 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// load sends requests over n connections until stop ends, and counts those that failed. Connections that the proxy announced to close, and
-// refused ones once it drains, are no failures.
+// load sends requests over n connections until stop ends, and counts the failed ones. It does not count connections
+// whose end the proxy announced, or connections refused while the proxy drains.
 type load struct {
 	wg       sync.WaitGroup
 	stop     chan struct{}
@@ -39,7 +39,7 @@ func startLoad(t testing.TB, addr string, n int, request string, want func(*http
 	return l
 }
 
-// connection sends requests until the connection is to be closed; false ends the load.
+// connection sends requests until the connection must be closed. It returns false to end the load.
 func (l *load) connection(t testing.TB, addr, request string, want func(*http.Response, string) bool) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *load) connection(t testing.TB, addr, request string, want func(*http.Re
 			resp, err = http.ReadResponse(k, nil)
 		}
 		if err != nil && first && l.draining.Load() && errors.Is(err, syscall.ECONNRESET) {
-			return false // it came while the port was closed: another spelling of refused
+			return false // it came while the port was closed, which is the same as refused
 		}
 		if err != nil {
 			l.failed.Add(1)
@@ -106,7 +106,7 @@ func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
 			r.Timeouts.Request = model.Duration(10 * time.Second)
 		}
 		cfg := config(services, r)
-		if i%5 == 0 { // a second port comes and goes
+		if i%5 == 0 { // a second port appears and disappears
 			extra := cfg.Listeners[0]
 			extra.Name, extra.Port = "default/gw/extra", 81
 			cfg.Listeners = append(cfg.Listeners, extra)
@@ -143,7 +143,7 @@ func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	l.draining.Store(true)
 	s.stop()
 	<-s.ended
-	l.wg.Wait() // each connection was closed after its last answer, and no new one was taken
+	l.wg.Wait() // each connection ended after its last answer, and no new one was accepted
 	if l.failed.Load() > 0 {
 		t.Errorf("%d of %d requests failed", l.failed.Load(), l.requests.Load())
 	}
@@ -169,7 +169,7 @@ func TestDrainWaitsForExchangesAndClosesIdleConnections(t *testing.T) {
 	idle.closed()
 	fresh.closed()
 	if c, err := net.Dial("tcp", bound); err == nil {
-		// The system may have queued it before the port was closed.
+		// The system may have queued it before the port closed.
 		c.SetDeadline(time.Now().Add(10 * time.Second))
 		if n, err := c.Read(make([]byte, 1)); err == nil {
 			t.Errorf("read %d bytes from a closed port", n)
@@ -213,7 +213,7 @@ func TestDrainIsBounded(t *testing.T) {
 	s.stop()
 	<-s.ended
 	<-done
-	// The exchange may still be told why.
+	// The exchange may still send the reason to the client.
 	if rest, _ := io.ReadAll(k.r); len(rest) > 0 && !strings.HasPrefix(string(rest), "HTTP/1.1 502") {
 		t.Errorf("answer %q", rest)
 	}
@@ -281,7 +281,7 @@ func TestPortChangesBetweenHTTPAndHTTPS(t *testing.T) {
 	if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	// What came in cleartext must not be served as if it were TLS.
+	// Bytes that came in cleartext must not be served as if they had come over TLS.
 	old.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 	if resp, _ := old.answer("GET"); resp.StatusCode != 404 {
 		t.Errorf("status %d", resp.StatusCode)
@@ -357,7 +357,7 @@ func TestConnectionsOfARemovedPortAreServedByItsLastConfiguration(t *testing.T) 
 		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		k.answer("GET")
 	}
-	for range 2 { // a later configuration does not have it either
+	for range 2 { // a later configuration still leaves it out
 		if err := s.Apply(&model.Config{}); err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,8 @@ func BenchmarkExchangeTLSBackend(b *testing.B) {
 	}
 }
 
-// answering answers every request (without a body) with the same bytes in so many writes, allocating nothing.
+// answering answers every request (without a body) with the same bytes, in the given number of writes, without
+// allocating.
 func answering(response []byte, writes int) func(net.Conn) {
 	return func(c net.Conn) {
 		buf := make([]byte, 16<<10)

@@ -90,8 +90,8 @@ func TestConnectionsAreKeptWhereNothingIsBehind(t *testing.T) {
 	})
 }
 
-// TestAnswersAreTheirOwnRequests sends requests that each carry a number, to a backend whose answers carry it, are cut into records and writes at
-// random and often have something behind them.
+// TestAnswersAreTheirOwnRequests sends numbered requests. The backend's answers carry the number. They are cut into
+// records and writes at random, and often have extra bytes behind them.
 func TestAnswersAreTheirOwnRequests(t *testing.T) {
 	answers := 10_000
 	if testing.Short() || raceEnabled {
@@ -129,7 +129,7 @@ func TestAnswersAreTheirOwnRequests(t *testing.T) {
 	})
 }
 
-// randomSegments is an answer with the number, cut at random, with something behind it in every other case.
+// randomSegments is an answer with the number, cut at random. In every other case it has extra bytes behind it.
 func randomSegments(r *rand.Rand, method, nonce string) peertest.Segments {
 	content := nonce + " " + strings.Repeat("x", 1<<r.IntN(14))
 	answer := ""
@@ -167,7 +167,7 @@ func randomSegments(r *rand.Rand, method, nonce string) peertest.Segments {
 		}
 	}
 	if r.IntN(2) == 0 {
-		// The answer and what is behind it share a record.
+		// The answer and the bytes behind it share a record.
 		s.Records = pieces(r, answer+behind)
 	} else {
 		s.Records = pieces(r, answer)
@@ -175,11 +175,11 @@ func randomSegments(r *rand.Rand, method, nonce string) peertest.Segments {
 		if behind != "" {
 			s.Records = append(s.Records, pieces(r, behind)...)
 			if r.IntN(3) > 0 {
-				// Some of it comes later, or never.
+				// Some of these bytes come later, or never.
 				s.Now = r.IntN(len(behind) + 30)
 				s.Then = s.Now + r.IntN(3)*r.IntN(len(behind)+30)
 				if s.Now == 0 {
-					s.Then++ // nothing to be seen of it is nothing behind
+					s.Then++ // at least one byte must arrive to count as extra
 				}
 			}
 		}
@@ -242,7 +242,8 @@ func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
 	})
 }
 
-// A request that was not sent whole leaves a connection on which the next one would be taken for the rest of its body.
+// TestAConnectionWithHalfARequestIsNotKept: if a request was not sent completely, the backend would take the next one
+// on the connection for the rest of its body.
 func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		const size = 16 << 20
@@ -265,7 +266,7 @@ func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 			})(c)
 		})
 		cfg := side.OverTLS(plain(addr))
-		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // has the body in memory
+		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // keeps the body in memory
 		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, time.Second })
 		k := newTalk(t, s.addr())
 		k.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))

@@ -19,7 +19,7 @@ import (
 const benchRequest = "GET /shop/items?id=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\n" +
 	"Accept-Encoding: gzip\r\nAccept-Language: en\r\nCookie: session=0123456789abcdef\r\nX-Request-Id: 0123456789\r\n\r\n"
 
-// cannedBackend answers every request (without a body) with the same bytes, allocating nothing.
+// cannedBackend answers every request (without a body) with the same bytes, without allocating.
 func cannedBackend(t testing.TB, response []byte) string {
 	return rawBackend(t, func(c net.Conn) {
 		buf := make([]byte, 16<<10)
@@ -49,14 +49,14 @@ func cannedResponse(size int) []byte {
 		strconv.Itoa(size)+"\r\n\r\n"), bytes.Repeat([]byte("x"), size)...)
 }
 
-// requester sends one request after the other over a connection.
+// requester sends requests over a connection, one after the other.
 type requester struct {
 	c       net.Conn
 	request []byte
 	buf     []byte
 }
 
-// do sends a request and reads its answer, which has a Content-Length; it allocates nothing.
+// do sends a request and reads its answer, which has a Content-Length. It does not allocate.
 func (r *requester) do() error {
 	if _, err := r.c.Write(r.request); err != nil {
 		return err
@@ -176,7 +176,7 @@ func BenchmarkExchangeTLS(b *testing.B) {
 	})
 }
 
-// TestPlainExchangeAllocatesNothing counts what the whole process allocates for exchanges over real sockets.
+// TestPlainExchangeAllocatesNothing counts all allocations of the process during exchanges over real sockets.
 func TestPlainExchangeAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool drop what it is given")

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What one connection has read of a head that never ended is nothing to the next that gets its memory.
+// TestAHeadThatBreaksOffIsForgotten: bytes of an incomplete head never reach the next connection that gets the same
+// memory.
 func TestAHeadThatBreaksOffIsForgotten(t *testing.T) {
 	s := serve(t, plain(backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })), func(o *Options) { o.HeaderTimeout = 5 * time.Second })
 	for _, size := range []int{100, 7000, 30_000} {
@@ -33,7 +34,8 @@ func TestAHeadThatBreaksOffIsForgotten(t *testing.T) {
 	}
 }
 
-// The same of answers: one that breaks off within its head is nothing to the exchange that comes next.
+// TestAnAnswersHeadThatBreaksOffIsForgotten is the same for answers: bytes of an incomplete head never reach the next
+// exchange.
 func TestAnAnswersHeadThatBreaksOffIsForgotten(t *testing.T) {
 	var broken atomic.Bool
 	addr := rawBackend(t, func(c net.Conn) {

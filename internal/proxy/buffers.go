@@ -18,52 +18,55 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// buffers are the memory in which the proxy keeps what it cannot pass on yet, beyond what each connection and each exchange has anyway: the
-// one budget that all of it is drawn from, and the law by which room is made when there is none left. See docs/limits.md, which has the sums.
+// buffers are the memory for data that the proxy cannot pass on yet. They do not include the memory that every
+// connection and every exchange needs anyway. All of it comes from one budget. When the budget is used up, this file
+// decides which connections end to make room. docs/limits.md has the sums.
 //
-// Whoever keeps bytes draws them, and gives them back: a connection for its head and handshake (holding), HTTP/2 for streams and output (memory), an exchange
-// for the body it could send again, connections to endpoints for heads of answers, mirrors for copies.
+// Every user draws the bytes it keeps and gives them back later. A connection draws for its head and its handshake (see
+// holding). HTTP/2 draws for streams and output (see memory). An exchange draws for a body that it could send again, a
+// connection to an endpoint for answers' heads, a mirror for copies.
 type buffers struct {
 	*budget.Budget
-	ended  atomic.Uint64 // connections that were ended to make room
-	ending atomic.Int64  // bytes of those that have not given them back yet
+	ended  atomic.Uint64 // connections closed to make room
+	ending atomic.Int64  // bytes of those connections that are not given back yet
 
-	waiting atomic.Int64 // connections of HTTP/2 that wait for room, with what they have read
+	waiting atomic.Int64 // HTTP/2 connections that wait for room and hold the data they have read
 
-	mu   sync.Mutex // held by who makes room
+	mu   sync.Mutex // held while making room
 	told loglimit.Limiter
 }
 
 // Bounds of making room.
 const (
-	// roomPart of the budget is made at once, so that not each newcomer has to look for room.
+	// roomPart is the fraction of the budget (1/16) that is freed at once, so that not every newcomer has to make room.
 	roomPart = 16
-	// roomPause is how long one who waits for room sleeps at first, and at most.
+	// roomPause is the first pause of a connection that waits for room. roomPauseMost is the longest.
 	roomPause, roomPauseMost = time.Millisecond, 64 * time.Millisecond
 	// roomWait is how long an exchange waits for room.
 	roomWait = time.Second
-	// roomWaiting is how many connections of HTTP/2 wait at the same time.
+	// roomWaiting is how many HTTP/2 connections may wait for room at the same time.
 	roomWaiting = 64
-	// headAge is how old an unfinished head must be to give its connection's place to another client.
+	// headAge is the age at which an incomplete head may lose its connection's place to another client.
 	headAge = time.Second
 )
 
-// holding is what a client's connection has drawn, and whether it may be ended for that. An ordinary request comes near it only to see that bytes is 0.
+// holding is what a client's connection has drawn, and whether the connection may be closed for it. An ordinary request
+// only checks that bytes is 0.
 type holding struct {
 	mu    sync.Mutex
-	bytes int64 // over HTTP/1.1 and in handshakes written by the connection's goroutine alone
-	// head is the instant since when it has an unfinished head, or handshake; 0: it has none.
+	bytes int64 // over HTTP/1.1 and in handshakes, only the connection's goroutine writes it
+	// head is when the incomplete head or handshake began; 0: there is none.
 	head int64
-	// streams is the instant since when it has drawn for HTTP/2; 0: it has not.
+	// streams is when the connection first drew for HTTP/2; 0: it has drawn nothing.
 	streams int64
-	ended   bool // it was told to end, to make room
+	ended   bool // the connection was told to end, to make room
 }
 
 var (
 	failHeadRoom = &exchange.Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no memory left for the request's head", Later: true}
 )
 
-// headBegun notes that a head, or a handshake, is not complete with what has come.
+// headBegun notes that a head, or a handshake, is still incomplete.
 func (c *conn) headBegun(now time.Time) {
 	h := &c.holding
 	h.mu.Lock()
@@ -73,7 +76,7 @@ func (c *conn) headBegun(now time.Time) {
 	}
 }
 
-// headCame notes that it is; false if the connection was told to end.
+// headCame notes that the head or handshake is complete. It returns false if the connection was told to end.
 func (c *conn) headCame() bool {
 	h := &c.holding
 	h.mu.Lock()
@@ -90,7 +93,7 @@ func (c *conn) toldToEnd() bool {
 	return h.ended
 }
 
-// hold notes that c has drawn n bytes more, or given back -n.
+// hold notes that c has drawn n more bytes; a negative n gives bytes back.
 func (c *conn) hold(n int64) {
 	h := &c.holding
 	h.mu.Lock()
@@ -100,8 +103,9 @@ func (c *conn) hold(n int64) {
 	}
 }
 
-// claim draws n bytes for a head that is not complete. When none are left, those who hold an unfinished head make room: the larger it is and the longer it
-// has been unfinished the sooner; c may be one of them. It waits for that until the time given, and reads nothing from the client meanwhile.
+// claim draws n bytes for an incomplete head. When the budget is used up, connections with incomplete heads are closed
+// to make room; c may be one of them. The larger and the older a head is, the sooner its connection ends. claim waits
+// for room until the given time and reads nothing from the client in that time.
 func (c *conn) claim(n int64, until time.Time) bool {
 	if c.srv.buffers.Draw(budget.Head, n) || c.await(budget.Head, n, until) {
 		c.hold(n)
@@ -125,13 +129,13 @@ func (c *conn) await(u budget.Use, n int64, until time.Time) bool {
 	}
 }
 
-// force counts n bytes that c holds for a request under way.
+// force counts n bytes that c holds for a request in flight.
 func (c *conn) force(n int64) {
 	c.srv.buffers.Force(n)
 	c.hold(n)
 }
 
-// giveBack gives back all that c has drawn, over HTTP/1.1.
+// giveBack gives back all bytes that c has drawn over HTTP/1.1.
 func (c *conn) giveBack() {
 	if n := c.holding.bytes; n != 0 {
 		c.give(n)
@@ -143,7 +147,7 @@ func (c *conn) give(n int64) {
 	c.srv.buffers.Give(n)
 }
 
-// growHead makes the read buffer able to take more of an unfinished head; false if there is no memory for it.
+// growHead enlarges the read buffer for an incomplete head. It returns false if there is no memory for that.
 func (c *conn) growHead() bool {
 	w := c.w
 	if !c.claim(int64(2*len(w.rbuf)-grown(w.rbuf)), c.readBy) {
@@ -156,18 +160,19 @@ func (c *conn) growHead() bool {
 	return true
 }
 
-// headDone is called when a head that did not come whole is complete. False if the connection was told to end meanwhile.
+// headDone is called when a head is complete that did not arrive in one piece. It returns false if the connection was
+// told to end before.
 func (c *conn) headDone() bool {
 	if !c.headCame() {
 		return false
 	}
 	if n := grown(c.w.rbuf); n > 0 {
-		c.force(int64(n)) // it is about to be written to the endpoint
+		c.force(int64(n)) // the head is about to be written to the endpoint
 	}
 	return true
 }
 
-// dropHead lets go of a head that is not served.
+// dropHead frees a head that is not served.
 func (c *conn) dropHead() {
 	w := c.w
 	if grown(w.rbuf) > 0 {
@@ -188,7 +193,7 @@ func grown(rbuf []byte) int {
 	return len(rbuf)
 }
 
-// headPools have buffers of twice, four and eight times readSize.
+// headPools hold buffers of twice, four and eight times readSize.
 var headPools [3]sync.Pool
 
 func headPool(size int) *sync.Pool {
@@ -216,10 +221,11 @@ func freeHead(b []byte) {
 	}
 }
 
-// A handshake draws for what the client sends beyond helloFree; the library keeps it in buffers that double.
+// A handshake draws for every byte from the client beyond helloFree. crypto/tls keeps these bytes in buffers that
+// double.
 const helloFree, helloStep = 8 << 10, 16 << 10
 
-// hello is told of n bytes of a handshake; false if there is no memory for it.
+// hello counts n more bytes of a handshake. It returns false if there is no memory for them.
 func (h *handshakeConn) hello(n int) bool {
 	h.came += n
 	for h.came > helloFree+h.drawn {
@@ -231,12 +237,13 @@ func (h *handshakeConn) hello(n int) bool {
 	return true
 }
 
-// relieve ends connections to make room for n bytes, or has them ended already; false if there are none to end. For heads others' unfinished heads make
-// room, for exchanges connections of HTTP/2 too, if there is no unfinished head.
+// relieve closes connections to make room for n bytes. It returns false if there is no connection to close, and none is
+// about to end. For a head, it closes connections with incomplete heads. For an exchange, it also closes HTTP/2
+// connections if there is no incomplete head.
 func (s *Server) relieve(u budget.Use, n int64) bool {
 	b := &s.buffers
 	if !b.mu.TryLock() {
-		return true // somebody does
+		return true // another goroutine makes room
 	}
 	defer b.mu.Unlock()
 	want := max(n, b.Limit()/roomPart)
@@ -265,7 +272,7 @@ func (s *Server) relieve(u budget.Use, n int64) bool {
 	return ended > 0 || b.ending.Load() > 0
 }
 
-// ranked are the connections that have a score and are not ended yet, the highest first.
+// ranked are the connections that have a score and were not told to end yet, highest score first.
 func (s *Server) ranked(score func(*holding) float64) []*conn {
 	type scored struct {
 		c     *conn
@@ -290,7 +297,8 @@ func (s *Server) ranked(score func(*holding) float64) []*conn {
 	return conns
 }
 
-// endConns ends the connections that score highest, until they hold want bytes together; it tells how many. Those without a score stay.
+// endConns ends the connections with the highest scores until they hold want bytes together. It returns their number.
+// Connections without a score stay.
 func (s *Server) endConns(want int64, score func(*holding) float64) (n int) {
 	for _, c := range s.ranked(score) {
 		if want <= 0 {
@@ -304,8 +312,9 @@ func (s *Server) endConns(want int64, score func(*holding) float64) (n int) {
 	return n
 }
 
-// endForRoom has the connection end, from another goroutine: an unfinished request is answered 503, an unfinished handshake is broken off, HTTP/2 is told
-// to calm down. It tells how many bytes will be given back; false if it was too late.
+// endForRoom makes the connection end; another goroutine calls it. An incomplete request gets a 503, an incomplete
+// handshake is aborted, HTTP/2 gets ENHANCE_YOUR_CALM. It returns the number of bytes that will be given back, and
+// false if it came too late.
 func (c *conn) endForRoom() (held int64, ok bool) {
 	h := &c.holding
 	h.mu.Lock()
@@ -325,7 +334,8 @@ func (c *conn) endForRoom() (held int64, ok bool) {
 	return held, true
 }
 
-// endHeads ends up to most connections whose head has been unfinished for headAge, the oldest first: their places are wanted.
+// endHeads ends up to most connections whose head has been incomplete for headAge, oldest first. Other clients need
+// their places.
 func (s *Server) endHeads(most int) {
 	if most <= 0 {
 		return
@@ -363,7 +373,7 @@ func (m clientMemory) Draw(n int, wait bool) bool {
 	return true
 }
 
-// await waits for room, unless many do: they hold what they have read.
+// await waits for room, unless many connections wait already: each of them holds the data it has read.
 func (m clientMemory) await(n int64) bool {
 	b := &m.c.srv.buffers
 	defer b.waiting.Add(-1)
@@ -399,7 +409,7 @@ type endpointMemory struct {
 	use budget.Use
 }
 
-// Draw waits only for what an exchange cannot go on without.
+// Draw waits only for bytes without which an exchange cannot continue.
 func (m endpointMemory) Draw(n int, wait bool) bool {
 	b := &m.srv.buffers
 	if b.Draw(m.use, int64(n)) {
@@ -421,7 +431,7 @@ func (m endpointMemory) Unfinished(bool) {}
 
 var _, _ http2.Memory = clientMemory{}, endpointMemory{}
 
-// memory is for the metrics.
+// memory returns the figures for the metrics.
 func (b *buffers) memory() telemetry.Memory {
 	m := telemetry.Memory{Drawn: b.Drawn(), Limit: b.Limit(), Ended: b.ended.Load()}
 	for u := range budget.Uses {

@@ -22,7 +22,8 @@ func longHead(n int) string {
 	return first + name + strings.Repeat("x", n-len(first)-len(name))
 }
 
-// Three clients with unfinished heads have all that such heads may have; a fourth gets its answer, and the oldest of them is sent away.
+// TestUnfinishedHeadsMakeRoomForOthers: three clients with incomplete heads use up the budget for heads. A fourth
+// client gets its answer, and the oldest of the three is disconnected.
 func TestUnfinishedHeadsMakeRoomForOthers(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	s := serve(t, plain(addr), func(o *Options) { o.MaxBuffered = 64 << 10 })
@@ -58,7 +59,7 @@ func TestUnfinishedHeadsMakeRoomForOthers(t *testing.T) {
 	}
 }
 
-// Ordinary requests do not come near the budget: they are served without one.
+// TestOrdinaryRequestsNeedNoBudget: ordinary requests draw nothing, so they are served without a budget.
 func TestOrdinaryRequestsNeedNoBudget(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -82,7 +83,7 @@ func TestOrdinaryRequestsNeedNoBudget(t *testing.T) {
 	}
 }
 
-// Without memory for it a body is sent once, and its answer passed on.
+// TestABodyThatCannotBeKeptIsSentOnce: without memory to keep it, a body is sent once and its answer is passed on.
 func TestABodyThatCannotBeKeptIsSentOnce(t *testing.T) {
 	var hits atomic.Int32
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +108,8 @@ func TestABodyThatCannotBeKeptIsSentOnce(t *testing.T) {
 	}
 }
 
-// A large head of an answer that there is no memory for is nobody's fault.
+// TestAnAnswerWithoutMemoryForItsHeadBlamesNobody: if there is no memory for the large head of an answer, neither side
+// is blamed.
 func TestAnAnswerWithoutMemoryForItsHeadBlamesNobody(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
@@ -133,8 +135,9 @@ func TestAnAnswerWithoutMemoryForItsHeadBlamesNobody(t *testing.T) {
 	}
 }
 
-// Heads of all lengths, whole, in pieces and broken off, over more connections than there is memory for: who is not answered 200 is answered 503, and in the end
-// nothing is drawn (which serve looks at).
+// TestTheBudgetIsWholeAgainAfterAnyMixOfHeads sends heads of all lengths, whole, in pieces and incomplete, over more
+// connections than there is memory for. Every client gets 200 or 503. In the end nothing is drawn any more, which serve
+// checks.
 func TestTheBudgetIsWholeAgainAfterAnyMixOfHeads(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	cfg := plain(addr)
@@ -164,7 +167,7 @@ func TestTheBudgetIsWholeAgainAfterAnyMixOfHeads(t *testing.T) {
 				if !cut {
 					resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 					switch {
-					case err != nil: // closed before it could be read, with what was still to come
+					case err != nil: // closed before the answer could be read, with unread bytes left
 						other.Add(1)
 					case resp.StatusCode == 200:
 						served.Add(1)

@@ -10,7 +10,8 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// BenchmarkExchangeChurn is a connection for each exchange; the client's side, raw system calls, allocates nothing that counts.
+// BenchmarkExchangeChurn opens a connection for each exchange. The client's side uses raw system calls and hardly
+// allocates.
 func BenchmarkExchangeChurn(b *testing.B) {
 	s := serve(b, plain(cannedBackend(b, cannedResponse(1024))), func(o *Options) {
 		o.Listen = func(n, _ string) (socket.Bound, error) { return socket.Open(n, "127.0.0.1:0") }

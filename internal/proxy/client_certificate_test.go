@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/peertest"
 )
 
-// witness is a backend over TLS that notes who was presented on which connection.
+// witness is a TLS backend that notes which client certificate was presented on which connection.
 type witness struct {
 	*httptest.Server
 	authority string
@@ -22,7 +22,7 @@ type witness struct {
 	mu    sync.Mutex
 	seen  map[string]string // by the connection's address
 	mixed bool
-	asked chan string // names, of each request
+	asked chan string // the certificate's name, for each request
 }
 
 func newWitness(t *testing.T) *witness {
@@ -61,8 +61,8 @@ func (w *witness) service(name string) model.Service {
 	return s
 }
 
-// TestClientCertificatesShareNoConnection has one service that two Gateways present different certificates to, and a third none, with a mirror; then
-// one of the certificates is renewed.
+// TestClientCertificatesShareNoConnection has one service with a mirror. Two Gateways present different certificates to
+// it, and a third presents none. Then one of the certificates is renewed.
 func TestClientCertificatesShareNoConnection(t *testing.T) {
 	w, copies := newWitness(t), newWitness(t)
 	clients := peertest.NewAuthority(t)
@@ -146,7 +146,7 @@ func TestClientCertificatesShareNoConnection(t *testing.T) {
 		t.Error("a connection was used with two identities")
 	}
 
-	// In statistics the service has its name, and is there once.
+	// Statistics list the service once, by its name.
 	var names []string
 	for state := range s.Services {
 		names = append(names, fmt.Sprintf("%s with %d endpoints", state.Service, len(state.Endpoints)))

@@ -24,34 +24,34 @@ import (
 )
 
 const (
-	readSize = 8 << 10  // a connection's read buffer, unless a head needs more
+	readSize = 8 << 10  // size of a connection's read buffer, unless a head needs more
 	keepSize = 64 << 10 // larger buffers are not kept for the next exchange
 )
 
-// conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements exchange.Client. Its one goroutine runs serve. While it is idle it
-// holds no buffer.
+// conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements exchange.Client. Its only
+// goroutine runs serve. An idle conn holds no buffer.
 type conn struct {
 	srv    *Server
 	bind   *bind
 	sock   net.Conn
-	nc     net.Conn       // what is read and written: sock, or TLS over it; only the connection's own goroutines touch it
-	tcp    tcpSocket      // sock, unless there is TLS: what it is given goes out as it is
-	fresh  unpolledSocket // sock, if it may be one; nil otherwise
+	nc     net.Conn       // the stream to read and write: sock, or TLS over it; only the connection's own goroutines touch it
+	tcp    tcpSocket      // sock in cleartext: bytes written to it go out unchanged
+	fresh  unpolledSocket // sock, if it may be unpolled; nil otherwise
 	socket syscall.RawConn
 	tls    *tlsSession // nil in cleartext
 	peer   exchange.Peer
 	shard  uint32
 
-	h2 atomic.Pointer[http2.Conn] // once the client speaks HTTP/2
+	h2 atomic.Pointer[http2.Conn] // set once the client speaks HTTP/2
 	life
-	shed atomic.Bool // its descriptor is wanted: it ends when it waits for a request
+	shed atomic.Bool // another connection needs the descriptor: this one ends when it waits for a request
 
 	now             time.Time // a recent time
-	last            time.Time // the end of the exchange before; zero: there was none
-	readBy, writeBy time.Time // deadlines as they are set
+	last            time.Time // the end of the previous exchange; zero: there was none
+	readBy, writeBy time.Time // the deadlines that are set
 	watch           clientWatch
 
-	snap *snapshot // of the last exchange, and
+	snap *snapshot // of the last exchange, as is port
 	port *routing.Port
 
 	idling
@@ -61,38 +61,38 @@ type conn struct {
 	w       *work
 }
 
-// clientWatch looks whether the client is still there.
+// clientWatch checks whether the client is still there.
 type clientWatch struct {
 	peek   func(fd uintptr)
 	peeked atomic.Bool
 }
 
-// tcpSocket is what is asked of a *net.TCPConn.
+// tcpSocket is the part of *net.TCPConn that is used.
 type tcpSocket interface {
 	net.Conn
 	io.ReaderFrom
 	CloseWrite() error
 }
 
-// unpolledSocket is what is asked of a socket that the runtime's poller may not know yet.
+// unpolledSocket is a socket that the runtime's poller may not know yet.
 type unpolledSocket interface {
 	Unpolled() bool
 	Attempt(f func(fd uintptr) bool) (done bool, err error)
 }
 
-// tlsSession is a TLS connection, and what it was let in with.
+// tlsSession is a TLS connection and the facts about the client from its handshake.
 type tlsSession struct {
 	conn *tls.Conn // once the handshake is over
 	sock *handshakeConn
 	peer exchange.TLSPeer
 }
 
-// work is what an exchange needs of memory.
+// work is the memory that an exchange needs.
 type work struct {
 	req  http1.Request
 	ex   exchange.Exchange
 	rbuf []byte
-	r, n int // rbuf[r:n] was read and not used
+	r, n int // rbuf[r:n] was read and not consumed
 	out  []byte
 }
 
@@ -174,7 +174,7 @@ func (c *conn) close() {
 		c.srv.recovered(p)
 	}
 	if c.w != nil {
-		c.w.req.Reset() // a head may have broken off
+		c.w.req.Reset() // the head may be incomplete
 		putWork(c.w)
 		c.w = nil
 	}
@@ -188,21 +188,21 @@ func (c *conn) close() {
 // kill ends the connection from another goroutine.
 func (c *conn) kill() { c.sock.Close() }
 
-// wakeIdle makes a connection that waits for a request look at the phase of its port.
+// wakeIdle makes a connection that waits for a request check the phase of its port.
 func (c *conn) wakeIdle() {
 	if c.state().waits() {
 		c.sock.SetReadDeadline(socket.LongAgo)
 	}
 }
 
-// nextRequest waits for a request and reads its head into w.req. It reports false when the connection is to be closed.
+// nextRequest waits for a request and reads its head into w.req. It returns false when the connection must be closed.
 func (c *conn) nextRequest() bool {
 	if (c.w == nil || c.w.r == c.w.n) && !c.idle() {
 		return false
 	}
 	w := c.w
 	if c.is(stateServing) {
-		c.become(stateHead) // it came with the one before
+		c.become(stateHead) // it came with the previous one
 	}
 	if c.parsed > 0 {
 		w.r += c.parsed
@@ -264,8 +264,8 @@ func (c *conn) nextRequest() bool {
 	}
 }
 
-// foreign is true for a first line that is of no HTTP: three words of upper-case letters, the last no version. Whoever sent it, perhaps as
-// a preface (RFC 9113 §3.4), would not understand an answer of HTTP/1.1 either.
+// foreign is true for a first line that is not HTTP: three words of upper-case letters, of which the last is no
+// version. Its sender may have sent it as a preface (RFC 9113 §3.4). It would not understand an HTTP/1.1 answer either.
 func foreign(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
 	words := bytes.Split(line, []byte(" "))
@@ -274,13 +274,13 @@ func foreign(b []byte) bool {
 	}
 	for _, c := range line {
 		if c != ' ' && (c < 'A' || c > 'Z') {
-			return false // a request with a fault deserves its answer
+			return false // a malformed request gets an answer
 		}
 	}
 	return true
 }
 
-// makeRoom makes the read buffer able to take more of an incomplete head; false if there is no memory for that.
+// makeRoom enlarges the read buffer for an incomplete head. It returns false if there is no memory for that.
 func (c *conn) makeRoom() bool {
 	w := c.w
 	if w.r > 0 {
@@ -303,7 +303,7 @@ func putWork(w *work) {
 	workPool.Put(w)
 }
 
-// serveRequest runs the exchange of the request in w.req; it reports whether the connection serves another one.
+// serveRequest runs the exchange of the request in w.req. It reports whether the connection can serve another one.
 func (c *conn) serveRequest() bool {
 	w := c.w
 	c.prepare()
@@ -317,10 +317,10 @@ func (c *conn) serveRequest() bool {
 		return false
 	}
 	if c.in.interrupted.Load() || c.in.continued.Load() {
-		c.readBy = socket.LongAgo // as interrupt or inform may have set it
+		c.readBy = socket.LongAgo // interrupt or inform may have set it
 	}
 	if !c.in.finished() {
-		// The rest of a body that nobody wants: a small one that is here already does no harm, another costs the connection.
+		// The rest of an unread body: a small one that is already here is dropped, any other costs the connection.
 		c.closing = c.closing || !c.in.skip(w)
 		if c.closing {
 			c.become(stateLingering)
@@ -335,7 +335,7 @@ func (c *conn) serveRequest() bool {
 	return !c.closing
 }
 
-// protocol is that of the port when the connection came.
+// protocol is the port's protocol when the connection was accepted.
 func (c *conn) protocol() model.Protocol {
 	if c.tls != nil {
 		return model.HTTPS
@@ -343,7 +343,8 @@ func (c *conn) protocol() model.Protocol {
 	return model.HTTP
 }
 
-// current is the bind's snapshot, with a port that is nil if it has another protocol than when the connection came.
+// current is the bind's snapshot and its port. The port is nil if its protocol changed since the connection was
+// accepted.
 func (c *conn) current() (*snapshot, *routing.Port) {
 	snap, port := c.bind.snapshot()
 	if port.Protocol != c.protocol() {
@@ -396,7 +397,7 @@ func (c *conn) refuse(f *exchange.Failure) {
 	w := c.w
 	w.req.Reset()
 	if bytes.HasPrefix(w.rbuf[w.r:w.n], []byte("HEAD ")) {
-		w.req.Method = http.MethodHead // it wants no content here either
+		w.req.Method = http.MethodHead // no content here either
 	}
 	c.dropHead()
 	c.prepare().Proto = ""
@@ -411,12 +412,12 @@ func (c *conn) refuse(f *exchange.Failure) {
 
 // Bounds of linger.
 const (
-	lingerBytes = 64 << 20 // more than sockets hold
+	lingerBytes = 64 << 20 // more than socket buffers hold
 	lingerTime  = 5 * time.Second
 )
 
-// linger ends the sending side and takes, bounded, what the client still sends: a connection that is closed with unread bytes is reset, which
-// can cost the client the answer (RFC 9112 §9.6).
+// linger closes the sending side and reads, within bounds, what the client still sends. Closing a connection with
+// unread bytes resets it, which can cost the client the answer (RFC 9112 §9.6).
 func (c *conn) linger() {
 	if t, ok := c.nc.(*tls.Conn); ok {
 		t.CloseWrite()
@@ -424,7 +425,7 @@ func (c *conn) linger() {
 		c.tcp.CloseWrite()
 	}
 	if c.toldToEnd() {
-		c.become(stateHandedOn) // its memory and its place are wanted
+		c.become(stateHandedOn) // others need its memory and its place
 		c.srv.refusals.hold(c.sock)
 		return
 	}
@@ -458,7 +459,7 @@ func (c *conn) writeUntil(t time.Time, slack time.Duration) {
 	c.sock.SetWriteDeadline(c.writeBy)
 }
 
-// Gone implements exchange.Client: the client closed its side, or the connection broke.
+// Gone implements exchange.Client. It is true if the client closed its side or the connection broke.
 func (c *conn) Gone() bool {
 	if c.socket == nil {
 		return false
@@ -467,7 +468,7 @@ func (c *conn) Gone() bool {
 	return c.socket.Control(c.watch.peek) != nil || c.watch.peeked.Load()
 }
 
-// recovered reports a panic, which is a fault of the proxy, and keeps it to its connection.
+// recovered reports a panic, which is a bug in the proxy. The panic ends only its connection.
 func (s *Server) recovered(p any) {
 	if p == http.ErrAbortHandler {
 		return

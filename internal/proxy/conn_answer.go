@@ -11,22 +11,22 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// answerWriter is how a connection's answer goes out.
+// answerWriter is the state of an answer that a connection writes.
 type answerWriter struct {
 	answering atomic.Bool // the answer has begun
 	sent      bool        // bytes of it were written
-	broken    bool        // it was broken off
-	closing   bool        // no request follows
-	chunked   bool        // its body goes in chunks
+	broken    bool        // it was aborted
+	closing   bool        // the connection closes after it
+	chunked   bool        // its body is chunked
 	bodyless  bool        // it has no body
 
 	push    func(fd uintptr) bool // writable; nil if the poller cannot be used
-	pushed  []byte                // what is being written
+	pushed  []byte                // the bytes being written
 	pushErr error
-	sending bool // send is under way
+	sending bool // send is running
 
-	paced   bool    // the client's pace in taking answers can be seen, and matters
-	outPace outPace // sending's, or guard's while that looks
+	paced   bool    // the client's reading pace can be measured, and a minimum is set
+	outPace outPace // used by send, or by guard while it watches
 	guard   outGuard
 }
 
@@ -40,7 +40,7 @@ func (c *conn) Proceed() error {
 	c.in.continued.Store(true)
 	c.w.out = append(c.w.out, continueHead...)
 	err := c.Flush()
-	c.sent = false // the answer itself is not under way
+	c.sent = false // the answer itself has not begun
 	return err
 }
 
@@ -100,7 +100,7 @@ func (c *conn) Begin(a *exchange.Answer) error {
 		out = append(out, "Connection: Upgrade\r\n"...)
 		out = http1.AppendField(out, "Upgrade", a.Upgrade)
 	case w.req.Method == http.MethodConnect && a.Status/100 == 2:
-		// What follows is a tunnel.
+		// A tunnel follows.
 	case c.closing:
 		out = append(out, "Connection: close\r\n"...)
 	case w.req.Minor == 0:
@@ -186,7 +186,7 @@ func (c *conn) send(p []byte) error {
 	return nil
 }
 
-// moreTime says whether a write that failed is to go on: it timed out, and the client takes enough.
+// moreTime reports whether to continue after a failed write: it timed out, but the client reads fast enough.
 func (c *conn) moreTime(err error) bool {
 	if !c.paced || !upstream.IsTimeout(err) {
 		return false
@@ -199,7 +199,7 @@ func (c *conn) moreTime(err error) bool {
 	return c.sock.SetWriteDeadline(c.writeBy) == nil
 }
 
-// writable is called by the poller until all is written.
+// writable is called by the poller until everything is written.
 func (c *conn) writable(fd uintptr) bool {
 	done, err := socket.WriteAll(fd, &c.pushed)
 	c.pushErr = err

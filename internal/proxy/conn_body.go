@@ -20,21 +20,21 @@ type piece struct{ b [pieceSize]byte }
 
 var piecePool = sync.Pool{New: func() any { return new(piece) }}
 
-// bodyReader reads the body of an HTTP/1.1 request: what follows the head in the read buffer first, then into a buffer of its own, so that the
-// head stays in place.
+// bodyReader reads the body of an HTTP/1.1 request. The body's beginning may be in the read buffer behind the head. The
+// rest goes into a separate buffer, so that the head stays in place.
 type bodyReader struct {
 	kind        http1.BodyKind
-	left        int64 // of a body of known length
+	left        int64 // bytes left of a body of known length
 	chunks      http1.ChunkReader
 	done        bool
 	err         error
-	stream      bool        // silence is normal in it
-	continued   atomic.Bool // the client was told to go on with it
-	interrupted atomic.Bool // it is not to be read any further for now
+	stream      bool        // the client may pause as long as it likes
+	continued   atomic.Bool // the client was told to continue
+	interrupted atomic.Bool // reading is paused
 	pace        pace.Pace   // of the client
-	begun       atomic.Bool // something was read behind what came with the head
+	begun       atomic.Bool // bytes were read beyond the ones that came with the head
 	own         *piece
-	r, n        int // own.b[r:n] was read and not used
+	r, n        int // own.b[r:n] was read and not consumed
 }
 
 func (b *bodyReader) reset(body http1.Body) {
@@ -53,7 +53,7 @@ func (b *bodyReader) reset(body http1.Body) {
 // finished is true if the body was read to its end.
 func (b *bodyReader) finished() bool { return b.done }
 
-// skip drops a body that is in the read buffer whole; false if there is more of it.
+// skip drops a body that is completely in the read buffer. It returns false if more of the body is to come.
 func (b *bodyReader) skip(w *work) bool {
 	if b.err != nil || b.own != nil {
 		return false
@@ -185,12 +185,13 @@ func (c *conn) fillBody() error {
 			}
 			return exchange.BodyFailure(err)
 		}
-		c.readBy = time.Time{} // only time to look whether the body is due
+		c.readBy = time.Time{} // only time to check whether the body is due
 	}
 }
 
-// bodyDue is true while the client is to send its body without pauses. It is not while the client waits to be told to, and it is not in streams:
-// gRPC, and bodies of unknown length once the answer has begun, as then both sides may wait for each other.
+// bodyDue is true while the client must send its body without pauses. The client may pause while it waits for 100
+// (Continue), and in streams. Streams are gRPC, and bodies of unknown length once the answer has begun, because then
+// both sides may wait for each other.
 func (c *conn) bodyDue() bool {
 	b := &c.in
 	return !b.stream && !c.WaitsToBegin() && (b.kind == http1.BodyLength || !c.answering.Load())
@@ -204,7 +205,8 @@ func (c *conn) Trailers() []http1.Field {
 	return c.in.chunks.Trailers()
 }
 
-// Interrupt implements exchange.Client. fillBody sets its deadline before it looks at the flag, so that one of the two is in time.
+// Interrupt implements exchange.Client. fillBody sets its deadline before it checks the flag, so that either the
+// deadline or the flag takes effect.
 func (c *conn) Interrupt() {
 	c.in.interrupted.Store(true)
 	c.sock.SetReadDeadline(socket.LongAgo)
@@ -216,17 +218,17 @@ func (c *conn) Resume() {
 		return
 	}
 	c.in.interrupted.Store(false)
-	c.readBy = socket.LongAgo // as interrupt may have set it
+	c.readBy = socket.LongAgo // interrupt may have set it
 	if c.in.err == exchange.FailInterrupted {
 		c.in.err = nil
 	}
 }
 
-// reclaim gives the body's buffer back; what it holds of the next request moves to the read buffer.
+// reclaim frees the body's buffer. Bytes of the next request move from it to the read buffer.
 func (c *conn) reclaim() {
 	b, w := &c.in, c.w
 	if rest := b.own.b[b.r:b.n]; len(rest) > 0 && !c.closing {
-		w.r, w.n = 0, 0 // used up, or rest would not be
+		w.r, w.n = 0, 0 // already consumed; rest counts on that
 		if len(rest) > len(w.rbuf) {
 			c.force(int64(pieceSize - grown(w.rbuf)))
 			w.rbuf = make([]byte, pieceSize)

@@ -13,7 +13,7 @@ func (c *conn) WaitsToBegin() bool {
 	return c.w.req.Expect100 && c.w.req.Minor > 0 && !c.in.continued.Load() && !c.in.begun.Load()
 }
 
-// Watch implements exchange.Client: a client of HTTP/1.1 has to be asked, see Gone.
+// Watch implements exchange.Client. An HTTP/1.1 client must be polled instead, see Gone.
 func (c *conn) Watch(*upstream.Call) {}
 
 // Unwatch implements exchange.Client.
@@ -27,7 +27,7 @@ func (c *conn) Waited() (age time.Duration, left, known bool) {
 	return socket.DataAge(c.socket)
 }
 
-// TurnAway implements exchange.Client: nobody waits behind a request of HTTP/1.1.
+// TurnAway implements exchange.Client. No other exchange waits behind an HTTP/1.1 request.
 func (c *conn) TurnAway() bool { return false }
 
 // Splices implements exchange.Splicer.

@@ -11,17 +11,17 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// idling is how a connection waits for a request.
+// idling is the state of a connection that waits for a request.
 type idling struct {
 	wait     func(fd uintptr) bool // readable; nil if the poller cannot be used
 	readErr  error
 	canPark  bool // an idle connection needs no goroutine
-	first    bool // nothing was served yet
-	served   bool // something was since it has this goroutine
-	frequent bool // requests follow each other soon: no parking between them
-	resumed  bool // what came over TLS to a parked connection may be no request: see idle
-	recheck  bool // the deadline is that of a second look at the socket
-	parsed   int  // length of a head that was parsed and not taken
+	first    bool // no request was served yet
+	served   bool // this goroutine has served a request
+	frequent bool // requests follow each other quickly: no parking between them
+	resumed  bool // the TLS bytes that woke a parked connection may be no request: see idle
+	recheck  bool // the deadline is for a second look at the socket
+	parsed   int  // length of a parsed head that is still in the buffer
 	one      [1]byte
 }
 
@@ -46,7 +46,8 @@ func (c *conn) idle() bool {
 	if c.canPark && !c.resumed {
 		c.lookAgain()
 	} else {
-		// TLS has bytes of its own, and can have a part of a record for as long as it likes: neither makes a connection less idle.
+		// TLS also carries bytes that are no request, and may hold a part of a record forever. Neither ends the idle
+		// time.
 		c.recheck = false
 		limit := c.srv.opt.IdleTimeout
 		c.readUntil(c.now.Add(limit), limit/8)
@@ -64,7 +65,8 @@ func (c *conn) idle() bool {
 	return ok
 }
 
-// firstLook is for a connection that nothing has waited for: as long as it brings no request it is parked, and enters no other poller.
+// firstLook handles a connection that has not waited in a poller yet. It is parked until a request comes, and enters no
+// other poller.
 func (c *conn) firstLook() bool {
 	done, err := c.fresh.Attempt(c.wait)
 	if err == nil && !done {
@@ -76,7 +78,7 @@ func (c *conn) firstLook() bool {
 // Bounds of the second look at an idle socket.
 const recheckAfter, recheckSlack = time.Second, time.Second
 
-// lookAgain sets the deadline of a second look: the connection is parked then, where that can be.
+// lookAgain sets the deadline of a second look. Then the connection is parked, if possible.
 func (c *conn) lookAgain() {
 	c.recheck = true
 	limit := c.srv.opt.IdleTimeout
@@ -108,17 +110,17 @@ func (c *conn) waitBytes() bool {
 		limit := c.srv.opt.IdleTimeout
 		c.readUntil(c.now.Add(limit), limit/8)
 		if c.bind.phase.Load() == phaseClose {
-			return false // wakeIdle's deadline may be what passed, or what was just put off
+			return false // the expired deadline, or the one just replaced, may have been wakeIdle's
 		}
 	}
 }
 
-// readable is called by the poller when there may be something to read; it takes a buffer only if there is. Requests that came whole it serves right
-// away: bytes that come meanwhile wake the poller again, so that the attempt to read that would find nothing can be left out. Everything that
-// needs more reading is done outside, where true leads.
+// readable is called by the poller when there may be something to read. It takes a buffer only if there is. It serves
+// requests at once if they arrived completely. Bytes that arrive in that time wake the poller again, so a further read,
+// which would find nothing, is left out. If more must be read, readable returns true and the caller reads.
 //
-// When the end of the connection came together with a request, nothing wakes the poller again: hence a second look a little later, and an attempt to
-// read after a connection's first request.
+// If the end of the connection arrived together with a request, nothing wakes the poller again. Therefore there is a
+// second look a little later, and a read attempt after a connection's first request.
 func (c *conn) readable(fd uintptr) bool {
 	if !c.readFirst(fd) {
 		return false
@@ -130,7 +132,7 @@ func (c *conn) readable(fd uintptr) bool {
 	for w.r < w.n {
 		n, err := w.req.Parse(w.rbuf[w.r:w.n], c.srv.opt.Limits)
 		if c.is(stateServing) {
-			c.become(stateHead) // another one came with it
+			c.become(stateHead) // another request came with it
 		}
 		if err != nil || n == 0 {
 			w.req.Reset()
@@ -162,7 +164,8 @@ func (c *conn) readable(fd uintptr) bool {
 	return true
 }
 
-// contained is true for a request that can be served without reading from its connection; rest is how much came behind the head.
+// contained is true for a request that can be served without reading from its connection. rest is the number of bytes
+// behind the head.
 func contained(r *http1.Request, rest int) bool {
 	switch r.Body.Kind {
 	case http1.BodyNone:
@@ -173,7 +176,8 @@ func contained(r *http1.Request, rest int) bool {
 	return false
 }
 
-// readFirst reads what is there into a fresh work, or notes why nothing can be read any more; false if there is nothing yet.
+// readFirst reads the available bytes into a fresh work, or notes why nothing can be read any more. It returns false if
+// there is nothing yet.
 func (c *conn) readFirst(fd uintptr) bool {
 	w := workPool.Get().(*work)
 	n, err := socket.Read(fd, w.rbuf)
@@ -194,7 +198,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 	return true
 }
 
-// takeFirst begins a work with the byte in one. TLS keeps the rest of the record until there is this buffer to read into.
+// takeFirst begins a work with the byte in one. TLS keeps the rest of the record until this buffer exists.
 func (c *conn) takeFirst() {
 	c.become(stateHead)
 	c.w = workPool.Get().(*work)
@@ -202,14 +206,14 @@ func (c *conn) takeFirst() {
 	c.w.r, c.w.n = 0, 1
 	if c.tls != nil {
 		c.tls.sock.held = true
-		n, _ := c.nc.Read(c.w.rbuf[1:]) // an error comes again
+		n, _ := c.nc.Read(c.w.rbuf[1:]) // the next read returns the error again
 		c.tls.sock.held = false
 		c.w.n += n
 	}
 }
 
-// readHeld reads what TLS has read of the next request already, into a fresh work, or notes why nothing can be read any more; false if it has
-// nothing that could be used before more comes.
+// readHeld reads the part of the next request that TLS has already read into a fresh work. If that is impossible for
+// good, it notes why. It returns false if TLS holds nothing usable before more bytes arrive.
 func (c *conn) readHeld() bool {
 	c.tls.sock.held = true
 	n, err := c.nc.Read(c.one[:])
@@ -222,17 +226,17 @@ func (c *conn) readHeld() bool {
 	return err != errHeld
 }
 
-// lastLook is for an idle connection that is about to be closed: a request may have come in this moment.
+// lastLook checks an idle connection that is about to be closed: a request may have just arrived.
 func (c *conn) lastLook() bool {
 	if c.wait == nil {
-		c.readBy = socket.LongAgo // so that it is set anew for the request
+		c.readBy = socket.LongAgo // so that it is set again for the request
 		c.sock.SetReadDeadline(time.Now().Add(time.Millisecond))
 		return c.waitBytes()
 	}
 	got := false
 	c.socket.Control(func(fd uintptr) { got = c.readFirst(fd) && c.readErr == nil })
 	if got {
-		c.readBy = socket.LongAgo // as wakeIdle may have set it
+		c.readBy = socket.LongAgo // wakeIdle may have set it
 	}
 	return got
 }

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// state is where a client's connection is in its life. One goroutine at a time has the connection, and that alone moves it on; others look at the state to
-// see whether the connection may be ended without costing anybody an answer.
+// state is where a client's connection is in its life. One goroutine at a time has the connection, and only this
+// goroutine changes the state. Other goroutines read the state to see whether they may end the connection without
+// costing a client an answer.
 //
 //	            +--> header --+--> handshake --+--> streams --------------+
 //	            |             |       |        |                          |
@@ -20,7 +21,8 @@ import (
 //	                                                            |
 //	                                                            +--> handed on
 //
-// Everything that is not at its end may become over: the connection broke, its time has passed, or its place is wanted.
+// Every state but parked and handed on can change to over: the connection broke, its time is up, or another connection
+// needs its place.
 type state uint32
 
 const (
@@ -28,25 +30,25 @@ const (
 	stateNew state = iota
 	// stateHeader waits for a PROXY header.
 	stateHeader
-	// stateHandshake sets TLS up.
+	// stateHandshake sets up TLS.
 	stateHandshake
 	// stateIdle waits for a request's first byte.
 	stateIdle
-	// stateHead has bytes of a request whose head is not complete or not taken yet.
+	// stateHead has read bytes of a request, but its head is incomplete or not taken yet.
 	stateHead
-	// stateServing has an exchange under way, over HTTP/1.1.
+	// stateServing runs an exchange over HTTP/1.1.
 	stateServing
-	// stateStreams speaks HTTP/2, which has a life of its own from here.
+	// stateStreams speaks HTTP/2. The http2 package tracks its life from here on.
 	stateStreams
-	// stateParking is idle, and about to be parked.
+	// stateParking is idle and about to be parked.
 	stateParking
-	// stateLingering has its last answer, and takes what the client still sends.
+	// stateLingering has sent its last answer and reads what the client still sends.
 	stateLingering
-	// stateOver is to be closed, or is.
+	// stateOver is closed, or about to be.
 	stateOver
-	// stateParked is waited for by the parking, which makes a new connection of the socket.
+	// stateParked has handed its socket to the parking, which makes a new connection of it later.
 	stateParked
-	// stateHandedOn has a socket that others close (see refusals).
+	// stateHandedOn has handed its socket to others, which close it (see refusals).
 	stateHandedOn
 	states
 )
@@ -57,7 +59,7 @@ var stateNames = [states]string{
 
 func (s state) String() string { return stateNames[s] }
 
-// next are the states that may follow each one, as a set of bits.
+// next holds, for each state, the states that may follow it, as a bit set.
 var next = [states]uint32{
 	stateNew:       set(stateHeader, stateHandshake, stateIdle, stateHead, stateParking, stateOver),
 	stateHeader:    set(stateHandshake, stateIdle, stateHead, stateParking, stateOver),
@@ -68,7 +70,7 @@ var next = [states]uint32{
 	stateStreams:   set(stateOver),
 	stateParking:   set(stateParked, stateIdle, stateHead, stateOver),
 	stateLingering: set(stateHandedOn, stateOver),
-	stateOver:      set(stateOver), // it is said again when it is closed
+	stateOver:      set(stateOver), // closing sets it a second time
 	stateParked:    0,
 	stateHandedOn:  0,
 }
@@ -80,25 +82,26 @@ func set(all ...state) (bits uint32) {
 	return bits
 }
 
-// mayBecome says whether a connection may go from s to to.
+// mayBecome reports whether a connection may change from s to to.
 func (s state) mayBecome(to state) bool { return next[s]&(1<<to) != 0 }
 
-// waits is true while nothing is owed to the client: it may be ended.
+// waits is true while the proxy owes the client nothing: the connection may be closed.
 func (s state) waits() bool { return s == stateHeader || s == stateIdle || s == stateLingering }
 
-// life is a connection's state, and how often shedIdle has seen it there. Its zero value is new.
+// life is a connection's state, and how often shedIdle has seen it there. Its zero value is stateNew.
 type life struct {
-	word atomic.Uint32 // the state, and the count above it
+	word atomic.Uint32 // the state in the low bits, the count above
 }
 
 const lookShift = 8
 
-// is says whether the connection is in the state.
+// is reports whether the connection is in state s.
 func (l *life) is(s state) bool { return l.state() == s }
 
 func (l *life) state() state { return state(l.word.Load() & (1<<lookShift - 1)) }
 
-// become moves the connection on. A step that next does not have is a fault of the proxy: it costs the connection, as any panic does.
+// become changes the state. A change that next does not allow is a bug in the proxy: become panics, which ends the
+// connection.
 func (l *life) become(to state) {
 	if from := l.state(); !from.mayBecome(to) {
 		panic(fmt.Sprintf("a client's connection that is %s cannot become %s", from, to))
@@ -106,7 +109,8 @@ func (l *life) become(to state) {
 	l.word.Store(uint32(to))
 }
 
-// look counts a look at a connection that waits, from another goroutine: old once it has waited for so many, seen if it waits at all.
+// look counts one look at a waiting connection, from another goroutine. It returns true once most looks have been
+// counted.
 func (l *life) look(most uint32) (old bool) {
 	w := l.word.Load()
 	if !state(w & (1<<lookShift - 1)).waits() {

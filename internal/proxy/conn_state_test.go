@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lives is what may follow each state of a connection as docs/http1.md tells it, beside stateOver.
+// lives returns the states that may follow each state according to docs/http1.md, besides stateOver.
 func lives(t *testing.T) map[state][]state {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/http1.md")
@@ -68,7 +68,8 @@ func TestAConnectionTakesOnlyTheStepsOfItsLife(t *testing.T) {
 	}
 }
 
-// Every state can be reached, and from every one that is not at its end a connection can be closed.
+// TestEveryStateOfAConnectionIsReached: every state can be reached. A connection can be closed from every state but the
+// last ones.
 func TestEveryStateOfAConnectionIsReached(t *testing.T) {
 	reached := map[state]bool{stateNew: true}
 	for queue := []state{stateNew}; len(queue) > 0; queue = queue[1:] {
@@ -89,7 +90,7 @@ func TestEveryStateOfAConnectionIsReached(t *testing.T) {
 	}
 }
 
-// Only connections that wait are looked at as idle ones, and what they do begins the count anew.
+// TestAConnectionIsOldAfterSoManyLooks: only waiting connections count as idle. Activity restarts the count.
 func TestAConnectionIsOldAfterSoManyLooks(t *testing.T) {
 	var l life
 	if l.look(0) {

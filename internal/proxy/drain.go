@@ -10,8 +10,8 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// drain ends a bind: no new connections; answers announce the end; after the grace time idle connections are closed; when ctx ends
-// the rest is cut off. It returns when the last connection has ended.
+// drain ends a bind. It accepts no new connections, and answers announce the end. After the grace time it closes idle
+// connections. When ctx ends, it aborts the rest. It returns when the last connection has ended.
 func (b *bind) drain(ctx context.Context) {
 	b.phase.Store(phaseDrain)
 	close(b.quit)
@@ -47,7 +47,7 @@ func (b *bind) drain(ctx context.Context) {
 	<-ended
 }
 
-// each calls f with the connections there are.
+// each calls f with every open connection.
 func (b *bind) each(f func(*conn)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +56,7 @@ func (b *bind) each(f func(*conn)) {
 	}
 }
 
-// remove drains a port that the configuration has no more, in the background. s.mu is held.
+// remove drains a port that the configuration no longer has, in the background. The caller holds s.mu.
 func (s *Server) remove(b *bind) {
 	if !s.running {
 		b.socket.Close()
@@ -69,8 +69,8 @@ func (s *Server) remove(b *bind) {
 	})
 }
 
-// Sockets calls pass with each port's socket and its name, for another process to serve from too; it stops at the first error. The sockets stay
-// the server's.
+// Sockets calls pass with each port's socket and its name, so that another process can serve from it too. It stops at
+// the first error. The sockets stay the server's.
 func (s *Server) Sockets(pass func(socket.Name, socket.Bound) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,8 @@ func (s *Server) Sockets(pass func(socket.Name, socket.Bound) error) error {
 	return nil
 }
 
-// Taken says that another process serves from these sockets from now on: what waits there is left to it when the server drains.
+// Taken notes that another process serves from these sockets from now on. When the server drains, it leaves waiting
+// connections to that process.
 func (s *Server) Taken(names []socket.Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +94,8 @@ func (s *Server) Taken(names []socket.Name) {
 	}
 }
 
-// Run serves until ctx ends, then drains: no new connections are taken, exchanges in flight are given DrainTimeout, the
-// rest is cut off. It returns when everything the server started has ended.
+// Run serves until ctx ends, then drains: it accepts no new connections, gives exchanges in flight DrainTimeout and
+// aborts the rest. It returns when everything that the server started has ended.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.running || s.ended {
@@ -124,7 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	context.AfterFunc(limit, func() {
 		s.cutNow()
-		// Exchanges that wait for an endpoint end with its connection.
+		// Closing the connections to endpoints ends the exchanges that wait for them.
 		s.upstream.Close()
 	})
 	var wg sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// ids answers with the lines of X-Request-Id and of what may be taken for it that come.
+// ids answers with the X-Request-Id lines that arrive, and with lines that could be taken for X-Request-Id.
 func ids(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	for name, values := range r.Header {
@@ -95,7 +95,7 @@ func TestRequestsAreGivenIDs(t *testing.T) {
 	}
 }
 
-// sameParts says whether two lists that end each part with ";" have the same parts.
+// sameParts reports whether two lists have the same parts, each of which ends with ";".
 func sameParts(a, b string) bool {
 	for part := range strings.SplitSeq(b, ";") {
 		if part != "" && !strings.Contains(a, part+";") {
@@ -114,7 +114,8 @@ func TestATrailerIsNoRequestID(t *testing.T) {
 	}
 }
 
-// One id is in the request, its copy, the answer and the log; filters of routes come after.
+// TestTheRequestIDIsTheSameEverywhere: the request, its copy, the answer and the log have the same id. Filters of
+// routes apply later.
 func TestTheRequestIDIsTheSameEverywhere(t *testing.T) {
 	copied := make(chan string, 10)
 	copies := backend(t, func(w http.ResponseWriter, r *http.Request) { copied <- r.Header.Get("X-Request-Id") })
@@ -162,7 +163,7 @@ func TestIDsAndLoggedFieldsAllocateNothing(t *testing.T) {
 			s := serve(t, plain(cannedBackend(t, cannedResponse(1024))), edit)
 			request := strings.Replace(benchRequest, "X-Request-Id: 0123456789\r\n", "", 1)
 			r := &requester{c: dial(t, s.addr()), request: []byte(request), buf: make([]byte, 8<<10)}
-			for range 3000 { // the log's buffers grow to their size
+			for range 3000 { // the log's buffers grow to their final size
 				if err := r.do(); err != nil {
 					t.Fatal(err)
 				}

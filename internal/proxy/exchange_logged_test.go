@@ -15,7 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// logged is an access log that is read when its server has ended.
+// logged is an access log that is read after its server has ended.
 type logged struct {
 	log *telemetry.AccessLog
 	out bytes.Buffer
@@ -30,7 +30,7 @@ func newLogged(t testing.TB, options telemetry.AccessLogOptions) *logged {
 
 func (l *logged) into(o *Options) { o.AccessLog = l.log }
 
-// records ends the server and gives the lines.
+// records ends the server and returns the log's lines.
 func (l *logged) records(t testing.TB, s *testServer) (out []map[string]any) {
 	t.Helper()
 	s.stop()
@@ -93,7 +93,8 @@ func sprint(a ...any) string {
 	return strings.Join(parts, " ")
 }
 
-// Each figure is from when the endpoint was picked. The backend waits before its head, and before its last bytes.
+// TestWhatABackendTookIsLogged: each duration begins when the endpoint was picked. The backend waits before its head,
+// and before its last bytes.
 func TestWhatABackendTookIsLogged(t *testing.T) {
 	const pause = 60 * time.Millisecond
 	for protocol, start := range map[model.Protocol]func(testing.TB, http.HandlerFunc) string{model.HTTP: backend, model.H2C: h2cBackend} {
@@ -136,7 +137,8 @@ func TestWhatABackendTookIsLogged(t *testing.T) {
 	}
 }
 
-// The time that a client takes to send a body that is kept before an endpoint is picked is not the backend's.
+// TestASlowClientIsNotTheBackendsTime: the body is kept before an endpoint is picked. The time that the client takes to
+// send it does not count as the backend's.
 func TestASlowClientIsNotTheBackendsTime(t *testing.T) {
 	done := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {

@@ -71,7 +71,7 @@ func TestEachFailureHasItsStatusAndReason(t *testing.T) {
 			test.edit(cfg)
 			s := serve(t, cfg)
 			k := newTalk(t, s.addr())
-			// Twice, with a body in between: the connection outlives the failure.
+			// Twice, with a body in between: the connection survives the failure.
 			k.send("POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 			for _, method := range []string{"POST", "GET"} {
 				resp, text := k.answer(method)
@@ -111,7 +111,7 @@ func TestBrokenAnswerBreaksTheConnection(t *testing.T) {
 			s := serve(t, plain(addr))
 			resp, err := newClient(t).Get("http://" + s.addr() + "/")
 			if err != nil {
-				// The proxy may have noticed before it sent a byte.
+				// The proxy may notice before it sends a byte.
 				t.Fatal(err)
 			}
 			_, err = io.Copy(io.Discard, resp.Body)
@@ -126,7 +126,7 @@ func TestBrokenAnswerBreaksTheConnection(t *testing.T) {
 	}
 }
 
-// flaky answers each connection's requests by f with the number of the request, over all connections.
+// flaky answers every request with f, which gets the request's number. The numbers count over all connections.
 func flaky(t testing.TB, f func(n int64, w http.ResponseWriter, r *http.Request)) (string, *atomic.Int64) {
 	var n atomic.Int64
 	return backend(t, func(w http.ResponseWriter, r *http.Request) { f(n.Add(1), w, r) }), &n
@@ -214,7 +214,8 @@ func TestRetryGoesToAnotherEndpoint(t *testing.T) {
 	}
 }
 
-// closing answers one request on each connection, lets want more come, and closes it then without an answer.
+// closing answers one request on each connection, waits for want more, and then closes the connection without answering
+// them.
 func closing(t testing.TB, requests *atomic.Int64) string {
 	return rawBackend(t, func(c net.Conn) {
 		r := bufio.NewReader(c)
@@ -258,7 +259,7 @@ func TestStaleConnectionIsNotReplacedForOtherRequests(t *testing.T) {
 }
 
 func TestClosedIdleConnectionCostsNoRequest(t *testing.T) {
-	// The backend closes after each answer without saying so.
+	// The backend closes after each answer without announcing it.
 	closed := make(chan struct{}, 100)
 	addr := rawBackend(t, func(c net.Conn) {
 		if _, err := rawHead(bufio.NewReader(c)); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// bothHeads serves cfg, whose services it makes: the heads that the primary and its mirror get.
+// bothHeads serves cfg and adds its services. It returns the heads that the primary and its mirror get.
 func bothHeads(t testing.TB, change func(*model.Rule), edit ...func(*Options)) (s *testServer, primary, copies chan string) {
 	addr, primary := wire(t, okResponse)
 	copy, copies := wire(t, okResponse)
@@ -27,7 +27,7 @@ func bothHeads(t testing.TB, change func(*model.Rule), edit ...func(*Options)) (
 	return serve(t, cfg, edit...), primary, copies
 }
 
-// unmarked takes the mark off a copy's head; false if it has not exactly one.
+// unmarked removes the mark from a copy's head. It returns false if the head does not have exactly one mark.
 func unmarked(head, name string) (string, bool) {
 	line := "\r\n" + name + ": 1\r\n"
 	return strings.Replace(head, line, "\r\n", 1), strings.Count(strings.ToLower(head), "\r\n"+strings.ToLower(name)+":") == 1 && strings.Contains(head, line)
@@ -48,7 +48,7 @@ func TestMirrorsGetWhatThePrimaryGets(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
 		change        func(*model.Rule)
-		want          []string // in both
+		want          []string // in both heads
 	}{
 		{"nothing to change", "GET /a//b%2Fc?x=%20y HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n\r\n", nil, []string{"GET /a//b%2Fc?x=%20y HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n"}},
 		{"what is forged", "GET / HTTP/1.1\r\nHost: a\r\n" + forged + "\r\n", identity,
@@ -127,7 +127,8 @@ func TestAClientsMarkReachesNobody(t *testing.T) {
 	}
 }
 
-// A rule's mirrors get copies of requests that no backend could take, too, and what they get is no less clean.
+// TestCopiesOfFailedRequestsAreClean: mirrors also get copies of requests that no backend could take. These copies are
+// just as clean.
 func TestCopiesOfFailedRequestsAreClean(t *testing.T) {
 	for name, change := range map[string]func(*model.Rule){
 		"no backend":  func(r *model.Rule) { r.Backends = nil },
@@ -153,8 +154,8 @@ func TestCopiesOfFailedRequestsAreClean(t *testing.T) {
 	}
 }
 
-// Whatever the client sends and filters do: a copy is what the primary gets, with a mark; and nothing of the client's that a backend could take for a
-// field which a filter or the proxy answers for comes through.
+// TestNoSpellingPassesFilters sends any fields through any filters. A copy is what the primary gets, plus a mark. A
+// backend must not see a field of the client that it could mistake for one that a filter or the proxy sets or removes.
 func TestNoSpellingPassesFilters(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	protected := []string{"X-User", "X-Gone", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-IP", "Weir-Mirrored", "Weir-Via",
@@ -181,12 +182,12 @@ func TestNoSpellingPassesFilters(t *testing.T) {
 			value := "evil"
 			switch http1.Identify(string(name)) {
 			case http1.FieldContentLength, http1.FieldTransferEncoding, http1.FieldXForwardedFor:
-				continue // these mean what they say
+				continue // these fields have their regular meaning
 			case http1.FieldWeirVia:
 				continue
 			}
 			if strings.EqualFold(string(name), "X-Real-IP") || strings.EqualFold(string(name), "X-Forwarded-Port") {
-				continue // not the proxy's own
+				continue // not set by the proxy
 			}
 			request += string(name) + ": " + value + "\r\n"
 		}
@@ -245,7 +246,8 @@ func TestUnderscores(t *testing.T) {
 	}
 }
 
-// A filter that names a field with an underscore means that one; what the client calls by the name with a hyphen is another where it is removed.
+// TestAnIrregularNameInAFilter: a filter that names a field with an underscore means exactly this field. When it
+// removes the field, the client's field with a hyphen stays, because it is another field.
 func TestAnIrregularNameInAFilter(t *testing.T) {
 	addr, heads := wire(t, okResponse)
 	cfg := plain(addr)
@@ -258,7 +260,7 @@ func TestAnIrregularNameInAFilter(t *testing.T) {
 	}
 }
 
-// trailing runs a backend that hands over the trailers of each request, and answers with trailers.
+// trailing runs a backend that hands over each request's trailers and answers with trailers.
 func trailing(t testing.TB, trailers string) (addr string, got chan string) {
 	got = make(chan string, 10)
 	return rawBackend(t, func(c net.Conn) {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/peertest"
 )
 
-// Gateway API, HTTPPathModifier.replacePrefixMatch.
+// TestPrefixIsReplacedAsGatewayAPISays: see Gateway API, HTTPPathModifier.replacePrefixMatch.
 func TestPrefixIsReplacedAsGatewayAPISays(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	for _, test := range []struct{ path, prefix, value, want string }{

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// unaryServer answers each call over HTTP/2 with a message, allocating nothing.
+// unaryServer answers each call over HTTP/2 with a message, without allocating.
 func unaryServer(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,7 +60,7 @@ func unaryServer(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// unaryClient makes calls over HTTP/2, one after the other, allocating nothing.
+// unaryClient makes calls over HTTP/2, one after the other, without allocating.
 type unaryClient struct {
 	c    *http2.Conn
 	head http2.Head
@@ -75,7 +75,7 @@ func newUnaryClient(t testing.TB, nc net.Conn, authority string) *unaryClient {
 		c.Close()
 		wg.Wait()
 	})
-	for c.Available() == 0 && c.Err() == nil { // until the settings have come
+	for c.Available() == 0 && c.Err() == nil { // until the settings have arrived
 		time.Sleep(time.Millisecond)
 	}
 	return &unaryClient{c: c, body: make([]byte, 128), head: http2.Head{Method: "POST", Scheme: "http", Authority: authority, Path: "/shop.Cart/Add",
@@ -107,13 +107,15 @@ func (u *unaryClient) call() (status string, n int, err error) {
 	}
 }
 
-// TestGRPCCallAllocatesNothing counts what the whole process allocates for calls over real sockets, HTTP/2 on both sides of the proxy.
+// TestGRPCCallAllocatesNothing counts all allocations of the process during calls over real sockets, with HTTP/2 on
+// both sides of the proxy.
 func TestGRPCCallAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool drop what it is given")
 	}
-	// Connections whose HPACK index happens to have three fields of each call in one place send one of them as a literal, which the library's
-	// decoder allocates; others are as good as certain to be without.
+	// If a connection's HPACK index happens to have three fields of each call in one slot, one of them goes as a
+	// literal. The library's decoder allocates for a literal. On other connections this is almost impossible, so the
+	// least count matters.
 	least := math.Inf(1)
 	for range 4 {
 		if least = min(least, allocationsOfACall(t)); least == 0 {
@@ -123,7 +125,7 @@ func TestGRPCCallAllocatesNothing(t *testing.T) {
 	t.Errorf("%v allocations for each call", least)
 }
 
-// allocationsOfACall is over connections of its own.
+// allocationsOfACall measures over new connections.
 func allocationsOfACall(t *testing.T) float64 {
 	to := ruleTo("default/a:80")
 	s := serve(t, config([]model.Service{service("default/a:80", model.H2C, unaryServer(t))}, to))

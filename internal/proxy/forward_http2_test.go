@@ -20,7 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// frames is an endpoint that speaks HTTP/2 frame by frame, on one connection.
+// frames is an endpoint that handles the HTTP/2 frames of one connection one by one.
 type frames struct {
 	*http2.Framer
 	c      net.Conn
@@ -30,7 +30,8 @@ type frames struct {
 	bodies map[uint32]*bytes.Buffer
 }
 
-// framed runs an endpoint whose every frame of a stream is given to on, after its body was gathered; false closes the connection.
+// framed runs an endpoint. It gathers a request's body and then calls on with every frame of a stream. If on returns
+// false, the connection closes.
 func framed(t testing.TB, on func(c *frames, f http2.Frame) bool) string {
 	var mu sync.Mutex
 	number := 0
@@ -72,7 +73,7 @@ func framed(t testing.TB, on func(c *frames, f http2.Frame) bool) string {
 	})
 }
 
-// ended is the stream whose request f completes, 0 if it does not.
+// ended is the stream whose request f completes, or 0.
 func ended(f http2.Frame) uint32 {
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
@@ -87,7 +88,7 @@ func ended(f http2.Frame) uint32 {
 	return 0
 }
 
-// opened is the stream that f begins, 0 if it does not.
+// opened is the stream that f begins, or 0.
 func opened(f http2.Frame) uint32 {
 	if h, ok := f.(*http2.HeadersFrame); ok {
 		return h.StreamID
@@ -270,7 +271,7 @@ func TestWhatAnEndpointDidNotProcessIsSentAgain(t *testing.T) {
 	}
 }
 
-// refuse refuses streams up to a number.
+// refuse refuses streams up to the number most.
 func refuse(c *frames, f http2.Frame, most uint32) bool {
 	h := f.Header()
 	if h.StreamID > most {
@@ -355,7 +356,7 @@ func TestResetsOfTheEndpointReachTheClient(t *testing.T) {
 		"in the middle": {func(c *frames, id uint32) {
 			c.head(id, false, ":status", "200")
 			c.WriteData(id, false, []byte("some"))
-			time.Sleep(20 * time.Millisecond) // so that it goes out
+			time.Sleep(20 * time.Millisecond) // so that it is sent
 		}, "broken"},
 	} {
 		for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
@@ -497,7 +498,7 @@ func TestRetriesOverHTTP2KeepSmallBodies(t *testing.T) {
 			length, want int
 		}{"small": {40000, 200}, "large": {400000, 503}} {
 			t.Run(over+", "+name, func(t *testing.T) {
-				var requests atomic.Int32 // over whichever connections
+				var requests atomic.Int32 // over all connections
 				addr := framed(t, func(c *frames, f http2.Frame) bool {
 					if d, ok := f.(*http2.DataFrame); ok && len(d.Data()) > 0 {
 						c.WriteWindowUpdate(d.StreamID, uint32(len(d.Data())))
@@ -571,7 +572,7 @@ func TestAStalledEndpointDoesNotOutlastADeadline(t *testing.T) {
 	s := serve(t, cfg)
 	_, _, err := postBody(t, s, "HTTP/1.1", bytes.NewReader(make([]byte, 64<<20)), 64<<20)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Logf("the large request: %v", err) // its upload was cut off, which the client may see first
+		t.Logf("the large request: %v", err) // its upload was aborted, which the client may notice first
 	}
 	resp, _, err := postBody(t, s, "HTTP/1.1", strings.NewReader("x"), 1)
 	if err != nil || resp.StatusCode != 504 {
@@ -579,7 +580,8 @@ func TestAStalledEndpointDoesNotOutlastADeadline(t *testing.T) {
 	}
 }
 
-// What an endpoint sends where no body can be, or behind an end, reaches no other stream.
+// TestFramesBehindAnAnswerReachNobody: an endpoint sends bytes where no body may be, or behind an end. They reach no
+// other stream.
 func TestFramesBehindAnAnswerReachNobody(t *testing.T) {
 	poison := []byte("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 	for name, test := range map[string]struct {

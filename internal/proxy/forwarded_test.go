@@ -18,7 +18,7 @@ import (
 var vouched = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip", "Forwarded",
 	"X-Forwarded-Prefix", "X-Forwarded-Client-Cert", "X-Forwarded-Server"}
 
-// vouching answers with what vouched fields a request has, a line each.
+// vouching answers with the vouched fields of a request, one a line.
 func vouching(w http.ResponseWriter, r *http.Request) {
 	for _, name := range vouched {
 		for _, v := range r.Header[name] {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// exchanges is how many requests were answered, and how many of them were found to be loops.
+// exchanges returns how many requests were answered, and how many of them were loops.
 func (s *testServer) exchanges() (all, loops uint64) {
 	for _, x := range s.metrics.Snapshot().Exchanges {
 		for _, c := range x.Codes {
@@ -104,7 +104,7 @@ func TestAMirrorThatLeadsBackGetsOneCopy(t *testing.T) {
 			s := serve(t, cfg, func(o *Options) { o.Via = via })
 			cfg = mirrored(primary, s.addr(), 1, 1)
 			cfg.Services[1].Protocol = protocol
-			// Everything that a rule can do to hide it.
+			// The rule removes every field that shows the loop.
 			cfg.Routes[0].Rules[0].Filters.RequestHeaders = &model.HeaderEdit{Remove: []string{"Via", "Weir-Via", "Weir-Mirrored"}}
 			if err := s.Apply(cfg); err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestAMirrorThatLeadsBackGetsOneCopy(t *testing.T) {
 	}
 }
 
-// ring serves n proxies of which each leads to the next.
+// ring serves n proxies, each of which forwards to the next.
 func ring(t testing.TB, n int, edit func(i int, o *Options)) []*testServer {
 	var all []*testServer
 	for i := range n {
@@ -147,7 +147,7 @@ func TestALoopThroughOthersIsFound(t *testing.T) {
 		name   string
 		n      int
 		edit   func(i int, o *Options)
-		served uint64 // by all together
+		served uint64 // by all proxies together
 	}{
 		{"two gateways", 2, func(i int, o *Options) { o.Pseudonym = fmt.Sprint("weir-", i) }, 3},
 		{"two gateways, one without Via", 2, func(i int, o *Options) { o.Pseudonym, o.Via = fmt.Sprint("weir-", i), exchange.Via(i)*exchange.ViaOff }, 3},

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// encode makes a header block of fields, whatever they are.
+// encode makes a header block of any fields, valid or not.
 func encode(fields [][2]string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -18,7 +18,7 @@ func encode(fields [][2]string) []byte {
 
 func decoder() *hpack.Decoder { return hpack.NewDecoder(4096, nil) }
 
-// encodeTwice is the blocks of a head that is sent twice: the second time its fields are in the table.
+// encodeTwice returns the blocks of a head that is sent twice. In the second block, the fields come from the table.
 func encodeTwice(fields [][2]string) (blocks [2][]byte) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)

@@ -51,7 +51,7 @@ func (k *talk) answer(method string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// closed fails unless the other side has ended the connection.
+// closed fails unless the peer has closed the connection.
 func (k *talk) closed() {
 	k.t.Helper()
 	if b, err := k.r.ReadByte(); err != io.EOF {
@@ -59,7 +59,7 @@ func (k *talk) closed() {
 	}
 }
 
-// rawHead reads a head as it is on the wire.
+// rawHead reads a head without parsing it.
 func rawHead(r *bufio.Reader) (string, error) {
 	var head strings.Builder
 	for {
@@ -71,7 +71,7 @@ func rawHead(r *bufio.Reader) (string, error) {
 	}
 }
 
-// wire runs a backend that hands over the head of each request it gets and answers all alike.
+// wire runs a backend that hands over each request's head and gives every request the same answer.
 func wire(t testing.TB, response string) (addr string, heads chan string) {
 	heads = make(chan string, 100)
 	return rawBackend(t, func(c net.Conn) {
@@ -148,7 +148,7 @@ func TestRequestHeadOnTheWire(t *testing.T) {
 			if resp.StatusCode != 200 || body != "ok" {
 				t.Fatalf("status %d, body %q", resp.StatusCode, body)
 			}
-			got := strings.Replace(<-heads, "X-Forwarded-Port: 80\r\nX-Real-IP: 127.0.0.1\r\n", "", 1) // TestWhatClientsSayOfThemselvesIsDropped has them
+			got := strings.Replace(<-heads, "X-Forwarded-Port: 80\r\nX-Real-IP: 127.0.0.1\r\n", "", 1) // see TestWhatClientsSayOfThemselvesIsDropped
 			if got != test.want {
 				t.Errorf("got\n%q, want\n%q", got, test.want)
 			}
@@ -237,7 +237,7 @@ func TestConnectionIsKeptAndRequestsMayBePipelined(t *testing.T) {
 	}
 }
 
-// body is a stream of bytes that are all alike only to who does not look.
+// body makes size bytes of a pattern that shows when bytes are misplaced.
 func body(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -303,7 +303,7 @@ func TestRequestTrailersReachTheBackend(t *testing.T) {
 	if _, body := k.answer("POST"); body != "42" {
 		t.Errorf("trailer %q", body)
 	}
-	// In pieces, so that an upload carries them.
+	// In pieces, so that the proxy streams the upload.
 	k.send("POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nd")
 	k.send("e\r\n0\r\nX-Sum")
 	k.send(": 43\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -409,7 +409,7 @@ func TestEarlyAnswerEndsTheUpload(t *testing.T) {
 }
 
 func TestSlowBackendHoldsTheClientBack(t *testing.T) {
-	// The backend never reads the body: what the client may write is bounded by buffers on the way.
+	// The backend never reads the body. The buffers on the way bound how much the client can write.
 	release := make(chan struct{})
 	addr := rawBackend(t, func(c net.Conn) {
 		rawHead(bufio.NewReaderSize(c, 16))

@@ -21,16 +21,17 @@ import (
 
 const http2Preface = http2.Preface
 
-// isPreface is true if the bytes are the beginning of HTTP/2 with prior knowledge (RFC 9113 §3.4), as far as they go.
+// isPreface is true if the bytes are the beginning of an HTTP/2 preface (RFC 9113 §3.4), as far as they go.
 func isPreface(b []byte) bool {
 	n := min(len(b), len(http2Preface))
 	return string(b[:n]) == http2Preface[:n]
 }
 
-// idleWorkers is how many goroutines are kept for streams to come, for each processor.
+// idleWorkers is how many idle goroutines are kept for new streams, per processor.
 const idleWorkers = 64
 
-// serveHTTP2 serves the connection's streams to its end; early is what was read behind the preface, if that was read.
+// serveHTTP2 serves the connection's streams to its end. early holds the bytes that were read behind the preface, if
+// the preface was read already.
 func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	if c.w != nil {
 		putWork(c.w)
@@ -51,7 +52,7 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 	h := http2.NewServer(c.nc, cfg, c.serveStream)
 	c.h2.Store(h)
 	if c.bind.phase.Load() != phaseServe {
-		h.Shutdown() // the bind may not have seen it
+		h.Shutdown() // the bind may have missed it
 	}
 	c.ended(h.Run(early, sawPreface))
 }
@@ -63,13 +64,13 @@ func (c *conn) goAway() {
 	}
 }
 
-// refusedStream counts a request whose head was malformed.
+// refusedStream counts a request with a malformed head.
 func (c *conn) refusedStream(err *http2.StreamError) {
 	c.srv.opt.Metrics.Unrouted().Fail(c.shard, telemetry.BadRequest)
 	c.srv.log.Debug("HTTP/2 request refused", "client", c.peer.Name(), "error", err)
 }
 
-// ended logs why a connection ended, and counts it if it had to be ended because of the client.
+// ended logs why a connection ended. It counts the end if the client caused it.
 func (c *conn) ended(err error) {
 	var e *http2.ConnError
 	if !errors.As(err, &e) {
@@ -98,21 +99,21 @@ type stream struct {
 	conn *conn
 	s    *http2.Stream
 
-	watched   bool        // a call is aborted when the client leaves
+	watched   bool        // the call is aborted when the client leaves
 	whole     []byte      // the body, if all of it came with the head
-	taken     bool        // whole is
+	taken     bool        // whole was handed out
 	continued atomic.Bool // the client does not wait for 100 (Continue)
-	arrived   atomic.Bool // some of the body has
+	arrived   atomic.Bool // some of the body has arrived
 	answering atomic.Bool // the answer has begun
-	err       error       // reading ended
+	err       error       // why reading ended
 	pace      pace.Pace   // of the client in sending its body
-	came      int64       // bytes of the body, when pace was looked at last
+	came      int64       // bytes of the body at the last check of pace
 
 	head  http2.Head // of the answer
 	begun bool
-	sent  bool   // of the answer, the head at least
-	noOut bool   // it has no body
-	out   []byte // of its body, what is still to be sent
+	sent  bool   // at least the head was sent
+	noOut bool   // the answer has no body
+	out   []byte // bytes of its body that are not sent yet
 	text  []byte // the head's strings
 }
 
@@ -144,7 +145,8 @@ func (s *stream) serve(c *conn, hs *http2.Stream) {
 	ex.Serve()
 }
 
-// message fills in the neutral request. http2 has checked the fields (RFC 9113 §8.2, §8.3); what goes into the first lines of HTTP/1.1 is checked here.
+// message fills in the neutral request. http2 has checked the fields (RFC 9113 §8.2, §8.3). message checks what goes
+// into an HTTP/1.1 request line and its Host field.
 func (s *stream) message() *exchange.Failure {
 	h, q := s.s.Head(), s.req
 	*q = exchange.Request{Proto: "HTTP/2.0", HTTP2: true, Minor: 1, Method: h.Method, Target: h.Path, Authority: h.Authority, Fields: h.Fields, Body: h.Body}
@@ -181,7 +183,7 @@ func (s *stream) message() *exchange.Failure {
 		q.Form = http1.FormAuthority
 		return exchange.FailConnect
 	case !http1.EqualFold(h.Scheme, "http") && !http1.EqualFold(h.Scheme, "https"):
-		return exchange.FailMalformed // others are not served here; which of the two is for the connection to say
+		return exchange.FailMalformed // other schemes are not served; the connection tells http from https
 	case !http1.ValidMethod(q.Method) || !http1.ValidAuthority(q.Authority):
 		return exchange.FailMalformed
 	case q.Target == "*" && q.Method == http.MethodOptions:
@@ -203,7 +205,7 @@ func (s *stream) message() *exchange.Failure {
 	return nil
 }
 
-// takeBody settles what is known of the body. One that has come whole by now has a known length.
+// takeBody notes what is known about the body. A body that has completely arrived has a known length.
 func (s *stream) takeBody() {
 	q := s.req
 	switch q.Body.Kind {
@@ -219,7 +221,7 @@ func (s *stream) takeBody() {
 		if s.whole == nil {
 			s.whole = []byte{}
 		}
-		if !q.GRPC { // which goes over HTTP/2, and announces no lengths
+		if !q.GRPC { // gRPC goes over HTTP/2 and announces no lengths
 			q.Body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
 		}
 	}
@@ -277,7 +279,7 @@ func (s *stream) await() ([]byte, error) {
 	start := time.Now()
 	latest := start.Add(s.conn.srv.opt.StreamTimeout)
 	if s.req.GRPC {
-		return s.s.Next(latest) // it is never due, see bodyDue
+		return s.s.Next(latest) // a gRPC body is never due, see bodyDue
 	}
 	_, held := s.s.Arrived()
 	for {
@@ -289,7 +291,7 @@ func (s *stream) await() ([]byte, error) {
 			}
 		}
 		if m.Rate > 0 {
-			limit = min(limit, m.LookAfter()) // it may become due, or be so no more
+			limit = min(limit, m.LookAfter()) // the body may become due, or stop being due
 		}
 		p, err := s.s.Next(start.Add(limit))
 		now := time.Now()
@@ -305,13 +307,13 @@ func (s *stream) await() ([]byte, error) {
 	}
 }
 
-// bodyDue is true while the client is to send its body without pauses; see conn.bodyDue.
+// bodyDue is true while the client must send its body without pauses; see conn.bodyDue.
 func (s *stream) bodyDue() bool {
 	q := s.req
 	return !q.GRPC && !s.WaitsToBegin() && (q.Body.Kind == http1.BodyLength || !s.answering.Load())
 }
 
-// streamBodyFailure is why reading a stream's body ended; io.EOF is that.
+// streamBodyFailure is why reading a stream's body ended. It returns io.EOF unchanged.
 func streamBodyFailure(err error) error {
 	var se *http2.StreamError
 	switch {
@@ -349,7 +351,7 @@ func (s *stream) Unwatch() bool { return !s.watched || s.s.Unwatch() }
 
 func (s *stream) Waited() (age time.Duration, left, known bool) { return s.conn.Waited() }
 
-// TurnAway resets the stream: nobody waits, with a place and with memory, for a client to read that it was refused.
+// TurnAway resets the stream. Otherwise it would keep its place and its memory until the client reads the refusal.
 func (s *stream) TurnAway() bool {
 	if !s.s.Crowded() {
 		return false
@@ -398,7 +400,7 @@ func (s *stream) Begin(a *exchange.Answer) error {
 	return nil
 }
 
-// alias is b as a string.
+// alias is b as a string, without a copy.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func (s *stream) Write(p []byte) error {

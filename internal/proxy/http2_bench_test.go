@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// h2Requester sends requests over streams of one connection, as many at once as it is told, and allocates nothing.
+// h2Requester sends requests over the streams of one connection, as many at once as it is told, without allocating.
 type h2Requester struct {
 	c        net.Conn
 	block    []byte // of a request whose fields are in the table
@@ -20,14 +20,14 @@ type h2Requester struct {
 	id       uint32
 	in, out  []byte
 	got      int // bytes of DATA
-	fromHere int // in[fromHere:] is to be read
+	fromHere int // in[fromHere:] is not read yet
 }
 
 var benchFields = [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "shop.example"}, {":path", "/shop/items?id=42"},
 	{"user-agent", "bench/1.0"}, {"accept", "*/*"}, {"accept-encoding", "gzip"}, {"accept-language", "en"},
 	{"cookie", "session=0123456789abcdef"}, {"x-request-id", "0123456789"}}
 
-// newH2Requester begins a connection. body, if there is one, is sent with each request.
+// newH2Requester opens a connection. If there is a body, each request sends it.
 func newH2Requester(c net.Conn, body []byte) (*h2Requester, error) {
 	r := &h2Requester{c: c, id: 1, in: make([]byte, 0, 256<<10), body: body}
 	fields := benchFields
@@ -166,7 +166,7 @@ func BenchmarkHTTP2TLS(b *testing.B) {
 	})
 }
 
-// TestHTTP2ExchangeAllocatesNothing counts what the whole process allocates for exchanges over real sockets.
+// TestHTTP2ExchangeAllocatesNothing counts all allocations of the process during exchanges over real sockets.
 func TestHTTP2ExchangeAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool drop what it is given")
@@ -198,7 +198,7 @@ func TestHTTP2ExchangeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// swallowingBackend answers every request with a body of that many bytes, allocating nothing.
+// swallowingBackend reads a body of size bytes with every request and sends the same answer, without allocating.
 func swallowingBackend(t testing.TB, size int, response []byte) string {
 	return rawBackend(t, func(c net.Conn) {
 		buf := make([]byte, 64<<10)

@@ -20,16 +20,16 @@ import (
 
 // Bounds that hold for every flood.
 const (
-	floodFrames = 10000 // of which none may be left over when the connection is ended
+	floodFrames = 10000 // none of them may be left over when the connection ends
 	floodHits   = 100   // requests that reach the backend
 )
 
-// flooder is a client that does not wait; what it writes goes out when the buffer is full, or with send.
+// flooder is a client that does not wait. Its bytes go out when the buffer is full, or with send.
 type flooder struct {
 	*http2.Framer
 	c     net.Conn
 	b     bytes.Buffer
-	ended chan http2.ErrCode // GOAWAY's, or endedWithout
+	ended chan http2.ErrCode // the code of GOAWAY, or endedWithout
 }
 
 const endedWithout = http2.ErrCode(1 << 31)
@@ -64,7 +64,7 @@ func newFlooder(t testing.TB, addr string, settings ...http2.Setting) *flooder {
 	return f
 }
 
-// send writes what there is and is false if the connection has ended.
+// send writes the buffered bytes. It returns false if the connection has ended.
 func (f *flooder) send() bool {
 	_, err := f.c.Write(f.b.Bytes())
 	f.b.Reset()
@@ -81,9 +81,9 @@ var requestBlock = encode([][2]string{{":method", "GET"}, {":path", "/"}, {":sch
 func TestFloodsEndWithTheConnection(t *testing.T) {
 	id := func(i int) uint32 { return uint32(2*i + 1) }
 	for name, test := range map[string]struct {
-		frames int                 // sent, at most; floodFrames if 0
-		each   func(*flooder, int) // writes what belongs together
-		alone  bool                // and goes out by itself
+		frames int                 // maximum to send; 0 means floodFrames
+		each   func(*flooder, int) // writes frames that belong together
+		alone  bool                // sends each group by itself
 		first  func(*flooder)
 		code   http2.ErrCode
 		reason telemetry.Reason
@@ -184,7 +184,7 @@ func TestFloodsEndWithTheConnection(t *testing.T) {
 	}
 }
 
-// post opens stream 1 with a request whose body is to come.
+// post opens stream 1 with a request whose body is still to come.
 func post(f *flooder) {
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true,
 		BlockFragment: encode([][2]string{{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "a"}})})
@@ -273,10 +273,10 @@ func TestFieldsThatUnpackToMuchAreAnsweredWith431(t *testing.T) {
 	addr, heads := wire(t, okResponse)
 	s := serve(t, plain(addr))
 	f := newH2Frames(t, s.addr())
-	block := append(bytes.Clone(requestBlock), 0x40, 1, 'x', 0x7f) // a field for the table, of
+	block := append(bytes.Clone(requestBlock), 0x40, 1, 'x', 0x7f) // a field of 3,000 bytes for the table,
 	block = binary.AppendUvarint(block, 3000-0x7f)
 	block = append(block, strings.Repeat("v", 3000)...)
-	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 1000)...) // which comes again
+	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 1000)...) // sent 1,000 more times
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block})
 	f.answered(t, "431")
 	if len(heads) > 0 {
@@ -284,7 +284,7 @@ func TestFieldsThatUnpackToMuchAreAnsweredWith431(t *testing.T) {
 	}
 }
 
-// TestFloodOfSlowReadersHoldsBoundedMemory: clients that never open their windows, before a backend with large answers.
+// TestFloodOfSlowReadersHoldsBoundedMemory has clients that never open their windows, and a backend with large answers.
 func TestFloodOfSlowReadersHoldsBoundedMemory(t *testing.T) {
 	const conns, streams = 4, 25
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { w.Write(body(512 << 10)) })

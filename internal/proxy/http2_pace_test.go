@@ -20,7 +20,7 @@ import (
 
 var postBlock = encode([][2]string{{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "a"}})
 
-// post opens stream 1 with a request whose body is to come; fields are names and values.
+// post opens stream 1 with a request whose body is still to come. fields are names and values.
 func (f *h2Frames) post(fields ...string) {
 	block := bytes.Clone(postBlock)
 	for i := 0; i < len(fields); i += 2 {
@@ -30,7 +30,7 @@ func (f *h2Frames) post(fields ...string) {
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: block})
 }
 
-// read gives each frame to see until that has seen enough, or the connection ends: then it is false.
+// read gives each frame to see until see returns true. It returns false if the connection ends before.
 func (f *h2Frames) read(t *testing.T, see func(http2.Frame) (enough bool)) bool {
 	t.Helper()
 	for {
@@ -47,7 +47,7 @@ func (f *h2Frames) read(t *testing.T, see func(http2.Frame) (enough bool)) bool 
 	}
 }
 
-// status reads to the answer's head.
+// status reads up to the answer's head.
 func (f *h2Frames) status(t *testing.T) (status string) {
 	t.Helper()
 	f.ReadMetaHeaders = decoder()
@@ -86,10 +86,11 @@ func crumbs(t *testing.T, f func() error) (stop func()) {
 	return stop
 }
 
-// strict has a rule that crumbs do not meet, and no other limit that ends a client that goes on sending or taking them.
+// strict sets a minimum rate that crumbs do not reach. No other limit ends a client that keeps sending or reading
+// crumbs.
 func strict(o *Options) { o.MinBodyRate, o.BodyGrace = 1<<20, 500*time.Millisecond }
 
-// blamed wants one client_timeout and no fault of the backend.
+// blamed checks for one client_timeout and no fault of the backend.
 func blamed(t *testing.T, s *testServer) {
 	t.Helper()
 	if n := s.failures(telemetry.ClientTimeout); n != 1 {
@@ -105,7 +106,7 @@ func blamed(t *testing.T, s *testServer) {
 func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
 	for name, test := range map[string]struct {
 		fields []string
-		begin  []byte // of what it sends, as it is on the wire
+		begin  []byte // bytes of the request as sent
 		crumb  []byte
 	}{
 		"length":           {[]string{"content-length", "100000"}, nil, []byte{0, 0, 1, 0, 0, 0, 0, 0, 1, 'x'}},
@@ -134,7 +135,8 @@ func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
 	}
 }
 
-// A frame counts as it comes, and what fills the connection's window before slow backends is nobody's slowness.
+// TestHTTP2BodyThatComesOrCannotIsNotSlow: each frame counts when it arrives. If slow backends fill the connection's
+// window, the client is not slow.
 func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 	release := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +187,8 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 	})
 }
 
-// Once the answer has begun, both sides of a body of unknown length may be silent, and always in gRPC.
+// TestHTTP2ConversationIsNoSlowness: once the answer has begun, both sides may pause if the body's length is unknown.
+// In gRPC they may always pause.
 func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 	for _, grpc := range []bool{false, true} {
 		t.Run(fmt.Sprintf("gRPC %v", grpc), func(t *testing.T) {
@@ -214,7 +217,8 @@ func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 	}
 }
 
-// An answer whose client gives window by crumbs, for the stream or the whole connection, or reads by crumbs, ends.
+// TestHTTP2AnswerThatIsTakenByCrumbsEnds: an answer ends if its client opens the window of the stream or the connection
+// by crumbs, or reads by crumbs.
 func TestHTTP2AnswerThatIsTakenByCrumbsEnds(t *testing.T) {
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
@@ -269,7 +273,8 @@ func TestTrailersThatAreForbiddenAreNotAnnounced(t *testing.T) {
 	}
 }
 
-// Connections of either protocol that have had no request for a while make room for new ones at the limit, those in use do not.
+// TestIdleConnectionsMakeRoom: at the limit, connections without a recent request are closed for new ones, in HTTP/1.1
+// and in HTTP/2. Connections in use stay.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	hold := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -294,7 +299,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	parked.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	parked.answer("GET")
 
-	// New clients come, whose requests take long, until the idle ones are gone.
+	// New clients with long requests come until the idle ones are gone.
 	ended := make(chan bool, 2)
 	go func() {
 		graceful := false

@@ -36,7 +36,7 @@ func h2cClient(t testing.TB) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// h2cBackend runs h as a server of cleartext HTTP/2 with prior knowledge, and of HTTP/1.1.
+// h2cBackend serves h over cleartext HTTP/2 with prior knowledge, and over HTTP/1.1.
 func h2cBackend(t testing.TB, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -48,7 +48,7 @@ func h2cBackend(t testing.TB, h http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-// describe answers with what arrived, and trailers.
+// describe answers with the request that arrived, and with trailers.
 func describe(w http.ResponseWriter, r *http.Request) {
 	b, _ := io.ReadAll(r.Body)
 	w.Header().Set("Trailer", "X-Sum")
@@ -126,7 +126,7 @@ func TestHTTP1ClientReachesH2CBackend(t *testing.T) {
 	if _, body = k.answer("GET"); body != "GET a /4 0 127.0.0.1 " {
 		t.Errorf("%q", body)
 	}
-	// The upload is large and the connection goes on.
+	// The upload is large, and the connection survives.
 	k.send("POST /5 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1000000))
 	if _, body = k.answer("POST"); body != "POST a /5 1000000 127.0.0.1 " {
 		t.Errorf("%q", body)
@@ -191,7 +191,7 @@ func newH2Frames(t testing.TB, addr string) *h2Frames {
 	return &h2Frames{f, c}
 }
 
-// answered reads up to the head of an answer, which is to have that status.
+// answered reads up to the head of an answer, and checks its status.
 func (f *h2Frames) answered(t *testing.T, status string) {
 	t.Helper()
 	f.ReadMetaHeaders = decoder()
@@ -233,7 +233,7 @@ func TestNothingIsInjectedFromHTTP2IntoHTTP1(t *testing.T) {
 		for {
 			frame, err := f.ReadFrame()
 			if err != nil {
-				break // the connection was ended: refused
+				break // the connection was closed: refused
 			}
 			if h, ok := frame.(*http2.MetaHeadersFrame); ok {
 				if code := h.PseudoValue("status"); code[0] != '4' {
@@ -342,14 +342,14 @@ func TestTimeoutsOverHTTP2(t *testing.T) {
 	}
 }
 
-// bytesCodec carries messages as they are.
+// bytesCodec carries messages unchanged.
 type bytesCodec struct{}
 
 func (bytesCodec) Marshal(v any) ([]byte, error)   { return *v.(*[]byte), nil }
 func (bytesCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = bytes.Clone(b); return nil }
 func (bytesCodec) Name() string                    { return "bytes" }
 
-// echoService answers each message with itself and its number; "fail" ends the stream with an error.
+// echoService answers each message with the message and its number; "fail" ends the stream with an error.
 var echoService = grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 	StreamName: "Chat", ServerStreams: true, ClientStreams: true,
 	Handler: func(_ any, st grpc.ServerStream) error {
@@ -505,7 +505,7 @@ func TestHeaderBlocksOverTheLimitAreRefused(t *testing.T) {
 	}
 }
 
-// Pseudo-fields are judged by RFC 9113 §8.3.1, and for http and https by RFC 9110 §4.2.
+// TestPseudoFieldsAreJudgedStrictly checks pseudo-fields by RFC 9113 §8.3.1, and by RFC 9110 §4.2 for http and https.
 func TestPseudoFieldsAreJudgedStrictly(t *testing.T) {
 	addr, heads := wire(t, okResponse)
 	s := serve(t, plain(addr))
@@ -573,7 +573,7 @@ func TestExpectationsOverHTTP2(t *testing.T) {
 		end      bool
 		length   string
 		status   string
-		expected bool // at the backend
+		expected bool // Expect reaches the backend
 	}{
 		{[]string{"100-continue"}, true, "", "200", false},
 		{[]string{"100-continue"}, true, "0", "200", false},

@@ -21,7 +21,7 @@ import (
 type ListenError struct {
 	// Listeners are the names of the listeners that share the port.
 	Listeners []string
-	// Refs are where they were written.
+	// Refs are the places where the listeners were written.
 	Refs    []model.Ref
 	Address string
 	Port    int32
@@ -55,21 +55,21 @@ type bind struct {
 	srv     *Server
 	address string
 	number  int32
-	port    string // number, as text
+	port    string // number as text
 	socket  socket.Bound
-	ln      net.Listener  // the socket's
-	queue   *socket.Queue // of ln, while it is accepted from; nil where that has to be left to ln
+	ln      net.Listener  // the socket's listener
+	queue   *socket.Queue // the queue of ln while connections are accepted from it; nil where ln must accept
 	config  *tls.Config
 	metrics *telemetry.Listener
 	phase   atomic.Int32
-	last    atomic.Pointer[snapshot] // the last that has the port, once the current one has it no more
-	shared  atomic.Bool              // another process accepts from the same socket: what waits in its queue is not lost
+	last    atomic.Pointer[snapshot] // the last snapshot with the port, once the current one no longer has it
+	shared  atomic.Bool              // another process accepts from the same socket: connections waiting in its queue are not lost
 
 	accepting chan struct{} // closed when the accept loop has ended
-	quit      chan struct{} // closed when it shall
+	quit      chan struct{} // closed to end the accept loop
 
 	mu    sync.Mutex
-	conns map[*conn]struct{} // that have a goroutine
+	conns map[*conn]struct{} // the connections that have a goroutine
 	wg    sync.WaitGroup     // one for each connection
 
 	relays relays
@@ -110,27 +110,27 @@ func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
 	return b, nil
 }
 
-// snapshot is the configuration by which connections to the port are served, and the port in it: the current one, or for those that a removed
-// port still has the last that had it.
+// snapshot is the configuration for connections to the port, and the port in it. This is the current configuration. For
+// the remaining connections of a removed port it is the last configuration that had the port.
 func (b *bind) snapshot() (*snapshot, *routing.Port) {
 	snap := b.srv.state.Load()
 	p := snap.ports[b]
 	if p == nil {
-		// Set before the current configuration was.
+		// last was set before the current configuration.
 		snap = b.last.Load()
 		p = snap.ports[b]
 	}
 	return snap, p
 }
 
-// run starts the accept loop, which drain ends.
+// run starts the accept loop; drain ends it.
 func (b *bind) run() {
 	b.srv.log.Info("listening", "address", b.ln.Addr().String())
 	b.queue = socket.OpenQueue(b.ln)
 	go b.accept()
 }
 
-// accept takes connections until the bind drains.
+// accept accepts connections until the bind drains.
 func (b *bind) accept() {
 	defer close(b.accepting)
 	defer b.ln.Close()
@@ -164,7 +164,7 @@ func (b *bind) accept() {
 	}
 }
 
-// take waits for connections, and begins with them, at least until there is something else to see to.
+// take waits for connections and starts them. It returns at the latest when the accept loop has something else to do.
 func (b *bind) take() error {
 	if b.queue != nil && b.plain() {
 		return b.queue.Take(func() bool { return b.srv.shortage.now.Load() || !b.plain() }, b.start)
@@ -176,13 +176,13 @@ func (b *bind) take() error {
 	return err
 }
 
-// plain is portKind's.
+// plain is portKind.plain of the port.
 func (b *bind) plain() bool {
 	snap, port := b.snapshot()
 	return snap.kindOf(port).plain
 }
 
-// pause waits, but not for the bind's end.
+// pause waits for d, but no longer than the bind lives.
 func (b *bind) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -192,14 +192,14 @@ func (b *bind) pause(d time.Duration) {
 	}
 }
 
-// start begins with a new connection.
+// start begins to serve a new connection.
 func (b *bind) start(nc net.Conn) {
 	s := b.srv
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
 	snap, port := b.snapshot()
 	kind := snap.kindOf(port)
-	f := snap.Listeners[port.Listeners[0].ID].Front // of the PROXY protocol a port's listeners have one opinion
+	f := snap.Listeners[port.Listeners[0].ID].Front // all listeners of a port agree about the PROXY protocol
 	if !b.mayKnock(f, nc, shard) {
 		s.connections.Add(-1)
 		return
@@ -217,7 +217,7 @@ func (b *bind) start(nc net.Conn) {
 	kind.begin(b, nc, shard, f != nil && f.Header)
 }
 
-// serve serves a connection in a goroutine of its own.
+// serve serves a connection in a new goroutine.
 func (b *bind) serve(c *conn) {
 	b.mu.Lock()
 	b.conns[c] = struct{}{}
@@ -230,7 +230,7 @@ func (b *bind) serve(c *conn) {
 	}()
 }
 
-// forget takes a connection off the list of those that have a goroutine.
+// forget takes a connection off the list of connections that have a goroutine.
 func (b *bind) forget(c *conn) {
 	b.mu.Lock()
 	delete(b.conns, c)

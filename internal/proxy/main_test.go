@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testServer is a server under test that ends with the test.
+// testServer is a server under test. It ends with the test.
 type testServer struct {
 	*Server
 	metrics *telemetry.Registry
@@ -31,13 +31,13 @@ type testServer struct {
 	ended   chan struct{}
 }
 
-// The peers of most tests.
+// backend and service are the peers of most tests.
 var backend, service = peertest.Backend, peertest.Service
 
 // listen opens the servers' sockets.
 var listen = socket.Listen
 
-// serve runs a server with cfg; ports are the system's choice, whatever the listeners say.
+// serve runs a server with cfg. The system chooses the ports, whatever the listeners say.
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {
 	t.Helper()
 	opt := Options{
@@ -72,7 +72,7 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 	return s
 }
 
-// nothingKept wants all that was drawn for what is kept to have been given back, now that the server has ended.
+// nothingKept checks, after the server has ended, that all drawn memory was given back.
 func (s *testServer) nothingKept(t testing.TB) {
 	t.Helper()
 	if drawn, ending := s.buffers.Drawn(), s.buffers.ending.Load(); drawn != 0 || ending != 0 {
@@ -80,10 +80,10 @@ func (s *testServer) nothingKept(t testing.TB) {
 	}
 }
 
-// addr is where the first port is bound.
+// addr is the address of the first port.
 func (s *testServer) addr() string { return s.Addrs()[0].Bound.String() }
 
-// Addr returns the address that the listener of that name is bound to, nil if there is none.
+// Addr returns the address that the named listener is bound to, or nil.
 func (s *testServer) Addr(listener string) net.Addr {
 	for _, a := range s.Addrs() {
 		for _, name := range a.Listeners {
@@ -95,7 +95,7 @@ func (s *testServer) Addr(listener string) net.Addr {
 	return nil
 }
 
-// endpoints are those of the services being served.
+// endpoints are the endpoints of the services being served.
 func (s *testServer) endpoints() (all []*upstream.Endpoint) {
 	for _, service := range s.state.Load().Upstream {
 		all = append(all, service.Endpoints()...)
@@ -103,7 +103,7 @@ func (s *testServer) endpoints() (all []*upstream.Endpoint) {
 	return all
 }
 
-// failures ends the server, so that everything is counted, and tells how often exchanges failed for a reason.
+// failures ends the server, so that everything is counted. It returns how often exchanges failed for the reason.
 func (s *testServer) failures(reason telemetry.Reason) (n uint64) {
 	s.stop()
 	<-s.ended
@@ -122,7 +122,7 @@ const (
 	serviceName  = "default/app:80"
 )
 
-// rule makes a rule that sends everything to a service.
+// ruleTo makes a rule that sends everything to the services.
 func ruleTo(services ...string) model.Rule {
 	r := model.Rule{
 		Ref:     model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "route", Field: "spec.rules[0]"},
@@ -151,12 +151,12 @@ func config(services []model.Service, rules ...model.Rule) *model.Config {
 	}
 }
 
-// plain is a configuration that sends everything to one address.
+// plain is a configuration that sends everything to the addresses of one service.
 func plain(addresses ...string) *model.Config {
 	return config([]model.Service{service(serviceName, model.HTTP, addresses...)}, ruleTo(serviceName))
 }
 
-// client is an HTTP/1.1 client of its own, which does not follow redirects.
+// newClient makes an HTTP/1.1 client with its own connections that does not follow redirects.
 func newClient(t testing.TB) *http.Client {
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -194,7 +194,7 @@ func rawBackend(t testing.TB, f func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// dial opens a raw connection whose reads and writes cannot hang for ever.
+// dial opens a raw connection with a deadline, so that reads and writes cannot hang forever.
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

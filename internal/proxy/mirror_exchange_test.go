@@ -40,7 +40,7 @@ func TestPrimaryNeverNoticesItsMirror(t *testing.T) {
 		{"never reads", peertest.Silent},
 		{"slow", func(t testing.TB) string {
 			return backend(t, func(_ http.ResponseWriter, r *http.Request) {
-				io.Copy(io.Discard, r.Body) // or the server does not notice the end of the connection
+				io.Copy(io.Discard, r.Body) // otherwise the server does not notice the end of the connection
 				<-r.Context().Done()
 			})
 		}},

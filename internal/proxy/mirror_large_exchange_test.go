@@ -24,7 +24,7 @@ func mirroredTo(primary string, to model.Service) *model.Config {
 	return c
 }
 
-// postRandom posts a body that is not like any other, and gives its sum.
+// postRandom posts a unique body and returns its sum.
 func postRandom(t *testing.T, client *http.Client, url string, size int, chunked bool) (sum [32]byte) {
 	body := make([]byte, size)
 	rand.NewChaCha8([32]byte{byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())}).Read(body)
@@ -68,7 +68,7 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 			for _, at := range []int{1, 4} {
 				t.Run(fmt.Sprintf("%s/%d KiB/%d at once", name, size>>10, at), func(t *testing.T) {
 					arrived := make(chan [32]byte, uploads)
-					slots := make(chan struct{}, behind) // a mirror as fast as its primary is never further behind
+					slots := make(chan struct{}, behind) // bounds the mirror's lag: a mirror as fast as its primary is never further behind
 					service := to(t, func(_ http.ResponseWriter, r *http.Request) {
 						h := sha256.New()
 						if _, err := io.Copy(h, r.Body); err == nil {
@@ -111,7 +111,8 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 	}
 }
 
-// The mirror begins to read when all primaries were answered: it is behind by all there is.
+// TestCopiesOf4MiBWaitForAMirrorThatIsLate: the mirror begins to read when all primaries have answered. Then all copies
+// wait for it.
 func TestCopiesOf4MiBWaitForAMirrorThatIsLate(t *testing.T) {
 	const uploads = 8
 	late := make(chan struct{})
@@ -162,7 +163,7 @@ func TestLargeBodiesToASlowMirrorStayWithinBounds(t *testing.T) {
 		for ctx.Err() == nil {
 			over := false
 			s.mirrors.States(func(m telemetry.MirrorState) {
-				if over = m.QueuedBytes > most+4*32<<10; over { // of each upload a piece is counted before it is refused
+				if over = m.QueuedBytes > most+4*32<<10; over { // a piece of each upload is counted before it is refused
 					t.Errorf("%d bytes are queued", m.QueuedBytes)
 				}
 			})

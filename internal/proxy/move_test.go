@@ -62,7 +62,7 @@ func TestARefusedConnectionCostsNoRequest(t *testing.T) {
 }
 
 func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
-	dropping := func() string { // ends connections in the handshake
+	dropping := func() string { // closes connections during the handshake
 		return peertest.Raw(t, func(_ int, c net.Conn) {
 			c.Read(make([]byte, 1))
 		})
@@ -98,7 +98,8 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 	}
 }
 
-// replica is a backend that can be stopped as a pod is: what it has begun it ends, what is idle it closes, what is new it refuses.
+// replica is a backend that stops as a pod does. It finishes running requests, closes idle connections and refuses new
+// ones.
 type replica struct {
 	http.Server
 	net.Listener
@@ -124,7 +125,8 @@ func (r *replica) stop(t testing.TB) {
 	}
 }
 
-// While endpoints are replaced, some known before they are ready, no request is lost, whatever its method.
+// TestRollingEndpointsCostsNoRequest replaces endpoints, and adds some before they are ready. No request is lost,
+// whatever its method.
 func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
@@ -172,7 +174,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 					}
 				})
 			}
-			// settle waits until all requests under way have ended, and some more.
+			// settle waits until all requests in flight have ended, and a little longer.
 			settle := func() {
 				for i := range sent {
 					for n := sent[i].Load(); sent[i].Load() < n+3 && !t.Failed(); {
@@ -181,7 +183,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 				}
 			}
 			for range 20 {
-				// The next one is known, and refuses still.
+				// The next endpoint is configured but still refuses connections.
 				if err := s.Apply(plain(append(addresses(), peertest.Refusing(t))...)); err != nil {
 					t.Fatal(err)
 				}
@@ -207,7 +209,7 @@ func TestARequestGoesToEndpointsThatCameAfterIt(t *testing.T) {
 	gone := peertest.Refusing(t)
 	addr, _ := wire(t, okResponse)
 	before := plain(gone)
-	before.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1} // has the body before it chooses an endpoint
+	before.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1} // has the body before it picks an endpoint
 	s := serve(t, before)
 	k := newTalk(t, s.addr())
 	k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")

@@ -9,11 +9,12 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Options are a server's limits and the parts it reports to. The zero value is usable.
+// Options are a server's limits and the parts that it reports to. The zero value is usable.
 type Options struct {
-	// ExchangeOptions are those of exchanges; what both need (Logger, Metrics, AccessLog, Limits, StreamTimeout) is among them.
+	// Options are the options of exchanges. They include what both packages need: Logger, Metrics, AccessLog, Limits
+	// and StreamTimeout.
 	exchange.Options
-	// Upstream are the limits of the connections to endpoints. Its Logger is replaced by the server's if nil.
+	// Upstream are the limits of the connections to endpoints. If its Logger is nil, it uses the server's.
 	Upstream upstream.Options
 	Mirror   mirror.Options
 
@@ -23,35 +24,39 @@ type Options struct {
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long a client's connection may stay without a request; 0 means 75 s.
 	IdleTimeout time.Duration
-	// MinBodyRate is the least average speed, in bytes a second, at which a client must send its request's body and take its answer; 0 means 256,
-	// less than 0 no rule. Only the time counts in which the proxy waits for the client and bytes are due: see pace.
+	// MinBodyRate is the minimum average speed, in bytes a second, at which a client must send its request's body and
+	// read its answer. 0 means 256, less than 0 no minimum. Time counts only while the proxy waits for the client and
+	// bytes are due: see pace.
 	MinBodyRate int
 	// BodyGrace is how far behind MinBodyRate a client may fall, and so how long it may stall; 0 means 30 s.
 	BodyGrace time.Duration
-	// DrainTimeout bounds how long exchanges in flight may still take when the server ends or a port is removed; 0 means 30 s.
+	// DrainTimeout bounds how long exchanges in flight may still take when the server ends or a port is removed; 0
+	// means 30 s.
 	DrainTimeout time.Duration
-	// DrainGrace is how long idle connections are kept while draining, so that a request already under way is still answered
-	// (with Connection: close) rather than lost; 0 means 1 s, less than 0 none. It counts towards DrainTimeout.
+	// DrainGrace is how long idle connections are kept while draining; 0 means 1 s, less than 0 none. A request that is
+	// already on its way is then still answered (with Connection: close). DrainGrace counts towards DrainTimeout.
 	DrainGrace time.Duration
 
-	// MaxConnections bounds the clients' connections; beyond it new ones are told so in cleartext, and closed. 0 means no bound.
+	// MaxConnections bounds the clients' connections. New connections beyond it are closed; in cleartext they get a 503
+	// first. 0 means no bound.
 	MaxConnections int
-	// MaxHandshakes bounds the TLS handshakes that wait in line for a processor; beyond it new ones are closed at once. 0 means 1024.
+	// MaxHandshakes bounds the TLS handshakes that queue for a processor. New handshakes beyond it are closed at once.
+	// 0 means 1024.
 	MaxHandshakes int
 	// MaxStreams bounds the concurrent streams of an HTTP/2 connection; 0 means 250.
 	MaxStreams uint32
-	// MaxBuffered bounds the memory, in bytes, in which is kept what cannot be passed on yet: heads that are not complete, bodies over HTTP/2, bodies for
-	// retries, copies, answers' heads; see docs/limits.md. 0 means no bound.
+	// MaxBuffered bounds the memory, in bytes, for data that cannot be passed on yet; 0 means no bound. Such data are
+	// incomplete heads, bodies over HTTP/2, bodies for retries, copies, and answers' heads; see docs/limits.md.
 	MaxBuffered int64
 
-	// Listen opens the socket of a port: of connections for the network "tcp", of datagrams for "udp" (see model.Protocol.Network); nil is
-	// socket.Open.
+	// Listen opens the socket of a port: for connections with the network "tcp", for datagrams with "udp" (see
+	// model.Protocol.Network). nil means socket.Open.
 	Listen socket.Opener
-	// PortsChanged is called when Server.Unbound is another than after the last Apply: a port was bound at last, or cannot be for another
-	// reason. nil is nobody's business.
+	// PortsChanged is called when Server.Unbound has changed since the last Apply: a port was finally bound, or fails
+	// for another reason. It may be nil.
 	PortsChanged func()
 
-	// DropsChanged is called when Server.MirrorDrops is another than after the last Apply. nil is nobody's business.
+	// DropsChanged is called when Server.MirrorDrops has changed since the last Apply. It may be nil.
 	DropsChanged func()
 }
 

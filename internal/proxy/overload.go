@@ -12,21 +12,23 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// refusal is what a connection beyond the limit is told in cleartext.
+// refusal is the answer to a cleartext connection beyond the limit.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 51\r\nRetry-After: 1\r\n" +
 	"Connection: close\r\n\r\noverload: the proxy is at its limit of connections\n"
 
 // Bounds of refusals.
 const (
-	// refusedHeld is how many refused connections are kept at most, and for how long, so that their clients can read what they are told.
+	// refusedHeld is how many refused connections stay open at most, and refusedTime for how long, so that their
+	// clients can read the refusal.
 	refusedHeld = 64
 	refusedTime = time.Second
-	// Of refusedBurst refusals without a pause the listener rests: what waits with the system costs less than what is refused.
+	// refusedBurst is how many refusals are sent before the listener pauses for refusedPause. Connections that wait in
+	// the system's queue cost less than refused ones.
 	refusedBurst = 32
 	refusedPause = 10 * time.Millisecond
 )
 
-// refusals are the connections that were told to go and have not been closed yet. No goroutine is theirs.
+// refusals are the refused connections that are not closed yet. They have no goroutine.
 type refusals struct {
 	mu     sync.Mutex
 	closed bool
@@ -35,7 +37,7 @@ type refusals struct {
 	next   int
 }
 
-// hold closes the connection after a while, and earlier if others need its place.
+// hold closes the connection after a while, or earlier if others need its place.
 func (r *refusals) hold(nc net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,8 +58,8 @@ func (r *refusals) hold(nc net.Conn) {
 	})
 }
 
-// drop closes the connection at i, if any. r.mu is held. What the client has sent is read first: unread it would make the close a reset,
-// which can cost the client the answer (RFC 9112 §9.6).
+// drop closes the connection at i, if any. The caller holds r.mu. drop first reads what the client has sent: closing a
+// connection with unread bytes resets it, which can cost the client the answer (RFC 9112 §9.6).
 func (r *refusals) drop(i int) {
 	if nc := r.held[i]; nc != nil {
 		r.until[i].Stop()
@@ -76,7 +78,7 @@ func (r *refusals) close() {
 	}
 }
 
-// control calls f with the connection's socket, which is not waited for.
+// control calls f with the connection's socket, without waiting for the socket.
 func control(nc net.Conn, f func(fd uintptr)) {
 	if sc, ok := nc.(syscall.Conn); ok && socket.CanPoll {
 		if raw, err := sc.SyscallConn(); err == nil {
@@ -85,7 +87,7 @@ func control(nc net.Conn, f func(fd uintptr)) {
 	}
 }
 
-// discardReady reads what is there, bounded, without waiting.
+// discardReady reads the available bytes, up to a bound, without waiting.
 func discardReady(nc net.Conn) {
 	control(nc, func(fd uintptr) {
 		var b [4 << 10]byte
@@ -97,8 +99,8 @@ func discardReady(nc net.Conn) {
 	})
 }
 
-// refuse tells a connection that there is no place for it, without waiting for the client. told says that the port is
-// one for HTTP in cleartext: others cannot be told anything.
+// refuse turns a connection away for lack of room, without waiting for the client. told says that the port serves HTTP
+// in cleartext: on other ports the connection is closed without an answer.
 func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	s := b.srv
 	s.refused.Add(1)
@@ -115,7 +117,7 @@ func (b *bind) refuse(nc net.Conn, shard uint32, told bool) {
 	}
 }
 
-// rest waits in the accept loop, unless the port drains.
+// rest pauses the accept loop, unless the port drains.
 func (b *bind) rest(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -125,7 +127,7 @@ func (b *bind) rest(d time.Duration) {
 	}
 }
 
-// load is for the metrics.
+// load returns the figures for the metrics.
 func (s *Server) load() telemetry.Load {
 	l := telemetry.Load{
 		Connections: s.connections.Load(), MaxConnections: int64(max(s.opt.MaxConnections, 0)), RefusedConnections: s.refused.Load(),
@@ -134,14 +136,14 @@ func (s *Server) load() telemetry.Load {
 	return l
 }
 
-// Services yields the services of the configuration being served, by name, with the health of their endpoints.
+// Services yields the services of the served configuration, by name, with the health of their endpoints.
 func (s *Server) Services(yield func(telemetry.ServiceState) bool) {
 	snap := s.state.Load()
 	if snap == nil {
 		return
 	}
 	for all := snap.Upstream; len(all) > 0; {
-		n := 1 // with how many client certificates it is reached
+		n := 1 // number of client certificates that the service is used with
 		for n < len(all) && all[n].Name == all[0].Name {
 			n++
 		}
@@ -152,11 +154,12 @@ func (s *Server) Services(yield func(telemetry.ServiceState) bool) {
 	}
 }
 
-// serviceState is that of a service, which differs only by client certificates: its endpoints are counted by address.
+// serviceState is the state of one service. all holds its variants, which differ only by client certificate. Endpoints
+// are counted by address.
 func serviceState(all []*upstream.Service) telemetry.ServiceState {
 	stats := all[0].Stats()
 	state := telemetry.ServiceState{Service: all[0].Name, Full: stats.Full, Endpoints: []telemetry.EndpointState{}}
-	for l := range upstream.Limits() { // they share the counters
+	for l := range upstream.Limits() { // the variants share the counters
 		state.Rejected = append(state.Rejected, telemetry.LimitCount{Limit: l.String(), Count: stats.Rejected[l]})
 	}
 	for i, sv := range all {
@@ -177,7 +180,7 @@ func serviceState(all []*upstream.Service) telemetry.ServiceState {
 	return state
 }
 
-// addEndpoint adds what is known of an address with another client certificate.
+// addEndpoint adds the state of the same address with another client certificate.
 func addEndpoint(to *telemetry.EndpointState, is telemetry.EndpointState) {
 	to.Healthy, to.Ejected, to.Failing = to.Healthy && is.Healthy, to.Ejected || is.Ejected, to.Failing || is.Failing
 	to.CheckError = cmp.Or(to.CheckError, is.CheckError)

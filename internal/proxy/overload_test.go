@@ -40,7 +40,7 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-// hold sends n requests that stay with the backend, over connections of their own; end waits for their answers.
+// hold sends n requests, each over its own connection, that stay with the backend. end waits for their answers.
 func (h *held) hold(t *testing.T, s *testServer, n int) (end func()) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -83,7 +83,7 @@ func TestRequestsBeyondTheLimitAreRefusedAtOnce(t *testing.T) {
 			t.Errorf("%q: %v %q", request, resp, body)
 		}
 	}
-	// A body that is still to come would have to be waited for.
+	// The proxy would have to wait for a body that is still to come.
 	k.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\nhello")
 	if resp, _ := k.answer("GET"); resp.StatusCode != 503 || !resp.Close {
 		t.Errorf("%v", resp)
@@ -91,7 +91,7 @@ func TestRequestsBeyondTheLimitAreRefusedAtOnce(t *testing.T) {
 	if l := s.load(); l.InFlight != 3 || l.MaxInFlight != 3 || l.RefusedRequests != 4 {
 		t.Errorf("%+v", l)
 	}
-	// HTTP/2: the stream is answered, the connection goes on.
+	// HTTP/2: the stream gets an answer, and the connection survives.
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	tr := &http.Transport{Protocols: &protocols}
@@ -139,11 +139,11 @@ func TestManyRefusedConnectionsAreHeldByFewAndNoGoroutine(t *testing.T) {
 	s := serve(t, plain(addr), func(o *Options) { o.MaxConnections = 1 })
 	t.Cleanup(release)
 	first := newTalk(t, s.addr())
-	first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // an idle one would make room
+	first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // an idle connection would be closed to make room
 	<-held
 	var all []net.Conn
 	for range 3 * refusedHeld {
-		all = append(all, dial(t, s.addr())) // they say nothing
+		all = append(all, dial(t, s.addr())) // they send nothing
 	}
 	for i, nc := range all {
 		body, err := io.ReadAll(nc)
@@ -174,7 +174,7 @@ func TestTheRefusalIsWellFormed(t *testing.T) {
 	}
 }
 
-// A service at its limit refuses; another one goes on.
+// TestServicesHaveLimitsOfTheirOwn: a service at its limit refuses requests; another one keeps serving.
 func TestServicesHaveLimitsOfTheirOwn(t *testing.T) {
 	for name, limits := range map[string]model.Limits{
 		"requests":          {Requests: 2},
@@ -213,7 +213,7 @@ func TestServicesHaveLimitsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// When few places are left, a service that has taken half of them gets no more.
+// TestAStuckServiceLeavesPlacesToOthers: when few places are left, a service that holds half of them gets no more.
 func TestAStuckServiceLeavesPlacesToOthers(t *testing.T) {
 	h := newHeld(t)
 	fine := backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") })
@@ -234,7 +234,7 @@ func TestAStuckServiceLeavesPlacesToOthers(t *testing.T) {
 	end()
 }
 
-// Retries of an outage are a share of the requests.
+// TestRetriesDoNotMultiplyAnOutage: during an outage, retries are a fixed share of the requests.
 func TestRetriesDoNotMultiplyAnOutage(t *testing.T) {
 	var attempts atomic.Int64
 	addr := backend(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -256,7 +256,8 @@ func TestRetriesDoNotMultiplyAnOutage(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// A fifth, what ten a second come to, and what was forgotten meanwhile: far from six times as many.
+	// The budget allows a fifth of the requests as retries, ten a second, and a few that it no longer counts. That is
+	// far from six attempts a request.
 	if n := attempts.Load(); n < requests+100 || n > 2*requests {
 		t.Errorf("%d attempts of %d requests", n, requests)
 	}
@@ -281,7 +282,7 @@ func TestGatewayErrorsEjectThroughTheProxy(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		if n := bad.Load(); n < 4 || n > 4+2 { // and a probe a second
+		if n := bad.Load(); n < 4 || n > 4+2 { // plus one probe a second
 			t.Errorf("%d requests went to the endpoint that answers 503", n)
 		}
 		unhealthy := 0
@@ -298,7 +299,8 @@ func TestGatewayErrorsEjectThroughTheProxy(t *testing.T) {
 	}
 }
 
-// A dead endpoint among three costs no request, and no more attempts than the failures that eject it and a probe now and then.
+// TestADeadEndpointOfThreeIsLeftAloneSoon: a dead endpoint among three costs no request. It costs only the attempts
+// until it is ejected, and a probe now and then.
 func TestADeadEndpointOfThreeIsLeftAloneSoon(t *testing.T) {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	dead := l.Addr().String()
@@ -325,7 +327,7 @@ func TestADeadEndpointOfThreeIsLeftAloneSoon(t *testing.T) {
 	}
 }
 
-// The client's own faults are not the endpoint's.
+// TestClientsDoNotEjectEndpoints: a client's own faults do not count against the endpoint.
 func TestClientsDoNotEjectEndpoints(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
 	cfg := plain(addr, addr[:strings.LastIndexByte(addr, ':')]+":1")
@@ -358,7 +360,7 @@ func TestClientsDoNotEjectEndpoints(t *testing.T) {
 	}
 }
 
-// shutListener hands connections on once it is told to.
+// shutListener returns connections only once it is opened.
 type shutListener struct {
 	net.Listener
 	release chan struct{}
@@ -369,7 +371,8 @@ func (l shutListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// overdue is a server whose requests may wait for 50 ms, and which has found some that did; it accepts connections once open is called.
+// overdue is a server whose requests may wait for 50 ms, and which checks every request for that. It accepts
+// connections once open is called.
 func overdue(t *testing.T, address string) (s *testServer, open func()) {
 	l := shutListener{release: make(chan struct{})}
 	open = sync.OnceFunc(func() { close(l.release) })
@@ -402,7 +405,7 @@ func TestRequestsThatWaitedTooLongAreRefusedAtOnce(t *testing.T) {
 	if l := s.load(); l.ShedRequests != 1 || l.InFlight != 0 || !l.Strained || l.QueueDelay < 50*time.Millisecond {
 		t.Errorf("%+v", l)
 	}
-	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // one that does not wait, on the same connection
+	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // on the same connection, this request does not wait
 	if resp, body := k.answer("GET"); resp.StatusCode != 200 {
 		t.Errorf("%v %q", resp, body)
 	}
@@ -425,7 +428,8 @@ func TestNoWorkIsDoneForClientsThatLeftMeanwhile(t *testing.T) {
 	}
 }
 
-// A request that comes while the one before it is with its backend waits for that, not for the proxy.
+// TestRequestsSentAheadAreNotOverdue: a request that arrives while the previous one is with its backend waits for the
+// backend, not for the proxy.
 func TestRequestsSentAheadAreNotOverdue(t *testing.T) {
 	s, open := overdue(t, backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -444,7 +448,7 @@ func TestRequestsSentAheadAreNotOverdue(t *testing.T) {
 	}
 }
 
-// scrape collects what a scrape would show.
+// scrape returns the metrics that a scrape would show.
 func scrape(r *telemetry.Registry) ([]*dto.MetricFamily, error) {
 	reg := prometheus.NewRegistry()
 	if err := reg.Register(r); err != nil {
@@ -453,7 +457,7 @@ func scrape(r *telemetry.Registry) ([]*dto.MetricFamily, error) {
 	return reg.Gather()
 }
 
-// Series of endpoints end with their endpoint.
+// TestMetricsOfEndpoints: the series of an endpoint end with it.
 func TestMetricsOfEndpoints(t *testing.T) {
 	ok := func(http.ResponseWriter, *http.Request) {}
 	a, b := backend(t, ok), backend(t, ok)

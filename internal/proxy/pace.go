@@ -8,25 +8,25 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// outPace watches how a client takes an answer. The system buffers megabytes of it, and tells of room in large steps only, so what counts is what
-// the client's system has acknowledged.
+// outPace watches how fast a client reads an answer. The system buffers megabytes of the answer and reports free space
+// only in large steps. Therefore only bytes that the client's system has acknowledged count.
 type outPace struct {
 	pace  pace.Pace
-	since time.Time // the last look, or the beginning of the write
-	acked uint64    // at the last look
+	since time.Time // the last check, or the beginning of the write
+	acked uint64    // at the last check
 }
 
-// outGuard looks after a client while bytes are spliced to it: a deadline there is the end, since bytes in between would be lost, and the
-// goroutine that splices cannot move it.
+// outGuard watches a client while bytes are spliced to it. A write deadline there would be final, because bytes in
+// between would be lost. The splicing goroutine cannot move the deadline either.
 type outGuard struct {
 	c     *conn
 	mu    sync.Mutex
 	timer *time.Timer
 	on    bool
-	slow  bool // the client is too slow, its connection was made to fail
+	slow  bool // the client is too slow; the guard made its connection fail
 }
 
-// start begins to look, until stop. It does nothing if there is no rule.
+// start begins to watch, until stop. It does nothing if there is no minimum rate.
 func (g *outGuard) start(c *conn) {
 	m := c.srv.minPace
 	if !c.paced {
@@ -43,7 +43,7 @@ func (g *outGuard) start(c *conn) {
 	}
 }
 
-// stop ends it.
+// stop ends the watch.
 func (g *outGuard) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,19 +74,21 @@ func (g *outGuard) look() {
 	g.timer.Reset(d)
 }
 
-// stillTaking looks how the client takes its answer: the time until the next look, 0 or less if it is too slow.
+// stillTaking checks how fast the client reads its answer. It returns the time until the next check, and 0 or less if
+// the client is too slow.
 func (c *conn) stillTaking() time.Duration {
 	m, o := c.srv.minPace, &c.outPace
 	now := time.Now()
 	acked, queued := c.acknowledged()
 	d := now.Sub(o.since)
 	if !queued {
-		d = 0 // it has taken all there was
+		d = 0 // the client has read everything there was
 	}
 	o.pace.Waited(m, d, int64(acked-o.acked))
 	o.since, o.acked = now, acked
 	return o.pace.Left(m, m.LookAfter())
 }
 
-// acknowledged is how many bytes the client's system has acknowledged since the connection began, and whether others wait for that.
+// acknowledged is how many bytes the client's system has acknowledged since the connection began, and whether other
+// bytes still wait for that.
 func (c *conn) acknowledged() (n uint64, queued bool) { return socket.Acknowledged(c.socket) }

@@ -17,10 +17,10 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// paced has a rule that stalls break at once, while a byte makes up for a day.
+// paced sets a minimum rate that a stall breaks at once, while a single byte makes up for a day.
 func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 150*time.Millisecond }
 
-// serveTalk serves a configuration and opens a connection to it, as shop.example if it is over TLS.
+// serveTalk serves a configuration and opens a connection to it. Over TLS, it connects as shop.example.
 func serveTalk(t *testing.T, cfg *model.Config, overTLS bool, edit func(*Options)) (*testServer, *talk) {
 	t.Helper()
 	if !overTLS {
@@ -122,7 +122,8 @@ func TestClientThatWaitsForContinueIsNotSlow(t *testing.T) {
 	}
 }
 
-// The client waits for leave to send, the backend says nothing: that is the backend's fault, and is noticed as such.
+// TestSilenceInsteadOfContinueIsTheBackends: the client waits for 100 (Continue) and the backend sends nothing. The
+// failure counts as the backend's.
 func TestSilenceInsteadOfContinueIsTheBackends(t *testing.T) {
 	addr := rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	s := serve(t, plain(addr), paced, func(o *Options) { o.ResponseTimeout = 50 * time.Millisecond })
@@ -149,7 +150,7 @@ func TestSilenceBetweenEventsIsNoSlowness(t *testing.T) {
 	}
 }
 
-// Once the answer has begun, both sides of a body of unknown length may be silent.
+// TestConversationIsNoSlowness: once the answer has begun, both sides may pause if the body's length is unknown.
 func TestConversationIsNoSlowness(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -178,7 +179,8 @@ func TestConversationIsNoSlowness(t *testing.T) {
 	}
 }
 
-// An answer that is not taken ends the connection, however it is sent.
+// TestClientThatTakesNothingIsLetGo: if the client does not read its answer, the connection ends, however the answer is
+// sent.
 func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 	for _, kind := range []string{"length", "chunked"} {
 		for _, overTLS := range []bool{false, true} {
@@ -210,7 +212,8 @@ func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 	}
 }
 
-// The system takes megabytes at once and then nothing for seconds; the client takes a little all the time. That is enough.
+// TestClientThatTakesLittleIsServed: the system takes megabytes at once and then nothing for seconds, while the client
+// reads a little all the time. That is fast enough.
 func TestClientThatTakesLittleIsServed(t *testing.T) {
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")

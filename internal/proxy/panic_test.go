@@ -9,7 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// brittle is a connection that is no TCP connection to the proxy and whose writes may panic.
+// brittle is a connection that the proxy does not see as TCP. Its writes may panic.
 type brittle struct {
 	net.Conn
 	panics *atomic.Bool

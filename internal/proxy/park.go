@@ -10,21 +10,22 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// parking keeps the idle HTTP/1.1 connections of a server: in a poller of its own, without a goroutine, its stack and all that an exchange
-// needs, which is several KiB a connection. One goroutine waits for them all, and for the end of their time.
+// parking keeps a server's idle HTTP/1.1 connections in a separate poller. A parked connection needs no goroutine, no
+// stack and none of the memory of an exchange, which saves several KiB a connection. One goroutine waits for all of
+// them and closes those whose time is up.
 type parking struct {
 	poller *socket.Poller
 	limit  time.Duration // how long a connection may be idle
 	done   chan struct{}
-	alarm  time.Time // when the goroutine wakes up by itself
+	alarm  time.Time // when the goroutine wakes up without an event
 
 	mu     sync.Mutex
 	byFD   []*parked
-	oldest *parked // of a list by age
+	oldest *parked // the ends of a list by age
 	newest *parked
 }
 
-// parked is an idle connection. It is still one of its bind's.
+// parked is an idle connection. Its bind still counts it.
 type parked struct {
 	bind         *bind
 	nc           tcpSocket
@@ -32,8 +33,8 @@ type parked struct {
 	shard        uint32
 	since        time.Time           // when it became idle
 	tls          *tlsSession         // nil in cleartext
-	from         *exchange.Announced // by a PROXY header; nil: by none
-	first        bool                // nothing was served yet
+	from         *exchange.Announced // the client that a PROXY header announced; nil: none
+	first        bool                // no request was served yet
 	older, newer *parked
 }
 
@@ -47,7 +48,7 @@ func newParking(limit time.Duration) (*parking, error) {
 	return p, nil
 }
 
-// run takes up connections when something comes, and closes those whose time is over, until close.
+// run takes up connections when bytes arrive, and closes connections whose time is up, until close.
 func (p *parking) run() {
 	defer close(p.done)
 	for {
@@ -69,7 +70,7 @@ func (p *parking) ready(fd int32) {
 	}
 }
 
-// park takes the connection over; it reports false if that cannot be, and the connection's goroutine has to wait.
+// park takes over the connection. It returns false if that is impossible; then the connection's goroutine must wait.
 func (c *conn) park() bool {
 	p := c.srv.idle
 	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.peer.Announced, first: c.first, fd: -1}
@@ -94,7 +95,7 @@ func (c *conn) park() bool {
 	return true
 }
 
-// insert and remove want p.mu to be held.
+// insert and remove need p.mu to be held.
 func (p *parking) insert(k *parked) {
 	if n := int(k.fd) + 1; n > len(p.byFD) {
 		p.byFD = append(p.byFD, make([]*parked, max(n-len(p.byFD), len(p.byFD)/2))...)
@@ -126,7 +127,7 @@ func (p *parking) remove(k *parked) {
 	k.older, k.newer = nil, nil
 }
 
-// setAlarm wants p.mu to be held.
+// setAlarm needs p.mu to be held.
 func (p *parking) setAlarm() {
 	p.alarm = time.Time{}
 	if p.oldest != nil {
@@ -135,9 +136,9 @@ func (p *parking) setAlarm() {
 	p.poller.WakeAt(p.alarm)
 }
 
-// expire closes connections that were idle for too long; it reports whether there are more.
+// expire closes connections that were idle for too long. It reports whether there may be more.
 func (p *parking) expire() bool {
-	var over [128]*parked // others wait no longer than these take
+	var over [128]*parked // a bounded batch, so that others do not wait for long
 	n := 0
 	p.mu.Lock()
 	now := time.Now()
@@ -157,7 +158,7 @@ func (p *parking) expire() bool {
 	return n == len(over)
 }
 
-// close ends a connection, in an orderly way as far as that needs no waiting.
+// close ends a connection. Over TLS it sends the closing alert if that needs no waiting.
 func (k *parked) close() {
 	if k.tls == nil {
 		k.nc.Close()
@@ -183,7 +184,7 @@ func (p *parking) evict(b *bind) {
 	}
 }
 
-// shed ends up to most connections that were idle for shedAfter looks, those first that were so for longest, and tells how many.
+// shed ends up to most connections that were idle for shedAfter looks, longest idle first. It returns their number.
 func (p *parking) shed(most int) (n int) {
 	if p == nil {
 		return 0
@@ -192,12 +193,12 @@ func (p *parking) shed(most int) (n int) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	for ; n < most && p.oldest != nil && now.Sub(p.oldest.since) >= shedAfter*shortageLook; n++ {
-		p.resume(p.oldest, true) // a request may have come in this moment
+		p.resume(p.oldest, true) // a request may have just arrived
 	}
 	return n
 }
 
-// resume serves the connection again; shed is a last time. It wants p.mu to be held.
+// resume serves the connection again; with shed, for the last time. It needs p.mu to be held.
 func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, k.tls != nil)
@@ -211,13 +212,13 @@ func (p *parking) resume(k *parked, shed bool) {
 		c.tls.sock.c, c.tls.sock.io = c, socket.NewStream(c.socket)
 		c.resumed, c.now = true, k.since
 	}
-	// One that comes back soon will do so again, and is spared the way.
+	// A connection that comes back quickly will do so again. It is not parked between its requests.
 	c.frequent = !k.first && time.Since(k.since) < recheckAfter
 	c.shed.Store(shed)
 	k.bind.serve(c)
 }
 
-// close ends the goroutine; no connection is parked any more.
+// close ends the goroutine. No connection is parked any more then.
 func (p *parking) close() {
 	if p == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// age makes the connections that are parked have been idle for so much longer.
+// age makes parked connections idle for longer, by the given time.
 func (s *testServer) age(by time.Duration) {
 	s.mu.Lock()
 	p := s.idle
@@ -21,13 +21,13 @@ func (s *testServer) age(by time.Duration) {
 	p.setAlarm()
 }
 
-// allParked waits until the connections that there are have no goroutines.
+// allParked waits until no open connection has a goroutine.
 func (s *testServer) allParked(t *testing.T) {
 	t.Helper()
 	until(t, "idle connections keep their goroutines", func() bool { return s.withGoroutine() == 0 })
 }
 
-// idleFor is longer than any test takes.
+// idleFor sets a time that is longer than any test takes.
 func idleFor(o *Options) { o.IdleTimeout = time.Hour }
 
 func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
@@ -35,7 +35,7 @@ func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
 	all := requesters(t, s.addr(), 10)
 	s.allParked(t)
 	s.age(time.Hour - time.Minute)
-	for _, r := range all[:5] { // are idle anew
+	for _, r := range all[:5] { // their idle time begins again
 		if err := r.do(); err != nil {
 			t.Fatalf("before the end of its time: %v", err)
 		}
@@ -58,7 +58,7 @@ func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
 func TestParkedTLSConnectionsEndWithTheirTime(t *testing.T) {
 	cfg, roots := securePlain(t, 10)
 	s := serve(t, cfg, idleFor)
-	all, wires := tlsRequesters(t, s.addr(), roots, 140) // more than are closed at once
+	all, wires := tlsRequesters(t, s.addr(), roots, 140) // more than are closed in one batch
 	s.allParked(t)
 	s.age(time.Hour)
 	ends(t, all, wires)
@@ -67,11 +67,11 @@ func TestParkedTLSConnectionsEndWithTheirTime(t *testing.T) {
 
 func TestPartsOfRecordsDoNotKeepConnections(t *testing.T) {
 	cfg, roots := securePlain(t, 10)
-	const limit = 10 * time.Second // of which an eighth is how exactly it is kept
+	const limit = 10 * time.Second // it is kept with a precision of an eighth
 	s := serve(t, cfg, func(o *Options) { o.IdleTimeout = limit })
 	r, w := tlsRequester(t, s.addr(), roots, tls.VersionTLS13)
 	w.hold = true
-	r.c.Write(make([]byte, 16<<10)) // takes longer than the test may, byte by byte
+	r.c.Write(make([]byte, 16<<10)) // takes longer than the test may take, byte by byte
 	s.allParked(t)
 	s.age(limit - 200*time.Millisecond)
 	until(t, "the connection does not end", func() bool {

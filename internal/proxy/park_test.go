@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// requesters opens n connections that have served a request each.
+// requesters opens n connections that have served one request each.
 func requesters(t testing.TB, addr string, n int) []*requester {
 	t.Helper()
 	buf := make([]byte, 8<<10)
@@ -19,7 +19,7 @@ func requesters(t testing.TB, addr string, n int) []*requester {
 	return all
 }
 
-// until waits for a condition that is bound to come true.
+// until waits for a condition that must become true.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -40,7 +40,8 @@ func (s *testServer) withGoroutine() int {
 	return n
 }
 
-// parkAndServe waits until connections that have served a request have no goroutines, has them serve others, and waits again.
+// parkAndServe waits until connections that have served a request have no goroutines. Then it sends requests over them
+// and waits again.
 func parkAndServe(t *testing.T, s *testServer, all []*requester) {
 	t.Helper()
 	parked := func() bool { return s.withGoroutine() == 0 }
@@ -48,7 +49,7 @@ func parkAndServe(t *testing.T, s *testServer, all []*requester) {
 	if got := s.connections.Load(); got != int64(len(all)) {
 		t.Fatalf("%d connections, want %d", got, len(all))
 	}
-	for round := range 3 { // from the second on they may stay for a while
+	for round := range 3 { // from the second round on they may keep their goroutines for a while
 		for _, r := range all {
 			if err := r.do(); err != nil {
 				t.Fatalf("round %d: %v", round, err)
@@ -75,7 +76,7 @@ func TestSilentConnectionsNeedNoGoroutine(t *testing.T) {
 	k := newTalk(t, s.addr())
 	until(t, "the connection is not there", func() bool { return s.connections.Load() == 1 })
 	until(t, "a connection without a request keeps its goroutine", func() bool { return s.withGoroutine() == 0 })
-	// It may still become anything, as HTTP/2.
+	// The connection may still turn out to be of any protocol, for example HTTP/2.
 	k.send(http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	var frame [9]byte
 	if _, err := k.r.Read(frame[:]); err != nil || frame[3] != 4 {
@@ -89,7 +90,7 @@ func TestParkedConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 	servedWhileDraining(t, s, all)
 }
 
-// servedWhileDraining ends the server and asks it once more over each connection.
+// servedWhileDraining ends the server and sends one more request over each connection.
 func servedWhileDraining(t *testing.T, s *testServer, all []*requester) {
 	t.Helper()
 	s.stop()

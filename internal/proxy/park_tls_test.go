@@ -16,7 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// needsParking skips where idle connections keep their goroutines.
+// needsParking skips the test where idle connections keep their goroutines.
 func needsParking(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -24,7 +24,7 @@ func needsParking(t *testing.T) {
 	}
 }
 
-// tapped is a client's socket: it shows what TLS read last, and can hold back what TLS writes.
+// tapped is a client's socket. It shows what TLS read last and can hold back what TLS writes.
 type tapped struct {
 	net.Conn
 	got  []byte
@@ -46,7 +46,7 @@ func (w *tapped) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// send writes what was held back, up to n bytes.
+// send writes bytes that were held back, up to n.
 func (w *tapped) send(t *testing.T, n int) {
 	t.Helper()
 	n = min(n, len(w.kept))
@@ -56,7 +56,7 @@ func (w *tapped) send(t *testing.T, n int) {
 	w.kept = w.kept[n:]
 }
 
-// endsWithAlert is whether the last whole record (RFC 8446 §5.1) that came is an alert. In TLS 1.3 it shows in its length alone.
+// endsWithAlert is true if the last complete record (RFC 8446 §5.1) is an alert. In TLS 1.3 only its length shows that.
 func (w *tapped) endsWithAlert(version uint16) bool {
 	kind, length := byte(0), 0
 	for b := w.got; len(b) >= 5; b = b[min(len(b), 5+length):] {
@@ -68,7 +68,7 @@ func (w *tapped) endsWithAlert(version uint16) bool {
 	return kind == 21
 }
 
-// tlsRequester opens a connection of a TLS version that has served a request.
+// tlsRequester opens a connection of the given TLS version that has served a request.
 func tlsRequester(t *testing.T, addr string, roots *x509.CertPool, version uint16) (*requester, *tapped) {
 	t.Helper()
 	w := &tapped{Conn: dial(t, addr)}
@@ -97,12 +97,12 @@ func securePlain(t *testing.T, size int) (*model.Config, *x509.CertPool) {
 
 func TestIdleTLSConnectionsNeedNoGoroutine(t *testing.T) {
 	needsParking(t)
-	cfg, roots := securePlain(t, 300_000) // so much would be spliced in cleartext
+	cfg, roots := securePlain(t, 300_000) // in cleartext, an answer of this size would be spliced
 	s := serve(t, cfg)
 	all, _ := tlsRequesters(t, s.addr(), roots, 50)
 	parkAndServe(t, s, all)
 	for i, r := range all {
-		if r.c.Close(); i%2 == 0 { // with and without a word
+		if r.c.Close(); i%2 == 0 { // with and without a closing alert
 			r.c.(*tls.Conn).NetConn().(*tapped).Conn.Close()
 		}
 	}
@@ -124,7 +124,7 @@ func TestSilentTLSConnectionsNeedNoGoroutine(t *testing.T) {
 	}
 }
 
-// What TLS has read already does not make a socket readable.
+// TestRequestsThatTLSHoldsAreNotParked: bytes that TLS has already read do not make a socket readable.
 func TestRequestsThatTLSHoldsAreNotParked(t *testing.T) {
 	cfg, roots := securePlain(t, 10)
 	s := serve(t, cfg)
@@ -165,7 +165,7 @@ func TestRequestsInPartsOfRecordsAreServed(t *testing.T) {
 	r, w := tlsRequester(t, s.addr(), roots, tls.VersionTLS13)
 	parked := func() bool { return s.withGoroutine() == 0 }
 	until(t, "the connection keeps its goroutine", parked)
-	// A part of the second request's record comes with the first, so that it is parked with that.
+	// A part of the second request's record comes with the first request, so the connection parks with this part.
 	w.hold = true
 	io.WriteString(r.c, benchRequest)
 	first := len(w.kept)
@@ -218,7 +218,7 @@ func TestParkedTLSConnectionsAreServedWhileTheServerDrains(t *testing.T) {
 	s := serve(t, cfg, func(o *Options) { o.DrainGrace = 20 * time.Second })
 	var all []*requester
 	for range 10 {
-		r, _ := tlsRequester(t, s.addr(), roots, tls.VersionTLS13) // earlier, the alert behind the answer would end do
+		r, _ := tlsRequester(t, s.addr(), roots, tls.VersionTLS13) // before TLS 1.3, the alert behind the answer would make do fail
 		all = append(all, r)
 	}
 	servedWhileDraining(t, s, all)
@@ -230,7 +230,7 @@ func TestClosingWordDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	client := dial(t, ln.Addr().String()) // which reads nothing
+	client := dial(t, ln.Addr().String()) // the client reads nothing
 	nc, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)

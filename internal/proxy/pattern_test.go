@@ -7,11 +7,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// A text that would take too much work to match is refused: to take it for one that does not match would let it pass a rule that keeps
-// requests back.
+// TestRequestThatIsTooLongForItsPatternsIsRefused: a text that is too costly to match is refused. If it counted as a
+// mismatch, it would pass a rule that blocks requests.
 func TestRequestThatIsTooLongForItsPatternsIsRefused(t *testing.T) {
 	addr, _ := wire(t, okResponse)
-	const costly = ".{0,1000}.{0,1000}.{0,490}!" // just under the bound
+	const costly = ".{0,1000}.{0,1000}.{0,490}!" // just below the bound
 	deny := func(m model.Match) *model.Config {
 		cfg := plain(addr)
 		rule := cfg.Routes[0].Rules[0]
@@ -60,7 +60,8 @@ func TestRequestThatIsTooLongForItsPatternsIsRefused(t *testing.T) {
 	}
 }
 
-// The same for the matches of splits. A mirror whose split cannot be found out sends no copy, and the request is served.
+// TestRequestThatIsTooLongForThePatternsOfASplit is the same for the matches of splits. If a mirror's split cannot be
+// determined, no copy is sent, and the request is served.
 func TestRequestThatIsTooLongForThePatternsOfASplit(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	split := func(cfg *model.Config, root string) {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Requests come in fragments of any size at any time, ahead of answers too: none may be forgotten by the poller.
+// TestFragmentedAndPipelinedRequestsAreAllAnswered sends requests in fragments of any size at any time, also before
+// earlier answers. The poller must not miss any of them.
 func TestFragmentedAndPipelinedRequestsAreAllAnswered(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

@@ -7,11 +7,13 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// portKind is what a port does, by the protocol of its listeners.
+// portKind is how a port serves connections. The protocol of its listeners decides it.
 type portKind struct {
-	// plain: the port is one for HTTP in cleartext. Connections are taken in batches, and one that finds no place is told so.
+	// plain: the port serves HTTP in cleartext. It accepts connections in batches, and answers a connection that it has
+	// no place for.
 	plain bool
-	// begin serves a new connection without waiting for it; header says that it begins with a PROXY header.
+	// begin starts to serve a new connection without waiting for it. header says that the connection begins with a
+	// PROXY header.
 	begin func(b *bind, nc net.Conn, shard uint32, header bool)
 }
 
@@ -22,10 +24,10 @@ var portKinds = map[model.Protocol]*portKind{
 	model.TCP:   {begin: (*bind).beginRelay},
 }
 
-// kindOf is what a port of the snapshot does.
+// kindOf is the kind of one of the snapshot's ports.
 func (s *snapshot) kindOf(p *routing.Port) *portKind { return s.kinds[p.Listeners[0].ID] }
 
-// beginHTTP serves a connection of HTTP, over TLS if it is secure.
+// beginHTTP serves an HTTP connection, over TLS if secure is true.
 func (b *bind) beginHTTP(nc net.Conn, shard uint32, secure, header bool) {
 	b.wg.Add(1)
 	c := newConn(b, nc, shard, secure)

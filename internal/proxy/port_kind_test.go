@@ -20,7 +20,8 @@ func TestEachProtocolHasAKindOfPort(t *testing.T) {
 	}
 }
 
-// TestSocketsAreOpenedAndNamedByNetwork holds what a handover needs: sockets are asked for, passed on and taken by network and address.
+// TestSocketsAreOpenedAndNamedByNetwork checks what a handover needs: sockets are opened, passed on and taken by
+// network and address.
 func TestSocketsAreOpenedAndNamedByNetwork(t *testing.T) {
 	var asked []socket.Name
 	s := serve(t, plain(backend(t, nil)), func(o *Options) {
@@ -61,7 +62,8 @@ func TestSocketsAreOpenedAndNamedByNetwork(t *testing.T) {
 	}
 }
 
-// TestAConnectionHasNothingOnAPortOfAnotherProtocol has a connection for requests that outlives a change of its port to TCP.
+// TestAConnectionHasNothingOnAPortOfAnotherProtocol has an HTTP connection that stays open while its port changes to
+// TCP.
 func TestAConnectionHasNothingOnAPortOfAnotherProtocol(t *testing.T) {
 	s := serve(t, plain(backend(t, func(http.ResponseWriter, *http.Request) {})))
 	k := newTalk(t, s.addr())

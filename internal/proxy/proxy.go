@@ -26,15 +26,15 @@ import (
 // ErrEnded is what Apply returns once Run's context has ended.
 var ErrEnded = errors.New("the proxy is shutting down")
 
-// Server is a data plane. Apply configures it, any number of times and before or after Run has begun.
+// Server is a data plane. Apply configures it, any number of times, before or after Run has begun.
 type Server struct {
 	opt      Options
 	minPace  pace.Rule
 	shortage shortage
 	room     struct {
 		sync.Mutex
-		made    time.Time // when makeRoom looked last
-		refused uint64    // connections that had been refused then
+		made    time.Time // when makeRoom last acted
+		refused uint64    // how many connections had been refused by then
 	}
 	log      *slog.Logger
 	upstream *upstream.Set
@@ -42,31 +42,31 @@ type Server struct {
 	pipe     *exchange.Pipeline
 
 	state       atomic.Pointer[snapshot]
-	connections atomic.Int64     // clients' connections
-	shard       atomic.Uint32    // one drawn for each connection
+	connections atomic.Int64     // open connections of clients
+	shard       atomic.Uint32    // each connection draws one
 	workers     *http2.Workers   // serve the streams of HTTP/2
-	floods      loglimit.Limiter // lines about connections that are closed because of a flood
-	strangers   loglimit.Limiter // about connections without a PROXY header
+	floods      loglimit.Limiter // limits log lines about connections closed for a flood
+	strangers   loglimit.Limiter // limits log lines about connections without a PROXY header
 	panics      loglimit.Limiter
 	tickets     tickets
 	handshakes  *handshakeGate
-	refused     atomic.Uint64 // connections
+	refused     atomic.Uint64 // refused connections
 	buffers     buffers
 	refusals    refusals
-	idle        *parking // nil if it cannot be had
+	idle        *parking // nil if the system has none
 
 	mu      sync.Mutex     // serialises Apply with itself and with Run's beginning and end
 	binds   []*bind        // of the current snapshot, by number, then address
 	unbound []*ListenError // ports of the current snapshot that cannot be bound
-	missing chan struct{}  // there is something new in unbound
+	missing chan struct{}  // unbound has something new
 	running bool
 	ended   bool
 	removed sync.WaitGroup // drains of removed ports
 	cut     context.Context
-	cutNow  context.CancelFunc // ends those drains
+	cutNow  context.CancelFunc // cuts those drains short
 }
 
-// New makes a server. Run must be called once, even after an Apply that failed: it ends what the server started.
+// New makes a server. Run must be called once, even after a failed Apply: it ends everything that the server started.
 func New(opt Options) *Server {
 	opt.setDefaults()
 	s := &Server{opt: opt, log: opt.Logger, missing: make(chan struct{}, 1), minPace: pace.Rule{Rate: max(opt.MinBodyRate, 0), Grace: opt.BodyGrace}}
@@ -93,12 +93,15 @@ func New(opt Options) *Server {
 	return s
 }
 
-// Apply replaces the configuration in one step: routes, services, certificates and listeners. Ports that are new are
-// bound before, those that are gone are drained afterwards; connections to ports that stay are not disturbed, and
-// each exchange ends with the configuration it began with. Exchanges of connections that a removed port still has go by the last configuration
-// that had it. What cannot be served is left out and logged, and told by LeftOut. A port that cannot be bound is left out too and tried again every second: see
-// Unbound. The rest is served. On error the old configuration goes on serving; ErrNothingServed is one with listeners of which none can be bound, each a
-// *ListenError. cfg must not be changed afterwards.
+// Apply replaces the configuration in one step: routes, services, certificates and listeners. It binds new ports before
+// the step and drains removed ports after it. Connections to ports that stay are not disturbed, and each exchange ends
+// with the configuration that it began with. On a removed port, exchanges of the remaining connections use the last
+// configuration that had the port.
+//
+// Parts that cannot be served are left out and logged; LeftOut returns them. A port that cannot be bound is left out
+// too, and the server tries again every second: see Unbound. Everything else is served. On error the old configuration
+// stays in use. Apply returns ErrNothingServed if the configuration has listeners but none of them can be bound; the
+// error wraps a *ListenError for each. cfg must not be changed afterwards.
 func (s *Server) Apply(cfg *model.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +145,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 	return nil
 }
 
-// bindPorts fills in the snapshot's ports: those bound already and, newly opened, the others that can be.
+// bindPorts fills in the snapshot's ports: the ports that are bound already, and the newly opened ones.
 func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*ListenError) {
 	current := make(map[socket.Name]*bind, len(s.binds))
 	for _, b := range s.binds {
@@ -164,8 +167,8 @@ func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*Li
 	return binds, opened, unbound
 }
 
-// inTheWay says whether it may be the server's own ports, about to be removed, that keep others from being bound: they have the same number at
-// another address.
+// inTheWay reports whether the server's own ports may keep others from being bound: ports that are about to be removed
+// and have the same number at another address.
 func (s *Server) inTheWay(unbound []*ListenError) bool {
 	return slices.ContainsFunc(s.binds, func(b *bind) bool {
 		return slices.ContainsFunc(unbound, func(e *ListenError) bool { return e.Port == b.number })
@@ -180,12 +183,12 @@ func closeAll(binds []*bind) {
 
 // Addr is a bound port.
 type Addr struct {
-	// Address and Port are the listeners' own words.
+	// Address and Port are as the listeners give them.
 	Address string
 	Port    int32
-	// Protocol is what the listeners speak.
+	// Protocol is the protocol of the listeners.
 	Protocol model.Protocol
-	// Bound is what the system gave.
+	// Bound is the address that the system assigned.
 	Bound net.Addr
 	// Listeners are the names of the listeners that share the port.
 	Listeners []string
@@ -207,5 +210,5 @@ func (s *Server) Addrs() []Addr {
 	return addrs
 }
 
-// MirrorDrops returns for which bounds copies were dropped, by service, then cause, as long as that was not more than a minute ago.
+// MirrorDrops returns the bounds because of which copies were dropped in the last minute, by service, then cause.
 func (s *Server) MirrorDrops() []mirror.Drop { return s.mirrors.Drops() }

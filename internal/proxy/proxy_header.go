@@ -17,11 +17,11 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// headerPiece is how much is looked at in one step of reading a PROXY header.
+// headerPiece is how many bytes are examined in one step of reading a PROXY header.
 const headerPiece = 536
 
-// readProxyHeader reads the header that a connection begins with, and not a byte more, so that everything behind it is read from the socket as if it had begun
-// there. io.EOF is a connection that ended without a byte.
+// readProxyHeader reads the PROXY header at the beginning of a connection and not a byte more. All later bytes are read
+// from the socket as if the connection had begun there. It returns io.EOF if the connection ended without a byte.
 func readProxyHeader(nc net.Conn) (h clientaddr.Header, err error) {
 	var s clientaddr.Scanner
 	if sc, ok := nc.(syscall.Conn); ok && socket.CanPeek {
@@ -51,7 +51,7 @@ func parseScanned(s *clientaddr.Scanner, err error) (h clientaddr.Header, _ erro
 	return h, err
 }
 
-// scanSocket looks at what is there before it takes of it what belongs to the header.
+// scanSocket peeks at the available bytes and then consumes only those that belong to the header.
 func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
 	var piece [headerPiece]byte
 	failed := raw.Read(func(fd uintptr) bool {
@@ -85,7 +85,8 @@ func scanSocket(raw syscall.RawConn, s *clientaddr.Scanner) (err error) {
 	return err
 }
 
-// mayKnock is false for a connection to a port of the PROXY protocol that comes from an address that is not trusted. It is closed, and counted.
+// mayKnock is false for a connection from an untrusted address to a port of the PROXY protocol. It closes and counts
+// such a connection.
 func (b *bind) mayKnock(f *exchange.Front, nc net.Conn, shard uint32) bool {
 	if f == nil || !f.Header || f.Trust.Contains(clientaddr.AddrPort(nc.RemoteAddr()).Addr()) {
 		return true
@@ -97,7 +98,8 @@ func (b *bind) mayKnock(f *exchange.Front, nc net.Conn, shard uint32) bool {
 
 var errNotTrusted = errors.New("the address is not a trusted proxy")
 
-// strange counts a connection that brought no PROXY header, and logs it: once a second for all to see.
+// strange counts a connection that brought no PROXY header. It logs at most one warning a second, and the other
+// connections at debug level.
 func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 	s := b.srv
 	s.opt.Metrics.Unrouted().Fail(shard, telemetry.ProxyHeader)
@@ -111,7 +113,8 @@ func (b *bind) strange(nc net.Conn, shard uint32, err error) {
 	}
 }
 
-// awaitHeader reads the PROXY header of a new connection; false if it is to be closed. As long as it brings nothing it is idle.
+// awaitHeader reads the PROXY header of a new connection. It returns false if the connection must be closed. The
+// connection counts as idle until the header is complete.
 func (c *conn) awaitHeader() bool {
 	c.sock.SetReadDeadline(time.Now().Add(c.srv.opt.HeaderTimeout))
 	if c.bind.phase.Load() == phaseClose || c.shed.Load() {

@@ -26,7 +26,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// from is a talk from an address of this machine.
+// from opens a talk from a local address.
 func from(t testing.TB, address, to string) *talk {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -51,7 +51,7 @@ func bodyOf(t testing.TB, resp *http.Response) string {
 
 var proxied = model.Front{TrustedProxies: []string{loopback}, ProxyProtocol: true}
 
-// heading is a PROXY header from an address.
+// heading is a PROXY header with that source address.
 func heading(version int, source string) string {
 	p := clientaddr.Pair{Destination: netip.MustParseAddrPort("198.51.100.1:8443")}
 	if source != "" {
@@ -62,7 +62,7 @@ func heading(version int, source string) string {
 
 const asksOnce = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// ended reads until the connection ends, and says whether nothing came.
+// ended reads until the connection ends. It returns true if nothing arrived.
 func (k *talk) ended() bool {
 	b, _ := io.ReadAll(k.r)
 	return len(b) == 0
@@ -96,7 +96,7 @@ func TestAPortOfTheProxyProtocolTakesTheClientFromTheHeader(t *testing.T) {
 			k.answer("GET")
 		}
 	}
-	// Another proxy in front of the one that wrote the header.
+	// A second proxy stands in front of the one that wrote the header.
 	k := newTalk(t, s.addr())
 	k.send(heading(2, "127.0.0.7:1") + "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1, 192.0.2.9\r\n\r\n")
 	if _, got := k.answer("GET"); !strings.HasPrefix(got, "X-Forwarded-For: 192.0.2.9, 127.0.0.7\n") {
@@ -144,7 +144,7 @@ func TestAPortOfTheProxyProtocolSpeaksHTTP2AndTLS(t *testing.T) {
 		tr := &http.Transport{DialContext: dialing(s), TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: h2}
 		get(&http.Client{Transport: tr}, "https://shop.example/")
 	}
-	// The header is before TLS, not in it.
+	// The header comes before TLS, not inside it.
 	raw, err := net.Dial("tcp", s.addr())
 	if err != nil {
 		t.Fatal(err)
@@ -168,12 +168,12 @@ func TestConnectionsWithoutAHeaderAreClosedAndCounted(t *testing.T) {
 		}
 		for _, text := range bad {
 			k := newTalk(t, s.addr())
-			io.WriteString(k, text) // it may be cut off meanwhile
+			io.WriteString(k, text) // the proxy may close the connection before
 			if !k.ended() {
 				t.Errorf("%s: %.40q was answered", name, text)
 			}
 		}
-		k := newTalk(t, s.addr()) // a look whether the port is open
+		k := newTalk(t, s.addr()) // checks that the port is open
 		k.Conn.(*net.TCPConn).CloseWrite()
 		k.ended()
 		if n := s.failures(telemetry.ProxyHeader); n != uint64(len(bad)) {
@@ -214,7 +214,7 @@ func TestAPortBecomesOneOfTheProxyProtocolAndIsNoneAgain(t *testing.T) {
 		if err := s.Apply(behind(plain(addr), proxied)); err != nil {
 			t.Fatal(err)
 		}
-		k.send(asksOnce) // a connection that is there stays as it began
+		k.send(asksOnce) // an open connection stays as it began
 		k.answer("GET")
 		p := newTalk(t, s.addr())
 		p.send(heading(2, "192.0.2.1:1") + asksOnce)
@@ -245,8 +245,8 @@ func TestADrainDoesNotWaitForAHeader(t *testing.T) {
 	}
 }
 
-// announced makes a server of HTTP/1.1 and HTTP/2 behind a PROXY header, over TLS with a configuration. The answers are the header's source, and the
-// number of the connection.
+// announcedBackend runs an HTTP/1.1 and HTTP/2 server behind a PROXY header, over TLS if there is a config. It answers
+// with the header's source and the connection's number.
 func announcedBackend(t *testing.T, config *tls.Config) (addr string, conns *atomic.Int64) {
 	t.Helper()
 	conns = &atomic.Int64{}
@@ -287,7 +287,8 @@ func announcing(version int, protocol model.Protocol, addr string) *model.Config
 	return config([]model.Service{sv}, ruleTo(serviceName))
 }
 
-// TestAConnectionThatNamesAClientIsNobodyElses has many clients at the same time, over connections that stay and that do not.
+// TestAConnectionThatNamesAClientIsNobodyElses has many clients at the same time, over persistent and short
+// connections.
 func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
 	pool, config := announcedTLS(t)
 	for _, c := range []struct {
@@ -311,7 +312,7 @@ func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
 			const clients, requests = 8, 10
 			var wg sync.WaitGroup
 			for i := range clients {
-				k := from(t, fmt.Sprintf("127.0.0.%d", 2+i), s.addr()) // the first is trusted
+				k := from(t, fmt.Sprintf("127.0.0.%d", 2+i), s.addr()) // the first address is trusted
 				wg.Go(func() {
 					for n := range requests {
 						want := k.LocalAddr().String()
@@ -380,7 +381,7 @@ func TestRelayedConnectionsAnnounceTheirClient(t *testing.T) {
 		if b, err := io.ReadAll(k.r); err != nil || string(b) != k.LocalAddr().String()+">"+k.RemoteAddr().String()+" hello" {
 			t.Errorf("version %d: %q, %v", version, b, err)
 		}
-		// From header to header.
+		// From a PROXY header to a PROXY header.
 		cfg = behind(toAddresses(addr), proxied)
 		cfg.Services[0].ProxyProtocol = version
 		k = newTalk(t, serve(t, cfg).addr())
@@ -478,7 +479,7 @@ func TestHealthChecksOfEndpointsThatAreAnnouncedToAreLocal(t *testing.T) {
 	}
 }
 
-// TestTheTLSOfAProxyInFrontIsTold is what HAProxy's send-proxy-v2-ssl says.
+// TestTheTLSOfAProxyInFrontIsTold sends a header as HAProxy's send-proxy-v2-ssl does.
 func TestTheTLSOfAProxyInFrontIsTold(t *testing.T) {
 	s := serve(t, behind(plain(backend(t, vouching)), proxied))
 	h := []byte(heading(2, "192.0.2.1:4711"))
@@ -491,7 +492,8 @@ func TestTheTLSOfAProxyInFrontIsTold(t *testing.T) {
 	}
 }
 
-// FuzzProxyHeader splits what a connection begins with into any two pieces: the request behind a header is served, and what has none is not.
+// FuzzProxyHeader splits the first bytes of a connection into any two pieces. A request behind a header is served. A
+// request without a header is not.
 func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte(heading(1, "192.0.2.1:1")), 3)
 	f.Add([]byte(heading(2, "192.0.2.1:1")), 15)
@@ -506,7 +508,7 @@ func FuzzProxyHeader(f *testing.F) {
 			_, err = clientaddr.ParseHeader(sc.Bytes())
 			valid = err == nil
 		} else if err == nil && !whole || n < len(header) {
-			return // what follows would be part of it, or is not known
+			return // the next bytes would belong to the header, or are unknown
 		}
 		c, err := net.Dial("tcp", s.addr())
 		if err != nil {

@@ -26,14 +26,15 @@ import (
 // provocation is a way to make an exchange, or a connection, fail for a reason.
 type provocation struct {
 	reason telemetry.Reason
-	status int // that the client is answered with, 0 for none
-	// config is what is served, edit the options. The zero values serve a backend that answers 200.
+	status int // the client gets; 0: no answer
+	// config is the configuration to serve, edit changes the options. The zero values serve a backend that answers 200.
 	config func(t *testing.T) *model.Config
 	edit   func(*Options)
-	// request is sent over a connection; client, if set, is whatever else a client does, and gives the status it saw.
+	// request is sent over a connection. If client is set, it does anything else that a client can do, and returns the
+	// status it saw.
 	request string
 	client  func(t *testing.T, s *testServer) int
-	// unlogged: it is no exchange, so it is counted but has no line in the access log.
+	// unlogged: the failure is not an exchange's, so it is counted but not in the access log.
 	unlogged bool
 }
 
@@ -58,7 +59,7 @@ func provocations() []provocation {
 		return at(model.HTTP, func(t *testing.T) string { addr, _ := wire(t, response); return addr })
 	}
 	mute := func(t *testing.T) string { return rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) }) }
-	// Faults are what translators write into a model: 503 for a GRPCRoute, else 500.
+	// Translators write faults into a model: 503 for a GRPCRoute, else 500.
 	fault := func(reason string, status int) func(t *testing.T) *model.Config {
 		return to(func(_ *testing.T, c *model.Config) {
 			b := &c.Routes[0].Rules[0].Backends[0]
@@ -74,7 +75,7 @@ func provocations() []provocation {
 			return b.OverTLS(cfg)
 		}
 	}
-	// A backend that has a request and keeps it, and a client that sends another meanwhile.
+	// One request is held by a backend while a client sends another.
 	var h *held
 	busy := func(limits *model.Limits) func(t *testing.T) *model.Config {
 		return func(t *testing.T) *model.Config {
@@ -205,7 +206,7 @@ func provocations() []provocation {
 	}
 }
 
-// statusOf is the status of the answer that comes over a connection, 0 if it ends without one.
+// statusOf is the status of the answer on a connection, or 0 if the connection ends without an answer.
 func statusOf(c net.Conn) int {
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -216,7 +217,8 @@ func statusOf(c net.Conn) int {
 	return resp.StatusCode
 }
 
-// What clients are answered, what the access log says, what the metrics count and the table of docs/metrics.md agree for each reason that there is.
+// TestReasonsAreAnsweredLoggedAndDocumented checks every reason: the client's answer, the access log, the metrics and
+// the table of docs/metrics.md agree.
 func TestReasonsAreAnsweredLoggedAndDocumented(t *testing.T) {
 	seen := map[telemetry.Reason][]int{}
 	for i, p := range provocations() {
@@ -236,7 +238,7 @@ func TestReasonsAreAnsweredLoggedAndDocumented(t *testing.T) {
 				status = p.client(t, s)
 			} else {
 				k := newTalk(t, s.addr())
-				io.WriteString(k.Conn, p.request) // the proxy may answer before it has read all
+				io.WriteString(k.Conn, p.request) // the proxy may answer before it has read everything
 				status = statusOf(k.Conn)
 				k.Close()
 			}

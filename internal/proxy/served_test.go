@@ -18,7 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// lines is an io.Writer that keeps what the access log writes; it is read after the log was closed.
+// lines is an io.Writer that keeps the access log's output. It is read after the log is closed.
 type lines struct{ bytes.Buffer }
 
 func TestExchangesAreLogged(t *testing.T) {
@@ -221,7 +221,7 @@ func TestInterimAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// The exchange's state is used again: nothing of one request may show in the next, whatever either was.
+// TestExchangesDoNotLeakIntoEachOther: exchanges reuse their state. Nothing of one request may show up in the next.
 func TestExchangesDoNotLeakIntoEachOther(t *testing.T) {
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

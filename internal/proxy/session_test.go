@@ -19,7 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// named runs n backends that answer with a name and a number each.
+// named runs n backends that answer with the name and their number.
 func named(t testing.TB, name string, n int) (addresses []string) {
 	for i := range n {
 		addresses = append(addresses, backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, name, i) }))
@@ -27,7 +27,7 @@ func named(t testing.TB, name string, n int) (addresses []string) {
 	return addresses
 }
 
-// sticky has two services of three endpoints each, a0..a2 and b0..b2, of which a gets three times as much.
+// sticky has two services with three endpoints each, a0..a2 and b0..b2. Service a gets three times as many requests.
 func sticky(t testing.TB, session model.Session) *model.Config {
 	r := ruleTo("default/a:80", "default/b:80")
 	r.Backends[0].Weight = 3
@@ -45,7 +45,7 @@ type fetched struct {
 	header http.Header
 }
 
-// fetch sends a request of a client without a memory.
+// fetch sends a request from a client that keeps no cookies.
 func fetch(t testing.TB, c *http.Client, target string, header ...string) fetched {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, target, nil)
@@ -83,7 +83,7 @@ func begin(t testing.TB, c *http.Client, target string) (by, cookie string) {
 	return f.by, f.cookie.Name + "=" + f.cookie.Value
 }
 
-// beginAt opens sessions until one is at an endpoint, or one of a service if only that is named.
+// beginAt opens sessions until one is at the endpoint, or at any endpoint of a service if at names only the service.
 func beginAt(t testing.TB, c *http.Client, target, at string) (by, cookie string) {
 	t.Helper()
 	for range 500 {
@@ -155,7 +155,7 @@ func TestSessionsOutliveReloadsAndTheProxyThatBeganThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The backends in another order, with other weights and other matches; a has a fourth endpoint.
+	// The backends have another order, other weights and other matches. Service a has a fourth endpoint.
 	next := *cfg
 	next.Services = slices.Clone(cfg.Services)
 	next.Services[0].Endpoints = append([]model.Endpoint{{Address: named(t, "new", 1)[0]}}, next.Services[0].Endpoints...)
@@ -252,12 +252,12 @@ func TestASessionLeavesAnEjectedEndpoint(t *testing.T) {
 	broken := rawBackend(t, func(c net.Conn) {
 		if c.Read(make([]byte, 4096)); whole.Load() {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nbroken")
-		} // else it closes
+		} // otherwise it closes
 	})
 	r := ruleTo(serviceName)
 	r.Session = &model.Session{Name: "s", Type: model.Header}
 	s := serve(t, config([]model.Service{service(serviceName, model.HTTP, append(named(t, "a", 1), broken)...)}, r))
-	// The token of the endpoint that is about to break.
+	// The token of the endpoint that will break.
 	var token string
 	for first := newTalk(t, s.addr()); token == ""; {
 		first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -303,7 +303,7 @@ func TestSessionsInAHeader(t *testing.T) {
 		}
 		want := first.by
 		if want == "" {
-			want = token[0] // what the backend gets
+			want = token[0] // the value that the backend gets
 		}
 		for range 10 {
 			got := fetch(t, c, target, "X-SESSION", token[0])
@@ -335,7 +335,7 @@ func TestSessionsStayWithTheLeafOfASplit(t *testing.T) {
 	if shares["v1"] != 30 || shares["v2"] != 10 {
 		t.Errorf("40 new sessions are shared %v, want 30 and 10", shares)
 	}
-	// Where the split does not apply its leaves get nothing, whatever the token says.
+	// Where the split does not apply, its leaves get nothing, whatever the token says.
 	_, cookie := beginAt(t, c, target, "v2")
 	if got := fetch(t, c, "http://"+s.addr()+"/a", "Cookie", cookie); got.by != "root" || got.cookie == nil {
 		t.Errorf("by %s, cookie %v", got.by, got.cookie)

@@ -41,7 +41,7 @@ func TestForgedAndGarbledTokensAreIgnored(t *testing.T) {
 		"not base64": "s=" + strings.Repeat("*", tokenLetters), "zero": "s=" + strings.Repeat("A", tokenLetters), "another name": "S=" + token,
 		"in a value": "x=s=" + token, "address": "s=127.0.0.1:80", "other cookies": "a=b; s; =;;; s==; \"",
 	}
-	for at := range proofBegins { // a proof is asked for where others have the key, see TestTokensAreProved
+	for at := range proofBegins { // a proof is required where others have the key, see TestTokensAreProved
 		bad[fmt.Sprint("byte ", at)] = forged(at)
 	}
 	for name, cookies := range bad {
@@ -68,7 +68,8 @@ const (
 	tokenLetters                             = tokenBytes / 3 * 4
 )
 
-// handMade is the token that somebody can make who knows what digests are made of, for each endpoint, with any proof.
+// handMade returns, for each endpoint, tokens with different proofs, as made by somebody who knows the input of the
+// digests.
 func handMade(rule string, targets map[string]string, now time.Time) []string {
 	digest := func(parts ...string) []byte {
 		var b []byte
@@ -98,7 +99,7 @@ func handMade(rule string, targets map[string]string, now time.Time) []string {
 func TestAHandMadeTokenReachesNobodyWhoTakesNoTraffic(t *testing.T) {
 	for name, key := range map[string]struct {
 		option, salt string
-		others       bool // tokens of another proxy are good
+		others       bool // tokens of another proxy are valid
 	}{
 		"no key": {"", "", false}, "a key": {"0123456789abcdef", "", true}, "a salt": {"", "of the route", true}, "both": {"0123456789abcdef", "of the route", true},
 	} {
@@ -137,7 +138,7 @@ func TestAHandMadeTokenReachesNobodyWhoTakesNoTraffic(t *testing.T) {
 			if got := fetch(t, c, elsewhere, "Cookie", real); (got.by == byB) != key.others {
 				t.Errorf("at another proxy the session of %s goes on at %s", byB, got.by)
 			}
-			// What takes traffic is open to everyone, so without a key tokens of others are good.
+			// An endpoint that takes traffic is open to everyone. Without a key, tokens of others are therefore valid.
 			if got := fetch(t, c, target, "Cookie", busy); got.by != byA || got.cookie != nil {
 				t.Errorf("the session of %s, which another proxy began, goes on at %s", byA, got.by)
 			}
@@ -193,7 +194,7 @@ func TestSessionsEndWithTheirTimeout(t *testing.T) {
 	if got := fetch(t, c, target, "Cookie", token); got.cookie == nil || got.cookie.MaxAge != 3600 {
 		t.Errorf("the session did not end after an hour: cookie %v", got.cookie)
 	}
-	// A token of a clock that is ahead: of a replica's by a little, but not by a day.
+	// The token comes from a clock that runs ahead: that of a replica by a little, but not by a day.
 	pass(time.Minute)
 	ahead := start()
 	pass(-time.Minute)

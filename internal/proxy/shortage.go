@@ -14,8 +14,8 @@ import (
 const (
 	// spareDescriptors are held back for times of shortage.
 	spareDescriptors = 16
-	// shortageLook is how often it is looked whether a shortage is over; each time up to shedIdle connections end that
-	// have waited for a request for as long as shedAfter looks.
+	// shortageLook is the interval of checks whether a shortage is over. At each check, up to shedIdle connections end
+	// that have waited for a request for shedAfter checks.
 	shortageLook = 100 * time.Millisecond
 	shedIdle     = 64
 	shedAfter    = 10
@@ -23,9 +23,10 @@ const (
 	shortageTold = time.Minute
 )
 
-// shortage is what becomes of a process without descriptors. Those held back are let go at once, so that the admin endpoint, a reload and the
-// connections to endpoints that clients wait for find some; no client is accepted until they can be held back again. Clients wait meanwhile in
-// the system's queue, and connections without a request make room for them.
+// shortage handles a process that runs out of descriptors. It releases the spare descriptors at once. So the admin
+// endpoint, a reload and the connections to endpoints that clients wait for get some. No client is accepted until the
+// spare descriptors are held again. New clients wait in the system's queue, and connections without a request are
+// closed to make room for them.
 type shortage struct {
 	log  *slog.Logger
 	shed func(most int) int
@@ -35,10 +36,10 @@ type shortage struct {
 
 	mu     sync.Mutex
 	spare  []*os.File
-	timer  *time.Timer // while there is a shortage
+	timer  *time.Timer // set while there is a shortage
 	since  time.Time
 	lines  loglimit.Limiter
-	told   bool // of this one
+	told   bool // the current shortage was logged
 	closed bool
 }
 
@@ -49,7 +50,8 @@ func (s *shortage) open() {
 	s.hold()
 }
 
-// hold fills spare up; false if that cannot be done, and then none is held.
+// hold opens spare descriptors until all are held. It returns false if there are too few descriptors for that; then it
+// holds none.
 func (s *shortage) hold() bool {
 	for len(s.spare) < spareDescriptors {
 		f, err := os.Open(os.DevNull)
@@ -69,7 +71,7 @@ func (s *shortage) release() {
 	s.spare = nil
 }
 
-// met notes an error of a shortage.
+// met notes an error caused by a shortage.
 func (s *shortage) met(err error) {
 	s.failed.Add(1)
 	if s.now.Load() {
@@ -117,7 +119,8 @@ func (s *shortage) close() {
 	s.release()
 }
 
-// makeRoom is shedIdle for a new client who found no place, of whom there may be thousands a second.
+// makeRoom calls shedIdle for new clients that found no place. There may be thousands of them a second, so it acts at
+// most once in shortageLook.
 func (s *Server) makeRoom() {
 	now := time.Now()
 	s.room.Lock()
@@ -132,7 +135,8 @@ func (s *Server) makeRoom() {
 	s.endHeads(s.shedIdle(int(most)))
 }
 
-// shedIdle ends up to most connections that have waited for a request for shedAfter of its calls, and tells how many it is short of that.
+// shedIdle ends up to most connections that have waited for a request during shedAfter of its calls. It returns how
+// many it fell short of most.
 func (s *Server) shedIdle(most int) int {
 	most -= s.idle.shed(most)
 	for b := range s.state.Load().ports {

@@ -13,18 +13,18 @@ import (
 // snapshot is one configuration, ready to serve. Its slices are parallel to the dense IDs of the table.
 type snapshot struct {
 	*exchange.Snapshot
-	left  []model.Omission // out of the configuration
+	left  []model.Omission // parts of the configuration that the proxy cannot serve
 	ports map[*bind]*routing.Port
-	// configs are the listeners' TLS sides; nil for cleartext and for a listener that cannot be served.
+	// configs are the listeners' TLS configurations; nil for cleartext and for a listener that cannot be served.
 	configs []*tls.Config
-	// certificates are those that listeners present, by name.
+	// certificates are the certificates that listeners present, by name.
 	certificates map[string]*certificate
-	// kinds are what the listeners' ports do.
+	// kinds are the kinds of the listeners' ports.
 	kinds []*portKind
 }
 
-// compile prepares a configuration; it changes nothing that the current one uses. What cannot be served is left out. The services of the new
-// snapshot come later, with attach.
+// compile prepares a configuration. It changes nothing that the current configuration uses. It leaves out what cannot
+// be served. attach later adds the services of the new snapshot.
 func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	var prevTable *routing.Table
 	if prev != nil {
@@ -40,8 +40,8 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	return snap
 }
 
-// LeftOut returns what the configuration being served has that cannot be served, sorted by object, and why. There is none of it in one that
-// model.Config.Validate accepts and whose certificates are good.
+// LeftOut returns the parts of the served configuration that cannot be served, and why, sorted by object. It returns
+// nothing if model.Config.Validate accepts the configuration and all certificates are usable.
 func (s *Server) LeftOut() []model.Omission {
 	if snap := s.state.Load(); snap != nil {
 		return slices.Clone(snap.left)
@@ -49,7 +49,7 @@ func (s *Server) LeftOut() []model.Omission {
 	return nil
 }
 
-// tellLeftOut logs what a snapshot leaves out and the one before did not.
+// tellLeftOut logs what a snapshot leaves out and the previous one did not.
 func (s *Server) tellLeftOut(snap, prev *snapshot) {
 	told := map[model.Omission]bool{}
 	if prev != nil {

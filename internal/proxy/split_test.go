@@ -23,7 +23,7 @@ func get(t testing.TB, c *http.Client, url string, header ...string) string {
 	return f.by
 }
 
-// divided leads two rules to default/app:80, whose own endpoint says root; the leaves say their names.
+// divided leads two rules to default/app:80. Its own endpoint answers root; the leaves answer with their names.
 func divided(t testing.TB, splits ...model.Split) *model.Config {
 	t.Helper()
 	say := func(name string) string {

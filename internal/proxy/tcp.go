@@ -20,13 +20,13 @@ import (
 const (
 	// relayAttempts is how many endpoints are tried for a connection.
 	relayAttempts = 3
-	// relayPiece is how much is passed on before progress is noted and deadlines are set anew: a peer that takes less in the
-	// stream timeout is taken for stuck.
+	// relayPiece is how many bytes are copied before progress is noted and deadlines are renewed. A peer that takes
+	// fewer bytes within the stream timeout counts as stuck.
 	relayPiece = 256 << 10
 )
 
-// relay is a connection to a TCP listener and the one to the endpoint that serves it. Its one goroutine runs serve, which ends
-// the other direction's.
+// relay is a connection to a TCP listener and the connection to the endpoint that serves it. Its own goroutine runs
+// serve, which starts a second one for the other direction and waits for it.
 type relay struct {
 	srv    *Server
 	bind   *bind
@@ -35,15 +35,15 @@ type relay struct {
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
 	record telemetry.Record
-	header bool            // a PROXY header is to come
-	from   clientaddr.Pair // who connected
+	header bool            // a PROXY header must come first
+	from   clientaddr.Pair // the client's address and the address it connected to
 
-	service *upstream.Service // whose place it has
+	service *upstream.Service // the service in which the relay holds a place
 
 	mu     sync.Mutex
-	up     *upstream.Conn // once there is one
+	up     *upstream.Conn // set once the endpoint is connected
 	killed bool
-	cause  *exchange.Failure // why the relay was broken off; the first of several
+	cause  *exchange.Failure // why the relay was aborted; the first reason wins
 }
 
 // relays are the relays of a bind.
@@ -67,7 +67,7 @@ func (rs *relays) remove(r *relay) {
 	delete(rs.all, r)
 }
 
-// kill breaks all of them off.
+// kill aborts all relays.
 func (rs *relays) kill() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -93,7 +93,8 @@ func (b *bind) relay(nc net.Conn, shard uint32, header bool) {
 	}
 }
 
-// greeted reads the PROXY header, if there is to be one; false if the connection was closed for want of it.
+// greeted reads the PROXY header, if one must come. It returns false if it closed the connection because the header was
+// missing.
 func (r *relay) greeted() bool {
 	if !r.header {
 		return true
@@ -115,7 +116,7 @@ func (r *relay) greeted() bool {
 	return true
 }
 
-// addresses are who connected and what to.
+// addresses are the client's address and the address it connected to.
 func (r *relay) addresses() clientaddr.Pair {
 	if r.from.Source.IsValid() {
 		return r.from
@@ -123,12 +124,12 @@ func (r *relay) addresses() clientaddr.Pair {
 	return clientaddr.PairOf(r.nc)
 }
 
-// serve picks the backend, connects and passes bytes both ways; then it counts the connection.
+// serve picks the backend, connects to it and passes bytes both ways. Then it counts the connection.
 func (r *relay) serve() {
 	metrics := r.srv.opt.Metrics.Unrouted()
 	f := func() *exchange.Failure {
 		snap, port := r.bind.snapshot()
-		if port.Protocol.Requests() { // of another configuration than when it was accepted
+		if port.Protocol.Requests() { // the configuration changed since the connection was accepted
 			return &exchange.Failure{Reason: telemetry.Draining}
 		}
 		r.record.Listener = port.Listeners[0].Listener.Name
@@ -167,7 +168,7 @@ func (r *relay) serve() {
 	r.finish(metrics)
 }
 
-// connect reaches an endpoint of the backend; when one does not take the connection, another is tried.
+// connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another.
 func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
 	if !b.Service.Begin() {
 		b.Service.Rejected(upstream.LimitRequests)
@@ -213,7 +214,7 @@ func (r *relay) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
 	return e.Dial(time.Time{})
 }
 
-// adopt takes the endpoint's connection, unless the relay has been broken off meanwhile.
+// adopt takes the endpoint's connection, unless the relay has been aborted already.
 func (r *relay) adopt(up *upstream.Conn) *exchange.Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +249,7 @@ func (r *relay) abort(why *exchange.Failure) {
 	}
 }
 
-// reset closes a connection so that the other side knows that it did not end well.
+// reset closes a connection so that the peer sees an abnormal end.
 func reset(nc net.Conn) {
 	if tcp, ok := nc.(interface{ SetLinger(int) error }); ok {
 		tcp.SetLinger(0)
@@ -256,12 +257,12 @@ func reset(nc net.Conn) {
 	nc.Close()
 }
 
-// pass moves bytes both ways until both have ended or the relay is broken off.
+// pass moves bytes both ways until both directions have ended or the relay is aborted.
 func (r *relay) pass() {
 	r.moved.Store(clock.Instant(time.Now()))
 	var endpoint io.ReadWriter = r.up
 	if tcp := r.up.TCP(); tcp != nil {
-		endpoint = tcp // to be spliced
+		endpoint = tcp // can be spliced
 	}
 	done := make(chan struct{})
 	go func() {
@@ -285,7 +286,7 @@ func (r *relay) closeWrite() error {
 	return nil
 }
 
-// relaySide is what a side's faults are called.
+// relaySide names the faults of one side.
 type relaySide struct{ lost, stuck telemetry.Reason }
 
 var (
@@ -293,11 +294,12 @@ var (
 	relayEndpoint = relaySide{telemetry.BackendReset, telemetry.BackendTimeout}
 )
 
-// errIdle breaks off a relay through which nothing went for the stream timeout. It is nobody's fault.
+// errIdle aborts a relay that moved no byte for the stream timeout. Neither side is at fault.
 var errIdle = &exchange.Failure{Detail: "idle"}
 
-// copy moves bytes one way until src ends, which ends dst's receiving side, or either fails, which ends both connections. It
-// looks up four times in the timeout, as deadlines of a copy under way in the kernel cannot be moved.
+// copy moves bytes one way until src ends or either side fails. The end of src closes the sending side towards dst. A
+// failure aborts both connections. copy checks four times in the timeout, because the deadlines of a copy in the kernel
+// cannot be moved.
 func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() error, deadlines func(read, write time.Time), from, to relaySide) {
 	window := r.limit / 4
 	for {
@@ -317,7 +319,7 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 			}
 			return
 		case upstream.IsTimeout(err) && time.Since(start) >= r.limit:
-			// Only a write lasts that long, and what it had read is lost.
+			// Only a write lasts that long. The bytes it had read are lost.
 			r.abort(&exchange.Failure{Reason: to.stuck})
 			return
 		case upstream.IsTimeout(err):

@@ -16,7 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// connections is a TCP listener whose route leads to the services by the weights.
+// connections is a TCP listener whose route divides connections among the services by weight.
 func connections(services []model.Service, backends ...model.Backend) *model.Config {
 	ref := model.Ref{Kind: "TCPRoute", Namespace: "default", Name: "route"}
 	return &model.Config{
@@ -34,7 +34,7 @@ func toAddresses(addresses ...string) *model.Config {
 	return connections([]model.Service{service(serviceName, model.HTTP, addresses...)}, model.Backend{Service: serviceName, Weight: 1})
 }
 
-// echo sends back what it gets, behind a prefix, and ends when the client has.
+// echo sends back what it receives, behind a prefix, and ends when the client has.
 func echo(t testing.TB, prefix string) string {
 	return rawBackend(t, func(c net.Conn) {
 		io.WriteString(c, prefix)
@@ -42,7 +42,7 @@ func echo(t testing.TB, prefix string) string {
 	})
 }
 
-// say says something, ends its side and returns what comes back.
+// say sends text, closes its sending side and returns the answer.
 func say(t testing.TB, addr, text string) string {
 	t.Helper()
 	c := dial(t, addr)
@@ -115,7 +115,7 @@ func TestConnectionsAreDividedExactlyByWeightsAndSplit(t *testing.T) {
 	}
 }
 
-// greeting connects, which may meet the reset already, and waits for a byte.
+// greeting connects, which may already meet the reset, and waits for a byte.
 func greeting(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -231,7 +231,7 @@ func TestDrainLetsConnectionsFinish(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Apply(&model.Config{}); err != nil { // the port is gone
+	if err := s.Apply(&model.Config{}); err != nil { // removes the port
 		t.Fatal(err)
 	}
 	s.stop()

@@ -27,7 +27,7 @@ var protocols = []string{"h2", "http/1.1"}
 type certificate struct {
 	source *model.Certificate
 	pair   tls.Certificate
-	expiry time.Time // of the first certificate of the chain to expire
+	expiry time.Time // the earliest expiry in the chain
 }
 
 func newCertificate(source *model.Certificate) (*certificate, error) {
@@ -44,9 +44,9 @@ func newCertificate(source *model.Certificate) (*certificate, error) {
 	return c, nil
 }
 
-// compileTLS prepares the listeners' certificates, by the listeners' IDs. Certificates that did not change are not parsed again. A listener
-// that has none that can be used, or whose demands on clients' certificates mean nothing, stays without a configuration: connections to it
-// are refused rather than led to a listener of a less specific name.
+// compileTLS prepares the listeners' certificates, by the listeners' IDs. It does not parse unchanged certificates
+// again. A listener gets no configuration if it has no usable certificate or if its demands on client certificates are
+// invalid. Connections to such a listener are refused; they do not fall back to a listener with a less specific name.
 func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 	snap.configs = make([]*tls.Config, len(snap.Table.Listeners()))
 	snap.certificates = map[string]*certificate{}
@@ -99,8 +99,8 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 	}
 }
 
-// certificate returns the certificate of that name, parsed if it is not yet; it takes over what did not change, and the last good one where
-// the new one cannot be used.
+// certificate returns the certificate of that name, and parses it if necessary. It reuses an unchanged certificate. It
+// keeps the last good certificate if the new one cannot be used.
 func (snap *snapshot) certificate(name string, source *model.Certificate, prev *snapshot) (*certificate, error) {
 	if c := snap.certificates[name]; c != nil {
 		return c, nil
@@ -150,15 +150,18 @@ func listenerTLS(certs []*tls.Certificate, auth exchange.ClientAuth) (*tls.Confi
 	return config, nil
 }
 
-// tickets lets clients resume sessions. The keys belong to the server, so sessions outlive changes of configuration and of certificates;
-// they change every day, and none is good for longer than a week, nor beyond the process. A session is good only where it began: on the
-// same port, under the same server name, with the same demands on the client's certificate. Without that a client could be led to a
-// listener whose certificate it never saw, or be let in where its own was never checked (RFC 6066 §3, RFC 8446 §4.6.1).
+// tickets lets clients resume sessions. The keys belong to the server, so sessions outlive changes of configuration and
+// of certificates. The keys change every day. No key lives longer than a week, or longer than the process.
+//
+// A session is valid only where it began: on the same port, under the same server name, with the same demands on the
+// client's certificate. Otherwise a client could reach a listener whose certificate it never saw. Or it could be
+// admitted where its own certificate was never checked (RFC 6066 §3, RFC 8446 §4.6.1).
 type tickets struct {
-	keys *tls.Config // rotates them
+	keys *tls.Config // rotates the keys
 }
 
-// bind makes sessions of the configuration, which is of a listener on the port, subject to that.
+// bind restricts the sessions of the configuration to this port and these demands. config is that of a listener on the
+// port.
 func (t *tickets) bind(config *tls.Config, port string, auth exchange.ClientAuth) {
 	asks := sha256.Sum256(fmt.Appendf(nil, "%s %t %s", port, auth.Optional, auth.Authorities))
 	place := func(cs tls.ConnectionState) []byte {
@@ -172,14 +175,15 @@ func (t *tickets) bind(config *tls.Config, port string, auth exchange.ClientAuth
 	config.UnwrapSession = func(ticket []byte, cs tls.ConnectionState) (*tls.SessionState, error) {
 		session, err := t.keys.DecryptTicket(ticket, cs)
 		if session == nil || len(session.Extra) != 1 || !bytes.Equal(session.Extra[0], place(cs)) {
-			return nil, err // a full handshake
+			return nil, err // a full handshake follows
 		}
 		return session, nil
 	}
 }
 
-// certificateChoice finds the certificate for a name: one that names it exactly, else by wildcard, else the first. Of several those are
-// preferred that the client's algorithms fit, then the order of the listener decides.
+// certificateChoice finds the certificate for a name: one with exactly that name, else one with a matching wildcard,
+// else the first. Among several, it prefers those that fit the client's algorithms, then the order of the listener
+// decides.
 type certificateChoice struct {
 	all   []*tls.Certificate
 	names map[string][]*tls.Certificate // exact names and "*.suffix"
@@ -213,7 +217,7 @@ func (c *certificateChoice) get(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 			return cert, nil
 		}
 	}
-	// Nothing names the host: the first that the client can use at all, whatever its name.
+	// No certificate has the host's name: take the first that the client can use, whatever its name.
 	unnamed := *hello
 	unnamed.ServerName = ""
 	if cert := fitting(c.all, &unnamed); cert != nil {
@@ -231,29 +235,29 @@ func fitting(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certific
 	return nil
 }
 
-// lowerHost is a host in the form routing compares: lower case, without the root's dot.
+// lowerHost is a host in the form that routing compares: lower case, without the trailing dot.
 func lowerHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// handshakeConn carries what the choice of a listener's configuration decided out of the handshake, and keeps the handshake's place at the
-// gate: it has one whenever it does not wait for the client.
+// handshakeConn carries the auth of the chosen listener out of the handshake. It also holds the handshake's place at
+// the gate: a handshake has a place except while it waits for the client.
 type handshakeConn struct {
 	net.Conn
 	c     *conn
 	auth  exchange.ClientAuth
 	gate  *handshakeGate // nil once the handshake has ended
-	begun bool           // bytes have come
+	begun bool           // bytes have arrived
 	until time.Time
 	in    bool
-	io    *socket.Stream // behind the handshake, nil if the socket has to be used as the library does
-	held  bool           // Read answers errHeld
-	hasty bool           // Write does not wait: what does not fit is lost
-	came  int            // bytes of the handshake, from the client
-	drawn int            // how many of them were drawn for
+	io    *socket.Stream // used after the handshake; nil if Conn must be used
+	held  bool           // Read returns errHeld
+	hasty bool           // Write does not wait: bytes that do not fit are lost
+	came  int            // handshake bytes from the client
+	drawn int            // how many of these bytes were drawn for
 }
 
-// errHeld is temporary, so that TLS can be read again after it.
+// errHeld is temporary, so that the TLS connection can be read again after it.
 var errHeld net.Error = heldError{}
 
 type heldError struct{}
@@ -287,7 +291,7 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write goes on with what a deadline cut short, where the client is to have more time: TLS could not.
+// Write continues a write that a deadline cut short if the client gets more time. crypto/tls could not continue it.
 func (h *handshakeConn) Write(p []byte) (n int, err error) {
 	if h.hasty {
 		return writeNow(h.Conn.(syscall.Conn), p)
@@ -308,7 +312,7 @@ func (h *handshakeConn) put(p []byte) (int, error) {
 	return h.Conn.Write(p)
 }
 
-// writeNow writes what fits.
+// writeNow writes the bytes that fit, without waiting.
 func writeNow(sc syscall.Conn, p []byte) (n int, err error) {
 	raw, err := sc.SyscallConn()
 	if err != nil {
@@ -328,14 +332,15 @@ func (h *handshakeConn) leave() {
 	}
 }
 
-// ended gives the place at the gate back for good.
+// ended gives back the place at the gate for good.
 func (h *handshakeConn) ended() {
 	h.leave()
 	h.gate = nil
 }
 
-// handshakeGate bounds the handshakes that use a processor at the same time, so that a flood of them waits in line here rather than before
-// the exchanges of established connections in the scheduler. Waiting for the client takes no place. It bounds the line, too.
+// handshakeGate bounds the handshakes that use a processor at the same time. A flood of handshakes queues here, and not
+// in the scheduler before the exchanges of established connections. A handshake that waits for the client takes no
+// place. The gate also bounds its queue.
 type handshakeGate struct {
 	places chan struct{}
 	line   chan struct{}
@@ -351,7 +356,7 @@ func newHandshakeGate(places, line int) *handshakeGate {
 	return &handshakeGate{places: make(chan struct{}, places), line: make(chan struct{}, line)}
 }
 
-// enter waits for a place until the time given. A newcomer is sent away when the line is full.
+// enter waits for a place until the given time. It refuses a newcomer when the queue is full.
 func (g *handshakeGate) enter(until time.Time, newcomer bool) error {
 	select {
 	case g.places <- struct{}{}:
@@ -414,7 +419,8 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// portTLS is the configuration of a port: each handshake takes that of the listener which the name selects in the snapshot of the moment.
+// portTLS is the TLS configuration of a port. Each handshake takes the configuration of the listener that the server
+// name selects in the current snapshot.
 func (s *Server) portTLS(b *bind) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -447,7 +453,7 @@ var (
 	errNotServed = errors.New("the listener's certificates cannot be used")
 )
 
-// expiries reports the certificates being served.
+// expiries reports the certificates in use.
 func (s *Server) expiries(yield func(telemetry.Certificate)) {
 	snap := s.state.Load()
 	if snap == nil {

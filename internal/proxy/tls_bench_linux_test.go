@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkHandshake measures the processor time of the server's side alone, as cpu-ns/op: full handshakes against resumed ones.
+// BenchmarkHandshake measures the processor time of the server's side alone, as cpu-ns/op. It compares full and resumed
+// handshakes.
 func BenchmarkHandshake(b *testing.B) {
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +65,7 @@ func benchmarkHandshakes(b *testing.B, server, client *tls.Config, resumed bool)
 				b.Error(err)
 				return
 			}
-			_, _ = io.Copy(io.Discard, c) // with TLS 1.3 tickets come now
+			_, _ = io.Copy(io.Discard, c) // with TLS 1.3, tickets arrive now
 			c.Close()
 		}()
 		nc, err := ln.Accept()
@@ -79,7 +80,7 @@ func benchmarkHandshakes(b *testing.B, server, client *tls.Config, resumed bool)
 		<-ended
 		return s
 	}
-	handshake() // leaves a session
+	handshake() // stores a session
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadTime(b)

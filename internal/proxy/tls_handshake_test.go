@@ -47,7 +47,7 @@ func shake(t testing.TB, addr string, c *tls.Config) (tls.ConnectionState, error
 }
 
 func TestOnlyCurrentTLSIsSpoken(t *testing.T) {
-	// Settings of the environment that weaken the library's defaults change nothing.
+	// Environment variables that weaken the library's defaults change nothing.
 	t.Setenv("GODEBUG", "tls10server=1,tlsrsakex=1,tls3des=1,tlssha1=1")
 	s := serve(t, twoKeys(t))
 	for version := uint16(tls.VersionTLS10); version <= tls.VersionTLS13; version++ {
@@ -116,7 +116,7 @@ func TestOversizeHelloIsRefused(t *testing.T) {
 	for len(hello) > 0 {
 		n := min(len(hello), 16<<10)
 		if _, err := c.Write(append([]byte{22, 3, 1, byte(n >> 8), byte(n)}, hello[:n]...)); err != nil {
-			break // it has had enough
+			break // the proxy has read enough
 		}
 		hello = hello[n:]
 	}
@@ -161,7 +161,7 @@ func TestSlowHandshakesTakeNoPlace(t *testing.T) {
 		s.handshakes.places <- struct{}{}
 	}
 	for range 20 {
-		// The beginning of a record, and nothing more.
+		// The beginning of a record, and nothing else.
 		if _, err := dial(t, s.addr()).Write([]byte{22, 3, 1, 2, 0, 1}); err != nil {
 			t.Fatal(err)
 		}

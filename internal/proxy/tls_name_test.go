@@ -10,15 +10,15 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// TestRootsDotInNames holds that a name with the root's dot at its end means the same as without. Clients leave it out of SNI, as they must,
-// and send it in Host.
+// TestRootsDotInNames checks that a trailing dot does not change a name. Clients leave the dot out of SNI, as they
+// must, and send it in Host.
 func TestRootsDotInNames(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg, pool := twoNames(t, addr)
 	s := serve(t, cfg)
 	for _, name := range []string{"one.example", "two.example"} {
 		for _, host := range []string{name, name + ".", name + ".:443"} {
-			k := newTLSTalk(t, s.addr(), pool, name+".") // the library's client leaves the dot out
+			k := newTLSTalk(t, s.addr(), pool, name+".") // crypto/tls leaves the dot out
 			k.send("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 			if resp, _ := k.answer("GET"); resp.StatusCode != 200 {
 				t.Errorf("name %s., host %s: status %d", name, host, resp.StatusCode)
@@ -28,8 +28,8 @@ func TestRootsDotInNames(t *testing.T) {
 	}
 }
 
-// TestServerNameWithTheRootsDotIsRefused sends a name of SNI that RFC 6066 §3 forbids: the handshake fails with an alert, no other certificate
-// is presented, and other clients do not notice.
+// TestServerNameWithTheRootsDotIsRefused sends a server name in SNI that RFC 6066 §3 forbids. The handshake fails with
+// an alert, no other certificate is presented, and other clients do not notice.
 func TestServerNameWithTheRootsDotIsRefused(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg, pool := twoNames(t, addr)
@@ -46,7 +46,7 @@ func TestServerNameWithTheRootsDotIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer, err := io.ReadAll(c)
-		// A record of type alert with a fatal one (RFC 8446 §6).
+		// An alert record with a fatal alert (RFC 8446 §6).
 		if err != nil || len(answer) != 7 || answer[0] != 21 || answer[5] != 2 {
 			t.Errorf("version %x: answered % x, %v; want a fatal alert and the end", version, answer, err)
 		}
@@ -79,6 +79,6 @@ func helloFor(t *testing.T, name string, version uint16) []byte {
 		t.Fatal(err)
 	}
 	server.Close()
-	<-done // nobody answers
+	<-done // no answer comes
 	return hello
 }

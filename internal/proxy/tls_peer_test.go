@@ -8,7 +8,8 @@ import (
 	"github.com/weirmesh/weir/internal/peertest"
 )
 
-// A certificate that no authority of the listener's vouches for says nothing of who the client is, even where one is not demanded.
+// TestAPeerIsWhoItsVerifiedCertificateSays: a client certificate that no authority of the listener signed does not
+// identify the client. This holds even where a certificate is optional.
 func TestAPeerIsWhoItsVerifiedCertificateSays(t *testing.T) {
 	clients, strangers := peertest.NewAuthority(t), peertest.NewAuthority(t)
 	for _, test := range []struct {

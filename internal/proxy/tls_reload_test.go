@@ -12,8 +12,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// TestCertificatesRotateUnderLoad changes the certificate a hundred times while clients connect: no handshake fails, the newest certificate
-// is presented once it is applied, and connections that are open stay so.
+// TestCertificatesRotateUnderLoad changes the certificate a hundred times while clients connect. No handshake fails.
+// The newest certificate is presented once it is applied, and open connections stay open.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
 	const rotations, workers = 100, 3
 	addr := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -49,7 +49,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		// Of an authority that nobody else has.
+		// The certificate is from an authority that no other one uses.
 		k := newTLSTalk(t, s.addr(), pool, "shop.example")
 		k.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 		k.answer("GET")

@@ -14,11 +14,12 @@ import (
 	"github.com/weirmesh/weir/internal/peertest"
 )
 
-// anySession is a cache that offers its one session to whatever server is asked, as an attacker in the middle makes a client do.
+// anySession is a cache that offers its only session to every server. An attacker in the middle can make a client do
+// that.
 type anySession struct {
 	mu      sync.Mutex
 	session *tls.ClientSessionState
-	frozen  bool // keep what is there
+	frozen  bool // keep the stored session
 }
 
 func (a *anySession) Get(string) (*tls.ClientSessionState, bool) {
@@ -35,7 +36,7 @@ func (a *anySession) Put(_ string, s *tls.ClientSessionState) {
 	}
 }
 
-// resume makes a request under a server name, and says whether the session of the cache was resumed.
+// resume sends a request under a server name. It reports whether the cache's session was resumed.
 func resume(t testing.TB, addr, name string, version uint16, cache *anySession, certs ...tls.Certificate) (resumed bool, err error) {
 	t.Helper()
 	c := tls.Client(dial(t, addr), &tls.Config{
@@ -84,8 +85,9 @@ func TestSessionsOutliveReloads(t *testing.T) {
 	}
 }
 
-// demands has two ports. On the first: any name; mtls.example, with client certificates of an authority; optional.example, where they are
-// asked for; and other.example, like the first. On the second: any name.
+// demands has two ports. The first has four listeners. The one for any name needs no certificate. mtls.example requires
+// client certificates of an authority, optional.example asks for them. other.example needs none. The second port has
+// one listener for any name.
 func demands(t testing.TB, addr, authorities string) *model.Config {
 	cfg := plain(addr)
 	secure(t, cfg, "shop.example", "more.example")
@@ -140,7 +142,8 @@ func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 			}
 		}
 
-		// Without a certificate, a session from where none is asked for, or where any will do, opens nothing.
+		// A client without a certificate has a session from a name that asks for none, or for an optional one. This
+		// session opens nothing.
 		for _, from := range []string{"shop.example", "optional.example"} {
 			cache := &anySession{}
 			if _, err := resume(t, first, from, version, cache, pair(strangers)); err != nil {
@@ -151,7 +154,7 @@ func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 			}
 		}
 
-		// One that began before anything was asked for is asked again.
+		// If a session began before the listener asked for certificates, its client is asked for one.
 		unasked := demands(t, addr, clients.PEM)
 		for i := range unasked.Listeners {
 			unasked.Listeners[i].TLS.ClientCAs, unasked.Listeners[i].TLS.ClientOptional = "", false
@@ -172,7 +175,7 @@ func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
 			t.Errorf("%s: a session was not asked for its certificate: resumed %t, %v", tls.VersionName(version), resumed, err)
 		}
 
-		// Nor does a session that began under another authority.
+		// A session that began under another authority opens nothing either.
 		cache := &anySession{}
 		if _, err := resume(t, first, "mtls.example", version, cache, pair(clients)); err != nil {
 			t.Fatal(err)
@@ -204,7 +207,7 @@ func TestTicketKeysRotate(t *testing.T) {
 		resumed bool
 	}{{0, false}, {1, true}, {25, true}, {6 * 24, true}, {8*24 + 1, false}} {
 		hours.Store(test.hour)
-		// Each day begins a key.
+		// A new key begins each day.
 		if _, err := resume(t, s.addr(), "shop.example", tls.VersionTLS13, &anySession{}); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func newTLSTalk(t testing.TB, addr string, pool *x509.CertPool, name string) *ta
 	return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
 }
 
-// presented is the first name of the certificate that the proxy presents for a server name.
+// presented is the first name in the certificate that the proxy presents for a server name.
 func presented(t testing.TB, addr, name string) string {
 	t.Helper()
 	c := tls.Client(dial(t, addr), &tls.Config{ServerName: name, InsecureSkipVerify: true})
@@ -53,7 +53,7 @@ func TestHTTPSIsServed(t *testing.T) {
 	}
 }
 
-// twoNames has two HTTPS listeners with one port, and a third certificate on the first.
+// twoNames has two HTTPS listeners on one port, and a third certificate on the first.
 func twoNames(t testing.TB, addr string) (*model.Config, *x509.CertPool) {
 	cfg := plain(addr)
 	a := peertest.NewAuthority(t)
@@ -122,7 +122,8 @@ func TestRequestForAnotherListenerIsMisdirected(t *testing.T) {
 	}
 }
 
-// The listeners have one certificate, as clients that reuse connections want it, and hostnames within each other's.
+// TestMisdirectionIsJudgedByTheMostSpecificListener: the listeners share a certificate, which clients need to reuse
+// connections. Their hostnames overlap.
 func TestMisdirectionIsJudgedByTheMostSpecificListener(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	cfg := plain(addr)
@@ -207,8 +208,9 @@ func TestUnusableCertificateLeavesTheOldOneAndTheRestIsServed(t *testing.T) {
 	}
 }
 
-// A listener whose certificate or demands on clients cannot be used takes no connection, also none that came for another name, and its names
-// are not left to a less specific listener. The others on its port are served.
+// TestListenerThatCannotBeServedIsClosedAndTheOthersAreServed: a listener may have an unusable certificate or invalid
+// demands on clients. Then it takes no connection, not even one opened for another name. Less specific listeners do not
+// take over its names. The other listeners on its port are served.
 func TestListenerThatCannotBeServedIsClosedAndTheOthersAreServed(t *testing.T) {
 	for name, breakIt := range map[string]func(*model.Config, *model.Listener){
 		"certificate": func(c *model.Config, l *model.Listener) {
@@ -286,7 +288,7 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("with another authority's certificate: status %d", status)
 	}
 
-	// A connection that was let in without a certificate must not outlive the demand for one.
+	// A connection that was admitted without a certificate must end once one is demanded.
 	optional := plain(addr)
 	optional.Certificates = cfg.Certificates
 	optional.Listeners[0].Protocol = model.HTTPS

@@ -11,7 +11,8 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// Tunnel implements exchange.Tunneler. It ends when both directions have, when one breaks, or when neither moved a byte for the stream timeout.
+// Tunnel implements exchange.Tunneler. It ends when both directions have ended, when one breaks, or when neither moved
+// a byte for the stream timeout.
 func (c *conn) Tunnel(up *upstream.Conn) (in, out int64) {
 	c.closing = true
 	t := &tunnel{c: c, up: up, limit: c.srv.opt.StreamTimeout}
@@ -24,11 +25,11 @@ func (c *conn) Tunnel(up *upstream.Conn) (in, out int64) {
 	t.out = t.copy(t.fromEndpoint, t.toClient, c.closeWrite)
 	<-done
 	up.Close()
-	c.broken = true // nothing more to say
+	c.broken = true // the connection ends without further bytes
 	return t.in, t.out
 }
 
-// tunnel is the state both directions share.
+// tunnel is the state that both directions share.
 type tunnel struct {
 	c       *conn
 	up      *upstream.Conn
@@ -37,7 +38,8 @@ type tunnel struct {
 	in, out int64
 }
 
-// copy moves bytes until read ends, which ends the writing side, or either fails, which ends both connections.
+// copy moves bytes until read ends or either side fails. The end of read closes the writing side. A failure ends both
+// connections.
 func (t *tunnel) copy(read func([]byte) (int, error), write func([]byte) (int, error), end func() error) (total int64) {
 	p := piecePool.Get().(*piece)
 	defer piecePool.Put(p)
@@ -72,7 +74,7 @@ func (t *tunnel) abort() {
 	t.c.kill()
 }
 
-// fromClient gives what came behind the request's head first.
+// fromClient first returns the bytes that came behind the request's head.
 func (t *tunnel) fromClient(p []byte) (int, error) {
 	if w := t.c.w; w.r < w.n {
 		n := copy(p, w.rbuf[w.r:w.n])
@@ -98,7 +100,7 @@ func (t *tunnel) fromEndpoint(p []byte) (int, error) {
 	return t.up.Read(p)
 }
 
-// closeWrite tells the client that no more comes.
+// closeWrite tells the client that no more bytes follow.
 func (c *conn) closeWrite() error {
 	if t, ok := c.nc.(*tls.Conn); ok {
 		return t.CloseWrite()

@@ -13,7 +13,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// switching runs a backend that changes to an echo protocol, which says goodbye when the client has ended its side.
+// switching runs a backend that switches to an echo protocol. When the client has closed its sending side, the backend
+// says goodbye.
 func switching(t testing.TB, heads chan string) string {
 	return rawBackend(t, func(c net.Conn) {
 		r := bufio.NewReader(c)

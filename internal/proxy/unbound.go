@@ -11,16 +11,17 @@ import (
 	"github.com/weirmesh/weir/internal/routing"
 )
 
-// Pauses between two attempts to bind what could not be bound: the first is short, as a port may be in the way that this server is about to close.
+// Pauses between two attempts to bind a port. The first pause is short, because the obstacle may be a port that this
+// server is about to close.
 const (
 	rebindFirst = 20 * time.Millisecond
 	rebindPause = time.Second
 )
 
-// ErrNothingServed is why a configuration with listeners is not applied of which not one can be bound.
+// ErrNothingServed is why a configuration with listeners is not applied: none of them can be bound.
 var ErrNothingServed = errors.New("nothing is served")
 
-// nothingServed says why of each port.
+// nothingServed gives the reason for each port.
 func nothingServed(unbound []*ListenError) error {
 	errs := make([]error, len(unbound))
 	for i, e := range unbound {
@@ -29,16 +30,16 @@ func nothingServed(unbound []*ListenError) error {
 	return fmt.Errorf("%w: %w", ErrNothingServed, errors.Join(errs...))
 }
 
-// Unbound returns the ports of the configuration that cannot be bound now, by number, then address. Their listeners are not served until they
-// can be.
+// Unbound returns the ports of the configuration that cannot be bound now, by number, then address. Their listeners are
+// not served until the ports are bound.
 func (s *Server) Unbound() []*ListenError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.unbound)
 }
 
-// miss notes the ports that cannot be bound and tells of those that could before, or for another reason. It reports whether they are others
-// than before. s.mu is held.
+// miss notes the ports that cannot be bound. It logs the ports that are new among them, or fail for a new reason. It
+// reports whether the ports or reasons changed. The caller holds s.mu.
 func (s *Server) miss(unbound []*ListenError) (changed bool) {
 	same := func(a, b *ListenError) bool {
 		return a.Port == b.Port && a.Address == b.Address && slices.Equal(a.Listeners, b.Listeners) && a.Err.Error() == b.Err.Error()
@@ -61,7 +62,7 @@ func (s *Server) tryAgain() {
 	}
 }
 
-// rebindLoop tries to bind what could not be bound, again and again, until ctx ends.
+// rebindLoop tries again and again to bind the unbound ports, until ctx ends.
 func (s *Server) rebindLoop(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		var again <-chan time.Time
@@ -72,7 +73,7 @@ func (s *Server) rebindLoop(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-s.missing: // there is something new
+		case <-s.missing: // unbound has something new
 			pause = rebindFirst
 		case <-again:
 			if pause = min(2*pause, rebindPause); !s.rebind() {
@@ -88,7 +89,7 @@ func (s *Server) rebindLoop(ctx context.Context) {
 	}
 }
 
-// rebind tries once, and reports whether there is still something that cannot be bound.
+// rebind tries once. It reports whether some port still cannot be bound.
 func (s *Server) rebind() bool {
 	s.mu.Lock()
 	if s.ended || len(s.unbound) == 0 {

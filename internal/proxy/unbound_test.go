@@ -18,7 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// portMachine is a machine whose ports can be taken. It binds any port of the loopback address for each that is free.
+// portMachine is a machine whose ports can be taken. For each free port, it binds any port of the loopback address.
 type portMachine struct {
 	mu    sync.Mutex
 	taken map[string]error // by ":port"
@@ -46,7 +46,7 @@ func newPortMachine() *portMachine {
 	return &portMachine{taken: map[string]error{}, tries: map[string]int{}}
 }
 
-// withPorts is plain with a listener for each port besides that of plain, each of a Gateway of its own.
+// withPorts is plain plus one listener for each port, each in a separate Gateway.
 func withPorts(addr string, ports ...int32) *model.Config {
 	cfg := plain(addr)
 	for _, port := range ports {
@@ -67,7 +67,8 @@ func (s *testServer) status(t *testing.T, addr string) int {
 	return resp.StatusCode
 }
 
-// TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied has a port that is taken, one without the privilege, and others.
+// TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied has a port in use, a port without the privilege, and
+// others.
 func TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	m := newPortMachine()
@@ -98,7 +99,7 @@ func TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied(t *testing.T) {
 	if !errors.Is(s.Unbound()[1], fs.ErrPermission) {
 		t.Errorf("the reason is lost: %v", s.Unbound()[1])
 	}
-	// Changes of others are applied, one after the other.
+	// Changes to other ports are applied, one after the other.
 	if err := s.Apply(withPorts(addr, 81, 82, 83)); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied(t *testing.T) {
 		t.Errorf("a port added later: status %d", got)
 	}
 	check("after a change", 81, 82)
-	// It is served once it is free, without another change.
+	// The port is served once it is free, without another change.
 	kept := newTalk(t, s.addr())
 	kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	kept.answer("GET")
@@ -120,7 +121,7 @@ func TestPortThatCannotBeBoundKeepsNothingElseFromBeingApplied(t *testing.T) {
 	if resp, _ := kept.answer("GET"); resp.StatusCode != 200 || resp.Close {
 		t.Errorf("a connection from before: status %d, close %v", resp.StatusCode, resp.Close)
 	}
-	// A listener that goes takes what was said of it along.
+	// When a listener is removed, its error is removed too.
 	if err := s.Apply(withPorts(addr, 81)); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,8 @@ func TestNothingThatCanBeBoundIsAnErrorAndTheOldConfigurationServes(t *testing.T
 	}
 }
 
-// TestAPortMovesToAnAddressThatItsOldOneCovers binds 127.0.0.1 where all addresses were bound: the old socket is in the way until it is closed.
+// TestAPortMovesToAnAddressThatItsOldOneCovers binds 127.0.0.1 after all addresses were bound. The old socket blocks
+// the new one until it is closed.
 func TestAPortMovesToAnAddressThatItsOldOneCovers(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	free, err := net.Listen("tcp", ":0")
@@ -189,7 +191,7 @@ func TestAPortMovesToAnAddressThatItsOldOneCovers(t *testing.T) {
 			t.Errorf("at %q: status %d", address, got)
 		}
 	}
-	// Removed and added again, while the old one may not be closed yet.
+	// The port is removed and added again while the old socket may still be open.
 	for range 5 {
 		for _, c := range []*model.Config{{}, cfg("127.0.0.1")} {
 			if err := s.Apply(c); err != nil && !errors.Is(err, ErrNothingServed) {
@@ -245,7 +247,7 @@ func (l *pipeListener) Accept() (net.Conn, error) { <-l.done; return nil, net.Er
 func (l *pipeListener) Close() error              { l.once.Do(func() { close(l.done) }); return nil }
 func (l *pipeListener) Addr() net.Addr            { return &net.TCPAddr{} }
 
-// TestWhatIsBoundIsWhatCanBe goes through random configurations on a machine whose ports come and go.
+// TestWhatIsBoundIsWhatCanBe applies random configurations on a machine whose ports become free and taken.
 func TestWhatIsBoundIsWhatCanBe(t *testing.T) {
 	addr, _ := wire(t, okResponse)
 	m := newPortMachine()

@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/socket"
 )
 
-// unpolledListener makes a socket.Conn of every connection, where otherwise it is chance which are.
+// unpolledListener makes every connection a socket.Conn. Without it, chance decides which connections are.
 type unpolledListener struct{ *net.TCPListener }
 
 func unpolledListen(network, address string) (net.Listener, error) {

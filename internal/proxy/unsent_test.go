@@ -17,7 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// onceEach answers one request on each connection with the request's body and closes it then without saying so; each close is told.
+// onceEach answers one request on each connection with the request's body. Then it closes the connection without
+// announcing it, and reports each close.
 func onceEach(t testing.TB, side *peertest.TLS) (addr string, closed chan struct{}) {
 	closed = make(chan struct{}, 1)
 	return peertest.Raw(t, func(_ int, c net.Conn) {
@@ -42,7 +43,8 @@ func onceEach(t testing.TB, side *peertest.TLS) (addr string, closed chan struct
 
 const rounds = 60
 
-// Each request finds the idle connection closed by the backend: nothing was sent over it, so nothing is lost.
+// TestAClosedIdleConnectionCostsNoRequestWhateverItsBody: each request finds that the backend has closed the idle
+// connection. Nothing was sent over it, so nothing is lost.
 func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 	chunked := "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 	large := "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000)
@@ -122,7 +124,7 @@ func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
 	})
 }
 
-// An HTTP/2 backend that ends its idle connection says so with GOAWAY or not at all.
+// TestAClosedIdleHTTP2ConnectionCostsNoRequest: an HTTP/2 backend closes its idle connection, with GOAWAY or without.
 func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
 	for _, goAway := range []bool{true, false} {
 		closed := make(chan struct{}, 1)
@@ -158,7 +160,8 @@ func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
 	}
 }
 
-// What was sent, and may be repeated, is sent again where an idle connection ends before a byte of the answer, as long as the body is in memory.
+// TestABodyInMemoryIsRepeatedOverANewConnection: an idle connection may end before the first byte of the answer. Then a
+// repeatable request is sent again, as long as its body is in memory.
 func TestABodyInMemoryIsRepeatedOverANewConnection(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, body string

@@ -104,20 +104,20 @@ type Guard struct {
 	Cluster bool
 
 	protected atomic.Pointer[[]netip.AddrPort]
-	own       atomic.Pointer[ownAddresses]
+	addresses atomic.Pointer[interfaceAddresses]
 
 	// interfaces replaces the system's in tests.
 	interfaces func() ([]net.Addr, error)
 }
 
-// ownAddresses are the addresses of the interfaces at a time.
-type ownAddresses struct {
+// interfaceAddresses are the addresses of the interfaces at a time.
+type interfaceAddresses struct {
 	known map[netip.Addr]bool
 	read  time.Time
 }
 
 // ownAge is how long the known addresses of the interfaces are used: they hardly ever change.
-const ownAge = time.Second
+const interfaceAge = time.Second
 
 // Protect refuses from now on every address that leads to a socket on which this process listens, such as its admin
 // endpoint's. An unspecified address means the port on every address of the machine.
@@ -144,7 +144,7 @@ func (g *Guard) Refuse(to netip.AddrPort) (why string) {
 	}
 	eachForm(to.Addr(), func(a netip.Addr) bool {
 		switch {
-		case g.Cluster && g.isOwn(a):
+		case g.Cluster && g.isInterface(a):
 			why = "is the proxy's own"
 		case g.leadsToProtected(a, to.Port()):
 			why = "is the proxy's own admin endpoint"
@@ -168,7 +168,7 @@ func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
 			return true
 		case p.Addr().IsUnspecified():
 			// It is bound on all addresses of this machine.
-			if a.IsLoopback() || a.IsUnspecified() || g.isOwn(a) {
+			if a.IsLoopback() || a.IsUnspecified() || g.isInterface(a) {
 				return true
 			}
 		case a.IsUnspecified():
@@ -178,25 +178,25 @@ func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
 	return false
 }
 
-// isOwn reports whether an interface has the address. If the interfaces cannot be read, the last known addresses stay.
-func (g *Guard) isOwn(a netip.Addr) bool {
-	own := g.own.Load()
-	if own == nil || time.Since(own.read) > ownAge {
+// isInterface reports whether an interface has the address. If the interfaces cannot be read, the last known addresses stay.
+func (g *Guard) isInterface(a netip.Addr) bool {
+	current := g.addresses.Load()
+	if current == nil || time.Since(current.read) > interfaceAge {
 		read := g.interfaces
 		if read == nil {
 			read = net.InterfaceAddrs
 		}
 		if all, err := read(); err == nil {
-			own = &ownAddresses{known: make(map[netip.Addr]bool, len(all)), read: time.Now()}
+			current = &interfaceAddresses{known: make(map[netip.Addr]bool, len(all)), read: time.Now()}
 			for _, address := range all {
 				if n, ok := address.(*net.IPNet); ok {
 					if ip, ok := netip.AddrFromSlice(n.IP); ok {
-						own.known[ip.Unmap()] = true
+						current.known[ip.Unmap()] = true
 					}
 				}
 			}
-			g.own.Store(own)
+			g.addresses.Store(current)
 		}
 	}
-	return own != nil && own.known[a]
+	return current != nil && current.known[a]
 }

@@ -30,8 +30,8 @@ type assembly struct {
 	drafts   map[Key]map[string]any
 	// now is the time for which certificates are judged, next the time when the judgement changes.
 	now, next time.Time
-	// held means that the current document is in a file on hold, which may have lost documents to another file.
-	held bool
+	// onHold means that the current document is in a file on hold, which may have lost documents to another file.
+	onHold bool
 }
 
 // order returns the files in the order in which they count: by name, but files on hold last.
@@ -67,7 +67,7 @@ func (r *reader) set(l *listing) *Set {
 	documents := make(map[string]int) // by root
 	for _, path := range r.order() {
 		f := r.files[path]
-		a.held = r.holds[path] != nil
+		a.onHold = r.holds[path] != nil
 		if f.err != nil {
 			a.report(finding(CodeUnreadable, "", reason(f.err)), Origin{File: path})
 			a.broken[path] = true
@@ -121,7 +121,7 @@ func (a *assembly) entry(e entry, path string, line int) {
 		a.over[*e.passedOver].count++
 		return
 	}
-	if first, twice := a.seen[e.key]; twice && a.held {
+	if first, twice := a.seen[e.key]; twice && a.onHold {
 		return
 	} else if twice {
 		f := finding(CodeDuplicate, "", fmt.Sprintf("defined twice: the definition in %s counts, this one is left out", first))

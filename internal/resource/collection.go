@@ -37,7 +37,7 @@ func NewCollection(kinds Kinds) *Collection {
 func (c *Collection) Put(o *Object) {
 	e := &o.entry
 	if e.object == nil || e.certified != nil {
-		if _, held := c.good[e.key]; !held {
+		if _, isGood := c.good[e.key]; !isGood {
 			if last := c.find(e.key); last != nil {
 				c.good[e.key] = good{object: last} // it needed no judgement until now
 			}

@@ -176,9 +176,9 @@ func (d *document) addObject(k *Kind, version string, u map[string]any, l *locat
 	} else {
 		e.object, e.findings = k.Decoder.decode(k, version, u, admit)
 	}
-	held, broken := certify(e.object, u)
-	if e.certified = held; held != nil {
-		held.line = l.line(held.field) - e.line
+	certificate, broken := certify(e.object, u)
+	if e.certified = certificate; certificate != nil {
+		certificate.line = l.line(certificate.field) - e.line
 	}
 	if broken != nil {
 		e.findings = append(e.findings, *broken)

@@ -73,8 +73,8 @@ func Adopt(kinds Kinds, object metav1.ObjectMetaAccessor) *Object {
 			written["data"] = map[string]any{bundleKey: nil}
 		}
 	}
-	held, broken := certify(object, written)
-	e.certified = held
+	certificate, broken := certify(object, written)
+	e.certified = certificate
 	if broken != nil {
 		e.findings = append(e.findings, *broken)
 	}

@@ -66,18 +66,18 @@ func schemaFinding(err *field.Error, u map[string]any) Finding {
 // once drops findings that repeat others about the same value: a wrong type, and as a consequence the wrong format; a
 // number too large for the field, and for the format of its type.
 func once(findings []Finding) (out []Finding) {
-	said := make(map[string]int) // in out, by field
+	reported := make(map[string]int) // in out, by field
 	for _, first := range []string{CodeType, CodeEnum, ""} {
 		for _, f := range findings {
 			early := f.Code == CodeType || f.Code == CodeEnum
-			if n, ok := said[f.Ref.Field]; f.Code != first && (first != "" || early) {
+			if n, ok := reported[f.Ref.Field]; f.Code != first && (first != "" || early) {
 				continue
 			} else if ok && (f.Code == CodeInvalid || f.Code == CodeListType || f.Code == CodeType || f.Code == CodeEnum || f.Code == CodeCoreInvalid) {
 				out[n].Server += "\n" + f.Server
 				continue
 			}
-			if _, ok := said[f.Ref.Field]; !ok {
-				said[f.Ref.Field] = len(out)
+			if _, ok := reported[f.Ref.Field]; !ok {
+				reported[f.Ref.Field] = len(out)
 			}
 			out = append(out, f)
 		}

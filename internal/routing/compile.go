@@ -304,18 +304,18 @@ func (c *compiler) mirrors(ref func() model.Ref, list []model.Mirror) []*Mirror 
 	var mirrors []*Mirror
 	for i := range list {
 		m := &list[i]
-		own := m.Ref
-		if own.Field == "" {
-			own = within(ref(), model.FieldAt("filters.mirrors", i))
+		mirrorRef := m.Ref
+		if mirrorRef.Field == "" {
+			mirrorRef = within(ref(), model.FieldAt("filters.mirrors", i))
 		}
 		if err := m.Check(); err != nil {
-			c.omit(own, "fraction", "%v; the mirror is left out", err)
+			c.omit(mirrorRef, "fraction", "%v; the mirror is left out", err)
 			continue
 		}
 		mirror := &Mirror{ID: len(c.table.mirrors), Mirror: m}
 		mirror.fraction = fraction{numerator: uint64(m.Numerator), all: m.Numerator == m.Denominator}
 		if m.Numerator > 0 && m.Numerator < m.Denominator {
-			key := samplerKey{ref: own, what: fmt.Sprintf("%d/%d", m.Numerator, m.Denominator)}
+			key := samplerKey{ref: mirrorRef, what: fmt.Sprintf("%d/%d", m.Numerator, m.Denominator)}
 			mirror.fraction.sampler = c.sampler(key, uint64(m.Denominator))
 		}
 		mirror.way = c.way(m.Service, c.copiesOf, func(l *Leaf) {

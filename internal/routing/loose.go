@@ -91,8 +91,8 @@ func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *
 			list, n = n.prefix, n.up
 		}
 		for _, c := range h.loose.expressions {
-			own := c.rule == d.Rule
-			if !own && !strict && l.PathPolicy(c.rule) != model.PathStrict {
+			sameRule := c.rule == d.Rule
+			if !sameRule && !strict && l.PathPolicy(c.rule) != model.PathStrict {
 				continue
 			}
 			if e := c.loose.expression; !req.matches(e, req.Path, ExcessPath) && !req.matches(e, path, ExcessPath) {
@@ -101,7 +101,7 @@ func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *
 			if p, _ := w.fails(c); p != none {
 				continue
 			}
-			if own {
+			if sameRule {
 				return nil
 			}
 			return c
@@ -257,12 +257,12 @@ func (c *candidate) matchesLoosely(path string, how readingSet) bool {
 		return c.loose.expression.MatchString(path)
 	}
 	read, _ = appendLoose(nil, c.loose.path, how)
-	own := string(read)
+	rulePath := string(read)
 	if c.match.Path.Type == model.Exact {
-		return path == own
+		return path == rulePath
 	}
-	own = trimSlash(own)
-	return len(path) >= len(own) && path[:len(own)] == own && (len(path) == len(own) || path[len(own)] == '/')
+	rulePath = trimSlash(rulePath)
+	return len(path) >= len(rulePath) && path[:len(rulePath)] == rulePath && (len(path) == len(rulePath) || path[len(rulePath)] == '/')
 }
 
 // appendLoose appends the loose form of a path: the given readings are ignored in it, so that two paths have the same

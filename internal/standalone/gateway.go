@@ -29,7 +29,7 @@ type Gateway struct {
 // Run serves until asked ends and everything is drained, or until something fails.
 func (g *Gateway) Run(asked context.Context) error {
 	tell := control.NewTeller(g.Log, false)
-	g.Told = func(r dataplane.Report) {
+	g.OnReport = func(r dataplane.Report) {
 		c := r.(report)
 		tell.Tell(c.Findings, c.Events)
 	}

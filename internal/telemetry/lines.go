@@ -37,12 +37,12 @@ const (
 // Lines is a log whose callers never wait: its own goroutine writes. If the goroutine cannot write, because a disk is
 // full, a pipe is not read, or a network file system is away, lines are dropped and counted.
 type Lines struct {
-	w       io.Writer
-	options LinesOptions
-	own     bool // the logger writes here
-	dropped atomic.Uint64
-	wake    chan struct{} // capacity 1
-	done    chan struct{} // closed when the writer has ended
+	w             io.Writer
+	options       LinesOptions
+	selfReporting bool // the logger writes here
+	dropped       atomic.Uint64
+	wake          chan struct{} // capacity 1
+	done          chan struct{} // closed when the writer has ended
 
 	losses loglimit.Limiter
 
@@ -74,10 +74,10 @@ func NewLines(w io.Writer, options LinesOptions) *Lines {
 	return l
 }
 
-// TellOwn makes the log report its losses in itself, through a logger that writes to it. It must be called before the
+// ReportInItself makes the log report its losses in itself, through a logger that writes to it. It must be called before the
 // first line. If the queue is full, only the end of the loss is reported: at its beginning there is no room, and the
 // logger is locked by the caller.
-func (l *Lines) TellOwn(logger *slog.Logger) { l.options.Logger, l.own = logger, true }
+func (l *Lines) ReportInItself(logger *slog.Logger) { l.options.Logger, l.selfReporting = logger, true }
 
 // Write queues one or more whole lines, copying them. It never fails: lines for which there is no room are dropped.
 func (l *Lines) Write(p []byte) (int, error) {
@@ -124,7 +124,7 @@ func (l *Lines) lost(n uint64, err error) {
 	}
 	l.mu.Unlock()
 	switch {
-	case !tell, l.own && err == nil:
+	case !tell, l.selfReporting && err == nil:
 	case err != nil:
 		l.options.Logger.Error(l.options.Name+" cannot be written, its records are dropped", loglimit.Args(suppressed, "err", err)...)
 	default:

@@ -180,7 +180,7 @@ func TestProcessLogTellsItsOwnLosses(t *testing.T) {
 		w := &stuck{gate: make(chan struct{})}
 		l := NewLines(w, LinesOptions{Name: "log", QueueBytes: 400})
 		log := slog.New(slog.NewTextHandler(l, nil))
-		l.TellOwn(log)
+		l.ReportInItself(log)
 		for range 100 {
 			log.Info("message")
 		}

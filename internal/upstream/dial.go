@@ -95,8 +95,8 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 		return nil, nil, closedError(e.Address)
 	}
 	var ce *ConnectError
-	own := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained())
-	if !counted.Swap(true) && !own {
+	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained())
+	if !counted.Swap(true) && !ourFault {
 		e.Failed()
 	}
 	return nil, nil, err

@@ -33,14 +33,7 @@ type Options struct {
 	Partial bool
 }
 
-// Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
-// that a proxy would write.
-func (o Options) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
-	t := Translator{Options: o}
-	return t.Translate(set)
-}
-
-// Translator translates one set after another, each as Options.Translate would. What it makes of a Service that is the same as before, with the same
+// Translator translates one set after another. What it makes of a Service that is the same as before, with the same
 // EndpointSlices, shares memory with what it made then, so that nobody has to look for differences in it. It is for one goroutine at a time.
 type Translator struct {
 	Options Options
@@ -53,7 +46,8 @@ type made struct {
 	services []model.Service
 }
 
-// Translate is as Options.Translate.
+// Translate returns a service for every port of every Service of the set. It reports no statuses: a Service has none
+// that a proxy would write.
 func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Status, []resource.Finding) {
 	t := translator{Options: x.Options, set: set}
 	t.cfg.Services = make([]model.Service, 0, len(set.Services))

@@ -88,7 +88,7 @@ func TestEndpointsOfAPort(t *testing.T) {
 			for _, clusterIP := range []string{"", "10.96.0.1", corev1.ClusterIPNone} {
 				s := service(x.port)
 				s.Spec.ClusterIP = clusterIP
-				cfg, statuses, _ := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{s}, EndpointSlices: x.slices})
+				cfg, statuses, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{s}, EndpointSlices: x.slices})
 				if len(cfg.Services) != 1 || len(statuses) != 0 {
 					t.Fatalf("services %+v, statuses %+v", cfg.Services, statuses)
 				}
@@ -106,7 +106,7 @@ func TestSlicesOfOtherServicesDoNotCount(t *testing.T) {
 	other.Labels = map[string]string{discoveryv1.LabelServiceName: "b"}
 	elsewhere.Namespace = "other"
 	unlabelled.Labels = nil
-	cfg, _, _ := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{service(corev1.ServicePort{Port: 80})},
+	cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{service(corev1.ServicePort{Port: 80})},
 		EndpointSlices: []*discoveryv1.EndpointSlice{other, elsewhere, unlabelled}})
 	if got := addresses(cfg.Services[0]); got != "" {
 		t.Errorf("endpoints %q", got)
@@ -117,7 +117,7 @@ func TestExternalNameIsTheEndpoint(t *testing.T) {
 	s := service(corev1.ServicePort{Name: "a", Port: 80}, corev1.ServicePort{Name: "b", Port: 443, TargetPort: intstr.FromInt32(8443)})
 	s.Spec.Type = corev1.ServiceTypeExternalName
 	s.Spec.ExternalName = "api.example.com."
-	cfg, _, _ := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{s}})
+	cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{s}})
 	var got []string
 	for _, s := range cfg.Services {
 		got = append(got, s.Name+" "+addresses(s))
@@ -126,13 +126,13 @@ func TestExternalNameIsTheEndpoint(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Spec.ExternalName = ""
-	if cfg, _, _ := (core.Options{}).Translate(&resource.Set{Services: []*corev1.Service{s}}); addresses(cfg.Services[0]) != "" {
+	if cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{s}}); addresses(cfg.Services[0]) != "" {
 		t.Errorf("an empty name gives %q", addresses(cfg.Services[0]))
 	}
 }
 
 func TestOnlyTCPPortsAreServices(t *testing.T) {
-	cfg, _, _ := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{service(
+	cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{service(
 		corev1.ServicePort{Name: "a", Port: 53, Protocol: corev1.ProtocolUDP}, corev1.ServicePort{Name: "b", Port: 54, Protocol: corev1.ProtocolTCP})}})
 	if len(cfg.Services) != 1 || cfg.Services[0].Name != "default/a:54" || cfg.Services[0].Ref.Field != "spec.ports[1]" {
 		t.Errorf("services %+v", cfg.Services)
@@ -154,7 +154,7 @@ func TestAppProtocolDecidesTheProtocol(t *testing.T) {
 		if name != "" {
 			p.AppProtocol = to(name)
 		}
-		cfg, _, _ := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{service(p)}})
+		cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{service(p)}})
 		s := cfg.Services[0]
 		if s.Protocol != want.protocol || (s.Fault != nil) != want.fault {
 			t.Errorf("%q: %s, fault %+v", name, s.Protocol, s.Fault)
@@ -215,7 +215,7 @@ func TestWhatRoutesLeadToIsReported(t *testing.T) {
 				all = append(all, x.slice)
 			}
 			for _, kind := range []string{"HTTPRoute", "HTTPRoute mirror", "GRPCRoute", "GRPCRoute mirror"} {
-				_, _, findings := core.Options{}.Translate(usedBy(kind, x.service, all...))
+				_, _, findings := (&core.Translator{}).Translate(usedBy(kind, x.service, all...))
 				switch {
 				case x.code == "" && len(findings) == 0:
 				case len(findings) != 1 || findings[0].Code != x.code || findings[0].Severity != resource.Warning ||
@@ -223,7 +223,7 @@ func TestWhatRoutesLeadToIsReported(t *testing.T) {
 					t.Errorf("%s: findings %+v, want %s %q", kind, findings, x.code, x.message)
 				}
 			}
-			if _, _, findings := (core.Options{}).Translate(usedBy("", x.service, all...)); len(findings) > 0 {
+			if _, _, findings := (&core.Translator{}).Translate(usedBy("", x.service, all...)); len(findings) > 0 {
 				t.Errorf("without route: findings %+v", findings)
 			}
 		})
@@ -241,13 +241,13 @@ func TestTranslateLeavesTheSetAloneWhateverItsOrder(t *testing.T) {
 		return set
 	}
 	set, same := build(), build()
-	want, _, _ := core.Options{}.Translate(set)
+	want, _, _ := (&core.Translator{}).Translate(set)
 	if !reflect.DeepEqual(set.Services, same.Services) || !reflect.DeepEqual(set.EndpointSlices, same.EndpointSlices) || !reflect.DeepEqual(set.HTTPRoutes, same.HTTPRoutes) {
 		t.Error("the set was changed")
 	}
 	slices.Reverse(same.Services)
 	slices.Reverse(same.EndpointSlices)
-	got, _, _ := core.Options{}.Translate(same)
+	got, _, _ := (&core.Translator{}).Translate(same)
 	a, _ := json.Marshal(want)
 	b, _ := json.Marshal(got)
 	if string(a) != string(b) {

@@ -23,7 +23,7 @@ func annotated(t *testing.T, all ...string) (model.Service, []resource.Finding) 
 		name, value, _ := strings.Cut(a, "=")
 		s.Annotations["weirmesh.github.io/"+name] = value
 	}
-	cfg, _, findings := core.Options{}.Translate(&resource.Set{Services: []*corev1.Service{s}})
+	cfg, _, findings := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{s}})
 	a, b := cfg.Services[0], cfg.Services[1]
 	if !reflect.DeepEqual([]any{a.Limits, a.Ejection, a.HealthCheck}, []any{b.Limits, b.Ejection, b.HealthCheck}) {
 		t.Errorf("the ports differ: %+v %+v", a, b)

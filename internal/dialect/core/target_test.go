@@ -43,7 +43,7 @@ func TestAdviceAboutEndpointsFitsTheTarget(t *testing.T) {
 			ref := gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: "a", Port: to[gatewayv1.PortNumber](80)}, Weight: &x.weight}
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"}}
 			route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: ref}}}}
-			cfg, _, findings := x.options.Translate(&resource.Set{Services: []*corev1.Service{s}, EndpointSlices: x.slices, HTTPRoutes: []*gatewayv1.HTTPRoute{route}})
+			cfg, _, findings := (&core.Translator{Options: x.options}).Translate(&resource.Set{Services: []*corev1.Service{s}, EndpointSlices: x.slices, HTTPRoutes: []*gatewayv1.HTTPRoute{route}})
 			if got := addresses(cfg.Services[0]); got != x.endpoint {
 				t.Errorf("endpoints %q, want %q", got, x.endpoint)
 			}

@@ -85,7 +85,7 @@ func TestATranslatorMakesOnlyWhatChanged(t *testing.T) {
 				next.HTTPRoutes = []*gatewayv1.HTTPRoute{randomRoute(services)}
 			}
 			got, _, findings := x.Translate(next)
-			want, _, wanted := options.Translate(next)
+			want, _, wanted := (&core.Translator{Options: options}).Translate(next)
 			if !got.Equal(&want) || !reflect.DeepEqual(findings, wanted) {
 				t.Fatalf("got\n%+v\n%v\nwant\n%+v\n%v", got, findings, want, wanted)
 			}

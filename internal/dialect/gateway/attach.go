@@ -30,7 +30,7 @@ func (p *parent) listeners() []*listener {
 	if p.set != nil {
 		return p.set.listeners
 	}
-	return p.gateway.own
+	return p.gateway.ownListeners
 }
 
 func (p *parent) String() string {
@@ -48,18 +48,18 @@ type claim struct {
 
 // outcome is the result of a route among the others.
 type outcome struct {
-	status resource.Status
-	said   []resource.Finding
+	status   resource.Status
+	findings []resource.Finding
 	// claims are the route's hostnames at listeners.
-	claims []held
+	claims []listenerClaim
 	// places are the places of each rule.
 	places [][]place
 	// emitted are the model's routes; not kept where they present a client certificate.
 	emitted []model.Route
 }
 
-// held is a route's claim at a listener.
-type held struct {
+// listenerClaim is a route's claim at a listener.
+type listenerClaim struct {
 	listener *listener
 	claim
 }
@@ -72,7 +72,7 @@ func (t *translator) attachRoutes() {
 			r.contested = len(lost) > 0 || !r.served()
 			t.conclude(r, lost)
 		}
-		t.findings = append(t.findings, r.outcome.said...)
+		t.findings = append(t.findings, r.outcome.findings...)
 		for _, h := range r.outcome.claims {
 			u := t.on(h.listener)
 			u.routes++
@@ -102,7 +102,7 @@ func (t *translator) conclude(r *route, lost []resource.Finding) {
 		for l, hostnames := range p.attached {
 			if !counted[l] {
 				counted[l] = true
-				out.claims = append(out.claims, held{l, claim{r, hostnames}})
+				out.claims = append(out.claims, listenerClaim{l, claim{r, hostnames}})
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (t *translator) conclude(r *route, lost []resource.Finding) {
 		out.places = append(out.places, r.places(&r.rules[i]))
 	}
 	out.status = r.status()
-	out.said, t.findings = t.findings, before
+	out.findings, t.findings = t.findings, before
 	r.outcome = out
 }
 
@@ -351,7 +351,7 @@ func (t *translator) emit() {
 			ref := l.holder()
 			ref.Field = l.field
 			var owner model.GatewayKey
-			if t.Separate {
+			if t.ProxyPerGateway {
 				owner = model.GatewayOf(g.namespace, g.name)
 			}
 			for _, a := range g.addresses {

@@ -16,7 +16,7 @@ type socket struct {
 
 func (t *translator) socket(g *gateway, address string, port gatewayv1.PortNumber) socket {
 	s := socket{address: address, port: port}
-	if t.Separate {
+	if t.ProxyPerGateway {
 		s.gateway = g.key
 	}
 	return s
@@ -37,12 +37,12 @@ type holders struct {
 func (t *translator) findConflicts() {
 	taken := map[socket]*holders{}
 	for _, g := range t.order {
-		t.settle(g, g.own, taken)
+		t.settle(g, g.ownListeners, taken)
 		for _, s := range g.sets {
 			t.settle(g, s.listeners, taken)
 		}
 	}
-	if !t.Separate {
+	if !t.ProxyPerGateway {
 		t.findUnavailable()
 	}
 }

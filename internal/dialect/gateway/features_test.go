@@ -19,7 +19,7 @@ func supportedFeatures(options gateway.Options) []string {
 
 // TestAllFeaturesOfGatewaysAreSupported names every feature, core and extended, of the API's profiles for HTTP and gRPC through Gateways.
 func TestAllFeaturesOfGatewaysAreSupported(t *testing.T) {
-	got := supportedFeatures(gateway.Options{Separate: true})
+	got := supportedFeatures(gateway.Options{ProxyPerGateway: true})
 	for name := range features.SetsToNamesSet(
 		features.GatewayCoreFeatures, features.GatewayExtendedFeatures, features.ReferenceGrantCoreFeatures,
 		features.HTTPRouteCoreFeatures, features.HTTPRouteExtendedFeatures, features.GRPCRouteCoreFeatures, features.GRPCRouteExtendedFeatures,
@@ -33,7 +33,7 @@ func TestAllFeaturesOfGatewaysAreSupported(t *testing.T) {
 
 func TestSupportedFeaturesAreKnownSortedAndOfTheMode(t *testing.T) {
 	for _, separate := range []bool{false, true} {
-		got := supportedFeatures(gateway.Options{Separate: separate})
+		got := supportedFeatures(gateway.Options{ProxyPerGateway: separate})
 		if len(got) > 64 {
 			t.Errorf("%d features, and the API allows 64", len(got))
 		}

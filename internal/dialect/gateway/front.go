@@ -25,9 +25,9 @@ var frontAnnotations = []string{trustedProxies, clientAddress, proxyProtocol}
 // front is a Gateway's settings about the proxies in front of it.
 type front struct {
 	// trusted are the networks. said is true if the Gateway itself sets them, or sets that there are none.
-	trusted []string
-	said    bool
-	field   model.ClientAddressField
+	trusted  []string
+	explicit bool
+	field    model.ClientAddressField
 	// header are the ports whose connections begin with a PROXY header; all: every port.
 	header []int32
 	all    bool
@@ -38,7 +38,7 @@ func (t *translator) readFront(g *gateway) *front {
 	f := &front{trusted: model.TrustedProxies(t.TrustedProxies)}
 	notes := g.obj.Annotations
 	if text, ok := notes[trustedProxies]; ok {
-		f.trusted, f.said = t.readTrusted(g, text), true
+		f.trusted, f.explicit = t.readTrusted(g, text), true
 	}
 	if text, ok := notes[clientAddress]; ok {
 		switch field := model.ClientAddressField(strings.ToLower(strings.TrimSpace(text))); field {
@@ -126,7 +126,7 @@ func (l *listener) announced() bool {
 func (l *listener) front() *model.Front {
 	f := l.gateway.front
 	out := &model.Front{TrustedProxies: f.trusted, ClientAddress: f.field, ProxyProtocol: l.announced()}
-	if len(f.trusted) == 0 && !f.said && f.field == "" && !out.ProxyProtocol {
+	if len(f.trusted) == 0 && !f.explicit && f.field == "" && !out.ProxyProtocol {
 		return nil
 	}
 	return out

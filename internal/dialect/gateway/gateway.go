@@ -30,11 +30,11 @@ const AdminPort = 19080
 
 // Options are settings that are not part of a set. The zero value is one data plane for all Gateways.
 type Options struct {
-	// Separate means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
+	// ProxyPerGateway means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
 	// The operator of the proxies gives them addresses and judges the Gateways' parameters: listeners bind all
 	// addresses, and statuses name none and set Programmed unless something here prevents it. A class that is not in
 	// the set belongs to nobody.
-	Separate bool
+	ProxyPerGateway bool
 	// Partial means that the set is only a part of a cluster's objects, as manifests are: a class that is not in the
 	// set is taken for Weir's, and other referenced objects may be elsewhere (resource.Set.Elsewhere).
 	Partial bool
@@ -72,7 +72,7 @@ func (t *translator) readClasses() {
 		}
 		ref := model.Ref{Kind: "GatewayClass", Name: c.Name}
 		accepted := resource.True("Accepted", "Accepted", "")
-		if c.Spec.ParametersRef != nil && !t.Separate {
+		if c.Spec.ParametersRef != nil && !t.ProxyPerGateway {
 			t.rejected[c.Name] = true
 			p := resource.Problem(codeParameters, "InvalidParameters", "spec.parametersRef",
 				"parameters are not supported", "remove the field")
@@ -88,7 +88,7 @@ func (t *translator) readClasses() {
 // features are the names of the Gateway API's features (its package pkg/features) that Weir has, sorted.
 func (t *translator) features() []string {
 	all := slices.Clone(supported)
-	if t.Separate {
+	if t.ProxyPerGateway {
 		all = append(all, infrastructure)
 		slices.Sort(all)
 	}

@@ -21,7 +21,7 @@ type output struct {
 func translate(set *resource.Set) output { return translateWith(set, gateway.Options{}) }
 
 func translateWith(set *resource.Set, options gateway.Options) output {
-	services, _, found := core.Options{Names: options.Names}.Translate(set)
+	services, _, found := (&core.Translator{Options: core.Options{Names: options.Names}}).Translate(set)
 	cfg, statuses, more := (&gateway.Translator{Options: options}).Translate(set)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
@@ -34,7 +34,7 @@ const leastGoldens = 60
 // names under example.com are allowed and no others.
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
-		options := gateway.Options{Separate: strings.HasPrefix(name, "separate-")}
+		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-")}
 		if strings.HasPrefix(name, "names-") {
 			options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 		}

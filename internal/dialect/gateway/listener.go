@@ -26,8 +26,8 @@ type gateway struct {
 	addresses []string
 	assigned  []gatewayv1.GatewayStatusAddress
 	unusable  []resource.Finding
-	// own are the listeners of the Gateway itself; listeners are these and then those of its sets.
-	own, listeners []*listener
+	// ownListeners are the listeners of the Gateway itself; listeners are these and then those of its sets.
+	ownListeners, listeners []*listener
 	// sets are the ListenerSets that name the Gateway, allowed or not, oldest first.
 	sets     []*listenerSet
 	frontend *frontend
@@ -113,7 +113,7 @@ func (t *translator) readGateways() {
 		class := string(obj.Spec.GatewayClassName)
 		switch t.set.OwnerOf(ControllerName, obj) {
 		case resource.NoClass:
-			if t.Separate && !t.Partial {
+			if t.ProxyPerGateway && !t.Partial {
 				continue // in a cluster it may be anybody's
 			}
 		case resource.Others:
@@ -149,7 +149,7 @@ func (t *translator) readGateways() {
 
 func (t *translator) readGateway(g *gateway) {
 	spec := &g.obj.Spec
-	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.Separate {
+	if p := spec.Infrastructure; p != nil && p.ParametersRef != nil && !t.ProxyPerGateway {
 		g.rejected = new(resource.Problem(codeParameters, "InvalidParameters", "spec.infrastructure.parametersRef",
 			"parameters are not supported", "remove the field"))
 	}
@@ -168,9 +168,9 @@ func (t *translator) readGateway(g *gateway) {
 	}
 	g.frontend, g.front = t.readFrontend(g), t.readFront(g)
 	for i := range spec.Listeners {
-		g.own = append(g.own, t.newListener(g, nil, i, &spec.Listeners[i]))
+		g.ownListeners = append(g.ownListeners, t.newListener(g, nil, i, &spec.Listeners[i]))
 	}
-	g.listeners = slices.Clone(g.own)
+	g.listeners = slices.Clone(g.ownListeners)
 }
 
 // newListener reads the listener at a place in spec.listeners.
@@ -215,7 +215,7 @@ func (t *translator) readAddresses(g *gateway) {
 		g.addresses = append(g.addresses, addr.Unmap().String())
 		g.assigned = append(g.assigned, gatewayv1.GatewayStatusAddress{Type: &ip, Value: a.Value})
 	}
-	if t.Separate {
+	if t.ProxyPerGateway {
 		g.addresses, g.assigned = []string{""}, nil
 	}
 	slices.Sort(g.addresses)
@@ -246,7 +246,7 @@ func (t *translator) readListener(l *listener) {
 	case !l.protocol.Hosts():
 		l.hostname = "" // ignored (Listener.hostname)
 	}
-	if t.Separate && spec.Port == AdminPort {
+	if t.ProxyPerGateway && spec.Port == AdminPort {
 		l.notAccepted = new(resource.Problem(codePortUnavailable, "PortUnavailable", l.field+".port",
 			fmt.Sprintf("port %d is reserved for the proxies' health and metrics", AdminPort), "use another port"))
 	}

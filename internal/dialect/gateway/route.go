@@ -40,7 +40,7 @@ type route struct {
 	unresolved []resource.Finding
 	uses       []use
 	// said are the findings about the route by itself.
-	said []resource.Finding
+	findings []resource.Finding
 
 	// outcome is the result of the route among the others, nil until it is known. contested means that others changed
 	// its parents, so that the route must be read again the next time.
@@ -85,7 +85,7 @@ func (t *translator) readRoutes(earlier []*route) {
 			kept[r] = true
 		}
 		t.listed = append(t.listed, r)
-		t.findings = append(t.findings, r.said...)
+		t.findings = append(t.findings, r.findings...)
 	}
 	for _, o := range t.set.GRPCRoutes {
 		list(o)
@@ -149,7 +149,7 @@ func (t *translator) readRoute(r *route) {
 	for _, p := range r.parents {
 		t.attach(r, p)
 	}
-	r.said, t.findings = t.findings, before
+	r.findings, t.findings = t.findings, before
 }
 
 // newRoute begins the route of an object: a *HTTPRoute, a *GRPCRoute or a *TCPRoute.

@@ -21,7 +21,7 @@ func (t *translator) gatewayStatuses() {
 			t.statuses = append(t.statuses, status)
 			continue
 		}
-		for _, l := range g.own {
+		for _, l := range g.ownListeners {
 			status.Listeners = append(status.Listeners, t.listenerStatus(l))
 		}
 		if len(g.sets) > 0 {

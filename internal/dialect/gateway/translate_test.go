@@ -82,7 +82,7 @@ func FuzzTranslate(f *testing.F) {
 		if err != nil {
 			t.Skip("the text cannot be read: nothing is translated")
 		}
-		for _, options := range []gateway.Options{{}, {Separate: true}} {
+		for _, options := range []gateway.Options{{}, {ProxyPerGateway: true}} {
 			out := translateWith(set, options)
 			if err := out.cfg.Validate(); err != nil {
 				t.Errorf("%+v: the model is not valid: %v", options, err)
@@ -90,7 +90,7 @@ func FuzzTranslate(f *testing.F) {
 			if a, b := goldentest.Marshal(t, out.cfg), goldentest.Marshal(t, translateWith(goldentest.Shuffled(set), options).cfg); a != b {
 				t.Errorf("%+v: the order of the objects has an influence:\n%s", options, goldentest.Diff(a, b))
 			}
-			for name, part := range out.cfg.Split() {
+			for name, part := range out.cfg.ByGateway() {
 				if err := part.Validate(); err != nil {
 					t.Errorf("the part of %s is not valid: %v", name, err)
 				}

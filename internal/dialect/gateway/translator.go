@@ -54,17 +54,17 @@ func (x *Translator) Gateways() []*gatewayv1.Gateway {
 // begin takes over what is known before any route is.
 func (t *translator) begin(b *basis) {
 	t.basis = b
-	t.cfg = model.Config{Certificates: slices.Clip(b.found.Certificates), Services: slices.Clip(b.found.Services)}
-	t.findings = slices.Clone(b.said) // they will be sorted
+	t.cfg = model.Config{Certificates: slices.Clip(b.baseConfig.Certificates), Services: slices.Clip(b.baseConfig.Services)}
+	t.findings = slices.Clone(b.baseFindings) // they will be sorted
 }
 
 // finish adds the statuses and puts everything in order, in which most of it is already.
 func (t *translator) finish() {
-	t.statuses = make([]resource.Status, 0, len(t.allPolicies)+len(t.order)+len(t.classes)+len(t.sets)+len(t.listed))
+	t.statuses = make([]resource.Status, 0, len(t.allPolicies)+len(t.order)+len(t.baseStatuses)+len(t.sets)+len(t.listed))
 	t.policyStatuses()
 	t.routeStatuses("GRPCRoute")
 	t.gatewayStatuses()
-	t.statuses = append(t.statuses, t.classes...)
+	t.statuses = append(t.statuses, t.baseStatuses...)
 	t.routeStatuses("HTTPRoute")
 	t.listenerSetStatuses()
 	t.routeStatuses("TCPRoute")
@@ -110,9 +110,9 @@ type basis struct {
 	wildService bool
 
 	// found, classes and said are the configuration, statuses and findings before routes are read.
-	found   model.Config
-	classes []resource.Status
-	said    []resource.Finding
+	baseConfig   model.Config
+	baseStatuses []resource.Status
+	baseFindings []resource.Finding
 }
 
 // readBasis reads everything but routes.
@@ -141,7 +141,7 @@ func (t *translator) readBasis() *basis {
 	t.readGateways()
 	t.readPolicies()
 	t.secure()
-	t.found, t.classes, t.said = t.cfg, t.statuses, t.findings
+	t.baseConfig, t.baseStatuses, t.baseFindings = t.cfg, t.statuses, t.findings
 	t.cfg, t.statuses, t.findings = model.Config{}, nil, nil
 	return t.basis
 }

@@ -118,7 +118,7 @@ func TestTranslatorSaysWhatTranslateSays(t *testing.T) {
 	for _, g := range goldentest.All(t, leastGoldens) {
 		set := goldentest.Load(t, g)
 		for seed, separate := range []bool{false, true} {
-			options := gateway.Options{Separate: separate}
+			options := gateway.Options{ProxyPerGateway: separate}
 			if separate {
 				options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 			}
@@ -176,7 +176,7 @@ func TestTranslatorWhereRoutesCompete(t *testing.T) {
 				CommonRouteSpec: parents(), Rules: []gatewayv1.TCPRouteRule{{}},
 			}})
 		}
-		follow(t, seed, gateway.Options{Separate: seed%2 == 0}, all, 100)
+		follow(t, seed, gateway.Options{ProxyPerGateway: seed%2 == 0}, all, 100)
 	}
 }
 

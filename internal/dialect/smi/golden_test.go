@@ -13,7 +13,7 @@ import (
 )
 
 func translate(set *resource.Set, serve ...string) goldentest.Output {
-	services, _, found := core.Options{}.Translate(set)
+	services, _, found := (&core.Translator{}).Translate(set)
 	var gateways gateway.Translator
 	routes, _, foundRoutes := gateways.Translate(set)
 	splits, statuses, events, foundSplits := smi.Translate(set, smi.Options{Serve: serve, Gateways: gateways.Gateways()})

@@ -41,7 +41,7 @@ func TestPlanGoldens(t *testing.T) {
 }
 
 func outputs(t *testing.T, set *resource.Set) []goldentest.Part {
-	result, err := control.Options{Separate: true}.Translate(set)
+	result, err := control.Options{ProxyPerGateway: true}.Translate(set)
 	if err != nil {
 		t.Fatal(err)
 	}

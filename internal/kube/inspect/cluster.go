@@ -294,7 +294,7 @@ func (r *reader) lease(ctx context.Context, c *Controller) error {
 
 // gateways reads the objects of Gateways, a list for each kind.
 func (r *reader) gateways(ctx context.Context, in Input) error {
-	versions := in.Config.Split()
+	versions := in.Config.ByGateway()
 	plans := infra.Options{Controller: "controller:1", Image: "image", CA: "none"}.Plans(in.Set, r.ControllerName, in.Config, in.Statuses)
 	made, err := r.made(ctx)
 	if err != nil {

@@ -65,13 +65,13 @@ type Board struct {
 	wake   chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
-	others map[string]word // by ConfigMap
+	others map[string]replicaReport // by ConfigMap
 }
 
-// word is the report of another replica.
-type word struct {
-	said map[model.GatewayKey][]feed.Proxy // by Gateway
-	seen time.Time
+// replicaReport is the report of another replica.
+type replicaReport struct {
+	proxies map[model.GatewayKey][]feed.Proxy // by Gateway
+	seen    time.Time
 }
 
 // BoardCache returns a cache that sees the board alone; its Start blocks until its context ends.
@@ -102,7 +102,7 @@ func (b *Board) Others(gateway model.GatewayKey) []feed.Proxy {
 	defer b.mu.Unlock()
 	var out []feed.Proxy
 	for _, name := range slices.Sorted(maps.Keys(b.others)) {
-		out = append(out, b.others[name].said[gateway]...)
+		out = append(out, b.others[name].proxies[gateway]...)
 	}
 	return out
 }
@@ -159,8 +159,8 @@ func (b *Board) expire(ctx context.Context) {
 	changed := false
 	for name, w := range b.others {
 		age := time.Since(w.seen)
-		if age > boardAge && w.said != nil {
-			b.others[name] = word{seen: w.seen}
+		if age > boardAge && w.proxies != nil {
+			b.others[name] = replicaReport{seen: w.seen}
 			changed = true
 		}
 		if age > boardGone {
@@ -194,14 +194,14 @@ func (b *Board) read(o any, gone bool) {
 		}
 	}
 	b.mu.Lock()
-	same := reflect.DeepEqual(b.others[c.Name].said, said)
+	same := reflect.DeepEqual(b.others[c.Name].proxies, said)
 	if b.others == nil {
-		b.others = map[string]word{}
+		b.others = map[string]replicaReport{}
 	}
 	if gone {
 		delete(b.others, c.Name)
 	} else {
-		b.others[c.Name] = word{said, time.Now()}
+		b.others[c.Name] = replicaReport{said, time.Now()}
 	}
 	b.mu.Unlock()
 	if !same {

@@ -137,7 +137,7 @@ func TestStatusShowsSplitsOfACluster(t *testing.T) {
 		set := s.until(fmt.Sprintf("generation %d of the split", generation), func(set *resource.Set) bool {
 			return len(set.TrafficSplits) == 1 && set.TrafficSplits[0].Generation == generation && set.Service(ns, "web") != nil && set.Service(ns, "web-v1") != nil
 		})
-		result, err := control.Options{Separate: true, Serve: []string{"none"}}.Translate(set)
+		result, err := control.Options{ProxyPerGateway: true, Serve: []string{"none"}}.Translate(set)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := control.Options{Separate: true}.Translate(set)
+		result, err := control.Options{ProxyPerGateway: true}.Translate(set)
 		if err != nil {
 			t.Fatal(err)
 		}
