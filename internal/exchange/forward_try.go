@@ -30,7 +30,7 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 			return err
 		}
 		if c.Asks() {
-			ex.beginCopies() // they take memory and wait: see heldLegs
+			ex.beginCopies() // they take memory and wait: see mirror.waitingCopies
 		}
 		err := c.Send(true)
 		ex.beginCopies() // after the write, so that they do not keep the primary waiting
