@@ -18,8 +18,8 @@ const (
 	heldDue = 4
 )
 
-// waitingCopies are the copies that no worker has yet: small ones whose primary is under way, and those whose primary was
-// answered just now. Beginning a copy wakes threads, here and in the service that gets it. These threads would take
+// waitingCopies are the copies that no worker has yet: small ones whose primary is under way, and those whose primary
+// was answered just now. Beginning a copy wakes threads, here and in the service that gets it. These threads would take
 // processors from the primary, or from the client that gets its answer, and delay them by more than a fast backend's
 // exchange. So a clock begins copies, a few in each turn. If there are more, each begins when its exchange has ended,
 // because threads are awake then anyway. The clock also begins copies of slow exchanges and of streams. It runs as long
