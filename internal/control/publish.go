@@ -12,12 +12,12 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// Final marks an error of Loop.Publish that the same configuration would meet again: it is not tried again.
+// Final marks an error of Loop.Publish that the same configuration would cause again, so it is not published again.
 func Final(err error) error { return finalError{err} }
 
 type finalError struct{ error }
 
-// Unwrap returns the error that is marked.
+// Unwrap returns the marked error.
 func (e finalError) Unwrap() error { return e.error }
 
 // onlyListeners reports whether an error of Publish affects only listeners, and the rest of the configuration is
@@ -134,7 +134,7 @@ func (p *publishing) failed() error {
 	return nil
 }
 
-// tell logs the Gateways that keep the configuration before, for another reason than was told.
+// tell logs the Gateways that keep their previous configuration, if the reason is new.
 func (p *publishing) tell(log *slog.Logger, told map[model.GatewayKey]error) {
 	for _, gateway := range slices.Sorted(maps.Keys(p.tried)) {
 		if err := p.errs[gateway]; told[gateway] == nil || told[gateway].Error() != err.Error() {

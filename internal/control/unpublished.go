@@ -51,13 +51,13 @@ func (r Report) WithUnpublished(errs map[model.GatewayKey]error) Report {
 	return r
 }
 
-// placed is a finding with the place where its object was written.
+// placed returns the finding with the place where its object was written.
 func (r Report) placed(f resource.Finding) resource.Finding {
 	f.Origin = r.Set.Origin(model.Ref{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name})
 	return f
 }
 
-// unservedVerdict is that of a Gateway some of whose listeners are not served.
+// unservedVerdict returns the verdict for a Gateway with unserved listeners.
 func unservedVerdict(unserved finding.UnservedError) resource.Verdict {
 	v := resource.Verdict{Unserved: map[string]string{}, None: programmedFalse("spec.listeners: none can be served; see their conditions")}
 	for _, u := range unserved {
