@@ -48,7 +48,7 @@ func toggle(to func(*command) *bool) option {
 
 func told(arg bool, why string) option { return option{arg: arg, told: why} }
 
-// longNames are the long names of curl's options of one letter.
+// longNames are the long names of curl's one-letter options.
 var longNames = map[byte]string{
 	'#': "progress-bar", '0': "http1.0", '1': "tlsv1", '2': "sslv2", '3': "sslv3", '4': "ipv4", '6': "ipv6",
 	'A': "user-agent", 'a': "append", 'B': "use-ascii", 'b': "cookie", 'C': "continue-at", 'c': "cookie-jar", 'D': "dump-header", 'd': "data",
@@ -59,7 +59,8 @@ var longNames = map[byte]string{
 	'Y': "speed-limit", 'y': "speed-time", 'Z': "parallel", 'z': "time-cond", ':': "next",
 }
 
-// Options about how curl connects, verifies, waits and prints, which do not change the request.
+// quietSwitches and quietValues are options for how curl connects, verifies, waits and prints. They do not change the
+// request.
 const (
 	quietSwitches = `progress-bar tlsv1 tlsv1.0 tlsv1.1 tlsv1.2 tlsv1.3 sslv2 sslv3 ipv4 ipv6 append use-ascii fail fail-early fail-with-body globoff include
 		remote-header-name junk-session-cookies insecure no-buffer remote-name remote-name-all disable remote-time show-error silent verbose parallel parallel-immediate
@@ -80,7 +81,7 @@ const (
 	untoldFile  = "the file is not read"
 )
 
-// options are all that are known, by their long names.
+// options are all known options, by their long names.
 var options = func() map[string]option {
 	data := func(c *command, v string) error {
 		c.hasData = true
@@ -245,7 +246,7 @@ func (c *command) parse(args []string) error {
 	return nil
 }
 
-// short reads options of one letter that share a word, the last perhaps with its value in it, or in the next word.
+// short reads one-letter options that share a word. The last one may have its value in that word, or in the next one.
 func (c *command) short(arg string, args []string) (rest []string, err error) {
 	for letters := arg[1:]; letters != ""; {
 		option, ok := options[longNames[letters[0]]]
@@ -287,7 +288,7 @@ func (c *command) take(o option, name, value string) error {
 	return nil
 }
 
-// methodOf is the method that the options make.
+// methodOf returns the method that results from the options.
 func (c *command) methodOf() string {
 	switch {
 	case c.method != "":
@@ -348,7 +349,7 @@ func (c *command) own(real bool) (fields []string) {
 	case c.form:
 		add("Content-Type", "multipart/form-data; boundary=------------------------weir")
 	case c.upload:
-		add("Transfer-Encoding", "chunked") // how long the file is does not matter
+		add("Transfer-Encoding", "chunked") // the length of the file does not matter
 	case c.hasData && !c.get:
 		kind := "application/x-www-form-urlencoded"
 		if c.json {
@@ -373,7 +374,7 @@ func (c *command) body() string {
 	return strings.Join(c.data, separator)
 }
 
-// address is the URL as the options make it.
+// address returns the URL that results from the options.
 func (c *command) address(u string) string {
 	query := c.query
 	if c.get && c.hasData {

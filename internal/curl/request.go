@@ -16,26 +16,26 @@ import (
 type Request struct {
 	// Method is empty for a connection.
 	Method string `json:"method"`
-	// URL is as the options make it.
+	// URL is the URL that results from the options.
 	URL string `json:"url"`
 	// Headers are the fields sent, "name: value", without Host if it equals the URL's.
 	Headers []string `json:"headers,omitempty"`
-	// From is the address that the connection comes from; empty if it is not given.
+	// From is the address that the connection comes from; empty if unknown.
 	From string `json:"from,omitempty"`
 	// Notes list the parts of the command that are read in an unexpected way, or not at all.
 	Notes []string `json:"notes,omitempty"`
 
-	// Scheme is the URL's, in lower case: that of a model.Protocol.
+	// Scheme is the URL's scheme in lower case, which is the scheme of a model.Protocol.
 	Scheme string `json:"-"`
 	// Address is the connection's destination, a host name or an IP address, whatever Host says.
 	Address string `json:"-"`
 	// Port is the connection's port; 0 if the command names none, which means the scheme's default.
 	Port int32 `json:"-"`
-	// Authority is the URL's "host:port", as it was written.
+	// Authority is the URL's "host:port", as written.
 	Authority string `json:"-"`
-	// Target is the request's, as it is sent.
+	// Target is the request target, as sent.
 	Target string `json:"-"`
-	// Peer is From; not valid if that is not given.
+	// Peer is From; not valid if From is empty.
 	Peer netip.Addr `json:"-"`
 	// Follow reports that redirects are followed.
 	Follow bool `json:"-"`
@@ -49,7 +49,7 @@ type Request struct {
 // ErrOneURL means that a command has no URL, or several that are not curl's.
 var ErrOneURL = errors.New("want one URL, such as: GET http://shop.example/cart, or a curl command")
 
-// ParseText reads a whole command, as it is pasted from somewhere. An error is a mistake in it.
+// ParseText parses a whole pasted command. An error reports a mistake in it.
 func ParseText(text string) (*Request, error) {
 	words, rest, err := split(text)
 	if err != nil {
@@ -121,7 +121,7 @@ func Parse(args []string) (*Request, error) {
 	return r, nil
 }
 
-// fields makes the request's header fields of the options.
+// fields makes the request's header fields from the options.
 func (r *Request) fields(c *command, real bool) error {
 	own := c.own(real)
 	for _, part := range append([]string{r.Method, r.Target, r.Authority}, own...) {
@@ -282,7 +282,8 @@ func (r *Request) reroute(c *command) error {
 	return nil
 }
 
-// hostParts splits at colons that are not in brackets, which it drops, into as many parts as there may be; the last has the rest.
+// hostParts splits s at colons outside brackets, into at most the given number of parts, and drops the brackets. The
+// last part has the rest.
 func hostParts(s string, most int) (parts []string) {
 	depth, start := 0, 0
 	for i := 0; i <= len(s); i++ {
@@ -302,7 +303,7 @@ func hostParts(s string, most int) (parts []string) {
 // Protocol is the protocol of the listener that the URL's scheme needs.
 func (r *Request) Protocol() model.Protocol { return model.Protocol(r.Scheme) }
 
-// WantedPort is the URL's, or the scheme's own.
+// WantedPort is the URL's port, or the scheme's default.
 func (r *Request) WantedPort() int32 {
 	switch {
 	case r.Port != 0:

@@ -53,7 +53,7 @@ func (s *shellScanner) blank() {
 	}
 }
 
-// word reads one; false at the end, or before an operator.
+// word reads one word. It returns false at the end, or before an operator.
 func (s *shellScanner) word() (string, bool, error) {
 	s.blank()
 	if s.text == "" || strings.IndexByte(shellOperators, s.text[0]) >= 0 {
@@ -134,7 +134,7 @@ func (s *shellScanner) double() error {
 	return fmt.Errorf(`the quote " in the command has no end`)
 }
 
-// dollar reads a dollar sign that stands for itself; a variable is an error.
+// dollar reads a dollar sign that stands for itself. A variable is an error.
 func (s *shellScanner) dollar() error {
 	rest := s.text[1:]
 	n := 0
