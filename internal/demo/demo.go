@@ -49,9 +49,9 @@ stays on this machine; ports that are taken are no problem.`
 
 // Options of a demo.
 type Options struct {
-	// Length is how long it runs; 0 is until its context ends.
+	// Length is how long the demo runs; 0 means until its context ends.
 	Length time.Duration
-	// Rate is that of the load, in requests per second: 1 to 5000.
+	// Rate is the load in requests per second: 1 to 5000.
 	Rate int
 	// Break selects what is broken: "nothing" or "mirror".
 	Break flags.Choice
@@ -59,10 +59,10 @@ type Options struct {
 	Print bool
 }
 
-// NewOptions returns them with their defaults.
+// NewOptions returns Options with their defaults.
 func NewOptions() *Options { return &Options{Rate: 300, Break: flags.NewChoice("nothing", "mirror")} }
 
-// Flags adds them to a command.
+// Flags adds the options to a command.
 func (o *Options) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Length, "for", o.Length, "end after this time; 0 is with Ctrl-C")
 	f.IntVar(&o.Rate, "rate", o.Rate, "requests per second, at most 5000")
@@ -70,7 +70,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Print, "print", false, "print the manifests and end")
 }
 
-// Run runs the demo until its length is over or ctx ends, and prints a summary. It fails when a request failed; a *flags.Fault is a wrong option.
+// Run runs the demo until its length is over or ctx ends, and prints a summary. It fails if a request failed. A
+// *flags.Fault is an invalid option.
 func (o *Options) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.Rate < 1 || o.Rate > 5000 {
 		return flags.Errorf("--rate %d: want 1 to 5000", o.Rate)
@@ -91,7 +92,7 @@ var toys = []struct {
 
 const shadow = "shadow"
 
-// manifests returns them by file name.
+// manifests returns the manifests by file name.
 func manifests() (map[string]string, error) {
 	files := map[string]string{}
 	err := fs.WalkDir(examples.Demo, "demo", func(path string, d fs.DirEntry, err error) error {
@@ -118,7 +119,7 @@ func print(w io.Writer) error {
 	return nil
 }
 
-// demo is a running one.
+// demo is a running demo.
 type demo struct {
 	*Options
 	stderr  io.Writer
@@ -130,9 +131,9 @@ type demo struct {
 	view    *view
 
 	mu sync.Mutex
-	// listener is the gateway's port, until it takes it.
+	// listener is the gateway's port, until the gateway takes it.
 	listener net.Listener
-	// config is the latest report; base is the counters when its configuration came into force.
+	// config is the latest report. base is the counters at the time when its configuration came into force.
 	config control.Report
 	base   telemetry.Snapshot
 	served chan struct{} // closed when the first configuration is served
@@ -159,7 +160,7 @@ func (o *Options) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	return d.serve(ctx)
 }
 
-// start brings up the toy services and writes the manifests with their ports.
+// start starts the toy services and writes the manifests with their ports.
 func (d *demo) start(background *sync.WaitGroup) error {
 	ports := []string{}
 	for _, want := range toys {
@@ -205,7 +206,7 @@ func freeListener(preferred int) (net.Listener, error) {
 	return l, nil
 }
 
-// listen opens a port of the gateway's: its first is open already.
+// listen opens a port for the gateway. The first one is already open.
 func (d *demo) listen(network, address string) (socket.Bound, error) {
 	d.mu.Lock()
 	l := d.listener
@@ -218,7 +219,7 @@ func (d *demo) listen(network, address string) (socket.Bound, error) {
 	return socket.Open(network, address)
 }
 
-// release closes the first port, should the gateway not have taken it.
+// release closes the first port if the gateway has not taken it.
 func (d *demo) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -242,7 +243,7 @@ func (d *demo) serve(ctx context.Context) error {
 	plane := &dataplane.Plane{Metrics: metrics, Log: log, Adjust: move, AdminAddress: "127.0.0.1:0", Guard: guard}
 	plane.Server = proxy.New(proxy.Options{
 		Options: exchange.Options{Logger: log, Metrics: metrics}, DrainTimeout: time.Second, DrainGrace: -1, Upstream: upstream.Options{Refuse: guard.Refuse}, PortsChanged: plane.Changed, Listen: d.listen,
-		// Tight, so that a broken mirror shows within a second.
+		// The bounds are tight, so that a broken mirror shows within a second.
 		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
 	})
 	d.gateway = &standalone.Gateway{Source: resource.NewDir(dialect.Kinds(), []string{d.dir}, log), Reported: d.reported, Plane: plane}
@@ -259,7 +260,7 @@ func (d *demo) serve(ctx context.Context) error {
 		return <-ended
 	}
 
-	if d.Length > 0 { // from when there is something to see
+	if d.Length > 0 { // the length counts from the first table
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Length)
 		defer cancel()
@@ -285,7 +286,7 @@ func (d *demo) serve(ctx context.Context) error {
 
 func (d *demo) url() string { return fmt.Sprintf("http://127.0.0.1:%d/", d.port) }
 
-// reported follows the control loop: a new configuration starts the counting anew.
+// reported follows the control loop: a new configuration restarts the counts.
 func (d *demo) reported(r control.Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -298,7 +299,7 @@ func (d *demo) reported(r control.Report) {
 	}
 }
 
-// watch shows the table until ctx ends, which is no error, or the gateway does.
+// watch shows the table until ctx ends, which is not an error, or the gateway ends.
 func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 	d.view.intro(d)
 	tick := time.NewTicker(time.Second)
@@ -319,7 +320,7 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// summary is printed when everything has come to rest; a request that failed fails the demo.
+// summary prints the summary when everything has stopped. A failed request fails the demo.
 func (d *demo) summary() error {
 	d.mu.Lock()
 	base, changed := d.base, d.config.Generation > 1

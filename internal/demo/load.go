@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// loadGenerator sends a mix of requests at a steady rate. It is bounded: when answers take long it sends fewer.
+// loadGenerator sends a mix of requests at a steady rate. It is bounded: if answers take long, it sends fewer.
 type loadGenerator struct {
 	url  string
 	rate int // requests per second
@@ -24,7 +24,7 @@ type loadGenerator struct {
 
 const loadWorkers = 16
 
-// run returns when ctx has ended and the last answer is there.
+// run returns when ctx has ended and the last answer has arrived.
 func (g *loadGenerator) run(ctx context.Context) {
 	client := &http.Client{
 		Timeout:   10 * time.Second,
@@ -59,19 +59,19 @@ func (g *loadGenerator) run(ctx context.Context) {
 		for ; n < wanted; n++ {
 			select {
 			case due <- n:
-			default: // all workers are busy: this one is not sent
+			default: // all workers are busy: skip this request
 			}
 		}
 	}
 }
 
-// send makes every twentieth request one of a tester, and every tenth an order with a body.
+// send makes every twentieth request a tester's, and every tenth an order with a body.
 func (g *loadGenerator) send(client *http.Client, n int64) {
 	method, path, body := http.MethodGet, fmt.Sprintf("item/%d?from=demo", n%100), ""
 	if n%10 == 3 {
 		method, path, body = http.MethodPost, "order", strings.Repeat("weir ", 200)
 	}
-	// The request is not bound to the demo's end: it is let finish.
+	// The request is not bound to the demo's end: it may finish.
 	req, err := http.NewRequestWithContext(context.Background(), method, g.url+path, strings.NewReader(body))
 	if err != nil {
 		g.fail(err.Error())
@@ -113,5 +113,5 @@ func (g *loadGenerator) elapsed() time.Duration {
 	return time.Duration(g.stop.Load() - g.start.Load())
 }
 
-// stopped is when the last answer was there.
+// stopped is when the last answer arrived.
 func (g *loadGenerator) stopped() time.Time { return time.Unix(0, g.stop.Load()) }

@@ -16,14 +16,14 @@ import (
 // observation is what the demo shows: the wanted shares beside the counts since the configuration was applied.
 type observation struct {
 	elapsed time.Duration
-	// generation counts the configurations: above 1 the manifests were changed.
+	// generation counts the configurations: above 1 means that the manifests were changed.
 	generation uint64
 	// problems are why the newest manifests are not in force, or what is wrong with them, the worst first.
 	problems []string
 	backends []backendRow
 	mirrors  []mirrorRow
 	total    telemetry.ExchangeSnapshot
-	// interval is the counts since the configuration was applied, or of the whole run.
+	// interval is the time that the counts cover: since the configuration was applied, or the whole run.
 	interval time.Duration
 	// sent and failed are the load generator's own count.
 	sent, failed int64
@@ -39,7 +39,7 @@ type toyCount struct {
 
 type backendRow struct {
 	rule, backend string
-	// wanted is below zero where the weights of all backends are zero, share where there was no request.
+	// wanted is below zero if the weights of all backends are zero, share if there was no request.
 	share, wanted float64
 	telemetry.ExchangeSnapshot
 }
@@ -148,7 +148,7 @@ func (o *observation) rows(cfg *model.Config, counted telemetry.Snapshot) {
 	}
 }
 
-// partOf is n of all; below zero if all is zero.
+// partOf returns n as a part of all; below zero if all is zero.
 func partOf(n float64, all uint64) float64 {
 	if all == 0 {
 		return -1

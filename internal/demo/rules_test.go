@@ -15,7 +15,7 @@ import (
 // weir-demo does not check rules that compare fields, so its users' objects may break them. These tests do the same.
 func init() { resource.CheckRules(nil) }
 
-// TestObjectsThatBreakRulesAreServedAsFarAsTheyGo reads objects which no API server would admit.
+// TestObjectsThatBreakRulesAreServedAsFarAsTheyGo reads objects that no API server would admit.
 func TestObjectsThatBreakRulesAreServedAsFarAsTheyGo(t *testing.T) {
 	paths, err := filepath.Glob("../resource/testdata/findings/*.yaml")
 	if err != nil || len(paths) < 10 {

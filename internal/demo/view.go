@@ -15,7 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// view shows observations: on a terminal a table that is redrawn in place, else a line each.
+// view shows observations: as a table that is redrawn in place on a terminal, else as a line each.
 type view struct {
 	out      io.Writer
 	screen   func() screen.Screen // its size may change
@@ -61,7 +61,7 @@ func (v *view) show(o observation) {
 	fmt.Fprint(v.out, up+table)
 }
 
-// back takes the cursor to the first line of the table on the screen and clears from there.
+// back moves the cursor to the first line of the table on the screen and clears the screen from there.
 func (v *view) back() string {
 	if v.drawn == 0 {
 		return "\n"
@@ -69,7 +69,7 @@ func (v *view) back() string {
 	return fmt.Sprintf("\x1b[%dA\x1b[J", v.drawn)
 }
 
-// line is an observation in one line.
+// line formats an observation as one line.
 func line(o observation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%3.0fs  %4.0f rps  success %s", o.elapsed.Seconds(), rps(o.total, o.interval), success(o.total))
@@ -125,7 +125,7 @@ func tables(s screen.Screen, o observation) string {
 	return text
 }
 
-// summary is the last word: the tables, and what happened since the start, as clients, mirrors and toy services saw it.
+// summary shows the final tables, and the counts since the start, as clients, mirrors and toy services saw them.
 func (v *view) summary(o observation) error {
 	var received []string
 	for _, t := range o.received {
@@ -159,7 +159,7 @@ func share(p float64) string {
 	return fmt.Sprintf("%.2f%%", p*100)
 }
 
-// success is the share of requests that succeeded.
+// success is the share of successful requests.
 func success(x telemetry.ExchangeSnapshot) string {
 	if x.Requests == 0 {
 		return "-"
@@ -167,7 +167,7 @@ func success(x telemetry.ExchangeSnapshot) string {
 	return share(x.Success())
 }
 
-// short drops the namespace and port of a service's name.
+// short drops the namespace and port from a service's name.
 func short(service string) string {
 	if i := strings.IndexByte(service, '/'); i >= 0 {
 		service = service[i+1:]
