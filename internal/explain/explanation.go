@@ -19,12 +19,12 @@ type Explanation struct {
 	// X-Forwarded-For that backends get.
 	Client       string `json:"client,omitempty"`
 	ForwardedFor string `json:"forwardedFor,omitempty"`
-	// Note is worth knowing about how the listener was chosen.
+	// Note is a remark about how the listener was chosen.
 	Note string `json:"note,omitempty"`
 	// Rule takes the connection, if the request is a connection to a TCP port.
 	Rule *model.Ref `json:"rule,omitempty"`
 	*routing.Explanation
-	// PathPolicy is there if the policy is strict or common servers read the path in several ways.
+	// PathPolicy is set if the policy is strict, or if common servers read the path in several ways.
 	PathPolicy *routing.PathExplanation `json:"pathPolicy,omitempty"`
 
 	Filters  *model.Filters `json:"filters,omitempty"`
@@ -54,7 +54,7 @@ type Answer struct {
 
 // Backend is a backend that may answer the request.
 type Backend struct {
-	// Ref is where the backend was written, or the leaf of a split.
+	// Ref is the place of the backend, or of the leaf of a split.
 	Ref     model.Ref `json:"ref,omitzero"`
 	Service string    `json:"service,omitempty"`
 	// Probability is 0..1; exactly Weight of every WeightSum requests.
@@ -62,29 +62,30 @@ type Backend struct {
 	Weight      uint64   `json:"weight"`
 	WeightSum   uint64   `json:"weightSum"`
 	Endpoints   []string `json:"endpoints,omitempty"`
-	// ProxyProtocol is the version of the PROXY header that connections to them begin with.
+	// ProxyProtocol is the version of the PROXY header that begins connections to the endpoints.
 	ProxyProtocol int            `json:"proxyProtocol,omitempty"`
 	Forwarded     *Forwarded     `json:"forwarded,omitempty"`
 	Filters       *model.Filters `json:"filters,omitempty"`
 	Answer        *Answer        `json:"answer,omitempty"`
 	Mirrors       []Mirror       `json:"mirrors,omitempty"`
-	// Splits of the service that were asked; if the last takes the request, Leaves answer it in the service's stead.
+	// Splits are the splits of the service that were tried. If the last takes the request, Leaves answer it instead of
+	// the service.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
 	Leaves []Backend                `json:"leaves,omitempty"`
 }
 
-// Forwarded is the request line and host that a backend sees, or a mirror.
+// Forwarded is the request line and host that a backend or a mirror gets.
 type Forwarded struct {
 	Method string `json:"method"`
 	Target string `json:"target"`
 	Host   string `json:"host"`
-	// Mark is the field by which a mirror knows copies, unless the proxy was told otherwise.
+	// Mark is the default field that marks copies for a mirror; the proxy's options may set another.
 	Mark string `json:"mark,omitempty"`
 }
 
 // Mirror is a mirror that may get a copy of the request.
 type Mirror struct {
-	// Ref is where the mirror was written, or the leaf of a split.
+	// Ref is the place of the mirror, or of the leaf of a split.
 	Ref         model.Ref `json:"ref,omitzero"`
 	Service     string    `json:"service"`
 	Probability float64   `json:"probability"`
@@ -94,7 +95,8 @@ type Mirror struct {
 	// Copies are the possible copies. A copy is the request as the answering backend gets it, so there are several if
 	// backends get different requests.
 	Copies []Forwarded `json:"copies,omitempty"`
-	// Splits of the service that were asked; if the last takes the request, Leaves get the copies in the service's stead.
+	// Splits are the splits of the service that were tried. If the last takes the request, Leaves get the copies
+	// instead of the service.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
 	Leaves []Mirror                 `json:"leaves,omitempty"`
 }

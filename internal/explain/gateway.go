@@ -24,13 +24,13 @@ type GatewayError struct {
 type GatewayProblem int
 
 const (
-	// NotSeparate: a Gateway was asked for where one proxy serves all.
+	// NotSeparate: the caller asked for a Gateway, but one proxy serves all.
 	NotSeparate GatewayProblem = iota
-	// UnknownGateway: the Gateway that was asked for is not served.
+	// UnknownGateway: the requested Gateway is not served.
 	UnknownGateway
 	// NoGateway: no Gateway has a listener.
 	NoGateway
-	// NoneListens: no Gateway listens for the request.
+	// NoneListens: no Gateway has a listener for the request.
 	NoneListens
 	// SeveralListen: several Gateways may get the request.
 	SeveralListen
@@ -51,7 +51,7 @@ func (e *GatewayError) Error() string {
 	return "several Gateways may get this:\n" + e.List()
 }
 
-// List has a line for each Gateway.
+// List returns a line for each Gateway.
 func (e *GatewayError) List() string {
 	var lines []string
 	for _, g := range e.Gateways {
@@ -64,7 +64,7 @@ func (e *GatewayError) List() string {
 	return strings.Join(lines, "\n")
 }
 
-// Gateway is where a request may go.
+// Gateway is a Gateway that may get a request.
 type Gateway struct {
 	Name      model.GatewayKey
 	Addresses []string
@@ -88,7 +88,7 @@ func (s *Served) gateways(names []model.GatewayKey) (out []Gateway) {
 	return out
 }
 
-// addresses of a Gateway, as its status has them.
+// addresses returns the addresses in a Gateway's status.
 func (s *Served) addresses(gateway model.GatewayKey) (out []string) {
 	var g *gatewayv1.Gateway
 	if s.Set != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
-// TestExplainKnowsEachProtocol asks for a request or a connection by each protocol that a listener may have.
+// TestExplainKnowsEachProtocol explains a request or a connection for each protocol that a listener may have.
 func TestExplainKnowsEachProtocol(t *testing.T) {
 	for _, p := range model.ListenerProtocols() {
 		for _, k := range model.RouteKinds() {

@@ -22,7 +22,7 @@ type LeftOut struct {
 	// Ref is a route, perhaps with a rule, or a Gateway or a ListenerSet. It is zero for an object that could not be
 	// read, which may be of any kind.
 	Ref model.Ref `json:"ref,omitzero"`
-	// Match is how the rule would match; nil if that is not known.
+	// Match is the rule's match for the request; nil if unknown.
 	Match *model.Match `json:"match,omitempty"`
 	// Findings are why it is left out, and how to fix it.
 	Findings []resource.Finding `json:"findings"`
@@ -101,7 +101,7 @@ func (e *Explanation) leftListeners(set *resource.Set, whys map[resource.Key][]r
 	}
 }
 
-// leftConnections finds routes for connections that are not attached.
+// leftConnections finds unattached routes for connections.
 func (e *Explanation) leftConnections(set *resource.Set, whys map[resource.Key][]resource.Finding) {
 	for _, k := range sortedObjects(whys) {
 		if !e.Listener.Protocol.Takes(dialect.Carries(k.Kind)) {
@@ -150,7 +150,7 @@ func (e *Explanation) leftRoutes(set *resource.Set, cfg *model.Config, whys map[
 	}
 }
 
-// tryRoute is the match by which a route would take the request if it were there; nil if it would not.
+// tryRoute returns the match with which a route would take the request if it were served; nil if it would not.
 func (e *Explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Candidate {
 	with := model.Config{Listeners: []model.Listener{*e.Listener}, Routes: []model.Route{trial}}
 	with.Listeners[0].Hostname = ""
@@ -178,7 +178,7 @@ func (e *Explanation) tryRoute(cfg *model.Config, trial model.Route) *routing.Ca
 	return nil
 }
 
-// servedAll are the codes of errors with which a rule is served all the same: a share of its requests is answered 500.
+// servedAll are the codes of errors that leave a rule served, with an answer of 500 for a share of its requests.
 var servedAll = []string{"WR511", "WR519", "WR530", "WR531", "WR532", "WR533", "WR545", "WR546"}
 
 // concerning keeps the findings that leave out a rule of a route: errors about the rule, and errors that keep the route
@@ -201,7 +201,7 @@ func errorsOf(all []resource.Finding) []resource.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f resource.Finding) bool { return f.Severity != resource.Error })
 }
 
-// fieldIndex is the index that follows a prefix of a field.
+// fieldIndex returns the index after a prefix of a field.
 func fieldIndex(field, prefix string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(field, prefix)
 	if !ok {
@@ -220,7 +220,7 @@ func sortedObjects(m map[resource.Key][]resource.Finding) []resource.Key {
 // draft is an object, or a part of one, as the user wrote it. It may be invalid.
 type draft map[string]any
 
-// draftOf is a Gateway, a ListenerSet or a route as it was written; nil if it is not known.
+// draftOf returns a Gateway, a ListenerSet or a route as the user wrote it; nil if it is unknown.
 func draftOf(set *resource.Set, k resource.Key) draft {
 	k.Group = gatewayv1.GroupName
 	if d, ok := set.Drafts[k]; ok {
@@ -362,7 +362,7 @@ func (d draft) grpcPath() model.PathMatch {
 	return out
 }
 
-// values are matches of header fields or query parameters.
+// values returns matches of header fields or query parameters.
 func values(written []draft, fold func(string) string) (out []model.ValueMatch) {
 	for _, w := range written {
 		m := model.ValueMatch{Type: model.Exact, Name: fold(w.text("name", "")), Value: w.text("value", "")}

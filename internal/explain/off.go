@@ -17,7 +17,7 @@ type OffMirror struct {
 
 const mirrorField = ".requestMirror"
 
-// mirrorsOff fills in the mirrors of the winning rule that did not come into the configuration: findings say why.
+// mirrorsOff fills in the mirrors of the winning rule that the configuration lacks; findings are why.
 func (e *Explanation) mirrorsOff(findings []resource.Finding) {
 	if e.Explanation == nil || e.Winner == nil || len(e.Backends) == 0 {
 		return
@@ -47,7 +47,7 @@ func (e *Explanation) mirrorsOff(findings []resource.Finding) {
 	}
 }
 
-// offLines say which mirrors are off.
+// offLines describes the mirrors that are off.
 func (p *printer) offLines(off []OffMirror) (lines []string) {
 	for _, o := range off {
 		line := o.Code + "  " + o.Reason

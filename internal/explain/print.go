@@ -57,7 +57,7 @@ func (p *printer) paint(text string) string {
 	return text
 }
 
-// list writes lines under one name, an empty line before them.
+// list writes lines under one name, after an empty line.
 func (p *printer) list(name string, lines []string) {
 	if len(lines) == 0 {
 		return
@@ -137,7 +137,7 @@ func (p *printer) explanation(e *Explanation) {
 	p.list("mirrored to", append(mirrorLines(e.Mirrors), p.offLines(e.MirrorsOff)...))
 }
 
-// candidates lists the matches compared, unless the winner was the only one.
+// candidates lists the compared matches, unless the winner was the only one.
 func (p *printer) candidates(e *Explanation) {
 	var lines []string
 	if e.OmittedBefore > 0 {

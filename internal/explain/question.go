@@ -22,7 +22,7 @@ type question struct {
 	refused     *exchange.Refusal          // by the proxy, before the request is routed
 }
 
-// fieldMap is header fields by lower-case name.
+// fieldMap holds header fields by lower-case name.
 type fieldMap map[string]string
 
 func (f fieldMap) Field(name string) (string, bool) {

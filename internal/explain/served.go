@@ -15,7 +15,7 @@ type Served struct {
 	// Set is the set that Config was made from. Without it, explanations omit what is left out, where objects were
 	// written, and Gateways' addresses.
 	Set *resource.Set
-	// Findings about Set say why a route or a mirror is left out.
+	// Findings about Set are the reasons why routes and mirrors are left out.
 	Findings []finding.Finding
 	// ProxyPerGateway reports whether each Gateway has addresses and proxies of its own, as in a cluster. Otherwise one proxy
 	// serves all Gateways.

@@ -17,7 +17,7 @@ import (
 // Matched reports whether a rule takes the request or the connection.
 func (e *Explanation) Matched() bool { return e.Rule != nil || e.Explanation != nil && e.Winner != nil }
 
-// explain asks the table that the configuration compiles to.
+// explain queries the routing table compiled from the configuration.
 func explain(cfg *model.Config, r *question) *Explanation {
 	e := &Explanation{Request: r.Request, asked: r}
 	table, _ := routing.Compile(cfg, nil)
