@@ -27,10 +27,10 @@ type Proxy struct {
 	stateDir          string
 }
 
-// New returns one with the defaults of its flags.
+// New returns a Proxy with the defaults of its flags.
 func New() *Proxy { return &Proxy{serve: dataplane.NewOptions()} }
 
-// Flags adds them to a command.
+// Flags adds the flags to a command.
 func (o *Proxy) Flags(f *pflag.FlagSet) {
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
@@ -40,7 +40,7 @@ func (o *Proxy) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: use one in memory; empty stores nothing")
 }
 
-// validate fails where the command line is wrong.
+// validate fails if the command line is invalid.
 func (o *Proxy) validate() error {
 	if !model.GatewayKey(o.gateway).Valid() {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
@@ -51,7 +51,8 @@ func (o *Proxy) validate() error {
 	return nil
 }
 
-// Run serves until ctx ends and everything is drained, or until something fails; a *flags.Fault is a wrong command line.
+// Run serves until ctx ends and everything is drained, or until an error occurs. A *flags.Fault is an invalid command
+// line.
 func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	log, processLog, closeProcessLog := o.serve.Log.Open(stderr)
 	defer closeProcessLog()
@@ -94,7 +95,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// applied counts the configurations that a feed brings to a data plane.
+// applied counts the configurations that a feed delivers to a data plane.
 type applied struct {
 	plane  *dataplane.Plane
 	report dataplane.Standing
@@ -102,7 +103,7 @@ type applied struct {
 
 func newApplied(plane *dataplane.Plane) *applied { return &applied{plane: plane} }
 
-// apply serves a configuration, or fails and leaves the old one alone.
+// apply serves a configuration. If it fails, the old one stays in force.
 func (a *applied) apply(cfg *model.Config) error {
 	err := a.plane.Apply(cfg)
 	if a.report.Changed, a.report.Err = err == nil, nil; err != nil {
