@@ -28,7 +28,7 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	keys  map[string]*allowance
-	swept int64 // when keys was last looked through for some to forget
+	swept int64 // when the keys were last swept
 }
 
 // allowance is the remaining allowance of one key.
@@ -69,7 +69,7 @@ func (l *Limiter) Log(log *slog.Logger, level slog.Level, key, msg string, args 
 	return ok
 }
 
-// Args are the attributes of a line before which so many were suppressed.
+// Args returns the attributes of a line after the given number of suppressed lines.
 func Args(suppressed int64, args ...any) []any {
 	if suppressed > 0 {
 		args = append(args, "suppressed", suppressed)
