@@ -15,11 +15,11 @@ import (
 
 // Report is the output of "weir status". Its JSON form is the output of -o json.
 type Report struct {
-	// Cluster is left out for files.
+	// Cluster is omitted for files.
 	Cluster *inspect.Summary `json:"cluster,omitempty"`
-	// Objects are by kind, in the order of shownKinds, then by namespace and name.
+	// Objects are sorted by kind, in the order of shownKinds, then by namespace and name.
 	Objects []*objectStatus `json:"objects"`
-	// Problems are the problems of no object above.
+	// Problems are those that belong to no object above.
 	Problems []resource.Finding `json:"problems,omitempty"`
 
 	kinds resource.Kinds // the kinds shown, in order
@@ -30,7 +30,7 @@ type objectStatus struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Origin is where it was read, for files.
+	// Origin is where the object was read, for files.
 	Origin string `json:"origin,omitempty"`
 	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'. They are empty
 	// if no parent reports one.
@@ -59,11 +59,11 @@ type listenerRow struct {
 	Routes   int32  `json:"routes"`
 }
 
-// proxiesStatus is how far a Gateway's proxies are.
+// proxiesStatus is the progress of a Gateway's proxies.
 type proxiesStatus struct {
 	Wanted int32 `json:"wanted"`
 	Ready  int32 `json:"ready"`
-	// Current run the newest configuration, Version; nil if that is not known.
+	// Current is how many run the newest configuration, Version; nil if unknown.
 	Current *int   `json:"current,omitempty"`
 	Version string `json:"version,omitempty"`
 }
@@ -71,7 +71,7 @@ type proxiesStatus struct {
 // objectProblem is a condition or a finding.
 type objectProblem struct {
 	Severity resource.Severity `json:"severity"`
-	// Code of a finding, or Condition and Reason, "Accepted: NotAllowedByListeners".
+	// Code is a finding's. A condition has Condition and Reason instead: "Accepted: NotAllowedByListeners".
 	Code      string `json:"code,omitempty"`
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
@@ -85,7 +85,7 @@ type namedCondition struct {
 	resource.Condition
 }
 
-// shownKinds are the kinds that have a status, in the order in which they are shown: policies last.
+// shownKinds returns the kinds that have a status, in the order of output: policies last.
 func shownKinds(all resource.Kinds) (shown resource.Kinds) {
 	for _, policies := range []bool{false, true} {
 		for _, k := range all {
@@ -145,7 +145,7 @@ func Of(in Input, namespace string) *Report {
 	return r
 }
 
-// shown are the written statuses, with an empty one for objects without.
+// shown returns the written statuses, with an empty one for objects without.
 func shown(all, written []resource.Status) []resource.Status {
 	of := make(map[model.Ref]resource.Status, len(written))
 	for _, w := range written {
@@ -222,7 +222,7 @@ func (o *objectStatus) take(where string, conditions []resource.Condition) {
 	}
 }
 
-// listener notes the bad conditions of a listener. They do not change its Gateway's columns.
+// listener records the bad conditions of a listener. They do not change its Gateway's columns.
 func (o *objectStatus) listener(l resource.ListenerStatus) {
 	var inner objectStatus
 	inner.take("listener "+l.Name, l.Conditions)
@@ -372,7 +372,7 @@ func (b *statusBuilder) count() {
 	}
 }
 
-// problems puts findings and bad conditions under their objects. A condition that a finding explains is not told twice.
+// problems lists findings and bad conditions under their objects. It omits a condition that a finding explains.
 func (b *statusBuilder) problems(findings []resource.Finding) {
 	for _, f := range findings {
 		o := b.by[key(f.Ref.Kind, f.Ref.Namespace, f.Ref.Name)]

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// clusterReport has all that status can show.
+// clusterReport returns a report with everything that status can show.
 func clusterReport() *Report {
 	two, one := 2, 1
 	return &Report{

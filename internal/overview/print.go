@@ -58,7 +58,7 @@ func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
 	return err
 }
 
-// proxiesColumn is for clusters alone.
+// proxiesColumn is only for clusters.
 const proxiesColumn = "PROXIES"
 
 // cell returns an object's value in a column: one that its kind describes, or one of the built-in columns.
@@ -173,7 +173,7 @@ func (o *objectStatus) name() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// yes is a condition's status in a table.
+// yes formats a condition's status for a table.
 func yes(status string) string {
 	switch status {
 	case "True":
@@ -197,7 +197,7 @@ func (s *proxiesStatus) String() string {
 	return text
 }
 
-// most is how many of several things a narrow table shows.
+// most is how many of several entries a narrow table shows.
 const most = 3
 
 // list joins the entries, and cuts long lists.
@@ -266,10 +266,10 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 	p.WriteByte('\n')
 }
 
-// leastColumn is the width that a column keeps however narrow the screen is; its header's, if that is more.
+// leastColumn is the least width of a column on a narrow screen, unless its header is wider.
 const leastColumn = 8
 
-// row writes a row, in as many lines as the cell with the most needs.
+// row writes a row. The row has as many lines as its longest cell.
 func (p *statusPrinter) row(cells []string, widths []int) {
 	parts, lines := make([][]string, len(cells)), 1
 	for i, cell := range cells {

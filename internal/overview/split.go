@@ -11,18 +11,19 @@ const splitKind = "TrafficSplit"
 
 // splitRow is the row of a TrafficSplit.
 type splitRow struct {
-	// Root is the Service that is split, as it was written.
+	// Root is the Service that is split, as written.
 	Root   string    `json:"root"`
 	Leaves []leafRow `json:"leaves"`
 	// Matches are the HTTPRouteGroups that select the split's requests. Empty means all requests.
 	Matches []string `json:"matches,omitempty"`
 }
 
-// leafRow is a Service that a root's traffic goes to.
+// leafRow is a Service that gets a part of a root's traffic.
 type leafRow struct {
 	Service string       `json:"service"`
 	Weight  split.Weight `json:"weight"`
-	// Share of the split traffic, 0 to 1. If a Service lacks a port, the others share that port's traffic.
+	// Share is the Service's share of the split traffic, 0 to 1. If a Service lacks a port, the others share that
+	// port's traffic.
 	Share float64 `json:"share"`
 }
 
@@ -41,7 +42,7 @@ func newSplitRow(s split.Spec) *splitRow {
 	return r
 }
 
-// shares are the leaves in a table: "v1 9 (90 %)".
+// shares formats the leaves for a table: "v1 9 (90 %)".
 func (r *splitRow) shares() []string {
 	var out []string
 	for _, l := range r.Leaves {
