@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// True is a condition that holds. The message may be empty.
+// True returns a condition that holds. The message may be empty.
 func True(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// False is a condition that does not hold.
+// False returns a condition that does not hold.
 func False(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
@@ -28,7 +28,7 @@ func ConditionOf(c metav1.Condition) Condition {
 	return Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Generation: c.ObservedGeneration}
 }
 
-// FindCondition returns the condition of a type, which may be changed in its place, or nil.
+// FindCondition returns the condition of a type, or nil. The caller may change it in place.
 func FindCondition(conditions []Condition, kind string) *Condition {
 	if i := slices.IndexFunc(conditions, func(c Condition) bool { return c.Type == kind }); i >= 0 {
 		return &conditions[i]
@@ -50,7 +50,7 @@ func WithCondition(conditions []Condition, by Condition) []Condition {
 // (metav1.Condition.message). The findings have the rest.
 const maxTexts = 8 << 10
 
-// Texts is the message of a condition for these problems of one object.
+// Texts returns the message of a condition for these problems of one object.
 func Texts(problems []Finding) string {
 	var b strings.Builder
 	for i, p := range problems {

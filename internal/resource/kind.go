@@ -26,10 +26,10 @@ type Kind struct {
 	Versions []string
 	// Definition is the custom resource definition; the zero value is for kinds of Kubernetes itself.
 	Definition Definition
-	// Decoder makes the typed objects, Objects is where a Set has them; nil is nowhere.
+	// Decoder makes the typed objects. Objects is their place in a Set; nil means that they have none.
 	Decoder Decoder
 	Objects Store
-	// Complete, if set, recognises objects that are written without the apiVersion they should have, and returns that.
+	// Complete, if set, recognises objects written without their proper apiVersion, and returns that.
 	Complete func(apiVersion, kind string, u map[string]any) (full string, ok bool)
 
 	// FilesOnly means that Weir reads the kind from files only; a cluster has something else instead.
@@ -37,7 +37,7 @@ type Kind struct {
 	// OnReference means that Weir reads an object from a cluster only if another object refers to it. It reads only the
 	// names of the others.
 	OnReference bool
-	// References, if set, returns the objects of such kinds that one of its objects refers to.
+	// References, if set, returns the objects of OnReference kinds that an object refers to.
 	References func(object metav1.Object) []Key
 	// Essential means that a cluster cannot be judged before the objects of this kind are known.
 	Essential bool
@@ -47,10 +47,11 @@ type Kind struct {
 	Status *StatusForm
 	// Verbs are the permissions for the objects in a cluster besides reading them and writing their status.
 	Verbs []string
-	// Conversion is how its versions are converted for an API server; nil if they differ in name alone.
+	// Conversion converts its versions for an API server; nil if they differ only in name.
 	Conversion *convert.Kind
 
-	// API is the specification that it belongs to, "SMI"; empty for Kubernetes. Domain is that of all the API's groups, if it has several.
+	// API is the specification of the kind, "SMI"; empty for Kubernetes. Domain is common to all the API's groups, if
+	// it has several.
 	API, Domain string
 	// Bundled means that Weir's own chart contains the definition.
 	Bundled bool
@@ -60,20 +61,20 @@ type Kind struct {
 	Missing Severity
 	// Common means that other APIs have kinds of the same name, which Weir ignores.
 	Common bool
-	// Unlike are names of kinds of other APIs that are almost the same and not meant to be it.
+	// Unlike are names of kinds of other APIs that resemble this kind's name and do not mean it.
 	Unlike []string
 	// Effects describes the effect of a missing field, by the end of its path: "without FIELD ...". See FieldEffects.
 	Effects map[string]string
 
-	// Table is the first header of the table in which "weir status" lists its objects, if they have a status. Kinds may share one, with the
-	// same columns.
+	// Table is the first header of the table in "weir status" that lists the objects, if they have a status. Kinds with
+	// the same columns may share a table.
 	Table string
 	// Columns are the other columns.
 	Columns []Column
 	// About describes the supported part of the kind, in Markdown, for the docs' table of kinds.
 	About string
 
-	// schemas are compiled when they are first asked for.
+	// once compiles the schemas at their first use.
 	once    sync.Once
 	schemas map[string]*schema // by version
 }
@@ -88,7 +89,8 @@ type Definition struct {
 type StatusForm struct {
 	// Types are the condition types that belong to Weir on Weir's objects. Weir does not touch other types.
 	Types []string
-	// Conditions are there for the object itself, and Generation, Features, Addresses and Listeners as in Status.
+	// Conditions are the conditions of the object itself. Generation, Features, Addresses and Listeners are as in
+	// Status.
 	Conditions, Generation, Features, Addresses, Listeners bool
 	// Parents and Ancestors have an entry each for this controller's.
 	Parents, Ancestors bool
@@ -99,7 +101,7 @@ type StatusForm struct {
 	Pending bool
 }
 
-// Column is one of a table of "weir status".
+// Column is a column in a table of "weir status".
 type Column struct {
 	Header string
 	// Cell returns an object's values in the column. It is nil for columns that the command itself knows, such as
@@ -116,7 +118,7 @@ func Columns(headers ...string) []Column {
 	return out
 }
 
-// ColumnOf makes a column of a kind whose objects are of type P.
+// ColumnOf makes a column for a kind whose objects have type P.
 func ColumnOf[P metav1.Object](header string, cell func(P) []string) Column {
 	return Column{Header: header, Cell: func(object metav1.Object) []string {
 		o, ok := object.(P)
@@ -127,7 +129,7 @@ func ColumnOf[P metav1.Object](header string, cell func(P) []string) Column {
 	}}
 }
 
-// ReferencesOf makes Kind.References of a kind whose objects are of type P.
+// ReferencesOf makes Kind.References for a kind whose objects have type P.
 func ReferencesOf[P metav1.Object](references func(P) []Key) func(metav1.Object) []Key {
 	return func(object metav1.Object) []Key {
 		o, ok := object.(P)
@@ -142,7 +144,7 @@ func ReferencesOf[P metav1.Object](references func(P) []Key) func(metav1.Object)
 // versions.
 func (k *Kind) Custom() bool { return k.Definition.Files != nil }
 
-// Resource is "httproutes.gateway.networking.k8s.io", which is also the name of a definition.
+// Resource returns "httproutes.gateway.networking.k8s.io", which is also the name of a definition.
 func (k *Kind) Resource() string {
 	if k.Group == "" {
 		return k.Plural
@@ -150,7 +152,7 @@ func (k *Kind) Resource() string {
 	return k.Plural + "." + k.Group
 }
 
-// RefName is the Kind of references to its objects.
+// RefName returns the Kind in references to the objects.
 func (k *Kind) RefName() string { return Key{Group: k.Group, Kind: k.Name}.Ref().Kind }
 
 // Key returns the key of an object. It omits the namespace of a kind without namespaces.
@@ -169,7 +171,7 @@ func (k *Kind) APIVersion(version string) string {
 	return k.Group + "/" + version
 }
 
-// versionList is for messages: "group/v1 or group/v1beta1".
+// versionList formats the versions for messages: "group/v1 or group/v1beta1".
 func (k *Kind) versionList() string {
 	var list []string
 	for _, v := range k.Versions {
@@ -191,7 +193,7 @@ func (all Kinds) Find(group, name string) *Kind {
 	return nil
 }
 
-// Of returns the kind of the object that a reference is to, or nil.
+// Of returns the kind of the referenced object, or nil.
 func (all Kinds) Of(ref model.Ref) *Kind {
 	for _, k := range all {
 		if strings.HasPrefix(ref.Kind, k.Name) && k.RefName() == ref.Kind {
@@ -201,7 +203,7 @@ func (all Kinds) Of(ref model.Ref) *Kind {
 	return nil
 }
 
-// Key of the object that a reference is to. Of a kind that is not known the group is empty.
+// Key returns the key of the referenced object. The group of an unknown kind is empty.
 func (all Kinds) Key(ref model.Ref) Key {
 	if k := all.Of(ref); k != nil {
 		return k.Key(ref.Namespace, ref.Name)

@@ -19,10 +19,10 @@ type Object struct {
 // Key of the object.
 func (o *Object) Key() Key { return o.entry.key }
 
-// Value is the typed object, of one of the types in a Set; nil if it could not be decoded.
+// Value returns the typed object, of one of the types in a Set; nil if it could not be decoded.
 func (o *Object) Value() any { return o.entry.object }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor. It is there for broken objects, too.
+// GetObjectMeta implements metav1.ObjectMetaAccessor. It also works for broken objects.
 func (o *Object) GetObjectMeta() metav1.Object { return o.meta }
 
 // Decode makes an Object from a custom resource that an API server has admitted, in any version that Weir reads. It
@@ -37,7 +37,7 @@ func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 	o := &Object{entry: entry{key: k.Key(u.GetNamespace(), u.GetName())}}
 	o.entry.object, o.entry.findings = k.Decoder.decode(k, version, u.Object, admitted)
 	if o.entry.object == nil && u.Object["status"] != nil {
-		// The status may be at fault, which others wrote.
+		// The status may be at fault; others wrote it.
 		delete(u.Object, "status")
 		u.SetAPIVersion(k.APIVersion(version))
 		o.entry.object, o.entry.findings = k.Decoder.decode(k, version, u.Object, admitted)
@@ -61,7 +61,8 @@ func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 // reject.
 func admitted(_ *Kind, _ string, u map[string]any) ([]Finding, bool) { return checkMirrors(u), true }
 
-// Adopt makes an Object of one of Kubernetes' own kinds, as an API server serves it. It panics for types that are not read.
+// Adopt makes an Object from one of Kubernetes' own kinds, as an API server serves it. It panics for types that Weir
+// does not read.
 func Adopt(kinds Kinds, object metav1.ObjectMetaAccessor) *Object {
 	o := &Object{meta: object.GetObjectMeta()}
 	e := &o.entry

@@ -25,8 +25,8 @@ type Verdict struct {
 	None *Condition
 }
 
-// Judge returns statuses in which Programmed is corrected by verdicts: of Gateways, of their listeners, and of their ListenerSets. It asks for a
-// verdict about each Gateway that has a status. The statuses given are left alone.
+// Judge returns the statuses with Programmed corrected by verdicts: for Gateways, their listeners, and their
+// ListenerSets. It asks for a verdict about each Gateway that has a status. It does not change its input.
 func (s *Set) Judge(statuses []Status, verdict func(gateway model.GatewayKey, is *Status) Verdict) []Status {
 	out := slices.Clone(statuses)
 	verdicts := map[model.GatewayKey]*judged{}
@@ -76,7 +76,7 @@ func parentsOf(sets []*gatewayv1.ListenerSet) map[string]model.GatewayKey {
 type judged struct {
 	Verdict
 	gateway *Status
-	// missed and served say that a listener is not served that could be, and that one is.
+	// missed reports that a servable listener is not served, served that one is.
 	missed, served bool
 }
 
@@ -90,7 +90,7 @@ func (j *judged) whole() {
 	j.gateway.followers(*j.Whole)
 }
 
-// follow lets a ListenerSet that could be served follow its Gateway.
+// follow makes a ListenerSet that could be served follow its Gateway.
 func (j *judged) follow(set *Status) {
 	if j.Whole == nil {
 		return
@@ -103,7 +103,7 @@ func (j *judged) follow(set *Status) {
 	set.followers(gateway)
 }
 
-// followers lets the listeners of an object that could be served follow the Gateway.
+// followers makes the listeners of an object that could be served follow the Gateway.
 func (s *Status) followers(gateway Condition) {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
@@ -152,7 +152,7 @@ func (j *judged) listeners(of *Status, prefix string) {
 	}
 }
 
-// Condition returns the condition of a type, or nil. It is not to be changed.
+// Condition returns the condition of a type, or nil. The caller must not change it.
 func (s *Status) Condition(kind string) *Condition { return FindCondition(s.Conditions, kind) }
 
 // setProgrammed replaces the condition, if the status has one.

@@ -81,8 +81,8 @@ func ClassParameters(class *gatewayv1.GatewayClass) (Key, bool) {
 	return k, true
 }
 
-// GatewayParameters returns the key of the object with a Gateway's own parameters (Gateway.spec.infrastructure.parametersRef), which is in its namespace;
-// false if there is no reference.
+// GatewayParameters returns the key of the object with a Gateway's own parameters
+// (Gateway.spec.infrastructure.parametersRef), which is in its namespace. It returns false if there is no reference.
 func GatewayParameters(g *gatewayv1.Gateway) (Key, bool) {
 	if g.Spec.Infrastructure == nil || g.Spec.Infrastructure.ParametersRef == nil {
 		return Key{}, false

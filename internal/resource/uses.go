@@ -11,13 +11,14 @@ import (
 	"github.com/weirmesh/weir/api/split"
 )
 
-// Use is a reference of a route or of a TrafficSplit to a Service. Whether the Service exists, and may be referred to, is not known.
+// Use is a reference from a route or a TrafficSplit to a Service. The Service may not exist, and the reference may not
+// be permitted.
 type Use struct {
-	// Namespace and Service are the Service's.
+	// Namespace and Service name the Service.
 	Namespace, Service string
 	// Port is the Service's port; 0 if the reference names none.
 	Port int32
-	// By is the object that refers to it.
+	// By is the referring object.
 	By Key
 	// Connections means that the Service gets connections, not requests.
 	Connections bool
@@ -112,7 +113,8 @@ func (w *useWalk) use(ref gatewayv1.BackendObjectReference, u Use) bool {
 	return w.yield(u)
 }
 
-// BackendOf returns the key of the object that a route of a namespace names as a backend, with the defaults of the API (BackendObjectReference).
+// BackendOf returns the key of the backend that a route of a namespace names, with the defaults of the API
+// (BackendObjectReference).
 func BackendOf(ref gatewayv1.BackendObjectReference, namespace string) Key {
 	k := Key{Kind: "Service", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
