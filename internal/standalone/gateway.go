@@ -26,7 +26,7 @@ type Gateway struct {
 	Reported func(control.Report)
 }
 
-// Run serves until asked ends and everything is drained, or until something fails.
+// Run serves until asked ends and everything is drained, or until an error occurs.
 func (g *Gateway) Run(asked context.Context) error {
 	tell := control.NewTeller(g.Log, false)
 	g.OnReport = func(r dataplane.Report) {

@@ -6,7 +6,7 @@ import (
 	"github.com/weirmesh/weir/internal/finding"
 )
 
-// report is the report of a data plane whose configurations a control loop makes.
+// report is the report of a data plane that gets its configurations from a control loop.
 type report struct{ control.Report }
 
 // Standing implements report.
