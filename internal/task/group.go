@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// leastPause is the pause before a task that has failed begins again. It doubles with each failure that follows, up to mostPause.
+	// leastPause is the pause before a failed task begins again. It doubles with each further failure, up to mostPause.
 	leastPause, mostPause = time.Second, time.Minute
 	// maxError bounds the text kept of an error, in bytes.
 	maxError = 4 << 10
 )
 
-// Group runs the tasks of one process. One that fails stops no other, unless it is vital.
+// Group runs the tasks of one process. A failed task stops no other, unless it is vital.
 type Group struct {
 	tasks   []*entry
 	log     *slog.Logger
 	leading atomic.Bool
 }
 
-// entry is a task and how it stands.
+// entry is a task and its status.
 type entry struct {
 	Task
 	mu     sync.Mutex
@@ -55,7 +55,8 @@ func NewGroup(log *slog.Logger, tasks ...Task) *Group {
 // all tasks have returned. Its errors are those of vital tasks.
 func (g *Group) Run(ctx context.Context) error { return g.run(ctx, false) }
 
-// Lead runs the tasks that need the lease until ctx ends. All have returned when it does. It may be called again, as the lease comes and goes.
+// Lead runs the tasks that need the lease until ctx ends. It returns when all have returned. It may be called again, as
+// the lease comes and goes.
 func (g *Group) Lead(ctx context.Context) {
 	g.leading.Store(true)
 	defer g.leading.Store(false)

@@ -7,7 +7,7 @@ import (
 
 // Task is one part of a process's work.
 type Task struct {
-	// Name is a word or two, no two tasks have the same. Metrics have it as a label.
+	// Name is a word or two, unique among the tasks. Metrics use it as a label.
 	Name string
 	// Run does the work and blocks until its context ends, which is not an error; it must return soon then. If it
 	// returns an error or panics earlier, it is called again after a pause and starts over. If it returns nil earlier,
@@ -21,7 +21,7 @@ type Task struct {
 	Vital bool
 	// After returns what the task needs before it begins, each time: it waits until the channels are closed.
 	After []func() <-chan struct{}
-	// Off leaves the task out: it is not configured.
+	// Off leaves the task out, because it is not configured.
 	Off bool
 	// Ready, if set, reports whether others may rely on this process as far as the task is concerned, and if not, why.
 	// With ok, note is empty or a restriction. A task with a Lease must not set it, because a process that stands by is
@@ -38,21 +38,22 @@ const (
 	StandBy State = "standby"
 	// Waiting means that the task waits for what it needs before it begins.
 	Waiting State = "waiting"
-	// Running: Run was called and has not returned.
+	// Running means that Run was called and has not returned.
 	Running State = "running"
-	// Failed: it has failed and begins again after a pause, unless it is vital.
+	// Failed means that Run has failed. It begins again after a pause, unless the task is vital.
 	Failed State = "failed"
-	// Done: Run has returned without an error.
+	// Done means that Run has returned without an error.
 	Done State = "done"
 )
 
-// Status is how a task stands.
+// Status is the status of a task.
 type Status struct {
 	Name string `json:"name"`
 	// Lease means that only the process that holds the lease runs it.
 	Lease bool  `json:"lease,omitempty"`
 	State State `json:"state"`
-	// Failures since the process began. LastError is of the last one, which was at LastFailure.
+	// Failures counts the failures since the process began. LastError and LastFailure are the error and the time of the
+	// last one.
 	Failures    uint64    `json:"failures"`
 	LastError   string    `json:"lastError,omitempty"`
 	LastFailure time.Time `json:"lastFailure,omitzero"`
