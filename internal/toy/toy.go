@@ -1,4 +1,4 @@
-// Package toy has small services for trying things out: "weir echo" and the demo run them.
+// Package toy has small services for experiments: "weir echo" and the demo run them.
 package toy
 
 import (
@@ -18,9 +18,9 @@ import (
 // Service answers each request with what it received. gRPC requests get their own messages back. Set its fields before
 // it serves.
 type Service struct {
-	// Name is in its answers.
+	// Name appears in its answers.
 	Name string
-	// FailEvery answers 503 to every so manieth request; 0 never does.
+	// FailEvery makes every nth request fail with a 503; 0 means none.
 	FailEvery int64
 	// Delay is how long an answer takes.
 	Delay time.Duration
@@ -39,7 +39,7 @@ func New(name string) *Service {
 	return &Service{Name: name, server: &http.Server{}, ended: make(chan struct{})}
 }
 
-// Requests is how many requests it got so far.
+// Requests returns how many requests it got so far.
 func (t *Service) Requests() int64 { return t.requests.Load() }
 
 // echoed is the answer's JSON form.
@@ -50,7 +50,7 @@ type echoed struct {
 	Query   string            `json:"query,omitempty"`
 	Host    string            `json:"host"`
 	Headers map[string]string `json:"headers"`
-	// Body is how many bytes the body had.
+	// Body is the length of the body in bytes.
 	Body int64 `json:"body,omitempty"`
 }
 
@@ -104,13 +104,13 @@ func (t *Service) wait(ctx context.Context) bool {
 	case <-late:
 		return true
 	case <-ctx.Done():
-	case <-t.ended: // a request whose body was not read does not learn of the server's end
+	case <-t.ended: // a request with an unread body does not notice the server's end
 	}
 	return false
 }
 
-// Serve accepts on l, in cleartext (HTTP/1.1 and HTTP/2 with prior knowledge) or, with a certificate, over TLS. It
-// returns when Close was called.
+// Serve accepts connections on l, in cleartext (HTTP/1.1 and HTTP/2 with prior knowledge) or, with a certificate, over
+// TLS. It returns when Close was called.
 func (t *Service) Serve(l net.Listener, certificate *tls.Certificate) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -132,7 +132,7 @@ func (t *Service) Serve(l net.Listener, certificate *tls.Certificate) error {
 	return fmt.Errorf("service %s: %w", t.Name, err)
 }
 
-// Close ends the service; it is called once.
+// Close ends the service. It must be called only once.
 func (t *Service) Close() {
 	close(t.ended)
 	_ = t.server.Close()
