@@ -1,5 +1,5 @@
-// Package standalone is a gateway without a cluster: a data plane and the control loop that feeds it from files, in one process. "weir run" and the
-// demo run it.
+// Package standalone is a gateway without a cluster: a data plane and the control loop that feeds it from files, in one
+// process. "weir run" and the demo run it.
 package standalone
 
 import (
