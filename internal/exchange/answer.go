@@ -111,7 +111,7 @@ func (ex *Exchange) answerGRPC(f *Failure, fields []http1.Field) error {
 		http1.Field{Name: "Content-Type", Value: "application/grpc"},
 		http1.Field{Name: "Grpc-Status", Value: code},
 		http1.Field{Name: "Grpc-Message", Value: message})
-	if f.Later { // gRPC's own word for it (gRFC A6)
+	if f.Later { // gRPC's own field for that (gRFC A6)
 		fields = append(fields, http1.Field{Name: "Grpc-Retry-Pushback-Ms", Value: retryPushback[ex.from.Shard%3]})
 	}
 	fields = ex.tellID(fields)
@@ -132,7 +132,7 @@ func grpcStatus(f *Failure) string {
 		case 404, 405, 421:
 			return "12" // UNIMPLEMENTED
 		case 508:
-			return "9" // FAILED_PRECONDITION: it is not worth another try
+			return "9" // FAILED_PRECONDITION: clients should not try again
 		}
 		return "14" // UNAVAILABLE
 	}

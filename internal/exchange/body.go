@@ -16,10 +16,11 @@ type content struct {
 	ended     bool   // the client's body was read to its end
 	retain    int    // how much of the body may be kept for another attempt
 	keep      []byte // a body kept for retries
-	kept      int    // how much was drawn for it
+	kept      int    // how much memory was drawn for it
 }
 
-// next is the client's next piece of the body, counted, copied and, as far as retain allows, kept for another attempt.
+// next returns the client's next piece of the body. It counts and copies the piece, and keeps it for another attempt as
+// far as retain allows.
 func (ex *Exchange) next() ([]byte, error) {
 	p, err := ex.from.Client.Next()
 	if len(p) > 0 {

@@ -54,7 +54,7 @@ type Client interface {
 	// TurnAway ends the request without an answer, if too many others wait on the connection for the client to read an
 	// announced answer. It returns false if the answer must be given.
 	TurnAway() bool
-	// Abort breaks the answer off in a way that the client notices.
+	// Abort ends the answer early in a way that the client notices.
 	Abort()
 }
 
@@ -87,7 +87,7 @@ type Request struct {
 	Query     string
 	HasQuery  bool
 	Authority string
-	host      string // of authority: lower case, without port
+	host      string // host of the authority: lower case, without port
 	Fields    []http1.Field
 	NamedHops bool // Connection names further fields
 	Body      http1.Body
@@ -107,7 +107,7 @@ type Answer struct {
 	Reason string
 	Fields []http1.Field // end to end
 	Body   http1.Body
-	// Upgrade is the protocol of a 101.
+	// Upgrade is the protocol of a 101 answer.
 	Upgrade string
 	// Close ends the client's connection after the answer.
 	Close bool

@@ -11,7 +11,7 @@ import (
 
 // copies holds the copies of an exchange's request.
 type copies struct {
-	picked  []*mirror.Target // to be copied to, until the legs begin
+	picked  []*mirror.Target // mirrors that get a copy, until the legs begin
 	legs    []copyLeg
 	copied  bool // the legs have begun
 	settled bool // the legs have ended
@@ -82,7 +82,7 @@ func (ex *Exchange) copyBody(p []byte) {
 	}
 }
 
-// copyEnd ends the copies: with the body whole, or broken off.
+// copyEnd ends the copies: with the body complete, or cut off.
 func (ex *Exchange) copyEnd(whole bool, trailers []http1.Field) {
 	if ex.settled {
 		return

@@ -28,7 +28,7 @@ type Exchange struct {
 	upload  upload
 
 	answer Answer
-	local  []http1.Field // of an answer of the proxy's own
+	local  []http1.Field // of the proxy's own answers
 	// trailers and answerTrail are the forwarded trailers, if some were dropped.
 	trailers, answerTrail []http1.Field
 
@@ -86,7 +86,7 @@ func (ex *Exchange) Serve() {
 		err = ex.run()
 	}
 	if err != nil {
-		ex.leave() // a refusal takes no place while it is told
+		ex.leave() // a refusal holds no place while it is sent
 		ex.fail(err)
 	}
 	ex.finish()
@@ -102,7 +102,7 @@ func (ex *Exchange) Refuse(f *Failure) {
 // Finished is when the exchange ended.
 func (ex *Exchange) Finished() time.Time { return ex.finished }
 
-// run is the pipeline: route, access, filters, pick, forward, answer.
+// run runs the pipeline: route, access, filters, pick, forward, answer.
 func (ex *Exchange) run() error {
 	if ex.req.Path == "*" {
 		return ex.answerOptions()

@@ -27,7 +27,7 @@ type Failure struct {
 	// unreached: no connection was established, so nothing was sent. free: the attempt did not cost the endpoint
 	// anything either.
 	unreached, free bool
-	// Later tells the client when to come back.
+	// Later means that the answer tells the client when to try again.
 	Later bool
 }
 

@@ -27,7 +27,8 @@ type origin struct {
 	scheme string
 	host   string // as written
 	port   string // as written; "" for the scheme's default
-	// A pattern's host begins with head and ends with tail; in between is at least one byte of labels.
+	// wildcard means that the origin is a pattern. Its host begins with head and ends with tail, with at least one byte
+	// of labels in between.
 	wildcard   bool
 	head, tail string
 }

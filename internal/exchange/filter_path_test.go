@@ -53,7 +53,7 @@ func FuzzPathMeansTheSameWhereverItIsUsed(f *testing.F) {
 		}
 		rest := strings.TrimPrefix(matched, "/"+first)
 		if rest == "/" {
-			return // whether a slash stays at the end is Gateway API's matter
+			return // Gateway API decides whether a slash stays at the end
 		}
 		ex.decision.Prefix = "/" + first
 		same("rewritten", ex.patchPath(&model.PathPatch{Prefix: true, Value: "/new/place"}), "/new/place"+rest)

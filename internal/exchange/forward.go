@@ -61,9 +61,9 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		return failBodySize
 	}
 	if left > 0 || ex.overHTTP2(service) {
-		ex.retain = ex.pipe.MaxRetryBody // an endpoint may say of a stream that it did not look at it
+		ex.retain = ex.pipe.MaxRetryBody // an endpoint may report that it did not process a stream
 	} else if idempotent(ex.req.Method) {
-		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may end an idle connection in this moment
+		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may close an idle connection at this moment
 	}
 	var avoid *upstream.Endpoint
 	var moved moves
@@ -133,7 +133,7 @@ const maxEndpoints = 3
 type moves struct {
 	tried [maxEndpoints]*upstream.Endpoint
 	n     int
-	until time.Time // no other is tried then, and connecting ends; zero before the first move
+	until time.Time // the end of moves and of connecting; zero before the first move
 	to    *upstream.Endpoint
 }
 
@@ -413,7 +413,7 @@ func (ex *Exchange) head() error {
 	r := &ex.resp
 	ex.answer = Answer{Status: r.Status, Reason: r.Reason, Fields: r.Fields, Body: r.Body}
 	if ex.Reading() && r.Status >= 400 {
-		ex.answer.Close = true // the backend wants no more of the body
+		ex.answer.Close = true // the backend accepts no more of the body
 	}
 	ex.status = r.Status
 	return ex.beginAnswer()

@@ -54,7 +54,7 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 			ex.blame(err)
 			again = !a.informed && c.Again(err, idempotent(ex.req.Method)) && ex.replayable()
 		}
-		ex.resp.Reset() // a head may have broken off
+		ex.resp.Reset() // a head may have been cut off
 		c.Close()
 		switch {
 		case cerr != nil:
@@ -180,7 +180,7 @@ func (ex *Exchange) stillWanted(now time.Time, since *time.Time, silence time.Du
 		return a.expired
 	}
 	if ex.pollUpload(); ex.upload.running && !ex.from.Client.WaitsToBegin() {
-		*since = now // an endpoint may be silent while it is sent to
+		*since = now // an endpoint may be silent while it receives
 	} else if since.IsZero() {
 		*since = now.Add(-look)
 	}
@@ -228,7 +228,7 @@ func (ex *Exchange) frame() {
 		if r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
 			r.Body = http1.Body{Kind: http1.BodyLength}
 		}
-	case http1.BodyLength: // and has trailers only behind chunks
+	case http1.BodyLength: // and has trailers only after chunks
 		if _, announced := http1.GetID(r.Fields, http1.FieldTrailer); announced {
 			r.Body = http1.Body{Kind: http1.BodyChunked}
 		}

@@ -34,7 +34,7 @@ func newFront(f *model.Front) *Front {
 
 // vouched is what an exchange learns from trusted proxies in front.
 type vouched struct {
-	reported     *clientReport // heard, if there is a trusted proxy in front
+	reported     *clientReport // clientReport, if there is a trusted proxy in front
 	clientReport clientReport
 }
 

@@ -17,8 +17,8 @@ type gate struct {
 	max     int64 // exchanges in flight
 	crowded int64 // beyond it, no service may have more than half of max
 
-	strain atomic.Int64 // the instant until which requests may be waiting too long for the proxy
-	delay  atomic.Int64 // nanoseconds that the request looked at last had waited
+	strain atomic.Int64 // until then, requests may be waiting too long for the proxy
+	delay  atomic.Int64 // nanoseconds that the last measured request had waited
 
 	refused atomic.Uint64 // exchanges, for max
 	shed    atomic.Uint64 // exchanges, for their wait
@@ -30,7 +30,7 @@ type gate struct {
 
 // admission is an exchange's place among those in flight.
 type admission struct {
-	entered bool // it has a place of the gate's
+	entered bool // it has a place
 	crowded bool // few places are left
 }
 

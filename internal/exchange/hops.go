@@ -30,7 +30,7 @@ const (
 	maxForwardsKept = 1<<31 - 1
 )
 
-// Versions of a message received, as places in hops.
+// These constants are the versions of a received message, as indexes in hops.
 const (
 	version10 = iota
 	version11
@@ -44,8 +44,8 @@ type hops struct {
 	requests [versions]http1.Field // by the version received
 	answers  [versions]http1.Field
 	tell     bool // in answers
-	passes   int  // that a request may make
-	most     int  // hops that it may have made
+	passes   int  // through this proxy that a request may make
+	most     int  // hops that a request may have made
 }
 
 func newHops(o *Options) *hops {
@@ -67,7 +67,7 @@ func newHops(o *Options) *hops {
 	return h
 }
 
-// randomPseudonym names a process that was given no name.
+// randomPseudonym returns a name for a process without one.
 func randomPseudonym() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -52,7 +52,7 @@ func (ex *Exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 		switch ex.pipe.Underscores {
 		case UnderscoresPassed:
 			regular := *f
-			regular.ID = http1.FieldOther // filters look at no more than the name
+			regular.ID = http1.FieldOther // filters check only the name
 			return append(out, regular)
 		case UnderscoresClashing:
 			if !http1.Impersonates(f) && !http1.SameVariable(f.Name, mark) && !ex.impersonatesID(f) {

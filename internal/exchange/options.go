@@ -58,7 +58,7 @@ type Options struct {
 	// LookAtAll measures the wait of every request, for tests. Otherwise few are measured as long as there is no
 	// overload.
 	LookAtAll bool
-	// Now replaces the clock of sessions in tests; nil is time.Now.
+	// Now replaces the clock of sessions in tests; nil means time.Now.
 	Now func() time.Time
 }
 

@@ -20,7 +20,7 @@ type Peer struct {
 	Scheme string
 	// Port is the port that the client connected to, as text.
 	Port string
-	// Socket is the connection's; nil in previews.
+	// Socket is the connection's socket; nil in previews.
 	Socket Socket
 	// Announced is the content of a PROXY header; nil if there was none.
 	Announced *Announced

@@ -46,7 +46,7 @@ func NewPipeline(opt Options, around Around) *Pipeline {
 	p := &Pipeline{Options: opt, around: around, copyMark: around.Mark}
 	p.gate.bound(opt.MaxInFlight)
 	p.hops = newHops(&opt)
-	p.Pseudonym = p.hops.name // which may have been drawn
+	p.Pseudonym = p.hops.name // which may be random
 	p.sessionKeys = newSessionKeys(opt.SessionKey)
 	if http1.Identify(p.copyMark) != http1.FieldWeirMirrored {
 		p.mirrorMark = p.copyMark

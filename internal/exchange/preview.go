@@ -20,7 +20,7 @@ type Preview struct {
 	// Match is the request that routing matched, Decision the result.
 	Match    routing.Request
 	Decision routing.Decision
-	// Peer is the other side of the connection, Fields are the request's; for Client.
+	// Peer is the other side of the connection, Fields are the request's. Client uses them.
 	Peer   netip.Addr
 	Fields []http1.Field
 }
