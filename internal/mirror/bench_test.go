@@ -36,7 +36,7 @@ func canned(t testing.TB) string {
 	})
 }
 
-// BenchmarkMirrorBegin is a copy that is aborted before a worker gets it: bounds, head, accounts.
+// BenchmarkMirrorBegin measures a copy that is aborted before a worker gets it: bounds, head, accounts.
 func BenchmarkMirrorBegin(b *testing.B) {
 	f := newFixture(b, Options{}, peertest.ToMirror("127.0.0.1:1"))
 	f.Set.ended = nil
@@ -49,7 +49,7 @@ func BenchmarkMirrorBegin(b *testing.B) {
 	}
 }
 
-// BenchmarkMirrorCopy is a copy from begin to the end of its answer, one after the other.
+// BenchmarkMirrorCopy measures copies from Begin to the end of their answers, one after the other.
 func BenchmarkMirrorCopy(b *testing.B) {
 	f := newFixture(b, Options{}, peertest.ToMirror(canned(b)))
 	head := typicalHead()

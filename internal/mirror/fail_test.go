@@ -95,7 +95,7 @@ func TestServiceThatNeverReadsCostsBoundedMemory(t *testing.T) {
 
 func TestBytesQueuedForAServiceAreBounded(t *testing.T) {
 	f := newFixture(t, Options{MaxCopyBytes: 30 << 10, MaxBytes: 30 << 10}, peertest.ToMirror(peertest.Refusing(t)))
-	f.Set.waiting.running.Store(true) // the clock stands: no copy is begun before its primary was answered
+	f.Set.waiting.running.Store(true) // the clock stands still: no copy begins before its primary was answered
 	first, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)
 	first.Write(make([]byte, 20<<10))
 	second, _ := f.Begin(f.target, post("/", lengthBody(20<<10)), 0)
@@ -244,7 +244,7 @@ func TestBreakerOpensLongerEachTime(t *testing.T) {
 		if ok, probe := admit(); !ok || !probe {
 			t.Fatal("no probe after one that learned nothing")
 		}
-		// A probe that never reports does not keep it open for ever.
+		// A probe that never reports does not keep the breaker open forever.
 		time.Sleep(time.Minute)
 		if ok, probe := admit(); !ok || !probe {
 			t.Fatal("no probe after a lost one")
@@ -282,7 +282,7 @@ func TestDropsAreToldOnceForEachBoundUntilTheyEnd(t *testing.T) {
 	if d := f.Drops(); len(d) != 1 || d[0] != want {
 		t.Errorf("told %+v, want %+v", d, want)
 	}
-	// One that hangs takes the only place.
+	// A copy that hangs takes the only place.
 	f.copy(get("/"), nil)
 	if o := f.copy(get("/"), nil); o != telemetry.MirrorDroppedInFlight {
 		t.Fatal(o)

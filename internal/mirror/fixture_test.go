@@ -40,7 +40,7 @@ func (f *fixture) configure(service model.Service, certificates ...model.Certifi
 	f.target = f.Apply(cfg, []Spec{{Key: Key{Name: peertest.MirrorName}, Metric: f.metric}})[0]
 }
 
-// wait returns once so many further copies have ended.
+// wait returns once the given number of further copies have ended.
 func (f *fixture) wait(t testing.TB, copies int) {
 	t.Helper()
 	for range copies {
@@ -72,7 +72,7 @@ func (f *fixture) expectIdle(t testing.TB) {
 	}
 }
 
-// copy carries one copy through the seam as an exchange would, and gives its outcome at the exchange's end.
+// copy sends one copy as an exchange would, and returns its outcome at the exchange's end.
 func (f *fixture) copy(head *Head, trailers []http1.Field, pieces ...string) telemetry.MirrorOutcome {
 	l, o := f.Begin(f.target, head, 0)
 	if l == nil {

@@ -17,7 +17,7 @@ func TestLargeCopiesLeaveRoomForSmallOnes(t *testing.T) {
 	f := newFixture(t, Options{MaxBytes: most, Timeout: time.Minute}, peertest.ToMirror(peertest.Silent(t)))
 	s := f.target.service
 	piece := make([]byte, 64<<10)
-	// Each is given up when it has as much as it leaves.
+	// Each copy is given up when it has as much as it leaves for others.
 	var legs []*Leg
 	for n := 1; n <= 4; n++ {
 		l, _ := f.Begin(f.target, post("/", lengthBody(64<<20)), 0)
@@ -111,13 +111,13 @@ func TestSmallCopyWaitsForItsPrimary(t *testing.T) {
 	}
 	l.Outcome()
 	f.wait(t, 1)
-	// The primary is not answered for long.
+	// The primary takes long to answer.
 	l = whole()
 	f.wait(t, 1)
 	if o := l.Outcome(); o != telemetry.MirrorSent {
 		t.Errorf("%v", o)
 	}
-	// Many at once do not wait for the clock.
+	// Many copies at once do not wait for the clock.
 	var all []*Leg
 	for range 3 * heldDue {
 		all = append(all, whole())

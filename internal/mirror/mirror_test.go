@@ -69,7 +69,7 @@ func TestMirroredHeadIsThatOfThePrimaryAndMarked(t *testing.T) {
 	}
 }
 
-// arrival is a request as a mirror's service got it.
+// arrival is a request as the service of a mirror received it.
 type arrival struct {
 	req     *http.Request
 	body    string
@@ -77,7 +77,7 @@ type arrival struct {
 	err     error
 }
 
-// arrivals answers requests after it has read them.
+// arrivals returns a handler that answers requests after it has read them.
 func arrivals(size int) (http.HandlerFunc, chan arrival) {
 	ch := make(chan arrival, size)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func TestStreamedBodyArrivesUnchangedWithTrailers(t *testing.T) {
 		p := bytes.Repeat([]byte{byte('a' + i%26)}, i*i%9001)
 		whole.Write(p)
 		l.Write(p)
-		clear(p) // the leg must not hold on to it
+		clear(p) // the leg must not keep a reference to it
 	}
 	l.End([]http1.Field{{Name: "X-Sum", Value: "42"}})
 	l.Outcome()
@@ -263,7 +263,7 @@ func TestAbortedRequestIsNotMirrored(t *testing.T) {
 	if len(opened) > 0 {
 		t.Error("something was sent")
 	}
-	// While it is sent: the service must see that it is not whole.
+	// The copy is cut off while it is sent: the service must see that it is incomplete.
 	l, _ = f.Begin(f.target, post("/", lengthBody(4)), 0)
 	l.Write([]byte("bo"))
 	l.Abort()
@@ -423,7 +423,7 @@ func TestIdleWorkersEnd(t *testing.T) {
 	}
 	f.copy(get("/"), nil)
 	f.wait(t, 1)
-	for parked() == 0 { // it parks right behind the copy's end
+	for parked() == 0 { // the worker parks right after the copy's end
 		time.Sleep(time.Millisecond)
 	}
 	s.retire(time.Now().Add(-time.Hour))
@@ -441,7 +441,8 @@ func TestIdleWorkersEnd(t *testing.T) {
 }
 
 func TestManyMirrorsAtOnceKeepTheirAccounts(t *testing.T) {
-	// A service that misbehaves in every way, bounds that are always met, and primaries that end in every way.
+	// This combines a service that misbehaves in every way, bounds that are always reached, and primaries that end in
+	// every way.
 	f := newFixture(t, Options{MaxInFlight: 8, MaxBytes: 64 << 10, MaxCopyBytes: 16 << 10, Timeout: 200 * time.Millisecond, BreakAfter: -1},
 		peertest.ToMirror(peertest.Raw(t, func(n int, c net.Conn) {
 			switch n % 5 {
