@@ -21,7 +21,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // until blocks as tasks do.
 func until(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// counted is a task that counts how often it began, and fails as often as it is told to.
+// counted is a task that counts its starts, and fails as often as the test says.
 type counted struct {
 	began    atomic.Int64
 	failures int64
@@ -35,7 +35,7 @@ func (c *counted) run(ctx context.Context) error {
 	return until(ctx)
 }
 
-// start runs a group in a bubble, and returns how to end it.
+// start runs a group in a bubble, and returns a function that ends it.
 func start(g *Group) (end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -59,7 +59,7 @@ func TestATaskThatFailsBeginsAgainAndStopsNoOther(t *testing.T) {
 		bad, good := &counted{failures: 1 << 40, err: errors.New("no luck")}, &counted{}
 		g := NewGroup(quiet, Task{Name: "bad", Run: bad.run}, Task{Name: "good", Run: good.run})
 		end := start(g)
-		// At 0, 1, 3, 7, 15, 31, 63 s, then each minute.
+		// The task starts at 0, 1, 3, 7, 15, 31, 63 s, then every minute.
 		for _, want := range []struct {
 			after time.Duration
 			begun int64
@@ -88,7 +88,7 @@ func TestATaskThatDidWellForAWhileBeginsAgainSoon(t *testing.T) {
 		var began []time.Time
 		g := NewGroup(quiet, Task{Name: "long", Run: func(ctx context.Context) error {
 			began = append(began, time.Now())
-			if len(began) > 3 { // after failures that follow each other
+			if len(began) > 3 { // after consecutive failures
 				time.Sleep(mostPause)
 			}
 			return errors.New("over")
