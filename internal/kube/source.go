@@ -115,7 +115,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	wait.Go(func() { s.follow(ctx) })
 
 	first := true
-	var told resource.Key // the object that the log is waiting for
+	var told resource.Key // the awaited object that the log named last
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
