@@ -84,6 +84,13 @@ test: setup ## Run all tests: with the race detector, then against a real API se
 	@$(MAKE) --no-print-directory test-apiserver
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory test-cluster; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
 
+.PHONY: test-all
+test-all: ## Run everything a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
+	@for target in lint verify deadcode reproducible test-release fuzz test test-h2 test-grpc test-faults test-memory test-tls test-wire \
+			test-paths test-overload soak conformance; do \
+		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
+	done
+
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m $$($(GO) list ./... | grep -v /node$$)
 
@@ -123,7 +130,7 @@ test-paths: ## Ask all common servers that are installed how they read paths, an
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
 
-lint: ## Check formatting, go vet, staticcheck, deadcode, and that generated files are up to date.
+lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -132,8 +139,11 @@ lint: ## Check formatting, go vet, staticcheck, deadcode, and that generated fil
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
-	GO="$(GO)" scripts/deadcode.sh $(DEADCODE)
 	$(GO) run ./internal/cli/gendocs -check docs
+
+.PHONY: deadcode
+deadcode: ## Check that something reaches every function, and not tests alone.
+	GO="$(GO)" scripts/deadcode.sh $(DEADCODE)
 
 fmt: ## Format the Go sources.
 	$(GOFMT) -w .
