@@ -9,6 +9,11 @@ CONFIG      ?= examples/canary
 BENCHFLAGS  ?=
 REPORT      ?= docs/conformance/gateway-api-v1.6.3.yaml
 SOAKFLAGS   ?=
+TESTFLAGS   ?=
+
+# One set of flags for all commands, so that what one of them compiled, or tested, in this clone or another one, is there for the next.
+export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
@@ -76,26 +81,41 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 		$(if $(PROXY_IMAGE),-proxy-image=$(PROXY_IMAGE)) $(PLATFORMS:%=../../bin/%/weir) $(LINUX:%=../../bin/%/weir-proxy)
 	@cat bin/release/SHA256SUMS
 
-test: setup ## Run all tests: with the race detector, then against a real API server, then (as root) on real pods.
-	$(GO) test -race -timeout 20m ./...
-	$(GO) test -run 'Allocat|HoldsNoBuffers' ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
+# The packages in which goroutines meet; race_test.go holds the list to the sources.
+RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/exchange internal/feed \
+	internal/http2 internal/kube internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/replica internal/mirror \
+	internal/process internal/proxy internal/resource internal/routing internal/socket internal/task internal/telemetry internal/upstream
+NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))
+ALLOC := ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
+
+test: setup ## Run the tests: short forms of all, where goroutines meet with the race detector, then with a real API server and (as root) on real pods.
+	@scripts/times.sh
+	CGO_ENABLED=1 $(GO) test -short -race -timeout 10m $(RACE:%=./%)
+	$(GO) test -short -timeout 10m $(NOT_RACE)
+	$(GO) test -short -timeout 10m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
+	@scripts/once.sh $(MAKE) --no-print-directory test-chart
+	@scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short
+	@if [ "$$(id -u)" = 0 ]; then scripts/once.sh $(MAKE) --no-print-directory test-cluster TESTFLAGS=-short; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
+
+.PHONY: test-full
+test-full: setup ## Run the same tests in full size, all with the race detector (an hour).
+	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+	$(GO) test -timeout 20m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
 	$(GO) test -timeout 20m ./test/soak
-	@$(MAKE) --no-print-directory test-chart
-	@$(MAKE) --no-print-directory test-apiserver
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory test-cluster; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
+	@$(MAKE) --no-print-directory test-chart test-apiserver
 
 .PHONY: test-all
-test-all: ## Run everything a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
-	@for target in lint verify deadcode reproducible test-release fuzz test test-h2 test-grpc test-faults test-memory test-tls test-wire \
-			test-paths test-overload soak conformance; do \
+test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
+	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
+			test-paths test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
-	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -timeout 20m $$($(GO) list ./... | grep -v /node$$)
+	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -count=1 $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /node$$)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
-	cd deploy/release/manifests && $(GO) test ./...
+	cd deploy/release/manifests && $(GO) test -count=1 ./...
 
 test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext and TLS, and the floods of HTTP/2.
 	H2SPEC_RUNS=5 $(GO) test -count=1 ./test/h2
