@@ -166,6 +166,7 @@ func TestHugeBodies(t *testing.T) {
 
 // A backend that answers before it has the body, and closes: the client gets the answer.
 func TestEarlyAnswerReachesAClientThatStillSends(t *testing.T) {
+	together(t)
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusForbidden)

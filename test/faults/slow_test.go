@@ -118,7 +118,7 @@ func TestSlowhttptest(t *testing.T) {
 		}
 		io.WriteString(w, "hello")
 	})
-	conns := strconv.Itoa(sized(50, 200, 2000))
+	conns, seconds := strconv.Itoa(sized(50, 200, 2000)), strconv.Itoa(sized(6, 12, 12))
 	for _, attack := range []struct {
 		name string
 		args []string
@@ -135,7 +135,7 @@ func TestSlowhttptest(t *testing.T) {
 			together(t)
 			w := serve(t, []route{{name: "shop", address: addr}}, "--header-timeout", "3s", "--body-grace", "2s", "--min-body-rate", "1000")
 			h := w.visit("shop", 4, 5*time.Millisecond)
-			args := append(attack.args, "-c", conns, "-r", conns, "-l", "12", "-p", "5", "-u", "http://shop.example"+attack.path, "-d", w.addr)
+			args := append(attack.args, "-c", conns, "-r", conns, "-l", seconds, "-p", "5", "-u", "http://shop.example"+attack.path, "-d", w.addr)
 			out, err := exec.Command(tool, args...).CombinedOutput()
 			if _, ok := err.(*exec.ExitError); err != nil && !ok {
 				t.Fatal(err)

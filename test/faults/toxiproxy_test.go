@@ -224,6 +224,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A way that is cut and mended serves again at once: nothing of the bad time is kept.
 func TestBackendComesBack(t *testing.T) {
+	together(t)
 	p := startToxiproxy(t)
 	addr := backend(t, hello)
 	w := serve(t, []route{{name: "shop", address: p.proxy("shop", addr)}})

@@ -8,6 +8,7 @@ package faults_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,7 +28,15 @@ import (
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { weirtest.Main(m) }
+// TestMain runs more tests at a time than there are processors, as most of them wait.
+func TestMain(m *testing.M) {
+	weirtest.StandIn()
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	weirtest.Main(m)
+}
 
 // full says that everything runs at full size.
 var full = os.Getenv("FAULTS") == "full"
