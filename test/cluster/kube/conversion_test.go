@@ -27,6 +27,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 // convertible installs the definitions whose versions are converted.
@@ -68,11 +69,11 @@ func port(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func startController(t *testing.T, binary, name string) *controllerProcess {
+func startController(t *testing.T, name string) *controllerProcess {
 	t.Helper()
 	at := port(t)
 	p := &controllerProcess{t: t, url: "https://" + at + "/convert", admin: port(t), ended: make(chan error, 1)}
-	p.Cmd = exec.Command(binary, "controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
+	p.Cmd = weirtest.Command("controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
 		"--feed-address=127.0.0.1:0", "--admin="+p.admin, "--conversion-address="+at, "--conversion-url="+p.url, "--conversion-drain-delay=0s")
 	p.Stdout, p.Stderr = &p.log, &p.log
 	if err := p.Start(); err != nil {
@@ -203,7 +204,7 @@ func TestRolloutControllersWriteOldVersions(t *testing.T) {
 		t.Errorf("without a controller: %v", err)
 	}
 
-	p := startController(t, built(t), "a")
+	p := startController(t, "a")
 	p.converts(definitions)
 	eventually(t, func() rest.Result { return get("v1alpha1", "trafficsplits", "early") })
 	is(t, "what was there before", get("v1alpha1", "trafficsplits", "early"), `{spec: {service: web, backends: [{service: v1, weight: "1"}]}}`)
@@ -303,7 +304,6 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	ns := namespace(t)
 	ensureNamespace(t, own)
 	definitions := convertible(t)
-	binary := built(t)
 	t.Cleanup(func() {
 		for _, o := range []client.Object{&corev1.Secret{ObjectMeta: named(own, replica.AuthorityName)}, &coordinationv1.Lease{ObjectMeta: named(own, "weir-controller")}} {
 			_ = admin.Delete(context.Background(), o)
@@ -364,11 +364,11 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	}
 
 	keep(old)
-	first := startController(t, binary, "first")
+	first := startController(t, "first")
 	first.converts(definitions)
 	bundles(old.Bundle()) // and the next one
 	works()
-	second := startController(t, binary, "second")
+	second := startController(t, "second")
 	works()
 	first.stop()
 	second.converts(definitions)
@@ -380,7 +380,7 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	keep(next)
-	third := startController(t, binary, "third")
+	third := startController(t, "third")
 	second.stop()
 	third.converts(definitions)
 	bundles(next.Bundle())
@@ -472,7 +472,7 @@ func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p := startController(t, built(t), "a")
+	p := startController(t, "a")
 	readiness := func(want string) {
 		t.Helper()
 		err := within(t.Context(), func() error {

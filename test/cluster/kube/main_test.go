@@ -27,6 +27,7 @@ import (
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/process"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 func init() { resource.CheckRules(rules.Compile) }
@@ -49,6 +50,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	weirtest.StandIn()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code, err := run(ctx, m)
 	stop()
