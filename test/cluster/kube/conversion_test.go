@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -61,12 +63,7 @@ type controllerProcess struct {
 
 func port(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(weirtest.FreePort(t)))
 }
 
 func startController(t *testing.T, name string) *controllerProcess {
@@ -244,14 +241,24 @@ func TestRolloutControllersWriteOldVersions(t *testing.T) {
 		}
 		is(t, "Flagger creates", send(c.Post(), version, "trafficsplits", "", `{"kind":"TrafficSplit","apiVersion":"split.smi-spec.io/`+version+`","metadata":{"name":"`+name+
 			`","creationTimestamp":null},"spec":{"service":"podinfo",`+weights(0, 100)+`}}`), `{annotations: {}}`)
-		read := is(t, "Flagger reads", get(version, "trafficsplits", name), `{spec: {service: podinfo, `+strings.ReplaceAll(weights(0, 100), `"backends":`, "backends: ")+`}}`)
-		delete(read, "status") // its types have none
-		read["spec"] = json.RawMessage(`{"service":"podinfo",` + weights(10, 90) + `}`)
-		body, err := json.Marshal(read)
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the status may be written meanwhile
+			read := is(t, "Flagger reads", get(version, "trafficsplits", name), `{spec: {service: podinfo, `+strings.ReplaceAll(weights(0, 100), `"backends":`, "backends: ")+`}}`)
+			delete(read, "status") // its types have none
+			read["spec"] = json.RawMessage(`{"service":"podinfo",` + weights(10, 90) + `}`)
+			body, err := json.Marshal(read)
+			if err != nil {
+				return err
+			}
+			put := send(c.Put(), version, "trafficsplits", name, string(body))
+			if err := put.Error(); err != nil {
+				return err
+			}
+			is(t, "Flagger puts", put, `{annotations: {}}`)
+			return nil
+		})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Flagger puts in %s: %v", version, err)
 		}
-		is(t, "Flagger puts", send(c.Put(), version, "trafficsplits", name, string(body)), `{annotations: {}}`)
 		is(t, "Flagger's split", get("v1alpha4", "trafficsplits", name), `{spec: {service: podinfo, backends: [{service: podinfo-canary, weight: 10}, {service: podinfo-primary, weight: 90}]}}`)
 	}
 
@@ -387,14 +394,21 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	works()
 
 	// Somebody installs a definition anew: its bundle is back soon.
-	d := &apiextensionsv1.CustomResourceDefinition{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
-		t.Fatal(err)
+	change := func(edit func(*apiextensionsv1.WebhookConversion)) {
+		t.Helper()
+		err := within(t.Context(), func() error { // a controller may change it meanwhile
+			d := &apiextensionsv1.CustomResourceDefinition{}
+			if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
+				return err
+			}
+			edit(d.Spec.Conversion.Webhook)
+			return admin.Update(t.Context(), d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	d.Spec.Conversion.Webhook.ClientConfig.CABundle = nil
-	if err := admin.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	change(func(c *apiextensionsv1.WebhookConversion) { c.ClientConfig.CABundle = nil })
 	third.converts(definitions)
 	bundles(next.Bundle())
 	works()
@@ -405,13 +419,9 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
-		t.Fatal(err)
-	}
-	d.Spec.Conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: &other, CABundle: stranger.Bundle()}
-	if err := admin.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	change(func(c *apiextensionsv1.WebhookConversion) {
+		c.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: &other, CABundle: stranger.Bundle()}
+	})
 	err = within(t.Context(), func() error {
 		if !strings.Contains(third.log.String(), "another webhook's") {
 			return fmt.Errorf("nothing is said of it")

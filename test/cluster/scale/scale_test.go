@@ -19,8 +19,12 @@ func TestMain(m *testing.M) {
 // for a change is the change.
 func TestAChangeSendsOnePartHoweverMuchThereIs(t *testing.T) {
 	const source = "../../.."
+	routes := 500
+	if testing.Short() {
+		routes = 200
+	}
 	o := Options{
-		Routes: 500, Services: 100, Changes: 5, Pause: 100 * time.Millisecond, Weir: weirtest.Path(t), Source: source,
+		Routes: routes, Services: routes / 5, Changes: 5, Pause: 100 * time.Millisecond, Weir: weirtest.Path(t), Source: source,
 		Cache: components.Cache{Log: os.Stderr},
 	}
 	r, err := Run(t.Context(), o)
