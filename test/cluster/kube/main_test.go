@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -55,8 +56,17 @@ var (
 
 func TestMain(m *testing.M) {
 	weirtest.StandIn()
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() != "" {
+		os.Exit(m.Run())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code, err := run(ctx, m)
+	wait, err := sharded(ctx)
+	code := 1
+	if err == nil {
+		code, err = run(ctx, m)
+	}
+	code = max(code, wait())
 	stop()
 	if err == nil {
 		err = goleak.Find()
