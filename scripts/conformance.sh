@@ -1,25 +1,50 @@
 #!/usr/bin/env bash
-# Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e] [FLAG...]". With
-# "e2e" the end-to-end tests come first. Flags are those of the suite (-run-test=NAME) and of Go's tests (-test.short). All that is said
-# goes to bin/conformance/run.log, what matters of it to the terminal.
+# Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
+# "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
+# tests (-test.short). All that is said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the
+# terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
 mkdir -p "$bin/conformance"
-first=true
-if [ "${1:-}" = e2e ]; then
-	shift
-	(cd test/conformance && go test -c -o "$bin/e2e.test" ./e2e)
-	first='cd ../conformance/e2e && ../../../bin/e2e.test -test.v -test.timeout=20m && cd ../../cluster'
-fi
-(cd test/conformance && go test -c -o "$bin/conformance.test" .)
+e2e=false suite=true
+case "${1:-}" in
+e2e-only) e2e=true suite=false && shift ;;
+e2e) e2e=true && shift ;;
+esac
+! $e2e || (cd test/conformance && go test -c -o "$bin/e2e.test" ./e2e)
+! $suite || (cd test/conformance && go test -c -o "$bin/conformance.test" .)
 (cd test/cluster && go build -o "$bin/cluster" .)
 
-cd test/cluster
-set +e
-"$bin/cluster" run -image weir -image conformance -- bash -c "$first"' && cd ../conformance &&
-	exec ../../bin/conformance.test -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=4 "$@"' - "$@" 2>&1 |
-	tee "$bin/conformance/run.log" | sed -unE '
+# These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others.
+alone='RestartFailsNoRequest$|WithoutController$|OldVersions'
+
+# Most of the tests wait most of the time, so more of them run than there are processors.
+e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=20m -test.parallel=4 "$@"); }
+suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=8 "$@"); }
+others() { (! $e2e || e2e -test.skip="$alone") && (! $suite || suite "$@"); }
+export bin alone e2e suite
+export -f e2e suite others
+
+# tell LOG: all to the log, what matters to the terminal.
+tell() {
+	tee "$bin/conformance/$1" | sed -unE '
 		s/^.*: (Running [A-Za-z0-9]+), relying on .*/\1/p
 		/^( {4})?--- (PASS|FAIL)|^(PASS|FAIL|ok|panic)|^ +[a-z0-9_]+_test\.go:|Error( Trace)?:|Messages:|^cluster:|^the controller/p'
-exit "${PIPESTATUS[0]}"
+}
+
+cd test/cluster
+images=(-image weir -image conformance)
+beside=
+if $e2e; then
+	# The same images, although the suite's are not needed: what one cluster builds the other imports.
+	"$bin/cluster" run "${images[@]}" -- bash -c 'e2e -test.run="$alone"' > >(tell alone.log) 2>&1 &
+	beside=$!
+fi
+set +e
+"$bin/cluster" run "${images[@]}" -- bash -c 'others "$@"' - "$@" 2>&1 | tell run.log
+code=${PIPESTATUS[0]}
+if [ -n "$beside" ]; then
+	wait "$beside" || code=$?
+fi
+exit "$code"

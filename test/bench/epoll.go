@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"runtime"
 	"runtime/debug"
 	"unsafe"
@@ -163,14 +162,4 @@ func dial(port, source int) (int, error) {
 		return 0, err
 	}
 	return fd, nil
-}
-
-// freePort is a port that nobody used a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 func TestLatencyFlagsAreRead(t *testing.T) {
@@ -83,10 +85,7 @@ func TestDisturbedRoundsAreRepeatedThenLeftOut(t *testing.T) {
 
 func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 	b := newBench(t)
-	var err error
-	if b.weir, err = b.build(); err != nil {
-		t.Fatal(err)
-	}
+	b.weir = weirtest.Path(t)
 	o := latencyOptions{before: b.weir, stolen: 100, others: 100}
 	if err := b.share(true); err != nil {
 		t.Fatal(err)
@@ -134,10 +133,7 @@ func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 // TestRoutesAreChangedUnderLoad looks at what is served afterwards: Weir tells it, nginx has other workers.
 func TestRoutesAreChangedUnderLoad(t *testing.T) {
 	b := newBench(t)
-	var err error
-	if b.weir, err = b.build(); err != nil {
-		t.Fatal(err)
-	}
+	b.weir = weirtest.Path(t)
 	o := latencyOptions{reload: 150, stolen: 100, others: 100}
 	b.duration = 1300 * time.Millisecond // one change at least
 	for _, c := range b.latencyContenders(o, 1) {

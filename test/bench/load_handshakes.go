@@ -36,16 +36,22 @@ func generateHandshakes(args []string, in io.Reader, out io.Writer) error {
 	}
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
-	start := time.Now()
 	clients := make([]handshakes, *conns)
 	var done sync.WaitGroup
 	for i := range clients {
 		c := &clients[i]
-		c.port, c.source, c.request, c.until = *port, i%sources+1, request, start.Add(*duration)
+		c.port, c.source, c.request = *port, i%sources+1, request
 		c.config = loadTLS("http/1.1")
 		if *resume {
 			c.config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+			done.Go(c.begin)
 		}
+	}
+	done.Wait() // however long the full handshakes take
+	start := time.Now()
+	for i := range clients {
+		c := &clients[i]
+		c.until = start.Add(*duration)
 		done.Go(c.run)
 	}
 	done.Wait()
@@ -78,17 +84,18 @@ type handshakes struct {
 	err          error // the last one
 }
 
+// begin makes the first session, which is not resumed, nor counted.
+func (c *handshakes) begin() { _, c.err = c.ask(make([]byte, 16<<10)) }
+
+// run asks until the time is over, and at least once.
 func (c *handshakes) run() {
-	buf := make([]byte, 16<<10)
-	if c.config.ClientSessionCache != nil { // the first session is not resumed, nor counted
-		if _, err := c.ask(buf); err != nil {
-			c.err = err
-			return
-		}
+	if c.err != nil {
+		return
 	}
-	for {
+	buf := make([]byte, 16<<10)
+	for first := true; ; first = false {
 		t := time.Now()
-		if t.After(c.until) {
+		if t.After(c.until) && !first {
 			return
 		}
 		resumed, err := c.ask(buf)

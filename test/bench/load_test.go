@@ -29,6 +29,7 @@ func firstCPU(t *testing.T) int {
 
 func TestGeneratorCountsHowEveryRequestEnded(t *testing.T) {
 	b := newBench(t)
+	b.conns = 32 // each waits for the slow answers one after the other
 	const rate, duration = 500, 200 * time.Millisecond
 	const all = 100
 	for _, c := range []struct {

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
-// TestMain also is the binary whose subcommands the harness starts.
+// TestMain also is the binary whose subcommands the harness starts, and weir.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	weirtest.Main(m)
 }
 
 // newBench is a harness with a running backend. Both processors are the same one: nothing is measured here.

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 // proxy is a proxy that serves.
@@ -27,7 +29,7 @@ type proxy struct {
 
 // startProxy configures and starts a proxy on its processor, and waits until it serves correctly.
 func (b *bench) startProxy(c contender) (*proxy, error) {
-	port, err := freePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func (b *bench) startProxy(c contender) (*proxy, error) {
 	case "reverseproxy":
 		command, err = b.reverseProxy(c.setting, port)
 	case "weir":
-		if p.admin, err = freePort(); err == nil {
+		if p.admin, err = freeport.Take(); err == nil {
 			command, err = b.weirCommand(dir, c, port, p.admin)
 		}
 	}
@@ -82,7 +84,7 @@ func (b *bench) await(p *proxy) error {
 		select {
 		case <-b.ctx.Done():
 			return b.ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -6,20 +6,27 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/test/weirtest"
 )
+
+// few scenarios have each way to generate load, and shares, once; routes are in TestRoutesAreChangedUnderLoad.
+var few = []string{"split", "mirror10", "h2", "grpc", "churn-resumed", "idle"}
 
 // TestEveryPeerDoesTheWorkOfEveryScenario starts each proxy that is installed, with fewer routes than the comparison.
 // startProxy itself checks the answer, the forwarded fields, the protocol and the cipher suite. A moment's load must then be served without a
-// failure; figures are not looked at.
+// failure; figures are not looked at. In short mode it is a few of the scenarios.
 func TestEveryPeerDoesTheWorkOfEveryScenario(t *testing.T) {
 	b := newBench(t)
-	var err error
-	if b.weir, err = b.build(); err != nil {
-		t.Fatal(err)
-	}
+	b.weir = weirtest.Path(t)
 	for _, s := range scenarios {
+		if testing.Short() && !slices.Contains(few, s.name) {
+			continue
+		}
 		s.setting.Routes = min(s.setting.Routes, 250)
 		s.setting.Asked = min(s.setting.Asked, 250)
 		for _, c := range b.contenders(s) {
@@ -104,5 +111,20 @@ func TestAProxyThatDoesNotStartIsReportedWithWhatItSaid(t *testing.T) {
 	_, err := b.startProxy(contender{label: "weir", peer: "weir", setting: setting{Backend: roleFast}})
 	if err == nil || !bytes.Contains([]byte(fmt.Sprint(err)), []byte("ls:")) {
 		t.Fatalf("error %v does not hold the process's output", err)
+	}
+}
+
+// TestWeirIsBuiltFromTheTree: the other tests have the test binary for weir.
+func TestWeirIsBuiltFromTheTree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("links all of weir, as \"make build\" does: make test-all")
+	}
+	b := newBench(t)
+	binary, err := b.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binary, "version").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

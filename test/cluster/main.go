@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	c := cluster{cache: &cache}
 	flags.StringVar(&c.name, "name", "default", "which of several clusters")
 	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
-	size := scale.Options{}
+	size := scale.Options{Rest: 5 * time.Second}
 	flags.StringVar(&size.Weir, "weir", "../../bin/weir", "the program to measure")
 	flags.IntVar(&size.Routes, "routes", 10000, "how many HTTPRoutes")
 	flags.IntVar(&size.Services, "services", 2000, "how many Services, each with ten endpoints")

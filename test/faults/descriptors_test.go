@@ -15,6 +15,7 @@ import (
 // Descriptors run out under connections that are not served, some of them idle: clients that are there go on, the admin endpoint answers, a reload is
 // applied, the log says it once; and when there are some again, so are new clients.
 func TestDescriptorsRunOut(t *testing.T) {
+	together(t)
 	addr := backend(t, hello)
 	routes := []route{{name: "shop", address: addr}}
 	w := serve(t, routes, "--header-timeout", "1m")
@@ -66,6 +67,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 
 // Connections to backends that cannot be made for want of descriptors are no fault of the backend.
 func TestNoDescriptorForABackend(t *testing.T) {
+	together(t)
 	addr := backend(t, hello)
 	w := serve(t, []route{{name: "shop", address: addr}})
 	c := dial(t, "127.0.0.1", w.addr)

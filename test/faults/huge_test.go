@@ -58,11 +58,12 @@ func (s *slowly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bodies of more than 2 GiB (256 MiB in the bounded form) pass either way, by length and in chunks, also when one side is slower than the other and
+// Bodies of more than 2 GiB (128 or 256 MiB in the bounded forms) pass either way, by length and in chunks, also when one side is slower than the other and
 // when they are mirrored, without being kept.
 func TestHugeBodies(t *testing.T) {
-	size := int64(sized(256<<20, 2<<30+12345))
-	slow := int64(sized(32<<20, 128<<20)) // where one side sleeps
+	together(t)
+	size := int64(sized(128<<20, 256<<20, 2<<30+12345)) // always more than memory may grow by
+	slow := int64(sized(8<<20, 32<<20, 128<<20))        // where one side sleeps
 	var mirrored atomic.Int64
 	pace := func(r io.Reader, slowIt bool) io.Reader {
 		if slowIt {
@@ -165,6 +166,7 @@ func TestHugeBodies(t *testing.T) {
 
 // A backend that answers before it has the body, and closes: the client gets the answer.
 func TestEarlyAnswerReachesAClientThatStillSends(t *testing.T) {
+	together(t)
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusForbidden)

@@ -21,6 +21,7 @@ import (
 
 // Rotation, by hand and by logrotate, loses no line and tears none.
 func TestRotatedAccessLogLosesNothing(t *testing.T) {
+	together(t)
 	addr := backend(t, hello)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "access.log")
@@ -87,6 +88,7 @@ func TestRotatedAccessLogLosesNothing(t *testing.T) {
 
 // A disk that is full costs lines, which are counted, and nothing else; when it has room again, so has the log.
 func TestDiskIsFull(t *testing.T) {
+	together(t)
 	addr := backend(t, hello)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
@@ -143,6 +145,7 @@ func TestDiskIsFull(t *testing.T) {
 }
 
 func TestAccessLogToAFullDevice(t *testing.T) {
+	together(t)
 	addr := backend(t, hello)
 	w := serve(t, []route{{name: "shop", address: addr}}, "--access-log", "/dev/full")
 	h := w.visit("shop", 4, time.Millisecond)
@@ -159,6 +162,7 @@ func TestAccessLogToAFullDevice(t *testing.T) {
 
 // Nobody reads stderr, and then it is closed: requests go on, also those of which the log would tell.
 func TestNobodyReadsStderr(t *testing.T) {
+	together(t)
 	w := &world{t: t, dir: t.TempDir(), addr: fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(t))}
 	w.write([]route{{name: "shop", address: backend(t, hello)}, {name: "gone", address: "127.0.0.1:1"}})
 	admin := fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(t))

@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// Ten thousand slow clients (a thousand in the bounded form): a third send heads byte by byte, a third bodies, a third nothing at all after a first
+// Ten thousand slow clients (a thousand or 300 in the bounded forms): a third send heads byte by byte, a third bodies, a third nothing at all after a first
 // request. Weir's memory stays within 200 MB of what it was, and others are served.
 func TestSlowClientsCostLittle(t *testing.T) {
-	n := sized(1000, 10_000)
+	together(t)
+	n := sized(300, 1000, 10_000)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -32,9 +33,9 @@ func TestSlowClientsCostLittle(t *testing.T) {
 	addr := backend(t, hello)
 	w := serve(t, []route{{name: "shop", address: addr}},
 		"--max-connections", "30000", "--max-in-flight", "30000", "--header-timeout", "10m", "--min-body-rate", "1", "--body-grace", "10m")
-	seconds := time.Duration(sized(2, 8)) * time.Second
+	pause := time.Duration(sized(300, 2000, 8000)) * time.Millisecond
 	alone := w.visit("shop", 8, 2*time.Millisecond)
-	time.Sleep(seconds)
+	time.Sleep(pause)
 	aloneN, alone99 := alone.end(t)
 	before := w.metric("process_resident_memory_bytes")
 
@@ -77,7 +78,7 @@ func TestSlowClientsCostLittle(t *testing.T) {
 		}
 	})
 	among := w.visit("shop", 8, 2*time.Millisecond)
-	time.Sleep(seconds)
+	time.Sleep(pause)
 	amongN, among99 := among.end(t)
 	after := w.metric("process_resident_memory_bytes")
 	open := w.metric("weir_connections_open")
@@ -105,6 +106,7 @@ func TestSlowClientsCostLittle(t *testing.T) {
 
 // The attacks of slowhttptest end by themselves, each in its way, while others are served.
 func TestSlowhttptest(t *testing.T) {
+	together(t)
 	tool, err := exec.LookPath("slowhttptest")
 	if err != nil {
 		t.Fatal("slowhttptest is not installed: make setup")
@@ -116,7 +118,7 @@ func TestSlowhttptest(t *testing.T) {
 		}
 		io.WriteString(w, "hello")
 	})
-	conns := strconv.Itoa(sized(200, 2000))
+	conns, seconds := strconv.Itoa(sized(50, 200, 2000)), strconv.Itoa(sized(6, 12, 12))
 	for _, attack := range []struct {
 		name string
 		args []string
@@ -130,9 +132,10 @@ func TestSlowhttptest(t *testing.T) {
 		{"range", []string{"-R", "-a", "5", "-b", "3000"}, "/", ""},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
+			together(t)
 			w := serve(t, []route{{name: "shop", address: addr}}, "--header-timeout", "3s", "--body-grace", "2s", "--min-body-rate", "1000")
 			h := w.visit("shop", 4, 5*time.Millisecond)
-			args := append(attack.args, "-c", conns, "-r", conns, "-l", "12", "-p", "5", "-u", "http://shop.example"+attack.path, "-d", w.addr)
+			args := append(attack.args, "-c", conns, "-r", conns, "-l", seconds, "-p", "5", "-u", "http://shop.example"+attack.path, "-d", w.addr)
 			out, err := exec.Command(tool, args...).CombinedOutput()
 			if _, ok := err.(*exec.ExitError); err != nil && !ok {
 				t.Fatal(err)

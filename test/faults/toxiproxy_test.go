@@ -30,19 +30,11 @@ type toxiproxy struct {
 // startToxiproxy builds the server, once for all runs, and runs it.
 func startToxiproxy(t *testing.T) *toxiproxy {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	dir := filepath.Join(cache, "weir", "toxiproxy-"+toxiproxyVersion)
-	server := filepath.Join(dir, "server")
-	if _, err := os.Stat(server); err != nil {
+	server := filepath.Join(weirtest.Tool(t, "toxiproxy "+toxiproxyVersion, func(dir string) *exec.Cmd {
 		build := exec.Command("go", "install", "github.com/Shopify/toxiproxy/v2/cmd/server@"+toxiproxyVersion)
 		build.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("building toxiproxy: %v\n%s", err, out)
-		}
-	}
+		return build
+	}), "server")
 	port := weirtest.FreePort(t)
 	cmd := exec.Command(server, "-host", "127.0.0.1", "-port", fmt.Sprint(port))
 	if err := cmd.Start(); err != nil {
@@ -98,6 +90,7 @@ func (p *toxiproxy) toxic(proxy, kind, stream string, attributes map[string]int)
 const answerSize = 200_000
 
 func TestFaultsOnTheWayToABackend(t *testing.T) {
+	together(t)
 	p := startToxiproxy(t)
 	step := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -231,6 +224,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A way that is cut and mended serves again at once: nothing of the bad time is kept.
 func TestBackendComesBack(t *testing.T) {
+	together(t)
 	p := startToxiproxy(t)
 	addr := backend(t, hello)
 	w := serve(t, []route{{name: "shop", address: p.proxy("shop", addr)}})

@@ -3,11 +3,12 @@
 // Package faults_test shows what becomes of Weir, a process of its own, when its peers, its disk and its system fail it: nothing hangs, memory
 // stays bounded, the blame is right, and whoever has no part in it is served as ever.
 //
-// What "go test" runs is bounded; "make test-faults" (FAULTS=full) runs it at full size.
+// What "go test" runs is bounded, and smaller still with -short; "make test-faults" (FAULTS=full) runs it at full size.
 package faults_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,17 +28,36 @@ import (
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { weirtest.Main(m) }
+// TestMain runs more tests at a time than there are processors, as most of them wait.
+func TestMain(m *testing.M) {
+	weirtest.StandIn()
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	weirtest.Main(m)
+}
 
 // full says that everything runs at full size.
 var full = os.Getenv("FAULTS") == "full"
 
-// sized is one of two sizes.
-func sized(bounded, whole int) int {
-	if full {
+// sized is one of three sizes.
+func sized(short, bounded, whole int) int {
+	switch {
+	case full:
 		return whole
+	case testing.Short():
+		return short
 	}
 	return bounded
+}
+
+// together lets a test that mostly waits run beside others, unless it needs all there is.
+func together(t *testing.T) {
+	t.Helper()
+	if !full {
+		t.Parallel()
+	}
 }
 
 // patience is how long anything may take before a test fails; it decides nothing else.

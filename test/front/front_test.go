@@ -27,16 +27,6 @@ const patience = 30 * time.Second
 // client is an address that is not trusted; the proxies under test are on 127.0.0.1, which is.
 const client = "127.0.0.77"
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // peer starts HAProxy or nginx with a configuration, and waits until a port of it can be connected to.
 func peer(t *testing.T, tool, config string, port int) {
 	t.Helper()
@@ -90,7 +80,7 @@ func peer(t *testing.T, tool, config string, port int) {
 // is announced to. log is the access log.
 func weir(t *testing.T, backend int, behind string) (plain, announced, relayed int, log func() string) {
 	t.Helper()
-	plain, announced, relayed = freePort(t), freePort(t), freePort(t)
+	plain, announced, relayed = weirtest.FreePort(t), weirtest.FreePort(t), weirtest.FreePort(t)
 	dir := t.TempDir()
 	text := fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -204,7 +194,7 @@ func TestProxiesInFront(t *testing.T) {
 			var relays int
 			if c.relayed {
 				// The bytes go through; who they are from is told by a header again, to an nginx.
-				backend, behind = freePort(t), "v1"
+				backend, behind = weirtest.FreePort(t), "v1"
 				peer(t, "nginx", fmt.Sprintf("http { server { listen 127.0.0.1:%d proxy_protocol; return 200 \"$proxy_protocol_addr\"; } }", backend), backend)
 			}
 			plain, announced, relayed, log := weir(t, backend, behind)
@@ -215,7 +205,7 @@ func TestProxiesInFront(t *testing.T) {
 			if relays = relayed; c.relayed {
 				to = relays
 			}
-			port := freePort(t)
+			port := weirtest.FreePort(t)
 			config := fmt.Sprintf("http { server { listen 127.0.0.1:%d; location / { %s } } }", port, fmt.Sprintf(c.server, to))
 			if c.tool == "haproxy" {
 				mode := ""
@@ -254,7 +244,7 @@ func TestProxiesBehind(t *testing.T) {
 	} {
 		for _, version := range []string{"v1", "v2"} {
 			t.Run(c.name+", PROXY "+version, func(t *testing.T) {
-				backend := freePort(t)
+				backend := weirtest.FreePort(t)
 				peer(t, c.tool, fmt.Sprintf(c.config, backend), backend)
 				plain, _, _, _ := weir(t, backend, version)
 				for i := range 5 {

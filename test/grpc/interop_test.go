@@ -44,6 +44,8 @@ var cases = []struct {
 	// givenUp: by the client, perhaps before anything was sent. early: the server may answer before it has the whole request. A copy of either
 	// may be given up too.
 	givenUp, early bool
+	// outrun is what the client says when it was too slow to give its call up, and was answered instead. It fails then, so it is run again.
+	outrun string
 }{
 	{name: "empty_unary", calls: 1},
 	{name: "large_unary", calls: 1},
@@ -52,7 +54,10 @@ var cases = []struct {
 	{name: "ping_pong", calls: 1},
 	{name: "empty_stream", calls: 1},
 	{name: "timeout_on_sleeping_server", calls: 1, givenUp: true},
-	{name: "cancel_after_begin", calls: 1, givenUp: true},
+	// The client cancels, and then calls CloseAndRecv. grpc-go (clientStream.CloseSend) ends the request although it is cancelled, and only
+	// notices that when it reads (recvBufferReader), or in another goroutine. If either comes late, the server has the end of the request and
+	// answers, and what is in the buffer is read before the cancellation. It happens without a proxy too, on a busy machine.
+	{name: "cancel_after_begin", calls: 1, givenUp: true, outrun: "CloseAndRecv() got error code 0, want 1\n"},
 	{name: "cancel_after_first_response", calls: 1, givenUp: true},
 	{name: "status_code_and_message", calls: 2},
 	{name: "special_status_message", calls: 1},
@@ -64,16 +69,18 @@ var cases = []struct {
 // rounds is how often each case runs: the split is even, so every case meets either leaf.
 const rounds = 2
 
+// most is how often a round runs whose client was outrun. On a busy machine it is about one in a hundred.
+const most = 5
+
 func TestMain(m *testing.M) { weirtest.Main(m) }
 
 func TestInteroperabilityCasesPassWhileCallsAreSplitAndMirrored(t *testing.T) {
-	tools := t.TempDir()
-	install := exec.CommandContext(t.Context(), "go", "install",
-		"google.golang.org/grpc/interop/client@"+interop, "google.golang.org/grpc/interop/server@"+interop)
-	install.Env = append(os.Environ(), "GOBIN="+tools)
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", install, err, out)
-	}
+	tools := weirtest.Tool(t, "grpc interop "+interop, func(dir string) *exec.Cmd {
+		install := exec.CommandContext(t.Context(), "go", "install",
+			"google.golang.org/grpc/interop/client@"+interop, "google.golang.org/grpc/interop/server@"+interop)
+		install.Env = append(os.Environ(), "GOBIN="+dir)
+		return install
+	})
 	for _, listener := range []bool{false, true} {
 		for _, endpoints := range []bool{false, true} {
 			t.Run(fmt.Sprintf("listener %s, endpoints %s", transport(listener), transport(endpoints)), func(t *testing.T) {
@@ -280,14 +287,15 @@ func (s *setup) run() {
 	for _, c := range cases {
 		s.t.Run(c.name, func(t *testing.T) {
 			for range rounds {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				client := exec.CommandContext(ctx, filepath.Join(s.tools, "client"), "--test_case", c.name,
-					"--server_host", "127.0.0.1", "--server_port", strconv.Itoa(s.Port),
-					"--use_tls="+strconv.FormatBool(s.TLS), "--use_test_ca", "--ca_file", s.cert, "--server_host_override", s.Name)
-				if out, err := client.CombinedOutput(); err != nil {
+				out, err := s.call(t, c.name)
+				for n := 1; err != nil && c.outrun != "" && strings.HasSuffix(out, c.outrun) && n < most; n++ {
+					t.Logf("outrun, so it runs again: %s", out)
+					calls += c.calls // and this one was answered
+					out, err = s.call(t, c.name)
+				}
+				if err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
-				cancel()
 			}
 		})
 		calls += rounds * c.calls
@@ -301,6 +309,17 @@ func (s *setup) run() {
 	s.account(calls, unsent, partial)
 }
 
+// call runs a case of the client once, and returns what it said.
+func (s *setup) call(t *testing.T, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := exec.CommandContext(ctx, filepath.Join(s.tools, "client"), "--test_case", name,
+		"--server_host", "127.0.0.1", "--server_port", strconv.Itoa(s.Port),
+		"--use_tls="+strconv.FormatBool(s.TLS), "--use_test_ca", "--ca_file", s.cert, "--server_host_override", s.Name)
+	out, err := client.CombinedOutput()
+	return string(out), err
+}
+
 // account checks where the calls went, by what weir counted: half to either leaf, and a copy of each to the mirror. Of the calls unsent ones may
 // never have left the client, and partial ones may have no whole copy.
 func (s *setup) account(calls, unsent, partial float64) {
@@ -310,7 +329,8 @@ func (s *setup) account(calls, unsent, partial float64) {
 	s.until("every exchange and every copy has ended", func() bool {
 		m = s.metrics()
 		served = m.sum("weir_requests_total")
-		return served >= calls-unsent && m.sum("weir_mirror_requests_total") >= served
+		// A call that was given up last may still be under way: it is considered, but not served.
+		return served >= calls-unsent && m.sum("weir_mirror_requests_total") >= served && m.sum("weir_mirror_considered_total") <= served
 	})
 	a, b := m.sum("weir_requests_total", "backend", "default/a:80"), m.sum("weir_requests_total", "backend", "default/b:80")
 	if served > calls || a+b != served || math.Abs(a-b) > 1 {

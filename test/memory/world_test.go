@@ -3,7 +3,7 @@
 // Package memory_test shows that what others have Weir keep for them has a bound: a process of its own with little memory (GOMEMLIMIT=64MiB), one
 // attack after the other, and clients who have no part in it and are served all the while.
 //
-// What "go test" runs is bounded; MEMORY=full runs it at full size.
+// What "go test" runs is bounded, with -short for a shorter time; "make test-memory" (MEMORY=full) runs it at full size.
 package memory_test
 
 import (
@@ -33,11 +33,19 @@ import (
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { weirtest.Main(m) }
+// TestMain sets the limit for the processes that are started; this one has begun without.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("GOMEMLIMIT", strconv.Itoa(limit)); err != nil {
+		panic(err)
+	}
+	weirtest.Main(m)
+}
+
+var full = os.Getenv("MEMORY") == "full"
 
 // sized is one of two sizes.
 func sized(bounded, whole int) int {
-	if os.Getenv("MEMORY") == "full" {
+	if full {
 		return whole
 	}
 	return bounded
@@ -73,7 +81,6 @@ type world struct {
 // serve runs weir with a route for each name; the host is the name with ".example".
 func serve(t *testing.T, routes []route, args ...string) *world {
 	t.Helper()
-	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
 	w := &world{t: t, addr: fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(t)), tls: fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(t))}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(w.manifests(routes)), 0o600); err != nil {

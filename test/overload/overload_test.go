@@ -20,36 +20,40 @@ import (
 
 func TestMain(m *testing.M) { weirtest.Main(m) }
 
-// full is the proof; without it the tests are short and their floors low, since other things run on the machine.
-var full = os.Getenv("WEIR_OVERLOAD") == "full"
-
-// floor is the goodput under overload, as a part of the capacity, that a test insists on.
-func floor() float64 {
-	if full {
-		return 0.8
+// measure skips a test that measures, unless it is asked for: where other things run, the load and the backend, which are
+// this process, may get less of the machine than their part.
+func measure(t *testing.T) {
+	if os.Getenv("WEIR_OVERLOAD") != "full" {
+		t.Skip("it says something only where nothing else wants the processors: make test-overload, on a quiet machine")
 	}
-	return 0.1
 }
 
-func duration() time.Duration {
-	if full {
-		return 10 * time.Second
-	}
-	return 3 * time.Second
-}
+const (
+	// floor is the goodput under overload, as a part of the capacity, that a test insists on.
+	floor = 0.8
+	// duration is how long a measurement takes.
+	duration = 10 * time.Second
+)
 
 // pool answers each request after it has had one of n places for d.
 func pool(t *testing.T, n int, d time.Duration) string {
 	places := make(chan struct{}, n)
+	return work(t, func() {
+		// Like a server with n threads: it does not notice that somebody has left while he waits.
+		places <- struct{}{}
+		time.Sleep(d)
+		<-places
+	})
+}
+
+// work answers each request once f returns.
+func work(t *testing.T, f func()) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Like a server with n threads: it does not notice that somebody has left while he waits.
-		places <- struct{}{}
-		time.Sleep(d)
-		<-places
+		f()
 		io.WriteString(w, "done")
 	})}
 	ended := make(chan struct{})
@@ -183,28 +187,28 @@ func metric(t *testing.T, p *weirtest.Process, name string) float64 {
 func overload(t *testing.T, p *weirtest.Process, address string, connections, most int) {
 	var capacity float64 // the best of several: other things run on the machine
 	for range 4 {
-		_, c := closed(t, address, connections, duration()/4)
+		_, c := closed(t, address, connections, duration/4)
 		capacity = max(capacity, c)
 	}
 	if capacity == 0 {
 		t.Fatal("no capacity")
 	}
-	before := open(address, capacity/3, most, duration()/3)
-	loaded := open(address, 3*capacity, most, duration())
-	goodput := float64(loaded.good.Load()) / duration().Seconds()
+	before := open(address, capacity/3, most, duration/3)
+	loaded := open(address, 3*capacity, most, duration)
+	goodput := float64(loaded.good.Load()) / duration.Seconds()
 	memory := metric(t, p, "process_resident_memory_bytes")
 	time.Sleep(2 * time.Second) // the clients have left; a backend may still be busy with what they asked for
-	after := open(address, capacity/3, most, duration()/3)
+	after := open(address, capacity/3, most, duration/3)
 	t.Logf("capacity %.0f/s; at three times that: %.0f/s good (%.0f %%), p50 %v p99 %v; %d refused, %d late, %d other, %d unsent; %.0f MiB resident",
 		capacity, goodput, 100*goodput/capacity, loaded.quantile(0.5), loaded.quantile(0.99), loaded.refused.Load(), loaded.late.Load(), loaded.other.Load(),
 		loaded.unsent.Load(), memory/(1<<20))
 	t.Logf("at a third of the capacity: before p50 %v p99 %v, afterwards p50 %v p99 %v (%d good, %d refused, %d late)",
 		before.quantile(0.5), before.quantile(0.99), after.quantile(0.5), after.quantile(0.99), after.good.Load(), after.refused.Load(), after.late.Load())
-	if goodput < floor()*capacity {
-		t.Errorf("goodput is %.2f of the capacity, want %.2f", goodput/capacity, floor())
+	if goodput < floor*capacity {
+		t.Errorf("goodput is %.2f of the capacity, want %.2f", goodput/capacity, floor)
 	}
-	if n := after.good.Load(); float64(n) < 0.9*capacity/3*(duration()/3).Seconds() {
-		t.Errorf("after the overload only %d of %.0f requests are answered", n, capacity/3*(duration()/3).Seconds())
+	if n := after.good.Load(); float64(n) < 0.9*capacity/3*(duration/3).Seconds() {
+		t.Errorf("after the overload only %d of %.0f requests are answered", n, capacity/3*(duration/3).Seconds())
 	}
 	if memory > 1<<30 {
 		t.Errorf("%.0f MiB resident", memory/(1<<20))
@@ -214,25 +218,98 @@ func overload(t *testing.T, p *weirtest.Process, address string, connections, mo
 	}
 }
 
+// answer is what became of a request.
+type answer struct {
+	status int
+	err    error
+}
+
+// next is what comes next from a channel.
+func next[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing comes")
+	}
+	return v
+}
+
+// TestWhatABackendCannotTakeIsRefusedAtOnce asks a backend for three times what it may have, again and again: so many
+// reach it and are answered, and the others are refused while it works on these. What is asked afterwards is answered.
+func TestWhatABackendCannotTakeIsRefusedAtOnce(t *testing.T) {
+	const limit, asked = 100, 300
+	arrived, release := make(chan struct{}, asked), make(chan struct{})
+	backend := work(t, func() {
+		arrived <- struct{}{}
+		<-release
+	})
+	p, address := serve(t, backend, fmt.Sprintf("weirmesh.github.io/max-requests-per-endpoint: %q", strconv.Itoa(limit)), "", "--max-queue-delay", "0s")
+	ask := func() answer {
+		c, err := connect(address, time.Now().Add(time.Minute))
+		if err != nil {
+			return answer{err: err}
+		}
+		defer c.nc.Close()
+		status, _, err := c.do(time.Now().Add(time.Minute))
+		return answer{status, err}
+	}
+	for round := range 10 {
+		answers := make(chan answer, asked)
+		for range asked {
+			go func() { answers <- ask() }()
+		}
+		// The backend has answered none of this round yet.
+		for range asked - limit {
+			if a := next(t, answers); a.status != http.StatusServiceUnavailable {
+				t.Fatalf("round %d: %+v, want a refusal", round, a)
+			}
+		}
+		for range limit {
+			next(t, arrived)
+		}
+		for range limit {
+			release <- struct{}{}
+		}
+		for range limit {
+			if a := next(t, answers); a.status != http.StatusOK {
+				t.Fatalf("round %d: %+v of what reached the backend", round, a)
+			}
+		}
+		if n := len(arrived); n > 0 {
+			t.Fatalf("round %d: %d more than %d reached the backend", round, n, limit)
+		}
+	}
+	close(release)
+	for n := range limit {
+		if a := ask(); a.status != http.StatusOK {
+			t.Fatalf("request %d after the overload: %+v", n, a)
+		}
+	}
+	if memory := metric(t, p, "process_resident_memory_bytes"); memory > 1<<30 {
+		t.Errorf("%.0f MiB resident", memory/(1<<20))
+	}
+	if p.Stop(); strings.Contains(p.Stderr(), "panic") {
+		t.Error("a panic")
+	}
+}
+
 // A backend that works on ten requests at a time, 10 ms each: what is beyond what it can answer in time is refused at once.
 func TestGoodputWhenTheBackendIsTheBottleneck(t *testing.T) {
+	measure(t)
 	p, address := serve(t, pool(t, 10, 10*time.Millisecond), `weirmesh.github.io/max-requests-per-endpoint: "100"`, "")
 	overload(t, p, address, 20, 4000)
-	if full {
-		t.Run("without a limit, for comparison", func(t *testing.T) {
-			_, address := serve(t, pool(t, 10, 10*time.Millisecond), "", "")
-			_, capacity := closed(t, address, 20, duration())
-			loaded := open(address, 3*capacity, 8000, duration())
-			t.Logf("%.0f %% good of a capacity of %.0f/s", 100*float64(loaded.good.Load())/duration().Seconds()/capacity, capacity)
-		})
-	}
+	t.Run("without a limit, for comparison", func(t *testing.T) {
+		_, address := serve(t, pool(t, 10, 10*time.Millisecond), "", "")
+		_, capacity := closed(t, address, 20, duration)
+		loaded := open(address, 3*capacity, 8000, duration)
+		t.Logf("%.0f %% good of a capacity of %.0f/s", 100*float64(loaded.good.Load())/duration.Seconds()/capacity, capacity)
+	})
 }
 
 // A backend that costs nothing, behind rules that cost a lot: the proxy's one processor is the bottleneck.
 func TestGoodputWhenTheProxyIsTheBottleneck(t *testing.T) {
-	if !full {
-		t.Skip("it says something only where nothing else wants the proxy's processor: make test-overload, on a quiet machine")
-	}
+	measure(t)
 	var rules strings.Builder
 	for i := range 3 {
 		fmt.Fprintf(&rules, "  - matches: [{headers: [{name: x-text, type: RegularExpression, value: \"(.*[a-z]+ ){3}%d+.*\"}]}]\n    backendRefs: [{name: app, port: 80}]\n", i)

@@ -11,9 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 //go:embed servers
@@ -196,13 +199,11 @@ func (s *server) start(ctx context.Context, dir string) (address string, stop fu
 		go func() { _ = srv.Serve(l) }() // ends with srv
 		return l.Addr().String(), func() { srv.Close() }, nil
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		return "", nil, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	address = l.Addr().String()
-	l.Close()
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	if dir, err = os.MkdirTemp(dir, "server"); err != nil {
 		return "", nil, err
 	}

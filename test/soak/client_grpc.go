@@ -211,7 +211,9 @@ func (c *grpcClient) endless() {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for s.ctx.Err() == nil && (s.acting.Load() || s.sent.Load() < int64(s.requests)) {
 		if err := c.forever(r); err != nil {
-			if status.Code(err) != codes.Unavailable || !s.fleet.drainedLately() {
+			// Whether the stream is reset before its connection is closed is a race that either may win.
+			cut := status.Code(err) == codes.Unavailable || status.Code(err) == codes.Internal
+			if !cut || !s.fleet.drainedLately() {
 				s.diary.fail(c.o.name, fmt.Errorf("endless stream: %w", err))
 			}
 			s.diary.note(c.o.name + ": an endless stream was cut off at the end of a drain, and opened anew")

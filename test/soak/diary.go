@@ -130,6 +130,9 @@ func (s *soak) report(cause error) error {
 		took := s.answers.all[protocol]
 		slices.Sort(took)
 		at := func(q float64) time.Duration {
+			if len(took) == 0 {
+				return 0
+			}
 			return time.Duration(took[int(q*float64(len(took)-1))]) * time.Microsecond
 		}
 		fmt.Fprintf(&out, "%-22s %10d %10v %10v\n", protocol, len(took), at(0.5), at(0.99))

@@ -13,32 +13,22 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 // ports of the listeners: cleartext, TLS, and one that comes and goes.
 type ports struct{ web, secure, passing int }
 
-// freePorts lie below the range from which the system gives out ports, so that nobody gets one by chance.
 func freePorts() (p ports, err error) {
 	for _, port := range []*int{&p.web, &p.secure, &p.passing} {
-		for range 100 {
-			*port = 12000 + mathrand.IntN(18000)
-			var l net.Listener
-			if l, err = net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(*port))); err == nil {
-				l.Close()
-				break
-			}
-		}
-		if err != nil {
+		if *port, err = freeport.Take(); err != nil {
 			return p, err
 		}
 	}

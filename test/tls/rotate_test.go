@@ -21,10 +21,15 @@ import (
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
-// rotations is how often each of the two ways to write files changes the certificate.
-const rotations = 50
+// rotations is how often each of the two ways to write files changes the certificate: at least until each kind of what is broken has come.
+func rotations() int {
+	if testing.Short() {
+		return 18
+	}
+	return 50
+}
 
-// TestCertificatesRotateInFilesUnderLoad rewrites the Secret a hundred times, every third time with one that cannot be used, while clients
+// TestCertificatesRotateInFilesUnderLoad rewrites the Secret a hundred times (36 with -short), every third time with one that cannot be used, while clients
 // that check certificates connect all along. No handshake and no request fails, the newest good certificate is the one presented, connections
 // that are open stay so, and what is broken is named at /status.
 func TestCertificatesRotateInFilesUnderLoad(t *testing.T) {
@@ -105,7 +110,7 @@ func rotate(t *testing.T, volume func(*testing.T, string) func(string)) {
 		}
 	}
 
-	for i := range rotations {
+	for i := range rotations() {
 		before := visits.Load()
 		if i%3 == 2 {
 			text, field, reason := ca.spoilt(t, i/3)

@@ -5,15 +5,16 @@ package weirtest
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/cli"
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 // standIn makes the test binary behave as weir.
@@ -38,10 +40,17 @@ func Main(m *testing.M) { MainOf(cli.Program{}, m) }
 
 // MainOf is Main with other front ends.
 func MainOf(weir cli.Program, m *testing.M) {
+	beWeir(weir)
+	goleak.VerifyTestMain(m)
+}
+
+// StandIn is for a TestMain with more to do than Main: it does not return if this process is to stand in for weir.
+func StandIn() { beWeir(cli.Program{}) }
+
+func beWeir(weir cli.Program) {
 	if os.Getenv(standIn) != "" {
 		os.Exit(weir.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
 }
 
 // Command is "weir args...", not yet started.
@@ -62,6 +71,47 @@ func Script(t *testing.T, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "weir"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Path is an executable "weir", for what wants the path of one. Unlike one that a test builds, Go knows what it consists of, and keeps no result
+// of another for it.
+func Path(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	Script(t, dir)
+	return filepath.Join(dir, "weir")
+}
+
+// Tool is a folder with programs of others, which are built if this machine's cache lacks them. build gives the command that writes them to a
+// folder; what it depends on must be in key.
+func Tool(t *testing.T, key string, build func(dir string) *exec.Cmd) (dir string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	sum := sha256.Sum256([]byte(key + " " + runtime.Version()))
+	dir = filepath.Join(cache, "weir", "tools", fmt.Sprintf("%x", sum[:8]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	partial, err := os.MkdirTemp(filepath.Dir(dir), "partial-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(partial)
+	cmd := build(partial)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	// Another process may have been quicker.
+	if err := os.Rename(partial, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // Process is a running weir that logs JSON to stderr.
@@ -243,20 +293,14 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// FreePort is a port of 127.0.0.1 that nobody uses. It lies below the range from which systems give out ports, so that
-// nobody gets it by chance until it is used.
+// FreePort is a port that nobody uses, and that nobody else is given.
 func FreePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 12000 + rand.IntN(18000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			l.Close()
-			return port
-		}
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }
 
 // Ports gives every port that examples and the tutorial use another, free one, the same each time. The zero value is

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 //go:embed readers/reader.js readers/Reader.java
@@ -238,7 +240,7 @@ func startNginx(ctx context.Context, dir string) (address string, stop func(), e
 		w.Header().Set("X-Reading", base64.StdEncoding.EncodeToString(raw))
 	})}
 	go func() { _ = srv.Serve(l) }() // ends with srv
-	port, err := freePort()
+	port, err := freeport.Take()
 	if err != nil {
 		srv.Close()
 		return "", nil, err
@@ -278,16 +280,6 @@ func startNginx(ctx context.Context, dir string) (address string, stop func(), e
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// freePort is a port that nobody uses at the moment.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // framingFields are read into the body, and not all parsers tell them.

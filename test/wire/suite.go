@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 type options struct {
@@ -148,7 +150,7 @@ func (s *suite) startWeir(ctx context.Context, dir string) (stop func(), err err
 	}()
 	var config strings.Builder
 	add := func(name string, backend int) (address string, err error) {
-		port, err := freePort()
+		port, err := freeport.Take()
 		fmt.Fprintf(&config, manifest, name, port, backend)
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 	}

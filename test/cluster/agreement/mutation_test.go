@@ -15,7 +15,12 @@ import (
 )
 
 // mutants is how many objects are made, from the same seed each time.
-const mutants = 600
+func mutants() int {
+	if testing.Short() {
+		return 150
+	}
+	return 600
+}
 
 // TestOfflineValidationAgreesOnMutants breaks the corpus' objects at random places: what nobody thought of writing down.
 func TestOfflineValidationAgreesOnMutants(t *testing.T) {
@@ -32,7 +37,7 @@ func TestOfflineValidationAgreesOnMutants(t *testing.T) {
 	names := slices.Sorted(maps.Keys(byKind))
 	random := rand.New(rand.NewPCG(3171, 1))
 	rejected := 0
-	for i := range mutants {
+	for i := range mutants() {
 		objects := byKind[names[i%len(names)]]
 		d := document{file: "mutant", line: i, text: mutant(t, random, objects[random.IntN(len(objects))])}
 		to, why := targetOf(d)
@@ -45,8 +50,8 @@ func TestOfflineValidationAgreesOnMutants(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d of %d were rejected", rejected, mutants)
-	if rejected < mutants/3 {
+	t.Logf("%d of %d were rejected", rejected, mutants())
+	if rejected < mutants()/3 {
 		t.Error("the mutations break too little")
 	}
 }

@@ -2,8 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 // impersonated is a kubeconfig of one who is the controller's ServiceAccount.
@@ -40,22 +39,9 @@ func impersonated(t *testing.T) string {
 	return file
 }
 
-// built is the program of this tree.
-func built(t *testing.T) (binary string) {
-	t.Helper()
-	binary = filepath.Join(t.TempDir(), "weir")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/weir")
-	build.Dir, build.Env = root, append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
 // TestControllerWorksWithItsRightsAlone runs a controller as its ServiceAccount, held by roles and admission policies as they are released:
 // it leads, makes what Gateways need, says so, and nothing that it tries is forbidden.
 func TestControllerWorksWithItsRightsAlone(t *testing.T) {
-	binary := built(t)
 	definitions := convertible(t)
 	for name, install := range map[string]func(*testing.T) []string{
 		"all namespaces": func(t *testing.T) []string { policed(t); return nil },
@@ -71,7 +57,7 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 			of := class(t)
 			create(t, gatewayOf(of, "shop", "edge"), gatewayOf(of, "elsewhere", "edge"))
 			var log lines
-			run := exec.Command(binary, args...)
+			run := weirtest.Command(args...)
 			run.Stdout, run.Stderr = &log, &log
 			if err := run.Start(); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,11 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 // convertible installs the definitions whose versions are converted.
@@ -60,19 +63,14 @@ type controllerProcess struct {
 
 func port(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(weirtest.FreePort(t)))
 }
 
-func startController(t *testing.T, binary, name string) *controllerProcess {
+func startController(t *testing.T, name string) *controllerProcess {
 	t.Helper()
 	at := port(t)
 	p := &controllerProcess{t: t, url: "https://" + at + "/convert", admin: port(t), ended: make(chan error, 1)}
-	p.Cmd = exec.Command(binary, "controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
+	p.Cmd = weirtest.Command("controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
 		"--feed-address=127.0.0.1:0", "--admin="+p.admin, "--conversion-address="+at, "--conversion-url="+p.url, "--conversion-drain-delay=0s")
 	p.Stdout, p.Stderr = &p.log, &p.log
 	if err := p.Start(); err != nil {
@@ -203,7 +201,7 @@ func TestRolloutControllersWriteOldVersions(t *testing.T) {
 		t.Errorf("without a controller: %v", err)
 	}
 
-	p := startController(t, built(t), "a")
+	p := startController(t, "a")
 	p.converts(definitions)
 	eventually(t, func() rest.Result { return get("v1alpha1", "trafficsplits", "early") })
 	is(t, "what was there before", get("v1alpha1", "trafficsplits", "early"), `{spec: {service: web, backends: [{service: v1, weight: "1"}]}}`)
@@ -243,14 +241,24 @@ func TestRolloutControllersWriteOldVersions(t *testing.T) {
 		}
 		is(t, "Flagger creates", send(c.Post(), version, "trafficsplits", "", `{"kind":"TrafficSplit","apiVersion":"split.smi-spec.io/`+version+`","metadata":{"name":"`+name+
 			`","creationTimestamp":null},"spec":{"service":"podinfo",`+weights(0, 100)+`}}`), `{annotations: {}}`)
-		read := is(t, "Flagger reads", get(version, "trafficsplits", name), `{spec: {service: podinfo, `+strings.ReplaceAll(weights(0, 100), `"backends":`, "backends: ")+`}}`)
-		delete(read, "status") // its types have none
-		read["spec"] = json.RawMessage(`{"service":"podinfo",` + weights(10, 90) + `}`)
-		body, err := json.Marshal(read)
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the status may be written meanwhile
+			read := is(t, "Flagger reads", get(version, "trafficsplits", name), `{spec: {service: podinfo, `+strings.ReplaceAll(weights(0, 100), `"backends":`, "backends: ")+`}}`)
+			delete(read, "status") // its types have none
+			read["spec"] = json.RawMessage(`{"service":"podinfo",` + weights(10, 90) + `}`)
+			body, err := json.Marshal(read)
+			if err != nil {
+				return err
+			}
+			put := send(c.Put(), version, "trafficsplits", name, string(body))
+			if err := put.Error(); err != nil {
+				return err
+			}
+			is(t, "Flagger puts", put, `{annotations: {}}`)
+			return nil
+		})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Flagger puts in %s: %v", version, err)
 		}
-		is(t, "Flagger puts", send(c.Put(), version, "trafficsplits", name, string(body)), `{annotations: {}}`)
 		is(t, "Flagger's split", get("v1alpha4", "trafficsplits", name), `{spec: {service: podinfo, backends: [{service: podinfo-canary, weight: 10}, {service: podinfo-primary, weight: 90}]}}`)
 	}
 
@@ -303,7 +311,6 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	ns := namespace(t)
 	ensureNamespace(t, own)
 	definitions := convertible(t)
-	binary := built(t)
 	t.Cleanup(func() {
 		for _, o := range []client.Object{&corev1.Secret{ObjectMeta: named(own, replica.AuthorityName)}, &coordinationv1.Lease{ObjectMeta: named(own, "weir-controller")}} {
 			_ = admin.Delete(context.Background(), o)
@@ -364,11 +371,11 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	}
 
 	keep(old)
-	first := startController(t, binary, "first")
+	first := startController(t, "first")
 	first.converts(definitions)
 	bundles(old.Bundle()) // and the next one
 	works()
-	second := startController(t, binary, "second")
+	second := startController(t, "second")
 	works()
 	first.stop()
 	second.converts(definitions)
@@ -380,21 +387,28 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	keep(next)
-	third := startController(t, binary, "third")
+	third := startController(t, "third")
 	second.stop()
 	third.converts(definitions)
 	bundles(next.Bundle())
 	works()
 
 	// Somebody installs a definition anew: its bundle is back soon.
-	d := &apiextensionsv1.CustomResourceDefinition{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
-		t.Fatal(err)
+	change := func(edit func(*apiextensionsv1.WebhookConversion)) {
+		t.Helper()
+		err := within(t.Context(), func() error { // a controller may change it meanwhile
+			d := &apiextensionsv1.CustomResourceDefinition{}
+			if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
+				return err
+			}
+			edit(d.Spec.Conversion.Webhook)
+			return admin.Update(t.Context(), d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	d.Spec.Conversion.Webhook.ClientConfig.CABundle = nil
-	if err := admin.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	change(func(c *apiextensionsv1.WebhookConversion) { c.ClientConfig.CABundle = nil })
 	third.converts(definitions)
 	bundles(next.Bundle())
 	works()
@@ -405,13 +419,9 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: definitions[0]}, d); err != nil {
-		t.Fatal(err)
-	}
-	d.Spec.Conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: &other, CABundle: stranger.Bundle()}
-	if err := admin.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	change(func(c *apiextensionsv1.WebhookConversion) {
+		c.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: &other, CABundle: stranger.Bundle()}
+	})
 	err = within(t.Context(), func() error {
 		if !strings.Contains(third.log.String(), "another webhook's") {
 			return fmt.Errorf("nothing is said of it")
@@ -472,7 +482,7 @@ func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p := startController(t, built(t), "a")
+	p := startController(t, "a")
 	readiness := func(want string) {
 		t.Helper()
 		err := within(t.Context(), func() error {

@@ -2,11 +2,16 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +32,7 @@ import (
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/process"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 func init() { resource.CheckRules(rules.Compile) }
@@ -49,8 +55,18 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	weirtest.StandIn()
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() != "" {
+		os.Exit(m.Run())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code, err := run(ctx, m)
+	wait, err := sharded(ctx)
+	code := 1
+	if err == nil {
+		code, err = run(ctx, m)
+	}
+	code = max(code, wait())
 	stop()
 	if err == nil {
 		err = goleak.Find()
@@ -140,11 +156,43 @@ func install(ctx context.Context, file string, edit func(*apiextensionsv1.Custom
 					served = append(served, v.Name)
 				}
 			}
-			_, err := admin.RESTMapper().RESTMappings(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, served...)
-			return err
+			if _, err := admin.RESTMapper().RESTMappings(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}, served...); err != nil {
+				return err
+			}
+			// The mapper may know the kind from a definition that is gone; everyone else asks anew.
+			return discovered(ctx, crd.Spec.Group, served, crd.Spec.Names.Plural)
 		}
 		return fmt.Errorf("not established: %+v", crd.Status.Conditions)
 	})
+}
+
+// discovered is nil when the API server tells of a resource, in each version, and serves it.
+func discovered(ctx context.Context, group string, versions []string, plural string) error {
+	ask := func(path, part string) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Accept", "application/json")
+		response, err := server.Client().Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(text), part)) {
+			err = fmt.Errorf("%s: %s without %s", path, response.Status, part)
+		}
+		return err
+	}
+	for _, v := range versions {
+		at := "/apis/" + group + "/" + v
+		err := errors.Join(ask("/apis", fmt.Sprintf("%q", group+"/"+v)), ask(at, fmt.Sprintf(`"name":%q`, plural)), ask(at+"/"+plural, "items"))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within tries until it succeeds, and fails with the last error when it has long been enough.

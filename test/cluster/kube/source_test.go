@@ -229,6 +229,7 @@ func user(t *testing.T, name string, rules ...rbacv1.PolicyRule) (*kube.Client, 
 }
 
 func TestARefusedKindIsNamedAndTheRestIsRead(t *testing.T) {
+	t.Parallel() // it waits for what the API server remembers of rights
 	ns, c := namespace(t), class(t)
 	create(t, gatewayOf(c, ns, "edge", "cert"), routeTo(ns, "a", "edge"), secret(ns, "cert", "1"))
 	read := []string{"get", "list", "watch"}

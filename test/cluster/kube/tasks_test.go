@@ -27,7 +27,7 @@ func TestALostLeaseEndsTheLeadersTasksAlone(t *testing.T) {
 			_ = admin.Delete(context.Background(), o)
 		}
 	})
-	p := startController(t, built(t), "a")
+	p := startController(t, "a")
 	stand := func(leaders string) {
 		t.Helper()
 		err := within(t.Context(), func() error {

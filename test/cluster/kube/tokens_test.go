@@ -19,7 +19,8 @@ import (
 // TestTokenOfAProxyIsGoodForItsFeedAlone has tokens of a real API server: who has taken a proxy over has one that opens its own
 // Gateway's feed, and nothing of the API server.
 func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
-	policed(t) // the controller's rights are enough to have tokens reviewed
+	t.Parallel() // it waits for what the API server remembers of rights
+	policed(t)   // the controller's rights are enough to have tokens reviewed
 	c, err := kube.NewClient(asController(t))
 	if err != nil {
 		t.Fatal(err)

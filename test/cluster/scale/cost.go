@@ -90,7 +90,7 @@ func processorTime(p *process.Process) (float64, error) {
 
 // memory reads how much the programs have, after a while of rest, and had at most.
 func (r *run) memory(ctx context.Context) error {
-	sleep(ctx, 5*time.Second)
+	sleep(ctx, r.Rest)
 	var controllerErr, proxyErr error
 	r.result.Controller, controllerErr = memoryOf(r.controller)
 	r.result.Proxy, proxyErr = memoryOf(r.proxy)

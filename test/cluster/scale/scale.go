@@ -25,6 +25,8 @@ type Options struct {
 	// Changes is how many routes, and then how many endpoints, are changed one after the other, with Pause between them.
 	Changes int
 	Pause   time.Duration
+	// Rest is how long there is nothing to do before memory is looked at.
+	Rest time.Duration
 	// Limit bounds the run: fewer changes are made when they would take longer. None if zero.
 	Limit time.Duration
 	// Weir is the program to measure, Source the folder of its sources.

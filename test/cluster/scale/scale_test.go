@@ -2,15 +2,15 @@ package scale
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/weirmesh/weir/test/cluster/components"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 func TestMain(m *testing.M) {
+	weirtest.StandIn()
 	Main() // this program starts itself again to measure
 	os.Exit(m.Run())
 }
@@ -19,14 +19,12 @@ func TestMain(m *testing.M) {
 // for a change is the change.
 func TestAChangeSendsOnePartHoweverMuchThereIs(t *testing.T) {
 	const source = "../../.."
-	program := filepath.Join(t.TempDir(), "weir")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/weir")
-	build.Dir = source
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, text)
+	routes := 500
+	if testing.Short() {
+		routes = 200
 	}
 	o := Options{
-		Routes: 500, Services: 100, Changes: 5, Pause: 100 * time.Millisecond, Weir: program, Source: source,
+		Routes: routes, Services: routes / 5, Changes: 5, Pause: 100 * time.Millisecond, Weir: weirtest.Path(t), Source: source,
 		Cache: components.Cache{Log: os.Stderr},
 	}
 	r, err := Run(t.Context(), o)

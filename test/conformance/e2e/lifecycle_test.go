@@ -15,6 +15,7 @@ import (
 const kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,serviceaccounts,poddisruptionbudgets"
 
 func TestADeletedGatewayLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w, _ := newShop(t, "v1")
 	list := func() []string {
 		return strings.Fields(w.kubectl("", "get", kinds, "--output=name", "--selector=gateway.networking.k8s.io/gateway-name=edge"))
@@ -40,6 +41,7 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 }
 
 func TestADeletedClassGoesWithItsLastGateway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1", "v2")
 	w.apply(fmt.Sprintf(`
@@ -159,6 +161,7 @@ func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
 }
 
 func TestARollingUpdateOfTheProxiesFailsNoRequest(t *testing.T) {
+	t.Parallel()
 	w, url := newShop(t, "v1")
 	pods := func() string {
 		return w.kubectl("", "get", "pods", "--output=name", "--selector=gateway.networking.k8s.io/gateway-name=edge")

@@ -25,6 +25,7 @@ import (
 
 // TestSecretsShowNowhere serves with one private key, has another that is not one, and looks for both in all that Weir says.
 func TestSecretsShowNowhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1")
 	chain, key := selfSigned(t, "shop.example")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTrafficIsSplitAndMirrored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1", "v2", "copy")
 	url := w.gateway("edge")
@@ -79,6 +80,7 @@ spec:
 `
 
 func TestARevokedGrantStopsTraffic(t *testing.T) {
+	t.Parallel()
 	w, other := newWorld(t), newWorldNamed(t, "e2e-elsewhere")
 	other.toys("v1")
 	grant := fmt.Sprintf(`
@@ -105,6 +107,7 @@ spec:
 }
 
 func TestABrokenObjectLeavesTheGoodOnesAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1")
 	w.apply(fmt.Sprintf(`

@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// world is a namespace of one test.
+// world is a namespace of one test. Tests that leave the controller and the API server alone run side by side, when all others have ended.
 type world struct {
 	*testing.T
 	namespace string
@@ -113,8 +113,9 @@ func (w *world) apply(manifests ...string) {
 // toys starts services that say their names, each with one pod, and waits for them.
 func (w *world) toys(names ...string) {
 	w.Helper()
+	var manifests []string
 	for _, name := range names {
-		w.apply(fmt.Sprintf(`
+		manifests = append(manifests, fmt.Sprintf(`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %[1]s}
@@ -137,6 +138,7 @@ spec:
   ports: [{port: 80, targetPort: 8080}]
 `, name, install.Image))
 	}
+	w.apply(manifests...)
 	for _, name := range names {
 		w.kubectl("", "rollout", "status", "deployment/"+name, fmt.Sprintf("--timeout=%s", patience))
 	}
