@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/resource/rules"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func init() { resource.CheckRules(rules.Compile) }
@@ -130,7 +131,8 @@ func misspell(name string) string {
 func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 	files := corpus(t)
 	done := map[string]bool{}
-	made := 0
+	met, made := 0, 0
+	step := size.Of(13, 1) // shares nothing with the numbers of mistakes of a field, so that all kinds are made
 	// The examples come first: nothing else is wrong with them.
 	names := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
 		return strings.Compare(rank(a)+a, rank(b)+b)
@@ -163,6 +165,9 @@ func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 							continue
 						}
 						done[m.path+" "+m.what] = true
+						if met++; met%step != 0 {
+							continue
+						}
 						made++
 						old := slices.Clone(n.Content)
 						m.do(n, at)
@@ -177,7 +182,7 @@ func TestOneMistakeIsOneErrorInPlainWords(t *testing.T) {
 			}
 		}
 	}
-	if made < 2000 {
+	if made < 2000/step {
 		t.Errorf("only %d mistakes were made", made)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // mirroredTo sends everything to primary and copies to a service.
@@ -55,7 +56,8 @@ func summing(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
-	const uploads, behind = 40, 8
+	const behind = 8
+	uploads := size.Of(behind, 40)
 	handlers := map[string]func(*testing.T, http.HandlerFunc) model.Service{
 		"HTTP/1.1": func(t *testing.T, h http.HandlerFunc) model.Service { return peertest.ToMirror(backend(t, h)) },
 		"HTTP/2": func(t *testing.T, h http.HandlerFunc) model.Service {
@@ -95,7 +97,7 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 					wg.Wait()
 					s.stop()
 					<-s.ended
-					if m := s.mirrorSnapshot(); m.Sent != uploads {
+					if m := s.mirrorSnapshot(); m.Sent != uint64(uploads) {
 						t.Errorf("of %d copies: %v", uploads, m.Outcomes)
 					}
 					close(arrived)

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // onceEach answers one request on each connection with the request's body. Then it closes the connection without
@@ -41,7 +42,7 @@ func onceEach(t testing.TB, side *peertest.TLS) (addr string, closed chan struct
 	}), closed
 }
 
-const rounds = 60
+func rounds() int { return size.Of(8, 60) }
 
 // TestAClosedIdleConnectionCostsNoRequestWhateverItsBody: each request finds that the backend has closed the idle
 // connection. Nothing was sent over it, so nothing is lost.
@@ -66,7 +67,7 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 				}
 				s := serve(t, cfg)
 				lost := 0
-				for i := range rounds {
+				for i := range rounds() {
 					k := newTalk(t, s.addr())
 					method := []string{"PUT", "POST", "PATCH", "DELETE"}[i%4]
 					k.send(method + " / HTTP/1.1\r\nHost: a\r\n" + body.rest)
@@ -83,7 +84,7 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 					k.Close()
 				}
 				if lost > 0 {
-					t.Errorf("%s, retries %t: %d of %d were lost", name, retries, lost, rounds)
+					t.Errorf("%s, retries %t: %d of %d were lost", name, retries, lost, rounds())
 				}
 				if n := s.failures(telemetry.BackendReset); n != 0 {
 					t.Errorf("%s, retries %t: %d failures counted", name, retries, n)
@@ -98,7 +99,7 @@ func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
 		addr, closed := onceEach(t, side)
 		s := serve(t, side.OverTLS(plain(addr)))
 		c := h2cClient(t)
-		for i := range rounds {
+		for i := range rounds() {
 			method := []string{"PUT", "POST", "PATCH", "DELETE"}[i%4]
 			size := []int{5, 100_000}[i/4%2]
 			var body io.Reader = bytes.NewReader(body(size))
@@ -142,7 +143,7 @@ func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
 			return false
 		})
 		s := serve(t, toFrames(addr))
-		for i := range rounds {
+		for i := range rounds() {
 			method := []string{"PUT", "DELETE", "POST"}[i%3]
 			if !goAway {
 				method = "PUT"
