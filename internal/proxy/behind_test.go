@@ -105,6 +105,7 @@ func TestAnswersAreTheirOwnRequests(t *testing.T) {
 		for i := range answers / 3 {
 			method := []string{"GET", "HEAD", "POST"}[i%3]
 			nonce := fmt.Sprint(i)
+			k.SetDeadline(time.Now().Add(patience))
 			k.send(method + " / HTTP/1.1\r\nHost: a\r\nX-Nonce: " + nonce + "\r\nContent-Length: 0\r\n\r\n")
 			resp, body := k.answer(method)
 			for resp.StatusCode < 200 {
@@ -243,6 +244,7 @@ func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
 // on the connection for the rest of its body.
 func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
+		t.Parallel()
 		const size = 16 << 20
 		var conns atomic.Int32
 		release := make(chan struct{})

@@ -409,6 +409,7 @@ func TestEarlyAnswerEndsTheUpload(t *testing.T) {
 }
 
 func TestSlowBackendHoldsTheClientBack(t *testing.T) {
+	t.Parallel()
 	// The backend never reads the body. The buffers on the way bound how much the client can write.
 	release := make(chan struct{})
 	addr := rawBackend(t, func(c net.Conn) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Tests that run in parallel wait for timers: there may be more of them than cores.
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+		n.Value.Set("8")
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -201,10 +207,13 @@ func dial(t testing.TB, addr string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { c.Close() })
 	return c
 }
+
+// patience is how long a step of a test may take. Tests of many steps begin it anew for each of them.
+const patience = 20 * time.Second
 
 // fields makes a head of its lines.
 func fields(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n\r\n" }

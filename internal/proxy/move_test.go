@@ -14,6 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/upstream"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestARefusedConnectionCostsNoRequest(t *testing.T) {
@@ -182,7 +183,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 					}
 				}
 			}
-			for range 20 {
+			for range size.Of(4, 20) {
 				// The next endpoint is configured but still refuses connections.
 				if err := s.Apply(plain(append(addresses(), peertest.Refusing(t))...)); err != nil {
 					t.Fatal(err)

@@ -67,6 +67,7 @@ func TestFragmentedAndPipelinedRequestsAreAllAnswered(t *testing.T) {
 }
 
 func TestEndThatComesWithALaterRequestIsNoticed(t *testing.T) {
+	t.Parallel()
 	addr, _ := wire(t, okResponse)
 	s := serve(t, plain(addr))
 	for _, n := range []int{0, 2} {

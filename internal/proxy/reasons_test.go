@@ -166,7 +166,8 @@ func provocations() []provocation {
 		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.H2C, func(t *testing.T) string { return peertest.Refusing(t) })},
 		{reason: telemetry.ConnectTimeout, status: 504, request: simple, config: at(model.H2C, mute), edit: func(o *Options) { o.Upstream.ConnectTimeout = 50 * time.Millisecond }},
 		{reason: telemetry.BackendTLS, status: 502, request: simple, config: overTLS(model.HTTP, func(t *testing.T, b *peertest.TLS) { b.Authority = peertest.NewAuthority(t).PEM }, "http/1.1")},
-		{reason: telemetry.BackendTLS, status: 502, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].TLS = &model.ServiceTLS{Hostname: "a.example"} })},
+		{reason: telemetry.BackendTLS, status: 502, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].TLS = &model.ServiceTLS{Hostname: "a.example"} }),
+			edit: func(o *Options) { o.Upstream.ConnectTimeout = time.Second }},
 		{reason: telemetry.BackendProtocol, status: 502, request: simple, config: overTLS(model.H2C, func(*testing.T, *peertest.TLS) {}, "http/1.1")},
 		{reason: telemetry.BackendReset, status: 502, request: simple, config: at(model.HTTP, func(t *testing.T) string {
 			return rawBackend(t, func(c net.Conn) { rawHead(bufio.NewReader(c)) })

@@ -42,7 +42,7 @@ func (l unpolledListener) Accept() (net.Conn, error) {
 
 func TestConnectionsThatWereNotPolled(t *testing.T) {
 	listen = unpolledListen
-	defer func() { listen = socket.Listen }()
+	t.Cleanup(func() { listen = socket.Listen }) // behind those that run in parallel
 	for name, test := range map[string]func(*testing.T){
 		"fragments":           TestFragmentedAndPipelinedRequestsAreAllAnswered,
 		"end with request":    TestEndThatComesWithALaterRequestIsNoticed,
