@@ -11,6 +11,7 @@ import (
 )
 
 func TestAdminEndpointTellsWhatIsServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run()
 	w.get()
@@ -48,6 +49,7 @@ func TestAdminEndpointTellsWhatIsServed(t *testing.T) {
 }
 
 func TestAdminEndpointRedactsSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var ports weirtest.Ports
 	w.weir = weirtest.Run(t, ports.Copy(t, examples+"tls"))
@@ -62,6 +64,7 @@ func TestAdminEndpointRedactsSecrets(t *testing.T) {
 }
 
 func TestAdminEndpointTellsConditionsOfResources(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run()
 	_, body := w.admin("status")
@@ -90,6 +93,7 @@ func TestAdminEndpointTellsConditionsOfResources(t *testing.T) {
 }
 
 func TestAdminEndpointRefusesForeignHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run()
 	req, err := http.NewRequest(http.MethodGet, w.weir.Admin()+"config", nil)
@@ -108,6 +112,7 @@ func TestAdminEndpointRefusesForeignHosts(t *testing.T) {
 }
 
 func TestAdminEndpointIsReadyWithoutAnyListener(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"route.yaml", "services.yaml"} {
 		if err := os.Remove(w.dir + "/" + name); err != nil {
