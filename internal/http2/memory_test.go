@@ -173,7 +173,7 @@ func TestNothingIsLostSilentlyNorKeptWhenMemoryIsRefused(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i * 7)
 	}
-	for seed := range uint64(size.Of(4, 20)) {
+	for seed := range uint64(size.Of(2, 20)) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		refuse := func() bool { return rnd.IntN(4) == 0 }
 		ours, theirs := &purse{left: 2 << 20, refuse: refuse}, &purse{left: 2 << 20, refuse: nil}

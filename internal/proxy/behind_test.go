@@ -243,6 +243,7 @@ func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
 // TestAConnectionWithHalfARequestIsNotKept: if a request was not sent completely, the backend would take the next one
 // on the connection for the rest of its body.
 func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		t.Parallel()
 		const size = 16 << 20

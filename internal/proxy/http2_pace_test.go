@@ -105,6 +105,7 @@ func blamed(t *testing.T, s *testServer) {
 }
 
 func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		fields []string
 		begin  []byte // bytes of the request as sent
@@ -139,6 +140,7 @@ func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
 // TestHTTP2BodyThatComesOrCannotIsNotSlow: each frame counts when it arrives. If slow backends fill the connection's
 // window, the client is not slow.
 func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Wait") != "" {
@@ -194,6 +196,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 // TestHTTP2ConversationIsNoSlowness: once the answer has begun, both sides may pause if the body's length is unknown.
 // In gRPC they may always pause.
 func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
+	t.Parallel()
 	for _, grpc := range []bool{false, true} {
 		t.Run(fmt.Sprintf("gRPC %v", grpc), func(t *testing.T) {
 			t.Parallel()
@@ -224,6 +227,7 @@ func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 // TestHTTP2AnswerThatIsTakenByCrumbsEnds: an answer ends if its client opens the window of the stream or the connection
 // by crumbs, or reads by crumbs.
 func TestHTTP2AnswerThatIsTakenByCrumbsEnds(t *testing.T) {
+	t.Parallel()
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}

@@ -21,11 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// Tests that run in parallel wait for timers: there may be more of them than cores.
-	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
-		n.Value.Set("8")
-	}
+	flag.Set("test.parallel", "8") // such tests wait for timers: there may be more of them than cores
 	goleak.VerifyTestMain(m)
 }
 

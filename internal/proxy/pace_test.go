@@ -36,6 +36,7 @@ func serveTalk(t *testing.T, cfg *model.Config, overTLS bool, edit func(*Options
 }
 
 func TestSlowBodyIsTheClientsFault(t *testing.T) {
+	t.Parallel()
 	for name, request := range map[string]string{
 		"length":                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
 		"nothing":                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
@@ -98,6 +99,7 @@ func TestSlowBackendIsNotTheClientsFault(t *testing.T) {
 }
 
 func TestClientThatWaitsForContinueIsNotSlow(t *testing.T) {
+	t.Parallel()
 	for _, rest := range []string{"data", ""} {
 		t.Run("body "+rest, func(t *testing.T) {
 			t.Parallel()
@@ -193,6 +195,7 @@ func TestConversationIsNoSlowness(t *testing.T) {
 // TestClientThatTakesNothingIsLetGo: if the client does not read its answer, the connection ends, however the answer is
 // sent.
 func TestClientThatTakesNothingIsLetGo(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"length", "chunked"} {
 		for _, overTLS := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", kind, overTLS), func(t *testing.T) {
@@ -227,6 +230,7 @@ func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 // TestClientThatTakesLittleIsServed: the system takes megabytes at once and then nothing for seconds, while the client
 // reads a little all the time. That is fast enough.
 func TestClientThatTakesLittleIsServed(t *testing.T) {
+	t.Parallel()
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}

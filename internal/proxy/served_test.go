@@ -106,6 +106,7 @@ func TestExchangesAreCounted(t *testing.T) {
 }
 
 func TestSlowUploadIsNoSilence(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprint(w, len(b))
@@ -131,6 +132,7 @@ func TestSlowUploadIsNoSilence(t *testing.T) {
 }
 
 func TestSilentEndpointIsGivenUp(t *testing.T) {
+	t.Parallel()
 	addr := rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	h2 := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for protocol, addr := range map[model.Protocol]string{model.HTTP: addr, model.H2C: h2} {

@@ -50,7 +50,7 @@ func upTo(r *rand.Rand) uint32 {
 func TestExactlyNumeratorOfEveryDenominatorAreSampled(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	fractions := [][2]uint32{{0, 1}, {1, 1}, {0, 100}, {100, 100}, {1, 2}, {1, 3}, {2, 3}, {42, 100}, {5, 1000}, {1, 1_000_000}, {999_999, 1_000_000}}
-	for range 60 {
+	for range size.Of(6, 60) {
 		d := upTo(r)
 		fractions = append(fractions, [2]uint32{uint32(r.IntN(int(d) + 1)), d})
 	}
