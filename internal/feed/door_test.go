@@ -201,7 +201,7 @@ func TestOneProxyTakesOnePlace(t *testing.T) {
 	s.Logger = slog.New(slog.DiscardHandler)
 	address, _ := w.serve(s, "")
 	publish(t, s, config(2, 2))
-	for range 100 {
+	for range size.Of(2*strangersPerAddress, 100) {
 		stream, end := w.raw("a", address)
 		t.Cleanup(end)
 		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL}); err != nil {
