@@ -289,7 +289,7 @@ func TestFieldsThatUnpackToMuchAreAnsweredWith431(t *testing.T) {
 func TestFloodOfSlowReadersHoldsBoundedMemory(t *testing.T) {
 	conns, streams := size.Of(2, 4), size.Of(10, 25)
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { w.Write(body(512 << 10)) })
-	s := serve(t, plain(addr), func(o *Options) { o.StreamTimeout = time.Duration(size.Of(2, 3)) * time.Second })
+	s := serve(t, plain(addr), func(o *Options) { o.StreamTimeout = time.Duration(size.Of(1, 3)) * time.Second })
 	before := heap()
 	var all []*h2Frames
 	for range conns {
@@ -320,6 +320,9 @@ func TestFloodOfSlowReadersHoldsBoundedMemory(t *testing.T) {
 		if used := heap() - before; kind == http2.FrameHeaders && used > int64(conns*streams*(256<<10)) {
 			t.Errorf("%d KiB for each stream", used>>10/int64(conns*streams))
 		}
+	}
+	for _, f := range all {
+		f.c.Close() // a drain waits for them
 	}
 	if n := s.failures(telemetry.ClientTimeout); n != uint64(conns*streams) {
 		t.Errorf("%d timeouts counted, want %d", n, conns*streams)
