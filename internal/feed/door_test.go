@@ -145,9 +145,8 @@ func TestCrowdOfOneAddressKeepsNoProxyOut(t *testing.T) {
 			if strangers > strangersPerAddress+1 || known != 1 {
 				t.Errorf("%d strangers, %d proxies", strangers, known)
 			}
-			if s.Stats().TurnedAway < uint64(crowdSize()/2) {
-				t.Errorf("%d were turned away", s.Stats().TurnedAway)
-			}
+			// A connection is made once the system has taken it, which may be long before the server does.
+			until(t, "most of the crowd are turned away", func() bool { return s.Stats().TurnedAway >= uint64(crowdSize()/2) })
 			crowd.stop()
 			t.Logf("%d connections, %d closed by the server", crowd.made.Load(), crowd.closed.Load())
 		})
