@@ -92,6 +92,7 @@ func (l *load) end() {
 }
 
 func TestReloadsUnderLoadFailNoRequest(t *testing.T) {
+	t.Parallel()
 	var backends []string
 	for i := range 4 {
 		backends = append(backends, backend(t, func(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestBytesBehindAnyAnswerReachNobody(t *testing.T) {
+	t.Parallel()
 	peertest.EachBehind(t, func(t *testing.T, side *peertest.TLS, test peertest.BehindCase, name string, split peertest.Segments) {
 		for _, next := range []string{"GET", "POST"} {
 			first := true
@@ -58,6 +59,7 @@ func TestBytesBehindAnyAnswerReachNobody(t *testing.T) {
 }
 
 func TestConnectionsAreKeptWhereNothingIsBehind(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		for _, test := range peertest.BehindCases {
 			for name, split := range map[string]peertest.Segments{
@@ -90,6 +92,7 @@ func TestConnectionsAreKeptWhereNothingIsBehind(t *testing.T) {
 // TestAnswersAreTheirOwnRequests sends numbered requests. The backend's answers carry the number. They are cut into
 // records and writes at random, and often have extra bytes behind them.
 func TestAnswersAreTheirOwnRequests(t *testing.T) {
+	t.Parallel()
 	answers := size.Of(300, 10_000)
 	if raceEnabled {
 		answers = min(answers, 1000)
@@ -267,7 +270,7 @@ func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 		})
 		cfg := side.OverTLS(plain(addr))
 		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // keeps the body in memory
-		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, time.Second })
+		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, 4*time.Second })
 		k := newTalk(t, s.addr())
 		k.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
 		k.send(strings.Repeat("x", size))

@@ -158,6 +158,7 @@ func TestCopiesOfFailedRequestsAreClean(t *testing.T) {
 // TestNoSpellingPassesFilters sends any fields through any filters. A copy is what the primary gets, plus a mark. A
 // backend must not see a field of the client that it could mistake for one that a filter or the proxy sets or removes.
 func TestNoSpellingPassesFilters(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	protected := []string{"X-User", "X-Gone", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-IP", "Weir-Mirrored", "Weir-Via",
 		"Content-Length", "Transfer-Encoding", "Keep-Alive", "Proxy-Authorization", "X_Odd"}

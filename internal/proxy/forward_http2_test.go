@@ -538,6 +538,7 @@ func (c *frames) echo2(stream uint32) {
 }
 
 func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	block := make([]byte, 1<<20)
 	addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {

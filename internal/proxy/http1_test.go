@@ -247,6 +247,7 @@ func body(size int) []byte {
 }
 
 func TestLargeBodiesPassBothWays(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {

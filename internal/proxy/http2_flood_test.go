@@ -219,6 +219,7 @@ func TestResetInOneFlightReachesNoBackend(t *testing.T) {
 }
 
 func TestClientsThatCancelWhatTheySawBeginAreKept(t *testing.T) {
+	t.Parallel()
 	addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()

@@ -166,7 +166,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 	t.Run("no window", func(t *testing.T) {
 		t.Parallel()
 		whole := int64(size.Of(2<<20, 16<<20)) // more than a connection's window
-		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 600*time.Millisecond })
+		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 2*time.Second })
 		c := h2cClient(t)
 		results := make(chan string, 6)
 		for range cap(results) {
@@ -183,7 +183,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 				results <- fmt.Sprintf("%d %s %v", resp.StatusCode, b, err)
 			}()
 		}
-		time.Sleep(2 * time.Second) // several graces
+		time.Sleep(5 * time.Second) // several graces
 		close(release)
 		for range cap(results) {
 			if got := <-results; got != fmt.Sprintf("200 %d <nil>", whole) {

@@ -30,6 +30,7 @@ func (s *testServer) mirrorSnapshot() (m telemetry.MirrorSnapshot) {
 }
 
 func TestPrimaryNeverNoticesItsMirror(t *testing.T) {
+	t.Parallel()
 	requests := size.Of(10, 60)
 	for _, c := range []struct {
 		name   string

@@ -56,6 +56,7 @@ func summing(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
+	t.Parallel()
 	const behind = 8
 	uploads := size.Of(4, 40)
 	handlers := map[string]func(*testing.T, http.HandlerFunc) model.Service{
@@ -116,6 +117,7 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 // TestCopiesOf4MiBWaitForAMirrorThatIsLate: the mirror begins to read when all primaries have answered. Then all copies
 // wait for it.
 func TestCopiesOf4MiBWaitForAMirrorThatIsLate(t *testing.T) {
+	t.Parallel()
 	const uploads = 8
 	late := make(chan struct{})
 	sums := make(chan [32]byte, uploads)
@@ -152,6 +154,7 @@ func TestCopiesOf4MiBWaitForAMirrorThatIsLate(t *testing.T) {
 }
 
 func TestLargeBodiesToASlowMirrorStayWithinBounds(t *testing.T) {
+	t.Parallel()
 	const most = 4 << 20
 	s := serve(t, mirrored(backend(t, summing), peertest.Silent(t), 1, 1), func(o *Options) {
 		o.Mirror.MaxBytes = most

@@ -11,6 +11,7 @@ import (
 // TestRequestThatIsTooLongForItsPatternsIsRefused: a text that is too costly to match is refused. If it counted as a
 // mismatch, it would pass a rule that blocks requests.
 func TestRequestThatIsTooLongForItsPatternsIsRefused(t *testing.T) {
+	t.Parallel()
 	addr, _ := wire(t, okResponse)
 	fits := size.Of(300, 2000)
 	const costly = ".{0,1000}.{0,1000}.{0,490}!" // just below the bound

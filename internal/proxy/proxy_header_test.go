@@ -292,6 +292,7 @@ func announcing(version int, protocol model.Protocol, addr string) *model.Config
 // TestAConnectionThatNamesAClientIsNobodyElses has many clients at the same time, over persistent and short
 // connections.
 func TestAConnectionThatNamesAClientIsNobodyElses(t *testing.T) {
+	t.Parallel()
 	pool, config := announcedTLS(t)
 	for _, c := range []struct {
 		name     string

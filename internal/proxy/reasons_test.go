@@ -221,6 +221,7 @@ func statusOf(c net.Conn) int {
 // TestReasonsAreAnsweredLoggedAndDocumented checks every reason: the client's answer, the access log, the metrics and
 // the table of docs/metrics.md agree.
 func TestReasonsAreAnsweredLoggedAndDocumented(t *testing.T) {
+	t.Parallel()
 	seen := map[telemetry.Reason][]int{}
 	for i, p := range provocations() {
 		t.Run(fmt.Sprintf("%s %d", p.reason, i), func(t *testing.T) {

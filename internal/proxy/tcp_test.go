@@ -201,6 +201,7 @@ func TestABrokenEndpointBreaksTheClientsConnection(t *testing.T) {
 }
 
 func TestASilentConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	access := telemetry.NewAccessLog(&log, telemetry.AccessLogOptions{})
 	s := serve(t, toAddresses(echo(t, "")), func(o *Options) { o.StreamTimeout, o.AccessLog = 300*time.Millisecond, access })

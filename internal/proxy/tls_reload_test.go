@@ -16,6 +16,7 @@ import (
 // TestCertificatesRotateUnderLoad changes the certificate a hundred times while clients connect. No handshake fails.
 // The newest certificate is presented once it is applied, and open connections stay open.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
+	t.Parallel()
 	const workers = 3
 	rotations := size.Of(10, 100)
 	addr := backend(t, func(http.ResponseWriter, *http.Request) {})

@@ -47,6 +47,7 @@ func rounds() int { return size.Of(8, 60) }
 // TestAClosedIdleConnectionCostsNoRequestWhateverItsBody: each request finds that the backend has closed the idle
 // connection. Nothing was sent over it, so nothing is lost.
 func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
+	t.Parallel()
 	chunked := "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 	large := "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000)
 	manyChunks := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("3e8\r\n"+strings.Repeat("x", 1000)+"\r\n", 100) + "0\r\n\r\n"
@@ -95,6 +96,7 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 }
 
 func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		addr, closed := onceEach(t, side)
 		s := serve(t, side.OverTLS(plain(addr)))
@@ -127,6 +129,7 @@ func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
 
 // TestAClosedIdleHTTP2ConnectionCostsNoRequest: an HTTP/2 backend closes its idle connection, with GOAWAY or without.
 func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, goAway := range []bool{true, false} {
 		closed := make(chan struct{}, 1)
 		addr := framed(t, func(c *frames, f http2.Frame) bool {
