@@ -17,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/api/convert"
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // writer makes objects that somebody might write: most of them valid, with what is hard to keep.
@@ -143,7 +144,8 @@ func TestConversionsLoseNothing(t *testing.T) {
 			seed := rand.Uint64()
 			w := writer{rand.New(rand.NewPCG(seed, 0))}
 			converted, identical := 0, 0
-			for range 400 {
+			objects := size.Of(40, 400)
+			for range objects {
 				from := w.oneOf("v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4").(string)
 				u := w.object(k.Name, from)
 				hostile := w.IntN(4) == 0
@@ -189,7 +191,7 @@ func TestConversionsLoseNothing(t *testing.T) {
 					identical++
 				}
 			}
-			if converted < 200 || identical < 100 {
+			if converted < objects/2 || identical < objects/4 {
 				t.Errorf("only %d conversions, %d of them compared", converted, identical)
 			}
 		})

@@ -45,6 +45,7 @@ func TestDemoPrintsItsManifests(t *testing.T) {
 }
 
 func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
+	t.Parallel()
 	cmd := weirtest.Command("demo")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -98,6 +99,7 @@ func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
 }
 
 func TestEchoAnswersWithWhatItReceived(t *testing.T) {
+	t.Parallel()
 	address := net.JoinHostPort("127.0.0.1", fmt.Sprint(weirtest.FreePort(t)))
 	p := weirtest.Start(t, "echo", "shop="+address, "--fail-every", "3")
 	waitUntil(t, func() bool { return strings.Contains(p.Stdout(), "shop listens on "+address) })
@@ -157,6 +159,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 func (rawCodec) Name() string { return "raw" }
 
 func TestThreeDemosRunAtOnce(t *testing.T) {
+	t.Parallel()
 	results := make(chan result, 3)
 	for range cap(results) {
 		go func() {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestEventsAreToldAtTheAdminEndpointAndOnceInTheLog(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("split.yaml", `{apiVersion: split.smi-spec.io/v1alpha4, kind: TrafficSplit, metadata: {name: s}, spec: {service: gone, backends: [{service: blue, weight: 1}]}}`)
 	w.run()

@@ -131,6 +131,7 @@ func TestExplainGoesWhereCurlIsToldToConnect(t *testing.T) {
 
 // TestExplainSaysWhatTheWireAnswers sends what it explains.
 func TestExplainSaysWhatTheWireAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run()
 	host := fmt.Sprintf("127.0.0.1:%d", w.port)

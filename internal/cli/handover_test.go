@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirmesh/weir/test/size"
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
@@ -22,7 +23,7 @@ func (w *world) freshLoad() (stop func() (sent int64, first any)) {
 	var sent atomic.Int64
 	var first atomic.Value
 	var load sync.WaitGroup
-	for range 4 {
+	for range size.Of(2, 4) {
 		load.Go(func() {
 			for ctx.Err() == nil {
 				if got := w.fresh(); got != "blue" {
@@ -55,12 +56,13 @@ func (w *world) fresh() string {
 }
 
 func TestHandoverLosesNoConnection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	socket := filepath.Join(t.TempDir(), "handover")
 	w.run("--handover", socket)
 	stop := w.freshLoad()
 	admin := w.weir.Admin()
-	for range 3 {
+	for range size.Of(1, 3) {
 		old := w.weir
 		w.run("--handover", socket)
 		old.WaitLog("another process has taken over")
@@ -82,6 +84,7 @@ func TestHandoverLosesNoConnection(t *testing.T) {
 }
 
 func TestFailedHandoverLeavesTheOlderProcessServing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	socket := filepath.Join(t.TempDir(), "handover")
 	w.run("--handover", socket)
@@ -123,6 +126,7 @@ func TestFailedHandoverLeavesTheOlderProcessServing(t *testing.T) {
 }
 
 func TestHandoverPassesManyPorts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var gateways strings.Builder
 	ports := map[int]bool{w.port: true}
@@ -154,6 +158,7 @@ func TestHandoverPassesManyPorts(t *testing.T) {
 }
 
 func TestDrainDelayServesWhileNotReady(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("--drain-delay", "10m")
 	w.weir.Signal(syscall.SIGTERM)

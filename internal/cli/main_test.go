@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"flag"
 	"strings"
 	"testing"
 
@@ -9,7 +10,10 @@ import (
 	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { weirtest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // they wait for each other's processes: there may be more of them than cores
+	weirtest.Main(m)
+}
 
 // result is what a command line left behind.
 type result struct {

@@ -41,6 +41,7 @@ func TestExplainSaysWhichMirrorsAreOff(t *testing.T) {
 
 // TestDroppedCopiesAreAFinding lets a mirror hang that may have one copy at a time.
 func TestDroppedCopiesAreAFinding(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hang, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

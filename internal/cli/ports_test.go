@@ -44,6 +44,7 @@ spec:
 
 // TestATakenPortOfOneGatewayIsNoOthersMatter starts with a port that is taken and changes another Gateway meanwhile.
 func TestATakenPortOfOneGatewayIsNoOthersMatter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	port, taken := takePort(t)
 	w.write("other.yaml", other(port))
@@ -83,6 +84,7 @@ func TestATakenPortOfOneGatewayIsNoOthersMatter(t *testing.T) {
 }
 
 func TestNothingThatCanBeServedIsAnError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.port, _ = takePort(t)
 	w.write("route.yaml", w.route("blue"))

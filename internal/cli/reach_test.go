@@ -36,6 +36,7 @@ endpoints: [{addresses: [%[3]q]}]
 
 // TestNoRouteReachesTheAdminEndpoint has routes and mirrors that lead to it in every way that files can say.
 func TestNoRouteReachesTheAdminEndpoint(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("--access-log", "stdout")
 	u, err := url.Parse(w.weir.Admin())
@@ -74,6 +75,7 @@ func TestNoRouteReachesTheAdminEndpoint(t *testing.T) {
 }
 
 func TestReachOfAClusterRefusesThisMachine(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("--reach", "cluster")
 	if got := w.get(); got != "500 Internal Server Error" {
@@ -84,6 +86,7 @@ func TestReachOfAClusterRefusesThisMachine(t *testing.T) {
 
 // TestAdminPagesAskForTheToken says what a token does and what it does not.
 func TestAdminPagesAskForTheToken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("token", "secret\n")
 	w.run("--admin-token-file", w.dir+"/token")

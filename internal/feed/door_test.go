@@ -20,6 +20,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // from dials as an address of this machine.
@@ -59,16 +60,16 @@ func through(t *testing.T, source, to string) string {
 	return l.Addr().String()
 }
 
-// crowd is 10,000 connections of one address, and another in the place of each that the other side closes.
+// crowd is thousands of connections of one address, and another in the place of each that the other side closes.
 type crowd struct {
 	made, closed atomic.Int64
 	stop         func()
 }
 
-const (
-	crowdSize = 10_000
-	crowders  = 100 // share them, as a goroutine for each would be more than the race detector knows
-)
+// crowders share them, as a goroutine for each would be more than the race detector knows.
+const crowders = 100
+
+func crowdSize() int { return size.Of(2000, 10_000) }
 
 // flood begins one. act is the behaviour of each accepted connection.
 func flood(t *testing.T, source, to string, act func(net.Conn)) *crowd {
@@ -77,7 +78,7 @@ func flood(t *testing.T, source, to string, act func(net.Conn)) *crowd {
 	var all sync.WaitGroup
 	for range crowders {
 		all.Go(func() {
-			conns := make([]net.Conn, crowdSize/crowders)
+			conns := make([]net.Conn, crowdSize()/crowders)
 			buffer := make([]byte, 4096)
 			for ctx.Err() == nil {
 				for i, conn := range conns {
@@ -131,7 +132,7 @@ func TestCrowdOfOneAddressKeepsNoProxyOut(t *testing.T) {
 			c := config(20, 20)
 			publish(t, s, c)
 			crowd := flood(t, "127.0.0.1", address, act)
-			until(t, "the crowd is there", func() bool { return crowd.made.Load() >= crowdSize })
+			until(t, "the crowd is there", func() bool { return crowd.made.Load() >= int64(crowdSize()) })
 			p := w.run(w.client("a", through(t, "127.0.0.2", address)))
 			p.serves(c)
 			c = moved(c, 3, "10.8.8.8:80")
@@ -144,9 +145,8 @@ func TestCrowdOfOneAddressKeepsNoProxyOut(t *testing.T) {
 			if strangers > strangersPerAddress+1 || known != 1 {
 				t.Errorf("%d strangers, %d proxies", strangers, known)
 			}
-			if s.Stats().TurnedAway < crowdSize/2 {
-				t.Errorf("%d were turned away", s.Stats().TurnedAway)
-			}
+			// A connection is made once the system has taken it, which may be long before the server does.
+			until(t, "most of the crowd are turned away", func() bool { return s.Stats().TurnedAway >= uint64(crowdSize()/2) })
 			crowd.stop()
 			t.Logf("%d connections, %d closed by the server", crowd.made.Load(), crowd.closed.Load())
 		})
@@ -200,7 +200,7 @@ func TestOneProxyTakesOnePlace(t *testing.T) {
 	s.Logger = slog.New(slog.DiscardHandler)
 	address, _ := w.serve(s, "")
 	publish(t, s, config(2, 2))
-	for range 100 {
+	for range size.Of(2*strangersPerAddress, 100) {
 		stream, end := w.raw("a", address)
 		t.Cleanup(end)
 		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL}); err != nil {

@@ -12,12 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestLargeConfigurationIsOneStep(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	large := config(10_000, 2_000)
+	large := config(size.Of(2_500, 10_000), size.Of(500, 2_000))
 	p, _, _ := w.begin(s, large)
 	st := s.Stats()
 	if st.Responses < 2 || st.Bytes < chunk {
@@ -122,7 +123,7 @@ func TestStuckProxyHoldsUpNobody(t *testing.T) {
 	}
 	until(t, "the first response is under way", func() bool { return s.Stats().Responses == 1 })
 	p := w.run(w.client("well", address))
-	for i := range 20 { // the stuck one neither reads nor acknowledges
+	for i := range size.Of(5, 20) { // the stuck one neither reads nor acknowledges
 		large = moved(large, i, "10.250.0.1:1")
 		publish(t, s, large)
 	}

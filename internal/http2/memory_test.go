@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // purse is a Memory of a fixed size, or one that refuses at random.
@@ -172,7 +173,7 @@ func TestNothingIsLostSilentlyNorKeptWhenMemoryIsRefused(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i * 7)
 	}
-	for seed := range uint64(20) {
+	for seed := range uint64(size.Of(2, 20)) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		refuse := func() bool { return rnd.IntN(4) == 0 }
 		ours, theirs := &purse{left: 2 << 20, refuse: refuse}, &purse{left: 2 << 20, refuse: nil}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestLargeCopiesLeaveRoomForSmallOnes(t *testing.T) {
@@ -58,7 +59,7 @@ func TestLargeCopiesLeaveRoomForSmallOnes(t *testing.T) {
 
 func TestCopyQueueGivesWhatItGot(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for range size.Of(20, 200) {
 		var q copyQueue
 		var want, got []byte
 		take := func() {

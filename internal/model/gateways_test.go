@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // shared is a valid configuration of some gateways, whose routes, splits, services and certificates are drawn.
@@ -65,7 +66,7 @@ func shared(gateways, routes int) model.Config {
 
 // TestSplitGivesEachGatewayWhatMergingItsListenersGives compares with the plain way.
 func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
-	for range 200 {
+	for range size.Of(20, 200) {
 		c := shared(1+rand.IntN(5), rand.IntN(12))
 		before := text(t, c)
 		parts := c.ByGateway()

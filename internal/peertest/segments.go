@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,8 +144,30 @@ func EachTransport(t *testing.T, f func(t *testing.T, side *TLS)) {
 	}
 }
 
+// EachBehind runs f with every case of bytes behind an answer, in every split, in cleartext and over TLS. In short runs a sixth of the pairs has every
+// case and every split twice.
+func EachBehind(t *testing.T, f func(t *testing.T, side *TLS, test BehindCase, name string, split Segments)) {
+	step := 1
+	if testing.Short() {
+		step = 6
+	}
+	EachTransport(t, func(t *testing.T, side *TLS) {
+		for i, test := range BehindCases {
+			splits := behindSplits(test.Answer, test.Behind)
+			for j, name := range slices.Sorted(maps.Keys(splits)) {
+				if (i+j)%step == 0 {
+					f(t, side, test, name, splits[name])
+				}
+			}
+		}
+	})
+}
+
+// BehindCase is an answer to a method, and bytes behind it.
+type BehindCase struct{ Name, Method, Answer, Behind string }
+
 // BehindCases are answers with bytes behind them: those that no HTTP client takes for a part of the answer.
-var BehindCases = []struct{ Name, Method, Answer, Behind string }{
+var BehindCases = []BehindCase{
 	{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n", Poison},
 	{"HEAD with a chunked body", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"},
 	{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", Poison},
@@ -158,8 +182,8 @@ var BehindCases = []struct{ Name, Method, Answer, Behind string }{
 	{"100 behind the final one", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 100 Continue\r\n\r\n"},
 }
 
-// BehindSplits are ways in which the bytes behind an answer come.
-func BehindSplits(answer, behind string) map[string]Segments {
+// behindSplits are ways in which the bytes behind an answer come.
+func behindSplits(answer, behind string) map[string]Segments {
 	two := []string{answer, behind}
 	return map[string]Segments{
 		"one record":               {Records: []string{answer + behind}, Now: -1},

@@ -15,52 +15,51 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestBytesBehindAnyAnswerReachNobody(t *testing.T) {
-	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
-		for _, test := range peertest.BehindCases {
-			for name, split := range peertest.BehindSplits(test.Answer, test.Behind) {
-				for _, next := range []string{"GET", "POST"} {
-					first := true
-					b := &peertest.Segmented{T: t, TLS: side, Answer: func(*http.Request) peertest.Segments {
-						if first {
-							first = false
-							return split
-						}
-						return peertest.Segments{Records: []string{"HTTP/1.1 200 OK\r\nX-Nonce: own\r\nContent-Length: 3\r\n\r\nown"}, Now: -1}
-					}}
-					s := serve(t, side.OverTLS(plain(b.Address())))
-					k := newTalk(t, s.addr())
-					k.send(test.Method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
-					for {
-						resp, _ := k.answer(test.Method)
-						if resp.StatusCode >= 400 {
-							t.Fatalf("%s, %s: the first request was answered %d", test.Name, name, resp.StatusCode)
-						}
-						if resp.StatusCode >= 200 {
-							break
-						}
-					}
-					b.Flush()
-					k.send(next + " / HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\n\r\n")
-					resp, body := k.answer(next)
-					if resp.StatusCode != 200 || body != "own" || resp.Header.Get("X-Nonce") != "own" {
-						t.Errorf("%s, %s: the next %s was answered %d %q", test.Name, name, next, resp.StatusCode, body)
-					}
-					if n := b.Accepted(); n != 2 {
-						t.Errorf("%s, %s: %d connections, want 2", test.Name, name, n)
-					}
-					k.Close()
-					s.stop()
-					<-s.ended
+	t.Parallel()
+	peertest.EachBehind(t, func(t *testing.T, side *peertest.TLS, test peertest.BehindCase, name string, split peertest.Segments) {
+		for _, next := range []string{"GET", "POST"} {
+			first := true
+			b := &peertest.Segmented{T: t, TLS: side, Answer: func(*http.Request) peertest.Segments {
+				if first {
+					first = false
+					return split
+				}
+				return peertest.Segments{Records: []string{"HTTP/1.1 200 OK\r\nX-Nonce: own\r\nContent-Length: 3\r\n\r\nown"}, Now: -1}
+			}}
+			s := serve(t, side.OverTLS(plain(b.Address())))
+			k := newTalk(t, s.addr())
+			k.send(test.Method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+			for {
+				resp, _ := k.answer(test.Method)
+				if resp.StatusCode >= 400 {
+					t.Fatalf("%s, %s: the first request was answered %d", test.Name, name, resp.StatusCode)
+				}
+				if resp.StatusCode >= 200 {
+					break
 				}
 			}
+			b.Flush()
+			k.send(next + " / HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\n\r\n")
+			resp, body := k.answer(next)
+			if resp.StatusCode != 200 || body != "own" || resp.Header.Get("X-Nonce") != "own" {
+				t.Errorf("%s, %s: the next %s was answered %d %q", test.Name, name, next, resp.StatusCode, body)
+			}
+			if n := b.Accepted(); n != 2 {
+				t.Errorf("%s, %s: %d connections, want 2", test.Name, name, n)
+			}
+			k.Close()
+			s.stop()
+			<-s.ended
 		}
 	})
 }
 
 func TestConnectionsAreKeptWhereNothingIsBehind(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		for _, test := range peertest.BehindCases {
 			for name, split := range map[string]peertest.Segments{
@@ -93,9 +92,10 @@ func TestConnectionsAreKeptWhereNothingIsBehind(t *testing.T) {
 // TestAnswersAreTheirOwnRequests sends numbered requests. The backend's answers carry the number. They are cut into
 // records and writes at random, and often have extra bytes behind them.
 func TestAnswersAreTheirOwnRequests(t *testing.T) {
-	answers := 10_000
-	if testing.Short() || raceEnabled {
-		answers = 1000
+	t.Parallel()
+	answers := size.Of(300, 10_000)
+	if raceEnabled {
+		answers = min(answers, 1000)
 	}
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		r := rand.New(rand.NewPCG(1, uint64(answers)))
@@ -108,6 +108,7 @@ func TestAnswersAreTheirOwnRequests(t *testing.T) {
 		for i := range answers / 3 {
 			method := []string{"GET", "HEAD", "POST"}[i%3]
 			nonce := fmt.Sprint(i)
+			k.SetDeadline(time.Now().Add(patience))
 			k.send(method + " / HTTP/1.1\r\nHost: a\r\nX-Nonce: " + nonce + "\r\nContent-Length: 0\r\n\r\n")
 			resp, body := k.answer(method)
 			for resp.StatusCode < 200 {
@@ -245,7 +246,9 @@ func TestBytesBehindAnAnswerThatIsRetriedEndItsConnection(t *testing.T) {
 // TestAConnectionWithHalfARequestIsNotKept: if a request was not sent completely, the backend would take the next one
 // on the connection for the rest of its body.
 func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
+		t.Parallel()
 		const size = 16 << 20
 		var conns atomic.Int32
 		release := make(chan struct{})
@@ -267,7 +270,7 @@ func TestAConnectionWithHalfARequestIsNotKept(t *testing.T) {
 		})
 		cfg := side.OverTLS(plain(addr))
 		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{599}} // keeps the body in memory
-		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, time.Second })
+		s := serve(t, cfg, func(o *Options) { o.MaxRetryBody, o.StreamTimeout = size, 4*time.Second })
 		k := newTalk(t, s.addr())
 		k.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
 		k.send(strings.Repeat("x", size))

@@ -13,6 +13,7 @@ import (
 // TestAHeadThatBreaksOffIsForgotten: bytes of an incomplete head never reach the next connection that gets the same
 // memory.
 func TestAHeadThatBreaksOffIsForgotten(t *testing.T) {
+	t.Parallel()
 	s := serve(t, plain(backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })), func(o *Options) { o.HeaderTimeout = 5 * time.Second })
 	for _, size := range []int{100, 7000, 30_000} {
 		for range 50 {

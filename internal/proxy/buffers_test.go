@@ -139,6 +139,7 @@ func TestAnAnswerWithoutMemoryForItsHeadBlamesNobody(t *testing.T) {
 // connections than there is memory for. Every client gets 200 or 503. In the end nothing is drawn any more, which serve
 // checks.
 func TestTheBudgetIsWholeAgainAfterAnyMixOfHeads(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	cfg := plain(addr)
 	s := serve(t, cfg, func(o *Options) { o.MaxBuffered = 256 << 10 })

@@ -96,6 +96,7 @@ func sprint(a ...any) string {
 // TestWhatABackendTookIsLogged: each duration begins when the endpoint was picked. The backend waits before its head,
 // and before its last bytes.
 func TestWhatABackendTookIsLogged(t *testing.T) {
+	t.Parallel()
 	const pause = 60 * time.Millisecond
 	for protocol, start := range map[model.Protocol]func(testing.TB, http.HandlerFunc) string{model.HTTP: backend, model.H2C: h2cBackend} {
 		for _, body := range []string{"length", "chunks", "with the head"} {

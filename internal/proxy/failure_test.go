@@ -280,6 +280,7 @@ func TestClosedIdleConnectionCostsNoRequest(t *testing.T) {
 }
 
 func TestClientThatLeavesEndsTheExchange(t *testing.T) {
+	t.Parallel()
 	started, ended := make(chan struct{}), make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		close(started)

@@ -30,8 +30,8 @@ type frames struct {
 	bodies map[uint32]*bytes.Buffer
 }
 
-// framed runs an endpoint. It gathers a request's body and then calls on with every frame of a stream. If on returns
-// false, the connection closes.
+// framed runs an endpoint. It gathers a request's body and then calls on with every frame of a stream, and with the
+// answers to its PINGs. If on returns false, the connection closes.
 func framed(t testing.TB, on func(c *frames, f http2.Frame) bool) string {
 	var mu sync.Mutex
 	number := 0
@@ -63,8 +63,12 @@ func framed(t testing.TB, on func(c *frames, f http2.Frame) bool) string {
 				}
 			case *http2.DataFrame:
 				c.bodies[f.StreamID].Write(f.Data())
-			case *http2.WindowUpdateFrame, *http2.PingFrame:
+			case *http2.WindowUpdateFrame:
 				continue
+			case *http2.PingFrame:
+				if !f.IsAck() {
+					continue
+				}
 			}
 			if !on(c, f) {
 				return
@@ -412,6 +416,7 @@ func TestAnEarlyAnswerEndsTheUpload(t *testing.T) {
 }
 
 func TestAClientThatLeavesCancelsItsStream(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		t.Run(over, func(t *testing.T) {
 			arrived, codes := make(chan struct{}, 1), make(chan http2.ErrCode, 1)
@@ -533,6 +538,7 @@ func (c *frames) echo2(stream uint32) {
 }
 
 func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	block := make([]byte, 1<<20)
 	addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
@@ -562,6 +568,7 @@ func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestAStalledEndpointDoesNotOutlastADeadline(t *testing.T) {
+	t.Parallel()
 	addr := rawBackend(t, func(c net.Conn) {
 		http2.NewFramer(c, nil).WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 		http2.NewFramer(c, nil).WriteWindowUpdate(0, 1<<30)
@@ -581,61 +588,84 @@ func TestAStalledEndpointDoesNotOutlastADeadline(t *testing.T) {
 }
 
 // TestFramesBehindAnAnswerReachNobody: an endpoint sends bytes where no body may be, or behind an end. They reach no
-// other stream.
+// other stream, whether that is opened after them or before they were read. Frames of the next stream are the
+// exception: once that stream is open, they are the endpoint's answer to it.
 func TestFramesBehindAnAnswerReachNobody(t *testing.T) {
 	poison := []byte("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 	for name, test := range map[string]struct {
 		method string
 		answer func(c *frames, id uint32)
 		status int
+		next   bool // they are of the next stream
 	}{
-		"DATA for HEAD": {"HEAD", func(c *frames, id uint32) { c.head(id, false, ":status", "200"); c.WriteData(id, true, poison) }, 200},
+		"DATA for HEAD": {"HEAD", func(c *frames, id uint32) { c.head(id, false, ":status", "200"); c.WriteData(id, true, poison) }, 200, false},
 		"announced DATA for HEAD": {"HEAD", func(c *frames, id uint32) {
 			c.head(id, false, ":status", "200", "content-length", "48")
 			c.WriteData(id, true, poison)
-		}, 200},
-		"DATA with 204":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "204"); c.WriteData(id, true, poison) }, 0},
-		"DATA with 304":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "304"); c.WriteData(id, true, poison) }, 0},
-		"DATA behind the end":   {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id, true, poison) }, 200},
-		"a head behind the end": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, true, ":status", "201") }, 200},
+		}, 200, false},
+		"DATA with 204":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "204"); c.WriteData(id, true, poison) }, 0, false},
+		"DATA with 304":         {"GET", func(c *frames, id uint32) { c.head(id, false, ":status", "304"); c.WriteData(id, true, poison) }, 0, false},
+		"DATA behind the end":   {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id, true, poison) }, 200, false},
+		"a head behind the end": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, true, ":status", "201") }, 200, false},
 		"a head behind trailers": {"GET", func(c *frames, id uint32) {
 			c.head(id, false, ":status", "200")
 			c.head(id, true, "x", "y")
 			c.head(id, true, ":status", "201")
-		}, 200},
-		"103 behind the end":       {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, false, ":status", "103") }, 200},
-		"DATA of the next stream":  {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.WriteData(id+2, true, poison) }, 200},
-		"the next stream's answer": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id+2, true, ":status", "201") }, 200},
+		}, 200, false},
+		"103 behind the end": {"GET", func(c *frames, id uint32) { c.head(id, true, ":status", "200"); c.head(id, false, ":status", "103") }, 200, false},
+		"DATA of the next stream": {"GET", func(c *frames, id uint32) {
+			c.head(id, true, ":status", "200")
+			c.WriteData(id+2, true, poison)
+		}, 200, true},
+		"the next stream's answer": {"GET", func(c *frames, id uint32) {
+			c.head(id, true, ":status", "200")
+			c.head(id+2, true, ":status", "201")
+		}, 200, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var n atomic.Int64
-			addr := framed(t, func(c *frames, f http2.Frame) bool {
-				id := ended(f)
-				if id == 0 {
-					return true
-				}
-				if n.Add(1) == 1 {
-					test.answer(c, id)
-					return true
-				}
-				c.head(id, false, ":status", "200", "x-nonce", "own")
-				c.WriteData(id, true, []byte("own"))
-				return true
-			})
-			s := serve(t, toFrames(addr))
-			k := newTalk(t, s.addr())
-			k.send(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if resp, body := k.answer(test.method); test.status != 0 && resp.StatusCode != test.status || strings.Contains(body, "poison") {
-				t.Errorf("status %d, %q", resp.StatusCode, body)
+		for _, order := range []string{"read before the next", "read at any time"} {
+			if test.next && order == "read at any time" {
+				continue
 			}
-			for range 3 {
+			t.Run(name+", "+order, func(t *testing.T) {
+				var n atomic.Int64
+				read := make(chan struct{})
+				sign := sync.OnceFunc(func() { close(read) })
+				addr := framed(t, func(c *frames, f http2.Frame) bool {
+					switch f.(type) {
+					case *http2.PingFrame, *http2.GoAwayFrame: // what the proxy says once it has read them
+						sign()
+					}
+					id := ended(f)
+					if id == 0 {
+						return true
+					}
+					if n.Add(1) == 1 {
+						test.answer(c, id)
+						c.WritePing(false, [8]byte{})
+						return true
+					}
+					c.head(id, false, ":status", "200", "x-nonce", "own")
+					c.WriteData(id, true, []byte("own"))
+					return true
+				})
+				s := serve(t, toFrames(addr))
 				k := newTalk(t, s.addr())
-				k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-				if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "own" || resp.Header.Get("X-Nonce") != "own" {
-					t.Errorf("the next was answered %d %q", resp.StatusCode, body)
+				k.send(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+				if resp, body := k.answer(test.method); test.status != 0 && resp.StatusCode != test.status || strings.Contains(body, "poison") {
+					t.Errorf("status %d, %q", resp.StatusCode, body)
 				}
-				k.Close()
-			}
-		})
+				if order == "read before the next" {
+					<-read
+				}
+				for range 3 {
+					k := newTalk(t, s.addr())
+					k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+					if resp, body := k.answer("GET"); resp.StatusCode != 200 || body != "own" || resp.Header.Get("X-Nonce") != "own" {
+						t.Errorf("the next was answered %d %q", resp.StatusCode, body)
+					}
+					k.Close()
+				}
+			})
+		}
 	}
 }

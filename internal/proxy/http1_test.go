@@ -247,6 +247,7 @@ func body(size int) []byte {
 }
 
 func TestLargeBodiesPassBothWays(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -409,6 +410,7 @@ func TestEarlyAnswerEndsTheUpload(t *testing.T) {
 }
 
 func TestSlowBackendHoldsTheClientBack(t *testing.T) {
+	t.Parallel()
 	// The backend never reads the body. The buffers on the way bound how much the client can write.
 	release := make(chan struct{})
 	addr := rawBackend(t, func(c net.Conn) {

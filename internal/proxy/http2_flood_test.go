@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // Bounds that hold for every flood.
@@ -218,6 +219,7 @@ func TestResetInOneFlightReachesNoBackend(t *testing.T) {
 }
 
 func TestClientsThatCancelWhatTheySawBeginAreKept(t *testing.T) {
+	t.Parallel()
 	addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
@@ -286,9 +288,9 @@ func TestFieldsThatUnpackToMuchAreAnsweredWith431(t *testing.T) {
 
 // TestFloodOfSlowReadersHoldsBoundedMemory has clients that never open their windows, and a backend with large answers.
 func TestFloodOfSlowReadersHoldsBoundedMemory(t *testing.T) {
-	const conns, streams = 4, 25
+	conns, streams := size.Of(2, 4), size.Of(10, 25)
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { w.Write(body(512 << 10)) })
-	s := serve(t, plain(addr), func(o *Options) { o.StreamTimeout = 3 * time.Second })
+	s := serve(t, plain(addr), func(o *Options) { o.StreamTimeout = time.Duration(size.Of(1, 3)) * time.Second })
 	before := heap()
 	var all []*h2Frames
 	for range conns {
@@ -316,11 +318,14 @@ func TestFloodOfSlowReadersHoldsBoundedMemory(t *testing.T) {
 				}
 			}
 		}
-		if used := heap() - before; kind == http2.FrameHeaders && used > conns*streams*(256<<10) {
-			t.Errorf("%d KiB for each stream", used>>10/conns/streams)
+		if used := heap() - before; kind == http2.FrameHeaders && used > int64(conns*streams*(256<<10)) {
+			t.Errorf("%d KiB for each stream", used>>10/int64(conns*streams))
 		}
 	}
-	if n := s.failures(telemetry.ClientTimeout); n != conns*streams {
+	for _, f := range all {
+		f.c.Close() // a drain waits for them
+	}
+	if n := s.failures(telemetry.ClientTimeout); n != uint64(conns*streams) {
 		t.Errorf("%d timeouts counted, want %d", n, conns*streams)
 	}
 }
@@ -377,6 +382,7 @@ func TestHTTP2ClientsThatDoNotGoOnAreEnded(t *testing.T) {
 }
 
 func TestHTTP2ClientsThatSendTheirBodyTooSlowlyAreEnded(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, 500*time.Millisecond })
 	f := newH2Frames(t, s.addr())

@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 var postBlock = encode([][2]string{{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "a"}})
@@ -104,6 +105,7 @@ func blamed(t *testing.T, s *testServer) {
 }
 
 func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		fields []string
 		begin  []byte // bytes of the request as sent
@@ -138,6 +140,7 @@ func TestHTTP2BodyThatTricklesIsTheClientsFault(t *testing.T) {
 // TestHTTP2BodyThatComesOrCannotIsNotSlow: each frame counts when it arrives. If slow backends fill the connection's
 // window, the client is not slow.
 func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Wait") != "" {
@@ -147,6 +150,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 		fmt.Fprint(w, n)
 	})
 	t.Run("one large frame", func(t *testing.T) {
+		t.Parallel()
 		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, time.Second })
 		f := newH2Frames(t, s.addr())
 		f.post()
@@ -160,12 +164,14 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 		}
 	})
 	t.Run("no window", func(t *testing.T) {
-		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 600*time.Millisecond })
+		t.Parallel()
+		whole := int64(size.Of(2<<20, 16<<20)) // more than a connection's window
+		s := serve(t, plain(addr), func(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 2*time.Second })
 		c := h2cClient(t)
 		results := make(chan string, 6)
 		for range cap(results) {
 			go func() {
-				req, _ := http.NewRequest("POST", "http://"+s.addr()+"/", io.LimitReader(zeros{}, 16<<20))
+				req, _ := http.NewRequest("POST", "http://"+s.addr()+"/", io.LimitReader(zeros{}, whole))
 				req.Header.Set("X-Wait", "1")
 				resp, err := c.Do(req)
 				if err != nil {
@@ -177,10 +183,10 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 				results <- fmt.Sprintf("%d %s %v", resp.StatusCode, b, err)
 			}()
 		}
-		time.Sleep(2 * time.Second) // several graces
+		time.Sleep(5 * time.Second) // several graces
 		close(release)
 		for range cap(results) {
-			if got := <-results; got != fmt.Sprintf("200 %d <nil>", 16<<20) {
+			if got := <-results; got != fmt.Sprintf("200 %d <nil>", whole) {
 				t.Error(got)
 			}
 		}
@@ -190,6 +196,7 @@ func TestHTTP2BodyThatComesOrCannotIsNotSlow(t *testing.T) {
 // TestHTTP2ConversationIsNoSlowness: once the answer has begun, both sides may pause if the body's length is unknown.
 // In gRPC they may always pause.
 func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
+	t.Parallel()
 	for _, grpc := range []bool{false, true} {
 		t.Run(fmt.Sprintf("gRPC %v", grpc), func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +215,7 @@ func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 			} else {
 				f.post()
 			}
-			time.Sleep(1500 * time.Millisecond) // ten graces
+			time.Sleep(graces)
 			f.WriteData(1, true, []byte("late"))
 			if got := f.status(t); got != "200" {
 				t.Errorf("status %q, %v", got, reasonsOf(s))
@@ -220,6 +227,7 @@ func TestHTTP2ConversationIsNoSlowness(t *testing.T) {
 // TestHTTP2AnswerThatIsTakenByCrumbsEnds: an answer ends if its client opens the window of the stream or the connection
 // by crumbs, or reads by crumbs.
 func TestHTTP2AnswerThatIsTakenByCrumbsEnds(t *testing.T) {
+	t.Parallel()
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}
@@ -276,6 +284,7 @@ func TestTrailersThatAreForbiddenAreNotAnnounced(t *testing.T) {
 // TestIdleConnectionsMakeRoom: at the limit, connections without a recent request are closed for new ones, in HTTP/1.1
 // and in HTTP/2. Connections in use stay.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Hold") != "" {

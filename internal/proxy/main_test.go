@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "12") // such tests wait for timers: there may be more of them than cores
 	goleak.VerifyTestMain(m)
 }
 
@@ -34,8 +36,8 @@ type testServer struct {
 // backend and service are the peers of most tests.
 var backend, service = peertest.Backend, peertest.Service
 
-// listen opens the servers' sockets.
-var listen = socket.Listen
+// listen opens the sockets of a test's servers.
+var listen = func(testing.TB) func(network, address string) (net.Listener, error) { return socket.Listen }
 
 // serve runs a server with cfg. The system chooses the ports, whatever the listeners say.
 func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer {
@@ -43,7 +45,9 @@ func serve(t testing.TB, cfg *model.Config, edit ...func(*Options)) *testServer 
 	opt := Options{
 		DrainGrace:   -1,
 		DrainTimeout: 5 * time.Second,
-		Listen:       func(network, _ string) (socket.Bound, error) { return socket.Streams(listen)(network, "127.0.0.1:0") },
+		Listen: func(network, _ string) (socket.Bound, error) {
+			return socket.Streams(listen(t))(network, "127.0.0.1:0")
+		},
 	}
 	opt.Metrics, opt.Pseudonym = telemetry.New(), "weir"
 	if os.Getenv("WEIR_TEST_LOG") != "" {
@@ -201,10 +205,13 @@ func dial(t testing.TB, addr string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { c.Close() })
 	return c
 }
+
+// patience is how long a step of a test may take. Tests of many steps begin it anew for each of them.
+const patience = 20 * time.Second
 
 // fields makes a head of its lines.
 func fields(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n\r\n" }

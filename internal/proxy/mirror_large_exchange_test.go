@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // mirroredTo sends everything to primary and copies to a service.
@@ -55,7 +56,9 @@ func summing(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
-	const uploads, behind = 40, 8
+	t.Parallel()
+	const behind = 8
+	uploads := size.Of(4, 40)
 	handlers := map[string]func(*testing.T, http.HandlerFunc) model.Service{
 		"HTTP/1.1": func(t *testing.T, h http.HandlerFunc) model.Service { return peertest.ToMirror(backend(t, h)) },
 		"HTTP/2": func(t *testing.T, h http.HandlerFunc) model.Service {
@@ -81,11 +84,11 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 					sums := map[[32]byte]bool{}
 					var mu sync.Mutex
 					var wg sync.WaitGroup
-					for range at {
+					for w := range at {
 						wg.Go(func() {
 							for i := range uploads / at {
 								slots <- struct{}{}
-								sum := postRandom(t, client, "http://"+s.addr()+"/", size, i%2 == 1)
+								sum := postRandom(t, client, "http://"+s.addr()+"/", size, (w+i)%2 == 1)
 								mu.Lock()
 								sums[sum] = true
 								mu.Unlock()
@@ -95,7 +98,7 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 					wg.Wait()
 					s.stop()
 					<-s.ended
-					if m := s.mirrorSnapshot(); m.Sent != uploads {
+					if m := s.mirrorSnapshot(); m.Sent != uint64(uploads) {
 						t.Errorf("of %d copies: %v", uploads, m.Outcomes)
 					}
 					close(arrived)
@@ -114,6 +117,7 @@ func TestLargeBodiesAreMirroredWholeAtDefaults(t *testing.T) {
 // TestCopiesOf4MiBWaitForAMirrorThatIsLate: the mirror begins to read when all primaries have answered. Then all copies
 // wait for it.
 func TestCopiesOf4MiBWaitForAMirrorThatIsLate(t *testing.T) {
+	t.Parallel()
 	const uploads = 8
 	late := make(chan struct{})
 	sums := make(chan [32]byte, uploads)
@@ -150,6 +154,7 @@ func TestCopiesOf4MiBWaitForAMirrorThatIsLate(t *testing.T) {
 }
 
 func TestLargeBodiesToASlowMirrorStayWithinBounds(t *testing.T) {
+	t.Parallel()
 	const most = 4 << 20
 	s := serve(t, mirrored(backend(t, summing), peertest.Silent(t), 1, 1), func(o *Options) {
 		o.Mirror.MaxBytes = most
@@ -174,9 +179,10 @@ func TestLargeBodiesToASlowMirrorStayWithinBounds(t *testing.T) {
 		}
 	})
 	client := newClient(t)
+	each := size.Of(1, 3)
 	for i := range 4 {
 		wg.Go(func() {
-			for range 3 {
+			for range each {
 				postRandom(t, client, "http://"+s.addr()+"/", 12<<20, i%2 == 0)
 			}
 		})
@@ -187,7 +193,7 @@ func TestLargeBodiesToASlowMirrorStayWithinBounds(t *testing.T) {
 	s.stop()
 	<-s.ended
 	m := s.mirrorSnapshot()
-	if m.Sent != 0 || m.Dropped+m.Failed != 12 {
+	if m.Sent != 0 || m.Dropped+m.Failed != uint64(4*each) {
 		t.Errorf("%v", m.Outcomes)
 	}
 	if d := s.buffers.Drawn(); d != 0 {

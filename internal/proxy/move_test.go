@@ -14,9 +14,11 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/upstream"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestARefusedConnectionCostsNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
 		for clientName, c := range map[string]*http.Client{"HTTP/1.1": newClient(t), "HTTP/2": h2cClient(t)} {
 			addr := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -128,6 +130,7 @@ func (r *replica) stop(t testing.TB) {
 // TestRollingEndpointsCostsNoRequest replaces endpoints, and adds some before they are ready. No request is lost,
 // whatever its method.
 func TestRollingEndpointsCostsNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, replicas := range []int{1, 3} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			var all []*replica
@@ -182,7 +185,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 					}
 				}
 			}
-			for range 20 {
+			for range size.Of(4, 20) {
 				// The next endpoint is configured but still refuses connections.
 				if err := s.Apply(plain(append(addresses(), peertest.Refusing(t))...)); err != nil {
 					t.Fatal(err)

@@ -17,8 +17,11 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// paced sets a minimum rate that a stall breaks at once, while a single byte makes up for a day.
-func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 150*time.Millisecond }
+// paced sets a minimum rate that a stall breaks at once, while a single byte makes up for a day. A busy machine stalls nobody for as long as the grace.
+func paced(o *Options) { o.MinBodyRate, o.BodyGrace = 1, 500*time.Millisecond }
+
+// graces is longer than the grace of paced.
+const graces = 1500 * time.Millisecond
 
 // serveTalk serves a configuration and opens a connection to it. Over TLS, it connects as shop.example.
 func serveTalk(t *testing.T, cfg *model.Config, overTLS bool, edit func(*Options)) (*testServer, *talk) {
@@ -33,6 +36,7 @@ func serveTalk(t *testing.T, cfg *model.Config, overTLS bool, edit func(*Options
 }
 
 func TestSlowBodyIsTheClientsFault(t *testing.T) {
+	t.Parallel()
 	for name, request := range map[string]string{
 		"length":                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
 		"nothing":                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
@@ -42,6 +46,7 @@ func TestSlowBodyIsTheClientsFault(t *testing.T) {
 	} {
 		for _, overTLS := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", name, overTLS), func(t *testing.T) {
+				t.Parallel()
 				addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 				cfg := plain(addr)
 				s, k := serveTalk(t, cfg, overTLS, paced)
@@ -75,9 +80,10 @@ func reasonsOf(s *testServer) (all []telemetry.Reason) {
 }
 
 func TestSlowBackendIsNotTheClientsFault(t *testing.T) {
+	t.Parallel()
 	const size = 8 << 20
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(600 * time.Millisecond) // four graces
+		time.Sleep(graces)
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	})
@@ -93,38 +99,43 @@ func TestSlowBackendIsNotTheClientsFault(t *testing.T) {
 }
 
 func TestClientThatWaitsForContinueIsNotSlow(t *testing.T) {
+	t.Parallel()
 	for _, rest := range []string{"data", ""} {
-		addr := rawBackend(t, func(c net.Conn) {
-			r := bufio.NewReader(c)
-			if _, err := rawHead(r); err != nil {
-				return
+		t.Run("body "+rest, func(t *testing.T) {
+			t.Parallel()
+			addr := rawBackend(t, func(c net.Conn) {
+				r := bufio.NewReader(c)
+				if _, err := rawHead(r); err != nil {
+					return
+				}
+				time.Sleep(graces)
+				io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
+				if _, err := io.CopyN(io.Discard, r, 4); err == nil {
+					io.WriteString(c, okResponse)
+				}
+			})
+			s := serve(t, plain(addr), paced)
+			k := newTalk(t, s.addr())
+			k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+			if head, err := rawHead(k.r); err != nil || !strings.HasPrefix(head, "HTTP/1.1 100 ") {
+				t.Fatalf("%q, %v", head, err)
 			}
-			time.Sleep(600 * time.Millisecond)
-			io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
-			if _, err := io.CopyN(io.Discard, r, 4); err == nil {
-				io.WriteString(c, okResponse)
+			k.send(rest)
+			want := 200
+			if rest == "" {
+				want = 408 // from then on the body is due
+			}
+			if resp, _ := k.answer("POST"); resp.StatusCode != want {
+				t.Errorf("status %d, want %d", resp.StatusCode, want)
 			}
 		})
-		s := serve(t, plain(addr), paced)
-		k := newTalk(t, s.addr())
-		k.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-		if head, err := rawHead(k.r); err != nil || !strings.HasPrefix(head, "HTTP/1.1 100 ") {
-			t.Fatalf("%q, %v", head, err)
-		}
-		k.send(rest)
-		want := 200
-		if rest == "" {
-			want = 408 // from then on the body is due
-		}
-		if resp, _ := k.answer("POST"); resp.StatusCode != want {
-			t.Errorf("body %q: status %d, want %d", rest, resp.StatusCode, want)
-		}
 	}
 }
 
 // TestSilenceInsteadOfContinueIsTheBackends: the client waits for 100 (Continue) and the backend sends nothing. The
 // failure counts as the backend's.
 func TestSilenceInsteadOfContinueIsTheBackends(t *testing.T) {
+	t.Parallel()
 	addr := rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	s := serve(t, plain(addr), paced, func(o *Options) { o.ResponseTimeout = 50 * time.Millisecond })
 	k := newTalk(t, s.addr())
@@ -135,9 +146,10 @@ func TestSilenceInsteadOfContinueIsTheBackends(t *testing.T) {
 }
 
 func TestSilenceBetweenEventsIsNoSlowness(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
-		for i := range 4 {
-			time.Sleep(400 * time.Millisecond)
+		for i := range 3 {
+			time.Sleep(time.Second) // two graces
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			w.(http.Flusher).Flush()
 		}
@@ -145,13 +157,14 @@ func TestSilenceBetweenEventsIsNoSlowness(t *testing.T) {
 	s := serve(t, plain(addr), paced)
 	k := newTalk(t, s.addr())
 	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if resp, text := k.answer("GET"); resp.StatusCode != 200 || !strings.HasSuffix(text, "data: 3\n\n") {
+	if resp, text := k.answer("GET"); resp.StatusCode != 200 || !strings.HasSuffix(text, "data: 2\n\n") {
 		t.Errorf("status %d, %q", resp.StatusCode, text)
 	}
 }
 
 // TestConversationIsNoSlowness: once the answer has begun, both sides may pause if the body's length is unknown.
 func TestConversationIsNoSlowness(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if err := rc.EnableFullDuplex(); err != nil {
@@ -172,7 +185,7 @@ func TestConversationIsNoSlowness(t *testing.T) {
 	if resp.StatusCode != 200 || line != "hello\n" {
 		t.Fatalf("status %d, %q, %v", resp.StatusCode, line, err)
 	}
-	time.Sleep(600 * time.Millisecond)
+	time.Sleep(graces)
 	k.send("4\r\nmore\r\n0\r\n\r\n")
 	if rest, err := io.ReadAll(resp.Body); string(rest) != "more" || err != nil {
 		t.Errorf("%q, %v", rest, err)
@@ -182,9 +195,11 @@ func TestConversationIsNoSlowness(t *testing.T) {
 // TestClientThatTakesNothingIsLetGo: if the client does not read its answer, the connection ends, however the answer is
 // sent.
 func TestClientThatTakesNothingIsLetGo(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"length", "chunked"} {
 		for _, overTLS := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", kind, overTLS), func(t *testing.T) {
+				t.Parallel()
 				ended := make(chan error, 1)
 				addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 					if kind == "length" {
@@ -215,6 +230,7 @@ func TestClientThatTakesNothingIsLetGo(t *testing.T) {
 // TestClientThatTakesLittleIsServed: the system takes megabytes at once and then nothing for seconds, while the client
 // reads a little all the time. That is fast enough.
 func TestClientThatTakesLittleIsServed(t *testing.T) {
+	t.Parallel()
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}

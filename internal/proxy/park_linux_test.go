@@ -56,6 +56,7 @@ func TestParkedConnectionsEndWithTheirTime(t *testing.T) {
 }
 
 func TestParkedTLSConnectionsEndWithTheirTime(t *testing.T) {
+	t.Parallel()
 	cfg, roots := securePlain(t, 10)
 	s := serve(t, cfg, idleFor)
 	all, wires := tlsRequesters(t, s.addr(), roots, 140) // more than are closed in one batch
@@ -66,6 +67,7 @@ func TestParkedTLSConnectionsEndWithTheirTime(t *testing.T) {
 }
 
 func TestPartsOfRecordsDoNotKeepConnections(t *testing.T) {
+	t.Parallel()
 	cfg, roots := securePlain(t, 10)
 	const limit = 10 * time.Second // it is kept with a precision of an eighth
 	s := serve(t, cfg, func(o *Options) { o.IdleTimeout = limit })

@@ -22,7 +22,7 @@ func requesters(t testing.TB, addr string, n int) []*requester {
 // until waits for a condition that must become true.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}
@@ -51,6 +51,7 @@ func parkAndServe(t *testing.T, s *testServer, all []*requester) {
 	}
 	for round := range 3 { // from the second round on they may keep their goroutines for a while
 		for _, r := range all {
+			r.c.SetDeadline(time.Now().Add(patience))
 			if err := r.do(); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
@@ -61,6 +62,7 @@ func parkAndServe(t *testing.T, s *testServer, all []*requester) {
 
 func TestIdleConnectionsNeedNoGoroutine(t *testing.T) {
 	needsParking(t)
+	t.Parallel()
 	s := serve(t, plain(cannedBackend(t, cannedResponse(1024))))
 	all := requesters(t, s.addr(), 100)
 	parkAndServe(t, s, all)

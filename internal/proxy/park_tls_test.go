@@ -97,8 +97,9 @@ func securePlain(t *testing.T, size int) (*model.Config, *x509.CertPool) {
 
 func TestIdleTLSConnectionsNeedNoGoroutine(t *testing.T) {
 	needsParking(t)
+	t.Parallel()
 	cfg, roots := securePlain(t, 300_000) // in cleartext, an answer of this size would be spliced
-	s := serve(t, cfg)
+	s := serve(t, cfg, func(o *Options) { o.IdleTimeout = time.Hour })
 	all, _ := tlsRequesters(t, s.addr(), roots, 50)
 	parkAndServe(t, s, all)
 	for i, r := range all {
@@ -111,6 +112,7 @@ func TestIdleTLSConnectionsNeedNoGoroutine(t *testing.T) {
 
 func TestSilentTLSConnectionsNeedNoGoroutine(t *testing.T) {
 	needsParking(t)
+	t.Parallel()
 	cfg, roots := securePlain(t, 10)
 	s := serve(t, cfg)
 	c := tls.Client(dial(t, s.addr()), &tls.Config{ServerName: "shop.example", RootCAs: roots})
@@ -160,6 +162,7 @@ func TestRequestsThatTLSHoldsAreNotParked(t *testing.T) {
 
 func TestRequestsInPartsOfRecordsAreServed(t *testing.T) {
 	needsParking(t)
+	t.Parallel()
 	cfg, roots := securePlain(t, 10)
 	s := serve(t, cfg)
 	r, w := tlsRequester(t, s.addr(), roots, tls.VersionTLS13)

@@ -13,6 +13,7 @@ import (
 // TestFragmentedAndPipelinedRequestsAreAllAnswered sends requests in fragments of any size at any time, also before
 // earlier answers. The poller must not miss any of them.
 func TestFragmentedAndPipelinedRequestsAreAllAnswered(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %d", r.URL.Path, len(b))
@@ -67,6 +68,7 @@ func TestFragmentedAndPipelinedRequestsAreAllAnswered(t *testing.T) {
 }
 
 func TestEndThatComesWithALaterRequestIsNoticed(t *testing.T) {
+	t.Parallel()
 	addr, _ := wire(t, okResponse)
 	s := serve(t, plain(addr))
 	for _, n := range []int{0, 2} {
@@ -83,6 +85,7 @@ func TestEndThatComesWithALaterRequestIsNoticed(t *testing.T) {
 }
 
 func TestSlowReaderGetsTheWholeAnswer(t *testing.T) {
+	t.Parallel()
 	const size = 20 << 20
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/length" {

@@ -166,7 +166,8 @@ func provocations() []provocation {
 		{reason: telemetry.ConnectFailed, status: 502, request: simple, config: at(model.H2C, func(t *testing.T) string { return peertest.Refusing(t) })},
 		{reason: telemetry.ConnectTimeout, status: 504, request: simple, config: at(model.H2C, mute), edit: func(o *Options) { o.Upstream.ConnectTimeout = 50 * time.Millisecond }},
 		{reason: telemetry.BackendTLS, status: 502, request: simple, config: overTLS(model.HTTP, func(t *testing.T, b *peertest.TLS) { b.Authority = peertest.NewAuthority(t).PEM }, "http/1.1")},
-		{reason: telemetry.BackendTLS, status: 502, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].TLS = &model.ServiceTLS{Hostname: "a.example"} })},
+		{reason: telemetry.BackendTLS, status: 502, request: simple, config: to(func(_ *testing.T, c *model.Config) { c.Services[0].TLS = &model.ServiceTLS{Hostname: "a.example"} }),
+			edit: func(o *Options) { o.Upstream.ConnectTimeout = time.Second }},
 		{reason: telemetry.BackendProtocol, status: 502, request: simple, config: overTLS(model.H2C, func(*testing.T, *peertest.TLS) {}, "http/1.1")},
 		{reason: telemetry.BackendReset, status: 502, request: simple, config: at(model.HTTP, func(t *testing.T) string {
 			return rawBackend(t, func(c net.Conn) { rawHead(bufio.NewReader(c)) })
@@ -220,6 +221,7 @@ func statusOf(c net.Conn) int {
 // TestReasonsAreAnsweredLoggedAndDocumented checks every reason: the client's answer, the access log, the metrics and
 // the table of docs/metrics.md agree.
 func TestReasonsAreAnsweredLoggedAndDocumented(t *testing.T) {
+	t.Parallel()
 	seen := map[telemetry.Reason][]int{}
 	for i, p := range provocations() {
 		t.Run(fmt.Sprintf("%s %d", p.reason, i), func(t *testing.T) {

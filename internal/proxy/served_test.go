@@ -106,6 +106,7 @@ func TestExchangesAreCounted(t *testing.T) {
 }
 
 func TestSlowUploadIsNoSilence(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprint(w, len(b))
@@ -115,32 +116,39 @@ func TestSlowUploadIsNoSilence(t *testing.T) {
 		fmt.Fprint(w, len(b))
 	})
 	for protocol, addr := range map[model.Protocol]string{model.HTTP: addr, model.H2C: h2} {
-		s := serve(t, config([]model.Service{service(serviceName, protocol, addr)}, ruleTo(serviceName)),
-			func(o *Options) { o.ResponseTimeout = time.Millisecond })
-		k := newTalk(t, s.addr())
-		k.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n1")
-		time.Sleep(2500 * time.Millisecond) // longer than the proxy waits for an endpoint that has the request
-		k.send("234")
-		if resp, body := k.answer("POST"); resp.StatusCode != 200 || body != "4" {
-			t.Errorf("%s: status %d, body %q", protocol, resp.StatusCode, body)
-		}
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, config([]model.Service{service(serviceName, protocol, addr)}, ruleTo(serviceName)),
+				func(o *Options) { o.ResponseTimeout = time.Millisecond })
+			k := newTalk(t, s.addr())
+			k.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n1")
+			time.Sleep(2500 * time.Millisecond) // longer than the proxy waits for an endpoint that has the request
+			k.send("234")
+			if resp, body := k.answer("POST"); resp.StatusCode != 200 || body != "4" {
+				t.Errorf("status %d, body %q", resp.StatusCode, body)
+			}
+		})
 	}
 }
 
 func TestSilentEndpointIsGivenUp(t *testing.T) {
+	t.Parallel()
 	addr := rawBackend(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	h2 := h2cBackend(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for protocol, addr := range map[model.Protocol]string{model.HTTP: addr, model.H2C: h2} {
-		s := serve(t, config([]model.Service{service(serviceName, protocol, addr)}, ruleTo(serviceName)),
-			func(o *Options) { o.ResponseTimeout = time.Millisecond })
-		k := newTalk(t, s.addr())
-		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if resp, _ := k.answer("GET"); resp.StatusCode != 504 {
-			t.Errorf("%s: status %d", protocol, resp.StatusCode)
-		}
-		if s.failures(telemetry.BackendTimeout) != 1 {
-			t.Error("not counted")
-		}
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, config([]model.Service{service(serviceName, protocol, addr)}, ruleTo(serviceName)),
+				func(o *Options) { o.ResponseTimeout = time.Millisecond })
+			k := newTalk(t, s.addr())
+			k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if resp, _ := k.answer("GET"); resp.StatusCode != 504 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			if s.failures(telemetry.BackendTimeout) != 1 {
+				t.Error("not counted")
+			}
+		})
 	}
 }
 

@@ -96,6 +96,7 @@ func beginAt(t testing.TB, c *http.Client, target, at string) (by, cookie string
 }
 
 func TestSessionsStayAndNewOnesAreSharedExactly(t *testing.T) {
+	t.Parallel()
 	for name, newSessionClient := range map[string]func(testing.TB) *http.Client{"HTTP/1.1": newClient, "HTTP/2": h2cClient} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, sticky(t, model.Session{Name: "s", Type: model.Cookie}))

@@ -156,6 +156,7 @@ func TestHandshakeGateLetsNobodyPastItsBounds(t *testing.T) {
 }
 
 func TestSlowHandshakesTakeNoPlace(t *testing.T) {
+	t.Parallel()
 	s := serve(t, twoKeys(t))
 	for range cap(s.handshakes.places) - 1 {
 		s.handshakes.places <- struct{}{}

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // TestCertificatesRotateUnderLoad changes the certificate a hundred times while clients connect. No handshake fails.
 // The newest certificate is presented once it is applied, and open connections stay open.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
-	const rotations, workers = 100, 3
+	t.Parallel()
+	const workers = 3
+	rotations := size.Of(10, 100)
 	addr := backend(t, func(http.ResponseWriter, *http.Request) {})
 	cfg := plain(addr)
 	secure(t, cfg, "shop.example")

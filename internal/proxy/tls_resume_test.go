@@ -109,6 +109,7 @@ func demands(t testing.TB, addr, authorities string) *model.Config {
 }
 
 func TestSessionsAreGoodOnlyWhereTheyBegan(t *testing.T) {
+	t.Parallel()
 	addr := backend(t, func(http.ResponseWriter, *http.Request) {})
 	clients, strangers := peertest.NewAuthority(t), peertest.NewAuthority(t)
 	pair := func(a *peertest.Authority) tls.Certificate {

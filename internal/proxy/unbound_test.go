@@ -33,7 +33,7 @@ func (m *portMachine) listen(network, address string) (net.Listener, error) {
 	if err := m.taken[port]; err != nil {
 		return nil, &net.OpError{Op: "listen", Net: network, Err: err}
 	}
-	return listen(network, "127.0.0.1:0")
+	return socket.Listen(network, "127.0.0.1:0")
 }
 
 func (m *portMachine) take(port string, err error) {

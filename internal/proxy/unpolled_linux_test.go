@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -40,9 +41,17 @@ func (l unpolledListener) Accept() (net.Conn, error) {
 	return socket.NewConn(fd, nc.RemoteAddr().(*net.TCPAddr)), nil
 }
 
+func init() {
+	listen = func(t testing.TB) func(network, address string) (net.Listener, error) {
+		if strings.HasPrefix(t.Name(), "TestConnectionsThatWereNotPolled/") {
+			return unpolledListen
+		}
+		return socket.Listen
+	}
+}
+
 func TestConnectionsThatWereNotPolled(t *testing.T) {
-	listen = unpolledListen
-	defer func() { listen = socket.Listen }()
+	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
 		"fragments":           TestFragmentedAndPipelinedRequestsAreAllAnswered,
 		"end with request":    TestEndThatComesWithALaterRequestIsNoticed,

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // onceEach answers one request on each connection with the request's body. Then it closes the connection without
@@ -41,11 +42,12 @@ func onceEach(t testing.TB, side *peertest.TLS) (addr string, closed chan struct
 	}), closed
 }
 
-const rounds = 60
+func rounds() int { return size.Of(8, 60) }
 
 // TestAClosedIdleConnectionCostsNoRequestWhateverItsBody: each request finds that the backend has closed the idle
 // connection. Nothing was sent over it, so nothing is lost.
 func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
+	t.Parallel()
 	chunked := "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 	large := "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000)
 	manyChunks := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("3e8\r\n"+strings.Repeat("x", 1000)+"\r\n", 100) + "0\r\n\r\n"
@@ -66,7 +68,7 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 				}
 				s := serve(t, cfg)
 				lost := 0
-				for i := range rounds {
+				for i := range rounds() {
 					k := newTalk(t, s.addr())
 					method := []string{"PUT", "POST", "PATCH", "DELETE"}[i%4]
 					k.send(method + " / HTTP/1.1\r\nHost: a\r\n" + body.rest)
@@ -83,7 +85,7 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 					k.Close()
 				}
 				if lost > 0 {
-					t.Errorf("%s, retries %t: %d of %d were lost", name, retries, lost, rounds)
+					t.Errorf("%s, retries %t: %d of %d were lost", name, retries, lost, rounds())
 				}
 				if n := s.failures(telemetry.BackendReset); n != 0 {
 					t.Errorf("%s, retries %t: %d failures counted", name, retries, n)
@@ -94,11 +96,12 @@ func TestAClosedIdleConnectionCostsNoRequestWhateverItsBody(t *testing.T) {
 }
 
 func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
+	t.Parallel()
 	peertest.EachTransport(t, func(t *testing.T, side *peertest.TLS) {
 		addr, closed := onceEach(t, side)
 		s := serve(t, side.OverTLS(plain(addr)))
 		c := h2cClient(t)
-		for i := range rounds {
+		for i := range rounds() {
 			method := []string{"PUT", "POST", "PATCH", "DELETE"}[i%4]
 			size := []int{5, 100_000}[i/4%2]
 			var body io.Reader = bytes.NewReader(body(size))
@@ -126,6 +129,7 @@ func TestAClosedIdleConnectionCostsNoStream(t *testing.T) {
 
 // TestAClosedIdleHTTP2ConnectionCostsNoRequest: an HTTP/2 backend closes its idle connection, with GOAWAY or without.
 func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, goAway := range []bool{true, false} {
 		closed := make(chan struct{}, 1)
 		addr := framed(t, func(c *frames, f http2.Frame) bool {
@@ -142,7 +146,7 @@ func TestAClosedIdleHTTP2ConnectionCostsNoRequest(t *testing.T) {
 			return false
 		})
 		s := serve(t, toFrames(addr))
-		for i := range rounds {
+		for i := range rounds() {
 			method := []string{"PUT", "DELETE", "POST"}[i%3]
 			if !goAway {
 				method = "PUT"

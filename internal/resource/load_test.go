@@ -12,6 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 
 	tells "github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/test/size"
 )
 
 func TestLoadReadsFoldersRecursivelyAndPassesOverHiddenFiles(t *testing.T) {
@@ -207,10 +208,10 @@ func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
 func TestFindingsOfOneObjectAreBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\nspec:\n  hostnames: [a.example]\n")
-	for i := range 20_000 {
+	for i := range size.Of(4_000, 20_000) {
 		fmt.Fprintf(&b, "  u%d: a\n", i)
 	}
-	for i := range 5_000 {
+	for i := range size.Of(1_000, 5_000) {
 		fmt.Fprintf(&b, "---\nkind: Service\nkind: Service\nx: %d\n", i)
 		if i == 0 {
 			b.WriteString(strings.Repeat("y: 1\n", 1000))

@@ -13,6 +13,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/weirmesh/weir/internal/resource/rules"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // TestRulesHoldExactlyWhenTheAPIServerSaysSo changes objects at random and compares the quick run of their rules with
@@ -23,6 +24,7 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
+	each := size.Of(8, 40)
 	good, bad := 0, 0
 	rulesOf, judges := map[*Kind]*rules.Rules{}, map[*Kind]*cel.Validator{}
 	for _, path := range files {
@@ -31,7 +33,7 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range splitFile(content, false) {
-			for range 40 {
+			for range each {
 				value, _, _ := p.parse()
 				u, _ := value.(map[string]any)
 				apiVersion, _ := u["apiVersion"].(string)
@@ -62,7 +64,7 @@ func TestRulesHoldExactlyWhenTheAPIServerSaysSo(t *testing.T) {
 			}
 		}
 	}
-	if good < 50 || bad < 50 {
+	if min(good, bad) < each {
 		t.Errorf("%d good and %d bad objects prove little", good, bad)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // mirrorOf compiles a configuration with one mirror.
@@ -49,7 +50,7 @@ func upTo(r *rand.Rand) uint32 {
 func TestExactlyNumeratorOfEveryDenominatorAreSampled(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	fractions := [][2]uint32{{0, 1}, {1, 1}, {0, 100}, {100, 100}, {1, 2}, {1, 3}, {2, 3}, {42, 100}, {5, 1000}, {1, 1_000_000}, {999_999, 1_000_000}}
-	for range 60 {
+	for range size.Of(6, 60) {
 		d := upTo(r)
 		fractions = append(fractions, [2]uint32{uint32(r.IntN(int(d) + 1)), d})
 	}
@@ -73,7 +74,7 @@ func TestExactlyNumeratorOfEveryDenominatorAreSampled(t *testing.T) {
 func TestExactlyTheWeightsAreDrawnInEveryBlock(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	vectors := [][]uint32{{1}, {0, 7, 0}, {1, 1}, {90, 10}, {70, 30, 0}, {1_000_000, 1}, {500_000, 250_000, 250_000}, {1, 1_000_000, 999_999}}
-	for range 25 {
+	for range size.Of(3, 25) {
 		v := make([]uint32, 1+r.IntN(16))
 		for i := range v {
 			if r.IntN(6) > 0 {
@@ -82,7 +83,9 @@ func TestExactlyTheWeightsAreDrawnInEveryBlock(t *testing.T) {
 		}
 		vectors = append(vectors, v)
 	}
-	vectors = append(vectors, []uint32{1_000_000, 999_999, 999_998, 999_997})
+	if !testing.Short() {
+		vectors = append(vectors, []uint32{1_000_000, 999_999, 999_998, 999_997})
+	}
 	for _, weights := range vectors {
 		var sum, divisor uint64
 		for _, w := range weights {

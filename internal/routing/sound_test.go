@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // tenants is a configuration of two users who share listeners and nothing else: routes, a split, services and certificates of each.
@@ -286,7 +287,7 @@ func checkOneBad(t *testing.T, seed uint64, places int, text string) (valid bool
 
 func TestOneInvalidPartLeavesAllOthersAsTheyAre(t *testing.T) {
 	valid := 0
-	const n = 1000
+	n := size.Of(100, 1000)
 	for seed := range uint64(n) {
 		if checkOneBad(t, seed, 1+int(seed%3), "") {
 			valid++

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -355,10 +356,10 @@ func TestChecksOverTLS(t *testing.T) {
 			edit(m)
 			m.Protocol, m.TLS = x.protocol, &model.ServiceTLS{Hostname: x.hostname, CAs: ca.pem}
 		}, l.Addr().String())).Endpoints()[0]
-		eventually(t, "a check", func() bool { st := e.Stats(); return st.Checks[0]+st.Checks[1] > 0 })
-		if st := e.Stats(); st.Healthy != x.healthy {
-			t.Errorf("%+v: %+v", x, st)
-		}
+		eventually(t, fmt.Sprintf("a check's result %t", x.healthy), func() bool {
+			st := e.Stats()
+			return st.Checks[0]+st.Checks[1] > 0 && st.Healthy == x.healthy
+		})
 		if got := protocol.Load(); x.spoken != "" && (got != x.spoken || host.Load() != "app.test") {
 			t.Errorf("%+v: spoken %q with %v", x, got, host.Load())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // history makes sets that follow from each other as those of a cluster do: objects come, go and are replaced, and what
@@ -122,14 +123,14 @@ func TestTranslatorSaysWhatTranslateSays(t *testing.T) {
 			if separate {
 				options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 			}
-			follow(t, uint64(seed), options, set, 40)
+			follow(t, uint64(seed), options, set, size.Of(8, 40))
 		}
 	}
 }
 
 // TestTranslatorWhereRoutesCompete has routes of all kinds, of few hostnames and ages, at the same few listeners.
 func TestTranslatorWhereRoutesCompete(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(size.Of(4, 40)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		h := &history{Rand: r}
 		all := &resource.Set{GatewayClasses: []*gatewayv1.GatewayClass{{

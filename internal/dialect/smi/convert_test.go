@@ -14,6 +14,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // asYAML is what a user gets.
@@ -57,7 +58,7 @@ func TestConvertedRoutesMeanTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	services := strings.SplitN(web, "---\n", 2)[1] + "apiVersion: v1\nkind: Service\nmetadata: {name: web-v2}\nspec: {ports: [{port: 80}]}\n---\n"
-	for range 200 {
+	for range size.Of(20, 200) {
 		text := services + "kind: TrafficSplit\nmetadata: {name: a}\nspec:\n  service: web\n  backends: [{service: web-v1, weight: 0}, {service: web-v2, weight: 3}]\n"
 		if r.IntN(3) > 0 {
 			text += "  matches: [{kind: HTTPRouteGroup, name: g}]\n---\nkind: HTTPRouteGroup\nmetadata: {name: g}\nmatches:\n"

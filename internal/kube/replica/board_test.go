@@ -52,10 +52,7 @@ func TestReplicasReadWhatProxiesOfOthersRun(t *testing.T) {
 	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "broken"}}
 	informer.Add(broken)
 	informer.Delete(theirs)
-	wait(t, changed, "a change")
-	if got := one.Others("shop/edge"); len(got) != 0 {
-		t.Errorf("proxies of a replica that is gone: %v", got)
-	}
+	waitUntil(t, "the end of a replica", func() bool { return len(one.Others("shop/edge")) == 0 })
 	cancel()
 	if err := wait(t, ended, "the end"); err != nil {
 		t.Error(err)
