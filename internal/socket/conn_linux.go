@@ -51,13 +51,16 @@ func (l *Conn) enter() bool {
 
 func (l *Conn) leave() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users--; l.users == 0 && l.closed {
+	l.users--
+	last := l.users == 0 && l.closed
+	l.mu.Unlock()
+	if last {
 		l.release()
 	}
 }
 
-// release wants l.mu to be held.
+// release closes the socket, once closed is set. It wants l.mu not to be held: a polled file waits for the callbacks of RawConn that are under way, and
+// these may wait for somebody who sets a deadline.
 func (l *Conn) release() error {
 	if p := l.polled.Load(); p != nil {
 		return p.Close()
@@ -87,14 +90,16 @@ func (l *Conn) poll() (*polledFile, error) {
 // Close implements net.Conn. While fd is in use it is shut down, and closed by the last user.
 func (l *Conn) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.closed {
+		l.mu.Unlock()
 		return net.ErrClosed
 	}
 	l.closed = true
 	if l.users > 0 {
+		defer l.mu.Unlock()
 		return unix.Shutdown(l.fd, unix.SHUT_RDWR)
 	}
+	l.mu.Unlock()
 	return l.release()
 }
 

@@ -134,3 +134,38 @@ func TestConnInUseIsNotClosedUnderItsUser(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseWaitsForACallbackThatWaitsForADeadline holds that a close, which waits for the callbacks under way, keeps nobody from setting a deadline.
+func TestCloseWaitsForACallbackThatWaitsForADeadline(t *testing.T) {
+	conns, _ := queued(t, 1)
+	l, raw := conns[0], (*connRaw)(conns[0])
+	if _, err := l.poll(); err != nil {
+		t.Fatal(err)
+	}
+	entered, set := make(chan struct{}), make(chan struct{})
+	read, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		read <- raw.Read(func(uintptr) bool {
+			close(entered)
+			select {
+			case <-set:
+			case <-time.After(10 * time.Second):
+				t.Error("no deadline could be set while the socket was closed")
+			}
+			return true
+		})
+	}()
+	<-entered
+	go func() { closed <- l.Close() }()
+	until(t, "the close did not begin", func() bool { return raw.Control(func(uintptr) {}) != nil })
+	if err := l.SetReadDeadline(LongAgo); err == nil {
+		t.Error("a deadline of a closed socket")
+	}
+	close(set)
+	if err := <-read; err != nil {
+		t.Errorf("the read that was under way: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("the close: %v", err)
+	}
+}
