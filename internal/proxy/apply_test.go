@@ -52,7 +52,7 @@ func (l *load) connection(t testing.TB, addr, request string, want func(*http.Re
 		return false
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	k := bufio.NewReader(c)
 	for first := true; ; first = false {
 		select {
@@ -172,7 +172,7 @@ func TestDrainWaitsForExchangesAndClosesIdleConnections(t *testing.T) {
 	fresh.closed()
 	if c, err := net.Dial("tcp", bound); err == nil {
 		// The system may have queued it before the port closed.
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		if n, err := c.Read(make([]byte, 1)); err == nil {
 			t.Errorf("read %d bytes from a closed port", n)
 		}

@@ -154,7 +154,7 @@ func TestTheBudgetIsWholeAgainAfterAnyMixOfHeads(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				c.SetDeadline(time.Now().Add(20 * time.Second))
+				c.SetDeadline(time.Now().Add(patience))
 				head := longHead(100+r.IntN(60_000)) + "\r\n\r\n"
 				cut := r.IntN(4) == 0
 				for rest := head; len(rest) > 0; {

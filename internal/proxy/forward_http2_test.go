@@ -263,7 +263,7 @@ func TestWhatAnEndpointDidNotProcessIsSentAgain(t *testing.T) {
 						if st := e.Stats(); st.Failures != 0 {
 							t.Errorf("%+v", st)
 						}
-						for deadline := time.Now().Add(10 * time.Second); e.InFlight() != 0; time.Sleep(time.Millisecond) {
+						for deadline := time.Now().Add(patience); e.InFlight() != 0; time.Sleep(time.Millisecond) {
 							if time.Now().After(deadline) {
 								t.Fatalf("%+v", e.Stats())
 							}

@@ -401,7 +401,7 @@ func grpcClient(t testing.TB, addr string) *grpc.ClientConn {
 }
 
 func chat(t testing.TB, c *grpc.ClientConn) grpc.ClientStream {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "x-in", "value"), 20*time.Second)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "x-in", "value"), patience)
 	t.Cleanup(cancel)
 	st, err := c.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test.Echo/Chat")
 	if err != nil {

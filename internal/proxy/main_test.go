@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "12") // such tests wait for timers: there may be more of them than cores
+	flag.Set("test.parallel", "8") // such tests wait for timers: there may be more of them than cores
 	goleak.VerifyTestMain(m)
 }
 
@@ -211,7 +211,7 @@ func dial(t testing.TB, addr string) net.Conn {
 }
 
 // patience is how long a step of a test may take. Tests of many steps begin it anew for each of them.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // fields makes a head of its lines.
 func fields(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n\r\n" }

@@ -22,7 +22,7 @@ func requesters(t testing.TB, addr string, n int) []*requester {
 // until waits for a condition that must become true.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * patience); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}

@@ -35,7 +35,7 @@ func from(t testing.TB, address, to string) *talk {
 	if err != nil {
 		t.Skipf("%s cannot be dialed from: %v", address, err)
 	}
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { c.Close() })
 	return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
 }
@@ -151,7 +151,7 @@ func TestAPortOfTheProxyProtocolSpeaksHTTP2AndTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	raw.SetDeadline(time.Now().Add(20 * time.Second))
+	raw.SetDeadline(time.Now().Add(patience))
 	if err := tls.Client(raw, &tls.Config{RootCAs: pool, ServerName: "shop.example"}).Handshake(); err == nil {
 		t.Error("a connection without a header got through the handshake")
 	}
@@ -519,7 +519,7 @@ func FuzzProxyHeader(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		all := append(header, asksOnce...)
 		at = min(max(at, 0), len(all))
 		c.Write(all[:at])

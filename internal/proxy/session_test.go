@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -379,7 +378,7 @@ func TestGRPCSessionsInMetadata(t *testing.T) {
 	c := grpcClient(t, s.addr())
 	call := func(token string) (by string, tokens []string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if token != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "x-session", token)

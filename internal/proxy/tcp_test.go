@@ -123,7 +123,7 @@ func greeting(addr string) error {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	_, err = c.Read(make([]byte, 1))
 	return err
 }

@@ -128,7 +128,7 @@ func TestOversizeHelloIsRefused(t *testing.T) {
 
 func TestHandshakeGateLetsNobodyPastItsBounds(t *testing.T) {
 	g := newHandshakeGate(1, 1)
-	soon := func() time.Time { return time.Now().Add(20 * time.Second) }
+	soon := func() time.Time { return time.Now().Add(patience) }
 	if err := g.enter(soon(), true); err != nil {
 		t.Fatal(err)
 	}
