@@ -181,7 +181,8 @@ soak: build ## Send a million checked requests through 100 reloads and rolling d
 bench: setup ## Compare Weir with nginx, HAProxy and httputil.ReverseProxy, one core each (docs/performance.md).
 	$(GO) run ./test/bench $(BENCHFLAGS)
 
-recording: build ## Record "weir demo" as docs/demo.svg, the picture of the README (needs the program "script" of util-linux).
+recording: ## Record the demo as docs/demo.svg, the picture of the README (needs the program "script" of util-linux).
+	$(GO) build -o bin/ ./cmd/weir-demo
 	$(GO) run ./docs/recording
 
 bench-latency: ## Compare latencies with nginx's and HAProxy's at fixed rates, in rounds that nothing disturbed (docs/performance.md; half an hour).

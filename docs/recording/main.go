@@ -1,4 +1,4 @@
-// Recording runs "weir demo" in a terminal, changes its weights half way, and draws what the terminal showed as one
+// Recording runs the README's first command in a terminal, changes its weights half way, and draws what the terminal showed as one
 // animated SVG: the picture of the README. Run it by "make recording"; it needs util-linux's "script".
 package main
 
@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// command is what the README has people run.
+const command = "go run ./cmd/weir-demo --for 10s"
+
 const (
 	columns, rows = 92, 21
 	length        = 10 * time.Second // of the demo
@@ -24,23 +27,23 @@ const (
 )
 
 func main() {
-	weir := flag.String("weir", "bin/weir", "the binary to run")
+	demo := flag.String("demo", "bin/weir-demo", "the binary that the command would make")
 	out := flag.String("o", "docs/demo.svg", "the file to write")
 	flag.Parse()
-	if err := run(*weir, *out); err != nil {
+	if err := run(*demo, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-func run(weir, out string) error {
-	weir, err := filepath.Abs(weir)
+func run(demo, out string) error {
+	demo, err := filepath.Abs(demo)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), length+20*time.Second)
 	defer cancel()
-	shell := fmt.Sprintf("stty cols %d rows %d; exec '%s' demo --for %s", columns, rows, weir, length)
+	shell := fmt.Sprintf("stty cols %d rows %d; exec '%s' --for %s", columns, rows, demo, length)
 	cmd := exec.CommandContext(ctx, "script", "-qefc", shell, "/dev/null")
 	cmd.Env = append(os.Environ(), "TERM=xterm", "COLUMNS=", "NO_COLOR=1")
 	screen, err := cmd.StdoutPipe()
@@ -192,15 +195,16 @@ const (
 // draw puts the screens on top of each other; each is seen for its time. Who wants no motion sees the last.
 func draw(frames []frame) string {
 	most := 0
-	for _, f := range frames {
-		most = max(most, len(f.lines))
+	for i, f := range frames {
+		frames[i].lines = append([]string{"$ " + command}, f.lines...)
+		most = max(most, len(f.lines)+1)
 	}
 	still := len(frames) - 1
 	total := frames[len(frames)-1].at + 4*time.Second
 	w, h := columns*width+2*margin, float64(most)*height+2*margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" `+
-		`aria-label="weir demo: the shares of two versions and of a mirror follow their weights, which are changed while it runs">`+"\n", w, h, w, h)
+		`aria-label="`+command+`: the shares of two versions and of a mirror follow their weights, which are changed while it runs">`+"\n", w, h, w, h)
 	fmt.Fprintf(&b, "<style>\ntext{font:%dpx ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#d5dae1;white-space:pre}\n"+
 		".p{fill:#7ee0b0}.h{fill:#7fb4ff}.q{fill:#8b949e}\n.f{visibility:hidden}\n", size)
 	fmt.Fprintf(&b, "@media (prefers-reduced-motion:reduce){.f{animation:none!important}#f%d{visibility:visible}}\n", still)
