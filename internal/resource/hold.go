@@ -33,18 +33,21 @@ func (h *hold) end() time.Time {
 }
 
 // hold reports whether the earlier content of a file still counts. now is its present content, nil if the file is gone.
-// A file that replaced another by being renamed is complete, however short. One that grew may be believed as soon as it
-// is read.
+// A file that replaced another by being renamed is complete, however short, and so is one to which a symbolic link now leads. An empty one has to be
+// renamed for certain, as one that is being made is empty, too. One that grew may be believed as soon as it is read.
 func (r *reader) hold(path string, before, now *file) bool {
 	if r.believe || before == nil || len(before.parts) == 0 {
 		return false
 	}
 	length := holdEmpty
+	another := now != nil && (before.info == nil || now.info == nil || !os.SameFile(before.info, now.info))
 	if now != nil && len(now.parts) > 0 {
-		if before.info == nil || now.info == nil || !os.SameFile(before.info, now.info) || now.size >= before.size {
+		if another || now.size >= before.size {
 			return false
 		}
 		length = holdShorter
+	} else if another && now.info != nil && (renamed(now.info) || before.place != "" && now.place != "" && before.place != now.place) {
+		return false
 	}
 	at := r.clock()
 	h := r.holds[path]

@@ -124,6 +124,42 @@ func TestWhatIsRenamedOverAFileOrGrowsAppliesAtOnce(t *testing.T) {
 	f.expect("it grows", 0, "a=a.example c=c.example")
 	f.write("x.yaml", route("a", "b.example")+"---\n"+route("c", "c.example"))
 	f.expect("it is as long as before", 0, "a=b.example c=c.example")
+	f.write("x.yaml.tmp", "# nothing\n")
+	written := time.Now().Add(-time.Second) // longer ago than the file system's clock is coarse
+	if err := os.Chtimes(filepath.Join(f.dir, "x.yaml.tmp"), written, written); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(f.dir, "x.yaml.tmp"), filepath.Join(f.dir, "x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f.expect("one with nothing in it is renamed over it", 0, "")
+}
+
+// TestAFolderIsSwappedForOneWithLessAtOnce swaps a symbolic link, as a kubelet does for a ConfigMap.
+func TestAFolderIsSwappedForOneWithLessAtOnce(t *testing.T) {
+	f := newHeldFolder(t)
+	swap := func(version, content string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(f.dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.write(filepath.Join(version, "x.yaml"), content)
+		if err := os.Symlink(version, filepath.Join(f.dir, "..next")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(f.dir, "..next"), filepath.Join(f.dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap("..1", twoRoutes())
+	if err := os.Symlink(filepath.Join("..data", "x.yaml"), filepath.Join(f.dir, "x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f.expect("start", 0, both)
+	swap("..2", route("b", "b.example"))
+	f.expect("swapped for one with less", 0, "b=b.example")
+	swap("..3", "")
+	f.expect("swapped for an empty one", 0, "")
 }
 
 func TestAnObjectThatMovesToAnotherFileIsNotDefinedTwice(t *testing.T) {

@@ -42,6 +42,7 @@ type sum [sha256.Size]byte
 // file is the result of reading a file.
 type file struct {
 	info   os.FileInfo
+	place  string // the path without symbolic links, empty if unknown
 	readAt time.Time
 	err    error
 	parts  []filePart
@@ -124,6 +125,7 @@ func (r *reader) read(l *listing) bool {
 			f.parts = old.parts
 		}
 		f.info, f.readAt = info, readAt
+		f.place, _ = filepath.EvalSymlinks(path)
 		if err == nil && r.hold(path, old, f) {
 			continue
 		}
