@@ -180,7 +180,7 @@ func (t *terminal) write(s string) {
 func (t *terminal) note(s string) { t.said = s }
 
 func (t *terminal) lines() []string {
-	lines := append([]string{"$ weir demo"}, t.text...)
+	lines := append([]string{"$ " + command}, t.text...)
 	if t.said != "" {
 		lines = append(lines, "", t.said)
 	}
@@ -195,9 +195,8 @@ const (
 // draw puts the screens on top of each other; each is seen for its time. Who wants no motion sees the last.
 func draw(frames []frame) string {
 	most := 0
-	for i, f := range frames {
-		frames[i].lines = append([]string{"$ " + command}, f.lines...)
-		most = max(most, len(f.lines)+1)
+	for _, f := range frames {
+		most = max(most, len(f.lines))
 	}
 	still := len(frames) - 1
 	total := frames[len(frames)-1].at + 4*time.Second
