@@ -9,7 +9,7 @@ import (
 )
 
 func TestALoopOfGRPCIsNotWorthAnotherTry(t *testing.T) {
-	if got := grpcStatus(failLoop); got != "9" {
+	if got := statusOf(failLoop); got != "9" {
 		t.Errorf("gRPC status %s, want 9 (FAILED_PRECONDITION)", got)
 	}
 }
