@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/weirmesh/weir/api/convert"
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/test/size"
@@ -50,6 +51,8 @@ func (w writer) weight(version string) any {
 // hostile are contents of annotations that a conversion did not write.
 func (w writer) hostile() any {
 	return w.oneOf("", "null", "[]", "{", "too large", `["1","500m"]`, `["1e2147483647"]`, `[{"kind":"HTTPRouteGroup","name":"g"}]`, `[{"kind":"","name":""}]`, `[1]`,
+		`{"version":"v1beta1","spec":{}}`, `{"version":"v1alpha1","spec":{"objectRef":{}},"notes":{"rollouts.kruise.io/rolling-style":7}}`,
+		`{"version":"v1beta1","spec":{"workloadRef":{"name":"x"},"strategy":7},"notes":{"rollouts.kruise.io/trafficrouting":"t"}}`,
 		`[{"name":"a","headers":{"x":"y"}},{"name":"b"}]`, `[{"name":"a","headers":7}]`, `{"matches":{"ports":[80]}}`, `{"matches":{"ports":[70000]}}`,
 		"["+strings.Repeat(`{"kind":"a","name":"b"},`, 64)+`{"kind":"a","name":"b"}]`, strings.Repeat("x", 1000))
 }
@@ -96,6 +99,8 @@ func (w writer) object(kind, version string) map[string]any {
 		} else {
 			u["spec"] = in
 		}
+	case "Rollout":
+		w.rollout(u, meta, version)
 	case "TCPRoute":
 		u["apiVersion"] = specs.Group + "/" + version
 		spec := map[string]any{}
@@ -107,6 +112,72 @@ func (w writer) object(kind, version string) map[string]any {
 		}
 	}
 	return u
+}
+
+// rollout writes a Rollout.
+func (w writer) rollout(u, meta map[string]any, version string) {
+	beta := version == "v1beta1"
+	u["apiVersion"] = rollouts.Group + "/" + version
+	if notes, ok := meta["annotations"].(map[string]any); ok && notes["example.com/large"] == nil {
+		w.with(notes, rollouts.StyleAnnotation, w.oneOf("partition", "canary", "Partition", ""))
+		w.with(notes, rollouts.TrafficRoutingAnnotation, w.oneOf("t", ""))
+	}
+	ref := map[string]any{"apiVersion": "apps/v1", "kind": w.oneOf("Deployment", "StatefulSet"), "name": "app"}
+	plan := func() map[string]any {
+		plan := map[string]any{}
+		w.with(plan, "steps", w.some(4, func() any {
+			step := map[string]any{}
+			if beta {
+				w.with(step, "traffic", w.oneOf("20%", "100%", "all"))
+			} else {
+				w.with(step, "weight", w.oneOf(int64(20), int64(0), int64(-1), int64(1000)))
+			}
+			w.with(step, "replicas", w.oneOf("20%", int64(3), "x"))
+			w.with(step, "pause", w.oneOf(map[string]any{}, map[string]any{"duration": int64(10)}))
+			w.with(step, "requestHeaderModifier", map[string]any{"set": []any{map[string]any{"name": "a", "value": "b"}}})
+			w.with(step, "matches", w.some(3, func() any {
+				match := map[string]any{}
+				w.with(match, "headers", []any{map[string]any{"name": "x", "value": "y"}})
+				if beta {
+					w.with(match, "path", map[string]any{"value": "/a"})
+					w.with(match, "queryParams", []any{map[string]any{"name": "q", "value": "y", "type": "Exact"}})
+				}
+				return match
+			}))
+			return step
+		}))
+		w.with(plan, "trafficRoutings", []any{map[string]any{"service": "svc", "gateway": map[string]any{"httpRouteName": "route"}}})
+		w.with(plan, "failureThreshold", w.oneOf(int64(1), "10%"))
+		w.with(plan, "disableGenerateCanaryService", w.IntN(2) == 0)
+		if beta {
+			w.with(plan, "trafficRoutingRef", w.oneOf("t", ""))
+		}
+		return plan
+	}
+	strategy := map[string]any{}
+	w.with(strategy, "paused", w.IntN(2) == 0)
+	canary := plan()
+	w.with(canary, "patchPodTemplateMetadata", map[string]any{"labels": map[string]any{"a": "b"}})
+	if beta {
+		w.with(canary, "enableExtraWorkloadForCanary", w.IntN(2) == 0)
+		w.with(strategy, "blueGreen", plan())
+	}
+	w.with(strategy, "canary", canary)
+	spec := map[string]any{"strategy": strategy}
+	w.with(spec, "disabled", w.IntN(2) == 0)
+	if beta {
+		spec["workloadRef"] = ref
+	} else {
+		spec["objectRef"] = map[string]any{"workloadRef": ref}
+		w.with(spec, "rolloutID", w.oneOf("7", ""))
+	}
+	u["spec"] = spec
+	w.with(u, "status", map[string]any{"phase": "Healthy", "currentStepIndex": int64(1), "canaryStatus": map[string]any{"nextStepIndex": int64(-1)}})
+}
+
+// writtenIn are the versions that people write.
+func writtenIn(k convert.Kind) []string {
+	return slices.DeleteFunc(k.All(), func(v string) bool { return k.Name == "TrafficSplit" && v == split.Draft })
 }
 
 func asJSON(t *testing.T, u map[string]any) string {
@@ -139,19 +210,19 @@ func TestConversionsLoseNothing(t *testing.T) {
 		}
 		return schemas[kind+version]
 	}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) {
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), rollouts.Kinds()) {
 		t.Run(k.Name, func(t *testing.T) {
 			seed := rand.Uint64()
 			w := writer{rand.New(rand.NewPCG(seed, 0))}
 			converted, identical := 0, 0
 			objects := size.Of(40, 400)
 			for range objects {
-				from := w.oneOf("v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4").(string)
+				from := writtenIn(k)[w.IntN(len(writtenIn(k)))]
 				u := w.object(k.Name, from)
 				hostile := w.IntN(4) == 0
 				if hostile {
 					meta := u["metadata"].(map[string]any)
-					meta["annotations"] = map[string]any{w.oneOf(split.MatchesAnnotation, split.WeightsAnnotation, specs.KeptAnnotation).(string): w.hostile()}
+					meta["annotations"] = map[string]any{w.oneOf(split.MatchesAnnotation, split.WeightsAnnotation, specs.KeptAnnotation, rollouts.KeptAnnotation).(string): w.hostile()}
 				}
 				if len(crvalidation.ValidateCustomResource(nil, u, schema(k.Name, from))) > 0 {
 					continue

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/api/convert"
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/api/specs"
 	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/deploy/crds"
@@ -54,7 +55,11 @@ func TestAnAPIServerAcceptsTheDefinitions(t *testing.T) {
 		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(v1, crd, nil); err != nil {
 			t.Fatal(err)
 		}
-		crd.Status.StoredVersions = []string{"v1alpha4"}
+		for _, v := range v1.Spec.Versions {
+			if v.Storage {
+				crd.Status.StoredVersions = []string{v.Name}
+			}
+		}
 		for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), crd) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -74,6 +79,7 @@ func TestEveryVersionIsDefined(t *testing.T) {
 	all := definitions(t)
 	for kind, want := range map[string][]string{
 		"TrafficSplit": split.Versions, "HTTPRouteGroup": specs.Versions, "TCPRoute": specs.Versions, "UDPRoute": specs.Versions[:1],
+		"Rollout": rollouts.Versions,
 	} {
 		var got []string
 		for _, v := range all[kind].Spec.Versions {
@@ -89,7 +95,7 @@ func TestEveryVersionIsDefined(t *testing.T) {
 // webhook's kinds are those.
 func TestVersionsOfOtherFormsAreConverted(t *testing.T) {
 	kinds := map[string]convert.Kind{}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds()) {
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), rollouts.Kinds()) {
 		kinds[k.Name] = k
 	}
 	for kind, crd := range definitions(t) {
@@ -124,7 +130,7 @@ func TestTheVersionThatAPIServersPreferIsStored(t *testing.T) {
 	for kind, crd := range definitions(t) {
 		var served []string
 		for _, v := range crd.Spec.Versions {
-			if v.Served != (v.Name != split.Draft) {
+			if draft := kind == "TrafficSplit" && v.Name == split.Draft; v.Served == draft {
 				t.Errorf("%s %s is served: %t", kind, v.Name, v.Served)
 			}
 			if v.Served {
