@@ -25,6 +25,8 @@ type assembly struct {
 	// broken are the files that hold something that could not be made out.
 	broken map[string]bool
 	over   map[passedOver]*overlooked
+	// foreign is the Set's.
+	foreign map[Key]Fields
 	// rejected and drafts are the Set's.
 	rejected map[Key]Finding
 	drafts   map[Key]map[string]any
@@ -59,7 +61,7 @@ func (r *reader) set(l *listing) *Set {
 	a := &assembly{
 		kinds: r.kinds,
 		last:  r.good, good: make(map[Key]good), seen: make(map[Key]Origin),
-		broken: make(map[string]bool), over: make(map[passedOver]*overlooked),
+		broken: make(map[string]bool), over: make(map[passedOver]*overlooked), foreign: make(map[Key]Fields),
 		rejected: make(map[Key]Finding),
 		drafts:   make(map[Key]map[string]any),
 		now:      r.now().Round(0), // the clock on the wall
@@ -119,6 +121,9 @@ func (a *assembly) entry(e entry, path string, line int) {
 			a.over[*e.passedOver] = &overlooked{first: at}
 		}
 		a.over[*e.passedOver].count++
+		if _, twice := a.foreign[e.key]; e.key.Name != "" && !twice {
+			a.foreign[e.key] = Fields{e.at, line}
+		}
 		return
 	}
 	if first, twice := a.seen[e.key]; twice && a.onHold {
@@ -258,7 +263,7 @@ func (a *assembly) finish() *Set {
 	for over, o := range a.over {
 		s.PassedOver[over.apiVersion+" "+over.kind] = o.count
 	}
-	s.Findings = a.findings
+	s.Findings, s.foreign = a.findings, a.foreign
 	s.sort()
 	return s
 }

@@ -110,7 +110,9 @@ func (d *document) add(value any, l *locator) {
 		return
 	}
 	if k == nil {
-		d.entries = append(d.entries, entry{line: l.line(""), passedOver: &passedOver{apiVersion, kindName}})
+		e := entry{line: l.line(""), at: *l, passedOver: &passedOver{apiVersion, kindName}}
+		e.key, _ = foreignKey(apiVersion, kindName, u)
+		d.entries = append(d.entries, e)
 		return
 	}
 	if completed != nil {
