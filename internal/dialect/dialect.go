@@ -9,9 +9,11 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/provider"
 )
 
 // Dialect is one front end.
@@ -95,6 +97,12 @@ func All() List {
 						r.Config.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
 					}
 				}
+				return r
+			}
+		}},
+		{"rollouts", rollouts.Kinds(), rollouts.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Findings = rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: o.Partial})
 				return r
 			}
 		}},

@@ -15,6 +15,7 @@ import (
 //	WR5xx  what Gateway API objects mean together (dialect/gateway)
 //	WR6xx  what SMI objects mean together (dialect/smi)
 //	WR7xx  what there is of Weir in a cluster (kube/inspect)
+//	WR9xx  Rollouts (dialect/rollouts)
 type Code struct {
 	ID       string
 	Severity Severity

@@ -126,6 +126,8 @@ type Told struct {
 	Field string
 	// Short means that the step cannot be carried out as it is written. Otherwise it is, and this is a note.
 	Short bool
+	// Object means that it is about the target, whatever the step.
+	Object bool
 	// Message says what is done instead, Fix what the user could do.
 	Message, Fix string
 }
@@ -133,6 +135,11 @@ type Told struct {
 // Shortf returns a Told that the step falls short of what is written.
 func Shortf(field, fix, format string, args ...any) Told {
 	return Told{Field: field, Short: true, Fix: fix, Message: fmt.Sprintf(format, args...)}
+}
+
+// Objectf returns a Told that no step can be carried out with the target.
+func Objectf(fix, format string, args ...any) Told {
+	return Told{Short: true, Object: true, Fix: fix, Message: fmt.Sprintf(format, args...)}
 }
 
 // Notef returns a Told that is a note.

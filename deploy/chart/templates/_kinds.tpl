@@ -2,7 +2,7 @@
 
 {{- /* The definitions whose versions the controller converts. */ -}}
 {{- define "weir.converted" -}}
-["httproutegroups.specs.smi-spec.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io"]
+["httproutegroups.specs.smi-spec.io", "rollouts.rollouts.kruise.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io"]
 {{- end -}}
 
 {{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}

@@ -54,11 +54,11 @@ func lay(r rollout.Request) rollout.Laid {
 		leads = leads || t.stable(rule)
 	}
 	if !leads {
-		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Shortf("", "name a route that leads to the Service, or correct trafficRoutings[0].service",
+		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Objectf("name a route that leads to the Service, or correct trafficRoutings[0].service",
 			"no rule of %s leads to Service %s, so no request goes to the canary by it", r.Target, r.Stable)}}
 	}
 	if r.Stable == r.Canary {
-		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Shortf("", "leave out disableGenerateCanaryService, so that the canary has a Service of its own",
+		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Objectf("leave out disableGenerateCanaryService, so that the canary has a Service of its own",
 			"%s cannot tell the versions apart behind the one Service %s", r.Target, r.Stable)}}
 	}
 	var changed []any

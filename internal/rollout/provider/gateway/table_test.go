@@ -1,4 +1,4 @@
-package gateway
+package gateway_test
 
 import (
 	"encoding/json"
@@ -21,6 +21,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/provider/gateway"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/test/size"
 )
@@ -259,7 +260,7 @@ func TestExactlyTheRequestsThatAStepNamesReachTheCanary(t *testing.T) {
 	for compared < want {
 		route, r := m.route(), m.routing()
 		before := inJSON(route)
-		laid := lay(rollout.Request{
+		laid := gateway.Provider.Lay(rollout.Request{
 			Target: rollout.Target{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Name: "r"}, Object: route, Namespace: "default", Stable: "svc", Canary: "svc-canary", Routing: r,
 		})
 		what := fmt.Sprintf("seed %d: %s with %s is %s, told %v", seed, before, inJSON(r), inJSON(laid.Object), laid.Told)

@@ -1,0 +1,66 @@
+package rollouts
+
+import (
+	"slices"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+const (
+	codeServiceNotFound   = "WR901"
+	codeCanaryNotFound    = "WR902"
+	codeTargetNotFound    = "WR903"
+	codeNoProvider        = "WR904"
+	codeTarget            = "WR905"
+	codeStepShort         = "WR906"
+	codeStepNote          = "WR907"
+	codeTrafficAndMatches = "WR908"
+	codeTrafficFalls      = "WR909"
+	codeNoRouting         = "WR910"
+	codeModifierAlone     = "WR911"
+	codeWorkloadTaken     = "WR912"
+)
+
+var codes = []resource.Code{
+	{ID: codeServiceNotFound, Severity: resource.Error, Title: "rollout: Service not found",
+		Meaning: "The Service of the stable version, which trafficRoutings names, does not exist, or is left out because it is not valid. No step can shift requests.",
+		Fix:     "Create or correct the Service, or correct the name."},
+	{ID: codeCanaryNotFound, Severity: resource.Warning, Title: "rollout: canary Service not found",
+		Meaning: "There is no Service of the canary's pods, which is called like the stable one with \"-canary\" behind it. In a cluster it is made for each release. Without a cluster nothing makes it, and the Rollout waits for it.",
+		Fix:     "Write the Service, with endpoints of the new version."},
+	{ID: codeTargetNotFound, Severity: resource.Error, Title: "rollout: route not found",
+		Meaning: "An object that trafficRoutings names, such as an HTTPRoute, an Ingress or a VirtualService, does not exist, or is left out because it is not valid. No step can shift requests by it.",
+		Fix:     "Create or correct the object, or correct the name."},
+	{ID: codeNoProvider, Severity: resource.Error, Title: "rollout: kind that cannot be shifted",
+		Meaning: "trafficRoutings names an object of a kind for which there is no provider. No step can shift requests by it.",
+		Fix:     "Name an object of one of the kinds of docs/rollouts.md."},
+	{ID: codeTarget, Severity: resource.Error, Title: "rollout: route cannot be shifted",
+		Meaning: "An object that trafficRoutings names cannot carry any step out, as the message says: for instance, it does not lead to the Service.",
+		Fix:     "Correct the object, or name another one."},
+	{ID: codeStepShort, Severity: resource.Error, Title: "rollout: step that cannot be carried out as written",
+		Meaning: "The object that routes requests cannot express a part of a step. The message says what is done instead.",
+		Fix:     "Write the step as the message says, or route by an object that can express it: docs/rollouts.md has a table."},
+	{ID: codeStepNote, Severity: resource.Info, Title: "rollout: note on a step",
+		Meaning: "A step is carried out as written, with the particularity that the message names.",
+		Fix:     "Nothing, if that is meant."},
+	{ID: codeTrafficAndMatches, Severity: resource.Warning, Title: "rollout: traffic beside matches",
+		Meaning: "A step has traffic and matches. Only the matches have an effect.",
+		Fix:     "Remove one of the two, or make two steps of it."},
+	{ID: codeTrafficFalls, Severity: resource.Warning, Title: "rollout: falling percentage",
+		Meaning: "A step shifts less traffic to the new version than one before it.",
+		Fix:     "Write a greater percentage, if that is not meant."},
+	{ID: codeNoRouting, Severity: resource.Warning, Title: "rollout: nothing routes",
+		Meaning: "A step says which requests go to the new version, but the Rollout names nothing that routes requests. Pods alone decide.",
+		Fix:     "Write trafficRoutings."},
+	{ID: codeModifierAlone, Severity: resource.Warning, Title: "rollout: modifier without effect",
+		Meaning: "A step modifies requests of the new version, but sends none there by traffic or matches.",
+		Fix:     "Write traffic or matches, or remove requestHeaderModifier."},
+	{ID: codeWorkloadTaken, Severity: resource.Error, Title: "rollout: workload taken",
+		Meaning: "Two Rollouts name one workload. They would work against each other.",
+		Fix:     "Delete one of the two."},
+}
+
+// Codes documents the codes of this package's findings.
+func Codes() []resource.Code { return slices.Clone(codes) }
+
+var severities = resource.Severities(slices.Concat(resource.Codes(), codes))

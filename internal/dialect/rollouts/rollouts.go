@@ -1,0 +1,170 @@
+// Package rollouts reads Rollouts of OpenKruise and judges them: what they refer to, and whether their steps can be
+// carried out as they are written. It makes nothing of the model: what a Rollout does is to change the objects that other
+// dialects read, which internal/rollout decides.
+//
+// It is pure: it reads a resource.Set, which it does not change, and nothing else.
+package rollouts
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirmesh/weir/api/convert"
+	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/deploy/crds"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
+)
+
+// List is where a Set has its Rollouts.
+var List = resource.NewList[*rollouts.Rollout]()
+
+// Kinds returns the kinds that are read.
+func Kinds() resource.Kinds { return kinds[:len(kinds):len(kinds)] }
+
+var kinds = resource.Kinds{{
+	Group: rollouts.Group, Name: "Rollout", Plural: "rollouts", Versions: rollouts.Versions,
+	Decoder: resource.Versioned(rollouts.Decode, nil), Objects: List,
+	Definition: resource.Definition{Files: crds.Files, Name: rollouts.Group + "_rollouts.yaml"}, Conversion: conversion(),
+	// Nothing carries out a Rollout in a cluster yet.
+	FilesOnly: true,
+	API:       "OpenKruise Rollouts", Bundled: true, Missing: resource.Info, Without: "there are no Rollouts",
+	Common: true, Effects: map[string]string{
+		"pause": "somebody has to approve the step", "matches": "no requests are picked by what they are", "traffic": "no share of the requests is shifted",
+	},
+	About: "judged: what it refers to, and what its steps can be on the objects that route requests",
+}}
+
+func conversion() *convert.Kind {
+	k := rollouts.Kinds()[0]
+	return &k
+}
+
+// Options are settings that are not part of a set.
+type Options struct {
+	// Providers lay steps over objects.
+	Providers rollout.Providers
+	// Partial says that the set is a part of a cluster's objects, as manifests are.
+	Partial bool
+}
+
+// Translate judges the Rollouts of a set.
+func Translate(set *resource.Set, o Options) []resource.Finding {
+	t := &translator{set: set, options: o, workloads: map[string]string{}}
+	for _, r := range List.In(set) {
+		t.rollout(r)
+	}
+	resource.SortFindings(t.findings)
+	return t.findings
+}
+
+type translator struct {
+	set      *resource.Set
+	options  Options
+	findings []resource.Finding
+	// workloads are the Rollouts by their workload.
+	workloads map[string]string
+}
+
+func (t *translator) report(r *rollouts.Rollout, code, field, message, fix string) {
+	ref := model.Ref{Kind: "Rollout", Namespace: r.Namespace, Name: r.Name}
+	t.findings = append(t.findings, t.set.About(ref, resource.Problem(code, "", field, message, fix), severities))
+}
+
+func (t *translator) rollout(r *rollouts.Rollout) {
+	w := r.Spec.WorkloadRef
+	id := strings.Join([]string{r.Namespace, w.APIVersion, w.Kind, w.Name}, " ")
+	if other, twice := t.workloads[id]; twice {
+		t.report(r, codeWorkloadTaken, "spec.workloadRef", fmt.Sprintf("Rollout %s/%s has the %s %s already", r.Namespace, other, w.Kind, w.Name), "delete one of the two")
+	} else {
+		t.workloads[id] = r.Name
+	}
+	plan, field := r.Spec.Strategy.Plan(), r.Spec.Strategy.Field()
+	t.steps(r, plan, field)
+	traffic := plan.Traffic()
+	if traffic == nil {
+		return
+	}
+	t.service(r, codeServiceNotFound, traffic.Service, field+".trafficRoutings[0].service", "")
+	if canary := plan.CanaryService(); canary != traffic.Service && !t.options.Partial {
+		t.service(r, codeCanaryNotFound, canary, field+".trafficRoutings[0].service", ": without a cluster nothing makes it")
+	}
+	t.targets(r, field)
+}
+
+// steps judges the steps by themselves.
+func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field string) {
+	last := 0
+	for i := range plan.Steps {
+		s, at := &plan.Steps[i], fmt.Sprintf("%s.steps[%d]", field, i)
+		if s.Traffic != nil && len(s.Matches) > 0 {
+			t.report(r, codeTrafficAndMatches, at+".traffic", "has no effect beside matches, which alone say what goes to the canary", "remove it, or make two steps of it")
+			continue
+		}
+		if s.RequestHeaderModifier != nil && !s.Shifts() {
+			t.report(r, codeModifierAlone, at+".requestHeaderModifier", "has no effect without traffic or matches", "write traffic or matches, or remove it")
+		}
+		if plan.Traffic() == nil && s.Shifts() {
+			t.report(r, codeNoRouting, at, "says which requests go to the canary, but nothing that routes requests is named", "write "+field+".trafficRoutings")
+		}
+		if n, ok := s.Percent(); ok {
+			if n < last {
+				t.report(r, codeTrafficFalls, at+".traffic", fmt.Sprintf("is less than in the steps before (%d%%), so requests go back to the stable version", last), "write a greater percentage, if that is not meant")
+			}
+			last = n
+		}
+	}
+}
+
+// service reports a Service that is not there.
+func (t *translator) service(r *rollouts.Rollout, code, name, field, effect string) {
+	if t.set.Service(r.Namespace, name) != nil {
+		return
+	}
+	code, why, fix := t.set.Absent(code, resource.Key{Kind: "Service", Namespace: r.Namespace, Name: name}, t.options.Partial)
+	t.report(r, code, field, fmt.Sprintf("Service %s/%s %s%s", r.Namespace, name, why, effect), fix)
+}
+
+// targets reports what is wrong with the objects that route requests, and what the steps cannot be on them.
+func (t *translator) targets(r *rollouts.Rollout, field string) {
+	about := map[string]bool{} // what was reported of a target, whatever the step
+	stages := t.options.Providers.Plan(r, Written(t.set, r.Namespace))
+	for _, stage := range stages {
+		for _, part := range stage.Parts {
+			target := part.Target
+			switch {
+			case part.Provider == "" && !about[target.Field]:
+				t.report(r, codeNoProvider, target.Field, fmt.Sprintf("%s of %s is nothing that steps can be laid over", target.Kind, target.Group), "name an object of a kind that docs/rollouts.md lists")
+			case part.Provider != "" && part.Before == nil && !about[target.Field]:
+				code, why, fix := t.set.Absent(codeTargetNotFound, resource.Key{Group: target.Group, Kind: target.Kind, Namespace: r.Namespace, Name: target.Name}, t.options.Partial)
+				t.report(r, code, target.Field, fmt.Sprintf("%s %s/%s %s", target.Kind, r.Namespace, target.Name, why), fix)
+			}
+			about[target.Field] = true
+			for _, told := range part.Laid.Told {
+				code, at := codeStepNote, fmt.Sprintf("%s.steps[%d]", field, stage.Step)
+				switch {
+				case told.Object && about[told.Message]:
+					continue
+				case told.Object:
+					about[told.Message] = true
+					code, at = codeTarget, target.Field
+				case told.Short:
+					code = codeStepShort
+				}
+				if told.Field != "" {
+					at += "." + told.Field
+				}
+				t.report(r, code, at, told.Message, told.Fix)
+			}
+		}
+	}
+}
+
+// Written returns objects of a namespace as files have them, for rollout.Providers.Plan.
+func Written(set *resource.Set, namespace string) func(group, kind, name string) map[string]any {
+	return func(group, kind, name string) map[string]any {
+		u, _ := set.Written(resource.Key{Group: group, Kind: kind, Namespace: namespace, Name: name})
+		return u
+	}
+}

@@ -1,0 +1,12 @@
+// Package provider lists the providers of rollouts. A new one is a folder with a rollout.Provider, and an entry in All.
+package provider
+
+import (
+	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/provider/gateway"
+)
+
+// All are the providers of Weir.
+func All() rollout.Providers {
+	return rollout.Providers{gateway.Provider}
+}
