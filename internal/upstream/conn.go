@@ -234,6 +234,15 @@ func (c *Conn) Alive() bool {
 	return c.alive || c.records != nil && c.drain(recordsNow)
 }
 
+// acknowledge has the system acknowledge the answer now, not with the next request. What the endpoint has written behind
+// its answer, and its system holds back until then, arrives a round trip later and is found by the look before the next
+// request.
+func (c *Conn) acknowledge() {
+	if c.raw != nil {
+		c.raw.Control(socket.Acknowledge)
+	}
+}
+
 // TCP is the connection below, for splicing, writev and socket options; nil if the connection is TLS, or not TCP. Read
 // what is Buffered first, and do not set deadlines on it.
 func (c *Conn) TCP() *net.TCPConn {

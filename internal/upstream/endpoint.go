@@ -60,7 +60,27 @@ func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsI
 	return e
 }
 
-// Get returns a connection: the one used last if any is idle, else a new one, within the earlier of deadline (zero: none) and
+// restedOf is among how many idle connections, of those put last, one that has rested is looked for.
+const restedOf = 8
+
+// rested takes an idle connection: of those put last the one that has rested longest and was put in this tick or the one
+// before, otherwise the one put last. What an endpoint's system held back behind an answer needs a round trip to arrive
+// after Put has acknowledged the answer, and a busy endpoint's last connection was put only just now. An older connection
+// would be more likely to be closed by the endpoint in this moment. e.mu is held, and some are idle.
+func (e *Endpoint) rested(now uint32) *Conn {
+	last := len(e.idle) - 1
+	i := max(last-restedOf+1, 0)
+	for i < last && now-e.idle[i].stamp > 1 {
+		i++
+	}
+	c := e.idle[i]
+	copy(e.idle[i:], e.idle[i+1:])
+	e.idle[last] = nil
+	e.idle = e.idle[:last]
+	return c
+}
+
+// Get returns an idle connection if there is any, one that was used recently, else a new one, within the earlier of deadline (zero: none) and
 // Options.ConnectTimeout. A connection that was idle for more than a second or two was checked with Alive; of others the first Write does that. A
 // reused connection may still be closed by the other side in this moment: a request that may be repeated is then repeated on a connection from
 // Dial. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for none. Errors are *ConnectError or *TLSError
@@ -73,9 +93,7 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 			e.mu.Unlock()
 			break
 		}
-		c := e.idle[n-1]
-		e.idle[n-1] = nil
-		e.idle = e.idle[:n-1]
+		c := e.rested(e.set.epoch.Load())
 		e.reuses++
 		e.inFlight.Add(1)
 		c.state.Store(connUsed)
@@ -91,7 +109,7 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 	return c, false, err
 }
 
-// Put returns a connection whose exchange ended well, for further use. It is closed instead if bytes remain in its
+// Put returns a connection whose exchange ended well, for further use, and acknowledges what it received. It is closed instead if bytes remain in its
 // buffer or in TLS (the other side sent more than it should), if it was aborted, if the endpoint is drained, or if
 // enough connections are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
@@ -100,6 +118,7 @@ func (e *Endpoint) Put(c *Conn) {
 		return
 	}
 	c.shrink()
+	c.acknowledge()
 	e.mu.Lock()
 	if e.drained || e.closed || len(e.idle) >= e.set.opt.MaxIdlePerEndpoint || !c.state.CompareAndSwap(connUsed, connIdle) {
 		e.mu.Unlock()

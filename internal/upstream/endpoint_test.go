@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ func get(t testing.TB, e *Endpoint, wantReused bool) *Conn {
 	return c
 }
 
-func TestTheConnectionUsedLastIsReusedFirst(t *testing.T) {
+func TestIdleConnectionsAreReused(t *testing.T) {
 	srv := echoServer(t)
 	e := one(t, newSet(t, Options{}), srv.address())
 	a, b := get(t, e, false), get(t, e, false)
@@ -41,19 +42,55 @@ func TestTheConnectionUsedLastIsReusedFirst(t *testing.T) {
 	if st := e.Stats(); st.InFlight != 0 || st.Idle != 2 || st.Open != 2 || st.Dials != 2 {
 		t.Errorf("after Put: %+v", st)
 	}
-	if c := get(t, e, true); c != b {
-		t.Error("not the connection used last")
+	if c := get(t, e, true); c != a {
+		t.Error("not the connection that has rested")
 	} else {
 		exchange(t, c, "again")
 		c.Close()
 	}
-	if c := get(t, e, true); c != a {
+	if c := get(t, e, true); c != b {
 		t.Error("not the other connection")
 	} else {
 		c.Close()
 	}
 	if st := e.Stats(); st.InFlight != 0 || st.Idle != 0 || st.Open != 0 || st.Reuses != 2 {
 		t.Errorf("after Close: %+v", st)
+	}
+}
+
+// The connection that is taken has rested longest among the eight put last, unless it was put too long ago.
+func TestAConnectionThatHasRestedIsPreferred(t *testing.T) {
+	srv := echoServer(t)
+	s := newSet(t, Options{})
+	e := one(t, s, srv.address())
+	var all []*Conn
+	for range restedOf + 2 {
+		all = append(all, get(t, e, false))
+	}
+	put := func(conns ...*Conn) {
+		for _, c := range conns {
+			e.Put(c)
+		}
+	}
+	want := func(what string, conns ...*Conn) {
+		t.Helper()
+		for i, c := range conns {
+			if got := get(t, e, true); got != c {
+				t.Fatalf("%s: connection %d taken is number %d, want %d", what, i, slices.Index(all, got), slices.Index(all, c))
+			}
+		}
+	}
+	put(all...)
+	want("of ten", all[2], all[1], all[0], all[3], all[4])
+	put(all[2], all[1], all[0], all[3], all[4])
+	want("after they were put", all[7], all[6])
+	put(all[7], all[6])
+	s.epoch.Add(2) // as the sweep does, once a second
+	want("of those put long ago", all[6], all[7])
+	put(all[7], all[6])
+	want("of two put just now and others", all[7], all[6], all[4])
+	for _, c := range all {
+		c.Close()
 	}
 }
 
