@@ -21,7 +21,8 @@ const module = "github.com/weirmesh/weir"
 var importTable = map[string][]string{
 	"internal/model":              {},
 	"internal/spare":              {},
-	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "api/convert", "api/split", "api/specs"},
+	"internal/visible":            {},
+	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "internal/visible", "api/convert", "api/split", "api/specs"},
 	"internal/resource/crds":      {},
 	"internal/dialect":            {"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/resource", "internal/model"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
@@ -69,25 +70,25 @@ var importTable = map[string][]string{
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
 		"api/convert", "api/split",
 	},
-	"internal/finding": {"internal/model"},
+	"internal/finding": {"internal/model", "internal/visible"},
 	"internal/dataplane": {
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
 	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
 	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process"},
 	"internal/flags":   {"internal/model"},
-	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry"},
+	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
 		"internal/resource", "internal/task", "internal/telemetry",
 	},
 	"internal/curl":              {"internal/model"},
-	"internal/screen":            {},
+	"internal/screen":            {"internal/visible"},
 	"internal/screen/screentest": {"internal/screen"},
 	"internal/task":              {},
 	"internal/overview": {
-		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "api/split",
+		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},
 	"internal/explain": {
 		"internal/curl", "internal/dialect/gateway", "internal/finding", "internal/model", "internal/exchange", "internal/mirror", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
@@ -99,7 +100,7 @@ var importTable = map[string][]string{
 	"internal/demo": {
 		"internal/dialect", "internal/exchange", "internal/mirror",
 		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
-		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "examples",
+		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "internal/visible", "examples",
 	},
 	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource"},
 	"internal/cli":         {"*"},

@@ -191,8 +191,7 @@ func (r checkReport) print(w io.Writer, on screen.Screen) error {
 		b.WriteByte('\n')
 	}
 	b.WriteString(r.summary() + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return on.Print(w, b.String())
 }
 
 func (r checkReport) summary() string {
