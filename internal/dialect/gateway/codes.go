@@ -56,6 +56,7 @@ const (
 	codeRepeatedMatch       = "WR544"
 	codeBackendPolicy       = "WR545"
 	codeBackendRefused      = "WR546"
+	codeComesBack           = "WR565"
 	codePolicyTarget        = "WR550"
 	codePolicyConflict      = "WR551"
 	codePolicyCA            = "WR552"
@@ -215,6 +216,11 @@ var codes = []resource.Code{
 		Meaning: "In a cluster, a reference leads to a Service that stands for a host name (type ExternalName, or EndpointSlices of type FQDN) which the controller does not allow. " +
 			"The reference does not resolve; a backend answers 500 for its share, a mirror is left out.",
 		Fix: "Refer to a Service with addresses, in another namespace with a ReferenceGrant; or have the administrator allow the domain (externalNames.allow of the chart)."},
+	{ID: codeComesBack, Severity: resource.Error, Title: "TCP backend that leads back",
+		Meaning: "A backend of a TCPRoute leads to a TCP listener of the route's own Gateway, of another one that leads back to it, or of the same process: by an address of the machine " +
+			"or of the Gateway, by the Gateway's Service in a cluster, or by a TrafficSplit. Each connection would be accepted again and again until no descriptor is left. " +
+			"Connections of the backend's share are reset.",
+		Fix: "Name the Service of the servers themselves."},
 
 	{ID: codePolicyTarget, Severity: resource.Error, Title: "policy target not found",
 		Meaning: "A BackendTLSPolicy targets something that is not a Service, or a Service or port name that does not exist. It has no effect there.",
