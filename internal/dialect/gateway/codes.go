@@ -38,6 +38,8 @@ const (
 	codeHostnameIgnored = "WR527"
 	codeListenerTaken   = "WR528"
 	codeParentUnwatched = "WR529"
+	codeHostnameOwned   = "WR566"
+	codeHostnameFull    = "WR567"
 
 	codeBackendNotFound     = "WR530"
 	codeBackendKind         = "WR531"
@@ -163,6 +165,14 @@ var codes = []resource.Code{
 	{ID: codeListenerTaken, Severity: resource.Error, Title: "listener taken by another TCPRoute",
 		Meaning: "Connections of a TCP listener cannot be told apart, so the oldest TCPRoute gets them all. This route is accepted and attached there, but gets no connection.",
 		Fix:     "Merge the routes, or give each a listener of its own."},
+	{ID: codeHostnameOwned, Severity: resource.Error, Title: "hostname belongs to another namespace",
+		Meaning: "With --exclusive-hostnames (the chart's exclusiveHostnames) a hostname of a listener, and all that a wildcard stands for, belong to the namespace whose route had it first. " +
+			"This route is not attached there for the hostname.",
+		Fix: "Use another hostname, or have the routes of the other namespace deleted."},
+	{ID: codeHostnameFull, Severity: resource.Error, Title: "no room on a shared hostname",
+		Meaning: "Routes of several namespaces have the hostname on one listener, and older ones use up what their patterns, or their matches of one path, may cost each request together (docs/limits.md). " +
+			"This route is not attached there for the hostname, so that requests of the older ones are not refused because of it.",
+		Fix: "Use a hostname of your own, or paths and values without regular expressions."},
 
 	{ID: codeBackendNotFound, Severity: resource.Error, Title: "backend not found",
 		Meaning: "A reference leads to a Service that does not exist. A backend answers 500 for its share, a mirror is left out.",

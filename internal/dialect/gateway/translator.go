@@ -176,6 +176,8 @@ type usage struct {
 	routes int32
 	// claims are the hostnames that accepted routes of each kind have here.
 	claims map[string][]claim
+	// hosts are the hostnames that accepted routes have here.
+	hosts map[string]*hosted
 }
 
 func (t *translator) on(l *listener) *usage {
