@@ -27,6 +27,7 @@ func translation(s streams, cmd *cobra.Command) *control.Options {
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")
 	flags.PathPolicy(cmd.Flags(), &o.PathPolicy)
+	flags.ExclusiveHostnames(cmd.Flags(), &o.ExclusiveHostnames)
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o
@@ -191,8 +192,7 @@ func (r checkReport) print(w io.Writer, on screen.Screen) error {
 		b.WriteByte('\n')
 	}
 	b.WriteString(r.summary() + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return on.Print(w, b.String())
 }
 
 func (r checkReport) summary() string {

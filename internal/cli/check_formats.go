@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // documentation is where the codes are explained.
@@ -29,12 +30,12 @@ func (r checkReport) github(w io.Writer) error {
 				at = append(at, fmt.Sprintf("line=%d", f.Origin.Line))
 			}
 		}
-		at = append(at, "title="+escapeProperty(strings.TrimSpace(f.Code+" "+f.Ref.String())))
-		fmt.Fprintf(b, "::%s %s::%s\n", level[f.Severity], strings.Join(at, ","), escapeData(sentence(f)))
+		at = append(at, "title="+escapeProperty(visible.Text(strings.TrimSpace(f.Code+" "+f.Ref.String()))))
+		fmt.Fprintf(b, "::%s %s::%s\n", level[f.Severity], strings.Join(at, ","), escapeData(visible.Lines(sentence(f))))
 	}
 	b.WriteString(r.summary() + "\n")
 	if line := r.aim.String(); line != "" {
-		b.WriteString(line + "\n")
+		b.WriteString(visible.Text(line) + "\n")
 	}
 	return b.Flush()
 }

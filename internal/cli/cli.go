@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 // Exit codes; docs/cli.md lists them.
@@ -82,7 +83,7 @@ func (p Program) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 	}
 	errors.As(err, &exit)
 	if exit.err != nil {
-		fmt.Fprintln(stderr, "weir: "+exit.err.Error())
+		_ = screen.Screen{}.Print(stderr, "weir: "+errorText(exit.err)+"\n")
 		if exit.code == exitUsage {
 			fmt.Fprintf(stderr, "See %q.\n", cmd.CommandPath()+" --help")
 		}

@@ -6,11 +6,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 func newConvert(s streams) *cobra.Command {
@@ -40,7 +39,7 @@ or expresses differently; stderr has the number of comments.`,
 			notes += len(r.Notes)
 		}
 		for _, f := range lost {
-			fmt.Fprintln(s.err, "weir: "+f.String())
+			fmt.Fprintln(s.err, visible.Text("weir: "+f.String()))
 		}
 		fmt.Fprintf(s.err, "weir: %s from %s, %s\n", screen.Count(len(routes), "route"), screen.Count(len(set.TrafficSplits), "split"), screen.Count(notes, "note"))
 		if len(lost) > 0 {
@@ -53,7 +52,7 @@ or expresses differently; stderr has the number of comments.`,
 
 func printRoutes(w io.Writer, routes []smi.Converted) error {
 	for i, r := range routes {
-		text, err := yaml.Marshal(r.Route)
+		text, err := marshalYAML(r.Route)
 		if err != nil {
 			return err
 		}
@@ -63,7 +62,7 @@ func printRoutes(w io.Writer, routes []smi.Converted) error {
 			}
 		}
 		for _, n := range r.Notes {
-			if _, err := fmt.Fprintf(w, "# %s\n", strings.ReplaceAll(n, "\n", " ")); err != nil {
+			if _, err := fmt.Fprintf(w, "# %s\n", visible.Text(strings.ReplaceAll(n, "\n", " "))); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 func newDiff(s streams) *cobra.Command {
@@ -65,7 +65,7 @@ or a cluster; --target sets it.`,
 			}
 			sides[i].config = result.Config
 			if r := newCheckReport(set, result.Findings); r.Errors > 0 {
-				fmt.Fprintf(s.err, "weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it\n", path, r.summary(), path)
+				fmt.Fprintln(s.err, visible.Text(fmt.Sprintf("weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it", path, r.summary(), path)))
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config)
@@ -75,9 +75,9 @@ or a cluster; --target sets it.`,
 		case "json":
 			err = process.WriteJSON(s.out, report)
 		case "markdown":
-			_, err = io.WriteString(s.out, p.markdown())
+			err = screen.Screen{}.Print(s.out, p.markdown())
 		default:
-			_, err = io.WriteString(s.out, p.text())
+			err = p.Print(s.out, p.text())
 		}
 		if err == nil && !report.Same() {
 			return &exitError{code: exitFailed}
@@ -197,7 +197,7 @@ func (p *diffPrinter) markdown() string {
 
 // codeCell is text as code in a cell of a table, whatever it contains.
 func codeCell(text string) string {
-	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "\n", " ", "`", "&#96;").Replace(text)
+	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "\n", " ", "`", "&#96;").Replace(visible.Text(text))
 	return "<code>" + text + "</code>"
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/toy"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 func newEcho(s streams) *cobra.Command {
@@ -89,12 +90,12 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 			t.Seen = func(service string, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
-				fmt.Fprintf(s.out, "%s: %s %s%s\n", service, r.Method, r.Host, r.URL.RequestURI())
+				fmt.Fprintln(s.out, visible.Text(fmt.Sprintf("%s: %s %s%s", service, r.Method, r.Host, r.URL.RequestURI())))
 			}
 		}
 		toys, listeners = append(toys, t), append(listeners, l)
 		mu.Lock()
-		fmt.Fprintf(s.out, "%s listens on %s\n", name, l.Addr())
+		fmt.Fprintln(s.out, visible.Text(fmt.Sprintf("%s listens on %s", name, l.Addr())))
 		mu.Unlock()
 	}
 

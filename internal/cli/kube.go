@@ -105,7 +105,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if len(i.options.Serve) > 0 {
 		options.Serve = i.options.Serve
 	}
-	options.PathPolicy = i.options.PathPolicy
+	options.PathPolicy, options.ExclusiveHostnames = i.options.PathPolicy, i.options.ExclusiveHostnames
 	l.Result, err = options.Translate(l.set)
 	return err
 }

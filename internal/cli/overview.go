@@ -10,7 +10,6 @@ import (
 	"github.com/weirmesh/weir/internal/overview"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/screen"
-	"sigs.k8s.io/yaml"
 )
 
 func newStatus(s streams) *cobra.Command {
@@ -50,7 +49,7 @@ and has an exit code.`,
 		case "json":
 			return process.WriteJSON(s.out, r)
 		case "yaml":
-			text, err := yaml.Marshal(r)
+			text, err := marshalYAML(r)
 			if err == nil {
 				_, err = s.out.Write(text)
 			}

@@ -43,6 +43,8 @@ type Options struct {
 	PathPolicy model.PathPolicy
 	// Names is core.Options.Names and gateway.Options.Names.
 	Names *resource.HostNames
+	// ExclusiveHostnames is gateway.Options.ExclusiveHostnames.
+	ExclusiveHostnames bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 }
@@ -69,7 +71,7 @@ func NewTranslator(o Options) *Translator {
 	t := &Translator{options: o}
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
-			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies,
+			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
 		}))
 	}
 	return t

@@ -45,6 +45,7 @@ type Options struct {
 	settle, settleAtMost time.Duration
 	log                  process.LogFlags
 	pathPolicy           model.PathPolicy
+	exclusive            bool
 }
 
 // Flags adds them to a command.
@@ -69,6 +70,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
 	flags.PathPolicy(f, &o.pathPolicy)
+	flags.ExclusiveHostnames(f, &o.exclusive)
 	o.log.Flags(f)
 }
 
@@ -163,7 +165,7 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 // translation is how the controller understands the cluster's objects.
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
-	options.Names, options.PathPolicy, options.Dialects = &o.names, o.pathPolicy, o.Dialects
+	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
 	return options
 }
 

@@ -18,12 +18,12 @@ func TestBoundsSuitTheMachine(t *testing.T) {
 		m    process.Machine
 		want bounds
 	}{
-		{process.Machine{Memory: 64 << 20, Files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358, buffered: 8 << 20, lines: 1 << 20}},
-		{process.Machine{Memory: 512 << 20, Files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000, buffered: 64 << 20, lines: 4 << 20}},
-		{process.Machine{Memory: 16 << 30, Files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358, buffered: 2 << 30, lines: 4 << 20}},
-		{process.Machine{Memory: 16 << 30, Files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000, buffered: 2 << 30, lines: 4 << 20}},
-		{process.Machine{Memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458, buffered: math.MaxInt64 / 8, lines: 4 << 20}},
-		{process.Machine{Memory: 1 << 20, Files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24, buffered: 1 << 20, lines: 256 << 10}},
+		{process.Machine{Memory: 64 << 20, Files: 1024}, bounds{inFlight: 128, connections: 448, endpoints: 358, relays: 74, buffered: 8 << 20, lines: 1 << 20}},
+		{process.Machine{Memory: 512 << 20, Files: 1 << 20}, bounds{inFlight: 1024, connections: 8192, endpoints: 367000, relays: 76458, buffered: 64 << 20, lines: 4 << 20}},
+		{process.Machine{Memory: 16 << 30, Files: 1024}, bounds{inFlight: 358, connections: 448, endpoints: 358, relays: 74, buffered: 2 << 30, lines: 4 << 20}},
+		{process.Machine{Memory: 16 << 30, Files: 1 << 20}, bounds{inFlight: 32768, connections: 262144, endpoints: 367000, relays: 76458, buffered: 2 << 30, lines: 4 << 20}},
+		{process.Machine{Memory: math.MaxInt64}, bounds{inFlight: 858993458, connections: 1073741823, endpoints: 858993458, relays: 178956970, buffered: math.MaxInt64 / 8, lines: 4 << 20}},
+		{process.Machine{Memory: 1 << 20, Files: 70}, bounds{inFlight: 24, connections: 32, endpoints: 24, relays: 8, buffered: 1 << 20, lines: 256 << 10}},
 	} {
 		b := boundsOf(x.m)
 		if b != x.want {
@@ -40,8 +40,8 @@ func TestLoadFlags(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	m := process.Machine{Memory: 1 << 30, Files: 10000}
 	var o proxy.Options
-	l := loadFlags{inFlight: flags.Automatic, connections: flags.Automatic, buffered: flags.SizeBound(flags.Automatic)}
-	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 || o.MaxBuffered != 128<<20 {
+	l := loadFlags{inFlight: flags.Automatic, connections: flags.Automatic, relays: flags.Automatic, buffered: flags.SizeBound(flags.Automatic)}
+	if err := l.apply(&o, m, logger); err != nil || o.MaxInFlight != 2048 || o.MaxConnections != 4375 || o.Upstream.MaxConnections != 3500 || o.Upstream.MaxRelays != 729 || o.MaxBuffered != 128<<20 {
 		t.Errorf("%v: %+v", err, o)
 	}
 	if strings.Contains(log.String(), "WARN") {

@@ -91,6 +91,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	}
 	options.PortsChanged, options.DropsChanged = d.Changed, d.Changed
 	d.Server = proxy.New(options)
+	guard.Relays = d.Server.Relays
 	return d, closeLog, nil
 }
 

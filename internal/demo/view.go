@@ -13,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // view shows observations: as a table that is redrawn in place on a terminal, else as a line each.
@@ -52,7 +53,7 @@ func (v *view) intro(d *demo) {
 
 func (v *view) show(o observation) {
 	if !v.terminal {
-		fmt.Fprintln(v.out, line(o)) // no table to redraw
+		fmt.Fprintln(v.out, visible.Text(line(o))) // no table to redraw
 		return
 	}
 	table := tables(v.screen(), o)

@@ -38,6 +38,8 @@ type Options struct {
 	Partial bool
 	// Names are the host names that endpoints and backends may have; nil is any.
 	Names *resource.HostNames
+	// ExclusiveHostnames is gateway.Options.ExclusiveHostnames.
+	ExclusiveHostnames bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 }
@@ -80,7 +82,7 @@ func All() List {
 			}
 		}},
 		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies}}
+			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames}}
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
 				r.Gateways = t.Gateways()

@@ -51,8 +51,11 @@ func (e *GatewayError) Error() string {
 	return "several Gateways may get this:\n" + e.List()
 }
 
-// List returns a line for each Gateway.
-func (e *GatewayError) List() string {
+// List is Lines in one text.
+func (e *GatewayError) List() string { return strings.Join(e.Lines(), "\n") }
+
+// Lines returns a line for each Gateway.
+func (e *GatewayError) Lines() []string {
 	var lines []string
 	for _, g := range e.Gateways {
 		line := "  " + string(g.Name)
@@ -61,7 +64,7 @@ func (e *GatewayError) List() string {
 		}
 		lines = append(lines, line+": "+strings.Join(g.Listeners, ", "))
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // Gateway is a Gateway that may get a request.

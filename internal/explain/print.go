@@ -25,8 +25,7 @@ type printer struct {
 func (e *Explanation) Print(w io.Writer, on screen.Screen, origin func(model.Ref) finding.Origin) error {
 	p := &printer{Screen: on, origin: origin}
 	p.explanation(e)
-	_, err := io.WriteString(w, p.String())
-	return err
+	return on.Print(w, p.String())
 }
 
 const column = 12

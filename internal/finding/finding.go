@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // Origin is the place in the input where a document begins, or where a file could not be read on.
@@ -25,30 +25,9 @@ type Origin struct {
 // String is "file:line", "file", or empty.
 func (o Origin) String() string {
 	if o.Line == 0 {
-		return Visible(o.File)
+		return visible.Text(o.File)
 	}
-	return Visible(o.File) + ":" + strconv.Itoa(o.Line)
-}
-
-// Visible escapes characters that a terminal, or a parser of lines, would obey: control characters and those that
-// change the direction of text. Reports contain text of others, such as invalid names.
-func Visible(s string) string {
-	if !strings.ContainsFunc(s, obeyed) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if obeyed(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func obeyed(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+	return visible.Text(o.File) + ":" + strconv.Itoa(o.Line)
 }
 
 // Severity of a finding. The zero value is Error.

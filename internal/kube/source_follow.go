@@ -240,7 +240,7 @@ func sameMeaning(a, b *resource.Object) bool {
 	switch now := b.Value().(type) {
 	case *corev1.Service:
 		last, ok := a.Value().(*corev1.Service)
-		if !ok || !equality.Semantic.DeepEqual(last.Spec, now.Spec) {
+		if !ok || !equality.Semantic.DeepEqual(last.Spec, now.Spec) || !equality.Semantic.DeepEqual(last.Status, now.Status) {
 			return false
 		}
 	case *corev1.Namespace:

@@ -20,6 +20,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -311,7 +312,11 @@ func strip(o client.Object) {
 		o.SetAnnotations(a)
 	}
 	if s, ok := o.(*corev1.Service); ok {
+		load := s.Status.LoadBalancer
 		s.Status = corev1.ServiceStatus{}
+		if s.Labels[gatewayv1.GatewayNameLabelKey] != "" { // of the Gateways' own Services it says where they are reached
+			s.Status.LoadBalancer = load
+		}
 	}
 }
 

@@ -24,6 +24,16 @@ const (
 	// beyond it is refused rather than passed by a pattern that was not asked.
 	MaxMatchWork = 16 << 20
 
+	// MaxSharedInstructions is the most that the patterns of routes of several namespaces may have together on one hostname of a
+	// listener, each as often as it occurs. It does not count those of the namespace that had the hostname first, as long as no route of another
+	// namespace is older. MaxSharedMatches is the most that their matches of one path, or by patterns, may be there.
+	MaxSharedInstructions = 4096
+	MaxSharedMatches      = 1024
+	// MaxSharedValue is how long, in bytes, values may be that are matched with all of these patterns. So MaxSharedWork is the most work
+	// that they may cost a request, apart from MaxMatchWork: none whose values are no longer is refused for them.
+	MaxSharedValue = 8 << 10
+	MaxSharedWork  = MaxSharedInstructions * (MaxSharedValue + 1)
+
 	// maxClasses bounds the Unicode and negated classes (\p, \P, \D, \S, \W) of a pattern. maxFolded bounds the ranges
 	// that reach beyond ASCII in a case-insensitive pattern. Parsing alone costs up to 13 KB for each of the former and
 	// 5 ms for each of the latter.
@@ -318,6 +328,26 @@ func (m *patternMemory) put(pattern string, v verdict) {
 	}
 	m.young[strings.Clone(pattern)] = v
 	m.bytes += len(pattern)
+}
+
+// Instructions are those of all patterns of a match, each as often as it occurs. Patterns that CheckPattern refuses count nothing.
+func (m *Match) Instructions() (sum int) {
+	add := func(pattern string) {
+		if n, err := CheckPattern(pattern); err == nil {
+			sum += n
+		}
+	}
+	if m.Path.Type == Regex {
+		add(m.Path.Value)
+	}
+	for _, list := range [][]ValueMatch{m.Headers, m.Query} {
+		for i := range list {
+			if list[i].Type == Regex {
+				add(list[i].Value)
+			}
+		}
+	}
+	return sum
 }
 
 // PatternBudget counts the instructions of the patterns of one route, or of one split: each pattern once, however often it occurs. The zero

@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // statusPrinter writes tables with lines of text under their rows.
@@ -54,8 +55,7 @@ func (r *Report) Print(w io.Writer, wide bool, on screen.Screen) error {
 	}
 	p.others(r)
 	p.WriteString(r.summary() + "\n")
-	_, err := io.WriteString(w, p.String())
-	return err
+	return on.Print(w, p.String())
 }
 
 // proxiesColumn is only for clusters.
@@ -125,7 +125,7 @@ func (p *statusPrinter) others(r *Report) {
 			head = "(cluster)"
 		}
 		if head != last {
-			p.WriteString(head + "\n")
+			p.WriteString(visible.Text(head) + "\n")
 		}
 		last = head
 		p.problem(objectProblem{Severity: f.Severity, Code: f.Code, Field: f.Ref.Field, Message: f.Message, Fix: f.Fix})
@@ -239,7 +239,11 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 	widths := make([]int, len(header))
 	rows := [][]string{header}
 	for _, o := range objects {
-		rows = append(rows, cells(o))
+		row := cells(o)
+		for i := range row {
+			row[i] = visible.Text(row[i])
+		}
+		rows = append(rows, row)
 	}
 	for _, row := range rows {
 		for i, cell := range row {
@@ -257,7 +261,7 @@ func (p *statusPrinter) table(header []string, objects []*objectStatus, cells fu
 			continue
 		}
 		if o := objects[i-1]; p.wide && o.Origin != "" {
-			p.WriteString("  from " + o.Origin + "\n")
+			p.WriteString("  from " + visible.Text(o.Origin) + "\n")
 		}
 		for _, problem := range objects[i-1].Problems {
 			p.problem(problem)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/spare"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // Admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
@@ -114,10 +115,15 @@ func Reply(w http.ResponseWriter, v any) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// WriteJSON writes indented JSON without escaping HTML.
+// WriteJSON writes indented JSON without escaping HTML, but all that is not visible in its strings.
 func WriteJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(visible.JSON(text.Bytes()))
+	return err
 }

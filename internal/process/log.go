@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // LogFlags say how the process's log looks.
@@ -57,9 +58,9 @@ func NewLogger(w io.Writer, format, level string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: l, ReplaceAttr: shortened}
 	if format == "json" {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return shortened(groups, readable(groups, a)) }
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(visible.Writer{W: w, As: visible.JSON}, options))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(slog.NewTextHandler(visible.Writer{W: w, As: visible.LogLines}, options))
 }
 
 // maxAttr bounds an attribute of a log line, in bytes. Much of the text comes from others: clients, backends, authors

@@ -163,6 +163,7 @@ func (s *Server) bindPorts(snap *snapshot) (binds, opened []*bind, unbound []*Li
 		}
 		binds = append(binds, b)
 		snap.ports[b] = p
+		snap.addRelay(b, p)
 	}
 	return binds, opened, unbound
 }

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"crypto/tls"
+	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/weirmesh/weir/internal/exchange"
@@ -15,6 +17,8 @@ type snapshot struct {
 	*exchange.Snapshot
 	left  []model.Omission // parts of the configuration that the proxy cannot serve
 	ports map[*bind]*routing.Port
+	// relays are the sockets of the ports whose connections are relayed.
+	relays []netip.AddrPort
 	// configs are the listeners' TLS configurations; nil for cleartext and for a listener that cannot be served.
 	configs []*tls.Config
 	// certificates are the certificates that listeners present, by name.
@@ -47,6 +51,23 @@ func (s *Server) LeftOut() []model.Omission {
 		return slices.Clone(snap.left)
 	}
 	return nil
+}
+
+// Relays returns the addresses of the sockets whose connections are relayed to endpoints without being understood: those of TCP listeners. A connection
+// to one of them, by this process, may come back for ever.
+func (s *Server) Relays() []netip.AddrPort {
+	if snap := s.state.Load(); snap != nil {
+		return snap.relays
+	}
+	return nil
+}
+
+// addRelay notes a port's socket if its connections are relayed.
+func (snap *snapshot) addRelay(b *bind, p *routing.Port) {
+	if tcp, ok := b.socket.Addr().(*net.TCPAddr); ok && !p.Protocol.Requests() {
+		at := tcp.AddrPort()
+		snap.relays = append(snap.relays, netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+	}
 }
 
 // tellLeftOut logs what a snapshot leaves out and the previous one did not.

@@ -170,7 +170,7 @@ func (r *relay) serve() {
 
 // connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another.
 func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
-	if !b.Service.Begin() {
+	if !b.Service.BeginRelay() {
 		b.Service.Rejected(upstream.LimitRequests)
 		return exchange.FailBusy
 	}
@@ -347,7 +347,7 @@ func (r *relay) finish(metrics *telemetry.Exchange) {
 		up.Close()
 	}
 	if r.service != nil {
-		r.service.End()
+		r.service.EndRelay()
 	}
 	rec := &r.record
 	if cause != nil {

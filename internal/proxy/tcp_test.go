@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,6 +77,53 @@ func TestConnectionsAreRelayedBothWaysWithHalfClose(t *testing.T) {
 	}
 	if total, open := s.metrics.Listener(":80").Connections(); total != 1 || open != 0 {
 		t.Errorf("%d connections, %d of them open, want one, closed", total, open)
+	}
+}
+
+func TestConnectionsOfAServiceHaveABound(t *testing.T) {
+	s := serve(t, toAddresses(echo(t, "hello")), func(o *Options) { o.Upstream.MaxRelays = 2 })
+	open := func() (net.Conn, error) {
+		c := dial(t, s.addr())
+		_, err := io.ReadFull(c, make([]byte, len("hello")))
+		return c, err
+	}
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil {
+		t.Fatal("a third connection was relayed")
+	}
+	first.Close()
+	for again := true; again; {
+		c, err := open()
+		c.Close()
+		again = err != nil
+	}
+	second.Close()
+	s.stop()
+	<-s.ended
+	for _, x := range s.metrics.Snapshot().Exchanges {
+		if !slices.ContainsFunc(x.Reasons, func(r telemetry.ReasonCount) bool { return r.Reason == telemetry.BackendOverload }) {
+			t.Errorf("counted %+v, want the reason %s", x, telemetry.BackendOverload)
+		}
+	}
+}
+
+func TestTheSocketsOfRelaysAreKnown(t *testing.T) {
+	s := serve(t, toAddresses(echo(t, "")))
+	if got := fmt.Sprint(s.Server.Relays()); got != "["+s.addr()+"]" {
+		t.Errorf("relays %s, want %s", got, s.addr())
+	}
+	if err := s.Server.Apply(plain("127.0.0.1:1")); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Server.Relays(); len(got) != 0 {
+		t.Errorf("relays %v of a configuration without any", got)
 	}
 }
 

@@ -102,6 +102,9 @@ func eachForm(a netip.Addr, yield func(netip.Addr) bool) {
 type Guard struct {
 	// Cluster refuses what Judge refuses, and every address of this machine's (the pod's) interfaces.
 	Cluster bool
+	// Relays, if set, returns the sockets of this process whose connections are relayed without being understood: nothing in such a
+	// connection would tell that it has come back. Addresses that lead to them are refused, as for Protect. Set it before the first call.
+	Relays func() []netip.AddrPort
 
 	protected atomic.Pointer[[]netip.AddrPort]
 	addresses atomic.Pointer[interfaceAddresses]
@@ -142,20 +145,26 @@ func (g *Guard) Refuse(to netip.AddrPort) (why string) {
 			return why
 		}
 	}
+	var relays []netip.AddrPort
+	if g.Relays != nil {
+		relays = g.Relays()
+	}
 	eachForm(to.Addr(), func(a netip.Addr) bool {
 		switch {
 		case g.Cluster && g.isInterface(a):
 			why = "is the proxy's own"
-		case g.leadsToProtected(a, to.Port()):
+		case g.leadsTo(g.protected.Load(), a, to.Port()):
 			why = "is the proxy's own admin endpoint"
+		case relays != nil && g.leadsTo(&relays, a, to.Port()):
+			why = "is a TCP listener of the proxy itself, so that the connection would come back"
 		}
 		return why == ""
 	})
 	return why
 }
 
-func (g *Guard) leadsToProtected(a netip.Addr, port uint16) bool {
-	all := g.protected.Load()
+// leadsTo reports whether an address leads to one of the sockets, whose addresses are without zone and unmapped.
+func (g *Guard) leadsTo(all *[]netip.AddrPort, a netip.Addr, port uint16) bool {
 	if all == nil {
 		return false
 	}

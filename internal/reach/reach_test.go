@@ -145,6 +145,28 @@ func TestGuardOfAClusterRefusesThePodsOwnAddresses(t *testing.T) {
 	}
 }
 
+func TestGuardRefusesSocketsWhoseConnectionsAreRelayed(t *testing.T) {
+	g := guardOf(false, "127.0.0.1", "10.1.2.3")
+	var relays []netip.AddrPort
+	g.Relays = func() []netip.AddrPort { return relays }
+	refused := func(to string) bool { return g.Refuse(netip.MustParseAddrPort(to)) != "" }
+	if refused("127.0.0.1:9000") {
+		t.Error("refused before anything is relayed")
+	}
+	relays = []netip.AddrPort{netip.MustParseAddrPort("[::]:9000"), netip.MustParseAddrPort("10.1.2.3:9001")}
+	for to, want := range map[string]bool{
+		"127.0.0.1:9000": true, "127.9.9.9:9000": true, "[::1]:9000": true, "10.1.2.3:9000": true, "[::ffff:10.1.2.3]:9000": true, "0.0.0.0:9000": true,
+		"10.1.2.3:9001": true, "0.0.0.0:9001": true, "127.0.0.1:9001": false, "127.0.0.1:9002": false, "10.1.2.4:9000": false,
+	} {
+		if refused(to) != want {
+			t.Errorf("%s is refused: %v, want %v", to, !want, want)
+		}
+	}
+	if relays = nil; refused("127.0.0.1:9000") {
+		t.Error("refused when nothing is relayed any more")
+	}
+}
+
 func TestGuardRefusesWhatLeadsToAProtectedSocket(t *testing.T) {
 	for _, c := range []struct {
 		socket           string

@@ -11,7 +11,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	tells "github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // assembly is a Set in the making.
@@ -97,8 +97,8 @@ func (r *reader) set(l *listing) *Set {
 
 func (a *assembly) report(f Finding, at Origin) {
 	f.Origin = at
-	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = tells.Visible(f.Ref.Kind), tells.Visible(f.Ref.Namespace), tells.Visible(f.Ref.Name), tells.Visible(f.Ref.Field)
-	f.Message, f.Fix = tells.Visible(strings.ReplaceAll(f.Message, "\n", " ")), tells.Visible(f.Fix)
+	f.Ref.Kind, f.Ref.Namespace, f.Ref.Name, f.Ref.Field = visible.Text(f.Ref.Kind), visible.Text(f.Ref.Namespace), visible.Text(f.Ref.Name), visible.Text(f.Ref.Field)
+	f.Message, f.Fix = visible.Text(strings.ReplaceAll(f.Message, "\n", " ")), visible.Text(f.Fix)
 	a.findings = append(a.findings, f)
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 
-	tells "github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/visible"
 	"github.com/weirmesh/weir/test/size"
 )
 
@@ -199,7 +199,7 @@ func TestWhatIsReportedHasNoControlCharacters(t *testing.T) {
 		t.Errorf("%d findings", len(set.Findings))
 	}
 	for _, f := range set.Findings {
-		if text := f.String(); tells.Visible(text) != text {
+		if text := f.String(); visible.Text(text) != text {
 			t.Errorf("%q", text)
 		}
 	}

@@ -32,9 +32,9 @@ type condition struct {
 	expression *model.Pattern
 }
 
-func (c *condition) holds(req *Request, value string) bool {
+func (c *condition) holds(req *Request, value string, shared bool) bool {
 	if c.expression != nil {
-		return req.matches(c.expression, value, ExcessField)
+		return req.matches(c.expression, value, ExcessField, shared)
 	}
 	return value == c.value
 }

@@ -3,6 +3,7 @@ package routing
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 	}
 	for _, l := range c.table.listeners {
 		for _, h := range l.all {
+			h.own = ownAge(h.all)
 			h.paths.finish(nil)
 			sortCandidates(h.expressions)
 			sortCandidates(h.catchAll)
@@ -175,6 +177,23 @@ func (c *compiler) requestRoute(m *model.Route, age int) {
 			l.attach(strings.ToLower(hostname), age, candidates)
 		}
 	}
+}
+
+// ownAge is hostRules.own of candidates.
+func ownAge(all []*candidate) int {
+	first, namespace := math.MaxInt, ""
+	for _, c := range all {
+		if c.age < first {
+			first, namespace = c.age, c.rule.Route.Ref.Namespace
+		}
+	}
+	other := math.MaxInt
+	for _, c := range all {
+		if c.age < other && c.rule.Route.Ref.Namespace != namespace {
+			other = c.age
+		}
+	}
+	return other - 1
 }
 
 // attached is the listener of a route's attachment; nil if that is left out.

@@ -60,7 +60,7 @@ const lessSpecific = "less specific than the winner"
 func (l *Listener) Explain(req *Request) Explanation {
 	e := Explanation{Listener: l.Listener.Name, Host: req.Host, Path: req.Path}
 	near := l.covering(req, &e)
-	req.work, req.matched, req.excess = 0, 0, NoExcess
+	req.work, req.shared, req.matched, req.excess = 0, 0, 0, NoExcess
 	w := walk{req: req, hosts: &l.hosts}
 	after := 0
 	for c := w.next(); c != nil; c = w.next() {

@@ -79,7 +79,9 @@ func (l *Listener) Refuses(raw string, req *Request, d *Decision, scratch []byte
 // If the decided rule is not strict, the other one must be.
 func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *candidate {
 	w := walk{req: req}
+	req.shared = 0
 	for h, cursor := l.hosts.next(req.Host, firstHost); h != nil; h, cursor = l.hosts.next(req.Host, cursor) {
+		w.host = h
 		list, n := h.loose.paths.find(path)
 		for {
 			if other, end := w.looselyFirst(l, list, d, strict); end {
@@ -95,7 +97,7 @@ func (l *Listener) before(req *Request, path string, d *Decision, strict bool) *
 			if !sameRule && !strict && l.PathPolicy(c.rule) != model.PathStrict {
 				continue
 			}
-			if e := c.loose.expression; !req.matches(e, req.Path, ExcessPath) && !req.matches(e, path, ExcessPath) {
+			if e := c.loose.expression; !req.matches(e, req.Path, ExcessPath, w.shared(c)) && !req.matches(e, path, ExcessPath, w.shared(c)) {
 				continue
 			}
 			if p, _ := w.fails(c); p != none {

@@ -19,6 +19,8 @@ type hostRules struct {
 	loose looseRules
 	// age is that of the route added last.
 	age int
+	// own is the age up to which all routes are of one namespace, the one that had the hostname first. Patterns of the others are counted apart.
+	own int
 }
 
 // walk goes through the candidates for a request in order of precedence: all whose path matches, and all path
@@ -111,17 +113,20 @@ func (w *walk) fails(c *candidate) (part, int) {
 		return partPath, 0
 	}
 	for i := range c.headers {
-		if value, ok := w.field(c.headers[i].name); !ok || !c.headers[i].holds(w.req, value) {
+		if value, ok := w.field(c.headers[i].name); !ok || !c.headers[i].holds(w.req, value, w.shared(c)) {
 			return partHeader, i
 		}
 	}
 	for i := range c.query {
-		if !w.queryHolds(&c.query[i]) {
+		if !w.queryHolds(&c.query[i], w.shared(c)) {
 			return partQuery, i
 		}
 	}
 	return none, 0
 }
+
+// shared means that the candidate's patterns are counted apart: see hostRules.own.
+func (w *walk) shared(c *candidate) bool { return c.age > w.host.own }
 
 func (w *walk) pathHolds(c *candidate) bool {
 	if !strings.HasPrefix(w.req.Path, c.path) {
@@ -129,7 +134,7 @@ func (w *walk) pathHolds(c *candidate) bool {
 	}
 	if w.expression != c.expression {
 		w.expression = c.expression
-		w.expressionHolds = w.req.matches(c.expression, w.req.Path, ExcessPath)
+		w.expressionHolds = w.req.matches(c.expression, w.req.Path, ExcessPath, w.shared(c))
 	}
 	return w.expressionHolds
 }
@@ -147,7 +152,7 @@ func (w *walk) field(name string) (string, bool) {
 	return value, ok
 }
 
-func (w *walk) queryHolds(c *condition) bool {
+func (w *walk) queryHolds(c *condition, shared bool) bool {
 	a := w.query.get(c.name)
 	if a == nil {
 		value, ok := queryParameter(w.req.Query, c.name)
@@ -159,7 +164,7 @@ func (w *walk) queryHolds(c *condition) bool {
 	if c.expression == nil {
 		return decodesTo(a.value, c.value)
 	}
-	return w.req.matches(c.expression, decode(a.value), ExcessQuery)
+	return w.req.matches(c.expression, decode(a.value), ExcessQuery, shared)
 }
 
 // memo keeps a few answers, so that many candidates that ask for the same names cost one look-up.
@@ -192,7 +197,7 @@ func (m *memo) put(name, value string, present bool) *answer {
 // Match finds the rule for the request and fills in d. It returns false, and does not change d, if there is no rule, or
 // if the search was given up: see the request's Excess.
 func (l *Listener) Match(req *Request, d *Decision) bool {
-	req.work, req.matched, req.excess = 0, 0, NoExcess
+	req.work, req.shared, req.matched, req.excess = 0, 0, 0, NoExcess
 	w := walk{req: req, hosts: &l.hosts}
 	for c := w.next(); c != nil; c = w.next() {
 		if p, _ := w.fails(c); p == none {

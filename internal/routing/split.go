@@ -137,7 +137,7 @@ func (m *splitMatch) fails(req *Request) (part, int) {
 	if len(m.match.Methods) > 0 && !slices.Contains(m.match.Methods, req.Method) {
 		return partMethod, 0
 	}
-	if m.path != nil && !req.matches(m.path, req.Path, ExcessPath) {
+	if m.path != nil && !req.matches(m.path, req.Path, ExcessPath, false) {
 		return partPath, 0
 	}
 	for i := range m.headers {
@@ -146,7 +146,7 @@ func (m *splitMatch) fails(req *Request) (part, int) {
 		if req.Fields != nil {
 			value, ok = req.Fields.Field(m.headers[i].name)
 		}
-		if !ok || !m.headers[i].holds(req, value) {
+		if !ok || !m.headers[i].holds(req, value, false) {
 			return partHeader, i
 		}
 	}

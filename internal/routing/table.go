@@ -108,7 +108,9 @@ type Request struct {
 
 	// work is the cost of patterns so far (see model.MaxMatchWork), matched the part of it that Match caused.
 	work, matched int
-	excess        Excess
+	// shared is the cost of patterns that are counted apart (see model.MaxSharedWork).
+	shared int
+	excess Excess
 }
 
 // Excess is the part of a request that is too long for the patterns it would have to be matched with.
@@ -122,16 +124,20 @@ const (
 )
 
 // Excess reports whether matching the request, or finding its leaf of a split, was given up because of the cost (see
-// model.MaxMatchWork). Then the results of Match and Leaf have no meaning: a rule that would have blocked the request
+// model.MaxMatchWork and model.MaxSharedWork). Then the results of Match and Leaf have no meaning: a rule that would have blocked the request
 // may not have been tried.
 func (r *Request) Excess() Excess { return r.excess }
 
 // matches asks a pattern, unless that would be too much work.
-func (r *Request) matches(e *model.Pattern, value string, of Excess) bool {
+func (r *Request) matches(e *model.Pattern, value string, of Excess, shared bool) bool {
 	if r.excess != NoExcess {
 		return false
 	}
-	if r.work += e.Work(len(value)); r.work > model.MaxMatchWork {
+	work, most := &r.work, model.MaxMatchWork
+	if shared {
+		work, most = &r.shared, model.MaxSharedWork
+	}
+	if *work += e.Work(len(value)); *work > most {
 		r.excess = of
 		return false
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // Screen is what an output can show. The zero value is a file or a pipe: lines are as long as they are, without colours.
@@ -69,9 +71,21 @@ func (s Screen) In(colour, text string) string {
 	return colour + text + Plain
 }
 
+// Print writes lines that others may have written parts of, with the colours of the screen and nothing else that a terminal, or who reads the lines, obeys
+// (visible.Lines). What others wrote must have been made visible before where it must not have line breaks or colours; Fold, Wrap, Problem and Table do that.
+func (s Screen) Print(w io.Writer, lines string) error {
+	var own []string
+	if s.Colour {
+		own = []string{Red, Green, Yellow, Plain}
+	}
+	_, err := io.WriteString(w, visible.Lines(lines, own...))
+	return err
+}
+
 // Fold breaks a line at spaces so that it fits the screen; lines that follow are indented as the first is, and by hang more. A word that is longer
-// than the screen is left whole.
+// than the screen is left whole. What is not visible is escaped, line breaks too.
 func (s Screen) Fold(line string, hang int) string {
+	line = visible.Text(line)
 	if s.Width == 0 || utf8.RuneCountInString(line) <= s.Width {
 		return line
 	}

@@ -4,12 +4,19 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 // Table writes rows in columns, right-aligned. On a screen that is too narrow first the names in the first two columns are cut, then columns are left
 // out, those of the least importance first.
 func (s Screen) Table(rows [][]string, least ...string) string {
 	const nameWidth = 10
+	for _, row := range rows {
+		for i := range row {
+			row[i] = visible.Text(row[i])
+		}
+	}
 	for {
 		widths, total := columnWidths(rows)
 		if s.Width == 0 || total <= s.Width {

@@ -5,14 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirmesh/weir/internal/visible"
 )
 
-// Wrap breaks text into lines of at most width columns, each indented.
+// Wrap breaks text into lines of at most width columns, each indented. What is not visible is escaped.
 func Wrap(text string, indent, width int) string {
 	var b strings.Builder
 	pad := strings.Repeat(" ", indent)
 	column := 0
 	for _, word := range strings.Fields(text) {
+		word = visible.Text(word)
 		switch {
 		case column == 0:
 			b.WriteString(pad)

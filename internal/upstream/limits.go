@@ -50,6 +50,7 @@ func (l Limit) String() string {
 // use is the state of a service that does not depend on the configuration.
 type use struct {
 	active   atomic.Int64 // only counted while there is a bound
+	relayed  atomic.Int64 // only counted while there is none
 	tried    atomic.Int64 // requests that may be retried, of late
 	retried  atomic.Int64 // and retries
 	rejected [numLimits]atomic.Uint64
@@ -65,6 +66,28 @@ func (s *Service) Begin() bool {
 		return false
 	}
 	return true
+}
+
+// BeginRelay claims a place for a connection that is relayed as it is, until EndRelay; false if there is none. The bound is that of requests, or
+// without one Options.MaxRelays.
+func (s *Service) BeginRelay() bool {
+	if s.maxRequests != 0 {
+		return s.Begin()
+	}
+	if s.use.relayed.Add(1) > s.maxRelays {
+		s.use.relayed.Add(-1)
+		return false
+	}
+	return true
+}
+
+// EndRelay returns the place that BeginRelay claimed.
+func (s *Service) EndRelay() {
+	if s.maxRequests != 0 {
+		s.End()
+		return
+	}
+	s.use.relayed.Add(-1)
 }
 
 // End returns the place that Begin claimed.

@@ -25,6 +25,7 @@ type Service struct {
 	endpoints    []*Endpoint
 	maxEjected   int
 	maxRequests  int64 // 0 for no bound
+	maxRelays    int64
 	retryPercent int64
 	use          *use
 }

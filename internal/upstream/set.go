@@ -45,6 +45,9 @@ type Options struct {
 	// MaxConnections bounds the HTTP/1.1 connections to all endpoints together. Beyond it, idle ones are closed for new
 	// ones; if none is idle, the new one fails with ConnectLocal. 0 means no bound.
 	MaxConnections int64
+	// MaxRelays bounds the connections relayed to one service (Service.BeginRelay), unless its own bound of requests does; 0 means
+	// no bound.
+	MaxRelays int64
 	// Memory, if not nil, is the budget for heads of answers larger than ReadBuffer, and for what exchanges over HTTP/2
 	// have not taken yet.
 	Memory http2.Memory
@@ -91,6 +94,9 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxInFlightPerEndpoint, defaultMaxInFlight)
 	if o.MaxConnections <= 0 {
 		o.MaxConnections = math.MaxInt64
+	}
+	if o.MaxRelays <= 0 {
+		o.MaxRelays = math.MaxInt64
 	}
 	if o.Strained == nil {
 		o.Strained = func() bool { return false }
@@ -198,7 +204,7 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 	policies := map[*Endpoint]*policy{}
 	identities := map[string]*tlsIdentity{}
 	for ms, client := range variants(cfg, presented) {
-		sv := &Service{Name: ms.Name, ClientCertificate: client, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault, retryPercent: defaultRetryPercent}
+		sv := &Service{Name: ms.Name, ClientCertificate: client, Protocol: ms.Protocol, TLS: ms.TLS != nil, Fault: ms.Fault, retryPercent: defaultRetryPercent, maxRelays: s.opt.MaxRelays}
 		if l := ms.Limits; l != nil {
 			sv.maxRequests = int64(l.Requests)
 			if l.RetryPercent != nil {

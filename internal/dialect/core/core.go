@@ -166,7 +166,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		return []model.Endpoint{{Address: join(s.Name+"."+s.Namespace+".svc", p.Port)}}
 	}
 	for _, slice := range all {
-		number, ok := slicePort(slice, p)
+		number, ok := resource.EndpointPort(slice, p)
 		if !ok {
 			continue
 		}
@@ -202,29 +202,6 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 	return out
 }
 
-// slicePort finds the port of a slice that belongs to a port of the Service: the one of the same name. A port without a
-// number stands for all (EndpointPort.port), so the Service's own target port is used.
-func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) (int32, bool) {
-	for _, sp := range slice.Ports {
-		name := ""
-		if sp.Name != nil {
-			name = *sp.Name
-		}
-		if name != p.Name || sp.Protocol != nil && *sp.Protocol != corev1.ProtocolTCP {
-			continue
-		}
-		switch {
-		case sp.Port != nil && *sp.Port > 0:
-			return *sp.Port, true
-		case p.TargetPort.IntVal > 0:
-			return p.TargetPort.IntVal, true
-		case p.TargetPort.StrVal == "":
-			return p.Port, true
-		}
-	}
-	return 0, false
-}
-
 // noEndpoints explains why a port that routes lead to has nowhere to go.
 func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref model.Ref) {
 	const fix = "add an EndpointSlice with the label kubernetes.io/service-name and a ready endpoint"
@@ -254,7 +231,7 @@ func (t *translator) noEndpoints(s *corev1.Service, p corev1.ServicePort, ref mo
 	}
 	var names []string
 	for _, slice := range all {
-		if _, ok := slicePort(slice, p); ok {
+		if _, ok := resource.EndpointPort(slice, p); ok {
 			t.report(codeNoEndpoints, ref, "none of the Service's endpoints is ready"+answer, fix)
 			return
 		}

@@ -77,6 +77,7 @@ func (t *translator) attachRoutes() {
 			u := t.on(h.listener)
 			u.routes++
 			u.claims[r.ref.Kind] = append(u.claims[r.ref.Kind], h.claim)
+			u.takeHostnames(r, h.hostnames)
 		}
 	}
 }
@@ -247,7 +248,11 @@ func (t *translator) yield(r *route) (lost []resource.Finding) {
 			delete(p.attached, x.listener)
 			lost = append(lost, x.why)
 		}
-		if len(p.attached) == 0 && len(taken) > 0 {
+		full := t.refused(r, p)
+		for _, x := range full {
+			lost = append(lost, x.why)
+		}
+		if taken = append(taken, full...); len(p.attached) == 0 && len(taken) > 0 {
 			p.rejected = &taken[0].why
 		}
 	}

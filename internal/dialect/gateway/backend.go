@@ -44,6 +44,11 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 		return "", new(resource.Problem(codeBackendPort, "BackendNotFound", field+".port",
 			fmt.Sprintf("Service %s has no TCP port %d", to, *ref.Port), "name one of its ports or add this one"))
 	}
+	if !r.carries.Requests() {
+		if p := t.comesBack(r, portOf{to, *ref.Port}, field); p != nil {
+			return "", p
+		}
+	}
 	return t.backendPort(r, to, service.Spec.Ports[i], field)
 }
 

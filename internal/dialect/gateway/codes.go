@@ -38,6 +38,8 @@ const (
 	codeHostnameIgnored = "WR527"
 	codeListenerTaken   = "WR528"
 	codeParentUnwatched = "WR529"
+	codeHostnameOwned   = "WR566"
+	codeHostnameFull    = "WR567"
 
 	codeBackendNotFound     = "WR530"
 	codeBackendKind         = "WR531"
@@ -56,6 +58,7 @@ const (
 	codeRepeatedMatch       = "WR544"
 	codeBackendPolicy       = "WR545"
 	codeBackendRefused      = "WR546"
+	codeComesBack           = "WR565"
 	codePolicyTarget        = "WR550"
 	codePolicyConflict      = "WR551"
 	codePolicyCA            = "WR552"
@@ -162,6 +165,14 @@ var codes = []resource.Code{
 	{ID: codeListenerTaken, Severity: resource.Error, Title: "listener taken by another TCPRoute",
 		Meaning: "Connections of a TCP listener cannot be told apart, so the oldest TCPRoute gets them all. This route is accepted and attached there, but gets no connection.",
 		Fix:     "Merge the routes, or give each a listener of its own."},
+	{ID: codeHostnameOwned, Severity: resource.Error, Title: "hostname belongs to another namespace",
+		Meaning: "With --exclusive-hostnames (the chart's exclusiveHostnames) a hostname of a listener, and all that a wildcard stands for, belong to the namespace whose route had it first. " +
+			"This route is not attached there for the hostname.",
+		Fix: "Use another hostname, or have the routes of the other namespace deleted."},
+	{ID: codeHostnameFull, Severity: resource.Error, Title: "no room on a shared hostname",
+		Meaning: "Routes of several namespaces have the hostname on one listener, and older ones use up what their patterns, or their matches of one path, may cost each request together (docs/limits.md). " +
+			"This route is not attached there for the hostname, so that requests of the older ones are not refused because of it.",
+		Fix: "Use a hostname of your own, or paths and values without regular expressions."},
 
 	{ID: codeBackendNotFound, Severity: resource.Error, Title: "backend not found",
 		Meaning: "A reference leads to a Service that does not exist. A backend answers 500 for its share, a mirror is left out.",
@@ -215,6 +226,11 @@ var codes = []resource.Code{
 		Meaning: "In a cluster, a reference leads to a Service that stands for a host name (type ExternalName, or EndpointSlices of type FQDN) which the controller does not allow. " +
 			"The reference does not resolve; a backend answers 500 for its share, a mirror is left out.",
 		Fix: "Refer to a Service with addresses, in another namespace with a ReferenceGrant; or have the administrator allow the domain (externalNames.allow of the chart)."},
+	{ID: codeComesBack, Severity: resource.Error, Title: "TCP backend that leads back",
+		Meaning: "A backend of a TCPRoute leads to a TCP listener of the route's own Gateway, of another one that leads back to it, or of the same process: by an address of the machine " +
+			"or of the Gateway, by the Gateway's Service in a cluster, or by a TrafficSplit. Each connection would be accepted again and again until no descriptor is left. " +
+			"Connections of the backend's share are reset.",
+		Fix: "Name the Service of the servers themselves."},
 
 	{ID: codePolicyTarget, Severity: resource.Error, Title: "policy target not found",
 		Meaning: "A BackendTLSPolicy targets something that is not a Service, or a Service or port name that does not exist. It has no effect there.",

@@ -40,6 +40,9 @@ type Options struct {
 	Partial bool
 	// Names, if not nil, are the host names that backends may have; see core.Options.
 	Names *resource.HostNames
+	// ExclusiveHostnames means that a hostname of a listener, and those that a wildcard stands for, belong to the namespace whose route had it
+	// first: routes of others do not get it. Any hostname (a route and a listener without one) belongs to nobody.
+	ExclusiveHostnames bool
 	// TrustedProxies are the networks of the proxies in front of Gateways that do not name any themselves.
 	TrustedProxies []netip.Prefix
 }

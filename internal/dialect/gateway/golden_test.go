@@ -31,10 +31,10 @@ func translateWith(set *resource.Set, options gateway.Options) output {
 const leastGoldens = 60
 
 // TestTranslateGoldens translates the cases named separate-* for Gateways with proxies of their own, and those named names-* where host
-// names under example.com are allowed and no others.
+// names under example.com are allowed and no others, those named exclusive-* with Options.ExclusiveHostnames.
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
-		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-")}
+		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-"), ExclusiveHostnames: strings.HasPrefix(name, "exclusive-")}
 		if strings.HasPrefix(name, "names-") {
 			options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 		}

@@ -33,6 +33,7 @@ type route struct {
 	patterns model.PatternBudget
 	// ruleCount is the number of rules, brokenRules the number of invalid ones; their problems are in broken.
 	ruleCount, brokenRules int
+	costs                  cost
 	broken                 []resource.Finding
 	// partial are parts of rules that are left out while the rest of the rule is served.
 	partial []resource.Finding

@@ -108,6 +108,7 @@ type basis struct {
 	named []*discoveryv1.EndpointSlice
 	// wildService is set when some gRPC match can only be a regular expression (see grpcPath).
 	wildService bool
+	loops       loops
 
 	// found, classes and said are the configuration, statuses and findings before routes are read.
 	baseConfig   model.Config
@@ -141,6 +142,7 @@ func (t *translator) readBasis() *basis {
 	t.readGateways()
 	t.readPolicies()
 	t.secure()
+	t.loops = t.readLoops(t.set, t.ProxyPerGateway)
 	t.baseConfig, t.baseStatuses, t.baseFindings = t.cfg, t.statuses, t.findings
 	t.cfg, t.statuses, t.findings = model.Config{}, nil, nil
 	return t.basis
@@ -155,7 +157,8 @@ func (b *basis) serves(read, set *resource.Set, o Options) bool {
 		slices.Equal(read.Services, set.Services) && slices.Equal(read.Secrets, set.Secrets) &&
 		slices.Equal(read.ConfigMaps, set.ConfigMaps) && slices.Equal(read.Namespaces, set.Namespaces) &&
 		slices.Equal(read.Watched, set.Watched) && maps.Equal(read.Expiries, set.Expiries) && maps.Equal(read.Origins, set.Origins) && maps.Equal(read.Rejected, set.Rejected) &&
-		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService)
+		b.wildService == slices.ContainsFunc(set.GRPCRoutes, wildService) &&
+		b.loops.equal(b.readLoops(set, o.ProxyPerGateway))
 }
 
 func sameRoutes(a, b *resource.Set) bool {
@@ -173,6 +176,8 @@ type usage struct {
 	routes int32
 	// claims are the hostnames that accepted routes of each kind have here.
 	claims map[string][]claim
+	// hosts are the hostnames that accepted routes have here.
+	hosts map[string]*hosted
 }
 
 func (t *translator) on(l *listener) *usage {

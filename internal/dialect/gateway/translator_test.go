@@ -177,7 +177,7 @@ func TestTranslatorWhereRoutesCompete(t *testing.T) {
 				CommonRouteSpec: parents(), Rules: []gatewayv1.TCPRouteRule{{}},
 			}})
 		}
-		follow(t, seed, gateway.Options{ProxyPerGateway: seed%2 == 0}, all, 100)
+		follow(t, seed, gateway.Options{ProxyPerGateway: seed%2 == 0, ExclusiveHostnames: seed%3 == 0}, all, 100)
 	}
 }
 
