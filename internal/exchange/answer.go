@@ -50,7 +50,7 @@ func (ex *Exchange) fail(err error) {
 		ex.scratch = append(ex.scratch, f.Detail...)
 		ex.scratch = append(ex.scratch, '\n')
 		fields = append(fields, http1.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"})
-		err = ex.reply(f.Status, fields, ex.text(mark))
+		err = ex.answerOwn(f.Status, fields, ex.text(mark), true)
 	}
 	if err != nil {
 		ex.from.Client.Abort()
@@ -78,11 +78,15 @@ func (ex *Exchange) answerOptions() error {
 
 // reply answers without a backend.
 func (ex *Exchange) reply(status int, fields []http1.Field, body string) error {
+	return ex.answerOwn(status, fields, body, false)
+}
+
+func (ex *Exchange) answerOwn(status int, fields []http1.Field, body string, refusal bool) error {
 	mark := len(ex.scratch)
 	ex.scratch = time.Now().UTC().AppendFormat(ex.scratch, "Mon, 02 Jan 2006 15:04:05 GMT")
 	fields = ex.tellID(append(fields, http1.Field{Name: "Date", Value: ex.text(mark)}))
 	ex.local = fields
-	ex.answer = Answer{Status: status, Fields: fields, Body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}}
+	ex.answer = Answer{Status: status, Fields: fields, Body: http1.Body{Kind: http1.BodyLength, Length: int64(len(body))}, Refusal: refusal}
 	if status == 204 {
 		ex.answer.Body = http1.Body{}
 	}

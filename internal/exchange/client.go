@@ -111,4 +111,7 @@ type Answer struct {
 	Upgrade string
 	// Close ends the client's connection after the answer.
 	Close bool
+	// Refusal is an answer whose body only explains the status. A client that gives no room for the body gets the head
+	// alone: a refused request must not stay until its client wants to read why.
+	Refusal bool
 }

@@ -61,7 +61,7 @@ var (
 	failPatternField = &Failure{Status: 431, Reason: telemetry.HeadTooLarge, Detail: "the request's fields are too long for the patterns they have to be matched with"}
 	failBodyTime     = &Failure{Status: 408, Reason: telemetry.ClientTimeout, Detail: "the request's body did not come in time"}
 	failBodySize     = &Failure{Status: 413, Reason: telemetry.BodyTooLarge, Detail: "the request's body is too large"}
-	failAnswerRoom   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no memory left for the answer's head", Later: true}
+	FailAnswerRoom   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no memory left for the answer's head", Later: true}
 	FailHeadTime     = &Failure{Status: 408, Reason: telemetry.ClientTimeout, Detail: "the request's head did not come in time"}
 	FailInterrupted  = &Failure{Reason: telemetry.ClientClosed, Detail: "the body is not read any further"}
 )
@@ -172,7 +172,7 @@ func callFailure(err error) *Failure {
 	case err == upstream.ErrInterim:
 		return failInterim
 	case errors.Is(err, upstream.ErrNoMemory), errors.Is(err, http2.ErrNoMemory):
-		return failAnswerRoom
+		return FailAnswerRoom
 	case errors.As(err, &malformed), errors.Is(err, upstream.ErrBufferFull), errors.As(err, &se) && !se.Remote,
 		errors.As(err, &ce) && !ce.Remote && ce.Code != http2.NoError:
 		return &Failure{Status: 502, Reason: telemetry.MalformedResponse, Detail: "the backend's answer is not valid HTTP", Err: err}

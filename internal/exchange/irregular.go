@@ -15,7 +15,8 @@ type Underscores uint8
 
 const (
 	// UnderscoresClashing drops fields that a backend may confuse with one of the proxy's own, such as X_Forwarded_For.
-	// It also drops fields like one that a filter of the rule or the backend sets or removes.
+	// It also drops fields like one that a filter of the rule or the backend sets or removes, or that rules for the
+	// request's host match on.
 	UnderscoresClashing Underscores = iota
 	// UnderscoresDropped drops all of them.
 	UnderscoresDropped
@@ -55,7 +56,7 @@ func (ex *Exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 			regular.ID = http1.FieldOther // filters check only the name
 			return append(out, regular)
 		case UnderscoresClashing:
-			if !http1.Impersonates(f) && !http1.SameVariable(f.Name, mark) && !ex.impersonatesID(f) {
+			if !http1.Impersonates(f) && !http1.SameVariable(f.Name, mark) && !ex.impersonatesID(f) && !ex.likeMatched(f) {
 				return append(out, *f)
 			}
 		}
@@ -84,7 +85,17 @@ func (ex *Exchange) dropsTrailer(f *http1.Field) bool {
 	if ex.pipe.requestID.ids != RequestIDsOff && (ex.pipe.requestID.is(f) || ex.impersonatesID(f)) {
 		return true
 	}
+	if ex.pipe.Underscores != UnderscoresPassed && ex.decision.Listener != nil && ex.decision.Listener.MatchesLike(ex.match.Host, f.Name, http1.SameVariable) {
+		return true // rules have decided without it
+	}
 	return ex.rule.filters.request.touches(f) || ex.backendFilters().request.touches(f)
+}
+
+// likeMatched reports whether a backend may confuse an irregular field with one that rules for the request's host match
+// on: otherwise X_Role would pass a rule that looks at X-Role. A field that rules name as it is is not meant.
+func (ex *Exchange) likeMatched(f *http1.Field) bool {
+	l := ex.decision.Listener
+	return l != nil && l.MatchesLike(ex.match.Host, f.Name, http1.SameVariable) && !l.MatchesLike(ex.match.Host, f.Name, http1.EqualFold)
 }
 
 // sentTrailers returns an answer's trailers as the client gets them.

@@ -201,6 +201,20 @@ func (c *Conn) moreRoom() bool {
 	return true
 }
 
+// awaitMoreRoom is moreRoom that may wait for memory; mu is held, and released meanwhile.
+func (c *Conn) awaitMoreRoom() bool {
+	m, more := c.cfg.Memory, c.cfg.MaxOutput-c.room
+	c.mu.Unlock()
+	ok := m.Draw(2*more, true)
+	c.mu.Lock()
+	if ok && c.room+more > c.cfg.MaxOutput { // another stream was faster
+		m.Give(2 * more)
+	} else if ok {
+		c.room += more
+	}
+	return ok
+}
+
 // lessRoom ends that; mu is held.
 func (c *Conn) lessRoom() {
 	if c.cfg.Memory == nil {
@@ -238,5 +252,14 @@ func (c *Conn) Evict(detail string) {
 func (s *Stream) Crowded() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.c.full()
+	return s.c.full() || s.shut()
 }
+
+// Shut is true while the peer gives no window for the stream's body.
+func (s *Stream) Shut() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.shut()
+}
+
+func (s *Stream) shut() bool { return s.window <= 0 || s.c.window <= 0 }

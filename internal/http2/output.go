@@ -19,6 +19,8 @@ const (
 	// inlineWrite is how much a client's stream writes by itself: a larger write may wait for a peer that does not
 	// read, and the stream's owner must be able to give up.
 	inlineWrite = 16 << 10
+	// keepBlock is the largest buffer for a header block that a connection keeps.
+	keepBlock = 8 << 10
 	// controlRoom is how many bytes of acknowledgements and similar frames may wait, in addition to MaxOutput, for a
 	// peer that does not read.
 	controlRoom = 64 << 10
@@ -81,8 +83,11 @@ func (c *Conn) appendBlock(id uint32, end bool) {
 		c.out = appendFrame(c.out, n, kind, flags, id)
 		c.out = append(c.out, b[:n]...)
 		if b = b[n:]; len(b) == 0 {
-			return
+			break
 		}
+	}
+	if cap(c.block) > keepBlock {
+		c.block = nil
 	}
 }
 
@@ -143,7 +148,7 @@ func (c *Conn) writeOut() {
 		c.mu.Lock()
 		rest = rest[n:]
 	}
-	if cap(b) <= 2*c.cfg.MaxOutput {
+	if cap(b) <= 2*c.room { // what is drawn for, or free
 		c.spareOut = b[:0]
 	}
 	if err != nil && c.failed == nil {

@@ -80,7 +80,7 @@ func (s *Stream) beginAnswer(h *Head) error {
 	if s.begun {
 		return errEnded
 	}
-	if err := s.awaitRoom(); err != nil {
+	if err := s.awaitRoom(blockSize(h.Fields)); err != nil {
 		return err
 	}
 	s.begun = h.Status >= 200
@@ -116,7 +116,7 @@ func (s *Stream) Finish(h *Head, body []byte, trailers []http1.Field) error {
 		return err
 	}
 	if !end {
-		if err := s.awaitRoom(); err != nil {
+		if err := s.awaitRoom(blockSize(trailers)); err != nil {
 			return err
 		}
 		c.block = c.enc.trailers(c.block[:0], trailers)
@@ -237,12 +237,33 @@ func (s *Stream) ended() {
 	s.c.complete(s)
 }
 
-// awaitRoom keeps a head back as long as the output is full; mu is held.
-func (s *Stream) awaitRoom() error {
-	for s.c.full() && s.err == nil {
-		s.c.awaitWrite()
+// awaitRoom keeps a header block of up to n bytes back until it fits among what waits to be written. Without memory for
+// one that is larger than what a connection may keep anyway, it returns ErrNoMemory, and nothing was sent. mu is held.
+func (s *Stream) awaitRoom(n int) error {
+	c := s.c
+	for s.err == nil {
+		switch {
+		case c.full():
+		case n <= smallBlock || len(c.out)+n <= c.room || len(c.out)+n <= c.cfg.MaxOutput && c.moreRoom():
+			return nil
+		case len(c.out) > 0 || c.writing:
+		case c.room >= c.cfg.MaxOutput || c.awaitMoreRoom():
+			return nil // alone, however large: its length has its own bound
+		default:
+			return ErrNoMemory
+		}
+		c.awaitWrite()
 	}
 	return s.err
+}
+
+// blockSize is the most bytes that the header block of fields may have.
+func blockSize(fields []http1.Field) int {
+	n := 64 // the rest of the head
+	for i := range fields {
+		n += len(fields[i].Name) + len(fields[i].Value) + 10
+	}
+	return n
 }
 
 // unqueue takes s from the queue; mu is held.

@@ -25,7 +25,7 @@ type Admin struct {
 	server   *http.Server
 }
 
-// ListenAdmin binds the endpoint at address; Run serves handler there. At a loopback address hosts that are names are refused.
+// ListenAdmin binds the endpoint at address; Run serves handler there. At a loopback address other hosts are refused.
 func ListenAdmin(listen func(network, address string) (net.Listener, error), address string, handler http.Handler) (*Admin, error) {
 	l, err := listen("tcp", address)
 	if err != nil {
@@ -67,11 +67,11 @@ func (a *Admin) Run(ctx context.Context) error {
 	return nil
 }
 
-// localOnly refuses hosts that are names, see literalHost.
+// localOnly refuses hosts that are not this machine, see loopbackHost.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !literalHost(r.Host) {
-			Text(w, http.StatusForbidden, "use an IP address or localhost as the host\n")
+		if !loopbackHost(r.Host) {
+			Text(w, http.StatusForbidden, "use 127.0.0.1, [::1] or localhost as the host\n")
 			return
 		}
 		next.ServeHTTP(w, r)

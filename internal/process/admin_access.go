@@ -99,8 +99,8 @@ func notInside(r *http.Request) string {
 	if !local(netip.ParseAddrPort(r.RemoteAddr)) || to == nil || !local(netip.ParseAddrPort(to.String())) {
 		return "only local access is allowed; in a cluster, use kubectl port-forward, elsewhere ask on the machine itself or set --admin-token-file"
 	}
-	if !literalHost(r.Host) {
-		return "use an IP address or localhost as the host"
+	if !loopbackHost(r.Host) {
+		return "use 127.0.0.1, [::1] or localhost as the host"
 	}
 	for name := range r.Header {
 		if slices.Contains(relayed, name) || strings.HasPrefix(name, "X-Forwarded-") {
@@ -113,15 +113,16 @@ func notInside(r *http.Request) string {
 	return ""
 }
 
-// literalHost is false for hosts that are names: a web page that had its own name resolve to the loopback address could read
-// the endpoint otherwise.
-func literalHost(host string) bool {
+// loopbackHost reports whether a request names this machine, by a loopback address or as localhost. A web page may have
+// its own name resolve to the loopback address, and systems connect to this machine for an unspecified address (0.0.0.0,
+// [::]), about which browsers' rules for pages of other origins say less.
+func loopbackHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	if host == "localhost" {
 		return true
 	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -114,7 +114,11 @@ func TestAClientsMarkReachesNobody(t *testing.T) {
 			if mark == "" {
 				mark = mirror.DefaultHeader
 			}
-			k.send("GET / HTTP/1.1\r\nHost: a\r\n" + mark + ": evil\r\n" + strings.ToUpper(mark) + ": 1\r\nWeir-Mirrored: evil\r\n\r\n")
+			spelt := strings.ReplaceAll(mark, "-", "_") + ": evil\r\n" + strings.ReplaceAll(mark, "-", ".") + ": evil\r\n"
+			if underscores == exchange.UnderscoresPassed {
+				spelt = "" // for backends that tell the names apart
+			}
+			k.send("GET / HTTP/1.1\r\nHost: a\r\n" + mark + ": evil\r\n" + strings.ToUpper(mark) + ": 1\r\nWeir-Mirrored: evil\r\n" + spelt + "\r\n")
 			k.answer("GET")
 			head, copied := <-primary, <-copies
 			got, ok := copied, true
@@ -262,6 +266,42 @@ func TestAnIrregularNameInAFilter(t *testing.T) {
 	}
 }
 
+// TestNoSpellingPassesARuleThatMatchesOnAField: a rule keeps requests with a role back, and the backend may read other
+// spellings, or trailers, as that role. Rules of other hosts take nothing away.
+func TestNoSpellingPassesARuleThatMatchesOnAField(t *testing.T) {
+	addr, heads := trailing(t, "")
+	cfg := plain(addr)
+	guard, elsewhere := cfg.Routes[0].Rules[0], cfg.Routes[0]
+	guard.Matches = []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}, Headers: []model.ValueMatch{
+		{Type: model.Exact, Name: "x-role", Value: "admin"}, {Type: model.Exact, Name: "tenant_id", Value: "a"}}}}
+	guard.Backends, guard.Fault = nil, &model.Fault{Status: 403, Reason: "Kept"}
+	other := guard
+	other.Matches = []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}, Headers: []model.ValueMatch{{Type: model.Exact, Name: "my-key", Value: "1"}}}}
+	elsewhere.Ref.Name, elsewhere.Rules = "elsewhere", []model.Rule{other}
+	elsewhere.Attachments = []model.Attachment{{Listener: cfg.Listeners[0].Name, Hostnames: []string{"elsewhere.example"}}}
+	cfg.Routes[0].Rules = append([]model.Rule{guard}, cfg.Routes[0].Rules...)
+	cfg.Routes = append(cfg.Routes, elsewhere)
+	for _, h2 := range []bool{false, true} {
+		to := cfg
+		if h2 { // to an endpoint of HTTP/2
+			inner := serve(t, plain(addr), func(o *Options) { o.Pseudonym = "inner"; o.Underscores = exchange.UnderscoresPassed })
+			to = plain(inner.addr())
+			to.Services[0].Protocol = model.H2C
+			to.Routes = cfg.Routes
+		}
+		k := newTalk(t, serve(t, to).addr())
+		k.send("POST / HTTP/1.1\r\nHost: a\r\nX-Role: user\r\nX_Role: admin\r\nx.role: admin\r\ntenant_id: a\r\nmy_key: good\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			"1\r\na\r\n0\r\nX-Role: admin\r\nX_ROLE: admin\r\nX-Sum: 7\r\n\r\n")
+		if resp, _ := k.answer("POST"); resp.StatusCode != 200 {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+		if head := strings.ToLower(<-heads); strings.Contains(head, "admin") || !strings.Contains(head, "x-role: user\r\n") || !strings.Contains(head, "tenant_id: a\r\n") ||
+			!strings.Contains(head, "my_key: good\r\n") || !strings.Contains(head, "x-sum: 7\r\n") {
+			t.Errorf("the backend gets %q", head)
+		}
+	}
+}
+
 // trailing runs a backend that hands over each request's trailers and answers with trailers.
 func trailing(t testing.TB, trailers string) (addr string, got chan string) {
 	got = make(chan string, 10)
@@ -293,7 +333,7 @@ func trailing(t testing.TB, trailers string) (addr string, got chan string) {
 	}), got
 }
 
-const evilTrailers = "X-User: evil\r\nx_user: evil\r\nX-Gone: evil\r\nX.Gone: evil\r\nX-Added: evil\r\nX-Forwarded-For: evil\r\nX_Forwarded_Proto: evil\r\nX-Forwarded-Port: evil\r\n" +
+const evilTrailers = "X-Of-Backend: evil\r\nx_of_backend: evil\r\nX-User: evil\r\nx_user: evil\r\nX-Gone: evil\r\nX.Gone: evil\r\nX-Added: evil\r\nX-Forwarded-For: evil\r\nX_Forwarded_Proto: evil\r\nX-Forwarded-Port: evil\r\n" +
 	"X-Real-IP: evil\r\nForwarded: evil\r\nVia: evil\r\nWeir-Via: evil\r\nWeir-Mirrored: evil\r\nContent-Length: 9\r\ncontent_type: evil\r\nSet_Cookie: evil\r\nHost: evil\r\nAuthorization: evil\r\n" +
 	"X-Sum: 7\r\nmy_key: good\r\n"
 
@@ -310,6 +350,7 @@ func TestTrailersDoNotPassFilters(t *testing.T) {
 				}
 				rule := &cfg.Routes[0].Rules[0]
 				identity(rule)
+				rule.Backends[0].Filters.RequestHeaders = &model.HeaderEdit{Remove: []string{"X-Of-Backend"}}
 				rule.Filters.ResponseHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "X-Out", Value: "1"}}}
 				rule.Backends[0].Filters.ResponseHeaders = &model.HeaderEdit{Remove: []string{"x-away"}}
 				rule.Filters.CORS = &model.CORS{AllowOrigins: []string{"https://a.example"}}

@@ -115,6 +115,7 @@ type stream struct {
 	noOut bool   // the answer has no body
 	out   []byte // bytes of its body that are not sent yet
 	text  []byte // the head's strings
+	drawn int    // bytes that were drawn for text
 }
 
 var streamPool = sync.Pool{New: func() any { return new(stream) }}
@@ -125,6 +126,7 @@ func (c *conn) serveStream(hs *http2.Stream) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.ex.Dispose()
+			s.dropText()
 			c.srv.recovered(p)
 			return // s is not used again
 		}
@@ -229,6 +231,7 @@ func (s *stream) takeBody() {
 
 func (s *stream) release() {
 	s.ex.Shrink()
+	s.dropText()
 	s.conn, s.req, s.s, s.watched, s.whole, s.taken, s.err = nil, nil, nil, false, nil, false, nil
 	s.pace, s.came = pace.Pace{}, 0
 	s.arrived.Store(false)
@@ -239,7 +242,7 @@ func (s *stream) release() {
 	if cap(s.out) > keepSize {
 		s.out = nil
 	}
-	if cap(s.text) > keepSize {
+	if cap(s.text) > headFree {
 		s.text = nil
 	}
 	s.out = s.out[:0]
@@ -384,6 +387,12 @@ func (s *stream) Begin(a *exchange.Answer) error {
 		size += len(a.Fields[i].Name) + len(a.Fields[i].Value)
 	}
 	if cap(s.text) < size {
+		if size > headFree {
+			if !(clientMemory{s.conn}).Draw(size, true) {
+				return exchange.FailAnswerRoom
+			}
+			s.drawn = size
+		}
 		s.text = make([]byte, 0, max(size, 1<<10))
 	}
 	text, fields := s.text[:0], h.Fields[:0]
@@ -395,9 +404,25 @@ func (s *stream) Begin(a *exchange.Answer) error {
 	}
 	s.text, h.Fields = text, fields
 	s.noOut = a.Body.Kind == http1.BodyNone || s.req.Method == http.MethodHead
+	if a.Refusal && !s.noOut && s.s.Shut() {
+		s.noOut, h.Body = true, http1.Body{}
+	}
 	s.begun, s.out = true, s.out[:0]
 	s.answering.Store(true)
 	return nil
+}
+
+// headFree is how many bytes of an answer's head a stream keeps without drawing: as many as the endpoint's side does.
+const headFree = 16 << 10
+
+// dropText frees the strings of a large head, once they are sent or not needed any more.
+func (s *stream) dropText() {
+	if s.drawn > 0 {
+		clear(s.head.Fields)
+		s.head.Fields, s.text = s.head.Fields[:0], nil
+		clientMemory{s.conn}.Give(s.drawn)
+		s.drawn = 0
+	}
 }
 
 // alias is b as a string, without a copy.
@@ -423,8 +448,7 @@ func (s *stream) Flush() error {
 	var err error
 	switch {
 	case s.begun && !s.sent:
-		s.sent = true
-		err = s.s.Answer(&s.head, s.out, false)
+		err = s.sendHead(s.out)
 	case len(s.out) > 0:
 		err = s.s.Send(s.out, false)
 	}
@@ -432,18 +456,46 @@ func (s *stream) Flush() error {
 	return s.wrote(err)
 }
 
+// sendHead sends the head, and p behind it as soon as the client gives room. A large head is not kept until then.
+func (s *stream) sendHead(p []byte) error {
+	var rest []byte
+	if s.drawn > 0 {
+		p, rest = nil, p
+	}
+	err := s.s.Answer(&s.head, p, false)
+	if s.sent = err != http2.ErrNoMemory; err != nil {
+		return err
+	}
+	if s.dropText(); len(rest) == 0 {
+		return nil
+	}
+	return s.s.Send(rest, false)
+}
+
 func (s *stream) End(trailers []http1.Field) error {
 	var head *http2.Head
-	if !s.sent {
+	switch {
+	case s.sent:
+	case s.drawn > 0 && len(s.out) > 0:
+		if err := s.sendHead(nil); err != nil {
+			return s.wrote(err)
+		}
+	default:
 		s.sent = true
 		head = &s.head
 	}
 	err := s.s.Finish(head, s.out, trailers)
+	if head != nil && err == http2.ErrNoMemory {
+		s.sent = false
+	}
 	s.out = s.out[:0]
 	return s.wrote(err)
 }
 
 func (s *stream) wrote(err error) error {
+	if err == http2.ErrNoMemory {
+		return exchange.FailAnswerRoom
+	}
 	if err != nil {
 		return exchange.WriteFailure(err)
 	}
@@ -455,6 +507,7 @@ func (s *stream) Retract() bool {
 		return false
 	}
 	s.begun, s.out = false, s.out[:0]
+	s.dropText()
 	return true
 }
 

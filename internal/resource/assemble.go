@@ -79,9 +79,7 @@ func (r *reader) set(l *listing) *Set {
 		}
 		documents[l.root[path]] += len(f.parts)
 	}
-	for path, err := range l.errs {
-		a.report(finding(CodeUnreadable, "", reason(err)), Origin{File: path})
-	}
+	a.unreadable(l.errs)
 	for _, path := range r.paths {
 		if path = filepath.Clean(path); path != stdinPath && documents[path] == 0 && !l.again[path] && l.errs[path] == nil {
 			a.report(finding(CodeEmptyPath, "", "no document found"), Origin{File: path})
@@ -93,6 +91,17 @@ func (r *reader) set(l *listing) *Set {
 	set := a.finish()
 	r.judged, r.next = a.now, a.next
 	return set
+}
+
+// unreadable reports on paths that could not be read, on a bounded number.
+func (a *assembly) unreadable(errs map[string]error) {
+	for i, path := range slices.Sorted(maps.Keys(errs)) {
+		if i == maxFindings-1 && len(errs) > maxFindings {
+			a.report(finding(CodeUnreadable, "", fmt.Sprintf("%s (and %d more paths cannot be read)", reason(errs[path]), len(errs)-maxFindings)), Origin{File: path})
+			return
+		}
+		a.report(finding(CodeUnreadable, "", reason(errs[path])), Origin{File: path})
+	}
 }
 
 func (a *assembly) report(f Finding, at Origin) {

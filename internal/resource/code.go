@@ -88,8 +88,8 @@ const leftOut = "The object is left out, or stays as it last was valid; the rest
 
 var codes = []Code{
 	{CodeUnreadable, Error, "unreadable path",
-		"A file or folder could not be read. Its last readable content is still served.",
-		"Check that the path exists and that Weir may read it."},
+		"A file or folder could not be read, is no file or folder (a pipe, a device, a part of /proc), or is beyond the bounds in docs/limits.md. Its last readable content is still served.",
+		"Check that the path exists, that Weir may read it, and that a symbolic link leads to no more than the configuration."},
 	{CodeSyntax, Error, "syntax error",
 		"A document is neither YAML nor JSON. The other documents of the file are read; objects that the file held before stay as they were.",
 		"Correct the syntax at the named line; indentation and a missing quote are the usual causes."},

@@ -41,6 +41,10 @@ type timing struct {
 	poll, blind    time.Duration
 }
 
+// rest is how many times as long as listing takes passes before it is done again after changes: large folders that
+// change all the time take a tenth of a core.
+const rest = 10
+
 var usual = timing{holdoff: 50 * time.Millisecond, limit: 200 * time.Millisecond, poll: 30 * time.Second, blind: 2 * time.Second}
 
 // NewDir returns a Dir of objects of some kinds, over paths as Load takes them. A nil logger discards.
@@ -69,6 +73,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 	r.serving = true
 
 	poll := time.NewTimer(d.interval(w))
+	var rested time.Time // until when nothing is listed again
 	defer poll.Stop()
 	var due <-chan time.Time // of the scan after changes
 	var latest time.Time
@@ -86,7 +91,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 			if due == nil {
 				latest = now.Add(d.timing.limit)
 			}
-			due = time.After(min(d.timing.holdoff, latest.Sub(now)))
+			due = time.After(max(min(d.timing.holdoff, latest.Sub(now)), rested.Sub(now)))
 			continue
 		case err := <-w.errors():
 			// The kernel's queue ran over: anything may have changed.
@@ -100,7 +105,10 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 		case <-confirmed:
 		}
 		due = nil
+		began := time.Now()
 		l = w.settle(list(d.paths), d.paths)
+		cost := time.Since(began)
+		rested = began.Add(rest * cost)
 		r.believe = again
 		spare.Do(func() {
 			changed := r.read(l)
@@ -110,7 +118,7 @@ func (d *Dir) Run(ctx context.Context, emit func(*Set)) error {
 			}
 		})
 		errs = l.errs
-		poll.Reset(d.interval(w))
+		poll.Reset(max(d.interval(w), rest*cost))
 	}
 }
 

@@ -111,16 +111,13 @@ func (r *reader) read(l *listing) bool {
 			continue
 		}
 		readAt := time.Now()
-		var content []byte
-		if err == nil && info.Size() > maxFile {
-			err = fmt.Errorf("it has %d bytes, more than %d", info.Size(), int64(maxFile))
-		}
+		var text []byte
 		if err == nil {
-			content, err = os.ReadFile(path)
+			text, info, err = content(path)
 		}
 		f := &file{err: err}
 		if err == nil {
-			f = newFile(content, strings.EqualFold(filepath.Ext(path), ".json"))
+			f = newFile(text, strings.EqualFold(filepath.Ext(path), ".json"))
 		} else if old != nil {
 			f.parts = old.parts
 		}
@@ -135,10 +132,6 @@ func (r *reader) read(l *listing) bool {
 	}
 	return changed
 }
-
-// maxFile bounds a file, in bytes: a large file that is there by mistake must not fill the memory, or hold up the
-// others.
-const maxFile = 64 << 20
 
 func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())

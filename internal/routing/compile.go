@@ -47,6 +47,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 			h.paths.finish(nil)
 			sortCandidates(h.expressions)
 			sortCandidates(h.catchAll)
+			h.note()
 		}
 		c.loosen(l)
 	}

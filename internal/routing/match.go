@@ -15,6 +15,8 @@ type hostRules struct {
 	catchAll    []*candidate
 	// all holds every candidate, for Explain.
 	all []*candidate
+	// matched are the fields that candidates match on.
+	matched matched
 	// loose is for Refuses; it is only filled if a rule of the listener is strict.
 	loose looseRules
 	// age is that of the route added last.

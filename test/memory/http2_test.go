@@ -188,3 +188,47 @@ func TestAnswersOverHTTP2ThatClientsDoNotReadAreHeldInBoundedMemory(t *testing.T
 		},
 	}.test(t, sized(400, 800))
 }
+
+// headed answers with 60 KB of fields and a body.
+func headed(w http.ResponseWriter, r *http.Request) {
+	for i := range 20 {
+		w.Header().Set("X-"+strconv.Itoa(i), strings.Repeat("~", 3000))
+	}
+	w.Write(make([]byte, 1000))
+}
+
+// TestHeadsOfAnswersThatClientsDoNotTakeAreHeldInBoundedMemory: large heads to clients that give no window for the
+// bodies behind them, and read nothing or all of it.
+func TestHeadsOfAnswersThatClientsDoNotTakeAreHeldInBoundedMemory(t *testing.T) {
+	for name, reads := range map[string]bool{"read": true, "unread": false} {
+		t.Run(name, func(t *testing.T) {
+			b := block("GET", "headed", 0)
+			attack{
+				routes: []route{{name: "headed", address: backend(t, headed)}},
+				args:   []string{"--max-in-flight", "1000"},
+				run: func(t *testing.T, w *world, n int) func() {
+					return swarm(t, n, func(i int) (net.Conn, error) {
+						c, err := from(i, w.addr)
+						if err == nil && !reads {
+							c.(*net.TCPConn).SetReadBuffer(4 << 10)
+						}
+						return c, err
+					}, func(_ int, c net.Conn) {
+						p := &peer{c: c, id: 1}
+						p.f = http2.NewFramer(&p.out, nil)
+						p.out.WriteString(http2.ClientPreface)
+						p.f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+						p.f.WriteSettingsAck()
+						p.flush()
+						for range 20 {
+							p.open(b, true)
+						}
+						if reads {
+							go io.Copy(io.Discard, c) // until leave
+						}
+					})
+				},
+			}.test(t, sized(200, 500))
+		})
+	}
+}
