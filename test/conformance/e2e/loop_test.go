@@ -22,7 +22,7 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge}
 spec:
-  gatewayClassName: `+install.Class+`
+  gatewayClassName: ` + install.Class + `
   listeners: [{name: tcp, port: 9000, protocol: TCP}]
 `)
 	address := strings.TrimPrefix(w.programmed("edge"), "http://")
