@@ -75,7 +75,7 @@ var importTable = map[string][]string{
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/model", "internal/routing",
 	},
 	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
-	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process"},
+	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process", "internal/visible"},
 	"internal/flags":   {"internal/model"},
 	"internal/process": {"internal/flags", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
@@ -102,7 +102,7 @@ var importTable = map[string][]string{
 		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
 		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "internal/visible", "examples",
 	},
-	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource"},
+	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource", "internal/visible"},
 	"internal/cli":         {"*"},
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 const usage = `Weir-demo ` + demo.About + `
@@ -55,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(stderr, "weir-demo: %v\n", err)
+	fmt.Fprintln(stderr, visible.Text("weir-demo: "+err.Error()))
 	if fault := (*flags.Fault)(nil); errors.As(err, &fault) {
 		fmt.Fprintln(stderr, `See "weir-demo --help".`)
 		return 2

@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/fed"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/visible"
 )
 
 const usage = `weir-proxy serves a Gateway of a Kubernetes cluster as its controller says. It is
@@ -56,13 +57,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = flags.ReadEnvironment(f)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "weir-proxy: %v\nSee \"weir-proxy --help\".\n", err)
+		fmt.Fprintln(stderr, visible.Text("weir-proxy: "+err.Error())+"\nSee \"weir-proxy --help\".")
 		return 2
 	}
 	ctx, stop := process.Interrupted(context.Background())
 	defer stop()
 	if err := proxy.Run(ctx, stdout, stderr); err != nil {
-		fmt.Fprintf(stderr, "weir-proxy: %v\n", err)
+		fmt.Fprintln(stderr, visible.Text("weir-proxy: "+err.Error()))
 		if fault := (*flags.Fault)(nil); errors.As(err, &fault) {
 			return 2
 		}

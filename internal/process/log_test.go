@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -28,6 +29,29 @@ func TestWhatOthersWriteIsCutInTheLog(t *testing.T) {
 		NewLogger(&b, format, "info").Info("failed", "path", long, "error", errors.New(long), slog.Group("in", "host", long), "none", none, "short", "kept", "stack", long)
 		if n := b.Len(); n > len(long)+3*maxAttr+1000 || strings.Count(b.String(), "...+75904") != 3 || !strings.Contains(b.String(), "kept") {
 			t.Errorf("%s: a line of %d bytes", format, n)
+		}
+	}
+}
+
+func TestWhatOthersWriteIsVisibleInTheLog(t *testing.T) {
+	const hostile = "a\n::error::b\x1b[31m\u009b\u202e\u200b\u3164##[add-mask]c"
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		log := NewLogger(&out, format, "info")
+		log.Info("finding", "object", hostile)
+		log.Info(hostile, "error", errors.New(hostile))
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != 2 {
+			t.Fatalf("%s: %d lines:\n%s", format, len(lines), out.String())
+		}
+		for _, line := range lines {
+			if strings.ContainsAny(line, "\x1b\u009b\u202e\u200b\u3164") || strings.Contains(line, "##[") || strings.HasPrefix(line, "::") {
+				t.Errorf("%s: %q", format, line)
+			}
+			var into struct{ Object, Error string }
+			if format == "json" && (json.Unmarshal([]byte(line), &into) != nil || into.Object != hostile && into.Error != hostile) {
+				t.Errorf("%q does not say what was logged", line)
+			}
 		}
 	}
 }
