@@ -68,6 +68,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 	var avoid *upstream.Endpoint
 	var moved moves
 	busy := busyMoves
+	pauses := ex.pipe.MaxPauses
 	for {
 		e := moved.to
 		if t := ex.resumed; e != nil {
@@ -100,7 +101,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			continue
 		}
 		moved.to = nil
-		if left == 0 || !ex.worthRetry(err) || !service.Retry() {
+		if left == 0 || pauses <= 0 || !ex.worthRetry(err) || !service.Retry() {
 			if err != nil {
 				return err
 			}
@@ -115,7 +116,13 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		left--
 		avoid = e
 		ex.backend.Metrics.Retry(ex.from.Shard)
-		if err := ex.pause(retry.backoff); err != nil {
+		if retry.backoff > 0 {
+			d := min(retry.backoff+rand.N(retry.backoff/4+1), pauses)
+			pauses -= d
+			if err := ex.pause(d); err != nil {
+				return err
+			}
+		} else if err := ex.stillThere(); err != nil {
 			return err
 		}
 		ex.rewind()
@@ -227,20 +234,22 @@ func (ex *Exchange) worthRetry(err error) bool {
 	return ex.rule.retry.code(ex.resp.Status)
 }
 
-// pause waits before another attempt: at least the rule's backoff, plus a random part of up to a quarter.
-func (ex *Exchange) pause(backoff time.Duration) error {
-	if backoff > 0 {
-		d := backoff + rand.N(backoff/4+1)
-		t := time.NewTimer(d)
-		defer t.Stop()
-		if !ex.deadline.IsZero() && time.Until(ex.deadline) < d {
-			t.Reset(time.Until(ex.deadline))
-		}
-		select {
-		case <-t.C:
-		case <-ex.pipe.around.Cut:
-		}
+// pause waits for d before another attempt, but not beyond the request's deadline.
+func (ex *Exchange) pause(d time.Duration) error {
+	if !ex.deadline.IsZero() {
+		d = min(d, time.Until(ex.deadline))
 	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ex.pipe.around.Cut:
+	}
+	return ex.stillThere()
+}
+
+// stillThere returns why a request needs no other attempt.
+func (ex *Exchange) stillThere() error {
 	if !ex.deadline.IsZero() && !time.Now().Before(ex.deadline) {
 		return failRequestTime
 	}

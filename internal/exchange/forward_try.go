@@ -247,16 +247,30 @@ func (ex *Exchange) stillWaiting(since *time.Time, silence time.Duration) error 
 
 var failInterim = &Failure{Status: 502, Reason: telemetry.MalformedResponse, Detail: "unexpected 1xx response from the backend"}
 
-// inform forwards an interim answer.
+// inform forwards an interim answer, with the changes of filters. CORS and the session say what they have to say in the
+// final answer; a backend says nothing in their name before that either.
 func (ex *Exchange) inform() error {
 	ex.attempt.informed = true
+	if ex.resp.Status == http.StatusContinue {
+		return ex.from.Client.Inform(http.StatusContinue, nil) // it says that alone
+	}
+	rule, backend := &ex.rule.filters, ex.backendFilters()
+	cors := rule.cors != nil || backend.cors != nil
+	session := ex.rule.session
 	n := 0
 	all := ex.resp.Fields
 	for i := range all {
-		if f := &all[i]; f.ID != http1.FieldContentLength && !http1.HopByHop(f, all) {
+		f := &all[i]
+		switch {
+		case f.ID == http1.FieldContentLength || http1.HopByHop(f, all),
+			cors && isCORSAnswer(f.Name),
+			session != nil && session.is(f.Name):
+		default:
 			all[n] = *f
 			n++
 		}
 	}
-	return ex.from.Client.Inform(ex.resp.Status, all[:n])
+	fields := rule.response.apply(backend.response.apply(all[:n]))
+	ex.resp.Fields = fields
+	return ex.from.Client.Inform(ex.resp.Status, fields)
 }

@@ -110,7 +110,7 @@ func (ex *Exchange) dropsAnswerTrailer(f *http1.Field) bool {
 	if len(f.Name) == len("grpc-status") && http1.EqualFold(f.Name, "grpc-status") {
 		return false
 	}
-	if s := ex.rule.session; s != nil && s.header && len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name) {
+	if s := ex.rule.session; s != nil && s.is(f.Name) {
 		return true
 	}
 	return (rule.cors != nil || backend.cors != nil) && isCORSAnswer(f.Name) || rule.response.touches(f) || backend.response.touches(f)

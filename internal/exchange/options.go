@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	// ResponseTimeout is how long an endpoint may take to begin its answer once the request is sent, if the rule has no
 	// timeout; 0 means 60 s.
 	ResponseTimeout time.Duration
+	// MaxPauses bounds the pauses before all retries of a request together; 0 means model.MaxBackoff.
+	MaxPauses time.Duration
 	// MaxInFlight bounds the exchanges in flight. Beyond it the answer is 503, before any work is done. 0 means no
 	// bound.
 	MaxInFlight int
@@ -75,6 +78,9 @@ func (o *Options) SetDefaults() {
 	}
 	if o.StreamTimeout == 0 {
 		o.StreamTimeout = 5 * time.Minute
+	}
+	if o.MaxPauses == 0 {
+		o.MaxPauses = time.Duration(model.MaxBackoff)
 	}
 	if o.ResponseTimeout == 0 {
 		o.ResponseTimeout = 60 * time.Second

@@ -39,6 +39,8 @@ type TLSPeer struct {
 	// Name is the server name that the client requested (SNI), in lower case and without the root's dot; empty if there
 	// was none.
 	Name string
+	// Listener is the name of the listener that took the connection.
+	Listener string
 	// Auth is what the listener required of the client's certificate at that time.
 	Auth ClientAuth
 	// Verified is the client's certificate if one of the listener's authorities vouches for it, else nil. Policies may

@@ -72,15 +72,18 @@ func (ex *Exchange) route() error {
 	return ex.judgePath()
 }
 
-// mayReach reports whether requests for listener l may come over this connection. The handshake's name must select the
-// same listener, and its demand on client certificates must still be l's. Without a name, any listener with the same
-// demand will do.
+// mayReach reports whether requests for listener l may come over this connection (Gateway API, Listener.Hostname). The
+// handshake's name must select the same listener, and its demand on client certificates must still be l's. Without a
+// name, l must be the listener that took the connection.
 func (ex *Exchange) mayReach(l *routing.Listener) bool {
 	t := ex.from.Peer.TLS
 	if ex.from.Snapshot.Listeners[l.ID].Auth != t.Auth {
 		return false
 	}
-	return t.Name == "" || ex.from.Port.Listener(t.Name) == l
+	if t.Name == "" {
+		return t.Listener == l.Listener.Name
+	}
+	return ex.from.Port.Listener(t.Name) == l
 }
 
 // Field implements routing.Fields.

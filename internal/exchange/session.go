@@ -285,13 +285,16 @@ func (ex *Exchange) sessionTime() int64 {
 	return ex.from.Start.UnixMilli()
 }
 
+// is reports whether only the proxy may send a field of that name to clients, because it holds the session's token.
+func (s *session) is(name string) bool {
+	return s.header && len(name) == len(s.name) && http1.EqualFold(name, s.name)
+}
+
 // markSession adds the token to the answer's fields, unless the client has it. The client lacks it if the session is
 // new, or if the session's endpoint could not be kept.
 func (ex *Exchange) markSession(s *session, fields []http1.Field) []http1.Field {
 	if s.header { // a backend's value in this field is not a token
-		fields = slices.DeleteFunc(fields, func(f http1.Field) bool {
-			return len(f.Name) == len(s.name) && http1.EqualFold(f.Name, s.name)
-		})
+		fields = slices.DeleteFunc(fields, func(f http1.Field) bool { return s.is(f.Name) })
 	}
 	t := s.bySpot[sessionSpot{ex.backend, ex.endpoint}]
 	if t == nil || t == ex.resumed {

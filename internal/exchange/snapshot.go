@@ -176,7 +176,7 @@ func compileRetry(r *model.Retry) *retry {
 	if r == nil || r.Attempts <= 0 {
 		return nil
 	}
-	c := &retry{attempts: r.Attempts, backoff: time.Duration(r.Backoff)}
+	c := &retry{attempts: r.Attempts, backoff: time.Duration(min(r.Backoff, model.MaxBackoff))}
 	for _, code := range r.Codes {
 		if code >= 0 && code < 640 {
 			c.codes[code/64] |= 1 << (code % 64)

@@ -244,9 +244,13 @@ type Retry struct {
 	Codes []int `json:"codes,omitempty"`
 	// Attempts is the number of retries beyond the first attempt.
 	Attempts int `json:"attempts"`
-	// Backoff is the minimum time between two attempts.
+	// Backoff is the minimum time between two attempts. All pauses of a request together last MaxBackoff at most.
 	Backoff Duration `json:"backoff,omitzero"`
 }
+
+// MaxBackoff is how long all pauses before the retries of a request last at most, together. A request keeps its place
+// while it pauses.
+const MaxBackoff = Duration(time.Minute)
 
 // Service is a named set of endpoints on a port.
 type Service struct {

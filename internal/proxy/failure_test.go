@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -317,5 +318,25 @@ func TestRequestTimeoutEndsASlowAnswer(t *testing.T) {
 	resp.Body.Close()
 	if s.failures(telemetry.RequestTimeout) != 1 {
 		t.Error("not counted")
+	}
+}
+
+// TestAPauseBeforeARetryHoldsNoRequestForEver: a rule may ask for any pause and need not have a timeout.
+func TestAPauseBeforeARetryHoldsNoRequestForEver(t *testing.T) {
+	for _, backoff := range []time.Duration{99999 * time.Hour, math.MaxInt64} {
+		addr, n := flaky(t, func(n int64, w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) })
+		cfg := plain(addr)
+		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1000, Codes: []int{503}, Backoff: model.Duration(backoff)}
+		k := newTalk(t, serve(t, cfg, func(o *Options) { o.MaxPauses = time.Millisecond }).addr())
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != 503 || n.Load() != 2 {
+			t.Errorf("status %d after %d attempts, want 503 after 2", resp.StatusCode, n.Load())
+		}
+		cfg.Routes[0].Rules[0].Timeouts.Request = model.Duration(time.Millisecond)
+		k = newTalk(t, serve(t, cfg).addr())
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != 504 {
+			t.Errorf("with a timeout: status %d, want 504", resp.StatusCode)
+		}
 	}
 }

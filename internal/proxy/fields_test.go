@@ -396,3 +396,43 @@ func TestATrailerFieldDoesNotAnnounceWhatIsDropped(t *testing.T) {
 		}
 	}
 }
+
+// TestInterimAnswersDoNotPassFilters: what filters, CORS and a session keep back from clients does not come earlier.
+func TestInterimAnswersDoNotPassFilters(t *testing.T) {
+	const interim = "X-Out: evil\r\nX-Away: evil\r\nAccess-Control-Allow-Origin: evil\r\nX-Session: evil\r\nLink: </a.css>\r\n"
+	addr, _ := wire(t, "HTTP/1.1 100 Continue\r\n"+interim+"\r\nHTTP/1.1 103 Early Hints\r\n"+interim+"\r\n"+okResponse)
+	for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
+		cfg := plain(addr)
+		if protocol == model.H2C {
+			inner := serve(t, plain(addr), func(o *Options) { o.Pseudonym = "inner" })
+			cfg.Services[0].Endpoints[0].Address, cfg.Services[0].Protocol = inner.addr(), protocol
+		}
+		rule := &cfg.Routes[0].Rules[0]
+		rule.Filters.ResponseHeaders = &model.HeaderEdit{Set: []model.HeaderValue{{Name: "X-Out", Value: "1"}}}
+		rule.Backends[0].Filters.ResponseHeaders = &model.HeaderEdit{Remove: []string{"x-away"}}
+		rule.Filters.CORS = &model.CORS{AllowOrigins: []string{"https://a.example"}}
+		rule.Session = &model.Session{Name: "X-Session", Type: model.Header}
+		s := serve(t, cfg)
+		k := newTalk(t, s.addr())
+		k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		seen := ""
+		for {
+			resp, _ := k.answer("GET")
+			seen += fmt.Sprint(resp.StatusCode, " ")
+			if resp.StatusCode >= 200 {
+				break
+			}
+			for name, values := range resp.Header {
+				if strings.Contains(fmt.Sprint(values), "evil") {
+					t.Errorf("%v: %d has %s: %q", protocol, resp.StatusCode, name, values)
+				}
+			}
+			if resp.StatusCode == 103 && (resp.Header.Get("Link") != "</a.css>" || resp.Header.Get("X-Out") != "1") {
+				t.Errorf("%v: the interim answer has %v", protocol, resp.Header)
+			}
+		}
+		if !strings.HasSuffix(seen, "103 200 ") {
+			t.Errorf("%v: the client gets %s", protocol, seen)
+		}
+	}
+}

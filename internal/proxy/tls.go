@@ -240,21 +240,22 @@ func lowerHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// handshakeConn carries the auth of the chosen listener out of the handshake. It also holds the handshake's place at
+// handshakeConn carries the name and the auth of the chosen listener out of the handshake. It also holds the handshake's place at
 // the gate: a handshake has a place except while it waits for the client.
 type handshakeConn struct {
 	net.Conn
-	c     *conn
-	auth  exchange.ClientAuth
-	gate  *handshakeGate // nil once the handshake has ended
-	begun bool           // bytes have arrived
-	until time.Time
-	in    bool
-	io    *socket.Stream // used after the handshake; nil if Conn must be used
-	held  bool           // Read returns errHeld
-	hasty bool           // Write does not wait: bytes that do not fit are lost
-	came  int            // handshake bytes from the client
-	drawn int            // how many of these bytes were drawn for
+	c        *conn
+	auth     exchange.ClientAuth
+	listener string
+	gate     *handshakeGate // nil once the handshake has ended
+	begun    bool           // bytes have arrived
+	until    time.Time
+	in       bool
+	io       *socket.Stream // used after the handshake; nil if Conn must be used
+	held     bool           // Read returns errHeld
+	hasty    bool           // Write does not wait: bytes that do not fit are lost
+	came     int            // handshake bytes from the client
+	drawn    int            // how many of these bytes were drawn for
 }
 
 // errHeld is temporary, so that the TLS connection can be read again after it.
@@ -412,7 +413,7 @@ func (c *conn) handshake() bool {
 	hc.io = socket.NewStream(c.socket)
 	state := t.ConnectionState()
 	c.tls.peer.Name = lowerHost(state.ServerName)
-	c.tls.peer.Auth = hc.auth
+	c.tls.peer.Auth, c.tls.peer.Listener = hc.auth, hc.listener
 	if chains := state.VerifiedChains; len(chains) > 0 {
 		c.tls.peer.Verified = chains[0][0]
 	}
@@ -441,7 +442,7 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 				return nil, errNotServed
 			}
 			if hc, ok := hello.Conn.(*handshakeConn); ok {
-				hc.auth = st.Auth
+				hc.auth, hc.listener = st.Auth, l.Listener.Name
 			}
 			return config, nil
 		},

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,56 @@ func TestRequestForAnotherListenerIsMisdirected(t *testing.T) {
 	if s.failures(telemetry.Misdirected) != 3 || s.failures(telemetry.NoListener) != 1 {
 		t.Error("not counted")
 	}
+}
+
+// TestAConnectionWithoutANameReachesItsListenerAlone: the client saw the certificate of one listener, and the demands of
+// that listener on clients were met; even if the configuration changes.
+func TestAConnectionWithoutANameReachesItsListenerAlone(t *testing.T) {
+	addr, _ := wire(t, okResponse)
+	cfg, _ := twoNames(t, addr)
+	s := serve(t, cfg)
+	unnamed := func() *talk {
+		c := tls.Client(dial(t, s.addr()), &tls.Config{InsecureSkipVerify: true})
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
+	}
+	want := func(k *talk, host string, status int) {
+		t.Helper()
+		k.send("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+		if resp, _ := k.answer("GET"); resp.StatusCode != status {
+			t.Errorf("host %s: status %d, want %d", host, resp.StatusCode, status)
+		}
+	}
+	k := unnamed() // the listener of any host takes it
+	want(k, "one.example", 200)
+	want(k, "two.example", 421)
+	want(k, "one.example", 200)
+
+	// No listener is of any host: the first takes it.
+	named := *cfg
+	named.Listeners = slices.Clone(cfg.Listeners)
+	named.Listeners[0].Hostname = "one.example"
+	named.Routes = slices.Clone(cfg.Routes)
+	named.Routes[0].Attachments = slices.Clone(cfg.Routes[0].Attachments)
+	named.Routes[0].Attachments[0].Hostnames = []string{"one.example"}
+	if err := s.Apply(&named); err != nil {
+		t.Fatal(err)
+	}
+	want(k, "two.example", 421)
+	k = unnamed()
+	want(k, "one.example", 200)
+	want(k, "two.example", 421)
+	other := named
+	other.Listeners = slices.Clone(named.Listeners)
+	slices.Reverse(other.Listeners) // another is the first now
+	if err := s.Apply(&other); err != nil {
+		t.Fatal(err)
+	}
+	want(k, "two.example", 421)
+	want(k, "one.example", 200)
+	want(unnamed(), "two.example", 200)
 }
 
 // TestMisdirectionIsJudgedByTheMostSpecificListener: the listeners share a certificate, which clients need to reuse

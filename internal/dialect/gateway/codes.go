@@ -122,7 +122,7 @@ var codes = []resource.Code{
 		Meaning: "Listeners with TLS on one port have overlapping hostnames. A client that reuses a connection for another host is answered 421.",
 		Fix:     "Nothing, if this is intended."},
 	{ID: codeIgnored, Severity: resource.Warning, Title: "field not honoured",
-		Meaning: "The field has no effect in Weir.",
+		Meaning: "The field has no effect in Weir, or less than it says.",
 		Fix:     "Remove it, or do not rely on it."},
 	{ID: codeSetNotAllowed, Severity: resource.Error, Title: "ListenerSet not allowed",
 		Meaning: "The Gateway that a ListenerSet names does not let ListenerSets of that namespace attach. None of its listeners is served.",

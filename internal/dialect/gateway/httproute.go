@@ -37,6 +37,11 @@ func (t *translator) httpRule(r *route, i int, rule *gatewayv1.HTTPRouteRule) {
 			Attempts: value(rule.Retry.Attempts, defaultAttempts),
 			Backoff:  parts.duration(".retry.backoff", rule.Retry.Backoff),
 		}
+		if b := parts.retry.Backoff; b > model.MaxBackoff {
+			t.report(r.ref, resource.Problem(codeIgnored, "", parts.field+".retry.backoff",
+				fmt.Sprintf("%s is longer than %s: all pauses of a request together end after %[2]s", *rule.Retry.Backoff, time.Duration(model.MaxBackoff)),
+				fmt.Sprintf("use at most %s", time.Duration(model.MaxBackoff))))
+		}
 		if parts.retry.Attempts < 0 {
 			parts.problems = append(parts.problems, resource.Problem(codeValue, "UnsupportedValue", parts.field+".retry.attempts",
 				fmt.Sprintf("%d is negative", parts.retry.Attempts), "use 1 or more"))
