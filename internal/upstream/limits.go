@@ -67,7 +67,15 @@ func (s *Service) Begin() bool {
 	return true
 }
 
-// End returns the place that Begin claimed.
+// Force claims a place beyond the bound, until End: one of those that have it is about to end. It returns true.
+func (s *Service) Force() bool {
+	if s.maxRequests != 0 {
+		s.use.active.Add(1)
+	}
+	return true
+}
+
+// End returns the place that Begin or Force claimed.
 func (s *Service) End() {
 	if s.maxRequests != 0 {
 		s.use.active.Add(-1)
