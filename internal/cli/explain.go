@@ -141,11 +141,11 @@ func gatewayFault(err error) error {
 	case explain.NotSeparate:
 		return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 	case explain.UnknownGateway:
-		return &listed{flags.Errorf("--gateway %s: no such Gateway is served; there is:", g.Gateway), g.Lines()}
+		return &listed{flags.Errorf("--gateway %s: no such Gateway is served; there is", g.Gateway), g.Lines()}
 	case explain.NoGateway:
 		return errors.New("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
 	case explain.NoneListens:
-		return &exitError{exitNoMatch, &listed{errors.New("no Gateway listens for this; there is:"), g.Lines()}}
+		return &exitError{exitNoMatch, &listed{errors.New("no Gateway listens for this; there is"), g.Lines()}}
 	}
-	return &listed{flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...'):"), g.Lines()}
+	return &listed{flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...')"), g.Lines()}
 }

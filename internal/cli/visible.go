@@ -16,7 +16,7 @@ type listed struct {
 	lines []string
 }
 
-func (e *listed) Error() string { return e.error.Error() + "\n" + strings.Join(e.lines, "\n") }
+func (e *listed) Error() string { return e.error.Error() + ":\n" + strings.Join(e.lines, "\n") }
 
 func (e *listed) Unwrap() error { return e.error }
 
@@ -26,7 +26,7 @@ func errorText(err error) string {
 	var list *listed
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &list) && list.Error() == err.Error() {
-		lines = append([]string{list.error.Error()}, list.lines...)
+		lines = append([]string{list.error.Error() + ":"}, list.lines...)
 	} else if errors.As(err, &joined) && errors.Join(joined.Unwrap()...).Error() == err.Error() {
 		lines = nil
 		for _, e := range joined.Unwrap() {

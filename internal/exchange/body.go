@@ -22,7 +22,7 @@ type content struct {
 // next returns the client's next piece of the body. It counts and copies the piece, and keeps it for another attempt as
 // far as retain allows.
 func (ex *Exchange) next() ([]byte, error) {
-	p, err := ex.from.Client.Next()
+	p, err := ex.read()
 	if len(p) > 0 {
 		ex.in += int64(len(p))
 		if ex.tooLarge() {

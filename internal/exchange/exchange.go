@@ -26,6 +26,7 @@ type Exchange struct {
 	waiting upstream.Waiting
 	resp    http1.Response
 	upload  upload
+	silent  silent
 
 	answer Answer
 	local  []http1.Field // of the proxy's own answers
@@ -68,6 +69,9 @@ func (ex *Exchange) reset() {
 	ex.picked, ex.legs, ex.copied, ex.settled = ex.picked[:0], ex.legs[:0], false, false
 	ex.call.Reset()
 	ex.upload.running, ex.upload.failed = false, nil
+	if ex.upload.answering.Load() {
+		ex.upload.answering.Store(false)
+	}
 	ex.answer = Answer{}
 	ex.id = requestID{}
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0

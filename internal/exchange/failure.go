@@ -106,8 +106,11 @@ func ParseFailure(err error) *Failure {
 
 // BodyFailure returns why reading a client's body failed.
 func BodyFailure(err error) *Failure {
+	var f *Failure
 	var e *http1.Error
 	switch {
+	case errors.As(err, &f):
+		return f
 	case errors.As(err, &e):
 		return &Failure{Status: e.Status, Reason: telemetry.BadBody, Detail: e.Detail, Err: err}
 	case upstream.IsTimeout(err):

@@ -75,7 +75,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		} else if t != nil && avoid == nil {
 			e = t.endpoint
 		} else if e = service.Pick(avoid); e == nil {
-			return Nowhere(service)
+			return ex.nowhere(service)
 		}
 		ex.endpoint = e
 		ex.attempts++
@@ -271,7 +271,7 @@ func (ex *Exchange) keepBody() error {
 	ex.req.Expect100 = false
 	ex.keep = append(ex.keep[:0], ex.body...)
 	for int64(len(ex.keep)) < ex.req.Body.Length {
-		p, err := ex.from.Client.Next()
+		p, err := ex.read()
 		if err != nil {
 			return BodyFailure(unexpected(err))
 		}
@@ -418,7 +418,9 @@ func (ex *Exchange) answerFields() {
 // head sends the client the answer's head.
 func (ex *Exchange) head() error {
 	ex.answerFields()
-	ex.pollUpload()
+	if ex.pollUpload(); ex.upload.running {
+		ex.upload.answering.Store(true)
+	}
 	r := &ex.resp
 	ex.answer = Answer{Status: r.Status, Reason: r.Reason, Fields: r.Fields, Body: r.Body}
 	if ex.Reading() && r.Status >= 400 {

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -20,8 +21,14 @@ type gate struct {
 	strain atomic.Int64 // until then, requests may be waiting too long for the proxy
 	delay  atomic.Int64 // nanoseconds that the last measured request had waited
 
-	refused atomic.Uint64 // exchanges, for max
-	shed    atomic.Uint64 // exchanges, for their wait
+	refused  atomic.Uint64 // exchanges, for max
+	shed     atomic.Uint64 // exchanges, for their wait
+	shared   atomic.Uint64 // exchanges, for the part of their client
+	silenced atomic.Uint64 // exchanges ended because their client was silent
+
+	ending  atomic.Int64 // of the exchanges that were ended so, those still in flight
+	shares  shares
+	silence silence
 
 	_        [64]byte
 	inFlight atomic.Int64
@@ -30,8 +37,10 @@ type gate struct {
 
 // admission is an exchange's place among those in flight.
 type admission struct {
-	entered bool // it has a place
-	crowded bool // few places are left
+	entered bool          // it has a place
+	crowded bool          // few places are left
+	share   *atomic.Int32 // its client's count; nil if it is not counted
+	streams *atomic.Int32 // its connection's count, of HTTP/2
 }
 
 // retryAfter is drawn for each client's connection, so that clients do not all come back at once. gRPC gets the same in
@@ -43,6 +52,8 @@ var (
 
 var (
 	failOverload   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy is at its limit of requests", Later: true}
+	failShare      = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's requests, and few are left", Later: true}
+	failSilent     = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the request's body did not come, and others need the request's place", Later: true}
 	failOverdue    = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the request waited too long for the proxy", Later: true}
 	FailBusy       = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many requests as allowed are under way to the backend", Later: true}
 	failConnecting = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many connections as allowed are being opened to the backend", Later: true}
@@ -55,14 +66,18 @@ func (g *gate) bound(max int) {
 		g.max = math.MaxInt64
 	}
 	g.crowded = g.max / 4 * 3
+	g.shares.seed = maphash.MakeSeed()
 }
+
+// unbound is true if there is no bound.
+func (g *gate) unbound() bool { return g.max == math.MaxInt64 }
 
 // enter claims a place for the exchange, or returns why there is none. leave returns the place.
 func (ex *Exchange) enter() error {
 	g := &ex.pipe.gate
 	n := g.inFlight.Add(1)
 	ex.entered = true
-	if n > g.max {
+	if n > g.max+g.ending.Load() && !(g.makeRoom(nil) && n <= g.max+g.ending.Load()) {
 		ex.leave()
 		g.refused.Add(1)
 		return failOverload
@@ -130,19 +145,38 @@ func (ex *Exchange) waited() (d time.Duration, left bool) {
 func (ex *Exchange) leave() {
 	if ex.entered {
 		ex.entered = false
+		ex.unclaim()
 		ex.pipe.gate.inFlight.Add(-1)
+		if ex.silent.ended {
+			ex.silent.ended = false
+			ex.pipe.gate.ending.Add(-1)
+		}
 		ex.giveBack()
 	}
 }
 
-// begin claims a place for the exchange at its service; service.End returns it. A service that is stuck must not take
-// all places from the others.
+// begin claims a place for the exchange at its service; service.End returns it. A client, or a service that is stuck,
+// must not take all places from the others.
 func (ex *Exchange) begin(s *upstream.Service) error {
-	if ex.crowded && len(ex.from.Snapshot.Upstream) > 1 && int64(s.InFlight()) > ex.pipe.gate.max/2 || !s.Begin() {
+	g := &ex.pipe.gate
+	if err := ex.claim(); err != nil {
+		return err
+	}
+	stuck := ex.crowded && len(ex.from.Snapshot.Upstream) > 1 && int64(s.InFlight()) > g.max/2
+	if stuck && !g.makeRoom(s) || !s.Begin() && !(g.makeRoom(s) && s.Force()) {
 		s.Rejected(upstream.LimitRequests)
 		return FailBusy
 	}
 	return nil
+}
+
+// nowhere is Nowhere for an exchange. If clients that are silent hold the service's places, some of them end.
+func (ex *Exchange) nowhere(s *upstream.Service) error {
+	err := Nowhere(s)
+	if err == FailBusy {
+		ex.pipe.gate.makeRoom(s)
+	}
+	return err
 }
 
 // Nowhere returns why there was no endpoint to choose.

@@ -5,11 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 )
 
-// Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it.
+// Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it, and count themselves in it.
 type Peer struct {
 	// Address is the client's, or that of a proxy in front (see exchange.clientAddr). It comes from a PROXY header or
 	// from the socket. It is not valid if the socket is not TCP. IP is the address as text; without an address, it is
@@ -26,6 +27,8 @@ type Peer struct {
 	Announced *Announced
 	// TLS is the result of the handshake; nil in cleartext.
 	TLS *TLSPeer
+	// streams are the connection's requests in flight over HTTP/2.
+	streams atomic.Int32
 }
 
 // Socket has the addresses of a connection's two sides.

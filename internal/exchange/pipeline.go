@@ -64,5 +64,6 @@ func (p *Pipeline) Load(l *telemetry.Load) {
 	g := &p.gate
 	l.InFlight, l.MaxInFlight = g.inFlight.Load(), int64(max(p.MaxInFlight, 0))
 	l.RefusedRequests, l.ShedRequests = g.refused.Load(), g.shed.Load()
+	l.SharedRequests, l.SilencedRequests, l.Clients = g.shared.Load(), g.silenced.Load(), g.shares.count()
 	l.QueueDelay, l.Strained = time.Duration(g.delay.Load()), g.strained()
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,8 @@ type upload struct {
 	done    chan error // its result
 	running bool
 	failed  error // the client's failure
+	// answering is true once the answer has begun while the upload was running.
+	answering atomic.Bool
 }
 
 // startUpload sends the rest of the body. The goroutine ends with the body, with its receiver, or with stopUpload.

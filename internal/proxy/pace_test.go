@@ -40,6 +40,7 @@ func TestSlowBodyIsTheClientsFault(t *testing.T) {
 	for name, request := range map[string]string{
 		"length":                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
 		"nothing":                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
+		"length, with retries":   "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
 		"chunks":                 "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
 		"in the middle of one":   "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40\r\nhalf",
 		"the last chunk is late": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
@@ -49,6 +50,9 @@ func TestSlowBodyIsTheClientsFault(t *testing.T) {
 				t.Parallel()
 				addr := backend(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 				cfg := plain(addr)
+				if strings.HasSuffix(name, "with retries") {
+					cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{503}} // keeps the body in memory first
+				}
 				s, k := serveTalk(t, cfg, overTLS, paced)
 				k.send(strings.Replace(request, "Host: a", "Host: shop.example", 1))
 				resp, text := k.answer("POST")

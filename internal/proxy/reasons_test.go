@@ -195,6 +195,19 @@ func provocations() []provocation {
 				}
 				return 0
 			}},
+		{reason: telemetry.ClientOverload, status: 503, config: at(model.HTTP, func(t *testing.T) string { address, _ := reader(t); return address }),
+			edit: func(o *Options) { o.MaxInFlight = 1 }, client: func(t *testing.T, s *testServer) int {
+				silent := newTalk(t, s.addr())
+				silent.send(postLength)
+				until(t, "the upload has not begun", func() bool { return s.load().InFlight == 1 })
+				other := newTalk(t, s.addr())
+				until(t, "the upload keeps its place", func() bool {
+					status, _ := other.get("/")
+					return status == 200
+				})
+				resp, _ := silent.answer("POST")
+				return resp.StatusCode
+			}},
 		{reason: telemetry.Overload, status: 503, config: busy(nil), edit: func(o *Options) { o.MaxInFlight = 1 }, client: beside},
 		{reason: telemetry.Internal, unlogged: true, edit: func(o *Options) {
 			var panics atomic.Bool

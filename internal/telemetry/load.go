@@ -14,6 +14,11 @@ type Load struct {
 	Connections, MaxConnections int64
 	// RefusedRequests exceeded MaxInFlight, ShedRequests had waited too long for the proxy, RefusedConnections exceeded MaxConnections.
 	RefusedRequests, ShedRequests, RefusedConnections uint64
+	// SharedRequests exceeded their client's part of the requests in flight, SilencedRequests ended because their client
+	// was silent and others needed the place.
+	SharedRequests, SilencedRequests uint64
+	// Clients are the addresses that have requests in flight.
+	Clients int64
 	// QueueDelay is how long a request of late had waited for the proxy, Strained that others may be waiting too long.
 	QueueDelay time.Duration
 	Strained   bool
@@ -63,6 +68,8 @@ var (
 		"Requests in flight.")
 	descInFlightMax = desc("weir_requests_in_flight_limit",
 		"Maximum requests in flight; 0 is no limit.")
+	descClients = desc("weir_clients_in_flight",
+		"Client addresses with requests in flight.")
 	descConnsNow = desc("weir_client_connections",
 		"Open client connections of all listeners.")
 	descConnsMax = desc("weir_client_connections_limit",
@@ -92,7 +99,7 @@ var (
 )
 
 var loadDescs = []*prometheus.Desc{
-	descInFlight, descInFlightMax, descConnsNow, descConnsMax, descRefused, descQueueDelay, descStrained,
+	descInFlight, descInFlightMax, descClients, descConnsNow, descConnsMax, descRefused, descQueueDelay, descStrained,
 	descServiceFull, descServiceRejected,
 	descEndpointHealthy, descEndpointInFlight, descEndpointFailures, descEndpointEjections, descEndpointChecks,
 }
@@ -119,10 +126,13 @@ func (r *Registry) collectLoad(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(descInFlight, float64(l.InFlight))
 	ch <- gauge(descInFlightMax, float64(l.MaxInFlight))
+	ch <- gauge(descClients, float64(l.Clients))
 	ch <- gauge(descConnsNow, float64(l.Connections))
 	ch <- gauge(descConnsMax, float64(l.MaxConnections))
 	ch <- counter(descRefused, l.RefusedRequests, "requests")
 	ch <- counter(descRefused, l.ShedRequests, "queue_delay")
+	ch <- counter(descRefused, l.SharedRequests, "client_share")
+	ch <- counter(descRefused, l.SilencedRequests, "silent_client")
 	ch <- counter(descRefused, l.RefusedConnections, "connections")
 	ch <- gauge(descQueueDelay, l.QueueDelay.Seconds())
 	ch <- gauge(descStrained, strained)

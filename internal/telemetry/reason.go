@@ -42,6 +42,8 @@ const (
 	ClientTLS Reason = "client_tls"
 	// ProxyHeader: a connection to a port of the PROXY protocol brought no header, or came from an address that is not trusted.
 	ProxyHeader Reason = "proxy_header"
+	// ClientOverload: while few requests could begin, the client had its part of them, or did not send its body (503).
+	ClientOverload Reason = "client_overload"
 )
 
 // Routing.
@@ -119,6 +121,7 @@ var reasons = [...]struct {
 	{ClientTLS, PartyClient},
 	{AmbiguousPath, PartyClient},
 	{ProxyHeader, PartyClient},
+	{ClientOverload, PartyClient},
 	{NoListener, PartyRouting},
 	{Misdirected, PartyRouting},
 	{NoRoute, PartyRouting},

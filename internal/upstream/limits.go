@@ -81,6 +81,14 @@ func (s *Service) BeginRelay() bool {
 	return true
 }
 
+// Force claims a place beyond the bound, until End: one of those that have it is about to end. It returns true.
+func (s *Service) Force() bool {
+	if s.maxRequests != 0 {
+		s.use.active.Add(1)
+	}
+	return true
+}
+
 // EndRelay returns the place that BeginRelay claimed.
 func (s *Service) EndRelay() {
 	if s.maxRequests != 0 {
@@ -90,7 +98,7 @@ func (s *Service) EndRelay() {
 	s.use.relayed.Add(-1)
 }
 
-// End returns the place that Begin claimed.
+// End returns the place that Begin or Force claimed.
 func (s *Service) End() {
 	if s.maxRequests != 0 {
 		s.use.active.Add(-1)

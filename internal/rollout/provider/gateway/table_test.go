@@ -28,8 +28,6 @@ import (
 
 var requests = flag.Int("requests", 0, "how many requests are compared; 0 is the default of the run")
 
-func pointer[T any](v T) *T { return &v }
-
 // fields are a request's header.
 type fields map[string]string
 

@@ -1,0 +1,69 @@
+package exchange
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAClientIsAnAddressOrANetwork(t *testing.T) {
+	s := &shares{seed: maphash.MakeSeed()}
+	slot := func(text string) *atomic.Int32 { return s.slot(netip.MustParseAddr(text)) }
+	for _, same := range [][2]string{
+		{"192.0.2.1", "::ffff:192.0.2.1"},
+		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::9"},
+		{"fe80::1%eth0", "fe80::2"},
+	} {
+		if slot(same[0]) != slot(same[1]) {
+			t.Errorf("%s and %s are not one client", same[0], same[1])
+		}
+	}
+	for _, all := range []string{"192.0.2.%d", "::ffff:192.0.2.%d", "2001:db8:0:%d00::"} {
+		slots := map[*atomic.Int32]bool{}
+		for i := range 64 {
+			slots[slot(fmt.Sprintf(all, i))] = true
+		}
+		if len(slots) < 48 { // of 16,384
+			t.Errorf("64 clients such as %s have %d slots", all, len(slots))
+		}
+	}
+}
+
+func TestAPartIsWhatOneOfAllClientsMayHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		g.bound(3200)
+		for clients, want := range map[int]int64{0: 3200, 1: 3200, 2: 1600, 5: 640, 32: 100, 100: 100} {
+			for i := range g.shares.slots {
+				g.shares.slots[i].Store(0)
+			}
+			for i := range clients {
+				g.shares.slots[i*7].Store(int32(1 + i))
+			}
+			time.Sleep(shareEvery)
+			if got := g.part(); got != want {
+				t.Errorf("the part of one of %d clients is %d, want %d", clients, got, want)
+			}
+		}
+	})
+}
+
+func TestClaimingAPlaceAllocatesNothing(t *testing.T) {
+	p := NewPipeline(Options{MaxInFlight: 100}, Around{})
+	ex := &Exchange{pipe: p, from: Origin{Peer: &Peer{Address: netip.MustParseAddr("2001:db8::1")}}, req: Request{HTTP2: true}}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := ex.claim(); err != nil {
+			t.Fatal(err)
+		}
+		ex.unclaim()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := p.gate.shares.count(); n != 0 || ex.from.Peer.streams.Load() != 0 {
+		t.Errorf("%d clients are left, %d streams", n, ex.from.Peer.streams.Load())
+	}
+}

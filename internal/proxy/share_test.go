@@ -1,0 +1,316 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// talkFrom is newTalk from a loopback address.
+func talkFrom(t testing.TB, from, addr string) *talk {
+	t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(patience))
+	t.Cleanup(func() { c.Close() })
+	return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
+}
+
+// get sends a GET and returns the answer's status and body.
+func (k *talk) get(path string, lines ...string) (int, string) {
+	k.SetDeadline(time.Now().Add(patience))
+	k.send(fields(append([]string{"GET " + path + " HTTP/1.1", "Host: a"}, lines...)...))
+	resp, body := k.answer("GET")
+	return resp.StatusCode, body
+}
+
+// reader is a backend that reads each request to its end before it answers. A request for /held waits for release.
+func reader(t *testing.T) (address string, release func()) {
+	ch := make(chan struct{})
+	var once sync.Once
+	release = func() { once.Do(func() { close(ch) }) }
+	address = backend(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/held" {
+			<-ch
+		}
+		io.WriteString(w, "ok")
+	})
+	t.Cleanup(release)
+	return address, release
+}
+
+// headsAlone are clients' requests of which only the head comes. statuses are those of the answers that came nevertheless.
+type headsAlone struct {
+	mu       sync.Mutex
+	statuses map[int]int
+	end      func()
+}
+
+func (h *headsAlone) answered(status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.statuses == nil {
+		h.statuses = map[int]int{}
+	}
+	h.statuses[status]++
+}
+
+func (h *headsAlone) count(status int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.statuses[status]
+}
+
+// overHTTP1 sends n heads, each over a connection of its own from an address. first is what comes of the body.
+func (h *headsAlone) overHTTP1(t *testing.T, s *testServer, from, head, first string, n int) {
+	var wg sync.WaitGroup
+	var all []*talk
+	for range n {
+		k := talkFrom(t, from, s.addr())
+		k.send(head + first)
+		all = append(all, k)
+		wg.Go(func() {
+			for status := 100; status < 200; {
+				resp, err := http.ReadResponse(k.r, nil)
+				if err != nil {
+					return
+				}
+				io.Copy(io.Discard, resp.Body)
+				status = resp.StatusCode
+				h.answered(status)
+			}
+		})
+	}
+	h.end = sync.OnceFunc(func() {
+		for _, k := range all {
+			k.Close()
+		}
+		wg.Wait()
+	})
+	t.Cleanup(h.end)
+}
+
+// overHTTP2 sends n heads as streams of one connection from an address.
+func (h *headsAlone) overHTTP2(t *testing.T, s *testServer, from string, n int) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: &protocols, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range n {
+		body, _ := io.Pipe()
+		r := must(http.NewRequestWithContext(ctx, "POST", "http://"+s.addr()+"/", body))
+		wg.Go(func() {
+			if resp, err := tr.RoundTrip(r); err == nil {
+				h.answered(resp.StatusCode)
+				resp.Body.Close()
+			}
+		})
+	}
+	h.end = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		tr.CloseIdleConnections()
+	})
+	t.Cleanup(h.end)
+}
+
+const (
+	postLength  = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+	postChunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	postExpects = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+)
+
+// A client takes all places with heads of uploads that it never sends. It may, as long as it is alone. Once others come,
+// they are answered, and it gets no more than its part.
+func TestHeadsOfUploadsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const most = 40
+	retried := func(cfg *model.Config) {
+		cfg.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 1, Codes: []int{503}} // keeps bodies in memory first
+	}
+	for _, test := range []struct {
+		name string
+		edit func(*model.Config)
+		hold func(*headsAlone, *testing.T, *testServer)
+	}{
+		{"HTTP/1.1", nil, func(h *headsAlone, t *testing.T, s *testServer) { h.overHTTP1(t, s, "127.0.0.1", postLength, "", most) }},
+		{"HTTP/1.1, chunked", nil, func(h *headsAlone, t *testing.T, s *testServer) {
+			h.overHTTP1(t, s, "127.0.0.1", postChunked, "", most)
+		}},
+		{"HTTP/1.1, half a chunk's head", nil, func(h *headsAlone, t *testing.T, s *testServer) {
+			h.overHTTP1(t, s, "127.0.0.1", postChunked, "5", most)
+		}},
+		{"HTTP/1.1, expecting 100", nil, func(h *headsAlone, t *testing.T, s *testServer) {
+			h.overHTTP1(t, s, "127.0.0.1", postExpects, "", most)
+		}},
+		{"HTTP/1.1, with retries", retried, func(h *headsAlone, t *testing.T, s *testServer) {
+			h.overHTTP1(t, s, "127.0.0.1", postLength, "", most)
+		}},
+		{"HTTP/2", nil, func(h *headsAlone, t *testing.T, s *testServer) { h.overHTTP2(t, s, "127.0.0.1", most) }},
+		{"HTTP/2, with retries", retried, func(h *headsAlone, t *testing.T, s *testServer) { h.overHTTP2(t, s, "127.0.0.1", most) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			address, release := reader(t)
+			cfg := plain(address)
+			if test.edit != nil {
+				test.edit(cfg)
+			}
+			s := serve(t, cfg, func(o *Options) { o.MaxInFlight, o.MinBodyRate = most, -1 })
+			var h headsAlone
+			test.hold(&h, t, s)
+			until(t, "the client alone does not get all places", func() bool { return s.load().InFlight == most })
+			other := talkFrom(t, "127.0.0.2", s.addr())
+			until(t, "another client is not answered", func() bool {
+				status, _ := other.get("/")
+				return status == 200
+			})
+			for i := range 20 {
+				if status, body := other.get("/"); status != 200 {
+					t.Fatalf("request %d of the other client was answered %d %q", i, status, body)
+				}
+			}
+			until(t, "no silent upload was answered", func() bool { return h.count(503) > 0 })
+
+			// While the other client has a place, the first one is beyond its part.
+			waits := talkFrom(t, "127.0.0.2", s.addr())
+			waits.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+			until(t, "the other client has no place", func() bool { return s.load().Clients == 2 })
+			more := talkFrom(t, "127.0.0.1", s.addr())
+			until(t, "the first client is not refused", func() bool {
+				status, body := more.get("/")
+				return status == 503 && strings.HasPrefix(body, "client_overload: ")
+			})
+			if status, body := other.get("/"); status != 200 {
+				t.Errorf("beside the refused client, the other was answered %d %q", status, body)
+			}
+			release()
+			if resp, _ := waits.answer("GET"); resp.StatusCode != 200 {
+				t.Errorf("the held request was answered %d", resp.StatusCode)
+			}
+			h.end()
+			until(t, "places are still taken", func() bool {
+				l := s.load()
+				return l.InFlight == 0 && l.Clients == 0
+			})
+			l := s.load()
+			if l.SharedRequests == 0 || l.SilencedRequests == 0 {
+				t.Errorf("%d refused for their client's part, %d ended for silence", l.SharedRequests, l.SilencedRequests)
+			}
+			if n := s.failures(telemetry.ClientOverload); n < l.SharedRequests+uint64(h.count(503)) {
+				t.Errorf("%d failures are counted, want at least %d", n, l.SharedRequests+uint64(h.count(503)))
+			}
+		})
+	}
+}
+
+// Behind a trusted proxy, a client is the address that the proxy names, whatever the connection.
+func TestClientsBehindATrustedProxyHaveTheirParts(t *testing.T) {
+	t.Parallel()
+	const most = 40
+	address, _ := reader(t)
+	s := serve(t, behind(plain(address), model.Front{TrustedProxies: []string{loopback}}), func(o *Options) { o.MaxInFlight, o.MinBodyRate = most, -1 })
+	var h headsAlone
+	h.overHTTP1(t, s, "127.0.0.1", "POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: 5\r\n\r\n", "", most)
+	until(t, "the client alone does not get all places", func() bool { return s.load().InFlight == most })
+	proxy := talkFrom(t, "127.0.0.1", s.addr())
+	until(t, "another client is not answered", func() bool {
+		status, _ := proxy.get("/", "X-Forwarded-For: 192.0.2.2")
+		return status == 200
+	})
+	waits := talkFrom(t, "127.0.0.1", s.addr())
+	waits.send("GET /held HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.3\r\n\r\n")
+	until(t, "the other client has no place", func() bool { return s.load().Clients == 2 })
+	until(t, "the first client is not refused", func() bool {
+		status, body := proxy.get("/", "X-Forwarded-For: 192.0.2.1")
+		return status == 503 && strings.HasPrefix(body, "client_overload: ")
+	})
+	for i := range 20 {
+		if status, body := proxy.get("/", fmt.Sprintf("X-Forwarded-For: 198.51.100.%d", i)); status != 200 {
+			t.Errorf("client %d was answered %d %q", i, status, body)
+		}
+	}
+}
+
+// The places of one service are given way likewise.
+func TestHeadsOfUploadsKeepNobodyFromAService(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]model.Limits{"the service's": {Requests: 10}, "its endpoint's": {EndpointRequests: 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, _ := reader(t)
+			cfg := plain(address)
+			cfg.Services[0].Limits = &limits
+			s := serve(t, cfg, func(o *Options) { o.MinBodyRate = -1 })
+			var h headsAlone
+			h.overHTTP1(t, s, "127.0.0.1", postLength, "", 10)
+			until(t, "the service's places are not taken", func() bool { return s.endpoints()[0].InFlight() == 10 })
+			other := talkFrom(t, "127.0.0.2", s.addr())
+			until(t, "another client is not answered", func() bool {
+				status, _ := other.get("/")
+				return status == 200
+			})
+			until(t, "no silent upload was answered", func() bool { return h.count(503) > 0 })
+			h.end()
+			until(t, "places are still taken", func() bool { return s.load().InFlight == 0 && s.endpoints()[0].InFlight() == 0 })
+		})
+	}
+}
+
+// An upload that makes a pause is not one that has sent nothing.
+func TestAnUploadThatPausesKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	address, _ := reader(t)
+	s := serve(t, plain(address), func(o *Options) { o.MaxInFlight, o.MinBodyRate = 4, -1 })
+	uploads := talkFrom(t, "127.0.0.1", s.addr())
+	uploads.send(postLength + "hel")
+	until(t, "the upload has not begun", func() bool { return s.load().InFlight == 1 })
+	var h headsAlone
+	h.overHTTP1(t, s, "127.0.0.1", postLength, "", 3)
+	until(t, "not all places are taken", func() bool { return s.load().InFlight == 4 })
+	other := talkFrom(t, "127.0.0.2", s.addr())
+	until(t, "another client is not answered", func() bool {
+		status, _ := other.get("/")
+		return status == 200
+	})
+	until(t, "no silent upload was answered", func() bool { return h.count(503) > 0 })
+	uploads.send("lo")
+	if resp, _ := uploads.answer("POST"); resp.StatusCode != 200 {
+		t.Errorf("the upload was answered %d", resp.StatusCode)
+	}
+}
+
+// Many clients may come from one address, such as that of a load balancer that hides them. One connection of it does not
+// take more than half of the places beside others.
+func TestAConnectionHasAPartOfItsAddress(t *testing.T) {
+	t.Parallel()
+	const most = 40
+	address, _ := reader(t)
+	s := serve(t, plain(address), func(o *Options) { o.MaxInFlight, o.MinBodyRate = most, -1 })
+	other := talkFrom(t, "127.0.0.1", s.addr())
+	other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+	until(t, "the other connection has no place", func() bool { return s.load().InFlight == 1 })
+	var h headsAlone
+	h.overHTTP2(t, s, "127.0.0.1", most)
+	until(t, "streams beyond the part are not refused", func() bool { return h.count(503) >= most/4 })
+	if l := s.load(); l.InFlight > most/4*3+1 || l.SharedRequests < most/4 {
+		t.Errorf("%d in flight, %d refused", l.InFlight, l.SharedRequests)
+	}
+	if status, body := talkFrom(t, "127.0.0.1", s.addr()).get("/"); status != 200 {
+		t.Errorf("another connection was answered %d %q", status, body)
+	}
+}
