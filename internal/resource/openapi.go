@@ -7,6 +7,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
@@ -18,7 +19,32 @@ type openapi struct {
 }
 
 func newOpenAPI(s *structuralschema.Structural) *openapi {
-	return &openapi{validate.NewSchemaValidator(s.ToKubeOpenAPI(), nil, "", strfmt.Default)}
+	return &openapi{validate.NewSchemaValidator(openAPIOf(s), nil, "", strfmt.Default)}
+}
+
+// openAPIOf is a schema as validators read it.
+func openAPIOf(s *structuralschema.Structural) *spec.Schema {
+	out := s.ToKubeOpenAPI()
+	typeNumbersOrText(s, out)
+	return out
+}
+
+// typeNumbersOrText gives values that may be numbers or text their types, which only an extension says otherwise.
+func typeNumbersOrText(s *structuralschema.Structural, out *spec.Schema) {
+	if s.XIntOrString && len(out.Type) == 0 {
+		out.Type = spec.StringOrArray{"integer", "string"}
+	}
+	if s.Items != nil {
+		typeNumbersOrText(s.Items, out.Items.Schema)
+	}
+	if a := s.AdditionalProperties; a != nil && a.Structural != nil {
+		typeNumbersOrText(a.Structural, out.AdditionalProperties.Schema)
+	}
+	for name, p := range s.Properties {
+		property := out.Properties[name]
+		typeNumbersOrText(&p, &property)
+		out.Properties[name] = property
+	}
 }
 
 // validate says what of an object its schema does not allow.

@@ -68,7 +68,7 @@ func TestSchemasAreTheAPIServers(t *testing.T) {
 		return string(data)
 	}
 	serverValidators(t, func(s *schema, _ validation.SchemaValidator, of *spec.Schema, name string) {
-		got, want := text(s.structural.ToKubeOpenAPI()), text(of)
+		got, want := text(openAPIOf(s.structural)), text(of)
 		if got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}

@@ -30,11 +30,29 @@ var kinds = resource.Kinds{{
 	// Nothing carries out a Rollout in a cluster yet.
 	FilesOnly: true,
 	API:       "OpenKruise Rollouts", Bundled: true, Missing: resource.Info, Without: "there are no Rollouts",
-	Common: true, Effects: map[string]string{
-		"pause": "somebody has to approve the step", "matches": "no requests are picked by what they are", "traffic": "no share of the requests is shifted",
-	},
+	Common: true, Effects: effects,
 	About: "judged: what it refers to, and what its steps can be on the objects that route requests",
 }}
+
+// effects are those of missing fields: resource.Kind.Effects.
+var effects = map[string]string{
+	"disabled": "the Rollout is in force", "strategy.paused": "the release goes on by itself",
+	"strategy.canary": "the release is no canary", "strategy.blueGreen": "the release is not blue-green",
+	"steps": "the release has no steps", "steps.traffic": "no share of the requests is shifted", "steps.matches": "no requests are picked by what they are",
+	"steps.replicas": "nothing says how many pods the step has", "steps.pause": "somebody has to approve the step", "pause.duration": "somebody has to approve the step",
+	"matches.path": "the match takes every path", "matches.path.type": "the path is a prefix", "matches.path.value": "the match takes every path",
+	"matches.headers": "the match looks at no header field", "matches.headers.type": "the value must match exactly",
+	"matches.queryParams": "the match looks at no query parameter", "matches.queryParams.type": "the value must match exactly",
+	"requestHeaderModifier": "requests reach the new version as they are", "requestHeaderModifier.set": "no field is set", "requestHeaderModifier.add": "no field is added",
+	"requestHeaderModifier.remove": "no field is removed",
+	"trafficRoutings":              "the release shifts no requests, and only replaces pods", "trafficRoutings.gracePeriodSeconds": "proxies get 3 seconds to take over a change",
+	"trafficRoutings.ingress": "no Ingress is shifted", "ingress.classType": "the Ingress is one of nginx", "trafficRoutings.gateway": "no HTTPRoute is shifted",
+	"gateway.httpRouteName": "no HTTPRoute is named", "trafficRoutings.customNetworkRefs": "no objects of other kinds are shifted",
+	"failureThreshold": "as many of the new pods may be unavailable as the workload says", "trafficRoutingRef": "no TrafficRouting of OpenKruise is named",
+	"disableGenerateCanaryService": "the new version has a Service of its own", "enableExtraWorkloadForCanary": "new pods replace stable ones",
+	"patchPodTemplateMetadata": "the new pods have the metadata that the workload says", "patchPodTemplateMetadata.labels": "the new pods get no further labels",
+	"patchPodTemplateMetadata.annotations": "the new pods get no further annotations",
+}
 
 func conversion() *convert.Kind {
 	k := rollouts.Kinds()[0]
