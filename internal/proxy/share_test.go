@@ -320,12 +320,14 @@ func TestRelaysOfOneClientKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	const most = 16
 	s := serve(t, toAddresses(echo(t, "db")), func(o *Options) { o.MaxConnections = most })
+	var all []net.Conn
 	relayed := func(from string) bool {
 		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.addr())
 		if err != nil {
 			return false // it may be reset at once
 		}
 		t.Cleanup(func() { c.Close() })
+		all = append(all, c)
 		c.SetDeadline(time.Now().Add(patience))
 		var b [2]byte
 		_, err = io.ReadFull(c, b[:])
@@ -345,6 +347,9 @@ func TestRelaysOfOneClientKeepNobodyOut(t *testing.T) {
 		if !relayed("127.0.0.2") {
 			t.Errorf("connection %d of another client was not served", i)
 		}
+	}
+	for _, c := range all {
+		c.Close()
 	}
 	if n := s.failures(telemetry.ClientOverload); n != most/4 {
 		t.Errorf("%d failures counted, want %d", n, most/4)
