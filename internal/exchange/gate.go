@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -27,7 +26,7 @@ type gate struct {
 	silenced atomic.Uint64 // exchanges ended because their client was silent
 
 	ending  atomic.Int64 // of the exchanges that were ended so, those still in flight
-	shares  shares
+	shares  Shares
 	silence silence
 
 	_        [64]byte
@@ -52,7 +51,7 @@ var (
 
 var (
 	failOverload   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy is at its limit of requests", Later: true}
-	failShare      = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's requests, and few are left", Later: true}
+	FailShare      = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's requests, and few are left", Later: true}
 	failSilent     = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the request's body did not come, and others need the request's place", Later: true}
 	failOverdue    = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the request waited too long for the proxy", Later: true}
 	FailBusy       = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many requests as allowed are under way to the backend", Later: true}
@@ -66,7 +65,7 @@ func (g *gate) bound(max int) {
 		g.max = math.MaxInt64
 	}
 	g.crowded = g.max / 4 * 3
-	g.shares.seed = maphash.MakeSeed()
+	g.shares.Init()
 }
 
 // unbound is true if there is no bound.

@@ -9,12 +9,12 @@ import (
 	"github.com/weirmesh/weir/internal/clock"
 )
 
-// shares count the places of each client, so that no client keeps all others out. A client is an address, or over IPv6
+// Shares count the places of each client, so that no client keeps all others out. A client is an address, or over IPv6
 // the network of shareBits that a subscriber gets. Clients that hash alike share a count: there are far more slots than
 // clients that an attacker has addresses for, and the hash is secret.
 //
 // The counts are consulted only while more than three quarters of the places are taken.
-type shares struct {
+type Shares struct {
 	seed    maphash.Seed
 	clients atomic.Int64 // slots with a place, when they were last counted
 	counted atomic.Int64 // when that was
@@ -24,15 +24,18 @@ type shares struct {
 const (
 	shareSlots = 1 << 14
 	shareBits  = 56
-	// shareLeast is the least part of a client, of all places: a 32nd. Without it, each of many clients could have only
+	// ShareLeast is the least part of a client, of all places: a 32nd. Without it, each of many clients could have only
 	// one request in flight.
-	shareLeast = 32
+	ShareLeast = 32
 	// shareEvery is how often the clients are counted.
 	shareEvery = 10 * time.Millisecond
 )
 
-// slot is where a client's places are counted.
-func (s *shares) slot(a netip.Addr) *atomic.Int32 {
+// Init must come first.
+func (s *Shares) Init() { s.seed = maphash.MakeSeed() }
+
+// Slot is where a client's places are counted.
+func (s *Shares) Slot(a netip.Addr) *atomic.Int32 {
 	b := a.As16() // of IPv4 mapped to IPv6 (RFC 4291 §2.5.5.2)
 	n := len(b)
 	if a.Is6() && !a.Is4In6() {
@@ -41,8 +44,8 @@ func (s *shares) slot(a netip.Addr) *atomic.Int32 {
 	return &s.slots[maphash.Bytes(s.seed, b[:n])%shareSlots]
 }
 
-// active is the number of clients that had places at most shareEvery ago.
-func (s *shares) active() int64 {
+// Active is the number of clients that had places at most shareEvery ago.
+func (s *Shares) Active() int64 {
 	now := clock.Instant(time.Now())
 	last := s.counted.Load()
 	if now-last < int64(shareEvery) || !s.counted.CompareAndSwap(last, now) {
@@ -52,7 +55,7 @@ func (s *shares) active() int64 {
 }
 
 // count counts the clients that have places.
-func (s *shares) count() (n int64) {
+func (s *Shares) count() (n int64) {
 	for i := range s.slots {
 		if s.slots[i].Load() > 0 {
 			n++
@@ -64,7 +67,7 @@ func (s *shares) count() (n int64) {
 
 // part is how many of the places a client may have while few are left: all of them if it is alone.
 func (g *gate) part() int64 {
-	return max(g.max/max(g.shares.active(), 1), g.max/shareLeast, 1)
+	return max(g.max/max(g.shares.Active(), 1), g.max/ShareLeast, 1)
 }
 
 // claim counts the exchange among its client's. It fails if few places are left, others have some too, and the client or
@@ -83,11 +86,11 @@ func (ex *Exchange) claim() error {
 		ex.streams = &peer.streams
 		ex.streams.Add(1) // before its client's, so that all of a client's are never more than its only connection's
 	}
-	ex.share = g.shares.slot(a)
+	ex.share = g.shares.Slot(a)
 	n := int64(ex.share.Add(1))
 	if ex.crowded && (n > g.part() || ex.tooMany()) {
 		g.shared.Add(1)
-		return failShare
+		return FailShare
 	}
 	return nil
 }

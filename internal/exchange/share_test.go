@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"hash/maphash"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -11,8 +10,9 @@ import (
 )
 
 func TestAClientIsAnAddressOrANetwork(t *testing.T) {
-	s := &shares{seed: maphash.MakeSeed()}
-	slot := func(text string) *atomic.Int32 { return s.slot(netip.MustParseAddr(text)) }
+	s := new(Shares)
+	s.Init()
+	slot := func(text string) *atomic.Int32 { return s.Slot(netip.MustParseAddr(text)) }
 	for _, same := range [][2]string{
 		{"192.0.2.1", "::ffff:192.0.2.1"},
 		{"2001:db8:0:100::1", "2001:db8:0:1ff:ffff::9"},

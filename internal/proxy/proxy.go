@@ -51,6 +51,7 @@ type Server struct {
 	tickets     tickets
 	handshakes  *handshakeGate
 	refused     atomic.Uint64 // refused connections
+	relayShares exchange.Shares
 	buffers     buffers
 	refusals    refusals
 	idle        *parking // nil if the system has none
@@ -86,6 +87,7 @@ func New(opt Options) *Server {
 		Current: func() *exchange.Snapshot { return s.state.Load().Snapshot },
 	})
 	s.tickets.keys = &tls.Config{Time: opt.Now}
+	s.relayShares.Init()
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
 	opt.Metrics.WatchLoad(s.load, s.Services)

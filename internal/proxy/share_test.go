@@ -314,3 +314,45 @@ func TestAConnectionHasAPartOfItsAddress(t *testing.T) {
 		t.Errorf("another connection was answered %d %q", status, body)
 	}
 }
+
+// A client that opens connections to a TCP listener and leaves them silent takes no more than its part of all.
+func TestRelaysOfOneClientKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	s := serve(t, toAddresses(echo(t, "db")), func(o *Options) { o.MaxConnections = most })
+	var all []net.Conn
+	relayed := func(from string) bool {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.addr())
+		if err != nil {
+			return false // it may be reset at once
+		}
+		t.Cleanup(func() { c.Close() })
+		all = append(all, c)
+		c.SetDeadline(time.Now().Add(patience))
+		var b [2]byte
+		_, err = io.ReadFull(c, b[:])
+		return err == nil
+	}
+	served := 0
+	for range most {
+		if relayed("127.0.0.1") {
+			served++
+		}
+	}
+	if served != most/4*3 {
+		t.Errorf("one client got %d of %d connections, want %d", served, most, most/4*3)
+	}
+	until(t, "refused connections are still counted", func() bool { return s.load().Connections == most/4*3 })
+	for i := range most / 4 {
+		if !relayed("127.0.0.2") {
+			t.Errorf("connection %d of another client was not served", i)
+		}
+	}
+	for _, c := range all {
+		c.Close()
+	}
+	if n := s.failures(telemetry.ClientOverload); n != most/4 {
+		t.Errorf("%d failures counted, want %d", n, most/4)
+	}
+	until(t, "clients are still counted", func() bool { return s.relayShares.Active() == 0 })
+}

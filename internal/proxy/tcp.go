@@ -39,6 +39,7 @@ type relay struct {
 	from   clientaddr.Pair // the client's address and the address it connected to
 
 	service *upstream.Service // the service in which the relay holds a place
+	share   *atomic.Int32     // the client's relays, this one among them
 
 	mu     sync.Mutex
 	up     *upstream.Conn // set once the endpoint is connected
@@ -170,6 +171,9 @@ func (r *relay) serve() {
 
 // connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another.
 func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
+	if !r.claim() {
+		return failRelayShare
+	}
 	if !b.Service.BeginRelay() {
 		b.Service.Rejected(upstream.LimitRequests)
 		return exchange.FailBusy
@@ -205,6 +209,22 @@ func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
 		return exchange.AsFailure(exchange.Nowhere(b.Service))
 	}
 	return last
+}
+
+var failRelayShare = &exchange.Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}
+
+// claim counts the relay among its client's. It returns false if few connections are left and the client would have more
+// relays than its part. A relay may be silent for as long as it likes, so the part leaves room for one client that has
+// none. finish ends the claim.
+func (r *relay) claim() bool {
+	s := r.srv
+	limit, from := int64(s.opt.MaxConnections), r.addresses().Source.Addr()
+	if limit <= 0 || !from.IsValid() {
+		return true
+	}
+	r.share = s.relayShares.Slot(from)
+	n := int64(r.share.Add(1))
+	return s.connections.Load() <= limit/4*3 || n <= max(limit/(s.relayShares.Active()+1), limit/exchange.ShareLeast, 1)
 }
 
 func (r *relay) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
@@ -348,6 +368,9 @@ func (r *relay) finish(metrics *telemetry.Exchange) {
 	}
 	if r.service != nil {
 		r.service.EndRelay()
+	}
+	if r.share != nil {
+		r.share.Add(-1)
 	}
 	rec := &r.record
 	if cause != nil {
