@@ -52,6 +52,7 @@ func TestMistakesInACommandAreNamed(t *testing.T) {
 		"curl -X $'GET\\r\\nA: b' http://s": "one line",
 		"curl $'http://s/\\nA: b'":          "one line",
 		"curl -A $'a\\nB: c' http://s/":     "one line",
+		"curl -H $'A: b\\r\\nC: d' http://s": "one line",
 	} {
 		if _, err := ParseText(text); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q", text, err, part)
@@ -70,6 +71,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order", `curl $'http://s/\u0041' --compressed -u me:pw -F a=b -T file`, "PUT http://[::1]:80/ -H a:b",
 		"curl --resolve a:80:1.2.3.4 --connect-to ::b:81 http://a --url-query +x -G --data-urlencode 'c=d e'", "tcp://db:1", "curl -X $'A\\r\\nB' http://s",
+		"curl -H $'A: b\\r\\nC: d' http://s",
 	} {
 		f.Add(text)
 	}
