@@ -40,18 +40,18 @@ func TestACommandIsReadAsCurlReadsIt(t *testing.T) {
 
 func TestMistakesInACommandAreNamed(t *testing.T) {
 	for text, part := range map[string]string{
-		"curl --no-such http://s/":          "--no-such",
-		"curl -H":                           "-H needs a value",
-		"curl --silent=1 http://s/":         "--silent takes no value",
-		"curl -H nothing http://s/":         "want 'NAME: VALUE'",
-		"curl ftp://s/":                     "want http://HOST/PATH",
-		"curl http://s:99999/":              "99999",
-		"curl http://s/ --from here":        "--from",
-		"curl 'http://s/":                   "has no end",
-		"curl \"http://s/$X\"":              "$X",
-		"curl -X $'GET\\r\\nA: b' http://s": "one line",
-		"curl $'http://s/\\nA: b'":          "one line",
-		"curl -A $'a\\nB: c' http://s/":     "one line",
+		"curl --no-such http://s/":           "--no-such",
+		"curl -H":                            "-H needs a value",
+		"curl --silent=1 http://s/":          "--silent takes no value",
+		"curl -H nothing http://s/":          "want 'NAME: VALUE'",
+		"curl ftp://s/":                      "want http://HOST/PATH",
+		"curl http://s:99999/":               "99999",
+		"curl http://s/ --from here":         "--from",
+		"curl 'http://s/":                    "has no end",
+		"curl \"http://s/$X\"":               "$X",
+		"curl -X $'GET\\r\\nA: b' http://s":  "one line",
+		"curl $'http://s/\\nA: b'":           "one line",
+		"curl -A $'a\\nB: c' http://s/":      "one line",
 		"curl -H $'A: b\\r\\nC: d' http://s": "one line",
 	} {
 		if _, err := ParseText(text); err == nil || !strings.Contains(err.Error(), part) {
