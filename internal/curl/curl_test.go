@@ -40,18 +40,19 @@ func TestACommandIsReadAsCurlReadsIt(t *testing.T) {
 
 func TestMistakesInACommandAreNamed(t *testing.T) {
 	for text, part := range map[string]string{
-		"curl --no-such http://s/":          "--no-such",
-		"curl -H":                           "-H needs a value",
-		"curl --silent=1 http://s/":         "--silent takes no value",
-		"curl -H nothing http://s/":         "want 'NAME: VALUE'",
-		"curl ftp://s/":                     "want http://HOST/PATH",
-		"curl http://s:99999/":              "99999",
-		"curl http://s/ --from here":        "--from",
-		"curl 'http://s/":                   "has no end",
-		"curl \"http://s/$X\"":              "$X",
-		"curl -X $'GET\\r\\nA: b' http://s": "one line",
-		"curl $'http://s/\\nA: b'":          "one line",
-		"curl -A $'a\\nB: c' http://s/":     "one line",
+		"curl --no-such http://s/":           "--no-such",
+		"curl -H":                            "-H needs a value",
+		"curl --silent=1 http://s/":          "--silent takes no value",
+		"curl -H nothing http://s/":          "want 'NAME: VALUE'",
+		"curl ftp://s/":                      "want http://HOST/PATH",
+		"curl http://s:99999/":               "99999",
+		"curl http://s/ --from here":         "--from",
+		"curl 'http://s/":                    "has no end",
+		"curl \"http://s/$X\"":               "$X",
+		"curl -X $'GET\\r\\nA: b' http://s":  "one line",
+		"curl $'http://s/\\nA: b'":           "one line",
+		"curl -A $'a\\nB: c' http://s/":      "one line",
+		"curl -H $'A: b\\r\\nC: d' http://s": "one line",
 	} {
 		if _, err := ParseText(text); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q", text, err, part)
@@ -70,6 +71,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order", `curl $'http://s/\u0041' --compressed -u me:pw -F a=b -T file`, "PUT http://[::1]:80/ -H a:b",
 		"curl --resolve a:80:1.2.3.4 --connect-to ::b:81 http://a --url-query +x -G --data-urlencode 'c=d e'", "tcp://db:1", "curl -X $'A\\r\\nB' http://s",
+		"curl -H $'A: b\\r\\nC: d' http://s",
 	} {
 		f.Add(text)
 	}

@@ -225,6 +225,8 @@ func TestStrictRuleDoesNotRefuseWhatIsMoreSpecific(t *testing.T) {
 		{[]string{"/a", "/a/b strict"}, "/a/b%2Fc", true},
 		{[]string{"/", "~/a/b.*", "/other strict"}, "/a%2Fb", false}, // nobody's rule before it is strict
 		{[]string{"/", "~/a/b.* strict"}, "/a%2Fb", true},
+		{[]string{"/", "/a/b", "/other strict"}, "/a%2Fb", false},
+		{[]string{"/", "/a/b strict"}, "/a%2Fb", true},
 		{[]string{"/a", "/a/b/c", "/a/b strict"}, "/a/b%2Fc", true}, // whoever reads it, /a/b is before /a
 		{[]string{"/a", "/a;b strict"}, "/a", false},
 		{[]string{"/", "/a;b strict"}, "/A;b", true},
