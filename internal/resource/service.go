@@ -186,8 +186,6 @@ func checkAddress(t discoveryv1.AddressType, address string) string {
 	switch {
 	case err != nil:
 		return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-	case ip.Is4In6():
-		return "must not be an IPv4-mapped IPv6 address"
 	case ip.Is4() && t == discoveryv1.AddressTypeIPv6:
 		return "must be an IPv6 address"
 	case !ip.Is4() && t == discoveryv1.AddressTypeIPv4:
