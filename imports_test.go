@@ -112,8 +112,9 @@ var importTable = map[string][]string{
 
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},
-	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway"},
+	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/istio"},
 	"internal/rollout/provider/gateway": {"internal/rollout", "api/rollouts"},
+	"internal/rollout/provider/istio":   {"internal/rollout", "api/rollouts"},
 }
 
 // dataPlane must stay free of Kubernetes, directly and through others.

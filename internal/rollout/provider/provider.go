@@ -4,9 +4,10 @@ package provider
 import (
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/provider/gateway"
+	"github.com/weirmesh/weir/internal/rollout/provider/istio"
 )
 
 // All are the providers of Weir.
 func All() rollout.Providers {
-	return rollout.Providers{gateway.Provider}
+	return rollout.Providers{gateway.Provider, istio.Provider}
 }

@@ -135,7 +135,7 @@ func (t *route) weights() []any {
 			all = append(all, t.canary(ref))
 			weights = append(weights, w*(100-percent), w*percent)
 		}
-		weights, ok := scaled(weights)
+		weights, ok := rollout.Scale(weights, maxWeight)
 		if !ok {
 			t.told = append(t.told, rollout.Shortf("traffic", "use smaller weights in the rule",
 				"spec.rules[%d] of %s has weights of which %d%% cannot be written in numbers up to %d, so it stays as it is", i, t.Target, percent, maxWeight))
@@ -147,28 +147,6 @@ func (t *route) weights() []any {
 		rule["backendRefs"] = all
 	}
 	return t.rules
-}
-
-// scaled makes weights percentages if they are, and else as small as their proportion allows. ok is false if they do not
-// fit.
-func scaled(weights []int64) (out []int64, ok bool) {
-	var divisor, sum int64
-	for _, w := range weights {
-		sum += w
-		for a := w; a != 0; {
-			divisor, a = a, divisor%a
-		}
-	}
-	if hundredth := sum / 100; sum%100 == 0 && divisor%hundredth == 0 {
-		divisor = hundredth
-	}
-	for _, w := range weights {
-		if w/divisor > maxWeight {
-			return nil, false
-		}
-		out = append(out, w/divisor)
-	}
-	return out, true
 }
 
 // modified adds a modifier to filters, which are copied: to the one of that type if there is one, as if it came after it.
