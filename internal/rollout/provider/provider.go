@@ -4,10 +4,11 @@ package provider
 import (
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/provider/gateway"
+	"github.com/weirmesh/weir/internal/rollout/provider/ingress"
 	"github.com/weirmesh/weir/internal/rollout/provider/istio"
 )
 
 // All are the providers of Weir.
 func All() rollout.Providers {
-	return rollout.Providers{gateway.Provider, istio.Provider}
+	return rollout.Providers{gateway.Provider, ingress.Provider, istio.Provider}
 }
