@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -93,6 +95,12 @@ func RoutingOf(s *rollouts.Step) *Routing {
 		r.Percent, _ = s.Percent()
 	}
 	return r
+}
+
+// IsService reports whether a host is a Service of a namespace, by any of its names there.
+func IsService(host, service, namespace string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(host, "."), service)
+	return ok && slices.Contains([]string{"", "." + namespace, "." + namespace + ".svc", "." + namespace + ".svc.cluster.local"}, rest)
 }
 
 // Request is what a provider is asked.

@@ -6,9 +6,10 @@ import (
 	"github.com/weirmesh/weir/internal/rollout/provider/gateway"
 	"github.com/weirmesh/weir/internal/rollout/provider/ingress"
 	"github.com/weirmesh/weir/internal/rollout/provider/istio"
+	"github.com/weirmesh/weir/internal/rollout/provider/smi"
 )
 
 // All are the providers of Weir.
 func All() rollout.Providers {
-	return rollout.Providers{gateway.Provider, ingress.Provider, istio.Provider}
+	return rollout.Providers{gateway.Provider, ingress.Provider, istio.Provider, smi.Provider}
 }

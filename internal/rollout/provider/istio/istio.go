@@ -51,7 +51,7 @@ func layRule(r rollout.Request) rollout.Laid {
 	}
 	out := runtime.DeepCopyJSON(r.Object)
 	spec, _ := out["spec"].(map[string]any)
-	if host, _ := spec["host"].(string); !names(host, r.Stable, r.Namespace) {
+	if host, _ := spec["host"].(string); !rollout.IsService(host, r.Stable, r.Namespace) {
 		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Objectf("name the DestinationRule of the Service",
 			"%s is for the host %q, not for Service %s", r.Target, host, r.Stable)}}
 	}
@@ -63,11 +63,6 @@ func layRule(r rollout.Request) rollout.Laid {
 	}
 	spec["subsets"] = append(subsets, map[string]any{"name": subset, "labels": map[string]any{subsetLabel: subsetValue}})
 	return rollout.Laid{Object: out}
-}
-
-// names reports whether a host is a Service of a namespace, by any of its names there.
-func names(host, service, namespace string) bool {
-	return slices.Contains([]string{service, service + "." + namespace, service + "." + namespace + ".svc", service + "." + namespace + ".svc.cluster.local"}, strings.TrimSuffix(host, "."))
 }
 
 // virtual is a VirtualService to be changed.
@@ -137,7 +132,7 @@ func destinations(route map[string]any) (all []map[string]any, weights []int64) 
 func (v *virtual) leads(d map[string]any) bool {
 	to, _ := d["destination"].(map[string]any)
 	host, _ := to["host"].(string)
-	return names(host, v.Stable, v.Namespace) && (v.Stable != v.Canary || to["subset"] != subset)
+	return rollout.IsService(host, v.Stable, v.Namespace) && (v.Stable != v.Canary || to["subset"] != subset)
 }
 
 // stable reports whether a route sends requests to the stable Service.
