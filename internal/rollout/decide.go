@@ -209,7 +209,7 @@ func (d *decision) progressing() {
 		}
 	case rollouts.ReasonCancelling:
 		why := reasonRollback
-		if d.aborted() && d.w.Update != d.w.Stable {
+		if d.w.Update != d.w.Stable { // though the annotation may be gone again
 			why = reasonAbort
 		}
 		if d.finalise(why) {
