@@ -113,9 +113,9 @@ var importTable = map[string][]string{
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},
 	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/ingress", "internal/rollout/provider/istio", "internal/rollout/provider/smi"},
-	"internal/rollout/provider/gateway": {"internal/rollout", "api/rollouts"},
+	"internal/rollout/provider/gateway": {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/ingress": {"internal/rollout", "api/rollouts"},
-	"internal/rollout/provider/istio":   {"internal/rollout", "api/rollouts"},
+	"internal/rollout/provider/istio":   {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/smi":     {"internal/rollout", "api/rollouts", "api/specs", "api/split"},
 }
 

@@ -19,6 +19,7 @@ const (
 	codeNoRouting         = "WR910"
 	codeModifierAlone     = "WR911"
 	codeWorkloadTaken     = "WR912"
+	codeExpression        = "WR913"
 )
 
 var codes = []resource.Code{
@@ -58,6 +59,9 @@ var codes = []resource.Code{
 	{ID: codeWorkloadTaken, Severity: resource.Error, Title: "rollout: workload taken",
 		Meaning: "Two Rollouts name one workload. They would work against each other.",
 		Fix:     "Delete one of the two."},
+	{ID: codeExpression, Severity: resource.Error, Title: "rollout: invalid regular expression",
+		Meaning: "A match of a step has a regular expression that does not compile, or is too large. No request matches it.",
+		Fix:     "Write it in RE2 syntax, which has neither look-around nor back-references."},
 }
 
 // Codes documents the codes of this package's findings.

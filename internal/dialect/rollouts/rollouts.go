@@ -6,8 +6,11 @@
 package rollouts
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/convert"
 	"github.com/weirmesh/weir/api/rollouts"
@@ -126,11 +129,36 @@ func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field strin
 		if plan.Traffic() == nil && s.Shifts() {
 			t.report(r, codeNoRouting, at, "says which requests go to the canary, but nothing that routes requests is named", "write "+field+".trafficRoutings")
 		}
+		t.expressions(r, s.Matches, at)
 		if n, ok := s.Percent(); ok {
 			if n < last {
 				t.report(r, codeTrafficFalls, at+".traffic", fmt.Sprintf("is less than in the steps before (%d%%), so requests go back to the stable version", last), "write a greater percentage, if that is not meant")
 			}
 			last = n
+		}
+	}
+}
+
+// expressions reports regular expressions of a step's matches that are not valid.
+func (t *translator) expressions(r *rollouts.Rollout, matches []rollouts.Match, step string) {
+	for i, m := range matches {
+		judge := func(expression bool, pattern, format string, args ...any) {
+			if !expression {
+				return
+			}
+			var bad *model.PatternError
+			if _, err := model.CheckPattern(pattern); errors.As(err, &bad) {
+				t.report(r, codeExpression, fmt.Sprintf("%s.matches[%d].", step, i)+fmt.Sprintf(format, args...), bad.Reason, bad.Fix)
+			}
+		}
+		if p := m.Path; p != nil && p.Type != nil && p.Value != nil {
+			judge(*p.Type == gatewayv1.PathMatchRegularExpression, *p.Value, "path.value")
+		}
+		for j, h := range m.Headers {
+			judge(h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression, h.Value, "headers[%d].value", j)
+		}
+		for j, q := range m.QueryParams {
+			judge(q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression, q.Value, "queryParams[%d].value", j)
 		}
 	}
 }

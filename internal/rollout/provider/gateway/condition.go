@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"maps"
 	"reflect"
-	"regexp"
 	"strings"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Kinds of paths, in their order of precedence (Gateway API, HTTPRouteRule.matches). The place of regular expressions is
@@ -53,16 +54,11 @@ const (
 
 // within reports whether every path that p names is one that a prefix names.
 func (p path) within(prefix string) bool {
-	value := p.value
 	if p.kind == expression {
-		re, err := regexp.Compile(p.value)
-		if err != nil {
-			return false
-		}
-		value, _ = re.LiteralPrefix()
-		return strings.HasPrefix(value, prefix+"/")
+		pattern, err := model.CompilePattern(p.value)
+		return err == nil && strings.HasPrefix(pattern.Prefix, prefix+"/")
 	}
-	return value == prefix || strings.HasPrefix(value, prefix+"/")
+	return p.value == prefix || strings.HasPrefix(p.value, prefix+"/")
 }
 
 // and is the path of requests that have both.
@@ -88,8 +84,8 @@ func (p path) and(q path) (path, verdict) {
 			return q, possible
 		}
 	case p.kind == exact:
-		re, err := regexp.Compile("^(?:" + q.value + ")$")
-		if err == nil && re.MatchString(p.value) {
+		pattern, err := model.CompilePattern(q.value)
+		if err == nil && pattern.MatchString(p.value) {
 			return p, possible
 		}
 		if err == nil {
@@ -120,11 +116,11 @@ func (t test) and(u test) (test, verdict) {
 	if !u.expression {
 		return test{}, never
 	}
-	re, err := regexp.Compile("^(?:" + u.value + ")$")
+	pattern, err := model.CompilePattern(u.value)
 	switch {
 	case err != nil:
 		return test{}, inexpressed
-	case re.MatchString(t.value):
+	case pattern.MatchString(t.value):
 		return t, possible
 	}
 	return test{}, never

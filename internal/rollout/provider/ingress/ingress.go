@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -234,14 +235,19 @@ func (c *canary) modify(m *gatewayv1.HTTPHeaderFilter) {
 			"annotations of %s cannot say it, so requests reach the canary as they are", c.Target))
 		return
 	}
-	lines := func(list []gatewayv1.HTTPHeader) string {
+	lines := func(part string, list []gatewayv1.HTTPHeader) string {
 		var b strings.Builder
-		for _, h := range list {
+		for i, h := range list {
+			if strings.ContainsFunc(h.Value, unicode.IsControl) { // a line break would begin another field
+				c.told = append(c.told, rollout.Shortf(fmt.Sprintf("requestHeaderModifier.%s[%d].value", part, i), "write a value without control characters",
+					"the value of %s has a control character, so requests reach the canary without this change", h.Name))
+				continue
+			}
 			fmt.Fprintf(&b, "%s %s\n", h.Name, h.Value)
 		}
 		return b.String()
 	}
-	for name, text := range map[string]string{"update": lines(m.Set), "add": lines(m.Add), "remove": strings.Join(slices.Clone(m.Remove), ",")} {
+	for name, text := range map[string]string{"update": lines("set", m.Set), "add": lines("add", m.Add), "remove": strings.Join(slices.Clone(m.Remove), ",")} {
 		if text != "" {
 			c.annotations[c.headers+"request-header-control-"+name] = text
 		}

@@ -2,13 +2,13 @@ package istio
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/rollout"
 )
 
@@ -164,22 +164,22 @@ func meet(have, want map[string]any) (map[string]any, verdict) {
 	case kind == "exact" && wantKind == "prefix":
 		holds = strings.HasPrefix(a, b)
 	case kind == "exact" && wantKind == "regex":
-		re, err := regexp.Compile("^(?:" + b + ")$")
+		pattern, err := model.CompilePattern(b)
 		if err != nil {
 			return nil, inexpressed
 		}
-		holds = re.MatchString(a)
+		holds = pattern.MatchString(a)
 	case kind == "prefix" && wantKind == "prefix":
 		if strings.HasPrefix(b, a) {
 			return want, possible
 		}
 		holds = strings.HasPrefix(a, b)
 	case kind == "prefix" && wantKind == "regex":
-		re, err := regexp.Compile(b)
+		pattern, err := model.CompilePattern(b)
 		if err != nil {
 			return nil, inexpressed
 		}
-		if literal, _ := re.LiteralPrefix(); strings.HasPrefix(literal, a) {
+		if strings.HasPrefix(pattern.Prefix, a) {
 			return want, possible
 		}
 		return nil, inexpressed
