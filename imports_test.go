@@ -117,6 +117,7 @@ var importTable = map[string][]string{
 	"internal/rollout/provider/ingress": {"internal/rollout", "api/rollouts"},
 	"internal/rollout/provider/istio":   {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/smi":     {"internal/rollout", "api/rollouts", "api/specs", "api/split"},
+	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/resource", "internal/rollout", "api/rollouts"},
 }
 
 // dataPlane must stay free of Kubernetes, directly and through others.

@@ -192,6 +192,10 @@ func (d *decision) progressing() {
 		d.cancel("The workload is back at its stable revision.")
 		return
 	}
+	if c.Reason == rollouts.ReasonFinalising && d.w.Given && !d.w.Complete && d.aborted() { // the stable Service still has the old version
+		d.cancel("The release was aborted.")
+		return
+	}
 	switch c.Reason {
 	case rollouts.ReasonInitializing:
 		d.status.Begin(&d.r.Spec, rollouts.Release{

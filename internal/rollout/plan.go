@@ -57,21 +57,29 @@ func (all Providers) Plan(r *rollouts.Rollout, written func(group, kind, name st
 
 // who says in a sentence which requests a step sends where.
 func who(plan *rollouts.Plan, s *rollouts.Step) string {
-	traffic := plan.Traffic()
-	if traffic == nil || !s.Shifts() {
+	if plan.Traffic() == nil || !s.Shifts() {
 		return "The step routes nothing: requests go wherever pods are."
+	}
+	return Who(plan, RoutingOf(s))
+}
+
+// Who says in a sentence which requests a routing sends where. A nil one leaves that to the user's objects. The plan must
+// name what routes requests.
+func Who(plan *rollouts.Plan, r *Routing) string {
+	traffic := plan.Traffic()
+	if r == nil {
+		return fmt.Sprintf("Requests go to %s as the objects are written.", traffic.Service)
 	}
 	canary := plan.CanaryService()
 	if canary == traffic.Service {
 		canary = "the new version"
 	}
-	if len(s.Matches) == 0 {
-		n, _ := s.Percent()
-		return fmt.Sprintf("%d%% of the requests go to %s, %d%% to %s.", n, canary, 100-n, traffic.Service)
+	if len(r.Matches) == 0 {
+		return fmt.Sprintf("%d%% of the requests go to %s, %d%% to %s.", r.Percent, canary, 100-r.Percent, traffic.Service)
 	}
 	var each []string
-	for i := range s.Matches {
-		each = append(each, Conditions(&s.Matches[i]))
+	for i := range r.Matches {
+		each = append(each, Conditions(&r.Matches[i]))
 	}
 	return fmt.Sprintf("Requests with %s go to %s, all others to %s.", strings.Join(each, ", or with "), canary, traffic.Service)
 }
