@@ -12,6 +12,8 @@ import (
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/local"
+	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/standalone"
 )
 
@@ -27,7 +29,8 @@ the last good version stays. SIGHUP reads everything once more, SIGUSR1 opens
 the access log's file anew. SIGTERM or SIGINT drains: listeners close, requests in flight finish. A second one ends
 the process at once. A second process with the same --handover takes over the
 ports, and the first one drains once it serves: no connection is refused or
-lost in between.`,
+lost in between. Rollouts are carried out step by step on the routes that they
+name; the files stay as they are.`,
 		Example: `  weir run routes/
   weir run --port-offset 8000 routes/          port 80 becomes 8080, for a try without root
   weir run --access-log stdout routes/
@@ -39,6 +42,7 @@ lost in between.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
+	f.StringVar(&o.rollouts, "rollout-state", "", "`file` that keeps over a restart how far Rollouts are, or off (default: in $STATE_DIRECTORY, or in $XDG_STATE_HOME/weir)")
 	o.translation = translation(s, cmd)
 	fromEnvironment(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -54,6 +58,7 @@ type runOptions struct {
 	address     string
 	portOffset  int
 	handover    string
+	rollouts    string
 	translation *control.Options
 }
 
@@ -86,7 +91,12 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		return err
 	}
 	plane.Adjust = adjust
-	g := &standalone.Gateway{Plane: plane, Source: source, Options: *o.translation}
+	rollouts := local.New(source, provider.All(), o.store(paths, log), log)
+	g := &standalone.Gateway{Plane: plane, Source: rollouts, Options: *o.translation, Reported: func(r control.Report) {
+		if r.Err == nil {
+			rollouts.Applied(r.Set)
+		}
+	}}
 	err = g.Run(ctx)
 	if e := closeLog(); err == nil {
 		err = e
@@ -95,6 +105,23 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 		log.Info("stopped")
 	}
 	return err
+}
+
+// store is where it is kept how far Rollouts are; nil keeps nothing.
+func (o *runOptions) store(paths []string, log *slog.Logger) *local.Store {
+	switch path := o.rollouts; path {
+	case "off":
+		return nil
+	case "":
+		path, err := local.DefaultPath(paths)
+		if err != nil {
+			log.Warn("what is known of Rollouts is not kept over a restart", "error", err, "fix", "name a file with --rollout-state")
+			return nil
+		}
+		return &local.Store{Path: path}
+	default:
+		return &local.Store{Path: path}
+	}
 }
 
 // openSource watches the paths; the standard input, if among them, is read once. A receive from again makes it look at
