@@ -22,6 +22,8 @@ type planeAdmin struct {
 	draining func() bool
 	// access is to all but metrics and health.
 	access process.Access
+	// more pages.
+	more []process.Page
 }
 
 const adminIndex = `weir admin
@@ -37,7 +39,7 @@ const adminIndex = `weir admin
 
 func (a *planeAdmin) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, adminIndex) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, a.index()) })
 	mux.Handle("GET /metrics", process.Beside(a.metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { process.Text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
@@ -49,7 +51,20 @@ func (a *planeAdmin) handler() http.Handler {
 	} {
 		mux.Handle(pattern, a.access.Restrict(handler))
 	}
+	for _, p := range a.more {
+		mux.Handle(p.Pattern, a.access.Restrict(process.Beside(p.Handler)))
+	}
 	return mux
+}
+
+func (a *planeAdmin) index() string {
+	text := adminIndex
+	for _, p := range a.more {
+		if p.Index != "" {
+			text += fmt.Sprintf("%-14s %s\n", p.Index, p.About)
+		}
+	}
+	return text
 }
 
 func (a *planeAdmin) endpoints(w http.ResponseWriter, _ *http.Request) {

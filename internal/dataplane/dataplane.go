@@ -34,6 +34,8 @@ type Plane struct {
 	AdminAddress string
 	// access is to all of the admin endpoint but metrics and health.
 	access process.Access
+	// Pages are added to those of the admin endpoint.
+	Pages []process.Page
 	// Guard judges where the server connects to.
 	Guard *reach.Guard
 	// Adjust, if set, returns the configuration to serve instead of one that is published.
@@ -67,7 +69,7 @@ func (d *Plane) Run(asked context.Context, configure func(context.Context) error
 	defer stopAdmin()
 	if d.AdminAddress != "off" {
 		p := planeAdmin{
-			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access,
+			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access, more: d.Pages,
 			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
 		}
 		a, err := process.ListenAdmin(d.listenAdmin, d.AdminAddress, p.handler())

@@ -18,8 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/visible"
 )
 
-// Admin is an endpoint for the people and programs that run the process. It answers GET requests only and changes
-// nothing.
+// Admin is an endpoint for the people and programs that run the process.
 type Admin struct {
 	Listener net.Listener
 	server   *http.Server
@@ -76,6 +75,15 @@ func localOnly(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Page is a page that a part of the process adds to the endpoint. It is restricted (Access).
+type Page struct {
+	// Pattern is that of http.ServeMux, with the method.
+	Pattern string
+	// Index and About are its line in the list of pages; empty for none.
+	Index, About string
+	Handler      http.Handler
 }
 
 // Beside wraps handlers whose work can take long: they leave a processor to traffic.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -77,6 +78,26 @@ func (r *Registry) Snapshot() Snapshot {
 		}
 	}
 	return s
+}
+
+// RequestsTo is how many requests a route ("namespace/name"; empty is any) has sent to a service ("namespace/name", on any
+// of its ports), by the series that there are now.
+func (r *Registry) RequestsTo(route, service string) (n uint64) {
+	r.mu.Lock()
+	all := r.exchanges.shown(time.Now())
+	r.mu.Unlock()
+	for _, x := range all {
+		rest, ok := strings.CutPrefix(x.labels.Backend, service)
+		if !ok || !strings.HasPrefix(rest, ":") || route != "" && x.labels.Route != route {
+			continue
+		}
+		x.shards.each(func(s *exchangeShard) {
+			count := func(_ int, m uint64) { n += m }
+			s.first.each(count)
+			s.codes.each(count)
+		})
+	}
+	return n
 }
 
 // Snapshot is the state of the series now.

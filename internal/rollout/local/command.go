@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
+	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
 // Verb is what somebody asks of a Rollout.
@@ -197,7 +198,7 @@ func (s *state) undo(releasing, aborted bool) error {
 		return errors.New("the stable version serves all requests already")
 	}
 	for _, p := range slices.Backward(s.Releases) {
-		if p.Outcome == Released {
+		if p.Outcome == view.Released {
 			return fmt.Errorf("revision %d has taken the place of the version before in the stable Service: give that its old endpoints again, or give them to the canary's Service to release them step by step", p.Revision)
 		}
 	}

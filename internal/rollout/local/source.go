@@ -16,6 +16,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
 // Source is a resource.Source that carries out the Rollouts in the Sets of another one. Use New.
@@ -25,12 +26,16 @@ type Source struct {
 	store     *Store
 	log       *slog.Logger
 
+	// Requests, if set, returns how many requests a route ("namespace/name"; empty: any) has sent to a Service
+	// ("namespace/name") since the process began. It is set before Run.
+	Requests func(route, service string) uint64
+
 	commands chan request
 	wake     chan struct{}
 	applied  atomic.Pointer[resource.Set]
 
 	mu    sync.Mutex
-	views []View
+	views []view.Rollout
 }
 
 // New returns a Source over another one. A nil store keeps nothing over a restart.
@@ -67,7 +72,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 			}
 		})
 	}()
-	k := &keeper{source: s, emit: emit, states: map[string]*state{}}
+	k := &keeper{source: s, emit: emit, states: map[string]*state{}, meters: map[string]*meter{}}
 	err, over := k.run(ctx, sets, ended)
 	cancel()
 	if !over {
@@ -86,6 +91,7 @@ type keeper struct {
 	// set is the newest of the files, emitted what became of it; nil if that has to be made anew.
 	set, emitted *resource.Set
 	states       map[string]*state
+	meters       map[string]*meter
 	// loaded says that states are the file's; leads that this process may decide.
 	loaded, leads bool
 	// mute keeps an error of the file from being told again and again.
@@ -155,6 +161,9 @@ func (k *keeper) turn(now time.Time) (again time.Duration) {
 	}
 	if k.emitted == nil {
 		k.lay(all)
+	}
+	if k.measure(all, now) && (again == 0 || again > measure) {
+		again = measure
 	}
 	k.show(all)
 	return again
@@ -250,6 +259,7 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 			plan := r.Spec.Strategy.Plan()
 			st.Routing = rollout.RoutingFor(plan, a.Want)
 			k.emitted = nil
+			delete(k.meters, id(r)) // what came before says nothing of this step
 			if a.Want > 0 {
 				k.tell(r, st, now, tell(newOverlay(k.set, k.source.providers).lay(r, st.Routing), int32(a.Want))...)
 			}

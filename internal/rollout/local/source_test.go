@@ -17,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
 // files is a source whose sets a test makes.
@@ -152,7 +153,7 @@ func (g *gateway) route() string {
 	return strings.Join(rules, " | ")
 }
 
-func (g *gateway) view() View {
+func (g *gateway) view() view.Rollout {
 	g.t.Helper()
 	all := g.source.Views()
 	if len(all) != 1 {
@@ -185,7 +186,7 @@ func (g *gateway) pass(d time.Duration) {
 }
 
 // want checks what proxies have and how the Rollout stands.
-func (g *gateway) want(state State, step int32, route string) {
+func (g *gateway) want(state view.State, step int32, route string) {
 	g.t.Helper()
 	v := g.view()
 	if got := g.route(); got != route || v.State != state || v.Step != step {
@@ -212,38 +213,38 @@ func TestAReleaseGoesThroughItsSteps(t *testing.T) {
 		defer g.end()
 		s := shop{stable: old, steps: threeSteps}
 		g.write(s)
-		g.want(Healthy, 0, written)
+		g.want(view.Healthy, 0, written)
 		s.canary = fresh
 		g.write(s)
 		g.pass(5 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		if v := g.view(); v.Until == nil || v.Who != "20% of the requests go to shop-canary, 80% to shop." || v.Canary.Revision != 2 {
 			t.Errorf("view %+v", v)
 		}
 		g.pass(12 * time.Second)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 		g.pass(time.Hour)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 		g.do(Promote)
 		g.pass(5 * time.Second)
-		g.want(Progressing, 3, third)
+		g.want(view.Progressing, 3, third)
 		g.pass(15 * time.Second)
-		g.want(Waiting, 3, all)
+		g.want(view.Waiting, 3, all)
 		s.stable = []string{"10.0.1.1", "10.0.1.2"}
 		g.write(s)
 		g.pass(5 * time.Second)
-		g.want(Healthy, 0, written)
+		g.want(view.Healthy, 0, written)
 		v := g.view()
-		if v.Stable.Revision != 2 || len(v.Releases) != 1 || v.Releases[0].Outcome != Released {
+		if v.Stable.Revision != 2 || len(v.Releases) != 1 || v.Releases[0].Outcome != view.Released {
 			t.Errorf("stable %+v, releases %+v", v.Stable, v.Releases)
 		}
 		// Nothing begins anew by itself, and another version does.
 		g.pass(time.Hour)
-		g.want(Healthy, 0, written)
+		g.want(view.Healthy, 0, written)
 		s.canary = []string{"10.0.2.1"}
 		g.write(s)
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 	})
 }
 
@@ -264,7 +265,7 @@ func TestACanaryWithoutEndpointsIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := release(t, nil, threeSteps)
 		defer g.end()
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		before := g.sets.Load()
 		s.canary = nil
 		g.write(s)
@@ -273,8 +274,8 @@ func TestACanaryWithoutEndpointsIsTakenBack(t *testing.T) {
 			t.Errorf("route %s", g.route())
 		}
 		g.pass(5 * time.Second)
-		g.want(Healthy, 0, written)
-		if p := g.view().Releases; len(p) != 1 || p[0].Outcome != TakenBack {
+		g.want(view.Healthy, 0, written)
+		if p := g.view().Releases; len(p) != 1 || p[0].Outcome != view.TakenBack {
 			t.Errorf("releases %+v", p)
 		}
 	})
@@ -293,56 +294,56 @@ func TestCommands(t *testing.T) {
 		g.do(Pause)
 		fails("paused already", Pause)
 		g.pass(time.Hour)
-		g.want(Paused, 1, first)
+		g.want(view.Paused, 1, first)
 		g.do(Resume)
 		fails("not paused", Resume)
 		g.pass(15 * time.Second)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 		fails("no step 4", Promote, step(4))
 		fails("at step 2", Promote, step(2))
 		fails("exclude", Promote, step(1), full)
 		fails("neither full nor step", Abort, full)
 		g.do(Promote, step(1))
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		g.do(Abort)
 		g.pass(5 * time.Second)
-		g.want(Aborted, 0, written)
+		g.want(view.Aborted, 0, written)
 		fails("serves all", Undo)
 		fails("aborted already", Abort)
 		fails("nothing is being released", Promote)
 		g.do(Retry)
 		fails("no release was aborted", Retry)
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		g.do(Promote, full)
 		g.pass(5 * time.Second)
-		g.want(Waiting, 3, all)
+		g.want(view.Waiting, 3, all)
 		fails("promote alone", Promote, full)
 		g.do(Undo)
 		g.pass(5 * time.Second)
-		g.want(Aborted, 0, written)
+		g.want(view.Aborted, 0, written)
 		g.do(Restart)
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		g.do(Promote, full)
 		g.pass(5 * time.Second)
 		g.do(Promote) // the stable Service's endpoints have the new version, at their old addresses
 		g.pass(5 * time.Second)
-		g.want(Healthy, 0, written)
+		g.want(view.Healthy, 0, written)
 		fails("take", Undo)
 		if v := g.view(); v.Stable.Revision != 3 || !slices.Equal(v.Stable.Endpoints, []string{"10.0.0.1:8080", "10.0.0.2:8080"}) {
 			t.Errorf("stable %+v", v.Stable)
 		}
 		g.do(Restart) // the same addresses have yet another version
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 
 		fails("nothing that can be asked", "jump")
 		s.more = "disabled: true"
 		g.write(s)
 		g.pass(5 * time.Second)
-		g.want(Disabled, 0, written)
+		g.want(view.Disabled, 0, written)
 		fails("disabled", Restart)
 		err := g.source.Do(t.Context(), Command{Namespace: "default", Name: "other", Verb: Pause})
 		if !errors.Is(err, ErrNotFound) {
@@ -364,14 +365,14 @@ func TestAnEditMidwaySurvives(t *testing.T) {
 		defer g.end()
 		s.pinned = "\n  hostnames: [shop.example]"
 		g.write(s)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		if names := g.set.Load().HTTPRoutes[0].Spec.Hostnames; len(names) != 1 {
 			t.Errorf("hostnames %v", names)
 		}
 		s.steps = strings.Replace(threeSteps, "20%", "50%", 1)
 		g.write(s)
 		g.pass(3 * time.Second)
-		g.want(Progressing, 1, "shop:50 shop-canary:50")
+		g.want(view.Progressing, 1, "shop:50 shop-canary:50")
 		s.without = true
 		g.write(s)
 		if g.route() != written {
@@ -390,8 +391,8 @@ func TestTheStableServiceMayGetTheNewVersionEarly(t *testing.T) {
 				t.Errorf("requests go to a Service without endpoints: %s", g.route())
 			}
 			g.pass(10 * time.Second)
-			g.want(Healthy, 0, written)
-			if p := g.view().Releases; len(p) != 1 || p[0].Outcome != Released {
+			g.want(view.Healthy, 0, written)
+			if p := g.view().Releases; len(p) != 1 || p[0].Outcome != view.Released {
 				t.Errorf("releases %+v", p)
 			}
 			g.end()
@@ -404,16 +405,16 @@ func TestAnotherVersionTakesThePlace(t *testing.T) {
 		g, s := release(t, nil, threeSteps)
 		defer g.end()
 		g.pass(15 * time.Second)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 		s.canary = []string{"10.0.1.1", "10.0.1.2"} // more of the same
 		g.write(s)
 		g.pass(10 * time.Second)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 		s.canary = []string{"10.0.9.1"}
 		g.write(s)
 		g.pass(6 * time.Second)
-		g.want(Progressing, 1, first)
-		if p := g.view().Releases; len(p) != 2 || p[0].Outcome != Replaced || p[1].Revision != 3 {
+		g.want(view.Progressing, 1, first)
+		if p := g.view().Releases; len(p) != 2 || p[0].Outcome != view.Replaced || p[1].Revision != 3 {
 			t.Errorf("releases %+v", p)
 		}
 	})
@@ -424,27 +425,27 @@ func TestAReleaseGoesOnAfterARestart(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "deep", "rollouts.json")
 		g, s := release(t, &Store{Path: path}, threeSteps)
 		g.pass(15 * time.Second)
-		g.want(Paused, 2, second)
+		g.want(view.Paused, 2, second)
 
 		// A second process lays the same, and does not decide.
 		other := serve(t, &Store{Path: path})
 		other.write(s)
-		other.want(Paused, 2, second)
+		other.want(view.Paused, 2, second)
 		if err := other.ask(Promote); err == nil || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("a process that does not decide: %v", err)
 		}
 		g.do(Promote)
 		g.pass(5 * time.Second)
-		other.want(Progressing, 3, third)
+		other.want(view.Progressing, 3, third)
 		g.end()
 		// It goes on when the first one has ended.
 		other.pass(20 * time.Second)
-		other.want(Waiting, 3, all)
+		other.want(view.Waiting, 3, all)
 		other.end()
 
 		again := serve(t, &Store{Path: path})
 		again.write(s)
-		again.want(Waiting, 3, all)
+		again.want(view.Waiting, 3, all)
 		again.end()
 		if v := again.view(); v.Releases[0].Outcome != "" || len(v.Releases) != 1 {
 			t.Errorf("releases %+v", v.Releases)
@@ -460,13 +461,13 @@ func TestAStoreThatCannotBeReadOrWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, _ := release(t, &Store{Path: path}, threeSteps)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		g.end()
 		if text, err := os.ReadFile(path + ".broken"); err != nil || string(text) != "{" {
 			t.Errorf("what could not be read: %q, %v", text, err)
 		}
 		g, _ = release(t, &Store{Path: filepath.Join(path, "below-a-file")}, threeSteps)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 		g.end()
 	})
 }
@@ -478,13 +479,13 @@ func TestAReleaseWaitsForWhatIsMissing(t *testing.T) {
 		s := shop{stable: old, canary: fresh, steps: threeSteps, noRoute: true}
 		g.write(s)
 		g.pass(10 * time.Second)
-		if v := g.view(); v.State != Progressing || !strings.Contains(v.Message, "HTTPRoute shop") {
+		if v := g.view(); v.State != view.Progressing || !strings.Contains(v.Message, "HTTPRoute shop") {
 			t.Errorf("%s: %s", v.State, v.Message)
 		}
 		s.noRoute = false
 		g.write(s)
 		g.pass(5 * time.Second)
-		g.want(Progressing, 1, first)
+		g.want(view.Progressing, 1, first)
 	})
 }
 
@@ -497,7 +498,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			g.do(Restart)
 			g.pass(3 * time.Second)
 		}
-		if v := g.view(); len(v.Releases) != maxReleases || len(v.Events) != maxEvents || v.State != Progressing {
+		if v := g.view(); len(v.Releases) != maxReleases || len(v.Events) != maxEvents || v.State != view.Progressing {
 			t.Errorf("%s, %d releases, %d events", v.State, len(v.Releases), len(v.Events))
 		}
 	})

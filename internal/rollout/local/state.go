@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
 // Bounds on what is remembered of a Rollout.
@@ -36,8 +37,8 @@ type state struct {
 	// Promoted is the name of the revision of which somebody said that the stable Service has it.
 	Promoted string `json:"promoted,omitempty"`
 
-	Releases []Past  `json:"releases,omitempty"`
-	Events   []Event `json:"events,omitempty"`
+	Releases []view.Past  `json:"releases,omitempty"`
+	Events   []view.Event `json:"events,omitempty"`
 }
 
 // revision is a version: the endpoints of a Service, as long as some of them stay.
@@ -47,35 +48,6 @@ type revision struct {
 	Name string `json:"name"`
 	// Endpoints are those it has now, as "address:port", sorted.
 	Endpoints []string `json:"endpoints"`
-}
-
-// Past is a release, from its beginning to its end.
-type Past struct {
-	Revision int        `json:"revision"`
-	Name     string     `json:"name"`
-	Begun    time.Time  `json:"begun"`
-	Ended    *time.Time `json:"ended,omitempty"`
-	// Outcome is empty while the release goes on.
-	Outcome Outcome `json:"outcome,omitempty"`
-	// Endpoints of the version when the release began.
-	Endpoints []string `json:"endpoints"`
-}
-
-// Outcome is how a release ended.
-type Outcome string
-
-// The outcomes.
-const (
-	Released  Outcome = "released"
-	TakenBack Outcome = "taken back"
-	Replaced  Outcome = "replaced"
-)
-
-// Event is something that happened to a Rollout.
-type Event struct {
-	Time    time.Time `json:"time"`
-	Warning bool      `json:"warning,omitempty"`
-	Message string    `json:"message"`
 }
 
 func (s *state) newRevision(endpoints []string) revision {
@@ -156,7 +128,7 @@ func (s *state) settle(stable []string) {
 // tell adds events.
 func (s *state) tell(now time.Time, events ...rollout.Event) {
 	for _, e := range events {
-		s.Events = append(s.Events, Event{now, e.Warning, e.Message})
+		s.Events = append(s.Events, view.Event{Time: now, Warning: e.Warning, Message: e.Message})
 	}
 	if n := len(s.Events) - maxEvents; n > 0 {
 		s.Events = slices.Delete(s.Events, 0, n)
@@ -165,13 +137,13 @@ func (s *state) tell(now time.Time, events ...rollout.Event) {
 
 // record keeps the history of releases true. before is the status that was decided on.
 func (s *state) record(before *rollouts.Status, now time.Time) {
-	open := func() *Past {
+	open := func() *view.Past {
 		if n := len(s.Releases); n > 0 && s.Releases[n-1].Ended == nil {
 			return &s.Releases[n-1]
 		}
 		return nil
 	}
-	end := func(o Outcome) {
+	end := func(o view.Outcome) {
 		if p := open(); p != nil {
 			p.Ended, p.Outcome = &now, o
 		}
@@ -179,17 +151,17 @@ func (s *state) record(before *rollouts.Status, now time.Time) {
 	after := &s.Status
 	if after.Phase == rollouts.PhaseProgressing && s.active() {
 		if p := open(); p == nil || p.Name != s.Update.Name {
-			end(Replaced)
-			s.Releases = append(s.Releases, Past{Revision: s.Update.Number, Name: s.Update.Name, Begun: now, Endpoints: slices.Clone(s.Update.Endpoints)})
+			end(view.Replaced)
+			s.Releases = append(s.Releases, view.Past{Revision: s.Update.Number, Name: s.Update.Name, Begun: now, Endpoints: slices.Clone(s.Update.Endpoints)})
 			if n := len(s.Releases) - maxReleases; n > 0 {
 				s.Releases = slices.Delete(s.Releases, 0, n)
 			}
 		}
 	}
 	if before.Phase == rollouts.PhaseProgressing && after.Phase != rollouts.PhaseProgressing {
-		outcome := TakenBack
+		outcome := view.TakenBack
 		if c := after.Condition(rollouts.ConditionSucceeded); c != nil && c.Status == "True" {
-			outcome = Released
+			outcome = view.Released
 		}
 		end(outcome)
 	}

@@ -6,62 +6,11 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
-)
-
-// View is a Rollout as people see it. Its JSON form is that of the admin endpoint.
-type View struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Strategy is "Canary" or "BlueGreen".
-	Strategy string `json:"strategy"`
-	// State is one word for all.
-	State   State  `json:"state"`
-	Message string `json:"message"`
-	// Step counts from 1; it is 0 without a release. Steps is how many there are.
-	Step  int32 `json:"step"`
-	Steps int32 `json:"steps"`
-	// Routing is what is laid over the objects, nil if they are as they are written; Who says it in a sentence.
-	Routing *rollout.Routing `json:"routing,omitempty"`
-	Who     string           `json:"who,omitempty"`
-	// Until is when the step ends by itself.
-	Until  *time.Time `json:"until,omitempty"`
-	Stable Version    `json:"stable"`
-	Canary *Version   `json:"canary,omitempty"`
-	// Objects route requests, "HTTPRoute shop".
-	Objects  []string        `json:"objects,omitempty"`
-	Status   rollouts.Status `json:"status"`
-	Releases []Past          `json:"releases,omitempty"`
-	Events   []Event         `json:"events,omitempty"`
-}
-
-// Version is what is behind one of the Services.
-type Version struct {
-	Service  string `json:"service"`
-	Revision int    `json:"revision"`
-	// Name of the revision.
-	Name      string   `json:"name"`
-	Endpoints []string `json:"endpoints"`
-}
-
-// State is how a Rollout stands, in one word.
-type State string
-
-// The states.
-const (
-	Initial     State = "Initial"
-	Healthy     State = "Healthy"
-	Progressing State = "Progressing"
-	// Paused: somebody paused it, or its step waits for somebody.
-	Paused State = "Paused"
-	// Waiting: all steps are complete, and the stable Service has to get the new version.
-	Waiting  State = "Waiting"
-	Aborting State = "Aborting"
-	Aborted  State = "Aborted"
-	Disabled State = "Disabled"
+	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
 // Views returns all Rollouts, by namespace and name.
-func (s *Source) Views() []View {
+func (s *Source) Views() []view.Rollout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.views
@@ -69,7 +18,7 @@ func (s *Source) Views() []View {
 
 // show makes Views anew.
 func (k *keeper) show(all []*rollouts.Rollout) {
-	views := make([]View, 0, len(all))
+	views := make([]view.Rollout, 0, len(all))
 	for _, r := range all {
 		if st := k.states[id(r)]; st != nil {
 			views = append(views, k.view(r, st))
@@ -80,8 +29,8 @@ func (k *keeper) show(all []*rollouts.Rollout) {
 	k.source.mu.Unlock()
 }
 
-func (k *keeper) view(r *rollouts.Rollout, st *state) View {
-	v := View{
+func (k *keeper) view(r *rollouts.Rollout, st *state) view.Rollout {
+	v := view.Rollout{
 		Namespace: r.Namespace, Name: r.Name, Strategy: "Canary", State: st.state(r), Message: st.Status.Message, Routing: st.Routing, Status: st.Status,
 		Releases: slices.Clone(st.Releases), Events: slices.Clone(st.Events),
 	}
@@ -95,7 +44,7 @@ func (k *keeper) view(r *rollouts.Rollout, st *state) View {
 	v.Steps = int32(len(plan.Steps))
 	if rel := st.Status.Release(); rel != nil && st.Status.Phase == rollouts.PhaseProgressing {
 		v.Step = rel.CurrentStepIndex
-		if i := int(v.Step) - 1; i >= 0 && i < len(plan.Steps) && rel.CurrentStepState == rollouts.StepPaused && plan.Steps[i].Pause.Duration != nil && rel.LastUpdateTime != nil && v.State != Paused {
+		if i := int(v.Step) - 1; i >= 0 && i < len(plan.Steps) && rel.CurrentStepState == rollouts.StepPaused && plan.Steps[i].Pause.Duration != nil && rel.LastUpdateTime != nil && v.State != view.Paused {
 			until := rel.LastUpdateTime.Add(time.Duration(*plan.Steps[i].Pause.Duration) * time.Second)
 			v.Until = &until
 		}
@@ -105,40 +54,46 @@ func (k *keeper) view(r *rollouts.Rollout, st *state) View {
 		return v
 	}
 	v.Who = rollout.Who(plan, st.Routing)
-	v.Stable = Version{traffic.Service, st.Stable.Number, st.Stable.Name, st.Stable.Endpoints}
+	v.Stable = st.Stable.view(traffic.Service)
 	if st.Update != nil {
-		v.Canary = &Version{plan.CanaryService(), st.Update.Number, st.Update.Name, st.Update.Endpoints}
+		canary := st.Update.view(plan.CanaryService())
+		v.Canary = &canary
 	}
+	v.Measured = k.meters[id(r)].measured()
 	for _, t := range rollout.Targets(&r.Spec.Strategy) {
 		v.Objects = append(v.Objects, t.String())
 	}
 	return v
 }
 
-func (s *state) state(r *rollouts.Rollout) State {
+func (r *revision) view(service string) view.Version {
+	return view.Version{Service: service, Revision: r.Number, Name: r.Name, Endpoints: r.Endpoints}
+}
+
+func (s *state) state(r *rollouts.Rollout) view.State {
 	c := s.Status.Condition(rollouts.ConditionProgressing)
 	switch rel := s.Status.Release(); s.Status.Phase {
 	case rollouts.PhaseDisabled, rollouts.PhaseDisabling:
-		return Disabled
+		return view.Disabled
 	case rollouts.PhaseProgressing:
 		switch {
 		case c != nil && c.Reason == rollouts.ReasonCancelling:
-			return Aborting
+			return view.Aborting
 		case s.waiting() && rel != nil && rel.FinalisingStep == rollouts.ResumeWorkload:
-			return Waiting
+			return view.Waiting
 		case s.Paused || r.Spec.Strategy.Paused:
-			return Paused
+			return view.Paused
 		case rel != nil && rel.CurrentStepState == rollouts.StepPaused:
 			if plan := r.Spec.Strategy.Plan(); rel.CurrentStepIndex >= 1 && int(rel.CurrentStepIndex) <= len(plan.Steps) && plan.Steps[rel.CurrentStepIndex-1].Pause.Duration == nil {
-				return Paused
+				return view.Paused
 			}
 		}
-		return Progressing
+		return view.Progressing
 	case rollouts.PhaseHealthy:
 		if s.active() && s.Abort == s.Update.Name {
-			return Aborted
+			return view.Aborted
 		}
-		return Healthy
+		return view.Healthy
 	}
-	return Initial
+	return view.Initial
 }
