@@ -3,6 +3,8 @@ package feed
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +18,14 @@ import (
 	"testing"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/model"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 func TestProxyThatRestartsAloneServesItsState(t *testing.T) {
@@ -265,6 +273,61 @@ func TestStrangersGetNothing(t *testing.T) {
 			}
 			if strings.HasSuffix(name, "token") && name != "empty token" && s.Stats().Unauthenticated == 0 {
 				t.Error("not counted")
+			}
+		})
+	}
+}
+
+// TestStreamsWithoutAWholeTokenGetNothing opens streams by hand, since no Client sends such tokens.
+func TestStreamsWithoutAWholeTokenGetNothing(t *testing.T) {
+	w := newWorld(t)
+	const good = "Bearer good:" + gateway + ":a"
+	for name, c := range map[string]struct {
+		values []string
+		served bool
+	}{
+		"a good token":    {[]string{good}, true}, // by which the others are known to fail for theirs
+		"none":            {nil, false},
+		"two":             {[]string{good, good}, false},
+		"another scheme":  {[]string{"Basic good:" + gateway + ":a"}, false},
+		"no scheme":       {[]string{"good:" + gateway + ":a"}, false},
+		"empty":           {[]string{"Bearer "}, false},
+		"too long":        {[]string{good + strings.Repeat("a", maxToken)}, false},
+		"of no Gateway":   {[]string{"Bearer good::a"}, false},
+		"of no proxy":     {[]string{"Bearer good:" + gateway + ":"}, false},
+		"that is not one": {[]string{"Bearer bad"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := w.server()
+			publish(t, s, config(3, 3))
+			address, _ := w.serve(s, "")
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(w.authority.Bundle())
+			trust := &tls.Config{RootCAs: roots, ServerName: "controller"}
+			conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(trust)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), patient)
+			defer cancel()
+			for _, v := range c.values {
+				ctx = metadata.AppendToOutgoingContext(ctx, authorization, v)
+			}
+			stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: []string{"*"}})
+			if err != nil && err != io.EOF {
+				t.Fatal(err)
+			}
+			resp, err := stream.Recv()
+			if c.served != (err == nil) {
+				t.Errorf("a response of %d parts, %v", len(resp.GetResources()), err)
+			}
+			if !c.served && status.Code(err) != codes.Unauthenticated {
+				t.Errorf("%v, want %s", err, codes.Unauthenticated)
 			}
 		})
 	}

@@ -65,17 +65,6 @@ func Respond(c net.Conn, answer string) {
 	}
 }
 
-// Refusing is an address where nobody listens.
-func Refusing(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	return ln.Addr().String()
-}
-
 // Silent accepts connections and never reads.
 func Silent(t testing.TB) string {
 	done := make(chan struct{})

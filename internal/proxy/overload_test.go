@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -302,11 +303,8 @@ func TestGatewayErrorsEjectThroughTheProxy(t *testing.T) {
 // TestADeadEndpointOfThreeIsLeftAloneSoon: a dead endpoint among three costs no request. It costs only the attempts
 // until it is ejected, and a probe now and then.
 func TestADeadEndpointOfThreeIsLeftAloneSoon(t *testing.T) {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	dead := l.Addr().String()
-	l.Close()
 	ok := func(http.ResponseWriter, *http.Request) {}
-	s := serve(t, plain(dead, backend(t, ok), backend(t, ok)))
+	s := serve(t, plain(peertest.Refusing(t), backend(t, ok), backend(t, ok)))
 	start := time.Now()
 	k := newTalk(t, s.addr())
 	failed := 0

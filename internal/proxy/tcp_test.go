@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/test/size"
 )
@@ -184,14 +185,9 @@ func greeting(addr string) error {
 }
 
 func TestConnectionsThatCannotBeServedAreResetAndCounted(t *testing.T) {
-	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing.Close()
 	for reason, cfg := range map[telemetry.Reason]*model.Config{
 		telemetry.NoEndpoint:      toAddresses(),
-		telemetry.ConnectFailed:   toAddresses(refusing.Addr().String()),
+		telemetry.ConnectFailed:   toAddresses(peertest.Refusing(t)),
 		telemetry.NoBackend:       connections(nil, model.Backend{Fault: &model.Fault{Status: 500, Reason: "x"}}),
 		telemetry.BackendNotFound: connections(nil, model.Backend{Weight: 1, Fault: &model.Fault{Status: 500, Reason: "BackendNotFound"}}),
 	} {
@@ -224,12 +220,7 @@ func TestConnectionsGoToAServiceWhoseProtocolRequestsCannotUse(t *testing.T) {
 }
 
 func TestAnotherEndpointIsTriedWhenOneRefuses(t *testing.T) {
-	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing.Close()
-	s := serve(t, toAddresses(refusing.Addr().String(), echo(t, "up")))
+	s := serve(t, toAddresses(peertest.Refusing(t), echo(t, "up")))
 	for range 20 {
 		if got := say(t, s.addr(), "!"); got != "up!" {
 			t.Fatalf("got %q, want up!", got)

@@ -85,6 +85,7 @@ func TestJudgeAllowsTheRest(t *testing.T) {
 func FuzzJudge(f *testing.F) {
 	for _, text := range append(forbidden, allowed...) {
 		a := netip.MustParseAddr(text)
+		f.Add(a.AsSlice()) // of IPv4 in 4 bytes, for which the forms of IPv6 are made below
 		b := a.As16()
 		f.Add(b[:])
 		for _, form := range forms6(a) {
