@@ -27,7 +27,7 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitOK, "everything went well; for check, of files or a cluster: nothing was found at or above --fail-on"},
-	{exitFailed, "the command failed; for check: something was found; for demo: a request failed"},
+	{exitFailed, "the command failed; for check: something was found; for demo: a request failed; for rollout plan: a step cannot be carried out as it is written"},
 	{exitUsage, "the command line is wrong, or a path or kubeconfig cannot be read"},
 	{exitNoMatch, "explain: no Gateway, no listener or no rule takes the request"},
 }
@@ -104,19 +104,9 @@ traffic by it.`,
   weir explain routes/ -- GET http://shop.example/cart -H 'x-beta: yes'`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			hint := ""
-			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-				hint = fmt.Sprintf("; did you mean %q?", like[0])
-			}
-			return flags.Errorf("unknown command %q%s", args[0], hint)
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          onlyCommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.DisableFlagsInUseLine = true
 	root.SetUsageFunc(usage)
 	root.SetIn(s.in)
@@ -124,9 +114,12 @@ traffic by it.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newDemo(s), newEcho(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newRollout(s), newDemo(s), newEcho(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	completeChoices(root)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.SuggestionsMinimumDistance = 2
+	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND]",
@@ -194,7 +187,10 @@ func usage(cmd *cobra.Command) error {
 				fmt.Fprintf(&b, "  %-*s %s\n", c.NamePadding(), c.Name(), c.Short)
 			}
 		}
-		b.WriteString("\nExit codes:\n" + exitCodeLines() + "\n\"weir COMMAND --help\" says more about a command.\n")
+		if !cmd.HasParent() {
+			b.WriteString("\nExit codes:\n" + exitCodeLines())
+		}
+		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about a command.\n", cmd.CommandPath())
 	}
 	if cmd.HasParent() && cmd.HasAvailableLocalFlags() {
 		b.WriteString("\nFlags:\n" + strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(100), " \n") + "\n")

@@ -103,6 +103,21 @@ apiVersion: split.smi-spec.io/v1alpha4
 kind: TrafficSplit
 metadata: {name: split, namespace: shop}
 spec: {service: shop, backends: [{service: shop, weight: 1}, {service: other, weight: 2}]}
+---
+apiVersion: rollouts.kruise.io/v1beta1
+kind: Rollout
+metadata: {name: release, namespace: shop}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: WORKLOAD}
+  strategy:
+    canary:
+      trafficRoutings: [{service: shop, gateway: {httpRouteName: route}, customNetworkRefs: [{apiVersion: toys/v1, kind: TOY, name: toy}, {apiVersion: networking.istio.io/v1, kind: VirtualService, name: VIRTUAL}]}]
+      steps: [{replicas: 1, matches: [{headers: [{name: x-c, value: "STEP"}]}]}, {replicas: 2, traffic: 20%}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: VIRTUAL, namespace: shop}
+spec: {hosts: [HOST], http: [{route: [{destination: {host: shop}}], "KEY": 1}]}
 `
 	quoted := yamlQuoted(text)
 	out := map[string]string{"plain": plain}
@@ -120,6 +135,8 @@ spec: {service: shop, backends: [{service: shop, weight: 1}, {service: other, we
 		"section": {"parentRefs: [{name: edge", "parentRefs: [{name: edge, sectionName: " + quoted}, "field": {"hostnames:", quoted + ":"}, "deep field": {"port: 80}]\n---", "port: 80, " + quoted + ": 1}]\n---"},
 		"limit": {`"1"`, quoted}, "protocol of a port": {"APP", quoted}, "address": {"127.0.0.1", quoted}, "address type": {"IPv4", quoted}, "certificate": {"aaaa", quoted}, "secret type": {"kubernetes.io/tls", quoted},
 		"root": {"{service: shop, backends", "{service: " + quoted + ", backends"}, "leaf": {"service: other", "service: " + quoted}, "weight": {"weight: 2", "weight: " + quoted},
+		"workload": {"WORKLOAD", quoted}, "target kind": {"TOY", quoted}, "target": {"VIRTUAL", quoted}, "step": {`"STEP"`, quoted}, "step's header": {"name: x-c", "name: " + quoted}, "virtual host": {"HOST", quoted},
+		"foreign key": {`"KEY"`, quoted}, "percentage": {"20%", quoted}, "rollout": {"name: release", "name: " + quoted}, "routed service": {"[{service: shop, gateway", "[{service: " + quoted + ", gateway"},
 		"not YAML": {"kind: Service", "kind: Service: " + text}, "duplicate": {"kind: Service", "kind: Service\n" + quoted + ": 1\n" + quoted + ": 1"},
 	} {
 		if !strings.Contains(plain, edit[0]) {
@@ -188,6 +205,7 @@ func TestNothingOfOthersIsObeyed(t *testing.T) {
 				{"status"}, {"status", "-o", "wide"}, {"status", "-o", "yaml"}, {"status", "-o", "json"}, {"dump"}, {"convert"},
 				{"explain", "GET http://shop.example:8080/cart -H 'x-a: HEADER'"}, {"explain", "-o", "json", "GET http://shop.example:8080/cart"},
 				{"diff"}, {"diff", "-o", "markdown"}, {"diff", "-o", "json"},
+				{"rollout", "plan"}, {"rollout", "plan", "-o", "yaml"}, {"rollout", "plan", "-o", "json"},
 			}
 			for k, c := range commands {
 				if testing.Short() && (k+n)%4 != 0 {
@@ -213,6 +231,7 @@ func TestNothingOfOthersIsObeyed(t *testing.T) {
 			{text}, {"help", text}, {"--" + text}, {"check", "--" + text}, {"check", "-o", text, plain}, {"check", "--fail-on", text, plain}, {"check", "-n", text, plain}, {"status", "-n", text, plain},
 			{"check", "--serve", text, plain}, {"check", "--trusted-proxies", text, plain}, {"dump", "--gateway", text, plain}, {"run", "--path-policy", text, plain}, {"demo", text}, {"echo", text}, {"version", text}, {"completion", text},
 			{"check", "--kubeconfig", text}, {"check", filepath.Join(dir, "absent"+text)}, {"diff", filepath.Join(dir, text), filepath.Join(dir, "absent"+text)}, {"convert", filepath.Join(dir, text)}, {"status", "absent" + text, "absent2" + text},
+			{"rollout", text}, {"rollout", "plan", "--rollout", text, plain}, {"rollout", "plan", "--step", text, plain}, {"rollout", "plan", filepath.Join(dir, "absent"+text)},
 			{"controller", "--namespaces", text}, {"proxy", "--gateway", text},
 		} {
 			try(fmt.Sprintf("text %d", i), "", args...)
@@ -222,7 +241,7 @@ func TestNothingOfOthersIsObeyed(t *testing.T) {
 			file := filepath.Join(dir, name+"d", name)
 			os.Mkdir(filepath.Dir(file), 0o700)
 			write(file, manifests(text)["hostname"]+"---\nkind: [\n")
-			for _, args := range [][]string{{"check"}, {"check", "-o", "json"}, {"check", "-o", "github"}, {"check", "-o", "sarif"}, {"status"}, {"status", "-o", "wide"}, {"status", "-o", "yaml"}, {"convert"}, {"dump"}, {"diff", plain}} {
+			for _, args := range [][]string{{"check"}, {"check", "-o", "json"}, {"check", "-o", "github"}, {"check", "-o", "sarif"}, {"status"}, {"status", "-o", "wide"}, {"status", "-o", "yaml"}, {"convert"}, {"dump"}, {"diff", plain}, {"rollout", "plan"}, {"rollout", "plan", "-o", "yaml"}, {"rollout", "plan", "-o", "json"}} {
 				try("the name of a file", "", append(args, file)...)
 				try("the name of a folder", "", append(args, filepath.Dir(file))...)
 			}

@@ -93,10 +93,10 @@ func (p Program) cliPage() string {
 	root := newRoot(streams{&bytes.Buffer{}, io.Discard, io.Discard, p.dialects()})
 	var b strings.Builder
 	b.WriteString(generated + "# The command line\n\n" + root.Long + "\n\n| command | what it does |\n|---|---|\n")
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() {
-			fmt.Fprintf(&b, "| [`weir %s`](#weir-%s) | %s |\n", cmd.Name(), cmd.Name(), cmd.Short)
-		}
+	all := commands(root)
+	for _, cmd := range all {
+		path := cmd.CommandPath()
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", path, strings.ReplaceAll(path, " ", "-"), cmd.Short)
 	}
 	b.WriteString(`
 The output of a command goes to stdout, everything else to stderr. A PATH is a file, a folder (read with all its
@@ -111,12 +111,24 @@ The output of a command goes to stdout, everything else to stderr. A PATH is a f
 		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.meaning)
 	}
 	b.WriteString("\nA second SIGINT or SIGTERM ends the process by that signal (130 or 143 in a shell).\n")
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() {
-			commandSection(&b, cmd)
-		}
+	for _, cmd := range all {
+		commandSection(&b, cmd)
 	}
 	return b.String()
+}
+
+// commands are all commands that do something, those of commands too.
+func commands(of *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range of.Commands() {
+		switch {
+		case !cmd.IsAvailableCommand():
+		case cmd.HasAvailableSubCommands():
+			all = append(all, commands(cmd)...)
+		default:
+			all = append(all, cmd)
+		}
+	}
+	return all
 }
 
 func commandSection(b *strings.Builder, cmd *cobra.Command) {
@@ -124,7 +136,7 @@ func commandSection(b *strings.Builder, cmd *cobra.Command) {
 	if about == "" {
 		about = cmd.Short + "."
 	}
-	fmt.Fprintf(b, "\n## weir %s\n\n```\n%s\n```\n\n%s\n", cmd.Name(), cmd.UseLine(), about)
+	fmt.Fprintf(b, "\n## %s\n\n```\n%s\n```\n\n%s\n", cmd.CommandPath(), cmd.UseLine(), about)
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
 	}

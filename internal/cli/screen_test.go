@@ -58,6 +58,21 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 			p := &diffPrinter{Screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config)}
 			return p.text(), nil
 		},
+		"rollout plan": func(s screen.Screen) (string, error) {
+			set := look("rollout").set
+			report, err := planAll(set, "")
+			if err != nil {
+				return "", err
+			}
+			p := &report.Rollouts[0]
+			p.Problems = []planProblem{{Code: finding.Code, Field: finding.Ref.Field, Message: finding.Message, Fix: finding.Fix}}
+			p.Steps[0].Objects[0].After["metadata"].(map[string]any)["annotations"] = map[string]any{"about": strings.Repeat("a long text ", 20)}
+			p.Steps[1].Who = strings.Repeat("a long sentence ", 20)
+			report.Problems = []resource.Finding{finding}
+			var b bytes.Buffer
+			err = report.print(&b, s)
+			return b.String(), err
+		},
 	}
 	for name, print := range printers {
 		t.Run(name, func(t *testing.T) { screentest.Fits(t, print) })

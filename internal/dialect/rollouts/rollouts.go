@@ -80,6 +80,14 @@ func Translate(set *resource.Set, o Options) []resource.Finding {
 	return t.findings
 }
 
+// Steps judges the steps of one Rollout by themselves, whatever they are laid over.
+func Steps(set *resource.Set, r *rollouts.Rollout) []resource.Finding {
+	t := &translator{set: set}
+	t.steps(r, r.Spec.Strategy.Plan(), r.Spec.Strategy.Field())
+	resource.SortFindings(t.findings)
+	return t.findings
+}
+
 type translator struct {
 	set      *resource.Set
 	options  Options
@@ -181,7 +189,7 @@ func (t *translator) targets(r *rollouts.Rollout, field string) {
 			target := part.Target
 			switch {
 			case part.Provider == "" && !about[target.Field]:
-				t.report(r, codeNoProvider, target.Field, fmt.Sprintf("%s of %s is nothing that steps can be laid over", target.Kind, target.Group), "name an object of a kind that docs/rollouts.md lists")
+				t.report(r, codeNoProvider, target.Field, fmt.Sprintf("%s (%s) is no kind that steps can be laid over", target.Kind, strings.TrimPrefix(target.Group+"/"+target.Version, "/")), "name an object of a kind that docs/rollouts.md lists")
 			case part.Provider != "" && part.Before == nil && !about[target.Field]:
 				code, why, fix := t.set.Absent(codeTargetNotFound, resource.Key{Group: target.Group, Kind: target.Kind, Namespace: r.Namespace, Name: target.Name}, t.options.Partial)
 				t.report(r, code, target.Field, fmt.Sprintf("%s %s/%s %s", target.Kind, r.Namespace, target.Name, why), fix)

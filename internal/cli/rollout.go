@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirmesh/weir/internal/flags"
+)
+
+func newRollout(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout COMMAND",
+		Short: "Look at progressive releases",
+		Long: `Rollout has the commands for Rollouts (rollouts.kruise.io), which release a new
+version of a workload step by step. docs/rollouts.md says what they are.`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.DisableFlagsInUseLine = true
+	cmd.AddCommand(newRolloutPlan(s))
+	return cmd
+}
+
+// onlyCommands is the Args of a command that has others below it and does nothing itself.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		hint = fmt.Sprintf("; did you mean %q?", like[0])
+	}
+	return flags.Errorf("unknown command %q%s", args[0], hint)
+}
