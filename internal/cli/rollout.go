@@ -11,14 +11,16 @@ import (
 func newRollout(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout COMMAND",
-		Short: "Look at progressive releases",
+		Short: "Look at progressive releases and control them",
 		Long: `Rollout has the commands for Rollouts (rollouts.kruise.io), which release a new
-version of a workload step by step. docs/rollouts.md says what they are.`,
+version of a workload step by step. Plan reads files; the others ask the admin
+endpoint of a "weir run" that carries Rollouts out. docs/rollouts.md says more.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.AddCommand(newRolloutPlan(s))
+	cmd.AddCommand(rolloutCommands(s)...)
 	return cmd
 }
 
