@@ -101,6 +101,7 @@ var importTable = map[string][]string{
 		"internal/dialect", "internal/exchange", "internal/mirror",
 		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
 		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "internal/visible", "examples",
+		"internal/rollout/local", "internal/rollout/provider", "internal/rollout/view",
 	},
 	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource", "internal/visible"},
 	"internal/cli":         {"*"},

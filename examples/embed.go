@@ -6,5 +6,5 @@ import "embed"
 
 // Demo is the manifests that "weir demo" runs, in the folder "demo".
 //
-//go:embed demo/*.yaml
+//go:embed demo demo-rollout
 var Demo embed.FS

@@ -33,7 +33,8 @@ func TestARolloutsStepsSendRequestsAsThePlanSays(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, told.String())
 			}
 			dir := t.TempDir()
-			for name, text := range map[string][]byte{"rollout.yaml": append(bytes.Clone(written[:at+4]), out.Bytes()...), "services.yaml": services} {
+			rollout := bytes.Index(written, []byte("---\n")) // which would be carried out
+			for name, text := range map[string][]byte{"rollout.yaml": append(bytes.Clone(written[rollout:at+4]), out.Bytes()...), "services.yaml": services} {
 				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 					t.Fatal(err)
 				}

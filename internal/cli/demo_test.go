@@ -38,6 +38,28 @@ func TestDemoWithABrokenMirrorFailsNoRequest(t *testing.T) {
 		"success 100.00%", "dropped_", ", 0 failed", "!mirror outcomes:  sent")
 }
 
+func TestDemoReleasesAVersion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes the time that its steps take; TestDemoBeginsARelease is the short form")
+	}
+	t.Parallel()
+	r := weir("", "demo", "--rollout", "--rate", "400")
+	r.want(t, 0, "success 100.00%", "rollout: shop ✔ Healthy", ", 0 failed", "!mirror")
+	for _, line := range []string{`step 1/4, set matches, measured [45]\.`, `step 2/4, set 10 %, measured (9\.9|10\.[01])`, `step 3/4, set 30 %, measured (29\.9|30\.[01])`, `step 4/4, set 60 %, measured (59\.9|60\.[01])`} {
+		if !regexp.MustCompile(line).MatchString(r.stdout) {
+			t.Errorf("no line has %s:\n%s", line, r.stdout)
+		}
+	}
+}
+
+func TestDemoBeginsARelease(t *testing.T) {
+	t.Parallel()
+	weir("", "demo", "--rollout", "--for", "4s").want(t, 0, "step 1/4, set matches, measured ", "weir rollout get shop -w", ", 0 failed")
+	r := weir("", "demo", "--rollout", "--print")
+	r.want(t, 0, "kind: Rollout")
+	weir(r.stdout, "check", "--fail-on", "warning", "-").want(t, 0)
+}
+
 func TestDemoPrintsItsManifests(t *testing.T) {
 	r := weir("", "demo", "--print")
 	r.want(t, 0, "kind: HTTPRoute", "weight: 90", "requestMirror:")

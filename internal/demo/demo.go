@@ -32,6 +32,9 @@ import (
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/local"
+	"github.com/weirmesh/weir/internal/rollout/provider"
+	rollout "github.com/weirmesh/weir/internal/rollout/view"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/standalone"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -55,6 +58,8 @@ type Options struct {
 	Rate int
 	// Break selects what is broken: "nothing" or "mirror".
 	Break flags.Choice
+	// Rollout shows a release that goes through its steps, and ends with it.
+	Rollout bool
 	// Print prints the manifests and does not run anything.
 	Print bool
 }
@@ -67,6 +72,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Length, "for", o.Length, "end after this time; 0 is with Ctrl-C")
 	f.IntVar(&o.Rate, "rate", o.Rate, "requests per second, at most 5000")
 	f.Var(&o.Break, "break", "what to break")
+	f.BoolVar(&o.Rollout, "rollout", false, "release a version step by step, and end with it")
 	f.BoolVar(&o.Print, "print", false, "print the manifests and end")
 }
 
@@ -77,7 +83,7 @@ func (o *Options) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return flags.Errorf("--rate %d: want 1 to 5000", o.Rate)
 	}
 	if o.Print {
-		return print(stdout)
+		return o.print(stdout)
 	}
 	return o.run(ctx, stdout, stderr)
 }
@@ -92,10 +98,16 @@ var toys = []struct {
 
 const shadow = "shadow"
 
+// stableFile has the endpoints of the version that serves, in a demo of a release.
+const stableFile = "stable.yaml"
+
 // manifests returns the manifests by file name.
-func manifests() (map[string]string, error) {
-	files := map[string]string{}
-	err := fs.WalkDir(examples.Demo, "demo", func(path string, d fs.DirEntry, err error) error {
+func (o *Options) manifests() (map[string]string, error) {
+	files, folder := map[string]string{}, "demo"
+	if o.Rollout {
+		folder = "demo-rollout"
+	}
+	err := fs.WalkDir(examples.Demo, folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -106,8 +118,8 @@ func manifests() (map[string]string, error) {
 	return files, err
 }
 
-func print(w io.Writer) error {
-	files, err := manifests()
+func (o *Options) print(w io.Writer) error {
+	files, err := o.manifests()
 	if err != nil {
 		return err
 	}
@@ -129,6 +141,10 @@ type demo struct {
 	gateway *standalone.Gateway
 	load    *loadGenerator
 	view    *view
+	ports   *strings.Replacer // of the manifests to those that were free
+	stable  string            // the manifest with the endpoints of the version that serves
+	// rollouts carries out the Rollout; nil without one.
+	rollouts *local.Source
 
 	mu sync.Mutex
 	// listener is the gateway's port, until the gateway takes it.
@@ -180,17 +196,27 @@ func (d *demo) start(background *sync.WaitGroup) error {
 	}
 	d.port = d.listener.Addr().(*net.TCPAddr).Port
 	ports = append(ports, strconv.Itoa(gatewayPort), strconv.Itoa(d.port))
-	files, err := manifests()
+	files, err := d.manifests()
 	if err != nil {
 		return err
 	}
+	d.ports = strings.NewReplacer(ports...)
+	d.stable = files[stableFile]
 	for name, content := range files {
-		content = strings.NewReplacer(ports...).Replace(content)
-		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+		if err := d.write(name, content); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// write writes a manifest, with the ports that were free, in one step.
+func (d *demo) write(name, content string) error {
+	fresh := filepath.Join(d.dir, "."+name)
+	if err := os.WriteFile(fresh, []byte(d.ports.Replace(content)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, filepath.Join(d.dir, name))
 }
 
 // freeListener listens on the preferred port if it is free, else on another one. The gateway gets the socket, so that
@@ -246,7 +272,13 @@ func (d *demo) serve(ctx context.Context) error {
 		// The bounds are tight, so that a broken mirror shows within a second.
 		Mirror: mirror.Options{MaxInFlight: 32, Timeout: time.Second},
 	})
-	d.gateway = &standalone.Gateway{Source: resource.NewDir(dialect.Kinds(), []string{d.dir}, log), Reported: d.reported, Plane: plane}
+	var source resource.Source = resource.NewDir(dialect.Kinds(), []string{d.dir}, log)
+	if d.Rollout {
+		d.rollouts = local.New(source, provider.All(), nil, log)
+		d.rollouts.Requests = metrics.RequestsTo
+		plane.Pages, source = d.rollouts.Pages(), d.rollouts
+	}
+	d.gateway = &standalone.Gateway{Source: source, Reported: d.reported, Plane: plane}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)
@@ -291,6 +323,9 @@ func (d *demo) reported(r control.Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.config = r
+	if d.rollouts != nil && r.Err == nil {
+		d.rollouts.Applied(r.Set)
+	}
 	if r.Changed {
 		d.base = d.gateway.Metrics.Snapshot()
 	}
@@ -315,9 +350,26 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 			}
 			return err
 		case <-tick.C:
-			d.view.show(d.observe(time.Since(started)))
+			o := d.observe(time.Since(started))
+			d.view.show(o)
+			if over, err := d.goOn(o.rollout); over || err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// goOn plays the user's part in a release: when all requests go to the new version, the stable Service gets it. It reports
+// whether the release is over.
+func (d *demo) goOn(r *rollout.Rollout) (over bool, err error) {
+	switch {
+	case r == nil:
+	case r.State == rollout.Waiting:
+		return false, d.write(stableFile, strings.ReplaceAll(d.stable, strconv.Itoa(toys[0].port), strconv.Itoa(toys[1].port)))
+	case r.State == rollout.Healthy && len(r.Releases) > 0:
+		return true, nil
+	}
+	return false, nil
 }
 
 // summary prints the summary when everything has stopped. A failed request fails the demo.

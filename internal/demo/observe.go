@@ -10,6 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	rollout "github.com/weirmesh/weir/internal/rollout/view"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -29,6 +30,8 @@ type observation struct {
 	sent, failed int64
 	// received counts the requests of each toy service since the start. outcomes counts the copies by outcome.
 	received []toyCount
+	// rollout is nil without one.
+	rollout  *rollout.Rollout
 	outcomes []telemetry.OutcomeCount
 }
 
@@ -69,6 +72,11 @@ func (d *demo) observe(elapsed time.Duration) observation {
 	o.problems = problemsOf(report)
 	for _, t := range d.toys {
 		o.received = append(o.received, toyCount{t.Name, t.Requests()})
+	}
+	if d.rollouts != nil {
+		if all := d.rollouts.Views(); len(all) == 1 {
+			o.rollout = &all[0]
+		}
 	}
 	for _, m := range now.Mirrors {
 		o.count(m.Outcomes)

@@ -38,7 +38,7 @@ func TestObjectsThatBreakRulesAreServedAsFarAsTheyGo(t *testing.T) {
 		}
 		serve(set)
 	}
-	files, err := manifests()
+	files, err := NewOptions().manifests()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,13 +33,18 @@ func newView(out io.Writer) *view {
 }
 
 func (v *view) intro(d *demo) {
+	admin := d.gateway.Admin.URL()
+	change, end := fmt.Sprintf("  change   edit %s/demo.yaml: new weights and fractions apply at once\n", d.dir), "Ctrl-C"
+	if d.Rollout {
+		change = fmt.Sprintf("  control  weir rollout get shop -w --admin %s\n           weir rollout pause shop --admin %s\n", admin, admin)
+		end = "with the release, or Ctrl-C"
+	}
 	text := fmt.Sprintf(`weir demo: a gateway, three toy services and %d requests a second, all in this process
   try it   curl %s
            curl -H 'x-beta: yes' %s
   metrics  curl %smetrics
-  change   edit %s/demo.yaml: new weights and fractions apply at once
-  end      Ctrl-C
-`, d.Rate, d.url(), d.url(), d.gateway.Admin.URL(), d.dir)
+%s  end      %s
+`, d.Rate, d.url(), d.url(), admin, change, end)
 	if !resource.ChecksRules() {
 		text += "  note     this small program does not check rules that compare fields (CEL): \"weir demo\" and \"weir check\" do\n"
 	}
@@ -83,6 +88,9 @@ func line(o observation) string {
 		fmt.Fprintf(&b, "  mirror %s %s of %s (sent %d, dropped %d, failed %d)",
 			short(r.mirror), share(r.selected()), share(r.wanted()), r.Sent, r.Dropped, r.Failed)
 	}
+	if o.rollout != nil {
+		b.WriteString("  " + o.rollout.Short())
+	}
 	fmt.Fprintf(&b, "  p50 %s  p99 %s", latency(o.total.Latency.Quantile(0.5)), latency(o.total.Latency.Quantile(0.99)))
 	if len(o.problems) > 0 {
 		b.WriteString("  " + o.problems[0])
@@ -105,15 +113,12 @@ func tables(s screen.Screen, o observation) string {
 		})
 	}
 	text := s.Table(rows, "RPS", "P50", "REQUESTS", "P99", "SUCCESS") + "\n"
-	rows = [][]string{{"RULE", "MIRROR", "WANTED", "SHARE", "MIRRORED", "OF", "SENT", "DROPPED", "FAILED"}}
-	for _, r := range o.mirrors {
-		row := []string{r.rule, short(r.mirror), share(r.wanted()), share(r.selected())}
-		for _, n := range []uint64{r.Selected, r.Considered, r.Sent, r.Dropped, r.Failed} {
-			row = append(row, strconv.FormatUint(n, 10))
-		}
-		rows = append(rows, row)
+	if o.rollout != nil {
+		text += s.Fit(visible.Text("rollout: "+o.rollout.Short())) + "\n" + s.Fold("  "+visible.Text(o.rollout.Message), 2) + "\n\n"
 	}
-	text += s.Table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
+	if len(o.mirrors) > 0 {
+		text += mirrors(s, o)
+	}
 	state := fmt.Sprintf("%.0f s, configuration %d, clients: %d requests, %d failed", o.elapsed.Seconds(), o.generation, o.sent, o.failed)
 	if o.generation > 1 {
 		state = fmt.Sprintf("%.0f s, clients: %d requests, %d failed; the tables show the %.0f s of configuration %d",
@@ -124,6 +129,18 @@ func tables(s screen.Screen, o observation) string {
 		text += s.Fold(p, 2) + "\n"
 	}
 	return text
+}
+
+func mirrors(s screen.Screen, o observation) string {
+	rows := [][]string{{"RULE", "MIRROR", "WANTED", "SHARE", "MIRRORED", "OF", "SENT", "DROPPED", "FAILED"}}
+	for _, r := range o.mirrors {
+		row := []string{r.rule, short(r.mirror), share(r.wanted()), share(r.selected())}
+		for _, n := range []uint64{r.Selected, r.Considered, r.Sent, r.Dropped, r.Failed} {
+			row = append(row, strconv.FormatUint(n, 10))
+		}
+		rows = append(rows, row)
+	}
+	return s.Table(rows, "OF", "MIRRORED", "SENT", "FAILED") + "\n"
 }
 
 // summary shows the final tables, and the counts since the start, as clients, mirrors and toy services saw them.
@@ -140,7 +157,10 @@ func (v *view) summary(o observation) error {
 	if o.generation > 1 {
 		since = "since the start:\n"
 	}
-	_, err := fmt.Fprintf(v.out, "%s%s\n%sservices received: %s\nmirror outcomes:%s\nclients: %d requests, %d failed\n",
+	if outcomes != "" {
+		outcomes = "mirror outcomes:" + outcomes + "\n"
+	}
+	_, err := fmt.Fprintf(v.out, "%s%s\n%sservices received: %s\n%sclients: %d requests, %d failed\n",
 		v.back(), tables(v.screen(), o), since, strings.Join(received, ", "), outcomes, o.sent, o.failed)
 	return err
 }

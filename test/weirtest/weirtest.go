@@ -132,6 +132,7 @@ type Process struct {
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, cmd: Command(args...), done: make(chan struct{}), news: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Env, "XDG_STATE_HOME="+t.TempDir()) // nothing of a test stays in the user's home
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,18 @@ func (r *Rollout) revision() string {
 	return strconv.Itoa(r.Stable.Revision)
 }
 
+// Short is how far a Rollout is, in a few words.
+func (r *Rollout) Short() string {
+	text := fmt.Sprintf("%s %s", r.Name, r.State.word())
+	if r.Step > 0 {
+		text += ", step " + r.step()
+	}
+	if r.Routing != nil {
+		text += fmt.Sprintf(", set %s, measured %s", r.set(), r.measured())
+	}
+	return text
+}
+
 // Table lists Rollouts.
 func (l List) Table(s screen.Screen) string {
 	rows := [][]string{{"NAMESPACE", "NAME", "STATUS", "STEP", "SET", "MEASURED", "REVISION"}}
