@@ -83,7 +83,7 @@ func TestRolloutPlanShowsOneRolloutOrOneStep(t *testing.T) {
 	weir(gateway, "rollout", "plan", "--rollout", "x", "-").want(t, 2, "stderr:no Rollout that is valid")
 	weir(gateway+"---\nkind: [\n", "rollout", "plan", "-").want(t, 1, "error")
 	weir("", "rollout", "paln").want(t, 2, `stderr:unknown command "paln"; did you mean "plan"?`)
-	weir("", "rollout").want(t, 0, "Commands:\n  plan ", "!Exit codes")
+	weir("", "rollout").want(t, 0, "Commands:\n", "\n  plan ", "!Exit codes")
 	weir("", "help", "rollout", "plan").want(t, 0, "weir rollout plan PATH... [flags]")
 }
 
