@@ -503,6 +503,9 @@ func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte(heading(2, "192.0.2.1:1")), 15)
 	f.Add([]byte(heading(2, "")), 16)
 	f.Add([]byte("PROXY UNKNOWN\r\n"), 14)
+	for _, bad := range []string{"PROXY TCP4 192.0.2.1 192.0.2.2 1\r\n", "PROXY TCP4 192.0.2.300 192.0.2.2 1 2\r\n", "PROXY \r\n", "GET / HTTP/1.1\r\n"} {
+		f.Add([]byte(bad), len(bad))
+	}
 	s := serve(f, behind(plain(cannedBackend(f, cannedResponse(10))), proxied), func(o *Options) { o.HeaderTimeout = 200 * time.Millisecond })
 	f.Fuzz(func(t *testing.T, header []byte, at int) {
 		var sc clientaddr.Scanner
