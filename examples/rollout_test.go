@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirmesh/weir/internal/cli"
 )
@@ -56,5 +57,73 @@ func TestARolloutsStepsSendRequestsAsThePlanSays(t *testing.T) {
 			}
 			s.weir.Stop()
 		})
+	}
+}
+
+func plan(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, told bytes.Buffer
+	if code := cli.Main(append([]string{"rollout", "plan"}, args...), strings.NewReader(""), &out, &told); code != 0 || told.Len() > 0 {
+		t.Fatalf("exit code %d: %s%s", code, out.String(), told.String())
+	}
+	return out.String()
+}
+
+// What Weir does not serve itself is planned as a whole.
+func TestRolloutsOfOtherRoutersArePlanned(t *testing.T) {
+	for example, lines := range map[string][]string{
+		"rollout-istio": {
+			"Requests with a path below /api/v2/ and header user_id: 123456 and query parameter name like 123.* go to shop-canary, all others to shop.",
+			"exact: \"123456\"", "regex: 123.*", "prefix: /api/v2/", "+        host: shop-canary", "+      weight: 20", "+      weight: 80",
+		},
+		"rollout-ingress": {
+			"Requests with query parameter version: v2 go to shop-canary, all others to shop.",
+			"mse.ingress.kubernetes.io/canary-by-query: version", "mse.ingress.kubernetes.io/canary-by-query-value: v2",
+			"nginx.ingress.kubernetes.io/canary-weight: \"20\"", "mse.ingress.kubernetes.io/request-header-control-update: |", "gray blue",
+		},
+	} {
+		out := plan(t, example)
+		for _, line := range lines {
+			if !strings.Contains(out, line) {
+				t.Errorf("%s: the plan lacks %q:\n%s", example, line, out)
+			}
+		}
+	}
+}
+
+// TestARolloutOfASplitIsCarriedOut runs the example, and goes on with its steps.
+func TestARolloutOfASplitIsCarriedOut(t *testing.T) {
+	s := example(t, "rollout-smi", "shop-stable:9001", "shop-stable-canary:9002")
+	defer s.weir.Stop()
+	control := func(args ...string) string {
+		t.Helper()
+		var out, told bytes.Buffer
+		if code := cli.Main(append(append([]string{"rollout"}, args...), "--admin", s.weir.Admin()), strings.NewReader(""), &out, &told); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, told.String())
+		}
+		return out.String()
+	}
+	await := func(step string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(control("status", "shop", "--watch=false"), "Step "+step+" of 2 waits"); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("step %s does not come:\n%s", step, control("get", "shop"))
+			}
+		}
+	}
+	await("1")
+	beta := 0
+	for range 20 {
+		if s.get("shop", "/", "x-beta: yes").body == "shop-stable-canary" {
+			beta++
+		}
+	}
+	if got := s.count(20, "shop", "/"); got["shop-stable"] != 20 || beta != 20 {
+		t.Errorf("without the header %v, with it %d of 20 to the canary", got, beta)
+	}
+	control("promote", "shop")
+	await("2")
+	if got := s.count(50, "shop", "/"); got["shop-stable"] != 40 || got["shop-stable-canary"] != 10 {
+		t.Errorf("50 requests went to %v, want 40 and 10", got)
 	}
 }
