@@ -323,7 +323,7 @@ func TestWhatTheUserWroteAndEditsComesBack(t *testing.T) {
 	for _, k := range allKinds {
 		t.Run(k.name, func(t *testing.T) {
 			laidOver, edits := 0, 0
-			rounds := size.Of(300, 20_000)
+			rounds := size.Of(300, 5_000)
 			for range rounds {
 				seed := rand.Uint64()
 				m := maker{rand.New(rand.NewPCG(seed, 0))}
