@@ -13,9 +13,7 @@ const maxEndpoints = 3
 
 // moves records where a request went that could not be delivered.
 type moves struct {
-	tried    [maxEndpoints]*upstream.Endpoint
-	n        int
-	asked    *Snapshot // the configuration that the last of them is from; nil: the exchange's
+	Search
 	until    time.Time // the end of moves and of connecting; zero before the first move
 	to       *upstream.Endpoint
 	repeated bool // a request that may have arrived was sent once more
@@ -51,14 +49,21 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	if !now.Before(m.until) {
 		return false
 	}
-	if m.n < len(m.tried) {
-		m.n++
-	}
-	m.tried[m.n-1] = ex.endpoint
 	if ex.stillThere() != nil {
 		return false
 	}
-	if m.to = ex.elsewhere(m, service, f.free); m.to == nil && !unsent {
+	wait := time.Duration(0)
+	if f.free {
+		wait = m.until.Sub(now)
+		if !ex.deadline.IsZero() {
+			wait = min(wait, ex.deadline.Sub(now))
+		}
+	}
+	m.to = m.Next(ex.pipe, ex.from.Snapshot, service, ex.endpoint, wait)
+	if ex.stillThere() != nil {
+		return false
+	}
+	if m.to == nil && !unsent {
 		m.to = ex.endpoint // it may have closed a connection that it had not looked at
 	}
 	if m.to == nil || !f.free && !service.Retry() {
@@ -71,52 +76,62 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	return true
 }
 
-// elsewhere returns an endpoint that was not tried, nil if there is none. The configuration may have changed since the
-// request began: new endpoints may have replaced the old ones. If wait is true, elsewhere waits until they do.
-func (ex *Exchange) elsewhere(m *moves, service *upstream.Service, wait bool) *upstream.Endpoint {
-	if m.asked == nil {
-		m.asked = ex.from.Snapshot
+// Search finds endpoints for what could not be delivered to others. The zero value has tried none.
+type Search struct {
+	tried [maxEndpoints]*upstream.Endpoint
+	n     int
+	asked *Snapshot // the configuration that the last of them is from
+}
+
+// Next returns an endpoint of the service that was not tried, nil if there is none or too many were tried. failed is the
+// one that was tried last, began the configuration that the service is from. The configuration may have changed since: new
+// endpoints may have replaced the old ones. If none is left, and wait is not 0, Next waits for so long at most until a
+// configuration has another one.
+//
+// Orchestrators end an endpoint as soon as the next one is ready, and the news of this is some ten milliseconds behind.
+// So Next waits for the successor of an endpoint that has served, and has ended a moment ago (Options.Succession). Nothing
+// waits for a service that stays away, and no more waits than comes in this moment.
+func (s *Search) Next(p *Pipeline, began *Snapshot, service *upstream.Service, failed *upstream.Endpoint, wait time.Duration) *upstream.Endpoint {
+	if s.asked == nil {
+		s.asked = began
 	}
+	if s.n < len(s.tried) {
+		s.n++
+	}
+	s.tried[s.n-1] = failed
+	full := s.n == len(s.tried)
+	var limit *time.Timer
 	for {
-		snap := ex.pipe.around.Current()
+		snap := p.around.Current()
 		now := snap.Service(service)
 		if now != nil && now.Protocol == service.Protocol && now.TLS == service.TLS {
 			service = now
 		}
-		if m.n < len(m.tried) || snap != m.asked {
-			if e := service.PickOther(m.tried[:m.n]); e != nil {
-				m.asked = snap
+		if !full || snap != s.asked {
+			if e := service.PickOther(s.tried[:s.n]); e != nil {
+				s.asked = snap
 				return e
 			}
 		}
-		if m.asked = snap; !wait || now == nil || len(now.Endpoints()) == 0 || !ex.awaitNews(m, snap) {
+		s.asked = snap
+		if now == nil || len(now.Endpoints()) == 0 {
+			return nil
+		}
+		if limit == nil {
+			ended, ok := failed.Ended()
+			d := min(p.Succession-ended, wait)
+			if !ok || d <= 0 {
+				return nil
+			}
+			limit = time.NewTimer(d)
+			defer limit.Stop()
+		}
+		select {
+		case <-snap.Replaced():
+		case <-limit.C:
+			return nil
+		case <-p.around.Cut:
 			return nil
 		}
 	}
-}
-
-// awaitNews waits for the configuration after snap. It returns false if that does not come in time, or if the request is
-// not wanted any more.
-//
-// Orchestrators end an endpoint as soon as the next one is ready, and the news of this is some ten milliseconds behind.
-// So awaitNews waits for the successor of an endpoint that has served, and has ended a moment ago. No request waits for a
-// service that stays away, and no more wait than come in this moment.
-func (ex *Exchange) awaitNews(m *moves, snap *Snapshot) bool {
-	ended, ok := ex.endpoint.Ended()
-	d := min(ex.pipe.Succession-ended, time.Until(m.until))
-	if !ex.deadline.IsZero() {
-		d = min(d, time.Until(ex.deadline))
-	}
-	if !ok || d <= 0 {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-snap.Replaced():
-		return ex.stillThere() == nil
-	case <-t.C:
-	case <-ex.pipe.around.Cut:
-	}
-	return false
 }
