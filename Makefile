@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster
+.PHONY: bench-control cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -212,9 +212,12 @@ cluster-shell: build ## A shell in its network, with kubectl and the weir of thi
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
 
-test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 5 minutes).
+test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 15 minutes; 5 with TESTFLAGS=-short).
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node
-	@scripts/conformance.sh e2e -test.short
+	@E2EFLAGS=$(filter -test.short,$(TESTFLAGS:-short=-test.short)) scripts/conformance.sh e2e -test.short
+
+test-rollouts: setup-cluster ## Replace backends, proxies and controllers under load, 20 times each: no request may fail (root, 10 minutes, docs/draining.md).
+	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS=-test.run=Replacing scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
 # "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
-# tests (-test.short). All that is said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the
-# terminal.
+# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, and in E2EALONE which of them have a cluster to themselves. All that is
+# said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
@@ -17,10 +17,10 @@ esac
 (cd test/cluster && go build -o "$bin/cluster" .)
 
 # These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others.
-alone='RestartFailsNoRequest$|WithoutController$|OldVersions'
+alone=${E2EALONE:-'RestartFailsNoRequest$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
-e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=20m -test.parallel=4 "$@"); }
+e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=4 ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=8 "$@"); }
 others() { (! $e2e || e2e -test.skip="$alone") && (! $suite || suite "$@"); }
 export bin alone e2e suite

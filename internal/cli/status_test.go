@@ -99,7 +99,7 @@ func TestProxyAndControllerCheckTheirFlags(t *testing.T) {
 	weir("", "controller").want(t, 2, "stderr:--proxy-image")
 	weir("", "controller", "--proxy-image", "weir", "--feed-address", "18000").want(t, 2, "stderr:--feed-address")
 	weir("", "controller", "--proxy-image", "weir", "--conversion-address", "18443").want(t, 2, "stderr:--conversion-address")
-	weir("", "controller", "--proxy-image", "weir", "--conversion-drain-delay", "-1s").want(t, 2, "stderr:--conversion-drain-delay")
+	weir("", "controller", "--proxy-image", "weir", "--drain-delay", "-1s").want(t, 2, "stderr:--drain-delay")
 	for _, url := range []string{"http://weir.example/convert", "https:///convert", "https://weir.example/other", "https://u@weir.example/convert", "https://weir.example/convert?a", "::"} {
 		weir("", "controller", "--proxy-image", "weir", "--conversion-url", url).want(t, 2, "stderr:must be https://HOST:PORT/convert")
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -96,7 +97,8 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	return c, nil
 }
 
-// run blocks until asked ends, which is no error, or something that all else needs fails.
+// run blocks until drainDelay after asked ends, which is no error, or something that all else needs fails. In that time another replica may lead, and all else
+// goes on: proxies and API servers may not know yet that this replica ends, and its successor may not be ready.
 func (c *controlPlane) run(asked context.Context) error {
 	s, err := c.listen(c.adminHandler(asked))
 	if err != nil {
@@ -104,7 +106,24 @@ func (c *controlPlane) run(asked context.Context) error {
 	}
 	defer s.close()
 	c.group = task.NewGroup(c.log, c.tasks(asked, s)...)
-	return c.group.Run(asked)
+	ctx, end := after(asked, c.drainDelay)
+	defer end()
+	return c.group.Run(ctx)
+}
+
+// after returns a context that ends d after asked, or by the returned function.
+func after(asked context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(context.WithoutCancel(asked))
+	context.AfterFunc(asked, func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			end()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, end
 }
 
 // publish gives proxies what they are to have. What those of one Gateway cannot be sent keeps no other from its own.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/url"
-	"time"
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,21 +16,16 @@ import (
 // conversionFlags say how the API server reaches the conversion webhook.
 type conversionFlags struct {
 	address, url string
-	delay        time.Duration
 }
 
 func (c *conversionFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.address, "conversion-address", ":18443", "`address` at which the API server has SMI objects converted between versions, or off; the Service has it at port 443")
 	f.StringVar(&c.url, "conversion-url", "", "`URL` of that for the API server, of a controller outside the cluster: https://HOST:PORT"+conversion.Path)
-	f.DurationVar(&c.delay, "conversion-drain-delay", 5*time.Second, "how long conversions are still answered after SIGTERM or SIGINT, until API servers know that the replica ends")
 }
 
 func (c *conversionFlags) on() bool { return c.address != "off" }
 
 func (c *conversionFlags) check() error {
-	if c.delay < 0 {
-		return flags.Errorf("--conversion-drain-delay must not be below zero")
-	}
 	if _, _, err := net.SplitHostPort(c.address); c.on() && err != nil {
 		return flags.Errorf("--conversion-address %q: %w", c.address, err)
 	}
@@ -71,29 +65,16 @@ func (c *controlPlane) keepBundles(ctx context.Context) error {
 	return nil
 }
 
-// serveConversions answers API servers, and, after asked has ended, goes on as long as they may not know of it.
-func (c *controlPlane) serveConversions(ctx, asked context.Context, s *socket) error {
+// serveConversions answers API servers.
+func (c *controlPlane) serveConversions(ctx context.Context, s *socket) error {
 	l, err := s.listen()
 	if err != nil {
 		return err
 	}
-	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
-		defer cancel()
-		if asked.Err() == nil {
-			return // the process has failed
-		}
-		select {
-		case <-time.After(c.conversion.delay):
-		case <-serving.Done():
-		}
-	})
-	defer stop()
 	c.log.Info("converting versions of SMI objects", "address", l.Addr().String())
 	c.converting.Store(true)
 	defer c.converting.Store(false)
-	return conversion.Serve(serving, process.Bounded(l), c.conversions, c.authority.Certificate)
+	return conversion.Serve(ctx, process.Bounded(l), c.conversions, c.authority.Certificate)
 }
 
 // conversionsReady says whether API servers may rely on this replica.

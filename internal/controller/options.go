@@ -43,6 +43,7 @@ type Options struct {
 	access               process.Access
 	names                resource.HostNames
 	settle, settleAtMost time.Duration
+	drainDelay           time.Duration
 	log                  process.LogFlags
 	pathPolicy           model.PathPolicy
 	exclusive            bool
@@ -69,6 +70,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token that all pages except metrics and health require; without one only the pod itself may see them")
 	f.DurationVar(&o.settle, "settle", 30*time.Millisecond, "how long to wait for further changes before the newest state is translated")
 	f.DurationVar(&o.settleAtMost, "max-settle", 300*time.Millisecond, "how long a stream of changes may put that off")
+	f.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "how long to keep feeding proxies and converting after SIGTERM or SIGINT, until others have taken over; /readyz answers 503, and another replica may lead")
 	flags.PathPolicy(f, &o.pathPolicy)
 	flags.ExclusiveHostnames(f, &o.exclusive)
 	o.log.Flags(f)
@@ -91,6 +93,9 @@ func (o *Options) validate() error {
 	}
 	if o.settle < 0 || o.settleAtMost < 0 {
 		return flags.Errorf("--settle and --max-settle must not be below zero")
+	}
+	if o.drainDelay < 0 {
+		return flags.Errorf("--drain-delay must not be below zero")
 	}
 	if _, _, err := net.SplitHostPort(o.feed); err != nil {
 		return flags.Errorf("--feed-address %q: %w", o.feed, err)

@@ -22,11 +22,11 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "configuration", Vital: true, Run: loop.Run},
 		{Name: "authority", Run: c.authority.Run},
 		{Name: "replicas", Vital: true, Run: c.shareProxies},
-		{Name: "lease", Vital: true, Run: c.stand},
+		{Name: "lease", Vital: true, Run: func(ctx context.Context) error { return c.stand(ctx, asked) }},
 
 		// The webhook is asked first whether it is ready: what the feed waits for may wait for it.
 		{Name: "conversion webhook", Off: !webhook, After: needs{c.authority.Ready}, Ready: c.conversionsReady,
-			Run: func(ctx context.Context) error { return c.serveConversions(ctx, asked, s.conversions) }},
+			Run: func(ctx context.Context) error { return c.serveConversions(ctx, s.conversions) }},
 		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
 
@@ -39,10 +39,16 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 	}
 }
 
-// stand stands for election, and leads for as long as this replica is elected; without elections always.
-func (c *controlPlane) stand(ctx context.Context) error {
+// stand stands for election until asked ends, and leads for as long as this replica is elected; without elections always.
+func (c *controlPlane) stand(ctx, asked context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(asked, cancel)()
 	if c.elect {
-		return c.lease.Run(ctx, c.group.Lead)
+		if err := c.lease.Run(ctx, c.group.Lead); asked.Err() == nil {
+			return err
+		}
+		return nil
 	}
 	c.group.Lead(ctx)
 	return nil

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -198,4 +200,30 @@ func TestATaskListensAgain(t *testing.T) {
 	} else {
 		again.close()
 	}
+}
+
+func TestAReplicaThatIsAskedToEndFeedsOnAndDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, ask := context.WithCancel(t.Context())
+		ctx, end := after(asked, 5*time.Second)
+		defer end()
+		c := &controlPlane{Options: NewOptions(), group: task.NewGroup(slog.New(slog.DiscardHandler), task.Task{
+			Name: "leading", Lease: true, Run: func(ctx context.Context) error { <-ctx.Done(); return nil },
+		})}
+		led := make(chan error)
+		go func() { led <- c.stand(ctx, asked) }()
+		time.Sleep(time.Hour)
+		ask()
+		began := time.Now()
+		if err := <-led; err != nil || time.Since(began) != 0 || ctx.Err() != nil {
+			t.Errorf("led for %s after it was asked to end (%v), error %v", time.Since(began), ctx.Err(), err)
+		}
+		<-ctx.Done()
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("ended after %s", d)
+		}
+		ctx, end = after(t.Context(), time.Hour)
+		end()
+		<-ctx.Done()
+	})
 }

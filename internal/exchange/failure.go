@@ -38,6 +38,9 @@ func (f *Failure) Error() string {
 	return string(f.Reason) + ": " + f.Detail
 }
 
+// Refused reports whether an endpoint could not be reached, and found it out at once: another connection costs it nothing.
+func (f *Failure) Refused() bool { return f.unreached && f.free }
+
 func (f *Failure) Unwrap() error { return f.Err }
 
 // These are the failures of exchanges, and of clients' connections and relays before an exchange begins.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -32,6 +31,8 @@ type attempt struct {
 	connectBy time.Time
 	// informed means that interim answers were forwarded.
 	informed bool
+	// unanswered means that the connection ended before a byte of the answer, and that the request may be repeated.
+	unanswered bool
 }
 
 // forward sends the request to the backend's service, if that has capacity for another, and forwards the answer.
@@ -131,50 +132,6 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 
 // busyMoves is how many other endpoints the proxy tries when an endpoint already has too many connections being opened.
 const busyMoves = 2
-
-// maxEndpoints is how many endpoints the proxy tries for a request of which nothing could be sent, whatever the rule's
-// retries are.
-const maxEndpoints = 3
-
-// moves records where a request went that could not be delivered.
-type moves struct {
-	tried [maxEndpoints]*upstream.Endpoint
-	n     int
-	until time.Time // the end of moves and of connecting; zero before the first move
-	to    *upstream.Endpoint
-}
-
-// move reports whether a request whose attempt ended with err goes at once to another endpoint, m.to. Nothing was sent,
-// so nothing is lost and nothing can happen twice. All endpoints together get the connect timeout of one. A move draws
-// on the retry budget if the attempt cost the endpoint something: a connection that it accepted and ended, a handshake,
-// or a slow accept.
-func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
-	f, ok := err.(*Failure)
-	if !ok || !f.unreached && !(ex.call.Unsent() && f.Reason == telemetry.BackendReset) {
-		return false
-	}
-	if m.tried[m.n] = ex.endpoint; m.n+1 == len(m.tried) {
-		return false
-	}
-	m.n++
-	if now := time.Now(); m.until.IsZero() {
-		m.until = ex.attempt.start.Add(ex.endpoint.ConnectTimeout())
-		if !now.Before(m.until) {
-			return false
-		}
-	} else if !now.Before(m.until) {
-		return false
-	}
-	if ex.from.Client.Gone() {
-		return false
-	}
-	// The configuration may have changed since the request began: new endpoints may have replaced the old ones.
-	if s := ex.pipe.around.Current().Service(service); s != nil && s.Protocol == service.Protocol && s.TLS == service.TLS {
-		service = s
-	}
-	m.to = service.PickOther(m.tried[:m.n])
-	return m.to != nil && (f.free || service.Retry())
-}
 
 // overHTTP2 reports whether the proxy speaks HTTP/2 to the endpoint. HTTP/1.1 cannot carry gRPC, whatever the service's
 // protocol.

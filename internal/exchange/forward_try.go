@@ -53,6 +53,7 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 		if cerr == nil {
 			ex.blame(err)
 			again = !a.informed && c.Again(err, idempotent(ex.req.Method)) && ex.replayable()
+			a.unanswered = !a.informed && c.Unanswered(err) && idempotent(ex.req.Method) && ex.replayable()
 		}
 		ex.resp.Reset() // a head may have been cut off
 		c.Close()

@@ -48,6 +48,9 @@ type Options struct {
 	ResponseTimeout time.Duration
 	// MaxPauses bounds the pauses before all retries of a request together; 0 means model.MaxBackoff.
 	MaxPauses time.Duration
+	// Succession is how long after the end of an endpoint requests wait for its successor, of which the configuration
+	// brings news; 0 means 1 s. See Exchange.move.
+	Succession time.Duration
 	// MaxInFlight bounds the exchanges in flight. Beyond it the answer is 503, before any work is done. 0 means no
 	// bound.
 	MaxInFlight int
@@ -81,6 +84,9 @@ func (o *Options) SetDefaults() {
 	}
 	if o.MaxPauses == 0 {
 		o.MaxPauses = time.Duration(model.MaxBackoff)
+	}
+	if o.Succession == 0 {
+		o.Succession = time.Second
 	}
 	if o.ResponseTimeout == 0 {
 		o.ResponseTimeout = 60 * time.Second

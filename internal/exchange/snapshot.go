@@ -24,11 +24,18 @@ type Snapshot struct {
 	mirrors   []*mirror.Target
 	// mirrorLeaves are the targets of copies that splits redirect.
 	mirrorLeaves []*mirror.Target
+	replaced     chan struct{}
 }
+
+// Replaced is closed when another configuration has taken the place of this one.
+func (s *Snapshot) Replaced() <-chan struct{} { return s.replaced }
+
+// Replace closes Replaced. It must be called only once, after the other configuration is in its place.
+func (s *Snapshot) Replace() { close(s.replaced) }
 
 // NewSnapshot prepares everything that does not depend on services; Attach adds the services.
 func NewSnapshot(table *routing.Table) *Snapshot {
-	snap := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners()))}
+	snap := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners())), replaced: make(chan struct{})}
 	for _, l := range table.Listeners() {
 		snap.Listeners[l.ID].Front = newFront(l.Listener.Front)
 	}

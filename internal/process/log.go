@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	standard "log"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/visible"
 )
@@ -42,10 +45,36 @@ func newProcessLog(w io.Writer, format, level string) (*slog.Logger, *telemetry.
 	lines := telemetry.NewLines(w, telemetry.LinesOptions{Name: "log", QueueBytes: 1 << 20})
 	log := NewLogger(lines, format, level)
 	lines.ReportInItself(log)
+	stop := takeLibraries(log)
 	return log, lines, func() {
+		stop()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = lines.Close(ctx) // there is nowhere to tell
+	}
+}
+
+// libraries is where the standard library's log goes, which net/http writes to about what peers do. Some of the text is
+// theirs, and w may not be read.
+type libraries struct {
+	log   *slog.Logger
+	limit loglimit.Limiter
+}
+
+func (l *libraries) Write(p []byte) (int, error) {
+	l.limit.Log(l.log, slog.LevelWarn, "", "a library reports", "text", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// takeLibraries leads the standard library's log to log, until the returned function is called.
+func takeLibraries(log *slog.Logger) (stop func()) {
+	l := &libraries{log: log}
+	standard.SetFlags(0)
+	standard.SetOutput(l)
+	return func() {
+		if standard.Writer() == io.Writer(l) {
+			standard.SetOutput(os.Stderr)
+		}
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	standard "log"
 	"log/slog"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,5 +55,24 @@ func TestWhatOthersWriteIsVisibleInTheLog(t *testing.T) {
 				t.Errorf("%q does not say what was logged", line)
 			}
 		}
+	}
+}
+
+func TestTheStandardLibrarysLogIsALineOfTheProcesssLog(t *testing.T) {
+	var out bytes.Buffer
+	_, _, end := newProcessLog(&out, "json", "info")
+	for range 100 {
+		standard.Printf("Unsolicited response %s\n", "a\nb\x1b[31m"+strings.Repeat("x", 40_000))
+	}
+	end()
+	var line struct{ Level, Msg, Text string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || strings.Count(out.String(), "\n") != 1 {
+		t.Fatalf("%v: %d lines", err, strings.Count(out.String(), "\n"))
+	}
+	if line.Level != "WARN" || !strings.HasPrefix(line.Text, "Unsolicited response a") || len(line.Text) > maxAttr+100 || strings.ContainsRune(out.String(), '\x1b') {
+		t.Errorf("%s %s: %.200q", line.Level, line.Msg, line.Text)
+	}
+	if standard.Writer() != os.Stderr {
+		t.Error("the log that has ended keeps the library's")
 	}
 }

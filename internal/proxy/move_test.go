@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 	"github.com/weirmesh/weir/test/size"
 )
@@ -117,9 +120,10 @@ func newReplica(t testing.TB) *replica {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	})
-	go r.Serve(ln)
 	return r
 }
+
+func (r *replica) start() { go r.Serve(r.Listener) }
 
 func (r *replica) stop(t testing.TB) {
 	if err := r.Shutdown(t.Context()); err != nil {
@@ -142,6 +146,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 			}
 			for range replicas {
 				all = append(all, newReplica(t))
+				all[len(all)-1].start()
 			}
 			s := serve(t, plain(addresses()...))
 			const clients = 4
@@ -193,6 +198,7 @@ func TestRollingEndpointsCostsNoRequest(t *testing.T) {
 				settle()
 				old := all[0]
 				all = append(all[1:], newReplica(t))
+				all[len(all)-1].start()
 				if err := s.Apply(plain(addresses()...)); err != nil {
 					t.Fatal(err)
 				}
@@ -226,4 +232,182 @@ func TestARequestGoesToEndpointsThatCameAfterIt(t *testing.T) {
 	if resp, _ := k.answer("POST"); resp.StatusCode != 200 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
+}
+
+// TestARequestWaitsForTheSuccessorOfAnEndpoint ends the only endpoint before the configuration names the next one.
+func TestARequestWaitsForTheSuccessorOfAnEndpoint(t *testing.T) {
+	for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
+		old, next := newReplica(t), newReplica(t)
+		for _, r := range []*replica{old, next} {
+			r.Protocols = new(http.Protocols)
+			r.Protocols.SetHTTP1(true)
+			r.Protocols.SetUnencryptedHTTP2(true)
+			r.start()
+		}
+		to := func(r *replica) *model.Config {
+			cfg := plain(r.Listener.Addr().String())
+			cfg.Services[0].Protocol = protocol
+			return cfg
+		}
+		s := serve(t, to(old), func(o *Options) { o.Succession, o.Upstream.ConnectTimeout = time.Hour, time.Hour })
+		ask := func(method string) int {
+			k := newTalk(t, s.addr())
+			k.send(method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+			resp, _ := k.answer(method)
+			return resp.StatusCode
+		}
+		if status := ask("GET"); status != 200 {
+			t.Fatalf("%s: status %d", protocol, status)
+		}
+		old.stop(t)
+		var wg sync.WaitGroup
+		const n = 8
+		for i := range n {
+			wg.Go(func() {
+				method := []string{"GET", "POST"}[i%2]
+				if status := ask(method); status != 200 {
+					t.Errorf("%s: %s was answered %d", protocol, method, status)
+				}
+			})
+		}
+		endpoint := s.state.Load().Service(&upstream.Service{Name: serviceName}).Endpoints()[0]
+		var load telemetry.Load
+		for s.pipe.Load(&load); load.InFlight < n || endpoint.Stats().DialFails == 0; s.pipe.Load(&load) {
+			time.Sleep(time.Millisecond)
+		}
+		// Another configuration without news for them changes nothing.
+		if err := s.Apply(to(old)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Apply(to(next)); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		next.stop(t)
+	}
+}
+
+// TestNoRequestWaitsForAServiceThatStaysAway would not end if one did.
+func TestNoRequestWaitsForAServiceThatStaysAway(t *testing.T) {
+	old := newReplica(t)
+	old.start()
+	address := old.Listener.Addr().String()
+	for name, test := range map[string]struct {
+		before, after *model.Config
+		succession    time.Duration
+		stop          bool
+		status        int
+	}{
+		"never there":        {plain(peertest.Refusing(t)), nil, time.Hour, false, 502},
+		"removed altogether": {plain(peertest.Refusing(t)), plain(), time.Hour, false, 503},
+		"gone for too long":  {plain(address), nil, time.Nanosecond, true, 502},
+	} {
+		s := serve(t, test.before, func(o *Options) { o.Succession, o.Upstream.ConnectTimeout = test.succession, time.Hour })
+		ask := func() int {
+			k := newTalk(t, s.addr())
+			k.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			resp, _ := k.answer("GET")
+			return resp.StatusCode
+		}
+		if test.stop {
+			ask()
+			old.stop(t)
+		}
+		if test.after != nil {
+			if err := s.Apply(test.after); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if status := ask(); status != test.status {
+				t.Errorf("%s: status %d, want %d", name, status, test.status)
+			}
+		}
+	}
+}
+
+// TestAnEndpointThatEndsUnansweredCostsNoIdempotentRequest sends requests to endpoints that take them and end the connection, as a
+// process does that is ended while connections wait for it.
+func TestAnEndpointThatEndsUnansweredCostsNoIdempotentRequest(t *testing.T) {
+	for _, protocol := range []model.Protocol{model.HTTP, model.H2C} {
+		for name, test := range map[string]struct {
+			method  string
+			ending  int // so many endpoints end unanswered, and one answers
+			edit    func(*model.Config)
+			status  int
+			arrived int64 // how often the request came to an endpoint that ends, at most
+		}{
+			"repeated":                {"GET", 1, nil, 200, 1},
+			"with a body":             {"PUT", 1, nil, 200, 1},
+			"not if it may do harm":   {"POST", 1, nil, 502, 1},
+			"once":                    {"GET", 9, nil, 502, 2},
+			"not beyond the budget":   {"GET", 1, func(c *model.Config) { c.Services[0].Limits = &model.Limits{RetryPercent: new(int)} }, 502, 1},
+			"not against the rule":    {"GET", 9, func(c *model.Config) { c.Routes[0].Rules[0].Retry = &model.Retry{} }, 502, 2},
+			"as often as the rule is": {"GET", 9, func(c *model.Config) { c.Routes[0].Rules[0].Retry = &model.Retry{Attempts: 3} }, 502, 4},
+		} {
+			var arrived atomic.Int64
+			var addresses []string
+			for range test.ending {
+				addresses = append(addresses, ending(t, protocol, &arrived))
+			}
+			if test.ending == 1 {
+				addresses = append(addresses, h2cBackend(t, func(w http.ResponseWriter, r *http.Request) {
+					n, _ := io.Copy(io.Discard, r.Body)
+					fmt.Fprint(w, n)
+				}))
+			}
+			cfg := plain(addresses...)
+			cfg.Services[0].Protocol = protocol
+			if test.edit != nil {
+				test.edit(cfg)
+			}
+			s := serve(t, cfg, func(o *Options) { o.Upstream.EjectAfter = -1 })
+			for arrived.Load() == 0 { // until an endpoint that ends was picked
+				k := newTalk(t, s.addr())
+				k.send(test.method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+				resp, body := k.answer(test.method)
+				if arrived.Load() == 0 {
+					continue
+				}
+				if resp.StatusCode != test.status || test.status == 200 && body != "5" {
+					t.Errorf("%s, %s: status %d, %q, want %d", protocol, name, resp.StatusCode, body, test.status)
+				}
+			}
+			if n := arrived.Load(); n != test.arrived {
+				t.Errorf("%s, %s: the request arrived %d times, want %d", protocol, name, n, test.arrived)
+			}
+		}
+	}
+}
+
+// ending reads a request and ends the connection.
+func ending(t *testing.T, protocol model.Protocol, arrived *atomic.Int64) string {
+	if protocol == model.HTTP {
+		return peertest.Raw(t, func(_ int, c net.Conn) {
+			if request, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				io.Copy(io.Discard, request.Body)
+				arrived.Add(1)
+			}
+		})
+	}
+	var current sync.Map // of the connections, by the address of their other end
+	s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		arrived.Add(1)
+		c, _ := current.Load(r.RemoteAddr)
+		c.(net.Conn).Close()
+	}), Protocols: new(http.Protocols)}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		current.Store(c.RemoteAddr().String(), c)
+		return ctx
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(ln) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return ln.Addr().String()
 }

@@ -127,7 +127,9 @@ func (s *Server) Apply(cfg *model.Config) error {
 			b.last.Store(prev)
 		}
 	}
-	s.state.Store(snap)
+	if s.state.Store(snap); prev != nil {
+		prev.Replace()
+	}
 	s.tellLeftOut(snap, prev)
 	s.binds = binds
 	if s.miss(unbound); len(unbound) > 0 {

@@ -256,7 +256,9 @@ func TestASessionLeavesAnEjectedEndpoint(t *testing.T) {
 	})
 	r := ruleTo(serviceName)
 	r.Session = &model.Session{Name: "s", Type: model.Header}
-	s := serve(t, config([]model.Service{service(serviceName, model.HTTP, append(named(t, "a", 1), broken)...)}, r))
+	to := service(serviceName, model.HTTP, append(named(t, "a", 1), broken)...)
+	to.Limits = &model.Limits{RetryPercent: new(int)} // no request is repeated elsewhere
+	s := serve(t, config([]model.Service{to}, r))
 	// The token of the endpoint that will break.
 	var token string
 	for first := newTalk(t, s.addr()); token == ""; {

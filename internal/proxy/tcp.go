@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// relayAttempts is how many endpoints are tried for a connection.
-	relayAttempts = 3
 	// relayPiece is how many bytes are copied before progress is noted and deadlines are renewed. A peer that takes
 	// fewer bytes within the stream timeout counts as stuck.
 	relayPiece = 256 << 10
@@ -157,7 +155,7 @@ func (r *relay) serve() {
 		if fault := b.ConnectionFault(); fault != nil {
 			return &exchange.Failure{Reason: telemetry.FaultReason(fault.Reason)}
 		}
-		if f := r.connect(b); f != nil {
+		if f := r.connect(snap.Snapshot, b); f != nil {
 			return f
 		}
 		r.pass()
@@ -169,8 +167,9 @@ func (r *relay) serve() {
 	r.finish(metrics)
 }
 
-// connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another.
-func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
+// connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another, also one
+// that is named by a later configuration than snap.
+func (r *relay) connect(snap *exchange.Snapshot, b *exchange.Backend) *exchange.Failure {
 	if !r.claim() {
 		return failRelayShare
 	}
@@ -179,13 +178,12 @@ func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
 		return exchange.FailBusy
 	}
 	r.service = b.Service
-	var avoid *upstream.Endpoint
-	var last *exchange.Failure
-	for range relayAttempts {
-		e := b.Service.Pick(avoid)
-		if e == nil || e == avoid {
-			break
-		}
+	var search exchange.Search
+	e := b.Service.Pick(nil)
+	if e == nil {
+		return exchange.AsFailure(exchange.Nowhere(b.Service))
+	}
+	for {
 		if r.record.Attempts++; r.record.Attempts > 1 {
 			b.Metrics.Retry(r.shard)
 		}
@@ -195,20 +193,23 @@ func (r *relay) connect(b *exchange.Backend) *exchange.Failure {
 			e.Succeeded()
 			return r.adopt(up)
 		}
-		last, avoid = exchange.ConnectFailure(err), e
+		f := exchange.ConnectFailure(err)
 		if socket.IsShortage(err) {
 			r.srv.shortage.met(err)
-			break
+			return f
 		}
 		r.srv.log.Debug("connect failed", "endpoint", e.Address, "error", err)
 		if r.ended() {
-			break
+			return f
+		}
+		wait := time.Duration(0)
+		if f.Refused() {
+			wait = e.ConnectTimeout()
+		}
+		if e = search.Next(r.srv.pipe, snap, b.Service, e, wait); e == nil || r.ended() {
+			return f
 		}
 	}
-	if last == nil {
-		return exchange.AsFailure(exchange.Nowhere(b.Service))
-	}
-	return last
 }
 
 var failRelayShare = &exchange.Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}

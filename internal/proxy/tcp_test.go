@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
 	"github.com/weirmesh/weir/test/size"
 )
 
@@ -228,6 +229,39 @@ func TestAnotherEndpointIsTriedWhenOneRefuses(t *testing.T) {
 	}
 	if n := s.failures(telemetry.ConnectFailed); n != 0 {
 		t.Errorf("%d connections failed", n)
+	}
+}
+
+func TestAConnectionWaitsForTheSuccessorOfAnEndpoint(t *testing.T) {
+	old, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := echo(t, "next")
+	s := serve(t, toAddresses(old.Addr().String()), func(o *Options) { o.Succession, o.Upstream.ConnectTimeout = time.Hour, time.Hour })
+	c := dial(t, s.addr())
+	served, err := old.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(served, "!")
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Fatal(err) // otherwise the proxy knows that the endpoint has served
+	}
+	old.Close()
+	served.Close()
+	c.Close()
+	got := make(chan string)
+	go func() { got <- say(t, s.addr(), "!") }()
+	endpoint := s.state.Load().Service(&upstream.Service{Name: serviceName}).Endpoints()[0]
+	for endpoint.Stats().DialFails == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Apply(toAddresses(next)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-got; got != "next!" {
+		t.Errorf("got %q, want next!", got)
 	}
 }
 

@@ -346,6 +346,20 @@ func (c *Call) Again(err error, idempotent bool) bool {
 	return c.unsent || idempotent
 }
 
+// Unanswered reports whether err is the end of the connection before a byte of an answer: the endpoint closed or reset
+// it. It says nothing about what the endpoint did with the request. Call it before Close.
+func (c *Call) Unanswered(err error) bool {
+	if c.stream.Stream != nil {
+		var ce *http2.ConnError
+		return !c.heard && errors.As(err, &ce) && (ce.Remote || ce.Code == http2.NoError)
+	}
+	if c.conn == nil || c.heard || len(c.conn.Buffered()) > 0 {
+		return false
+	}
+	var malformed *http1.Error
+	return err != ErrAborted && !IsTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
+}
+
 // Close ends the call. The connection is used again if the request was sent and the answer read, both whole. A stream that is not complete is cancelled. No
 // other goroutine may use the call any more.
 func (c *Call) Close() {

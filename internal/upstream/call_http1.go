@@ -268,10 +268,4 @@ func (c *Call) Splice(to io.ReaderFrom, most int64, now time.Time) (n int64, err
 
 // Stale is true if err is the end of a connection that had been idle, without a byte of an answer. This says nothing
 // about the endpoint. Call it before Close.
-func (c *Call) Stale(err error) bool {
-	if c.conn == nil || !c.reused || c.heard || len(c.conn.Buffered()) > 0 {
-		return false
-	}
-	var malformed *http1.Error
-	return err != ErrAborted && !IsTimeout(err) && !errors.Is(err, ErrNoMemory) && !errors.Is(err, ErrBufferFull) && !errors.As(err, &malformed)
-}
+func (c *Call) Stale(err error) bool { return c.Reused() && c.Unanswered(err) }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -251,6 +253,43 @@ func TestAServiceWhoseEndpointsAllFailIsUsedAllTheSame(t *testing.T) {
 			if e.Healthy() || !picked[e] {
 				t.Errorf("%s: healthy %v, picked %v", e.Address, e.Healthy(), picked[e])
 			}
+		}
+	})
+}
+
+// TestBytesBehindAChecksAnswerReachNobody: neither the next check nor an exchange.
+func TestBytesBehindAChecksAnswerReachNobody(t *testing.T) {
+	log.SetOutput(io.Discard) // net/http tells of them
+	defer log.SetOutput(os.Stderr)
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		defer l.Close()
+		var served, asked atomic.Int32
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				served.Add(1)
+				go func() {
+					defer c.Close()
+					for r := bufio.NewReader(c); ; {
+						if _, err := http.ReadRequest(r); err != nil {
+							return
+						}
+						asked.Add(1)
+						io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 503 Behind\r\nContent-Length: 0\r\n\r\n")
+					}
+				}()
+			}
+		}()
+		s := New(Options{dial: l.dial})
+		defer s.Close()
+		e := apply(t, s, with(checkOf(model.CheckHTTP), hosts(1)...)).Endpoints()[0]
+		time.Sleep(time.Minute)
+		if st := e.Stats(); !st.Healthy || st.Checks[0] != 0 || st.Checks[1] < 5 || st.Idle != 0 || served.Load() != asked.Load() {
+			t.Errorf("%+v, %d connections for %d checks", st, served.Load(), asked.Load())
 		}
 	})
 }

@@ -37,6 +37,7 @@ type health struct {
 	failures atomic.Int32 // consecutive
 	errors   atomic.Int32 // consecutive gateway errors
 	failing  atomic.Bool  // by the active check
+	lost     atomic.Int64 // Set.now at its first failure since it answered; answering until then, 0 before any answer
 
 	failuresLimit atomic.Int32 // number of failures that eject; less than 1 means never
 	errorsLimit   atomic.Int32
@@ -53,6 +54,9 @@ type health struct {
 	checked   [2]atomic.Uint64
 	checkErr  atomic.Pointer[string] // of the last check; nil if it went well
 }
+
+// answering is health.lost of an endpoint that has answered and not failed since.
+const answering = -1
 
 // healthPolicy applies the policy of the endpoint's service; nil means the defaults.
 func (e *Endpoint) healthPolicy(p *model.Ejection) {
@@ -92,6 +96,13 @@ func (e *Endpoint) admit() (ok, probe bool) {
 // Healthy is true unless the endpoint is ejected or fails its active check.
 func (e *Endpoint) Healthy() bool { return e.health.until.Load() == 0 && !e.health.failing.Load() }
 
+// Ended is how long ago an endpoint that had answered began to fail. It is false if the endpoint has never answered, or
+// has answered since.
+func (e *Endpoint) Ended() (ago time.Duration, ok bool) {
+	at := e.health.lost.Load()
+	return time.Duration(e.set.now() - at), at > 0
+}
+
 // Answered notes the status of a response. It is Succeeded, except for statuses by which gateways report errors of
 // their backends, if the service's model.Ejection counts these.
 func (e *Endpoint) Answered(status int) {
@@ -122,11 +133,12 @@ func (e *Endpoint) gatewayError(limit int) {
 // Succeeded notes that the endpoint answered: consecutive failures start again at zero and an ejection ends.
 func (e *Endpoint) Succeeded() {
 	h := &e.health
-	if h.failures.Load() == 0 && h.until.Load() == 0 && h.errors.Load() == 0 {
+	if h.failures.Load() == 0 && h.until.Load() == 0 && h.errors.Load() == 0 && h.lost.Load() == answering {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lost.Store(answering)
 	h.failures.Store(0)
 	h.errors.Store(0)
 	h.probing.Store(false)
@@ -142,6 +154,7 @@ func (e *Endpoint) Succeeded() {
 func (e *Endpoint) Failed() {
 	h := &e.health
 	h.failed.Add(1)
+	h.lost.CompareAndSwap(answering, max(e.set.now(), 1))
 	limit := int(h.failuresLimit.Load())
 	if limit < 1 {
 		return

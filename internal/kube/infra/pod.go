@@ -89,7 +89,8 @@ func (r *renderer) container(delay, timeout time.Duration) corev1.Container {
 		},
 		// A proxy is ready after its first configuration. Only a proxy that has not answered for a minute is not alive:
 		// a slow one serves more requests than a restarted one.
-		ReadinessProbe: probe("/readyz", 2, 3, 2),
+		// It is asked every second, so that a successor gets traffic before an ending pod stops taking it.
+		ReadinessProbe: probe("/readyz", 1, 6, 2),
 		LivenessProbe:  probe("/healthz", 10, 6, 5),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "ca", MountPath: caFolder, ReadOnly: true},

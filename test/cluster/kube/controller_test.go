@@ -53,7 +53,7 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ensureNamespace(t, own, "shop", "elsewhere")
 			args := append([]string{"controller", "--kubeconfig=" + impersonated(t), "--namespace=" + own, "--name=test", "--proxy-image=weir:dev",
-				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--conversion-drain-delay=0s", "--admin=off"}, install(t)...)
+				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off"}, install(t)...)
 			of := class(t)
 			create(t, gatewayOf(of, "shop", "edge"), gatewayOf(of, "elsewhere", "edge"))
 			var log lines

@@ -71,7 +71,7 @@ func startController(t *testing.T, name string) *controllerProcess {
 	at := port(t)
 	p := &controllerProcess{t: t, url: "https://" + at + "/convert", admin: port(t), ended: make(chan error, 1)}
 	p.Cmd = weirtest.Command("controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
-		"--feed-address=127.0.0.1:0", "--admin="+p.admin, "--conversion-address="+at, "--conversion-url="+p.url, "--conversion-drain-delay=0s")
+		"--feed-address=127.0.0.1:0", "--admin="+p.admin, "--conversion-address="+at, "--conversion-url="+p.url, "--drain-delay=0s")
 	p.Stdout, p.Stderr = &p.log, &p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
