@@ -118,7 +118,7 @@ var importTable = map[string][]string{
 	"internal/rollout/provider/ingress": {"internal/rollout", "api/rollouts"},
 	"internal/rollout/provider/istio":   {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/smi":     {"internal/rollout", "api/rollouts", "api/specs", "api/split"},
-	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/process", "internal/resource", "internal/rollout", "internal/rollout/view", "api/rollouts"},
+	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/model", "internal/process", "internal/resource", "internal/rollout", "internal/rollout/view", "api/rollouts"},
 	"internal/rollout/view":             {"internal/rollout", "internal/screen", "internal/visible", "api/rollouts"},
 }
 

@@ -94,6 +94,7 @@ func TestTutorialDoesWhatItSays(t *testing.T) {
 
 	got := strings.Split(runScript(t, dir, script.String(),
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
+		"XDG_STATE_HOME="+t.TempDir(),
 		fmt.Sprintf("WEIR_ADMIN=127.0.0.1:%d", ports.Of(t, 15000))), "=== ")
 	for n := 1; n <= commands; n++ {
 		if n >= len(got) {

@@ -53,9 +53,6 @@ func TestEveryExampleIsRunAndHasNoComplaints(t *testing.T) {
 			t.Errorf("examples/%s: %v", e.Name(), err)
 		}
 		for _, f := range result.Findings {
-			if f.Code == resource.CodeUnknownKind && (e.Name() == "rollout-istio" || e.Name() == "rollout-ingress") {
-				continue // others serve what their Rollouts name
-			}
 			t.Errorf("examples/%s: %s", e.Name(), f)
 		}
 	}

@@ -131,6 +131,9 @@ func TestRolloutCommandsControlARun(t *testing.T) {
 	if code, body := w.admin("/rollouts/default/blue"); code != 200 || !strings.Contains(body, `"name": "blue"`) {
 		t.Errorf("%d %s", code, body)
 	}
+	if code, body := w.admin("/status"); code != 200 || !strings.Contains(body, `"phase": "Healthy"`) {
+		t.Errorf("%d %s", code, body)
+	}
 	if _, body := w.admin("/"); !strings.Contains(body, "/rollouts ") {
 		t.Errorf("index: %s", body)
 	}

@@ -94,7 +94,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	rollouts := local.New(source, provider.All(), o.store(paths, log), log)
 	rollouts.Requests = func(route, service string) uint64 { return plane.Metrics.RequestsTo(route, service) }
 	plane.Pages = rollouts.Pages()
-	g := &standalone.Gateway{Plane: plane, Source: rollouts, Options: *o.translation, Reported: func(r control.Report) {
+	g := &standalone.Gateway{Plane: plane, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, Reported: func(r control.Report) {
 		if r.Err == nil {
 			rollouts.Applied(r.Set)
 		}

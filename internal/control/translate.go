@@ -97,6 +97,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	r := Result{Findings: slices.Clone(read)}
 	configs := make([]model.Config, len(t.translates))
 	var known dialect.Known
+	var uses []resource.Key
 	for i, translate := range t.translates {
 		of := translate(set, known)
 		known = known.With(of)
@@ -104,7 +105,9 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		r.Statuses = append(r.Statuses, of.Statuses...)
 		r.Events = append(r.Events, of.Events...)
 		r.Findings = append(r.Findings, of.Findings...)
+		uses = append(uses, of.Uses...)
 	}
+	r.Findings = set.Unused(r.Findings, uses)
 	config := model.Merge(configs...)
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)

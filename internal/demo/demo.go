@@ -279,6 +279,9 @@ func (d *demo) serve(ctx context.Context) error {
 		plane.Pages, source = d.rollouts.Pages(), d.rollouts
 	}
 	d.gateway = &standalone.Gateway{Source: source, Reported: d.reported, Plane: plane}
+	if d.rollouts != nil {
+		d.gateway.Own = d.rollouts.Statuses
+	}
 	gatewayCtx, stopGateway := context.WithCancel(context.Background()) // outlives the load
 	defer stopGateway()
 	ended := make(chan error, 1)

@@ -52,6 +52,8 @@ type Result struct {
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
+	// Uses are objects of kinds that are not read, with which the dialect does something (resource.Set.Written).
+	Uses []resource.Key
 }
 
 // Known is what dialects before one in the list have decided.
@@ -104,7 +106,7 @@ func All() List {
 		}},
 		{"rollouts", rollouts.Kinds(), rollouts.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
-				r.Findings = rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: o.Partial})
+				r.Findings, r.Uses = rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: o.Partial})
 				return r
 			}
 		}},

@@ -268,9 +268,10 @@ func (a *assembly) finish() *Set {
 			s.Origins[Key{discoveryv1.GroupName, "EndpointSlice", slice.Namespace, slice.Name}] = g.origin
 		}
 	}
-	s.PassedOver = make(map[string]int, len(a.over))
+	s.PassedOver, s.overlooked = make(map[string]int, len(a.over)), make(map[string]Origin, len(a.over))
 	for over, o := range a.over {
 		s.PassedOver[over.apiVersion+" "+over.kind] = o.count
+		s.overlooked[over.apiVersion+" "+over.kind] = o.first
 	}
 	s.Findings, s.foreign = a.findings, a.foreign
 	s.sort()

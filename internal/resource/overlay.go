@@ -32,7 +32,7 @@ func (s *Set) With(written ...map[string]any) (*Set, []Finding) {
 		return s, findings
 	}
 	out := &Set{
-		kinds: s.kinds, Watched: s.Watched, PassedOver: s.PassedOver, Expiries: s.Expiries, Rejected: s.Rejected, Drafts: s.Drafts, Findings: s.Findings,
+		kinds: s.kinds, Watched: s.Watched, PassedOver: s.PassedOver, overlooked: s.overlooked, Expiries: s.Expiries, Rejected: s.Rejected, Drafts: s.Drafts, Findings: s.Findings,
 		Origins: maps.Clone(s.Origins), Fields: maps.Clone(s.Fields), foreign: maps.Clone(s.foreign),
 	}
 	if out.foreign == nil {

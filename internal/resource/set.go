@@ -95,6 +95,8 @@ type Set struct {
 	// kinds are those that were read; lists has the objects of kinds without a field, by Kind.Objects.
 	kinds Kinds
 	lists map[Store]any
+	// overlooked are where the finding about a kind that is not read is, by "apiVersion kind".
+	overlooked map[string]Origin
 	// foreign are the positions of objects of kinds that are not read.
 	foreign map[Key]Fields
 

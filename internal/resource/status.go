@@ -29,6 +29,9 @@ type Status struct {
 	Parents []ParentStatus `json:"parents,omitempty"`
 	// Ancestors of a policy.
 	Ancestors []AncestorStatus `json:"ancestors,omitempty"`
+	// Own are the fields of a kind's own status, such as a Rollout's, as that kind's API has them. Whoever carries the
+	// objects out makes them; no status writer of ours writes them.
+	Own any `json:"status,omitempty"`
 }
 
 // Condition is metav1.Condition as a value: without time, and mostly without generation.

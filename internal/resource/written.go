@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,43 @@ func (s *Set) Written(k Key) (u map[string]any, fields Fields) {
 		meta["namespace"] = k.Namespace
 	}
 	return u, fields
+}
+
+// Unused returns findings without those of the Set that call kinds ignored of which all objects are used, though they are
+// not read: something is done with what their users wrote.
+func (s *Set) Unused(findings []Finding, used []Key) []Finding {
+	if len(used) == 0 {
+		return findings
+	}
+	count := make(map[string]int, len(used))
+	seen := make(map[Key]bool, len(used))
+	for _, k := range used {
+		if _, ok := s.foreign[k]; ok && !seen[k] {
+			seen[k] = true
+			count[k.Group+" "+k.Kind]++
+		}
+	}
+	all := make(map[string]int, len(s.PassedOver)) // whatever the version
+	group := func(written string) string {
+		apiVersion, kind, _ := strings.Cut(written, " ")
+		g, _, found := strings.Cut(apiVersion, "/")
+		if !found {
+			g = ""
+		}
+		return g + " " + kind
+	}
+	for written, n := range s.PassedOver {
+		all[group(written)] += n
+	}
+	quiet := make(map[Origin]bool)
+	for written, at := range s.overlooked {
+		if g := group(written); count[g] == all[g] {
+			quiet[at] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return (f.Code == CodeUnknownKind || f.Code == CodeNotServed) && quiet[f.Origin]
+	})
 }
 
 // within returns the object at a prefix such as "items[3].items[0]" of a list, or nil. Items of a typed list may leave

@@ -22,6 +22,8 @@ type Gateway struct {
 	Source resource.Source
 	// Options of the translation.
 	Options control.Options
+	// Own, if set, returns the statuses of kinds that have their own, for /status.
+	Own func() []resource.Status
 	// Reported, if set, is called after each report.
 	Reported func(control.Report)
 }
@@ -34,7 +36,7 @@ func (g *Gateway) Run(asked context.Context) error {
 		tell.Tell(c.Findings, c.Events)
 	}
 	reported := func(r control.Report) {
-		g.Note(report{r})
+		g.Note(report{r, g.Own})
 		if r.Changed && r.Generation == 1 {
 			g.Began("the files hold no Gateway that could be served, and no TrafficSplit")
 		}

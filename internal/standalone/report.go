@@ -4,10 +4,14 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // report is the report of a data plane that gets its configurations from a control loop.
-type report struct{ control.Report }
+type report struct {
+	control.Report
+	own func() []resource.Status
+}
 
 // Standing implements report.
 func (r report) Standing() dataplane.Standing {
@@ -16,8 +20,15 @@ func (r report) Standing() dataplane.Standing {
 
 // With implements dataplane.Report.
 func (r report) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
-	return report{r.WithUnpublished(finding.ByGateway(unserved)).WithFindings(running)}
+	return report{r.WithUnpublished(finding.ByGateway(unserved)).WithFindings(running), r.own}
 }
 
 // Status implements report.
-func (r report) Status() any { return r.Report.Status() }
+func (r report) Status() any {
+	s := r.Report.Status()
+	if r.own != nil {
+		s.Statuses = append(s.Statuses, r.own()...)
+		resource.SortStatuses(s.Statuses)
+	}
+	return s
+}

@@ -20,7 +20,8 @@ func TestRolloutsAreJudged(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".golden"), func(t *testing.T) {
 			set := goldentest.Load(t, g)
 			text := func(partial bool) string {
-				all := slices.Concat(set.Findings, rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: partial}))
+				judged, uses := rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: partial})
+				all := set.Unused(slices.Concat(set.Findings, judged), uses)
 				resource.SortFindings(all)
 				var b strings.Builder
 				for _, f := range all {

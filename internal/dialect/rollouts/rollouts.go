@@ -70,14 +70,15 @@ type Options struct {
 	Partial bool
 }
 
-// Translate judges the Rollouts of a set.
-func Translate(set *resource.Set, o Options) []resource.Finding {
+// Translate judges the Rollouts of a set. Uses are the objects that they name and that can carry steps out, whether or not
+// others read them.
+func Translate(set *resource.Set, o Options) (findings []resource.Finding, uses []resource.Key) {
 	t := &translator{set: set, options: o, workloads: map[string]string{}}
 	for _, r := range List.In(set) {
 		t.rollout(r)
 	}
 	resource.SortFindings(t.findings)
-	return t.findings
+	return t.findings, t.uses
 }
 
 // Steps judges the steps of one Rollout by themselves, whatever they are laid over.
@@ -92,6 +93,7 @@ type translator struct {
 	set      *resource.Set
 	options  Options
 	findings []resource.Finding
+	uses     []resource.Key
 	// workloads are the Rollouts by their workload.
 	workloads map[string]string
 }
@@ -193,6 +195,9 @@ func (t *translator) targets(r *rollouts.Rollout, field string) {
 			case part.Provider != "" && part.Before == nil && !about[target.Field]:
 				code, why, fix := t.set.Absent(codeTargetNotFound, resource.Key{Group: target.Group, Kind: target.Kind, Namespace: r.Namespace, Name: target.Name}, t.options.Partial)
 				t.report(r, code, target.Field, fmt.Sprintf("%s %s/%s %s", target.Kind, r.Namespace, target.Name, why), fix)
+			}
+			if part.Provider != "" && part.Before != nil && !about[target.Field] {
+				t.uses = append(t.uses, resource.Key{Group: target.Group, Kind: target.Kind, Namespace: r.Namespace, Name: target.Name})
 			}
 			about[target.Field] = true
 			for _, told := range part.Laid.Told {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
@@ -14,6 +16,15 @@ func (s *Source) Views() []view.Rollout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.views
+}
+
+// Statuses are those of all Rollouts, as their API has them.
+func (s *Source) Statuses() []resource.Status {
+	var all []resource.Status
+	for _, v := range s.Views() {
+		all = append(all, resource.Status{Ref: model.Ref{Kind: "Rollout", Namespace: v.Namespace, Name: v.Name}, Own: v.Status})
+	}
+	return all
 }
 
 // show makes Views anew.

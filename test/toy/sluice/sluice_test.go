@@ -74,7 +74,8 @@ func TestAProviderIsAFolder(t *testing.T) {
 	}
 	judged := func(p rollout.Providers) string {
 		var b strings.Builder
-		for _, f := range rollouts.Translate(set, rollouts.Options{Providers: p, Partial: true}) {
+		findings, _ := rollouts.Translate(set, rollouts.Options{Providers: p, Partial: true})
+		for _, f := range findings {
 			b.WriteString(f.Code + " " + f.Ref.Field + "\n")
 		}
 		return b.String()
