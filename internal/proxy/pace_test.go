@@ -238,7 +238,7 @@ func TestClientThatTakesLittleIsServed(t *testing.T) {
 	if !socket.CanAcknowledge {
 		t.Skip("this system does not tell what a client has taken")
 	}
-	const size = 6 << 20
+	const size, grace = 6 << 20, time.Second
 	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/length" {
 			w.Header().Set("Content-Length", fmt.Sprint(size))
@@ -250,34 +250,43 @@ func TestClientThatTakesLittleIsServed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, TLS %v", path, overTLS), func(t *testing.T) {
 				t.Parallel()
 				cfg := plain(addr)
-				edit := func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, time.Second }
-				var k *talk
+				edit := func(o *Options) { o.MinBodyRate, o.BodyGrace = 1000, grace }
+				connect := func() *talk { return newTalk(t, serve(t, cfg, edit).addr()) }
 				if overTLS {
 					pool := secure(t, cfg, "shop.example")
-					k = newTLSTalk(t, serve(t, cfg, edit).addr(), pool, "shop.example")
-				} else {
-					k = newTalk(t, serve(t, cfg, edit).addr())
+					connect = func() *talk { return newTLSTalk(t, serve(t, cfg, edit).addr(), pool, "shop.example") }
 				}
-				k.send("GET " + path + " HTTP/1.1\r\nHost: shop.example\r\n\r\n")
-				resp, err := http.ReadResponse(k.r, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := 0
-				buf := make([]byte, 64<<10)
-				for {
-					n, err := io.ReadFull(resp.Body, buf)
-					got += n
-					if err == io.EOF || err == io.ErrUnexpectedEOF && got == size {
-						break
-					}
+				// take returns how much came, and the longest time in which the client took nothing.
+				take := func(k *talk) (got int, pause time.Duration, err error) {
+					k.send("GET " + path + " HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+					resp, err := http.ReadResponse(k.r, nil)
 					if err != nil {
-						t.Fatalf("after %d bytes: %v", got, err)
+						return 0, 0, err
 					}
-					time.Sleep(50 * time.Millisecond)
+					buf := make([]byte, 64<<10)
+					for at := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+						n, err := io.ReadFull(resp.Body, buf)
+						got, pause, at = got+n, max(pause, time.Since(at)), time.Now()
+						if err == io.EOF || err == io.ErrUnexpectedEOF && got == size {
+							return got, pause, nil
+						}
+						if err != nil {
+							return got, pause, err
+						}
+					}
 				}
-				if got != size {
-					t.Errorf("%d bytes", got)
+				for try := 0; ; try++ {
+					got, pause, err := take(connect())
+					switch {
+					case err == nil && got == size:
+					case pause < grace/2:
+						t.Errorf("after %d bytes, pauses up to %v: %v", got, pause, err)
+					case try < 5:
+						continue // the client made a pause that is too long, on a busy machine
+					default:
+						t.Skip("this machine has too much to do")
+					}
+					break
 				}
 			})
 		}

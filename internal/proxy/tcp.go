@@ -340,7 +340,7 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 			}
 			return
 		case upstream.IsTimeout(err) && time.Since(start) >= r.limit:
-			// Only a write lasts that long. The bytes it had read are lost.
+			// Only a write lasts that long, unless this process did not run meanwhile. The bytes it had read are lost.
 			r.abort(&exchange.Failure{Reason: to.stuck})
 			return
 		case upstream.IsTimeout(err):

@@ -282,26 +282,38 @@ func TestABrokenEndpointBreaksTheClientsConnection(t *testing.T) {
 
 func TestASilentConnectionIsClosed(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	access := telemetry.NewAccessLog(&log, telemetry.AccessLogOptions{})
-	s := serve(t, toAddresses(echo(t, "")), func(o *Options) { o.StreamTimeout, o.AccessLog = 300*time.Millisecond, access })
-	c := dial(t, s.addr())
-	io.WriteString(c, "ping")
-	if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
-		t.Fatal(err)
+	const limit = 300 * time.Millisecond
+	// Where the proxy's process does not run for that long, it cannot tell a read that timed out from a write.
+	late := true
+	for try := 0; late && try < 20; try++ {
+		var log bytes.Buffer
+		access := telemetry.NewAccessLog(&log, telemetry.AccessLogOptions{})
+		s := serve(t, toAddresses(echo(t, "")), func(o *Options) { o.StreamTimeout, o.AccessLog = limit, access })
+		c := dial(t, s.addr())
+		io.WriteString(c, "ping")
+		if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("read: %v, want a reset", err)
+		}
+		s.stop()
+		<-s.ended
+		if err := access.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var line map[string]any
+		err := json.Unmarshal(log.Bytes(), &line)
+		took, _ := line["duration_ms"].(float64)
+		if late = time.Duration(took*float64(time.Millisecond)) >= limit+limit/2; late {
+			continue
+		}
+		if err != nil || line["protocol"] != "TCP" || line["backend"] != serviceName || line["route"] != "default/route" || line["reason"] != nil {
+			t.Errorf("access log: %s (%v), want one line of a TCP connection to %s without a reason", log.Bytes(), err, serviceName)
+		}
 	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("read: %v, want a reset", err)
-	}
-	s.stop()
-	<-s.ended
-	if err := access.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var line map[string]any
-	if err := json.Unmarshal(log.Bytes(), &line); err != nil || line["protocol"] != "TCP" || line["backend"] != serviceName ||
-		line["route"] != "default/route" || line["reason"] != nil {
-		t.Errorf("access log: %s (%v), want one line of a TCP connection to %s without a reason", log.Bytes(), err, serviceName)
+	if late {
+		t.Skip("this machine has too much to do")
 	}
 }
 
