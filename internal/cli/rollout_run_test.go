@@ -61,7 +61,8 @@ func TestRunCarriesOutRollouts(t *testing.T) {
 		t.Fatalf("%d of 50 requests reached the stable version before the release", n)
 	}
 	w.write("services.yaml", w.rollout("green"))
-	waitUntil(t, func() bool { return w.count(10, "green") > 0 })
+	// No request comes before the step is in force: 500 are a whole number of blocks then.
+	waitUntil(t, func() bool { return strings.Contains(w.rollouts("list").stdout, "‖ Paused") })
 	if n := w.count(500, "green"); n != 100 {
 		t.Errorf("%d of 500 requests reached the canary, want 100: 20%%", n)
 	}
