@@ -26,7 +26,7 @@ const poll = 2 * time.Second
 // between a status and its action, or in the middle of an action, observes again and gets what is missing.
 func Decide(f Facts) Outcome {
 	d := &decision{facts: f, r: f.Rollout, w: f.Workload, plan: f.Rollout.Spec.Strategy.Plan()}
-	d.out.Status = copyStatus(f.Rollout.Status)
+	d.out.Status = CopyStatus(f.Rollout.Status)
 	d.out.Finalizer = true
 	d.status = &d.out.Status
 	d.status.ObservedGeneration = f.Rollout.Generation
@@ -48,7 +48,8 @@ type decision struct {
 	status *rollouts.Status
 }
 
-func copyStatus(s rollouts.Status) rollouts.Status {
+// CopyStatus returns a status that shares nothing that changes.
+func CopyStatus(s rollouts.Status) rollouts.Status {
 	s.Conditions = slices.Clone(s.Conditions)
 	if s.CanaryStatus != nil {
 		c := *s.CanaryStatus

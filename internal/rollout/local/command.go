@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
@@ -144,6 +145,7 @@ func (s *state) carryOut(r *rollouts.Rollout, c Command) error {
 
 // promote edits the status as OpenKruise's users do: by the state of the step, or the number of the next one.
 func (s *state) promote(plan *rollouts.Plan, c Command) error {
+	s.Status = rollout.CopyStatus(s.Status) // Views have the one before
 	rel, steps := s.Status.Release(), int32(len(plan.Steps))
 	if s.waiting() {
 		if c.Full || c.Step != 0 {
@@ -185,6 +187,8 @@ func (s *state) skip(plan *rollouts.Plan) {
 		return
 	}
 	if rel.CurrentStepState != rollouts.StepCompleted {
+		s.Status = rollout.CopyStatus(s.Status) // Views have the one before
+		rel = s.Status.Release()
 		rel.CurrentStepIndex, rel.NextStepIndex, rel.CurrentStepState = int32(len(plan.Steps)), -1, rollouts.StepCompleted
 	}
 }

@@ -503,3 +503,18 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// What was shown does not change with what is asked for later.
+func TestViewsStayAsTheyWere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := release(t, nil, threeSteps)
+		defer g.end()
+		g.pass(15 * time.Second)
+		before := g.view()
+		was := before.Status.Release().CurrentStepState
+		g.do(Promote)
+		if now := before.Status.Release().CurrentStepState; now != was {
+			t.Errorf("a view changed from %s to %s", was, now)
+		}
+	})
+}

@@ -19,7 +19,7 @@ const maxStore = 64 << 20
 
 // Store keeps how far Rollouts are in a file. One process at a time may write it.
 type Store struct {
-	// Path is the file; beside it come PATH.lock and, for a moment, PATH.new.
+	// Path is the file. Beside it are PATH.lock and, for a moment, a file with a longer name.
 	Path string
 
 	lock *os.File
@@ -117,24 +117,20 @@ func (s *Store) save(states map[string]*state) error {
 	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
 		return err
 	}
-	fresh := s.Path + ".new"
-	if err := writeSynced(fresh, text); err != nil {
-		return err
-	}
-	if err := os.Rename(fresh, s.Path); err != nil {
-		return err
-	}
-	s.last = text
-	return nil
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// A name that nobody can have prepared: the folder may be everybody's.
+	f, err := os.CreateTemp(filepath.Dir(s.Path), filepath.Base(s.Path)+".*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.Path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	s.last = text
+	return nil
 }
 
 // acquire makes this process the one that writes the file, and reports whether it is; it does not wait.
