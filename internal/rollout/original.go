@@ -125,13 +125,6 @@ func Original(live map[string]any) (Unlaid, error) {
 	return u, nil
 }
 
-// Restore returns an object as its user wants it, without anything of a step: what a live object has to be when no step is
-// laid over it. Its spec and metadata are what they were, but for what the user edited.
-func Restore(live map[string]any) (map[string]any, error) {
-	u, err := Original(live)
-	return u.Object, err
-}
-
 // Keep returns what an object is to be in a cluster with a step laid over it: laid, with what is needed to find the
 // original again. The original is one of Original; if laid does not differ from it, there is nothing to keep. An error says
 // why it cannot be kept, and then the step must not be laid.

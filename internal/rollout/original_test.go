@@ -78,11 +78,11 @@ func over(t testing.TB, live map[string]any, routing *rollout.Routing) map[strin
 
 func restored(t testing.TB, live map[string]any) map[string]any {
 	t.Helper()
-	u, err := rollout.Restore(live)
+	u, err := rollout.Original(live)
 	if err != nil {
 		t.Fatalf("%v: %s", err, text(live))
 	}
-	return u
+	return u.Object
 }
 
 // kinds of objects whose rules have marks, by which a test finds them.
