@@ -31,6 +31,7 @@ var importTable = map[string][]string{
 	"internal/resource/rules":     {},
 	"internal/dialect/goldentest": {"internal/dialect", "internal/resource", "internal/resource/rules", "internal/model"},
 	"internal/routing":            {"internal/model"},
+	"internal/policy":             {"internal/model"},
 	"internal/http1":              {},
 	"internal/budget":             {},
 	"internal/loglimit":           {},
