@@ -1,0 +1,39 @@
+package resource
+
+import (
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Excerpt decodes objects of one of Kubernetes' own kinds of which only a part matters. It decodes the metadata and
+// checks it as an API server does; read takes what is needed of the rest, and reports what is not valid there. Other
+// fields are neither kept nor judged.
+func Excerpt[T any, P customObject[T]](read func(u map[string]any, into P) field.ErrorList) Decoder {
+	return Decoder{func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+		object := P(new(T))
+		meta, _ := u["metadata"].(map[string]any)
+		var of metav1.ObjectMeta
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(meta, &of); err != nil {
+			return nil, []Finding{metadataFinding(err, u)}
+		}
+		to := object.GetObjectMeta().(*metav1.ObjectMeta)
+		// Annotations and managed fields are large, and nothing reads them.
+		*to = metav1.ObjectMeta{
+			Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, Generation: of.Generation,
+			CreationTimestamp: of.CreationTimestamp, DeletionTimestamp: of.DeletionTimestamp, Labels: of.Labels, OwnerReferences: of.OwnerReferences,
+		}
+		var findings []Finding
+		for _, err := range validation.ValidateObjectMetaAccessor(object, !k.Cluster, nameRule(k), field.NewPath("metadata")) {
+			findings = append(findings, fieldFinding(CodeMetadata, err, u))
+		}
+		for _, err := range read(u, object) {
+			findings = append(findings, fieldFinding(CodeCoreInvalid, err, u))
+		}
+		if len(findings) > 0 {
+			return nil, once(findings)
+		}
+		return object, nil
+	}}
+}

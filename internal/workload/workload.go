@@ -1,0 +1,129 @@
+// Package workload reads the kinds of Kubernetes that run pods, as far as it matters who a pod is: its labels, its
+// ServiceAccount, what owns it, its ports and where it runs. Everything else in these objects is neither kept nor
+// judged.
+//
+// It knows no policy; dialect/access asks it which pods there are.
+package workload
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Object is a pod, or something that runs pods; then the fields about pods are those of its template.
+type Object struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	// PodLabels are the labels of the pods, Account is the name of their ServiceAccount.
+	PodLabels map[string]string
+	Account   string
+	Ports     []Port
+	// Node and Addresses, which are IP addresses, are a pod's once it runs.
+	Node      string
+	Addresses []string
+}
+
+// Port is a port of a container.
+type Port struct {
+	Name   string
+	Number int32
+	UDP    bool
+}
+
+// The kinds, each a type of its own, by which a Set tells them apart.
+type (
+	// Pod is of v1.
+	Pod struct{ Object }
+	// ReplicationController is of v1.
+	ReplicationController struct{ Object }
+	// Deployment is of apps/v1.
+	Deployment struct{ Object }
+	// ReplicaSet is of apps/v1.
+	ReplicaSet struct{ Object }
+	// StatefulSet is of apps/v1.
+	StatefulSet struct{ Object }
+	// DaemonSet is of apps/v1.
+	DaemonSet struct{ Object }
+	// Job is of batch/v1.
+	Job struct{ Object }
+)
+
+// ServiceAccount is of v1.
+type ServiceAccount struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+}
+
+// DefaultAccount is the ServiceAccount of pods that name none.
+const DefaultAccount = "default"
+
+func (o *Object) object() *Object { return o }
+
+// Pods are the pods of which one is like another: one that is known by itself, or those of a template that has no known
+// ones.
+type Pods struct {
+	*Object
+	// Kind is "Pod", or that of the template's object.
+	Kind string
+	// Owners are what runs the pods, directly and indirectly, the nearest first; the object of the template among them.
+	Owners []Owner
+}
+
+// Owner is an object that runs pods of its namespace.
+type Owner struct{ Kind, Name string }
+
+// Of returns the pods of a set, by namespace, kind and name. A template of something that has known pods, or that is run
+// by something else in the set, is not among them.
+func Of(set *resource.Set) []Pods {
+	known := map[resource.Key]*Object{}
+	var all []Pods
+	each(set, func(kind string, o *Object) {
+		known[resource.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = o
+		all = append(all, Pods{Object: o, Kind: kind})
+	})
+	run := map[resource.Key]bool{} // what has known pods, or is run by something known
+	for i := range all {
+		p := &all[i]
+		p.Owners = owners(p.Object, known)
+		if p.Kind != "Pod" {
+			own := resource.Key{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
+			if len(p.Owners) > 0 && known[resource.Key{Kind: p.Owners[0].Kind, Namespace: p.Namespace, Name: p.Owners[0].Name}] != nil {
+				run[own] = true
+			}
+			p.Owners = slices.Insert(p.Owners, 0, Owner{p.Kind, p.Name})
+			continue
+		}
+		for _, o := range p.Owners {
+			run[resource.Key{Kind: o.Kind, Namespace: p.Namespace, Name: o.Name}] = true
+		}
+	}
+	all = slices.DeleteFunc(all, func(p Pods) bool { return run[resource.Key{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}] })
+	slices.SortFunc(all, func(a, b Pods) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// maxOwners bounds a chain of owners. Kubernetes has two: a Pod's ReplicaSet, and the Deployment of that.
+const maxOwners = 8
+
+// owners follows the references to controllers.
+func owners(o *Object, known map[resource.Key]*Object) (out []Owner) {
+	for len(out) < maxOwners {
+		ref := metav1.GetControllerOf(&o.ObjectMeta)
+		if ref == nil || slices.Contains(out, Owner{ref.Kind, ref.Name}) {
+			return out
+		}
+		out = append(out, Owner{ref.Kind, ref.Name})
+		next := known[resource.Key{Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name}]
+		if next == nil {
+			return out
+		}
+		o = next
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package workload_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
+)
+
+func load(t *testing.T, text string) *resource.Set {
+	t.Helper()
+	set, err := resource.Load(workload.Kinds(), []string{"-"}, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestPodsOfASet(t *testing.T) {
+	set := load(t, `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-1
+  namespace: shop
+  labels: {app: web}
+  annotations: {large: text}
+  ownerReferences:
+  - {apiVersion: v1, kind: Gone, name: other, uid: u0}
+  - {apiVersion: apps/v1, kind: ReplicaSet, name: web-5d, uid: u1, controller: true}
+spec:
+  nodeName: n1
+  serviceAccountName: web
+  initContainers:
+  - {name: once, ports: [{containerPort: 1}]}
+  - {name: sidecar, restartPolicy: Always, ports: [{containerPort: 2, name: admin}]}
+  containers:
+  - {name: a, ports: [{containerPort: 80, name: http}, {containerPort: 53, protocol: UDP}]}
+status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}]}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-5d, namespace: shop, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u2, controller: true}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {template: {metadata: {labels: {app: web}}, spec: {serviceAccountName: web}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: idle, namespace: shop}
+spec: {template: {metadata: {labels: {app: idle}}, spec: {serviceAccount: old, containers: [{name: a, ports: [{containerPort: 80}]}]}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: idle-1, namespace: shop, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: idle, uid: u3, controller: true}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bare}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web, namespace: shop}
+`)
+	if len(set.Findings) > 0 {
+		t.Error(set.Findings)
+	}
+	var got []string
+	for _, p := range workload.Of(set) {
+		got = append(got, fmt.Sprintf("%s %s/%s account=%s owners=%v labels=%v ports=%v node=%q %v", p.Kind, p.Namespace, p.Name, p.Account, p.Owners, p.PodLabels, p.Ports, p.Node, p.Addresses))
+		if len(p.Annotations) > 0 {
+			t.Error("annotations are kept")
+		}
+	}
+	want := []string{
+		`Job default/once account=default owners=[{Job once}] labels=map[] ports=[] node="" []`,
+		`Pod default/bare account=default owners=[] labels=map[] ports=[] node="" []`,
+		`Deployment shop/idle account=old owners=[{Deployment idle}] labels=map[app:idle] ports=[{ 80 false}] node="" []`,
+		`Pod shop/web-1 account=web owners=[{ReplicaSet web-5d} {Deployment web}] labels=map[app:web] ports=[{admin 2 false} {http 80 false} { 53 true}] node="n1" [10.0.0.1 fd00::1]`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if n := len(workload.ServiceAccountList.In(set)); n != 1 {
+		t.Errorf("%d ServiceAccounts", n)
+	}
+}
+
+func TestOwnersInACircleEnd(t *testing.T) {
+	set := load(t, `
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: a, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: b, uid: u, controller: true}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: b, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}
+`)
+	if got := workload.Of(set); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+func TestMistakesInWhatIsRead(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: 7}":                              "spec.template",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: {app: 7}}}}": "spec.template.metadata.labels[app]",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {serviceAccountName: 7}":                                "spec.serviceAccountName",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: {}}":                                       "spec.containers",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{ports: [{containerPort: 70000}]}]}":      "spec.containers[0].ports[0].containerPort",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {a: [1]}}":                                             "metadata",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: A_}":                                                              "metadata.name",
+	} {
+		set := load(t, text)
+		if len(set.Findings) != 1 || set.Findings[0].Ref.Field != want || len(workload.Of(set)) != 0 {
+			t.Errorf("%s: %v", want, set.Findings)
+		}
+	}
+}
