@@ -1,11 +1,10 @@
 package smi
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirmesh/weir/api/specs"
+	"github.com/weirmesh/weir/internal/dialect/routegroup"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -52,26 +51,19 @@ func (t *translator) resolveMatches(s *trafficSplit) {
 // groupMatches leaves out matches with an expression that does not compile: they would match nothing.
 func (t *translator) groupMatches(g *specs.HTTPRouteGroup) []model.SplitMatch {
 	var out []model.SplitMatch
-	for i, m := range g.Spec.Matches {
-		ref := model.Ref{Kind: "HTTPRouteGroup", Namespace: g.Namespace, Name: g.Name, Field: fmt.Sprintf("spec.matches[%d]", i)}
-		match := model.SplitMatch{Ref: ref, Path: m.PathRegex}
-		if !slices.Contains(m.Methods, "*") {
-			match.Methods = slices.Clone(m.Methods)
+	for _, m := range routegroup.Matches(g) {
+		if len(m.Problems) == 0 {
+			out = append(out, m.Match)
 		}
-		good := t.expression(ref, ".pathRegex", m.PathRegex)
-		if slices.Contains(m.Methods, "") {
-			good = t.wrong(ref, codeMatchInvalid, ".methods", "a method is empty", "write a method, or * for any")
-		}
-		for _, h := range m.Headers {
-			if err := model.CheckFieldName(h.Name); err != nil {
-				good = t.wrong(ref, codeMatchInvalid, ".headers", err.Error(), "correct the name")
-				continue
+		for _, p := range m.Problems {
+			code := codeMatchInvalid
+			switch {
+			case p.TooLarge:
+				code = codePatternLarge
+			case p.Pattern:
+				code = codeRegex
 			}
-			good = t.expression(ref, fmt.Sprintf(".headers[%s]", h.Name), h.Value) && good
-			match.Headers = append(match.Headers, model.ValueMatch{Type: model.Regex, Name: h.Name, Value: h.Value})
-		}
-		if good {
-			out = append(out, match)
+			t.wrong(m.Match.Ref, code, p)
 		}
 	}
 	return out
@@ -90,29 +82,14 @@ func (s *trafficSplit) allow(m model.SplitMatch) error {
 	return nil
 }
 
-// expression reports an expression that does not compile or is too large.
-func (t *translator) expression(ref model.Ref, field, text string) bool {
-	_, err := model.CheckPattern(text)
-	if err == nil {
-		return true
-	}
-	code, fix := codeRegex, model.PatternFix
-	var pattern *model.PatternError
-	if errors.As(err, &pattern) && pattern.TooLarge {
-		code, fix = codePatternLarge, pattern.Fix
-	}
-	return t.wrong(ref, code, field, err.Error(), fix)
-}
-
-// wrong reports a match that is left out, once however many splits name the group, and returns false.
-func (t *translator) wrong(ref model.Ref, code, field, message, fix string) bool {
-	p := resource.Problem(code, "InvalidExpression", ref.Field+field, message+": the match is left out", fix)
+// wrong reports a match that is left out, once however many splits name the group.
+func (t *translator) wrong(ref model.Ref, code string, problem routegroup.Problem) {
+	p := resource.Problem(code, "InvalidExpression", problem.Field, problem.Message+": the match is left out", problem.Fix)
 	ref.Field = p.Ref.Field
 	for _, f := range t.findings {
 		if f.Code == p.Code && f.Ref == ref {
-			return false
+			return
 		}
 	}
 	t.report(ref, p)
-	return false
 }
