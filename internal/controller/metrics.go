@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/task"
@@ -144,11 +145,8 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 		gauge(metricFindings, float64(findings[severity]), severity.String())
 	}
 	if cfg := r.Config; cfg != nil {
-		for kind, n := range map[string]int{
-			"listener": len(cfg.Listeners), "route": len(cfg.Routes), "split": len(cfg.Splits), "service": len(cfg.Services),
-			"certificate": len(cfg.Certificates),
-		} {
-			gauge(metricObjects, float64(n), kind)
+		for _, l := range model.Lists {
+			gauge(metricObjects, float64(l.Len(cfg)), l.Element())
 		}
 	}
 }

@@ -22,6 +22,14 @@ type received struct {
 	good    *received // the part when it was last readable; nil if it never was, or if err is nil
 }
 
+// usable is the content that is served for the part, nil if there is none.
+func (p *received) usable() *model.Config {
+	if p.err != nil && p.good != nil {
+		return p.good.content
+	}
+	return p.content
+}
+
 // newReceived reads a part. Its version is computed, not believed.
 func newReceived(name string, data []byte) *received {
 	content, err := decodePart(name, data)
@@ -109,13 +117,7 @@ func (a *assembly) version() string {
 // example from a newer control plane, which keep their last readable version, and invalid ones. One part holds up no
 // other.
 func (a *assembly) config() (*model.Config, []model.Omission) {
-	c := &model.Config{}
-	n := a.counts()
-	c.Listeners = make([]model.Listener, 0, n[0])
-	c.Routes = make([]model.Route, 0, n[1])
-	c.Splits = make([]model.Split, 0, n[2])
-	c.Services = make([]model.Service, 0, n[3])
-	c.Certificates = make([]model.Certificate, 0, n[4])
+	contents := make([]*model.Config, 0, len(a.parts))
 	var left []model.Omission
 	for _, p := range a.parts {
 		if p.err != nil {
@@ -124,15 +126,14 @@ func (a *assembly) config() (*model.Config, []model.Omission) {
 				instead = "it stays as it was"
 			}
 			left = append(left, model.Omission{Ref: partRef(p.name), Reason: fmt.Sprintf("%s; %s", printable(p.err.Error(), maxError), instead)})
-			if p = p.good; p == nil {
-				continue
-			}
 		}
-		c.Listeners = append(c.Listeners, p.content.Listeners...)
-		c.Routes = append(c.Routes, p.content.Routes...)
-		c.Splits = append(c.Splits, p.content.Splits...)
-		c.Services = append(c.Services, p.content.Services...)
-		c.Certificates = append(c.Certificates, p.content.Certificates...)
+		if content := p.usable(); content != nil {
+			contents = append(contents, content)
+		}
+	}
+	c := &model.Config{}
+	for _, l := range lists {
+		l.Concat(c, contents)
 	}
 	c.Sort()
 	c, more := c.Sound()
@@ -147,21 +148,4 @@ func partRef(name string) model.Ref {
 	}
 	kind, name, _ := strings.Cut(name, "/")
 	return model.Ref{Kind: printable(kind, 64), Name: printable(name, maxError)}
-}
-
-// counts is how many elements each part of the configuration will have.
-func (a *assembly) counts() (n [5]int) {
-	for _, p := range a.parts {
-		if p.err != nil && p.good != nil {
-			p = p.good
-		}
-		if c := p.content; c != nil {
-			n[0] += len(c.Listeners)
-			n[1] += len(c.Routes)
-			n[2] += len(c.Splits)
-			n[3] += len(c.Services)
-			n[4] += len(c.Certificates)
-		}
-	}
-	return n
 }

@@ -2,12 +2,15 @@ package feed
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -23,12 +26,10 @@ const typeURL = "type.googleapis.com/weir.v1.Part"
 //
 // Routes that share a reference share a part, as the model does not forbid them.
 
-// wireConfig is model.Config as a part spells it.
+// wireConfig is model.Config as a part spells it: lists named here are spelled otherwise, and hide those of the model.
 type wireConfig struct {
-	Listeners    []model.Listener  `json:"listeners,omitempty"`
+	model.Config
 	Routes       []wireRoute       `json:"routes,omitempty"`
-	Splits       []model.Split     `json:"splits,omitempty"`
-	Services     []model.Service   `json:"services,omitempty"`
 	Certificates []wireCertificate `json:"certificates,omitempty"`
 }
 
@@ -77,7 +78,7 @@ type wireCertificate struct {
 
 // encodePart appends the encoding of a part's content to b.
 func encodePart(b *bytes.Buffer, content *model.Config) error {
-	w := wireConfig{Listeners: content.Listeners, Splits: content.Splits, Services: content.Services}
+	w := wireConfig{Config: *content}
 	for _, r := range content.Routes {
 		w.Routes = append(w.Routes, toWire(r))
 	}
@@ -100,7 +101,8 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("part %q: trailing data", name)
 	}
-	content := &model.Config{Listeners: w.Listeners, Splits: w.Splits, Services: w.Services}
+	content := new(model.Config)
+	*content = w.Config // not w's memory, which the parts' spelling would stay in
 	for i := range w.Routes {
 		r, err := w.Routes[i].route()
 		if err != nil {
@@ -112,8 +114,8 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 		content.Certificates = append(content.Certificates, model.Certificate{Name: c.Name, Chain: c.Chain, Key: model.Secret(c.Key)})
 	}
 	n := 0
-	for p := range parts(content) {
-		if got := string(appendName(nil, &p)); got != name {
+	for l, p := range parts(content) {
+		if got := string(appendName(nil, l, p)); got != name {
 			return nil, fmt.Errorf("part %q: holds %q", name, got)
 		}
 		n++
@@ -124,59 +126,27 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 	return content, nil
 }
 
-// parts yields the content of each part of a configuration: what has one name and stands together. The contents share
-// the configuration's memory.
-func parts(c *model.Config) func(yield func(model.Config) bool) {
-	return func(yield func(model.Config) bool) {
-		_ = runs(c.Certificates, func(a, b *model.Certificate) bool { return a.Name == b.Name },
-			func(s []model.Certificate) bool { return yield(model.Config{Certificates: s}) }) &&
-			runs(c.Listeners, func(a, b *model.Listener) bool { return a.Name == b.Name },
-				func(s []model.Listener) bool { return yield(model.Config{Listeners: s}) }) &&
-			runs(c.Routes, func(a, b *model.Route) bool { return a.Ref == b.Ref },
-				func(s []model.Route) bool { return yield(model.Config{Routes: s}) }) &&
-			runs(c.Services, func(a, b *model.Service) bool { return a.Name == b.Name },
-				func(s []model.Service) bool { return yield(model.Config{Services: s}) }) &&
-			runs(c.Splits, func(a, b *model.Split) bool { return a.Root == b.Root },
-				func(s []model.Split) bool { return yield(model.Config{Splits: s}) })
+// lists are those of the model in the order of their parts' names.
+var lists = slices.SortedFunc(slices.Values(model.Lists[:]), func(a, b model.List) int { return cmp.Compare(a.Element(), b.Element()) })
+
+// parts yields each part of a configuration, what has one name and stands together: its list, and its content. The
+// contents share the configuration's memory; a yielded one is only valid until the next.
+func parts(c *model.Config) iter.Seq2[model.List, *model.Config] {
+	return func(yield func(model.List, *model.Config) bool) {
+		for _, l := range lists {
+			for content := range l.Pieces(c) {
+				if !yield(l, content) {
+					return
+				}
+			}
+		}
 	}
 }
 
-// runs yields the longest pieces of s whose elements are alike, and tells whether all were taken.
-func runs[T any](s []T, alike func(a, b *T) bool, yield func([]T) bool) bool {
-	for from, i := 0, 1; i <= len(s); i++ {
-		if i < len(s) && alike(&s[from], &s[i]) {
-			continue
-		}
-		if !yield(s[from:i:i]) {
-			return false
-		}
-		from = i
-	}
-	return true
-}
-
-// appendName appends the name of a part with that content: "listener/NAME", "route/KIND/NAMESPACE/NAME", with "#FIELD"
-// behind it if the reference has a field, "service/NAME", "split/ROOT" or "certificate/NAME".
-func appendName(b []byte, content *model.Config) []byte {
-	switch {
-	case len(content.Listeners) > 0:
-		return append(append(b, "listener/"...), content.Listeners[0].Name...)
-	case len(content.Routes) > 0:
-		r := &content.Routes[0].Ref
-		b = append(append(append(b, "route/"...), r.Kind...), '/')
-		b = append(append(append(b, r.Namespace...), '/'), r.Name...)
-		if r.Field != "" {
-			b = append(append(b, '#'), r.Field...)
-		}
-		return b
-	case len(content.Services) > 0:
-		return append(append(b, "service/"...), content.Services[0].Name...)
-	case len(content.Splits) > 0:
-		return append(append(b, "split/"...), content.Splits[0].Root...)
-	case len(content.Certificates) > 0:
-		return append(append(b, "certificate/"...), content.Certificates[0].Name...)
-	}
-	return b
+// appendName appends the name of a part with that content: what an element of the list is called, "/", and the key that
+// its elements share.
+func appendName(b []byte, l model.List, content *model.Config) []byte {
+	return l.AppendKey(append(append(b, l.Element()...), '/'), content)
 }
 
 // hashOf is the version of a part with that encoding, and that of a configuration whose parts were added to h: 128 bits

@@ -58,21 +58,21 @@ func random(seed uint64) *model.Config {
 func TestEverythingOfTheModelIsCarried(t *testing.T) {
 	for seed := range uint64(50) {
 		c := random(seed)
-		got := &model.Config{}
-		for p := range parts(c) {
+		var contents []*model.Config
+		for l, p := range parts(c) {
 			var b bytes.Buffer
-			if err := encodePart(&b, &p); err != nil {
+			if err := encodePart(&b, p); err != nil {
 				t.Fatal(err)
 			}
-			part, err := decodePart(string(appendName(nil, &p)), b.Bytes())
+			part, err := decodePart(string(appendName(nil, l, p)), b.Bytes())
 			if err != nil {
 				t.Fatal(err)
 			}
-			got.Listeners = append(got.Listeners, part.Listeners...)
-			got.Routes = append(got.Routes, part.Routes...)
-			got.Splits = append(got.Splits, part.Splits...)
-			got.Services = append(got.Services, part.Services...)
-			got.Certificates = append(got.Certificates, part.Certificates...)
+			contents = append(contents, part)
+		}
+		got := &model.Config{}
+		for _, l := range lists {
+			l.Concat(got, contents)
 		}
 		if !reflect.DeepEqual(got, c) {
 			t.Fatalf("seed %d: what arrived differs:\n%+v\n%+v", seed, got, c)
@@ -288,12 +288,12 @@ func TestAConfigurationThatIsTheSameIsNotLookedAt(t *testing.T) {
 
 func FuzzDecodePart(f *testing.F) {
 	c := random(1)
-	for p := range parts(c) {
+	for l, p := range parts(c) {
 		var b bytes.Buffer
-		if err := encodePart(&b, &p); err != nil {
+		if err := encodePart(&b, p); err != nil {
 			f.Fatal(err)
 		}
-		f.Add(string(appendName(nil, &p)), b.Bytes())
+		f.Add(string(appendName(nil, l, p)), b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		content, err := decodePart(name, data)

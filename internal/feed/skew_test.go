@@ -116,12 +116,12 @@ func TestKindsOfNewerControlPlanesAreLeftOut(t *testing.T) {
 	c.Sort()
 	a := &assembly{}
 	var fresh []*received
-	for p := range parts(c) {
+	for l, p := range parts(c) {
 		var b bytes.Buffer
-		if err := encodePart(&b, &p); err != nil {
+		if err := encodePart(&b, p); err != nil {
 			t.Fatal(err)
 		}
-		fresh = append(fresh, newReceived(string(appendName(nil, &p)), b.Bytes()))
+		fresh = append(fresh, newReceived(string(appendName(nil, l, p)), b.Bytes()))
 	}
 	if err := a.merge(fresh, maxConfig); err != nil {
 		t.Fatal(err)

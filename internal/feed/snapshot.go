@@ -69,9 +69,13 @@ func newSnapshot(c *model.Config, earlier *snapshot) (*snapshot, error) {
 // buildSnapshot also returns a name that several parts have, if there is one: then the snapshot must not be used.
 func buildSnapshot(c *model.Config, earlier *snapshot) (s *snapshot, twice string, err error) {
 	b := snapshotBuilder{earlier: earlier}
-	b.parts = make([]*part, 0, len(c.Listeners)+len(c.Routes)+len(c.Splits)+len(c.Services)+len(c.Certificates))
-	for content := range parts(c) {
-		if err := b.add(&content); err != nil {
+	n := 0
+	for _, l := range lists {
+		n += l.Len(c)
+	}
+	b.parts = make([]*part, 0, n)
+	for l, content := range parts(c) {
+		if err := b.add(l, content); err != nil {
 			return nil, "", err
 		}
 	}
@@ -107,10 +111,10 @@ type snapshotBuilder struct {
 }
 
 // add takes the part from the earlier snapshot if its content is equal or at least its encoding is.
-func (b *snapshotBuilder) add(content *model.Config) error {
-	b.name = appendName(b.name[:0], content)
+func (b *snapshotBuilder) add(l model.List, content *model.Config) error {
+	b.name = appendName(b.name[:0], l, content)
 	old := b.find()
-	if old != nil && old.content.Equal(content) {
+	if old != nil && l.Equal(&old.content, content) {
 		old.content = *content
 		b.parts = append(b.parts, old)
 		return nil

@@ -10,8 +10,12 @@ import (
 // share in memory, so a small change costs little. reflect.DeepEqual has the same result, but keeps a record of what it
 // visited, which the model does not need, since it is a tree.
 func (c *Config) Equal(o *Config) bool {
-	return sameSlice(c.Listeners, o.Listeners) && sameSlice(c.Routes, o.Routes) && sameSlice(c.Splits, o.Splits) &&
-		sameSlice(c.Services, o.Services) && sameSlice(c.Certificates, o.Certificates)
+	for _, l := range Lists {
+		if !l.Equal(c, o) {
+			return false
+		}
+	}
+	return true
 }
 
 func sameSlice[T any](a, b []T) bool {

@@ -46,106 +46,62 @@ func (c *Config) ByGateway() map[GatewayKey]*Config {
 
 // split makes a part of the wanted listeners of each key.
 func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) GatewayKey) map[GatewayKey]*Config {
-	parts := map[GatewayKey]*Config{}
-	keyOf := map[string]GatewayKey{} // by the name of a wanted listener
-	for i := range c.Listeners {
-		l := &c.Listeners[i]
-		if !wanted(l) {
+	d := division{wanted: wanted, key: key, keyOf: map[string]GatewayKey{}, parts: map[GatewayKey]*Config{}}
+	for _, l := range Lists {
+		l.divide(&d, c)
+	}
+	for _, l := range slices.Backward(Lists[:]) {
+		l.follow(c, d.parts)
+	}
+	return d.parts
+}
+
+// division divides a configuration into parts.
+type division struct {
+	wanted func(*Listener) bool
+	key    func(*Listener) GatewayKey
+	keyOf  map[string]GatewayKey // by the name of a wanted listener
+	parts  map[GatewayKey]*Config
+}
+
+// listeners gives each part its listeners.
+func (d *division) listeners(all []Listener) {
+	for i := range all {
+		l := &all[i]
+		if !d.wanted(l) {
 			continue
 		}
-		k := key(l)
-		keyOf[l.Name] = k
-		part := parts[k]
+		k := d.key(l)
+		d.keyOf[l.Name] = k
+		part := d.parts[k]
 		if part == nil {
 			part = &Config{}
-			parts[k] = part
+			d.parts[k] = part
 		}
 		part.Listeners = append(part.Listeners, *l)
 	}
-	for i := range c.Routes {
-		splitRoute(&c.Routes[i], keyOf, parts)
-	}
-	x := newSplitIndex(c)
-	for _, part := range parts {
-		x.complete(part)
-	}
-	return parts
 }
 
-// splitRoute gives each part whose listeners a route is attached to the route with the attachments there.
-func splitRoute(r *Route, keyOf map[string]GatewayKey, parts map[GatewayKey]*Config) {
+// routes gives each part whose listeners a route is attached to the route with the attachments there.
+func (d *division) routes(all []Route) {
+	for i := range all {
+		d.route(&all[i])
+	}
+}
+
+func (d *division) route(r *Route) {
 	var done []GatewayKey // keys; few
 	for _, a := range r.Attachments {
-		key, ok := keyOf[a.Listener]
+		key, ok := d.keyOf[a.Listener]
 		if !ok || slices.Contains(done, key) {
 			continue
 		}
 		done = append(done, key)
-		elsewhere := func(a Attachment) bool { k, ok := keyOf[a.Listener]; return !ok || k != key }
+		elsewhere := func(a Attachment) bool { k, ok := d.keyOf[a.Listener]; return !ok || k != key }
 		cut := *r
 		if slices.ContainsFunc(r.Attachments, elsewhere) {
 			cut.Attachments = slices.DeleteFunc(slices.Clone(r.Attachments), elsewhere)
 		}
-		parts[key].Routes = append(parts[key].Routes, cut)
+		d.parts[key].Routes = append(d.parts[key].Routes, cut)
 	}
-}
-
-// splitIndex finds what routes and listeners need. It holds indices into the configuration.
-type splitIndex struct {
-	from                   *Config
-	services, certificates map[string]int
-	splits                 map[string][]int // by root
-}
-
-func newSplitIndex(c *Config) *splitIndex {
-	x := &splitIndex{
-		from: c, services: make(map[string]int, len(c.Services)), certificates: make(map[string]int, len(c.Certificates)), splits: map[string][]int{},
-	}
-	for i := range c.Services {
-		x.services[c.Services[i].Name] = i
-	}
-	for i := range c.Certificates {
-		x.certificates[c.Certificates[i].Name] = i
-	}
-	for i := range c.Splits {
-		x.splits[c.Splits[i].Root] = append(x.splits[c.Splits[i].Root], i)
-	}
-	return x
-}
-
-// complete adds to a configuration of listeners and routes the splits, services and certificates it needs.
-func (x *splitIndex) complete(part *Config) {
-	var splits []int
-	for name := range part.direct() {
-		splits = append(splits, x.splits[name]...)
-	}
-	part.Splits = pick(x.from.Splits, splits)
-	part.Services = pick(x.from.Services, places(part.Presented(), x.services))
-	certificates := part.certificates()
-	part.Certificates = pick(x.from.Certificates, places(certificates, x.certificates))
-}
-
-// places returns where the named things are; those that are nowhere are left out.
-func places[T any](names map[string]T, at map[string]int) []int {
-	var out []int
-	for name := range names {
-		if i, ok := at[name]; ok {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// pick returns the elements at the places, each once and in their old order.
-func pick[T any](all []T, places []int) []T {
-	slices.Sort(places)
-	places = slices.Compact(places)
-	if len(places) == 0 {
-		return nil
-	}
-	out := make([]T, len(places))
-	for i, place := range places {
-		out[i] = all[place]
-	}
-	return out
 }

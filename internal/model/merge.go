@@ -19,48 +19,51 @@ import (
 // precedence decides about a request that several match. Nor are splits: those of an earlier configuration come first.
 func Merge(configs ...Config) Config {
 	var out Config
-	listeners := listenerSet{}
-	certificates := map[string]bool{}
-	for _, c := range configs {
-		for _, l := range c.Listeners {
-			if listeners.add(l) {
-				out.Listeners = append(out.Listeners, l)
-			}
-		}
-		for _, cert := range c.Certificates {
-			if !certificates[cert.Name] {
-				certificates[cert.Name] = true
-				out.Certificates = append(out.Certificates, cert)
-			}
-		}
+	var accepted listenerSet
+	for _, l := range Lists {
+		l.merge(&out, configs, &accepted)
 	}
-	n := 0
-	for _, c := range configs {
-		n += len(c.Routes)
-	}
-	out.Routes = make([]Route, 0, n)
-	for _, c := range configs {
-		for _, r := range c.Routes {
-			if r.Attachments = listeners.keep(r.Attachments); len(r.Attachments) > 0 {
-				out.Routes = append(out.Routes, r)
-			}
-		}
-	}
-	for _, c := range configs {
-		out.Splits = append(out.Splits, c.Splits...)
-	}
-	out.Services = mergeServices(configs)
 	out.Prune()
 	out.Sort()
 	return out
 }
 
-// mergeServices keeps the first service of each name and lays the ones that extend over them.
-func mergeServices(configs []Config) []Service {
+// keepListeners keeps those that clash with no earlier one.
+func keepListeners(_ *list[Listener], all [][]Listener, accepted *listenerSet) []Listener {
+	var out []Listener
+	for _, s := range all {
+		for _, l := range s {
+			if accepted.add(l) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// keepRoutes keeps those that are attached to listeners which stay, with these attachments.
+func keepRoutes(_ *list[Route], all [][]Route, accepted *listenerSet) []Route {
+	n := 0
+	for _, s := range all {
+		n += len(s)
+	}
+	out := make([]Route, 0, n)
+	for _, s := range all {
+		for _, r := range s {
+			if r.Attachments = accepted.keep(r.Attachments); len(r.Attachments) > 0 {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// keepServices keeps the first service of each name and lays the ones that extend over them.
+func keepServices(_ *list[Service], all [][]Service, _ *listenerSet) []Service {
 	var services, overlays []Service
 	at := map[string]int{}
-	for _, c := range configs {
-		for _, s := range c.Services {
+	for _, given := range all {
+		for _, s := range given {
 			if s.Extends != "" {
 				overlays = append(overlays, s)
 			} else if _, ok := at[s.Name]; !ok {
@@ -138,18 +141,21 @@ func (s *listenerSet) keep(all []Attachment) []Attachment {
 
 // Prune drops the splits, services and certificates that nothing refers to, and of routes the client certificates that none of their services asks for.
 func (c *Config) Prune() {
-	direct := c.direct()
-	c.Splits = slices.DeleteFunc(slices.Clone(c.Splits), func(s Split) bool { return direct[s.Root] == nil })
+	c.pruneClientCertificates()
+	for _, l := range slices.Backward(Lists[:]) {
+		l.prune(c)
+	}
+}
+
+// usedServices returns what routes lead to and, before configurations are merged, what this extends.
+func (c *Config) usedServices() Presented {
 	services := c.Presented()
 	for _, s := range c.Services {
-		if services[s.Name] != nil && s.Extends != "" {
+		if services.has(s.Name) && s.Extends != "" {
 			services.add(s.Extends, "")
 		}
 	}
-	c.Services = slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return services[s.Name] == nil })
-	c.pruneClientCertificates()
-	certificates := c.certificates()
-	c.Certificates = slices.DeleteFunc(slices.Clone(c.Certificates), func(x Certificate) bool { return !certificates[x.Name] })
+	return services
 }
 
 // pruneClientCertificates takes client certificates from routes that lead to no service with TLS.
@@ -186,9 +192,9 @@ func (c *Config) pruneClientCertificates() {
 	}
 }
 
-// certificates returns the names of those that listeners and routes refer to.
-func (c *Config) certificates() map[string]bool {
-	out := map[string]bool{}
+// usedCertificates returns the names of those that listeners and routes refer to.
+func (c *Config) usedCertificates() nameSet {
+	out := nameSet{}
 	for _, l := range c.Listeners {
 		if l.TLS != nil {
 			for _, name := range l.TLS.Certificates {
@@ -215,6 +221,14 @@ func (p Presented) add(service, certificate string) {
 		p[service] = presentsNone
 	case !slices.Contains(have, certificate):
 		p[service] = append(slices.Clip(have), certificate)
+	}
+}
+
+func (p Presented) has(service string) bool { return p[service] != nil }
+
+func (p Presented) each(visit func(service string)) {
+	for service := range p {
+		visit(service)
 	}
 }
 
@@ -270,56 +284,56 @@ func (r *Route) eachService(visit func(name string)) {
 // routes by reference, splits by root, attachments by listener, hostnames and endpoints alphabetically. It keeps the
 // order of rules, matches, backends, filters, certificates of a listener and splits of one root, which has a meaning.
 func (c *Config) Sort() {
-	c.Listeners = sorted(c.Listeners, func(a, b Listener) int { return cmp.Compare(a.Name, b.Name) })
-	c.Services = sorted(c.Services, func(a, b Service) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Extends, b.Extends))
-	})
-	c.Splits = sorted(c.Splits, func(a, b Split) int { return cmp.Compare(a.Root, b.Root) })
-	c.Certificates = sorted(c.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
-	c.sortEndpoints()
-	c.sortAttachments()
-	c.Routes = sorted(c.Routes, func(a, b Route) int {
-		if c := a.Ref.Compare(b.Ref); c != 0 {
-			return c
-		}
-		return slices.CompareFunc(a.Attachments, b.Attachments, compareAttachments)
-	})
+	for _, l := range Lists {
+		l.sort(c)
+	}
 }
 
-func (c *Config) sortEndpoints() {
+// sortEndpoints puts endpoints of services into order.
+func sortEndpoints(services []Service) []Service {
 	compare := func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) }
 	cloned := false
-	for i := range c.Services {
-		if slices.IsSortedFunc(c.Services[i].Endpoints, compare) {
+	for i := range services {
+		if slices.IsSortedFunc(services[i].Endpoints, compare) {
 			continue
 		}
 		if !cloned {
-			c.Services, cloned = slices.Clone(c.Services), true
+			services, cloned = slices.Clone(services), true
 		}
-		c.Services[i].Endpoints = sorted(c.Services[i].Endpoints, compare)
+		services[i].Endpoints = sorted(services[i].Endpoints, compare)
 	}
+	return services
+}
+
+func compareRoutes(a, b Route) int {
+	if c := a.Ref.Compare(b.Ref); c != 0 {
+		return c
+	}
+	return slices.CompareFunc(a.Attachments, b.Attachments, compareAttachments)
 }
 
 func compareAttachments(a, b Attachment) int { return cmp.Compare(a.Listener, b.Listener) }
 
-func (c *Config) sortAttachments() {
+// sortAttachments puts attachments of routes into order.
+func sortAttachments(routes []Route) []Route {
 	unordered := func(a Attachment) bool { return !slices.IsSorted(a.Hostnames) }
 	cloned := false
-	for i := range c.Routes {
-		all := c.Routes[i].Attachments
+	for i := range routes {
+		all := routes[i].Attachments
 		if slices.IsSortedFunc(all, compareAttachments) && !slices.ContainsFunc(all, unordered) {
 			continue
 		}
 		if !cloned {
-			c.Routes, cloned = slices.Clone(c.Routes), true
+			routes, cloned = slices.Clone(routes), true
 		}
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, compareAttachments)
 		for j := range all {
 			all[j].Hostnames = sorted(all[j].Hostnames, strings.Compare)
 		}
-		c.Routes[i].Attachments = all
+		routes[i].Attachments = all
 	}
+	return routes
 }
 
 // sorted returns the elements in order. It returns a copy, unless they are in order already, since others may use the

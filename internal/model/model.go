@@ -3,7 +3,7 @@ package model
 import "time"
 
 // Config is one whole configuration. Equal inputs give byte-equal JSON: every slice is in a defined order (see
-// Merge) and no map occurs in it.
+// Merge) and no map occurs in it. Every field is a list with a row in Lists.
 type Config struct {
 	Listeners    []Listener    `json:"listeners,omitempty"`
 	Routes       []Route       `json:"routes,omitempty"`

@@ -43,27 +43,8 @@ func (c *Config) Sound() (*Config, []Omission) {
 	v.telling = true
 	s := sounder{v: v}
 	out := &Config{}
-	for _, x := range c.Certificates {
-		known := v.certificates[x.Name]
-		if s.ok(Ref{Kind: "Certificate", Name: x.Name}, func() { v.certificate(x) }, "it is left out") {
-			out.Certificates = append(out.Certificates, x)
-		} else {
-			v.certificates[x.Name] = known
-		}
-	}
-	for i := range c.Services {
-		s.service(out, c.Services[i])
-	}
-	accepted := listenerSet{}
-	for _, l := range c.Listeners {
-		s.listener(out, l, &accepted)
-	}
-	for i := range c.Routes {
-		s.route(out, c.Routes[i])
-	}
-	seen := map[splitKey]bool{}
-	for i := range c.Splits {
-		s.split(out, c.Splits[i], seen)
+	for _, l := range Lists {
+		l.sound(&s, out, c)
 	}
 	return out, s.left
 }
@@ -93,6 +74,16 @@ func (s *sounder) ok(ref Ref, check func(), instead string) bool {
 	}
 	s.left = append(s.left, Omission{ref, reason + "; " + instead})
 	return false
+}
+
+func (s *sounder) certificate(out *Config, x Certificate) {
+	v := s.v
+	known := v.certificates[x.Name]
+	if s.ok(Ref{Kind: "Certificate", Name: x.Name}, func() { v.certificate(&x) }, "it is left out") {
+		out.Certificates = append(out.Certificates, x)
+	} else {
+		v.certificates[x.Name] = known
+	}
 }
 
 func (s *sounder) service(out *Config, x Service) {
@@ -126,7 +117,7 @@ func notValid(message string) *Fault {
 	return &Fault{Status: http.StatusInternalServerError, Reason: invalidPart, Message: message}
 }
 
-func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
+func (s *sounder) listener(out *Config, l Listener) {
 	v := s.v
 	if t := l.TLS; t != nil && l.Protocol.TLS() {
 		missing := func(name string) bool { return !v.certificates[name] }
@@ -147,11 +138,11 @@ func (s *sounder) listener(out *Config, l Listener, accepted *listenerSet) {
 		case v.hasListener(l.Name):
 			v.fail(l.Ref, "name", "listener %q occurs twice", l.Name)
 		}
-		v.listener(l)
+		v.listener(&l)
 	}, "it is left out")
 	if good {
 		good = s.ok(l.Ref, func() {
-			if !accepted.add(l) {
+			if !v.accepted.add(l) {
 				v.fail(l.Ref, "hostname", "listener %q clashes with another on port %d", l.Name, l.Port)
 			}
 		}, "it is left out")
@@ -337,7 +328,7 @@ type splitKey struct {
 	root string
 }
 
-func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
+func (s *sounder) split(out *Config, x Split) {
 	v := s.v
 	var patterns PatternBudget
 	var matches []SplitMatch
@@ -366,7 +357,7 @@ func (s *sounder) split(out *Config, x Split, seen map[splitKey]bool) {
 		}
 		x.Leaves[i] = Leaf{Ref: l.Ref, Weight: l.Weight, Fault: notValid("the leaf is not valid")}
 	}
-	if s.ok(x.Ref, func() { v.split(&x, seen) }, "the split is left out") {
+	if s.ok(x.Ref, func() { v.split(&x) }, "the split is left out") {
 		out.Splits = append(out.Splits, x)
 	}
 }

@@ -45,22 +45,15 @@ type Leaf struct {
 // MaxWeightSum is the largest sum of a split's weights.
 const MaxWeightSum = math.MaxUint64 >> 2
 
-func (v *validator) splits(all []Split) {
-	seen := map[splitKey]bool{}
-	for i := range all {
-		v.split(&all[i], seen)
-	}
-}
-
-func (v *validator) split(s *Split, seen map[splitKey]bool) {
+func (v *validator) split(s *Split) {
 	key := splitKey{s.Ref, s.Root}
 	switch {
 	case s.Root == "" || !v.services[s.Root]:
 		v.fail(s.Ref, "root", "service %q does not exist", s.Root)
-	case seen[key]:
+	case v.splits[key]:
 		v.fail(s.Ref, "root", "the split of %q occurs twice", s.Root)
 	}
-	seen[key] = true
+	v.splits[key] = true
 	var patterns PatternBudget
 	for i, m := range s.Matches {
 		v.splitMatch(s.Ref, v.at("matches", i), m, &patterns)

@@ -24,21 +24,13 @@ func (c *Config) Validate() error {
 }
 
 func newValidator() *validator {
-	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]Protocol{}}
+	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]Protocol{}, splits: map[splitKey]bool{}}
 }
 
 func (v *validator) config(c *Config) {
-	for _, x := range c.Certificates {
-		v.certificate(x)
+	for _, l := range Lists {
+		l.validate(v, c)
 	}
-	for i := range c.Services {
-		v.service(&c.Services[i])
-	}
-	v.allListeners(c.Listeners)
-	for i := range c.Routes {
-		v.route(&c.Routes[i])
-	}
-	v.splits(c.Splits)
 }
 
 // validator looks for errors. It only composes messages if somebody will read them, since that costs more than
@@ -48,6 +40,8 @@ type validator struct {
 	errs                   []error
 	services, certificates map[string]bool
 	listeners              map[string]Protocol
+	accepted               listenerSet
+	splits                 map[splitKey]bool
 }
 
 func (v *validator) fail(where Ref, field, format string, args ...any) {
@@ -65,7 +59,7 @@ func (v *validator) at(list string, i int) string {
 	return FieldAt(list, i)
 }
 
-func (v *validator) certificate(x Certificate) {
+func (v *validator) certificate(x *Certificate) {
 	where := Ref{Kind: "Certificate", Name: x.Name}
 	switch {
 	case x.Name == "":
@@ -111,20 +105,18 @@ func (v *validator) service(s *Service) {
 	}
 }
 
-func (v *validator) allListeners(all []Listener) {
-	accepted := listenerSet{}
-	for _, l := range all {
-		where := l.Ref
-		v.listener(l)
-		if l.Name == "" {
-			v.fail(where, "name", "is empty")
-		} else if v.hasListener(l.Name) {
-			v.fail(where, "name", "listener %q occurs twice", l.Name)
-		} else if !accepted.add(l) {
-			v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
-		}
-		v.listeners[l.Name] = l.Protocol
+// listed checks a listener by itself and among those before it.
+func (v *validator) listed(l *Listener) {
+	where := l.Ref
+	v.listener(l)
+	if l.Name == "" {
+		v.fail(where, "name", "is empty")
+	} else if v.hasListener(l.Name) {
+		v.fail(where, "name", "listener %q occurs twice", l.Name)
+	} else if !v.accepted.add(*l) {
+		v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
 	}
+	v.listeners[l.Name] = l.Protocol
 }
 
 func (v *validator) hasListener(name string) bool {
@@ -133,7 +125,7 @@ func (v *validator) hasListener(name string) bool {
 }
 
 // listener checks a listener by itself.
-func (v *validator) listener(l Listener) {
+func (v *validator) listener(l *Listener) {
 	where := l.Ref
 	v.front(where, l.Front)
 	if l.Port < 1 || l.Port > 65535 {
