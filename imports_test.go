@@ -41,7 +41,7 @@ var importTable = map[string][]string{
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
-	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/loglimit", "internal/socket"},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
@@ -49,10 +49,10 @@ var importTable = map[string][]string{
 	"internal/peertest": {"internal/model"},
 	"internal/exchange": {
 		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
-		"internal/telemetry", "internal/model", "internal/budget", "internal/clock",
+		"internal/identity/spiffe", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/proxy": {
-		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket",
+		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
@@ -62,6 +62,7 @@ var importTable = map[string][]string{
 	"internal/diff":            {"internal/routing", "internal/model"},
 	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
+	"internal/identity/spiffe": {},
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource"},
 	"internal/kube/conversion": {"api/convert"},
@@ -126,7 +127,7 @@ var importTable = map[string][]string{
 // dataPlane must stay free of Kubernetes, directly and through others.
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/exchange", "internal/proxy",
-	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/clientaddr",
+	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/identity/spiffe", "internal/clientaddr",
 	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 

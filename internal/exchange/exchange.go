@@ -123,8 +123,8 @@ func (ex *Exchange) run() error {
 	if done, err := ex.limitForwards(); done || err != nil {
 		return err
 	}
-	if err := access(ex.from.Peer, &ex.req, &ex.decision); err != nil {
-		return err
+	if f := ex.from.Snapshot.access(ex.from.Peer, asked{ex.decision.Listener, ex.decision.Rule, &ex.req, &ex.match}); f != nil {
+		return f
 	}
 	if done, err := ex.filter(&ex.rule.filters); done || err != nil {
 		return err

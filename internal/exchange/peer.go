@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
@@ -85,6 +86,21 @@ func (p *Peer) Come(s Socket, scheme, port string) {
 	} else {
 		p.IP = s.RemoteAddr().String()
 	}
+}
+
+// meet sets the peer of a relayed connection. name is the text of the socket's remote address.
+func (p *Peer) meet(s Socket, name string) {
+	p.Socket, p.IP = s, name
+	if p.Address = clientaddr.AddrPort(s.RemoteAddr()).Addr(); p.Address.IsValid() {
+		p.IP = hostOf(name)
+	}
+}
+
+// hostOf returns the address in a text of address and port, without allocating.
+func hostOf(name string) string {
+	name = strings.TrimPrefix(name[:strings.LastIndexByte(name, ':')], "[")
+	name, _, _ = strings.Cut(strings.TrimSuffix(name, "]"), "%")
+	return name
 }
 
 // Become replaces the peer with the announced one; nil changes nothing.

@@ -23,6 +23,7 @@ type Pipeline struct {
 	// loggedRequest and loggedAnswer are the header fields for the access log.
 	loggedRequest, loggedAnswer []string
 	gate                        gate
+	relaying                    Shares // the clients' relayed connections
 }
 
 // Around is what exchanges use of the server they run in.
@@ -38,6 +39,9 @@ type Around struct {
 	Shortage func(error)
 	// Cut is closed when exchanges must stop waiting.
 	Cut <-chan struct{}
+	// Connections is the number of clients' connections, and MaxConnections their bound; 0 means no bound.
+	Connections    func() int64
+	MaxConnections int64
 }
 
 // NewPipeline prepares what exchanges share.
@@ -45,6 +49,7 @@ func NewPipeline(opt Options, around Around) *Pipeline {
 	opt.SetDefaults()
 	p := &Pipeline{Options: opt, around: around, copyMark: around.Mark}
 	p.gate.bound(opt.MaxInFlight)
+	p.relaying.Init()
 	p.hops = newHops(&opt)
 	p.Pseudonym = p.hops.name // which may be random
 	p.sessionKeys = newSessionKeys(opt.SessionKey)
@@ -58,6 +63,16 @@ func NewPipeline(opt Options, around Around) *Pipeline {
 
 // Strained reports whether requests wait so long that measured times say little about endpoints.
 func (p *Pipeline) Strained() bool { return p.gate.strained() }
+
+// isCut reports whether Around.Cut is closed.
+func (p *Pipeline) isCut() bool {
+	select {
+	case <-p.around.Cut:
+		return true
+	default:
+		return false
+	}
+}
 
 // Load fills in what the gate knows about the load.
 func (p *Pipeline) Load(l *telemetry.Load) {

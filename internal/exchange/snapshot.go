@@ -24,6 +24,7 @@ type Snapshot struct {
 	mirrors   []*mirror.Target
 	// mirrorLeaves are the targets of copies that splits redirect.
 	mirrorLeaves []*mirror.Target
+	judge        judge // of the access stage; nil permits everything
 	replaced     chan struct{}
 }
 

@@ -50,7 +50,8 @@ type Listener struct {
 // ListenerTLS terminates TLS on a listener.
 type ListenerTLS struct {
 	// Certificates names entries of Config.Certificates, in the order the user wrote them. The one that fits the SNI is
-	// presented, otherwise the first.
+	// presented, otherwise the first. Or it has one name, of an identity (see IdentityPrefix): then TLS is 1.3, and
+	// every client must prove a SPIFFE ID that the identity's roots vouch for; ClientCAs and ClientOptional are not set.
 	Certificates []string `json:"certificates"`
 	// ClientCAs, when not empty, is a PEM bundle that client certificates are checked against.
 	ClientCAs string `json:"clientCAs,omitempty"`
@@ -76,8 +77,10 @@ type Route struct {
 	Kind RouteKind `json:"kind,omitempty"`
 	// PathPolicy is that of the route's requests; empty is the listener's. A route for TCP has none.
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
-	// ClientCertificate names the entry of Config.Certificates that is presented to services with TLS which the route leads to, also by splits and
-	// for copies; empty presents none. It is the Gateways': a route that is attached to Gateways with different ones is there once for each.
+	// ClientCertificate names the entry of Config.Certificates, or the identity (see IdentityPrefix), that is presented to
+	// services with TLS which the route leads to, also by splits and for copies; empty presents none. It is the Gateways':
+	// a route that is attached to Gateways with different ones is there once for each. Where an identity is presented, TLS
+	// is 1.3.
 	ClientCertificate string       `json:"clientCertificate,omitempty"`
 	Attachments       []Attachment `json:"attachments"`
 	Rules             []Rule       `json:"rules"`
@@ -280,7 +283,8 @@ type Service struct {
 type ServiceTLS struct {
 	// Hostname is the SNI, and the name the certificate must carry unless SubjectAltNames is set.
 	Hostname string `json:"hostname"`
-	// CAs is a PEM bundle; empty means the system's.
+	// CAs is a PEM bundle; empty means the system's. Or it names an identity (see IdentityPrefix): then its roots vouch
+	// for the endpoints, TLS is 1.3, and each of SubjectAltNames, at least one, is a SPIFFE ID.
 	CAs string `json:"cas,omitempty"`
 	// SubjectAltNames, when not empty, replaces Hostname for authentication: one of them must match. An entry is a
 	// DNS name, "*.suffix", or a URI.

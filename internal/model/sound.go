@@ -120,7 +120,7 @@ func notValid(message string) *Fault {
 func (s *sounder) listener(out *Config, l Listener) {
 	v := s.v
 	if t := l.TLS; t != nil && l.Protocol.TLS() {
-		missing := func(name string) bool { return !v.certificates[name] }
+		missing := func(name string) bool { return !v.hasCertificate(name) }
 		if n := slices.IndexFunc(t.Certificates, missing); n >= 0 && slices.ContainsFunc(t.Certificates, func(name string) bool { return !missing(name) }) {
 			s.left = append(s.left, Omission{l.Ref, fmt.Sprintf("certificate %q does not exist; the listener presents its others", t.Certificates[n])})
 			some := *t

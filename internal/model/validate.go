@@ -64,6 +64,8 @@ func (v *validator) certificate(x *Certificate) {
 	switch {
 	case x.Name == "":
 		v.fail(where, "name", "is empty")
+	case strings.HasPrefix(x.Name, IdentityPrefix):
+		v.fail(where, "name", "begins with %q, which is reserved for identities", IdentityPrefix)
 	case v.certificates[x.Name]:
 		v.fail(where, "name", "is used twice")
 	case x.Chain == "":
@@ -97,6 +99,7 @@ func (v *validator) service(s *Service) {
 		if t.Hostname == "" {
 			v.fail(where, "tls.hostname", "is empty")
 		}
+		v.serviceIdentity(where, t)
 	}
 	v.fault(where, "fault", s.Fault)
 	v.resilience(where, s)
@@ -152,10 +155,11 @@ func (v *validator) listener(l *Listener) {
 	v.pathPolicy(where, l.PathPolicy)
 	if l.TLS != nil {
 		for i, name := range l.TLS.Certificates {
-			if !v.certificates[name] {
+			if !v.hasCertificate(name) {
 				v.fail(where, v.at("tls.certificates", i), "certificate %q does not exist", name)
 			}
 		}
+		v.listenerIdentity(where, l.TLS)
 	}
 }
 
@@ -183,7 +187,7 @@ func (v *validator) route(r *Route) {
 }
 
 func (v *validator) clientCertificate(r *Route) {
-	if r.ClientCertificate != "" && !v.certificates[r.ClientCertificate] {
+	if r.ClientCertificate != "" && !v.hasCertificate(r.ClientCertificate) {
 		v.fail(r.Ref, "clientCertificate", "certificate %q does not exist", r.ClientCertificate)
 	}
 }

@@ -26,6 +26,41 @@ func TestValidateAcceptsAWholeConfiguration(t *testing.T) {
 	}
 }
 
+// An identity is no entry of the configuration, and stands wherever one can be named.
+func TestValidateAcceptsIdentities(t *testing.T) {
+	c := sample()
+	c.Listeners[1].TLS = &model.ListenerTLS{Certificates: []string{"identity:workload"}}
+	c.Routes[0].ClientCertificate = "identity:workload"
+	c.Services[1].TLS = &model.ServiceTLS{Hostname: "v1.default", CAs: "identity:workload", SubjectAltNames: []string{"spiffe://td/ns/default/sa/v1"}}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]bool{
+		"identity:workload": true, "identity:a/b-c.1": true, "identity:": false, "identity:A": false, "identity:a\n-----BEGIN CERTIFICATE-----": false,
+		"default/identity:a": false, "": false,
+	} {
+		if model.IsIdentity(name) != want {
+			t.Errorf("%q is an identity: %t", name, !want)
+		}
+	}
+	if got := c.Listeners[1].TLS.Identity() + c.Services[1].TLS.Identity(); got != "identity:workloadidentity:workload" {
+		t.Errorf("identities are %s", got)
+	}
+	if sound, left := c.Sound(); sound != &c || left != nil {
+		t.Errorf("left out %v", left)
+	}
+	// Beside an invalid part, which is left out, identities stay.
+	c.Listeners[1].TLS.Certificates = []string{"none", "identity:workload"}
+	sound, left := c.Sound()
+	if len(left) != 1 || sound.Listeners[1].TLS.Identity() != "identity:workload" || sound.Routes[0].ClientCertificate != "identity:workload" {
+		t.Errorf("left out %v", left)
+	}
+	sound.Prune()
+	if sound.Routes[0].ClientCertificate != "identity:workload" {
+		t.Errorf("pruned to %+v", sound.Routes[0])
+	}
+}
+
 // Each case breaks one thing; the error must name the object, the field and what is wrong.
 func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 	rule := func(c *model.Config) *model.Rule { return &c.Routes[0].Rules[0] }
@@ -33,20 +68,35 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		breakIt func(*model.Config)
 		want    []string
 	}{
-		"certificate twice":       {func(c *model.Config) { c.Certificates[1].Name = "default/a" }, []string{"Certificate default/a", "name", "twice"}},
-		"certificate unnamed":     {func(c *model.Config) { c.Certificates[2].Name = "" }, []string{"name", "is empty"}},
-		"certificate without key": {func(c *model.Config) { c.Certificates[0].Key = "" }, []string{"Certificate default/a", "key", "is empty"}},
-		"chain empty":             {func(c *model.Config) { c.Certificates[0].Chain = "" }, []string{"Certificate default/a", "chain", "is empty"}},
-		"service twice":           {func(c *model.Config) { c.Services[1].Name = "default/next:80" }, []string{"Service default/v1", "twice"}},
-		"service unnamed":         {func(c *model.Config) { c.Services[1].Name = "" }, []string{"Service default/v1", "name", "is empty"}},
-		"service not merged":      {func(c *model.Config) { c.Services[1].Extends = "x" }, []string{"Service default/v1", "extends", `not merged with "x"`}},
-		"service protocol":        {func(c *model.Config) { c.Services[1].Protocol = model.HTTPS }, []string{"Service default/v1", "protocol", `"https"`}},
-		"endpoint":                {func(c *model.Config) { c.Services[0].Endpoints[1].Address = "::1:80" }, []string{"Service default/next", "endpoints[1].address", `"::1:80" is not host:port`}},
-		"endpoint port":           {func(c *model.Config) { c.Services[0].Endpoints[0].Address = "10.0.0.1:0" }, []string{"endpoints[0].address"}},
-		"service TLS hostname":    {func(c *model.Config) { c.Services[1].TLS.Hostname = "" }, []string{"Service default/v1", "tls.hostname"}},
-		"client certificate":      {func(c *model.Config) { c.Routes[0].ClientCertificate = "none" }, []string{"HTTPRoute default/", "clientCertificate", `"none" does not exist`}},
-		"listener unnamed":        {func(c *model.Config) { c.Listeners[0].Name = "" }, []string{"Gateway default/gw spec.listeners[0]", "name", "is empty"}},
-		"listener twice":          {func(c *model.Config) { c.Listeners[1].Name = "default/gw/http" }, []string{"spec.listeners[1]", "twice"}},
+		"certificate twice":                        {func(c *model.Config) { c.Certificates[1].Name = "default/a" }, []string{"Certificate default/a", "name", "twice"}},
+		"certificate unnamed":                      {func(c *model.Config) { c.Certificates[2].Name = "" }, []string{"name", "is empty"}},
+		"certificate without key":                  {func(c *model.Config) { c.Certificates[0].Key = "" }, []string{"Certificate default/a", "key", "is empty"}},
+		"certificate with the name of an identity": {func(c *model.Config) { c.Certificates[0].Name = "identity:a" }, []string{"Certificate identity:a", "name", "reserved for identities"}},
+		"listener with an identity and more":       {func(c *model.Config) { c.Listeners[1].TLS.Certificates[1] = "identity:a" }, []string{"tls.certificates", `"identity:a" is an identity`}},
+		"listener with an identity and authorities": {func(c *model.Config) {
+			c.Listeners[1].TLS = &model.ListenerTLS{Certificates: []string{"identity:a"}, ClientCAs: "PEM"}
+		}, []string{"tls.clientCAs", `"identity:a"`}},
+		"listener with an identity for some": {func(c *model.Config) {
+			c.Listeners[1].TLS = &model.ListenerTLS{Certificates: []string{"identity:a"}, ClientOptional: true}
+		}, []string{"tls.clientOptional", `"identity:a"`}},
+		"identity without a name": {func(c *model.Config) { c.Listeners[1].TLS.Certificates = []string{"identity:"} }, []string{"tls.certificates[0]", `"identity:" does not exist`}},
+		"service of an identity without names": {func(c *model.Config) {
+			c.Services[1].TLS.CAs, c.Services[1].TLS.SubjectAltNames = "identity:a", nil
+		}, []string{"tls.subjectAltNames", "is empty", `"identity:a"`}},
+		"service of an identity with another name": {func(c *model.Config) {
+			c.Services[1].TLS.CAs, c.Services[1].TLS.SubjectAltNames = "identity:a", []string{"spiffe://td/a", "a.example"}
+		}, []string{"tls.subjectAltNames[1]", `"a.example" is not a SPIFFE ID`}},
+		"chain empty":          {func(c *model.Config) { c.Certificates[0].Chain = "" }, []string{"Certificate default/a", "chain", "is empty"}},
+		"service twice":        {func(c *model.Config) { c.Services[1].Name = "default/next:80" }, []string{"Service default/v1", "twice"}},
+		"service unnamed":      {func(c *model.Config) { c.Services[1].Name = "" }, []string{"Service default/v1", "name", "is empty"}},
+		"service not merged":   {func(c *model.Config) { c.Services[1].Extends = "x" }, []string{"Service default/v1", "extends", `not merged with "x"`}},
+		"service protocol":     {func(c *model.Config) { c.Services[1].Protocol = model.HTTPS }, []string{"Service default/v1", "protocol", `"https"`}},
+		"endpoint":             {func(c *model.Config) { c.Services[0].Endpoints[1].Address = "::1:80" }, []string{"Service default/next", "endpoints[1].address", `"::1:80" is not host:port`}},
+		"endpoint port":        {func(c *model.Config) { c.Services[0].Endpoints[0].Address = "10.0.0.1:0" }, []string{"endpoints[0].address"}},
+		"service TLS hostname": {func(c *model.Config) { c.Services[1].TLS.Hostname = "" }, []string{"Service default/v1", "tls.hostname"}},
+		"client certificate":   {func(c *model.Config) { c.Routes[0].ClientCertificate = "none" }, []string{"HTTPRoute default/", "clientCertificate", `"none" does not exist`}},
+		"listener unnamed":     {func(c *model.Config) { c.Listeners[0].Name = "" }, []string{"Gateway default/gw spec.listeners[0]", "name", "is empty"}},
+		"listener twice":       {func(c *model.Config) { c.Listeners[1].Name = "default/gw/http" }, []string{"spec.listeners[1]", "twice"}},
 		"listener clash": {func(c *model.Config) {
 			c.Listeners = append(c.Listeners, c.Listeners[0])
 			c.Listeners[2].Name = "other"

@@ -474,6 +474,10 @@ func (s *Server) recovered(p any) {
 		return
 	}
 	s.opt.Metrics.Unrouted().Fail(0, telemetry.Internal)
+	s.tellPanic(p)
+}
+
+func (s *Server) tellPanic(p any) {
 	if suppressed, ok := s.panics.Allow(""); ok {
 		s.log.Error("panic in an exchange", loglimit.Args(suppressed, "panic", p, "stack", string(debug.Stack()))...)
 	}

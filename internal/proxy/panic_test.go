@@ -67,3 +67,25 @@ func TestPanicCostsItsConnectionOnly(t *testing.T) {
 		t.Error("not counted")
 	}
 }
+
+// A relay that panics gives back its places, and is counted.
+func TestPanicCostsItsRelayOnly(t *testing.T) {
+	var panics atomic.Bool
+	s := serve(t, toAddresses(echo(t, "!")), func(o *Options) {
+		o.Upstream.MaxRelays = 1
+		o.Listen = func(network, _ string) (socket.Bound, error) {
+			ln, err := net.Listen(network, "127.0.0.1:0")
+			return socket.Bound{Stream: brittleListener{ln, &panics}}, err
+		}
+	})
+	panics.Store(true)
+	if err := greeting(s.addr()); err == nil {
+		t.Error("a byte came from a relay that panicked")
+	}
+	panics.Store(false)
+	until(t, "the place is not given back", func() bool { return greeting(s.addr()) == nil })
+	until(t, "a connection to the endpoint is lost", func() bool { return s.upstreamInFlight() == 0 })
+	if n := s.failures(telemetry.Internal); n != 1 {
+		t.Errorf("counted %d times, want once", n)
+	}
+}

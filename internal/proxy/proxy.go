@@ -51,7 +51,6 @@ type Server struct {
 	tickets     tickets
 	handshakes  *handshakeGate
 	refused     atomic.Uint64 // refused connections
-	relayShares exchange.Shares
 	buffers     buffers
 	refusals    refusals
 	idle        *parking // nil if the system has none
@@ -84,10 +83,10 @@ func New(opt Options) *Server {
 	s.mirrors = mirror.New(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)
 	s.pipe = exchange.NewPipeline(opt.Options, exchange.Around{
 		Mirrors: s.mirrors, Mark: opt.Mirror.Mark(), Memory: s.buffers.Budget, Shortage: s.shortage.met, Cut: s.cut.Done(),
-		Current: func() *exchange.Snapshot { return s.state.Load().Snapshot },
+		Current:     func() *exchange.Snapshot { return s.state.Load().Snapshot },
+		Connections: s.connections.Load, MaxConnections: int64(opt.MaxConnections),
 	})
 	s.tickets.keys = &tls.Config{Time: opt.Now}
-	s.relayShares.Init()
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
 	opt.Metrics.WatchLoad(s.load, s.Services)

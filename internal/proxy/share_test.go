@@ -354,5 +354,4 @@ func TestRelaysOfOneClientKeepNobodyOut(t *testing.T) {
 	if n := s.failures(telemetry.ClientOverload); n != most/4 {
 		t.Errorf("%d failures counted, want %d", n, most/4)
 	}
-	until(t, "clients are still counted", func() bool { return s.relayShares.Active() == 0 })
 }

@@ -9,10 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/exchange"
-	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -23,26 +21,18 @@ const (
 	relayPiece = 256 << 10
 )
 
-// relay is a connection to a TCP listener and the connection to the endpoint that serves it. Its own goroutine runs
-// serve, which starts a second one for the other direction and waits for it.
+// relay is a connection to a TCP listener: the bytes of an exchange.Connection, which decides where they go. Its own
+// goroutine runs serve, which starts a second one for the other direction and waits for it.
 type relay struct {
+	exchange.Connection
 	srv    *Server
 	bind   *bind
 	nc     net.Conn
+	up     *upstream.Conn
 	shard  uint32
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
-	record telemetry.Record
-	header bool            // a PROXY header must come first
-	from   clientaddr.Pair // the client's address and the address it connected to
-
-	service *upstream.Service // the service in which the relay holds a place
-	share   *atomic.Int32     // the client's relays, this one among them
-
-	mu     sync.Mutex
-	up     *upstream.Conn // set once the endpoint is connected
-	killed bool
-	cause  *exchange.Failure // why the relay was aborted; the first reason wins
+	header bool         // a PROXY header must come first
 }
 
 // relays are the relays of a bind.
@@ -78,195 +68,66 @@ func (rs *relays) kill() {
 // relay serves a connection to a TCP listener to its end.
 func (b *bind) relay(nc net.Conn, shard uint32, header bool) {
 	r := &relay{srv: b.srv, bind: b, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout, header: header}
-	r.record = telemetry.Record{Time: time.Now(), Client: nc.RemoteAddr().String(), Protocol: "TCP"}
+	r.Begin(b.srv.pipe, nc, shard)
+	r.Peer.Port = b.port
 	b.relays.add(r)
 	defer b.relays.remove(r)
-	defer func() {
-		if p := recover(); p != nil {
-			r.abort(&exchange.Failure{Reason: telemetry.Internal})
-			b.srv.recovered(p)
-		}
-	}()
 	if r.greeted() {
 		r.serve()
+		r.nc.Close()
+		r.Finish()
+	}
+}
+
+// caught turns a panic into the end of both directions; Finish counts it. It must be deferred.
+func (r *relay) caught() {
+	if p := recover(); p != nil {
+		r.abort(&exchange.Failure{Reason: telemetry.Internal})
+		r.srv.tellPanic(p)
 	}
 }
 
 // greeted reads the PROXY header, if one must come. It returns false if it closed the connection because the header was
 // missing.
 func (r *relay) greeted() bool {
+	defer func() {
+		if p := recover(); p != nil {
+			reset(r.nc)
+			r.srv.recovered(p)
+		}
+	}()
 	if !r.header {
 		return true
 	}
 	r.nc.SetReadDeadline(time.Now().Add(r.srv.opt.HeaderTimeout))
 	h, err := readProxyHeader(r.nc)
 	if err != nil {
-		if err != io.EOF && !r.ended() {
+		if err != io.EOF && !r.Aborted() {
 			r.bind.strange(r.nc, r.shard, err)
 		}
 		r.nc.Close()
 		return false
 	}
 	r.nc.SetReadDeadline(time.Time{})
-	if h.Source.IsValid() {
-		r.from = h.Pair
-		r.record.Client, r.record.Peer = h.Source.String(), r.record.Client
-	}
+	r.Announce(h)
 	return true
 }
 
-// addresses are the client's address and the address it connected to.
-func (r *relay) addresses() clientaddr.Pair {
-	if r.from.Source.IsValid() {
-		return r.from
-	}
-	return clientaddr.PairOf(r.nc)
-}
-
-// serve picks the backend, connects to it and passes bytes both ways. Then it counts the connection.
+// serve connects to an endpoint and passes bytes both ways.
 func (r *relay) serve() {
-	metrics := r.srv.opt.Metrics.Unrouted()
-	f := func() *exchange.Failure {
-		snap, port := r.bind.snapshot()
-		if port.Protocol.Requests() { // the configuration changed since the connection was accepted
-			return &exchange.Failure{Reason: telemetry.Draining}
-		}
-		r.record.Listener = port.Listeners[0].Listener.Name
-		rule := port.Rule()
-		if rule == nil {
-			return exchange.FailNoRoute
-		}
-		rs := &snap.Rules[rule.ID]
-		r.record.Route, r.record.Rule = rs.Route, rs.Name
-		metrics = rs.Metrics
-		if rs.Fault != nil {
-			return &exchange.Failure{Reason: telemetry.FaultReason(rs.Fault.Reason)}
-		}
-		picked := rule.Pick()
-		if picked == nil {
-			return exchange.FailNoBackend
-		}
-		b := &snap.Backends[picked.ID]
-		if leaf := picked.ConnectionLeaf(); leaf != nil {
-			b = &snap.Leaves[leaf.ID]
-		}
-		r.record.Backend = b.Name
-		metrics = b.Metrics
-		if fault := b.ConnectionFault(); fault != nil {
-			return &exchange.Failure{Reason: telemetry.FaultReason(fault.Reason)}
-		}
-		if f := r.connect(snap.Snapshot, b); f != nil {
-			return f
-		}
-		r.pass()
-		return nil
-	}()
-	if f != nil {
-		r.abort(f)
+	defer r.caught()
+	snap, port := r.bind.snapshot()
+	if r.up = r.Connect(snap.Snapshot, port); r.up == nil {
+		reset(r.nc)
+		return
 	}
-	r.finish(metrics)
-}
-
-// connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another, also one
-// that is named by a later configuration than snap.
-func (r *relay) connect(snap *exchange.Snapshot, b *exchange.Backend) *exchange.Failure {
-	if !r.claim() {
-		return failRelayShare
-	}
-	if !b.Service.BeginRelay() {
-		b.Service.Rejected(upstream.LimitRequests)
-		return exchange.FailBusy
-	}
-	r.service = b.Service
-	var search exchange.Search
-	e := b.Service.Pick(nil)
-	if e == nil {
-		return exchange.AsFailure(exchange.Nowhere(b.Service))
-	}
-	for {
-		if r.record.Attempts++; r.record.Attempts > 1 {
-			b.Metrics.Retry(r.shard)
-		}
-		r.record.Endpoint = e.Address
-		up, err := r.dial(e)
-		if err == nil {
-			e.Succeeded()
-			return r.adopt(up)
-		}
-		f := exchange.ConnectFailure(err)
-		if socket.IsShortage(err) {
-			r.srv.shortage.met(err)
-			return f
-		}
-		r.srv.log.Debug("connect failed", "endpoint", e.Address, "error", err)
-		if r.ended() {
-			return f
-		}
-		wait := time.Duration(0)
-		if f.Refused() {
-			wait = e.ConnectTimeout()
-		}
-		if e = search.Next(r.srv.pipe, snap, b.Service, e, wait); e == nil || r.ended() {
-			return f
-		}
-	}
-}
-
-var failRelayShare = &exchange.Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}
-
-// claim counts the relay among its client's. It returns false if few connections are left and the client would have more
-// relays than its part. A relay may be silent for as long as it likes, so the part leaves room for one client that has
-// none. finish ends the claim.
-func (r *relay) claim() bool {
-	s := r.srv
-	limit, from := int64(s.opt.MaxConnections), r.addresses().Source.Addr()
-	if limit <= 0 || !from.IsValid() {
-		return true
-	}
-	r.share = s.relayShares.Slot(from)
-	n := int64(r.share.Add(1))
-	return s.connections.Load() <= limit/4*3 || n <= max(limit/(s.relayShares.Active()+1), limit/exchange.ShareLeast, 1)
-}
-
-func (r *relay) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
-	if e.Announces() {
-		return e.DialFor(time.Time{}, r.addresses())
-	}
-	return e.Dial(time.Time{})
-}
-
-// adopt takes the endpoint's connection, unless the relay has been aborted already.
-func (r *relay) adopt(up *upstream.Conn) *exchange.Failure {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.killed {
-		up.Close()
-		return r.cause
-	}
-	r.up = up
-	return nil
-}
-
-func (r *relay) ended() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.killed
+	r.pass()
 }
 
 // abort resets both connections, from any goroutine.
 func (r *relay) abort(why *exchange.Failure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.killed {
-		return
-	}
-	r.killed, r.cause = true, why
-	reset(r.nc)
-	if r.up != nil {
-		if tcp := r.up.TCP(); tcp != nil {
-			tcp.SetLinger(0)
-		}
-		r.up.Abort()
+	if r.Abort(why) {
+		reset(r.nc)
 	}
 }
 
@@ -286,18 +147,20 @@ func (r *relay) pass() {
 		endpoint = tcp // can be spliced
 	}
 	done := make(chan struct{})
+	defer func() { <-done }()
+	defer r.caught() // ends the other direction, too
 	go func() {
 		defer close(done)
-		r.copy(&r.record.BytesIn, endpoint, r.nc, r.up.CloseWrite, func(read, write time.Time) {
+		defer r.caught()
+		r.copy(&r.In, endpoint, r.nc, r.up.CloseWrite, func(read, write time.Time) {
 			r.nc.SetReadDeadline(read)
 			r.up.WriteBy(write, 0)
 		}, relayClient, relayEndpoint)
 	}()
-	r.copy(&r.record.BytesOut, r.nc, endpoint, r.closeWrite, func(read, write time.Time) {
+	r.copy(&r.Out, r.nc, endpoint, r.closeWrite, func(read, write time.Time) {
 		r.up.ReadBy(read, 0)
 		r.nc.SetWriteDeadline(write)
 	}, relayEndpoint, relayClient)
-	<-done
 }
 
 func (r *relay) closeWrite() error {
@@ -339,8 +202,9 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 				r.abort(&exchange.Failure{Reason: to.lost})
 			}
 			return
-		case upstream.IsTimeout(err) && time.Since(start) >= r.limit:
-			// Only a write lasts that long, unless this process did not run meanwhile. The bytes it had read are lost.
+		case upstream.IsTimeout(err) && time.Since(start) >= r.limit+window:
+			// It was a write, whose bytes are lost. No write times out sooner. A read times out that late only if this
+			// process did not run for the stream timeout.
 			r.abort(&exchange.Failure{Reason: to.stuck})
 			return
 		case upstream.IsTimeout(err):
@@ -355,35 +219,5 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 			r.abort(&exchange.Failure{Reason: from.lost})
 			return
 		}
-	}
-}
-
-// finish closes what is open, counts the connection and logs it.
-func (r *relay) finish(metrics *telemetry.Exchange) {
-	r.nc.Close()
-	r.mu.Lock()
-	up, cause := r.up, r.cause
-	r.mu.Unlock()
-	if up != nil {
-		up.Close()
-	}
-	if r.service != nil {
-		r.service.EndRelay()
-	}
-	if r.share != nil {
-		r.share.Add(-1)
-	}
-	rec := &r.record
-	if cause != nil {
-		rec.Reason = cause.Reason
-		if rec.Reason != "" && r.srv.cut.Err() != nil {
-			rec.Reason = telemetry.Draining
-		}
-	}
-	rec.Duration = time.Since(rec.Time)
-	metrics.Observe(r.shard, 0, rec.Duration, rec.BytesIn, rec.BytesOut)
-	metrics.Fail(r.shard, rec.Reason)
-	if r.srv.opt.AccessLog.Wants(0, rec.Reason, rec.Route, rec.Duration) {
-		r.srv.opt.AccessLog.Log(rec)
 	}
 }

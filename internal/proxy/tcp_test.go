@@ -2,17 +2,21 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -314,6 +318,54 @@ func TestASilentConnectionIsClosed(t *testing.T) {
 	}
 	if late {
 		t.Skip("this machine has too much to do")
+	}
+}
+
+// lateReads are reads that time out when this process runs again: after each of the times. Then comes the end.
+type lateReads struct {
+	late []time.Duration
+	also func()
+}
+
+func (r *lateReads) Read([]byte) (int, error) {
+	if len(r.late) == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(r.late[0])
+	r.late = r.late[1:]
+	r.also()
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A read whose timeout is noticed late, because this process did not run meanwhile, is no write of a peer that is stuck.
+func TestALateReadOfARelayIsNobodysFault(t *testing.T) {
+	const limit = 4 * time.Minute
+	for late, want := range map[time.Duration]telemetry.Reason{
+		limit - time.Second:         "",
+		limit + time.Second:         "",
+		limit + limit/4 - 1:         "",
+		limit + limit/4:             telemetry.ClientTimeout, // as a write
+		limit + limit/4 + time.Hour: telemetry.ClientTimeout,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(Options{})
+			defer func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				s.Run(ctx)
+			}()
+			client, other := net.Pipe()
+			defer other.Close()
+			r := &relay{srv: s, nc: client, limit: limit}
+			r.Begin(s.pipe, client, 1)
+			// The other direction goes on, so that the relay is not idle.
+			src := &lateReads{[]time.Duration{late}, func() { r.moved.Store(clock.Instant(time.Now())) }}
+			var n int64
+			r.copy(&n, client, src, func() error { return nil }, func(time.Time, time.Time) {}, relayEndpoint, relayClient)
+			if r.Aborted() != (want != "") {
+				t.Errorf("a read that is noticed after %v aborts the relay: %t, want %q", late, r.Aborted(), want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,248 @@
+package exchange
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// Connection is one relayed connection, whose bytes nobody reads: route, access, pick, connect, record. Its owner
+// accepts the client's socket, moves the bytes, closes the socket, and calls in this order:
+//
+//	Begin      when the socket is accepted
+//	Announce   if a PROXY header came
+//	Connect    once; without an endpoint the connection is over
+//	Finish     once, after the last byte
+//
+// Abort may come from any goroutine at any time until Finish has returned.
+type Connection struct {
+	// Peer is who is at the other end. The owner sets Port, and TLS if there was a handshake.
+	Peer Peer
+	// In and Out are the bytes that came from the client, and those that went to it. The owner counts them.
+	In, Out int64
+
+	pipe      *Pipeline
+	shard     uint32
+	announced Announced
+	record    telemetry.Record
+	metrics   *telemetry.Exchange // what counts the connection
+	service   *upstream.Service   // the service in which the connection holds a place
+	share     *atomic.Int32       // the client's relayed connections, this one among them
+
+	mu      sync.Mutex
+	up      *upstream.Conn // set once the endpoint is connected
+	aborted bool
+	cause   *Failure // why the connection was aborted; the first reason wins
+}
+
+var failRelayShare = &Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}
+
+// Begin sets who connected. shard is that of counters.
+func (c *Connection) Begin(p *Pipeline, s Socket, shard uint32) {
+	c.pipe, c.shard, c.metrics = p, shard, p.Metrics.Unrouted()
+	c.record = telemetry.Record{Time: time.Now(), Client: s.RemoteAddr().String(), Protocol: "TCP"}
+	c.Peer.meet(s, c.record.Client)
+}
+
+// Announce replaces the peer with the one that a PROXY header names, if it names one.
+func (c *Connection) Announce(h clientaddr.Header) {
+	if !h.Source.IsValid() {
+		return
+	}
+	c.record.Client, c.record.Peer = h.Source.String(), c.record.Client
+	c.announced = Announced{h, hostOf(c.record.Client), strconv.Itoa(int(h.Destination.Port()))}
+	c.Peer.Become(&c.announced)
+}
+
+// Connect finds the backend and connects to one of its endpoints. It returns nil if there is none for the client, or if
+// the connection was aborted meanwhile; the connection is aborted then. snap and port are the configuration that serves
+// the client.
+func (c *Connection) Connect(snap *Snapshot, port *routing.Port) *upstream.Conn {
+	b, f := c.route(snap, port)
+	if f == nil {
+		f = c.connect(snap, b)
+	}
+	if f != nil {
+		c.Abort(f)
+		return nil
+	}
+	return c.up
+}
+
+// route finds the backend that the client gets.
+func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failure) {
+	switch {
+	case port == nil:
+		return nil, failNoListener
+	case port.Protocol.Requests(): // the configuration changed since the connection was accepted
+		return nil, &Failure{Reason: telemetry.Draining}
+	}
+	listener := port.Listeners[0]
+	c.record.Listener = listener.Listener.Name
+	rule := port.Rule()
+	if rule == nil {
+		return nil, FailNoRoute
+	}
+	rs := &snap.Rules[rule.ID]
+	c.record.Route, c.record.Rule = rs.Route, rs.Name
+	c.metrics = rs.Metrics
+	if f := snap.access(&c.Peer, asked{listener: listener, rule: rule}); f != nil {
+		return nil, f
+	}
+	if rs.Fault != nil {
+		return nil, &Failure{Reason: telemetry.FaultReason(rs.Fault.Reason)}
+	}
+	picked := rule.Pick()
+	if picked == nil {
+		return nil, FailNoBackend
+	}
+	b := &snap.Backends[picked.ID]
+	if leaf := picked.ConnectionLeaf(); leaf != nil {
+		b = &snap.Leaves[leaf.ID]
+	}
+	c.record.Backend = b.Name
+	c.metrics = b.Metrics
+	if fault := b.ConnectionFault(); fault != nil {
+		return nil, &Failure{Reason: telemetry.FaultReason(fault.Reason)}
+	}
+	return b, nil
+}
+
+// connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another, also one
+// that is named by a later configuration than snap.
+func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
+	if !c.claim() {
+		return failRelayShare
+	}
+	if !b.Service.BeginRelay() {
+		b.Service.Rejected(upstream.LimitRequests)
+		return FailBusy
+	}
+	c.service = b.Service
+	var search Search
+	e := b.Service.Pick(nil)
+	if e == nil {
+		return AsFailure(Nowhere(b.Service))
+	}
+	for {
+		if c.record.Attempts++; c.record.Attempts > 1 {
+			b.Metrics.Retry(c.shard)
+		}
+		c.record.Endpoint = e.Address
+		up, err := c.dial(e)
+		if err == nil {
+			e.Succeeded()
+			return c.adopt(up)
+		}
+		f := ConnectFailure(err)
+		if socket.IsShortage(err) {
+			c.pipe.around.Shortage(err)
+			return f
+		}
+		c.pipe.Logger.Debug("connect failed", "endpoint", e.Address, "error", err)
+		if c.Aborted() {
+			return f
+		}
+		wait := time.Duration(0)
+		if f.Refused() {
+			wait = e.ConnectTimeout()
+		}
+		if e = search.Next(c.pipe, snap, b.Service, e, wait); e == nil || c.Aborted() {
+			return f
+		}
+	}
+}
+
+// claim counts the connection among its client's. It returns false if few connections are left and the client would have
+// more relayed ones than its part. A relayed connection may be silent for as long as it likes, so the part leaves room for
+// one client that has none. Finish ends the claim.
+func (c *Connection) claim() bool {
+	p, from := c.pipe, c.Peer.Address
+	limit := p.around.MaxConnections
+	if limit <= 0 || !from.IsValid() {
+		return true
+	}
+	c.share = p.relaying.Slot(from)
+	n := int64(c.share.Add(1))
+	return p.around.Connections() <= limit/4*3 || n <= max(limit/(p.relaying.Active()+1), limit/ShareLeast, 1)
+}
+
+func (c *Connection) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
+	if e.Announces() {
+		return e.DialFor(time.Time{}, c.Peer.Addresses())
+	}
+	return e.Dial(time.Time{})
+}
+
+// adopt takes the endpoint's connection, unless the client's has been aborted already.
+func (c *Connection) adopt(up *upstream.Conn) *Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		up.Close()
+		return c.cause
+	}
+	c.up = up
+	return nil
+}
+
+// Abort ends the connection and resets the endpoint's. It reports whether it was the first to do so: who was first must
+// reset the client's socket. why may have no reason, if nobody is at fault.
+func (c *Connection) Abort(why *Failure) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		return false
+	}
+	c.aborted, c.cause = true, why
+	if c.up != nil {
+		if tcp := c.up.TCP(); tcp != nil {
+			tcp.SetLinger(0)
+		}
+		c.up.Abort()
+	}
+	return true
+}
+
+// Aborted reports whether Abort was called.
+func (c *Connection) Aborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted
+}
+
+// Finish closes the endpoint's connection, returns the client's places, counts the connection and logs it.
+func (c *Connection) Finish() {
+	c.mu.Lock()
+	up, cause := c.up, c.cause
+	c.mu.Unlock()
+	if up != nil {
+		up.Close()
+	}
+	if c.service != nil {
+		c.service.EndRelay()
+	}
+	if c.share != nil {
+		c.share.Add(-1)
+	}
+	rec := &c.record
+	if cause != nil {
+		rec.Reason = cause.Reason
+		if rec.Reason != "" && c.pipe.isCut() {
+			rec.Reason = telemetry.Draining
+		}
+	}
+	rec.BytesIn, rec.BytesOut, rec.Duration = c.In, c.Out, time.Since(rec.Time)
+	c.metrics.Observe(c.shard, 0, rec.Duration, rec.BytesIn, rec.BytesOut)
+	c.metrics.Fail(c.shard, rec.Reason)
+	if c.pipe.AccessLog.Wants(0, rec.Reason, rec.Route, rec.Duration) {
+		c.pipe.AccessLog.Log(rec)
+	}
+}

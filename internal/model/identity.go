@@ -1,0 +1,70 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// IdentityPrefix begins the names of identities. An identity is a certificate that is never in a configuration: a
+// process has it from elsewhere, with its key and the roots by which it checks its peers, and renews it by itself. Where
+// a configuration names a certificate to present, or the authorities of a service, it can name an identity. A process
+// that has none of that name serves and connects to nothing under it.
+const IdentityPrefix = "identity:"
+
+// IsIdentity reports whether a name is an identity's, "identity:NAME". NAME has lower-case letters, digits, and the
+// characters - . / and so no bundle of certificates in PEM form is taken for one.
+func IsIdentity(name string) bool {
+	rest, ok := strings.CutPrefix(name, IdentityPrefix)
+	return ok && rest != "" && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789-./") == ""
+}
+
+// Identity returns the identity that the listener presents, and whose roots vouch for its clients; empty for none.
+func (t *ListenerTLS) Identity() string {
+	if i := slices.IndexFunc(t.Certificates, IsIdentity); i >= 0 {
+		return t.Certificates[i]
+	}
+	return ""
+}
+
+// Identity returns the identity whose roots vouch for the service's endpoints; empty if CAs are authorities themselves.
+func (t *ServiceTLS) Identity() string {
+	if IsIdentity(t.CAs) {
+		return t.CAs
+	}
+	return ""
+}
+
+// spiffeScheme begins the names that certificates have under an identity's roots.
+const spiffeScheme = "spiffe://"
+
+// hasCertificate reports whether a name is that of a certificate that can be presented.
+func (v *validator) hasCertificate(name string) bool { return IsIdentity(name) || v.certificates[name] }
+
+// listenerIdentity checks what an identity asks of a listener.
+func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
+	name := t.Identity()
+	switch {
+	case name == "":
+	case len(t.Certificates) > 1:
+		v.fail(where, "tls.certificates", "%q is an identity, beside which a listener has no other certificate", name)
+	case t.ClientCAs != "":
+		v.fail(where, "tls.clientCAs", "is set, but the roots of %q vouch for clients", name)
+	case t.ClientOptional:
+		v.fail(where, "tls.clientOptional", "is set, but %q requires an identity of every client", name)
+	}
+}
+
+// serviceIdentity checks what an identity asks of a service.
+func (v *validator) serviceIdentity(where Ref, t *ServiceTLS) {
+	if t.Identity() == "" {
+		return
+	}
+	if len(t.SubjectAltNames) == 0 {
+		v.fail(where, "tls.subjectAltNames", "is empty, but %q vouches for SPIFFE IDs alone", t.CAs)
+	}
+	for i, name := range t.SubjectAltNames {
+		if !strings.HasPrefix(name, spiffeScheme) {
+			v.fail(where, v.at("tls.subjectAltNames", i), "%q is not a SPIFFE ID, and %q vouches for these alone", name, t.CAs)
+		}
+	}
+}
