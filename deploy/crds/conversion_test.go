@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/api/convert"
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/api/specs"
@@ -54,6 +55,7 @@ func (w writer) hostile() any {
 		`{"version":"v1beta1","spec":{}}`, `{"version":"v1alpha1","spec":{"objectRef":{}},"notes":{"rollouts.kruise.io/rolling-style":7}}`,
 		`{"version":"v1beta1","spec":{"workloadRef":{"name":"x"},"strategy":7},"notes":{"rollouts.kruise.io/trafficrouting":"t"}}`,
 		`[{"name":"a","headers":{"x":"y"}},{"name":"b"}]`, `[{"name":"a","headers":7}]`, `{"matches":{"ports":[80]}}`, `{"matches":{"ports":[70000]}}`,
+		"0", "8080", `"8080"`, "65536", "true",
 		"["+strings.Repeat(`{"kind":"a","name":"b"},`, 64)+`{"kind":"a","name":"b"}]`, strings.Repeat("x", 1000))
 }
 
@@ -101,6 +103,8 @@ func (w writer) object(kind, version string) map[string]any {
 		}
 	case "Rollout":
 		w.rollout(u, meta, version)
+	case "TrafficTarget":
+		w.target(u, meta, version)
 	case "TCPRoute":
 		u["apiVersion"] = specs.Group + "/" + version
 		spec := map[string]any{}
@@ -175,6 +179,47 @@ func (w writer) rollout(u, meta map[string]any, version string) {
 	w.with(u, "status", map[string]any{"phase": "Healthy", "currentStepIndex": int64(1), "canaryStatus": map[string]any{"nextStepIndex": int64(-1)}})
 }
 
+// target writes a TrafficTarget.
+func (w writer) target(u, meta map[string]any, version string) {
+	u["apiVersion"] = access.Group + "/" + version
+	field, port := version == "v1alpha1" || version == "v1alpha2", int64(1+w.IntN(65535))
+	identity := func() map[string]any {
+		i := map[string]any{"kind": "ServiceAccount", "name": w.oneOf("a", "b")}
+		if w.IntN(3) == 0 {
+			i["kind"], i["name"] = access.KindIdentityBinding, "a"
+			if version != "v1alpha4" {
+				i["name"] = "IdentityBinding:a"
+			}
+			w.with(i, "group", access.Group)
+		}
+		w.with(i, "namespace", w.oneOf("ns", "other"))
+		w.with(i, "group", "")
+		return i
+	}
+	destination := identity()
+	switch notes, _ := meta["annotations"].(map[string]any); {
+	case version == "v1alpha1":
+		w.with(destination, "port", w.oneOf(port, fmt.Sprint(port)))
+	case field:
+		w.with(destination, "port", port)
+	case notes != nil && notes["example.com/large"] == nil:
+		w.with(notes, access.PortAnnotation, w.oneOf(fmt.Sprint(port), fmt.Sprintf("%q", fmt.Sprint(port))))
+	}
+	rule := func() any {
+		r := map[string]any{"kind": w.oneOf("HTTPRouteGroup", "TCPRoute", "UDPRoute"), "name": "r"}
+		w.with(r, "matches", w.oneOf([]any{}, []any{"m", "n"}))
+		w.with(r, "group", w.oneOf("", specs.Group))
+		return r
+	}
+	spec := map[string]any{"destination": destination, "sources": append(w.some(3, func() any { return identity() }), identity()), "rules": append(w.some(3, rule), rule())}
+	w.with(u, "status", map[string]any{"observedGeneration": int64(1)})
+	if version == "v1alpha1" {
+		u["destination"], u["sources"], u["specs"] = spec["destination"], spec["sources"], spec["rules"]
+		return
+	}
+	u["spec"] = spec
+}
+
 // writtenIn are the versions that people write.
 func writtenIn(k convert.Kind) []string {
 	return slices.DeleteFunc(k.All(), func(v string) bool { return k.Name == "TrafficSplit" && v == split.Draft })
@@ -210,7 +255,7 @@ func TestConversionsLoseNothing(t *testing.T) {
 		}
 		return schemas[kind+version]
 	}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), rollouts.Kinds()) {
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), access.Kinds(), rollouts.Kinds()) {
 		t.Run(k.Name, func(t *testing.T) {
 			seed := rand.Uint64()
 			w := writer{rand.New(rand.NewPCG(seed, 0))}
@@ -222,7 +267,7 @@ func TestConversionsLoseNothing(t *testing.T) {
 				hostile := w.IntN(4) == 0
 				if hostile {
 					meta := u["metadata"].(map[string]any)
-					meta["annotations"] = map[string]any{w.oneOf(split.MatchesAnnotation, split.WeightsAnnotation, specs.KeptAnnotation, rollouts.KeptAnnotation).(string): w.hostile()}
+					meta["annotations"] = map[string]any{w.oneOf(split.MatchesAnnotation, split.WeightsAnnotation, specs.KeptAnnotation, rollouts.KeptAnnotation, access.PortAnnotation, access.PortTextAnnotation).(string): w.hostile()}
 				}
 				if len(crvalidation.ValidateCustomResource(nil, u, schema(k.Name, from))) > 0 {
 					continue
@@ -261,11 +306,41 @@ func TestConversionsLoseNothing(t *testing.T) {
 					}
 					identical++
 				}
+				if !hostile && !strings.Contains(before, "example.com/large") {
+					wanders(t, w, k, u, fmt.Sprintf("seed %d: %s", seed, short(before)))
+				}
 			}
 			if converted < objects/2 || identical < objects/4 {
 				t.Errorf("only %d conversions, %d of them compared", converted, identical)
 			}
 		})
+	}
+}
+
+// wanders takes an object through some versions, and back.
+func wanders(t *testing.T, w writer, k convert.Kind, u map[string]any, what string) {
+	t.Helper()
+	_, from, _ := strings.Cut(u["apiVersion"].(string), "/")
+	if _, err := k.Convert(u, k.Hub); err != nil {
+		return // it is not valid
+	}
+	now, way := u, []string{from}
+	for i := range 4 {
+		to := k.All()[w.IntN(len(k.All()))]
+		if i == 3 {
+			to = from
+		}
+		next, err := k.Convert(now, to)
+		switch way = append(way, to); {
+		case err != nil && strings.Contains(err.Error(), "do not fit"):
+			return
+		case err != nil:
+			t.Fatalf("%s by %v: %v", what, way, err)
+		}
+		now = again(t, next)
+	}
+	if got := asJSON(t, now); got != asJSON(t, u) && !strings.Contains(got, convert.TooLarge) {
+		t.Fatalf("%s by %v is\n%s", what, way, short(got))
 	}
 }
 

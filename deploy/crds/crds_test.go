@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/api/convert"
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/api/specs"
@@ -79,7 +80,9 @@ func TestEveryVersionIsDefined(t *testing.T) {
 	all := definitions(t)
 	for kind, want := range map[string][]string{
 		"TrafficSplit": split.Versions, "HTTPRouteGroup": specs.Versions, "TCPRoute": specs.Versions, "UDPRoute": specs.Versions[:1],
-		"Rollout": rollouts.Versions,
+		"Rollout": rollouts.Versions, "TrafficTarget": access.TargetVersions, "IdentityBinding": access.IdentityVersions,
+		"TrafficRole": access.RoleVersions, "TrafficRoleBinding": access.RoleVersions,
+		"ClusterTrafficRole": access.RoleVersions, "ClusterTrafficRoleBinding": access.RoleVersions,
 	} {
 		var got []string
 		for _, v := range all[kind].Spec.Versions {
@@ -95,7 +98,7 @@ func TestEveryVersionIsDefined(t *testing.T) {
 // webhook's kinds are those.
 func TestVersionsOfOtherFormsAreConverted(t *testing.T) {
 	kinds := map[string]convert.Kind{}
-	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), rollouts.Kinds()) {
+	for _, k := range slices.Concat(split.Kinds(), specs.Kinds(), access.Kinds(), rollouts.Kinds()) {
 		kinds[k.Name] = k
 	}
 	for kind, crd := range definitions(t) {
