@@ -90,3 +90,26 @@ func (id ID) TrustDomain() string { return strings.TrimPrefix(id.text[:id.path],
 
 // Path begins with a slash; it is empty for the ID of a trust domain itself.
 func (id ID) Path() string { return id.text[id.path:] }
+
+// ServiceAccount returns the namespace and the name of the ServiceAccount that the ID is, if its path has the form
+// "/ns/NAMESPACE/sa/NAME".
+func (id ID) ServiceAccount() (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(id.Path(), "/ns/")
+	if !ok {
+		return "", "", false
+	}
+	namespace, rest, _ = strings.Cut(rest, "/")
+	name, ok = strings.CutPrefix(rest, "sa/")
+	if !ok || strings.Contains(name, "/") {
+		return "", "", false
+	}
+	return namespace, name, true
+}
+
+// Node returns the name of the node that the ID is, if its path has the form "/node/NAME".
+func (id ID) Node() (name string, ok bool) {
+	if name, ok = strings.CutPrefix(id.Path(), "/node/"); !ok || strings.Contains(name, "/") {
+		return "", false
+	}
+	return name, true
+}

@@ -91,3 +91,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestWhoseAnIDIs(t *testing.T) {
+	for text, want := range map[string][3]string{
+		"spiffe://td/ns/shop/sa/web": {"shop", "web"}, "spiffe://td/ns/shop/sa/web/x": {}, "spiffe://td/ns/shop/sa": {}, "spiffe://td/ns/shop": {}, "spiffe://td/x/ns/shop/sa/web": {},
+		"spiffe://td/ns/shop/SA/web": {}, "spiffe://td": {}, "spiffe://td/node/n1": {"", "", "n1"}, "spiffe://td/node": {}, "spiffe://td/node/n1/x": {}, "spiffe://td/ns/node/sa/n": {"node", "n", ""},
+	} {
+		id, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace, account, ok := id.ServiceAccount()
+		node, isNode := id.Node()
+		if got := [3]string{namespace, account, node}; got != want && (ok || isNode || want != [3]string{}) || ok != (want[1] != "") || isNode != (want[2] != "") {
+			t.Errorf("%s: %q %t %t, want %q", text, got, ok, isNode, want)
+		}
+	}
+}
