@@ -5,7 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -298,4 +301,67 @@ func TestConnectionsEndWithTheirCertificates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The streams of an HTTP/2 connection end by themselves when a certificate of it has ended, and no others begin.
+func TestHTTP2ConnectionsEndWithTheirCertificates(t *testing.T) {
+	ca := peertest.NewAuthority(t)
+	server := cart(ca.Workload(t, cartID, nil))
+	release := make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{TLSConfig: server, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("From", r.RemoteAddr)
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		if r.URL.Path == "/long" {
+			<-release
+		}
+		io.WriteString(w, "whole")
+	})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.ServeTLS(l, "", "")
+	}()
+	t.Cleanup(func() {
+		srv.Close()
+		<-done
+	})
+	e, source := mesh(t, ca, l.Addr().String(), Options{})
+	source.have(t, ca.Workload(t, shopID, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(10 * time.Minute) }), ca.Pool())
+	long, _, err := e.Open(head("GET", "/long"), nil, true, &Waiting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := long.AwaitHead(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := (&answer{fields: h.Fields}).get("from")
+	source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
+	e.retire(time.Now().Add(9 * time.Minute))
+	if a := mustAsk(t, e, "GET", "/"); a.get("from") != first {
+		t.Error("a connection whose certificates are good takes no stream")
+	}
+	e.retire(time.Now().Add(11 * time.Minute))
+	if a := mustAsk(t, e, "GET", "/"); a.get("from") == first {
+		t.Error("a stream began on a connection whose certificate had ended")
+	}
+	close(release)
+	var body []byte
+	for {
+		p, err := long.Next(time.Time{})
+		body = append(body, p...)
+		if err != nil {
+			if err != io.EOF || string(body) != "whole" {
+				t.Errorf("the stream under way was cut: %q, %v", body, err)
+			}
+			break
+		}
+	}
+	long.Close()
+	eventually(t, "the first connection ends", func() bool { return e.Stats().HTTP2 == 1 })
 }
