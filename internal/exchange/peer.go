@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 )
 
 // Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it, and count themselves in it.
@@ -50,6 +51,9 @@ type TLSPeer struct {
 	// Verified is the client's certificate if one of the listener's authorities vouches for it, else nil. Policies may
 	// rely on it as the client's identity.
 	Verified *x509.Certificate
+	// ID is the client's SPIFFE ID, which Verified proves. It is set only by listeners that have an identity, which
+	// require one of every client, and is of the identity's trust domain.
+	ID spiffe.ID
 }
 
 // ClientAuth is what a listener requires of a client's certificate. A connection that was accepted under another
@@ -59,6 +63,8 @@ type ClientAuth struct {
 	Authorities string
 	// Optional means that the client may omit the certificate.
 	Optional bool
+	// Identity is the name of the identity whose roots vouch for the client's SPIFFE ID; empty requires none.
+	Identity string
 	// Refused means that the listener accepts no connections.
 	Refused bool
 }

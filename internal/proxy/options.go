@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -49,6 +50,12 @@ type Options struct {
 	// incomplete heads, bodies over HTTP/2, bodies for retries, copies, and answers' heads; see docs/limits.md.
 	MaxBuffered int64
 
+	// Identities returns the identity of a name (model.IsIdentity) as it is now: what listeners present under the name,
+	// and whom they believe. It is asked at each handshake, so that what was renewed counts at once; it returns nil if
+	// there is none yet, and must not block. If Upstream.Identities is nil, the connections to endpoints ask it, too. nil
+	// knows none.
+	Identities func(name string) *spiffe.Identity
+
 	// Listen opens the socket of a port: for connections with the network "tcp", for datagrams with "udp" (see
 	// model.Protocol.Network). nil means socket.Open.
 	Listen socket.Opener
@@ -64,6 +71,9 @@ func (o *Options) setDefaults() {
 	o.Options.SetDefaults()
 	if o.Upstream.Logger == nil {
 		o.Upstream.Logger = o.Logger
+	}
+	if o.Upstream.Identities == nil {
+		o.Upstream.Identities = o.Identities
 	}
 	if o.Listen == nil {
 		o.Listen = socket.Open

@@ -21,6 +21,8 @@ type snapshot struct {
 	relays []netip.AddrPort
 	// configs are the listeners' TLS configurations; nil for cleartext and for a listener that cannot be served.
 	configs []*tls.Config
+	// identities are the names of the identities that listeners present, by the listeners' IDs; empty for none.
+	identities []string
 	// certificates are the certificates that listeners present, by name.
 	certificates map[string]*certificate
 	// kinds are the kinds of the listeners' ports.

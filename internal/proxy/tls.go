@@ -44,11 +44,11 @@ func newCertificate(source *model.Certificate) (*certificate, error) {
 	return c, nil
 }
 
-// compileTLS prepares the listeners' certificates, by the listeners' IDs. It does not parse unchanged certificates
+// compileTLS prepares the listeners' certificates and identities, by the listeners' IDs. It does not parse unchanged certificates
 // again. A listener gets no configuration if it has no usable certificate or if its demands on client certificates are
 // invalid. Connections to such a listener are refused; they do not fall back to a listener with a less specific name.
 func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
-	snap.configs = make([]*tls.Config, len(snap.Table.Listeners()))
+	snap.configs, snap.identities = make([]*tls.Config, len(snap.Table.Listeners())), make([]string, len(snap.Table.Listeners()))
 	snap.certificates = map[string]*certificate{}
 	sources := map[string]*model.Certificate{}
 	for i := range cfg.Certificates {
@@ -73,6 +73,14 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 		st.Auth = exchange.ClientAuth{Refused: true}
 		if t == nil {
 			omit("tls", "it has no certificate, and its connections are refused")
+			continue
+		}
+		if name := t.Identity(); name != "" {
+			if s.opt.Identities == nil {
+				omit("tls", "%q cannot be presented, and its connections are refused: %v", name, errNoIdentity)
+				continue
+			}
+			snap.identities[l.ID], st.Auth = name, identityAuth(name)
 			continue
 		}
 		var certs []*tls.Certificate
@@ -247,6 +255,7 @@ type handshakeConn struct {
 	c        *conn
 	auth     exchange.ClientAuth
 	listener string
+	proved   proof
 	gate     *handshakeGate // nil once the handshake has ended
 	begun    bool           // bytes have arrived
 	until    time.Time
@@ -414,7 +423,10 @@ func (c *conn) handshake() bool {
 	state := t.ConnectionState()
 	c.tls.peer.Name = lowerHost(state.ServerName)
 	c.tls.peer.Auth, c.tls.peer.Listener = hc.auth, hc.listener
-	if chains := state.VerifiedChains; len(chains) > 0 {
+	switch chains := state.VerifiedChains; {
+	case hc.auth.Identity != "":
+		c.tls.peer.Verified, c.tls.peer.ID = hc.proved.leaf, hc.proved.id
+	case len(chains) > 0:
 		c.tls.peer.Verified = chains[0][0]
 	}
 	return true
@@ -436,13 +448,16 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 			if l == nil {
 				l = port.Listeners[0]
 			}
-			st := &snap.Listeners[l.ID]
+			hc, ok := hello.Conn.(*handshakeConn)
+			if ok {
+				hc.auth, hc.listener = snap.Listeners[l.ID].Auth, l.Listener.Name
+			}
+			if name := snap.identities[l.ID]; name != "" && ok {
+				return s.identityTLS(name, &hc.proved)
+			}
 			config := snap.configs[l.ID]
 			if config == nil {
 				return nil, errNotServed
-			}
-			if hc, ok := hello.Conn.(*handshakeConn); ok {
-				hc.auth, hc.listener = st.Auth, l.Listener.Name
 			}
 			return config, nil
 		},
@@ -463,4 +478,5 @@ func (s *Server) expiries(yield func(telemetry.Certificate)) {
 	for name, c := range snap.certificates {
 		yield(telemetry.Certificate{Name: name, Expiry: c.expiry})
 	}
+	s.identityExpiries(snap, yield)
 }

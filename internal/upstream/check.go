@@ -166,7 +166,7 @@ func (c *checker) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			config = e.tls.http2
 		}
 	}
-	nc, _, err := e.handshake(ctx, config, clientaddr.Pair{})
+	nc, _, _, err := e.handshake(ctx, config, clientaddr.Pair{})
 	return nc, err
 }
 

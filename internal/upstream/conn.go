@@ -26,7 +26,8 @@ type Conn struct {
 	wire     net.Conn // the connection below TLS
 	records  *records // between the two; nil in cleartext
 	state    atomic.Int32
-	stamp    uint32 // epoch of the last Put
+	stamp    uint32    // epoch of the last Put
+	until    time.Time // when a certificate ends that it was made with; zero for never
 
 	buf  *buffer // nil until needed
 	r, w int

@@ -47,12 +47,13 @@ func (e *Endpoint) dialHTTP1(deadline time.Time, from clientaddr.Pair) (*Conn, e
 	if !e.set.mayOpen() {
 		return nil, &ConnectError{Address: e.Address, Reason: ConnectLocal, Err: errOpen}
 	}
-	nc, wire, err := e.connect(ctx, config, from)
+	nc, wire, until, err := e.connect(ctx, config, from)
 	if err != nil {
 		e.set.open.Add(-1)
 		return nil, err
 	}
 	c := newConn(e, nc, wire)
+	c.until = until
 	e.mu.Lock()
 	closed, drained := e.closed, e.drained
 	if !closed {
@@ -71,11 +72,11 @@ func (e *Endpoint) dialHTTP1(deadline time.Time, from clientaddr.Pair) (*Conn, e
 }
 
 // connect opens a connection, over TLS if config is not nil, counts it and reports a failure to the health check. wire is the
-// connection below TLS.
-func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, err error) {
+// connection below TLS, and until is when a certificate ends that proved an identity (zero for never).
+func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, until time.Time, err error) {
 	defer e.connecting.Add(-1)
 	if e.connecting.Add(1) > e.maxConnecting.Load() {
-		return nil, nil, &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errConnecting}
+		return nil, nil, until, &ConnectError{Address: e.Address, Reason: ConnectBusy, Err: errConnecting}
 	}
 	e.dials.Add(1)
 	var counted atomic.Bool
@@ -84,38 +85,46 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 			e.Failed()
 		}
 	})
-	nc, wire, err = e.handshake(ctx, config, from)
+	nc, wire, until, err = e.handshake(ctx, config, from)
 	slow.Stop()
 	if err == nil {
-		return nc, wire, nil
+		return nc, wire, until, nil
 	}
 	e.dialFails.Add(1)
 	e.tellForbidden(err)
 	if e.set.ctx.Err() != nil {
-		return nil, nil, closedError(e.Address)
+		return nil, nil, until, closedError(e.Address)
 	}
 	var ce *ConnectError
-	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained())
+	var te *TLSError
+	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained()) ||
+		errors.As(err, &te) && te.Reason == TLSConfig
 	if !counted.Swap(true) && !ourFault {
 		e.Failed()
 	}
-	return nil, nil, err
+	return nil, nil, until, err
 }
 
-func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, err error) {
-	if e.tls != nil && e.tls.err != nil {
-		return nil, nil, e.tls.failure(e.Address, TLSConfig, e.tls.err)
+func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clientaddr.Pair) (nc, wire net.Conn, until time.Time, err error) {
+	own, ends := config, (*time.Time)(nil)
+	if e.tls != nil {
+		if err = e.tls.err; err == nil {
+			own, ends, err = e.tls.configure(config)
+		}
+		if err != nil {
+			return nil, nil, until, e.tls.failure(e.Address, TLSConfig, err)
+		}
 	}
 	wire, err = e.set.opt.dial(ctx, "tcp", e.Address)
 	if err != nil {
-		return nil, nil, connectFailure(e.Address, err)
+		return nil, nil, until, connectFailure(e.Address, err)
 	}
 	if err = e.announce(ctx, wire, from); err != nil {
 		wire.Close()
-		return nil, nil, connectFailure(e.Address, err)
+		return nil, nil, until, connectFailure(e.Address, err)
 	}
 	if config == nil {
-		return wire, wire, nil
+		return wire, wire, until, nil
 	}
 	below := wire
 	var counted *records
@@ -123,16 +132,19 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 		counted = newRecords(wire)
 		below = counted
 	}
-	tc := tls.Client(below, config)
+	tc := tls.Client(below, own)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		wire.Close()
-		return nil, nil, e.tls.failure(e.Address, tlsReason(err), err)
+		return nil, nil, until, e.tls.failure(e.Address, tlsReason(err), err)
 	}
 	if counted != nil {
 		state := tc.ConnectionState()
 		counted.begin(&state)
 	}
-	return tc, wire, nil
+	if ends != nil {
+		until = *ends
+	}
+	return tc, wire, until, nil
 }
 
 // connectFailure names why a connection did not come about.

@@ -98,6 +98,10 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 		e.inFlight.Add(1)
 		c.state.Store(connUsed)
 		e.mu.Unlock()
+		if c.ended() {
+			c.Close()
+			continue
+		}
 		check := e.set.epoch.Load()-c.stamp > 1
 		if c.unchecked = !check; check && !c.Alive() {
 			c.Close()
@@ -113,7 +117,7 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 // buffer or in TLS (the other side sent more than it should), if it was aborted, if the endpoint is drained, or if
 // enough connections are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
-	if c.r != c.w || c.state.Load() != connUsed || e.Announces() || !c.settled() {
+	if c.r != c.w || c.state.Load() != connUsed || e.Announces() || c.ended() || !c.settled() {
 		c.Close()
 		return
 	}

@@ -59,6 +59,7 @@ type http2Conn struct {
 	settings *time.Timer // closes it unless they come in time
 	slow     bool        // settings did
 	broke    atomic.Bool // counted against the endpoint
+	until    time.Time   // when a certificate ends that it was made with; zero for never
 }
 
 // http2Waiter is an exchange in line: it is told nil when it may try again, or why it need not.
@@ -246,7 +247,7 @@ func (p *http2Pool) dial() {
 	e := p.endpoint
 	defer p.dialed()
 	deadline := time.Now().Add(e.set.opt.ConnectTimeout)
-	nc, err := p.connect(deadline)
+	nc, until, err := p.connect(deadline)
 	if err != nil {
 		p.mu.Lock()
 		p.dialFailed(err)
@@ -254,7 +255,7 @@ func (p *http2Pool) dial() {
 		return
 	}
 	opt := &e.set.opt
-	c := &http2Conn{pool: p}
+	c := &http2Conn{pool: p, until: until}
 	c.Conn = http2.NewClient(nc, http2.Config{
 		MaxHeader: opt.MaxHeaderBytes, StreamWindow: http2StreamSpace, ConnWindow: http2ConnSpace,
 		IdleTimeout: opt.IdleTimeout, StallTimeout: opt.StallTimeout, PingAfter: http2PingAfter, PingTimeout: http2PingTimeout,
@@ -292,29 +293,29 @@ func (p *http2Pool) dial() {
 }
 
 // connect opens the connection below, with TLS if need be.
-func (p *http2Pool) connect(deadline time.Time) (net.Conn, error) {
+func (p *http2Pool) connect(deadline time.Time) (nc net.Conn, until time.Time, err error) {
 	e := p.endpoint
 	ctx, cancel := context.WithDeadline(e.set.ctx, deadline)
 	defer cancel()
 	if e.tls == nil {
-		nc, _, err := e.connect(ctx, nil, p.from())
-		return nc, err
+		nc, _, until, err = e.connect(ctx, nil, p.from())
+		return nc, until, err
 	}
-	nc, wire, err := e.connect(ctx, e.tls.http2, p.from())
+	nc, wire, until, err := e.connect(ctx, e.tls.http2, p.from())
 	if err != nil {
 		var te *TLSError
 		if errors.As(err, &te) && te.Reason == TLSRefused && strings.Contains(te.Err.Error(), "no application protocol") {
 			te.Reason = TLSNoHTTP2 // RFC 7301 §3.2; the library does not export its alerts
 		}
-		return nil, err
+		return nil, until, err
 	}
 	tc := nc.(*tls.Conn)
 	if tc.ConnectionState().NegotiatedProtocol != "h2" {
 		wire.Close()
 		e.Failed()
-		return nil, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
+		return nil, until, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
 	}
-	return &http2Wire{Conn: tc, wire: wire}, nil
+	return &http2Wire{Conn: tc, wire: wire}, until, nil
 }
 
 // dialFailed tells the exchanges that need a connection; mu is held.

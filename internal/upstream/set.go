@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/http2"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -62,6 +63,11 @@ type Options struct {
 	// are written, without the system's search domains. A connection with the same address at both ends is this
 	// machine's own and fails with ConnectForbidden.
 	Isolated bool
+	// Identities returns the identity of a name (model.IsIdentity) as it is now: its certificate, and the roots of its
+	// trust domain. It is asked at each handshake, so that what was renewed counts at once; connections that exist stay,
+	// and are used until a certificate ends that they were made with. It returns nil if there is none yet: the
+	// handshake fails then, before it begins. It must not block. nil knows none.
+	Identities func(name string) *spiffe.Identity
 	// Logger logs ejections, recoveries and unusable services; nil discards them.
 	Logger *slog.Logger
 
@@ -100,6 +106,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Strained == nil {
 		o.Strained = func() bool { return false }
+	}
+	if o.Identities == nil {
+		o.Identities = func(string) *spiffe.Identity { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -225,7 +234,7 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 			certificate := certificates[client]
 			digest = tlsDigest(ms.TLS, client, certificate)
 			if identity = identities[digest]; identity == nil {
-				identity = newTLSIdentity(ms.TLS, client, certificate)
+				identity = newTLSIdentity(ms.TLS, client, certificate, s.opt.Identities)
 				identities[digest] = identity
 			}
 			if identity.err != nil {
@@ -326,8 +335,10 @@ func (s *Set) sweep() {
 	keep := uint32((s.opt.IdleTimeout + s.tick - 1) / s.tick)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wall := time.Now()
 	for _, e := range s.endpoints {
 		e.expire(now, keep)
+		e.retire(wall)
 	}
 	for e := range s.drained {
 		if e.finished() {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -33,6 +34,7 @@ type tlsIdentity struct {
 	serverName string
 	config     *tls.Config // the common part
 	err        error       // why it cannot be used
+	workloads
 }
 
 // endpointTLS is an identity with an endpoint's own session caches: a session with one server is useless for another.
@@ -66,27 +68,35 @@ func tlsDigest(t *model.ServiceTLS, name string, client *model.Certificate) stri
 	return string(h.Sum(nil))
 }
 
-// newTLSIdentity returns the identity with the client certificate of that name; "" is none.
-func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate) *tlsIdentity {
-	id := &tlsIdentity{serverName: t.Hostname, config: &tls.Config{
+// newTLSIdentity returns the identity with the client certificate of that name; "" is none. source is Options.Identities.
+func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate, source func(string) *spiffe.Identity) *tlsIdentity {
+	id := &tlsIdentity{serverName: t.Hostname, workloads: workloads{source: source}, config: &tls.Config{
 		ServerName: t.Hostname, MinVersion: tls.VersionTLS12, CipherSuites: CipherSuites,
 	}}
-	if t.CAs != "" {
+	if id.err = id.read(t, name); id.err != nil {
+		return id
+	}
+	if !id.none() {
+		id.config.MinVersion = tls.VersionTLS13
+	}
+	if t.CAs != "" && id.believes == "" {
 		id.config.RootCAs = x509.NewCertPool()
 		if !id.config.RootCAs.AppendCertsFromPEM([]byte(t.CAs)) {
 			id.err = errors.New("the CA bundle holds no certificate in PEM form")
 			return id
 		}
 	}
-	if len(t.SubjectAltNames) > 0 {
+	switch {
+	case id.believes != "":
+	case len(t.SubjectAltNames) > 0:
 		// The library would check Hostname; the chain and the names are checked here instead, on resumption too.
 		id.config.InsecureSkipVerify = true
 		id.config.VerifyConnection = verifier(id.config.RootCAs, t.SubjectAltNames)
-	} else if t.Hostname == "" {
+	case t.Hostname == "":
 		id.err = errors.New("neither a hostname nor a subject alternative name to check the certificate against")
 		return id
 	}
-	if name != "" {
+	if name != "" && id.presents == "" {
 		if client == nil {
 			id.err = fmt.Errorf("the client certificate %q does not exist", name)
 			return id
@@ -107,7 +117,9 @@ func (id *tlsIdentity) forEndpoint() *endpointTLS {
 	with := func(protocol string) *tls.Config {
 		c := id.config.Clone()
 		c.NextProtos = []string{protocol}
-		c.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+		if id.none() { // a resumed session would prove again what was proved when it began
+			c.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+		}
 		return c
 	}
 	e.http1, e.http2 = with("http/1.1"), with("h2")
@@ -191,6 +203,9 @@ func tlsReason(err error) TLSReason {
 		op        *net.OpError
 		timeout   net.Error
 	)
+	if reason := certificateReason(err); reason != "" {
+		return reason
+	}
 	switch {
 	case errors.As(err, &authority):
 		return TLSUnknownAuthority
