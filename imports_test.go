@@ -24,7 +24,7 @@ var importTable = map[string][]string{
 	"internal/visible":            {},
 	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "internal/visible", "api/convert", "api/split", "api/specs"},
 	"internal/resource/crds":      {},
-	"internal/dialect":            {"internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/rollouts", "internal/resource", "internal/model", "internal/rollout/provider"},
+	"internal/dialect":            {"internal/dialect/access", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/rollouts", "internal/resource", "internal/model", "internal/rollout/provider"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/resource/crds", "internal/model"},
 	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
@@ -113,6 +113,7 @@ var importTable = map[string][]string{
 	"docs/recording":       {},
 	"examples":             {},
 
+	"internal/dialect/access":           {"internal/resource", "internal/model", "api/access", "api/convert", "deploy/crds"},
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},
 	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/ingress", "internal/rollout/provider/istio", "internal/rollout/provider/smi"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -237,7 +238,7 @@ func listCodes(w io.Writer, codes []resource.Code, format string) error {
 		}
 		return process.WriteJSON(w, out)
 	}
-	slices.SortFunc(codes, func(a, b resource.Code) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(codes, func(a, b resource.Code) int { return cmp.Or(len(a.ID)-len(b.ID), strings.Compare(a.ID, b.ID)) })
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range codes {
 		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)

@@ -7,6 +7,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/internal/dialect/access"
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/rollouts"
@@ -107,6 +108,12 @@ func All() List {
 		{"rollouts", rollouts.Kinds(), rollouts.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Findings, r.Uses = rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: o.Partial})
+				return r
+			}
+		}},
+		{"access", access.Kinds(), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Config, r.Statuses, r.Findings = access.Translate(set, access.Options{Partial: o.Partial})
 				return r
 			}
 		}},

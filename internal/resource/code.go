@@ -16,6 +16,7 @@ import (
 //	WR6xx  what SMI objects mean together (dialect/smi)
 //	WR7xx  what there is of Weir in a cluster (kube/inspect)
 //	WR9xx  Rollouts (dialect/rollouts)
+//	WR10xx access control (dialect/access)
 type Code struct {
 	ID       string
 	Severity Severity
@@ -53,6 +54,8 @@ const (
 	CodeMatchesEarly   = "WR114"
 	CodeMisspelt       = "WR115"
 	CodeMisspeltField  = "WR116"
+	CodeStrict         = "WR117"
+	CodeStar           = "WR118"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -135,6 +138,13 @@ var codes = []Code{
 	{CodeMisspeltField, Error, "field misspelt",
 		"An object has an unknown field with a name close to a known one. The field has no effect; kubectl rejects the object.",
 		"Write the field that the message names."},
+
+	{CodeStrict, Error, "unknown field in access control",
+		"An object of access control has a field that the API does not know, or one that is null. Without it the object would allow more. " + leftOut,
+		"Correct the field's name or indentation, or write a value; a field that should not restrict is left out."},
+	{CodeStar, Warning, "asterisk without quotes",
+		"A value is *, without quotes, which YAML takes for the name of an anchor. The document is no YAML, and other programs reject it. Weir reads the text \"*\".",
+		"Write \"*\"."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value violates the API's schema: a range, a pattern, a length. " + leftOut,

@@ -37,6 +37,11 @@ type passedOver struct{ apiVersion, kind string }
 func decodeDocument(kinds Kinds, p part) *document {
 	d := &document{kinds: kinds}
 	value, findings, ok := p.parse()
+	if !ok && !p.json {
+		if read, stars, readOK := p.parseStars(); readOK {
+			value, findings, ok, p.text = read.value, stars, true, read.text
+		}
+	}
 	// The kept text must not keep the rest of the file in memory.
 	l := &locator{source: &source{text: bytes.Clone(p.text), json: p.json}}
 	for i := range findings {

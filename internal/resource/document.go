@@ -155,6 +155,34 @@ func (p part) parse() (value any, findings []Finding, ok bool) {
 	return value, findings, true
 }
 
+// starred is a document of which values that are exactly * were read as text, and the text with these in quotes, on the
+// same lines.
+type starred struct {
+	value any
+	text  []byte
+}
+
+// parseStars is parse for a text that is no YAML, and that is if values that are exactly * are put in quotes.
+func (p part) parseStars() (read starred, findings []Finding, ok bool) {
+	text, lines := quoteStars(p.text)
+	if len(lines) == 0 {
+		return starred{}, nil, false
+	}
+	value, findings, ok := part{text: text, line: p.line}.parse()
+	if !ok {
+		return starred{}, nil, false
+	}
+	for i, line := range lines {
+		if i == maxFindings {
+			break
+		}
+		f := finding(CodeStar, "", `the value * is read as the text "*"; without quotes it is no YAML, and other programs reject the document`)
+		f.Origin.Line = line
+		findings = append(findings, f)
+	}
+	return starred{value, text}, findings, true
+}
+
 var (
 	template = regexp.MustCompile(`\{\{-?\s*[.$a-zA-Z/"(]`)
 	tabbed   = regexp.MustCompile(`(?m)^ *\t`)

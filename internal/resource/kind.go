@@ -32,6 +32,10 @@ type Kind struct {
 	// Complete, if set, recognises objects written without their proper apiVersion, and returns that.
 	Complete func(apiVersion, kind string, u map[string]any) (full string, ok bool)
 
+	// Strict means that an unknown field, or null, makes an object invalid, as without it the object would allow more than
+	// its author wrote. The Decoder must hold that of objects of a cluster, whose definition should keep such fields.
+	Strict bool
+
 	// FilesOnly means that Weir reads the kind from files only; a cluster has something else instead.
 	FilesOnly bool
 	// OnReference means that Weir reads an object from a cluster only if another object refers to it. It reads only the

@@ -23,7 +23,7 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 		{"discovery.k8s.io/v1", "Endpointslice", CodeMisspelt, `did you mean "EndpointSlice"?`},
 		{"gateway.networking.k8s.io/v2", "HTTPRoute", CodeVersion, "write gateway.networking.k8s.io/v1 or"},
 		{"gateway.networking.k8s.io/v1", "TLSRoute", CodeNotServed, "write it with kinds that Weir reads (GatewayClass, Gateway"},
-		{"access.smi-spec.io/v1alpha3", "TrafficTarget", CodeNotServed, "write it with kinds that Weir reads (TrafficSplit"},
+		{"metrics.smi-spec.io/v1alpha1", "TrafficMetrics", CodeNotServed, "write it with kinds that Weir reads (TrafficSplit"},
 		{"networking.istio.io/v1", "Gateway", CodeUnknownKind, "check the kind and the apiVersion"},
 		{"serving.knative.dev/v1", "Service", CodeUnknownKind, "check the kind and the apiVersion"},
 		{"apps/v1", "Deployment", CodeUnknownKind, "check the kind and the apiVersion"},

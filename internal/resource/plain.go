@@ -167,7 +167,7 @@ func together(unknown, others []Finding) []Finding {
 }
 
 // wrongType finds the types in the message of a schema.
-var wrongType = regexp.MustCompile(`must be of type (\w+): "([^"]*)"`)
+var wrongType = regexp.MustCompile(`must be of type ([\w,]+): "([^"]*)"`)
 
 // typeNames are the types of JSON in plain words.
 var typeNames = map[string]string{
@@ -183,6 +183,12 @@ func plainType(f *Finding, err *field.Error, value any) {
 		return
 	}
 	wanted := typeNames[m[1]]
+	if types := strings.Split(m[1], ","); len(types) > 1 {
+		for i, name := range types {
+			types[i] = cmp.Or(typeNames[name], name)
+		}
+		wanted = strings.Join(types, " or ")
+	}
 	if wanted == "" { // a format, such as ipv4
 		f.Message, f.Fix, f.General = fmt.Sprintf("%s is not of the form %s", short(value), m[1]), "write it in that form", true
 		return

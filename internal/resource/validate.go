@@ -40,6 +40,11 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 	if !ok {
 		return findings, false
 	}
+	if k.Strict {
+		if strict := strictFields(k, s.structural, u); len(strict) > 0 {
+			return append(findings, strict...), false
+		}
+	}
 	for i, path := range pruning.PruneWithOptions(u, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		if i > maxFindings {
 			break // bounded adds a finding that there are more

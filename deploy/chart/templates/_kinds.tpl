@@ -2,7 +2,7 @@
 
 {{- /* The definitions whose versions the controller converts. */ -}}
 {{- define "weir.converted" -}}
-["httproutegroups.specs.smi-spec.io", "rollouts.rollouts.kruise.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io"]
+["httproutegroups.specs.smi-spec.io", "rollouts.rollouts.kruise.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io", "traffictargets.access.smi-spec.io"]
 {{- end -}}
 
 {{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}
@@ -25,11 +25,17 @@
 - apiGroups: [specs.smi-spec.io]
   resources: [httproutegroups, tcproutes, udproutes]
   verbs: [list, watch]
+- apiGroups: [access.smi-spec.io]
+  resources: [trafficroles, trafficrolebindings, traffictargets, identitybindings]
+  verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tcproutes/status, backendtlspolicies/status]
   verbs: [update]
 - apiGroups: [split.smi-spec.io]
   resources: [trafficsplits/status]
+  verbs: [update]
+- apiGroups: [access.smi-spec.io]
+  resources: [trafficroles/status, trafficrolebindings/status, traffictargets/status, identitybindings/status]
   verbs: [update]
 {{- end }}
 
@@ -38,7 +44,13 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
   verbs: [get, list, watch, patch]
+- apiGroups: [access.smi-spec.io]
+  resources: [clustertrafficroles, clustertrafficrolebindings]
+  verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
+  verbs: [update]
+- apiGroups: [access.smi-spec.io]
+  resources: [clustertrafficroles/status, clustertrafficrolebindings/status]
   verbs: [update]
 {{- end }}

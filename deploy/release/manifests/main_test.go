@@ -271,7 +271,7 @@ func TestTheChartConvertsTheVersionsOfItsDefinitions(t *testing.T) {
 			t.Errorf("%s is converted at %+v", crd.Metadata.Name, s)
 		}
 	}
-	if n != 4 || !strings.Contains(ports.String(), "name: conversion\n    port: 443\n    targetPort: conversion\n") || !strings.Contains(all.String(), "- --conversion-address=:18443\n") {
+	if n != 5 || !strings.Contains(ports.String(), "name: conversion\n    port: 443\n    targetPort: conversion\n") || !strings.Contains(all.String(), "- --conversion-address=:18443\n") {
 		t.Errorf("%d definitions, and the Service\n%s", n, ports.String())
 	}
 }
