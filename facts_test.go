@@ -18,7 +18,8 @@ var decisions = []struct {
 }{
 	{"whose a GatewayClass is", `Spec\.ControllerName\)? *[!=]=|[!=]= *(string\()?\w+\.Spec\.ControllerName`, []string{"internal/resource/class.go"}},
 	{"that listeners follow a Gateway that is not Programmed", `the Gateway is not programmed; see its`, []string{"internal/resource/programmed.go"}},
-	{"what is published for which Gateway", `\.ByGateway\(\)\n`, []string{"internal/control/publish.go", "internal/kube/inspect/cluster.go"}},
+	{"what the text of an owner is", `"workload/|model\.Owner\([^)]*\+`, []string{"internal/model/owner.go"}},
+	{"what is published for which owner", `\.ByOwner\(\)\n`, []string{"internal/control/publish.go", "internal/kube/inspect/cluster.go"}},
 	{"what part of the requests a mirror gets", `f\.Percent\b|f\.Fraction\.Numerator\b`, []string{"internal/resource/mirror.go"}},
 	{"which Services routes refer to", `\.Spec\.Rules \{`, []string{
 		"internal/dialect/gateway/grpcroute.go", "internal/dialect/gateway/route.go", "internal/dialect/gateway/tcproute.go", "internal/resource/uses.go",

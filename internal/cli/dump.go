@@ -34,7 +34,7 @@ name their Gateway there, and --gateway prints what one Gateway's proxies get.`,
 		}
 		cfg := l.Config
 		if *gateway != "" {
-			if cfg, err = l.served().Part(model.GatewayKey(*gateway)); err != nil {
+			if cfg, err = l.served().Part(model.Owner(*gateway)); err != nil {
 				return gatewayFault(err)
 			}
 		}

@@ -68,7 +68,7 @@ for the request.`,
 		}
 		defer l.close()
 		served := l.served()
-		e, err := served.Explain(request, model.GatewayKey(*gateway))
+		e, err := served.Explain(request, model.Owner(*gateway))
 		if err != nil {
 			return gatewayFault(err)
 		}

@@ -30,9 +30,9 @@ type Report struct {
 	Events   []resource.Event
 	Findings []resource.Finding
 	// Invalid is Result.Invalid of the newest set.
-	Invalid map[model.GatewayKey]error
-	// Unpublished says of which Gateways not all is served, and why, as Publish did.
-	Unpublished map[model.GatewayKey]error
+	Invalid map[model.Owner]error
+	// Unpublished says of which owners not all is served, and why, as Publish did.
+	Unpublished map[model.Owner]error
 	// Err says why the newest set is not being served; nil when it is, be it without some Gateways.
 	Err error
 	// Changed says that something was published just now.
@@ -49,14 +49,14 @@ type Loop struct {
 	Source resource.Source
 	// Options of the translation.
 	Options Options
-	// Publish makes configurations those being served, each by the proxies of its Gateway; the one of the Gateway "" is what this process serves for
-	// all, and there is no other then. A Gateway that is not among them any more is served no more. It returns why configurations are not served: each of
+	// Publish makes configurations those being served, each by the proxies of its owner; the one of the owner "" is what this process serves for
+	// all, and there is no other then. An owner that is not among them any more is served no more. It returns why configurations are not served: each of
 	// these keeps the one before, and keeps no other from its own. An error that is a finding.UnservedError is about single listeners, and the rest
 	// is served; it may be of a Gateway that "" holds.
 	//
 	// It is called from one goroutine, and only if something differs from what is served. A configuration that did not change since it was published
 	// is the same, by its address. All of them are called for again after Retry, as long as an error is neither of single listeners nor Final.
-	Publish func(map[model.GatewayKey]*model.Config) map[model.GatewayKey]error
+	Publish func(map[model.Owner]*model.Config) map[model.Owner]error
 	// LeftOut, if set, returns what could not be served of the configuration that was published last. It is among the findings.
 	LeftOut func() []model.Omission
 	// Report, if set, is called after each set, from the same goroutine as Publish.
@@ -206,10 +206,10 @@ func (s *state) translate(set *resource.Set) {
 		s.whole = result.Config
 	}
 	if !s.loop.Options.ProxyPerGateway {
-		s.publishing.want(map[model.GatewayKey]*model.Config{"": s.whole})
+		s.publishing.want(map[model.Owner]*model.Config{"": s.whole})
 		return
 	}
-	s.publishing.want(s.publishing.divide(s.whole, result.Gateways, result.Invalid))
+	s.publishing.want(s.publishing.divide(s.whole, result.owners(), result.Invalid))
 }
 
 // unpublished says that there is a valid configuration that is not being served, and may be.

@@ -84,11 +84,11 @@ func (h *harness) change(port int32) {
 	synctest.Wait()
 }
 
-func (h *harness) publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+func (h *harness) publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failure != nil {
-		return map[model.GatewayKey]error{"": h.failure}
+		return map[model.Owner]error{"": h.failure}
 	}
 	h.published = append(h.published, configs[""])
 	return nil
@@ -313,12 +313,12 @@ func TestTrafficKeepsAProcessorWhileAConfigurationIsMadeAndPublished(t *testing.
 		}
 	}()
 	var during []int
-	l := &Loop{Source: source, Publish: func(map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+	l := &Loop{Source: source, Publish: func(map[model.Owner]*model.Config) map[model.Owner]error {
 		switch during = append(during, runtime.GOMAXPROCS(0)); len(during) {
 		case 1: // the first has to be published
 			return nil
 		case 2:
-			return map[model.GatewayKey]error{"": errors.New("a port is in use")} // it is tried again
+			return map[model.Owner]error{"": errors.New("a port is in use")} // it is tried again
 		}
 		cancel()
 		return nil

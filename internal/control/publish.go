@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -27,25 +25,25 @@ func onlyListeners(err error) bool {
 	return errors.As(err, &unserved)
 }
 
-// publishing holds the configurations made from sets, Gateway by Gateway, and the result of publishing them. It detects
+// publishing holds the configurations made from sets, owner by owner, and the result of publishing them. It detects
 // unchanged configurations and passes them on as the same pointer.
 type publishing struct {
 	// whole is the configuration that parts were made from.
 	whole *model.Config
-	parts map[model.GatewayKey]*model.Config
-	// wanted is each Gateway's intended configuration. served is its present one, by the errors of the last Publish.
-	wanted, served map[model.GatewayKey]*model.Config
-	errs           map[model.GatewayKey]error
+	parts map[model.Owner]*model.Config
+	// wanted is each owner's intended configuration. served is its present one, by the errors of the last Publish.
+	wanted, served map[model.Owner]*model.Config
+	errs           map[model.Owner]error
 	// tried are the configurations that errs are about.
-	tried map[model.GatewayKey]*model.Config
+	tried map[model.Owner]*model.Config
 }
 
 // want sets the wanted configurations; nil means that they are unknown.
-func (p *publishing) want(wanted map[model.GatewayKey]*model.Config) {
-	for gateway, c := range wanted {
-		for _, known := range []*model.Config{p.served[gateway], p.wanted[gateway]} {
+func (p *publishing) want(wanted map[model.Owner]*model.Config) {
+	for owner, c := range wanted {
+		for _, known := range []*model.Config{p.served[owner], p.wanted[owner]} {
 			if known != nil && (known == c || known.Equal(c)) {
-				wanted[gateway] = known
+				wanted[owner] = known
 				break
 			}
 		}
@@ -53,25 +51,24 @@ func (p *publishing) want(wanted map[model.GatewayKey]*model.Config) {
 	p.wanted = wanted
 }
 
-// nothing is for Gateways without listeners: it ends what was served for them before.
+// nothing is for owners without listeners: it ends what was served for them before.
 var nothing = &model.Config{}
 
-// divide returns each Gateway's configuration. It is the Gateway's part of whole, its previous one if the new one is
+// divide returns each owner's configuration. It is the owner's part of whole, its previous one if the new one is
 // invalid, or nothing if there is no part.
-func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, invalid map[model.GatewayKey]error) map[model.GatewayKey]*model.Config {
+func (p *publishing) divide(whole *model.Config, owners []model.Owner, invalid map[model.Owner]error) map[model.Owner]*model.Config {
 	if p.whole != whole {
-		p.whole, p.parts = whole, whole.ByGateway()
+		p.whole, p.parts = whole, whole.ByOwner()
 	}
-	out := make(map[model.GatewayKey]*model.Config, len(gateways))
+	out := make(map[model.Owner]*model.Config, len(owners))
 	maps.Copy(out, p.parts)
-	for _, g := range gateways {
-		name := model.GatewayOf(g.Namespace, g.Name)
+	for _, owner := range owners {
 		switch {
-		case out[name] != nil:
-		case invalid[name] == nil:
-			out[name] = nothing
-		case p.served[name] != nil:
-			out[name] = p.served[name]
+		case out[owner] != nil:
+		case invalid[owner] == nil:
+			out[owner] = nothing
+		case p.served[owner] != nil:
+			out[owner] = p.served[owner]
 		}
 	}
 	return out
@@ -79,8 +76,8 @@ func (p *publishing) divide(whole *model.Config, gateways []*gatewayv1.Gateway, 
 
 // differs reports whether something must be published: it is not served, and was not refused for good.
 func (p *publishing) differs() bool {
-	for gateway := range p.served {
-		if p.wanted[gateway] == nil {
+	for owner := range p.served {
+		if p.wanted[owner] == nil {
 			return true
 		}
 	}
@@ -89,9 +86,9 @@ func (p *publishing) differs() bool {
 
 // pending reports whether something wanted is not served yet and may still be.
 func (p *publishing) pending() bool {
-	for gateway, c := range p.wanted {
+	for owner, c := range p.wanted {
 		var final finalError
-		if p.served[gateway] != c && (p.tried[gateway] != c || !errors.As(p.errs[gateway], &final)) {
+		if p.served[owner] != c && (p.tried[owner] != c || !errors.As(p.errs[owner], &final)) {
 			return true
 		}
 	}
@@ -99,27 +96,27 @@ func (p *publishing) pending() bool {
 }
 
 // note records the errors of Publish for the wanted configurations.
-func (p *publishing) note(errs map[model.GatewayKey]error) {
-	served := make(map[model.GatewayKey]*model.Config, len(p.wanted))
-	p.tried = map[model.GatewayKey]*model.Config{}
-	for gateway, c := range p.wanted {
-		if err := errs[gateway]; err != nil && !onlyListeners(err) {
-			p.tried[gateway] = c
-			if c = p.served[gateway]; c == nil {
+func (p *publishing) note(errs map[model.Owner]error) {
+	served := make(map[model.Owner]*model.Config, len(p.wanted))
+	p.tried = map[model.Owner]*model.Config{}
+	for owner, c := range p.wanted {
+		if err := errs[owner]; err != nil && !onlyListeners(err) {
+			p.tried[owner] = c
+			if c = p.served[owner]; c == nil {
 				continue
 			}
 		}
-		served[gateway] = c
+		served[owner] = c
 	}
 	p.served, p.errs = served, errs
 }
 
 // forget drops errors about configurations that are no longer wanted.
 func (p *publishing) forget() {
-	errs := map[model.GatewayKey]error{}
-	for gateway, err := range p.errs {
-		if c := p.tried[gateway]; c == nil || c == p.wanted[gateway] {
-			errs[gateway] = err
+	errs := map[model.Owner]error{}
+	for owner, err := range p.errs {
+		if c := p.tried[owner]; c == nil || c == p.wanted[owner] {
+			errs[owner] = err
 		}
 	}
 	p.errs = errs
@@ -135,10 +132,10 @@ func (p *publishing) failed() error {
 }
 
 // tell logs the Gateways that keep their previous configuration, if the reason is new.
-func (p *publishing) tell(log *slog.Logger, told map[model.GatewayKey]error) {
-	for _, gateway := range slices.Sorted(maps.Keys(p.tried)) {
-		if err := p.errs[gateway]; told[gateway] == nil || told[gateway].Error() != err.Error() {
-			log.Error("configuration of a Gateway not applied, the last good one keeps serving", "gateway", gateway, "error", err)
+func (p *publishing) tell(log *slog.Logger, told map[model.Owner]error) {
+	for _, owner := range slices.Sorted(maps.Keys(p.tried)) {
+		if err := p.errs[owner]; told[owner] == nil || told[owner].Error() != err.Error() {
+			log.Error("configuration of a Gateway not applied, the last good one keeps serving", "gateway", owner, "error", err)
 		}
 	}
 }

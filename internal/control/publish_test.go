@@ -38,12 +38,12 @@ func gatewaysOn(ports map[string]int32) *resource.Set {
 // fleet is where a test's configurations are published.
 type fleet struct {
 	mu      sync.Mutex
-	calls   []map[model.GatewayKey]*model.Config
-	fail    map[model.GatewayKey]error
+	calls   []map[model.Owner]*model.Config
+	fail    map[model.Owner]error
 	reports []Report
 }
 
-func (f *fleet) publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+func (f *fleet) publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, maps.Clone(configs))
@@ -56,28 +56,28 @@ func (f *fleet) report(r Report) {
 	f.reports = append(f.reports, r)
 }
 
-func (f *fleet) failing(errs map[model.GatewayKey]error) {
+func (f *fleet) failing(errs map[model.Owner]error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = errs
 }
 
 // last is what was published and reported last, and how often each was done.
-func (f *fleet) last() (configs map[model.GatewayKey]*model.Config, r Report, calls, reports int) {
+func (f *fleet) last() (configs map[model.Owner]*model.Config, r Report, calls, reports int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[len(f.calls)-1], f.reports[len(f.reports)-1], len(f.calls), len(f.reports)
 }
 
 // is says how the Gateways stand: "name port Programmed", of those that have a configuration the port of its listener.
-func standing(configs map[model.GatewayKey]*model.Config, r Report) string {
+func standing(configs map[model.Owner]*model.Config, r Report) string {
 	var all []string
 	for _, s := range r.Statuses {
 		if s.Ref.Kind != "Gateway" {
 			continue
 		}
 		text := s.Ref.Name
-		switch c := configs[model.GatewayOf(s.Ref.Namespace, s.Ref.Name)]; {
+		switch c := configs[model.GatewayOwner(s.Ref.Namespace, s.Ref.Name)]; {
 		case c == nil:
 			text += " -"
 		case len(c.Listeners) == 0:
@@ -100,7 +100,7 @@ func TestAGatewayThatCannotBePublishedKeepsNoOtherBack(t *testing.T) {
 			source.sets <- gatewaysOn(ports)
 			synctest.Wait()
 		}
-		f.failing(map[model.GatewayKey]error{"default/b": errors.New("no room")})
+		f.failing(map[model.Owner]error{"default/b": errors.New("no room")})
 		change(map[string]int32{"a": 80, "b": 80, "bare": 0})
 		first, r, _, _ := f.last()
 		if got := standing(first, r); got != "a 80 True, b 80 False, bare 0 False" || r.Generation != 1 || !r.Changed || r.Err != nil {
@@ -132,7 +132,7 @@ func TestAGatewayThatCannotBePublishedKeepsNoOtherBack(t *testing.T) {
 		}
 
 		// What would meet the same error again is not tried again before it is another, and then only once.
-		f.failing(map[model.GatewayKey]error{"default/a": Final(errors.New("too large"))})
+		f.failing(map[model.Owner]error{"default/a": Final(errors.New("too large"))})
 		change(map[string]int32{"a": 82, "b": 80})
 		_, _, calls, reports := f.last()
 		time.Sleep(time.Minute)
@@ -173,7 +173,7 @@ func TestListenersThatOneProcessCannotServeAreOfTheirGateways(t *testing.T) {
 			}
 			return out
 		}
-		f.failing(finding.ByGateway(unserved("default/a/http@127.0.0.1", "default/b/http")))
+		f.failing(finding.ByOwner(unserved("default/a/http@127.0.0.1", "default/b/http")))
 		source.sets <- set
 		synctest.Wait()
 		time.Sleep(time.Minute)
@@ -199,7 +199,7 @@ func TestListenersThatOneProcessCannotServeAreOfTheirGateways(t *testing.T) {
 			t.Errorf("%s; %v", got, r.Findings)
 		}
 		// What is found out later takes the place of what was known when it was published.
-		later := r.WithUnpublished(finding.ByGateway(unserved("default/b/http", "default/b/more")))
+		later := r.WithUnpublished(finding.ByOwner(unserved("default/b/http", "default/b/more")))
 		if got := conditions(later); got != "a Programmed, http Programmed, b Invalid, http PortUnavailable, more PortUnavailable" || len(later.Findings) != 2 {
 			t.Errorf("%s; %v", got, later.Findings)
 		}
@@ -211,14 +211,14 @@ func TestListenersThatOneProcessCannotServeAreOfTheirGateways(t *testing.T) {
 
 func TestEachGatewayIsGivenItsPartTheOneBeforeOrNothing(t *testing.T) {
 	old, part := &model.Config{}, &model.Config{}
-	invalid := map[model.GatewayKey]error{"default/bad": errors.New("bad"), "default/new": errors.New("bad")}
+	invalid := map[model.Owner]error{"default/bad": errors.New("bad"), "default/new": errors.New("bad")}
 	whole := &model.Config{}
 	p := publishing{
-		whole: whole, parts: map[model.GatewayKey]*model.Config{"default/good": part},
-		served: map[model.GatewayKey]*model.Config{"default/bad": old, "default/bare": old, "default/gone": old, "default/good": old},
+		whole: whole, parts: map[model.Owner]*model.Config{"default/good": part},
+		served: map[model.Owner]*model.Config{"default/bad": old, "default/bare": old, "default/gone": old, "default/good": old},
 	}
-	got := p.divide(whole, gatewaysOn(map[string]int32{"bad": 0, "bare": 0, "good": 0, "new": 0}).Gateways, invalid)
-	want := map[model.GatewayKey]*model.Config{"default/good": part, "default/bad": old, "default/bare": nothing}
+	got := p.divide(whole, []model.Owner{"default/bad", "default/bare", "default/good", "default/new"}, invalid)
+	want := map[model.Owner]*model.Config{"default/good": part, "default/bad": old, "default/bare": nothing}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v: what is new and invalid is not published, so that proxies wait", got, want)
 	}

@@ -48,28 +48,28 @@ const maxReason = 1 << 10
 // leaveOut removes the Gateways that make a result's configuration invalid. It returns false, and changes nothing, if
 // the rest is not valid either.
 func (r *Result) leaveOut(set *resource.Set) bool {
-	invalid := map[model.GatewayKey]error{}
-	for gateway, part := range r.Config.ByGateway() {
+	invalid := map[model.Owner]error{}
+	for owner, part := range r.Config.ByOwner() {
 		if err := part.Validate(); err != nil {
-			invalid[gateway] = err
+			invalid[owner] = err
 		}
 	}
-	rest := r.Config.Without(func(gateway model.GatewayKey) bool { return invalid[gateway] != nil })
+	rest := r.Config.Without(func(owner model.Owner) bool { return invalid[owner] != nil })
 	if rest.Validate() != nil {
 		return false
 	}
 	r.Config, r.Invalid = rest, invalid
-	for _, gateway := range slices.Sorted(maps.Keys(invalid)) {
+	for _, owner := range slices.Sorted(maps.Keys(invalid)) {
 		r.Findings = append(r.Findings, resource.Finding{
-			Code: codeModel, Severity: resource.Error, Ref: gateway.Ref(),
-			Message: "its configuration is not valid, and its proxies keep the last good one: " + brief(invalid[gateway]),
+			Code: codeModel, Severity: resource.Error, Ref: owner.Ref(),
+			Message: "its configuration is not valid, and its proxies keep the last good one: " + brief(invalid[owner]),
 			Fix:     "please report this; until then, undo the last change to the named objects",
 		})
 	}
 	resource.SortFindings(r.Findings)
-	verdicts := map[model.GatewayKey]resource.Verdict{}
-	for gateway, err := range invalid {
-		verdicts[gateway] = notProgrammed("the configuration made from it is not valid (please report this), and its proxies keep the last good one: " + brief(err))
+	verdicts := map[model.Owner]resource.Verdict{}
+	for owner, err := range invalid {
+		verdicts[owner] = notProgrammed("the configuration made from it is not valid (please report this), and its proxies keep the last good one: " + brief(err))
 	}
 	r.Statuses = judge(set, r.Statuses, verdicts)
 	return true

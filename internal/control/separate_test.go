@@ -16,7 +16,7 @@ func made(change func(*model.Config)) Result {
 	for _, name := range []string{"a", "b"} {
 		listener, service := "default/"+name+"/http", model.ServiceName("default", name, 80)
 		r.Config.Listeners = append(r.Config.Listeners, model.Listener{
-			Name: listener, Gateway: model.GatewayKey("default/" + name), Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
+			Name: listener, Owner: model.Owner("default/" + name), Ref: model.Ref{Kind: "Gateway", Namespace: "default", Name: name}, Port: 80, Protocol: model.HTTP,
 		})
 		r.Config.Services = append(r.Config.Services, model.Service{Name: service, Protocol: model.HTTP})
 		r.Config.Routes = append(r.Config.Routes, model.Route{
@@ -53,7 +53,7 @@ func TestGatewayWithAnInvalidConfigurationIsLeftOut(t *testing.T) {
 			if !r.leaveOut(nil) || len(r.Invalid) != 1 || r.Invalid["default/b"] == nil {
 				t.Fatalf("invalid: %v, want Gateway b", r.Invalid)
 			}
-			if got := r.Config.Gateways(); len(got) != 1 || got[0] != "default/a" || !r.Config.Of("default/a").Equal(made(nil).Config.Of("default/a")) {
+			if got := r.Config.Owners(); len(got) != 1 || got[0] != "default/a" || !r.Config.Of("default/a").Equal(made(nil).Config.Of("default/a")) {
 				t.Errorf("Gateways %v; want a as it was, and it alone", got)
 			}
 			if len(r.Findings) != 1 || r.Findings[0].Code != codeModel || r.Findings[0].Ref.Name != "b" {
@@ -83,8 +83,8 @@ func TestWhatNoGatewayUsesHoldsUpNone(t *testing.T) {
 	if r.Config.Validate() == nil {
 		t.Fatal("it is valid")
 	}
-	if !r.leaveOut(nil) || len(r.Invalid) != 0 || len(r.Config.Gateways()) != 2 || r.Config.Validate() != nil {
-		t.Errorf("%v left out of %v", r.Invalid, r.Config.Gateways())
+	if !r.leaveOut(nil) || len(r.Invalid) != 0 || len(r.Config.Owners()) != 2 || r.Config.Validate() != nil {
+		t.Errorf("%v left out of %v", r.Invalid, r.Config.Owners())
 	}
 }
 
@@ -117,10 +117,10 @@ func TestWhatTheDataPlaneLeavesOutIsAFinding(t *testing.T) {
 	own := []resource.Finding{{Code: "WR101", Ref: model.Ref{Kind: "A"}}}
 	var got [][]resource.Finding
 	s := state{whole: &model.Config{}, loop: &Loop{
-		Publish: func(map[model.GatewayKey]*model.Config) map[model.GatewayKey]error { return nil }, LeftOut: func() []model.Omission { return left },
+		Publish: func(map[model.Owner]*model.Config) map[model.Owner]error { return nil }, LeftOut: func() []model.Omission { return left },
 		Report: func(r Report) { got = append(got, r.Findings) },
 	}}
-	s.publishing.want(map[model.GatewayKey]*model.Config{"": s.whole})
+	s.publishing.want(map[model.Owner]*model.Config{"": s.whole})
 	s.report.translated.findings = own
 	s.publish()
 	s.publish() // what is not published anew is still left out, and told of once

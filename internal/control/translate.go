@@ -23,9 +23,18 @@ type Result struct {
 	Events []resource.Event
 	// Findings are those of the set and those of the dialects.
 	Findings []resource.Finding
-	// Invalid are the Gateways ("namespace/name") that Config leaves out because their configuration is not valid, and
-	// the errors. Their proxies must keep what they have. It is only used with Options.ProxyPerGateway.
-	Invalid map[model.GatewayKey]error
+	// Invalid are the owners, Gateways, that Config leaves out because their configuration is not valid, and the errors.
+	// Their proxies must keep what they have. It is only used with Options.ProxyPerGateway.
+	Invalid map[model.Owner]error
+}
+
+// owners are those who are to have a configuration, be it an empty one.
+func (r *Result) owners() []model.Owner {
+	all := make([]model.Owner, 0, len(r.Gateways))
+	for _, g := range r.Gateways {
+		all = append(all, model.GatewayOwner(g.Namespace, g.Name))
+	}
+	return all
 }
 
 // Options are the settings that are not part of a set. The zero value is the command line's without flags.

@@ -23,26 +23,26 @@ type translated struct {
 // finding.UnservedError, its listeners get Programmed False with the reason PortUnavailable. Their Gateway gets it if
 // it has no other listener. For any other error, the Gateway and all its listeners get it. The report itself does not
 // change.
-func (r Report) WithUnpublished(errs map[model.GatewayKey]error) Report {
+func (r Report) WithUnpublished(errs map[model.Owner]error) Report {
 	r.Unpublished, r.Statuses, r.Findings = errs, r.translated.statuses, r.translated.findings
 	if len(errs) == 0 {
 		return r
 	}
 	r.Findings = slices.Clone(r.Findings)
-	verdicts := map[model.GatewayKey]resource.Verdict{}
-	for _, gateway := range slices.Sorted(maps.Keys(errs)) {
+	verdicts := map[model.Owner]resource.Verdict{}
+	for _, owner := range slices.Sorted(maps.Keys(errs)) {
 		var unserved finding.UnservedError
 		switch {
-		case errors.As(errs[gateway], &unserved):
-			verdicts[gateway] = unservedVerdict(unserved)
+		case errors.As(errs[owner], &unserved):
+			verdicts[owner] = unservedVerdict(unserved)
 			for _, u := range unserved {
 				r.Findings = append(r.Findings, r.placed(u.Finding()))
 			}
-		case gateway == "": // Err tells
+		case owner == "": // Err tells
 		default:
-			verdicts[gateway] = notProgrammed(brief(errs[gateway]))
+			verdicts[owner] = notProgrammed(brief(errs[owner]))
 			r.Findings = append(r.Findings, r.placed(resource.Finding{
-				Code: codeUnpublished, Severity: resource.Error, Ref: gateway.Ref(), Message: brief(errs[gateway]), Fix: "correct what the message names",
+				Code: codeUnpublished, Severity: resource.Error, Ref: owner.Ref(), Message: brief(errs[owner]), Fix: "correct what the message names",
 			}))
 		}
 	}
@@ -74,15 +74,15 @@ func programmedFalse(why string) *resource.Condition {
 }
 
 // judge corrects Programmed of Gateways that the translation found valid. set may be nil.
-func judge(set *resource.Set, statuses []resource.Status, verdicts map[model.GatewayKey]resource.Verdict) []resource.Status {
+func judge(set *resource.Set, statuses []resource.Status, verdicts map[model.Owner]resource.Verdict) []resource.Status {
 	if set == nil {
 		set = &resource.Set{}
 	}
-	return set.Judge(statuses, func(gateway model.GatewayKey, is *resource.Status) resource.Verdict {
+	return set.Judge(statuses, func(owner model.Owner, is *resource.Status) resource.Verdict {
 		if c := is.Condition(resource.Programmed); c == nil || c.Status != metav1.ConditionTrue {
-			v := verdicts[gateway]
+			v := verdicts[owner]
 			return resource.Verdict{Unserved: v.Unserved}
 		}
-		return verdicts[gateway]
+		return verdicts[owner]
 	})
 }

@@ -30,9 +30,9 @@ type controllerStatus struct {
 	// Leader is the name of the replica that leads, as far as this one knows.
 	Leader string `json:"leader,omitempty"`
 	// Proxies are the connected proxies and what they run, by Gateway.
-	Proxies map[model.GatewayKey][]feed.Proxy `json:"proxies"`
+	Proxies map[model.Owner][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
-	Versions map[model.GatewayKey]string `json:"versions"`
+	Versions map[model.Owner]string `json:"versions"`
 	// Tasks are what this replica does, or would do if it led.
 	Tasks []task.Status `json:"tasks"`
 }
@@ -68,7 +68,7 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.GatewayKey][]feed.Proxy{}, Versions: map[model.GatewayKey]string{}, Tasks: c.group.Status(),
+		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.Owner][]feed.Proxy{}, Versions: map[model.Owner]string{}, Tasks: c.group.Status(),
 	}
 	if statuses := c.leader.statuses.Load(); statuses != nil {
 		out.Statuses = *statuses

@@ -45,8 +45,8 @@ type controlPlane struct {
 	tell         *control.Teller
 
 	latest   atomic.Pointer[control.Report]
-	accounts atomic.Pointer[map[string]model.GatewayKey] // Gateways by the ServiceAccount of their proxies
-	synced   chan struct{}                               // closed when the first set has been published
+	accounts atomic.Pointer[map[string]model.Owner] // owners by the ServiceAccount of their proxies
+	synced   chan struct{}                          // closed when the first set has been published
 	leader   *leader
 	leads    atomic.Pointer[string] // who leads
 	group    *task.Group            // of the tasks
@@ -77,7 +77,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
 	}
-	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, GatewayOf: c.gatewayOf}
+	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, OwnerOf: c.ownerOf}
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
@@ -126,11 +126,11 @@ func after(asked context.Context, d time.Duration) (context.Context, context.Can
 	return ctx, end
 }
 
-// publish gives proxies what they are to have. What those of one Gateway cannot be sent keeps no other from its own.
-func (c *controlPlane) publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+// publish gives proxies what they are to have. What those of one owner cannot be sent keeps no other from its own.
+func (c *controlPlane) publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	errs := c.feeds.Publish(configs)
-	for gateway, err := range errs {
-		errs[gateway] = control.Final(fmt.Errorf("the configuration cannot be sent to the proxies, which keep the previous one: %w", err))
+	for owner, err := range errs {
+		errs[owner] = control.Final(fmt.Errorf("the configuration cannot be sent to the proxies, which keep the previous one: %w", err))
 	}
 	if len(errs) > 0 {
 		c.metrics.failed.Inc()
@@ -158,11 +158,11 @@ func (c *controlPlane) report(r control.Report) {
 
 // accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c",
 // "a" of class "b-c") have one between them: it is the older one's, for which infra made it.
-func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
-	accounts := map[string]model.GatewayKey{}
+func accountsOf(all []*gatewayv1.Gateway) map[string]model.Owner {
+	accounts := map[string]model.Owner{}
 	holders := map[string]*gatewayv1.Gateway{}
 	for _, g := range all {
-		name := model.GatewayOf(g.Namespace, g.Name)
+		name := model.GatewayOwner(g.Namespace, g.Name)
 		account := g.Namespace + "/" + infra.Name(g.Name, string(g.Spec.GatewayClassName))
 		if first := holders[account]; first == nil || g.CreationTimestamp.Before(&first.CreationTimestamp) {
 			holders[account], accounts[account] = g, name
@@ -171,26 +171,26 @@ func accountsOf(all []*gatewayv1.Gateway) map[string]model.GatewayKey {
 	return accounts
 }
 
-// gatewayOf implements replica.Tokens.GatewayOf: infra makes a ServiceAccount of that name for each Gateway and for
+// ownerOf implements replica.Tokens.OwnerOf: infra makes a ServiceAccount of that name for each Gateway and for
 // nothing else. Other users who may create one may also run a pod as the one that infra made.
-func (c *controlPlane) gatewayOf(namespace, serviceAccount string) model.GatewayKey {
+func (c *controlPlane) ownerOf(namespace, serviceAccount string) model.Owner {
 	if accounts := c.accounts.Load(); accounts != nil {
 		return (*accounts)[namespace+"/"+serviceAccount]
 	}
 	return ""
 }
 
-func (c *controlPlane) authenticate(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
-	gateway, proxy, err = c.tokens.Authenticate(ctx, token)
+func (c *controlPlane) authenticate(ctx context.Context, token string) (owner model.Owner, proxy string, err error) {
+	owner, proxy, err = c.tokens.Authenticate(ctx, token)
 	if err != nil && !errors.Is(err, replica.ErrToken) {
 		err = fmt.Errorf("%w: %w", feed.ErrUnavailable, err)
 	}
-	return gateway, proxy, err
+	return owner, proxy, err
 }
 
 // running returns the proxies connected to this replica and what they run.
-func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
-	out := map[model.GatewayKey][]feed.Proxy{}
+func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
+	out := map[model.Owner][]feed.Proxy{}
 	accounts := c.accounts.Load()
 	if accounts == nil {
 		return out
@@ -203,7 +203,7 @@ func (c *controlPlane) running() map[model.GatewayKey][]feed.Proxy {
 	return out
 }
 
-func (c *controlPlane) proxyChanged(model.GatewayKey) {
+func (c *controlPlane) proxyChanged(model.Owner) {
 	c.board.Tell()
 	c.leader.wake()
 }

@@ -51,7 +51,7 @@ func (l *leader) wake() {
 
 // infrastructure makes what Gateways need in the cluster.
 func (l *leader) infrastructure(ctx context.Context) error {
-	a, err := infra.NewApplier(l.client.Config, l.namespaces, l.log, func(model.GatewayKey) { l.wake() })
+	a, err := infra.NewApplier(l.client.Config, l.namespaces, l.log, func(model.Owner) { l.wake() })
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (l *reconciler) step(ctx context.Context, r *control.Report, applier *infra
 		l.planned, l.plannedCA, l.plannedBy = r, ca, applier
 	}
 	var unknown error
-	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway model.GatewayKey) infra.State {
+	statuses := l.fleet.Overlay(r.Set, r.Statuses, func(gateway model.Owner) infra.State {
 		s, err := l.state(ctx, applier, gateway)
 		if err != nil {
 			unknown = err
@@ -175,7 +175,7 @@ func sameOverlay(a, b []resource.Status) bool {
 }
 
 // state is what there is of a Gateway, and what its proxies run, whichever replica they are connected to.
-func (l *leader) state(ctx context.Context, applier *infra.Applier, gateway model.GatewayKey) (infra.State, error) {
+func (l *leader) state(ctx context.Context, applier *infra.Applier, gateway model.Owner) (infra.State, error) {
 	found, err := applier.Found(ctx, gateway)
 	if err != nil {
 		return infra.State{}, fmt.Errorf("what was made for Gateway %s: %w", gateway, err)

@@ -159,11 +159,11 @@ func (d *Plane) adminSocket() socket.Name {
 }
 
 // Publish serves the configuration of the Gateway "", which is for all; see control.Loop. Of Gateways in it whose ports cannot be bound it says so.
-func (d *Plane) Publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+func (d *Plane) Publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	if err := d.Apply(configs[""]); err != nil {
-		return map[model.GatewayKey]error{"": err}
+		return map[model.Owner]error{"": err}
 	}
-	return finding.ByGateway(d.Unserved())
+	return finding.ByOwner(d.Unserved())
 }
 
 // Apply serves a configuration, or fails and goes on with the old one.

@@ -51,7 +51,7 @@ const maxExamples = 3
 // Compare compares the behaviour of two configurations. Parts that cannot be served are left out, as in a proxy.
 // Gateways with their own proxies are compared one by one.
 func Compare(before, after *model.Config) *Report {
-	gateways := slices.Concat(before.Gateways(), after.Gateways())
+	gateways := slices.Concat(before.Owners(), after.Owners())
 	slices.Sort(gateways)
 	if gateways = slices.Compact(gateways); len(gateways) < 2 {
 		r := answers(before, after, "")

@@ -22,19 +22,19 @@ import (
 func gateways(all ...model.Listener) *Served {
 	s := &Served{Config: &model.Config{}, ProxyPerGateway: true, Set: &resource.Set{}}
 	for i, l := range all {
-		l.Name, l.Port, l.Protocol = string(l.Gateway)+"/http", 80, model.HTTP
-		l.Ref = model.Ref{Kind: "Gateway", Namespace: l.Gateway.Namespace(), Name: l.Gateway.Name()}
+		l.Name, l.Port, l.Protocol = string(l.Owner)+"/http", 80, model.HTTP
+		l.Ref = model.Ref{Kind: "Gateway", Namespace: l.Owner.Namespace(), Name: l.Owner.Name()}
 		s.Config.Listeners = append(s.Config.Listeners, l)
 		s.Config.Routes = append(s.Config.Routes, model.Route{
-			Ref: model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: l.Gateway.Name()}, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}},
+			Ref: model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: l.Owner.Name()}, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}},
 			Rules: []model.Rule{{
-				Ref:     model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: l.Gateway.Name(), Field: "spec.rules[0]"},
-				Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/" + l.Gateway.Name()}}},
+				Ref:     model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: l.Owner.Name(), Field: "spec.rules[0]"},
+				Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/" + l.Owner.Name()}}},
 				Filters: model.Filters{Redirect: &model.Redirect{Status: 302, Hostname: "there.example"}},
 			}},
 		})
 		s.Set.Gateways = append(s.Set.Gateways, &gatewayv1.Gateway{
-			ObjectMeta: metav1.ObjectMeta{Namespace: l.Gateway.Namespace(), Name: l.Gateway.Name()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: l.Owner.Namespace(), Name: l.Owner.Name()},
 			Status:     gatewayv1.GatewayStatus{Addresses: []gatewayv1.GatewayStatusAddress{{Value: "192.0.2." + string(rune('1'+i))}}},
 		})
 	}
@@ -51,14 +51,14 @@ func request(t *testing.T, text string) *curl.Request {
 }
 
 func TestTheGatewayOfARequestIsFoundOrTheReasonSaid(t *testing.T) {
-	two := gateways(model.Listener{Gateway: "shop/a"}, model.Listener{Gateway: "shop/b"})
-	hosts := gateways(model.Listener{Gateway: "shop/a", Hostname: "a.example"}, model.Listener{Gateway: "shop/b", Hostname: "b.example"})
+	two := gateways(model.Listener{Owner: "shop/a"}, model.Listener{Owner: "shop/b"})
+	hosts := gateways(model.Listener{Owner: "shop/a", Hostname: "a.example"}, model.Listener{Owner: "shop/b", Hostname: "b.example"})
 	one := &Served{Config: two.Config}
 	for name, c := range map[string]struct {
 		served  *Served
 		request string
-		asked   model.GatewayKey
-		want    model.GatewayKey
+		asked   model.Owner
+		want    model.Owner
 		by      string
 		problem GatewayProblem // if want and by are empty
 	}{
@@ -92,7 +92,7 @@ func TestTheGatewayOfARequestIsFoundOrTheReasonSaid(t *testing.T) {
 }
 
 func TestAGatewayErrorListsWhatThereIs(t *testing.T) {
-	_, err := gateways(model.Listener{Gateway: "shop/a", Hostname: "a.example"}, model.Listener{Gateway: "shop/b"}).Part("shop/c")
+	_, err := gateways(model.Listener{Owner: "shop/a", Hostname: "a.example"}, model.Listener{Owner: "shop/b"}).Part("shop/c")
 	want := "Gateway shop/c is not served; there is:\n  shop/a at 192.0.2.1: 80 a.example\n  shop/b at 192.0.2.2: 80"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant\n%s", err, want)
@@ -102,7 +102,7 @@ func TestAGatewayErrorListsWhatThereIs(t *testing.T) {
 // TestARequestStaysAsItIs checks a request that is tried at several Gateways: no note appears twice, and none is added
 // to the caller's request.
 func TestARequestStaysAsItIs(t *testing.T) {
-	served := gateways(model.Listener{Gateway: "shop/a"}, model.Listener{Gateway: "shop/a-too"})
+	served := gateways(model.Listener{Owner: "shop/a"}, model.Listener{Owner: "shop/a-too"})
 	served.Config.Routes[1].Rules[0].Matches[0].Path.Value = "/none"
 	r := request(t, "curl -L -x proxy http://any.example/a")
 	before := *r
@@ -122,7 +122,7 @@ func TestARequestStaysAsItIs(t *testing.T) {
 
 // TestWithoutASetTheRestIsExplained checks what a proxy's configuration alone can explain.
 func TestWithoutASetTheRestIsExplained(t *testing.T) {
-	served := gateways(model.Listener{Gateway: "shop/a"})
+	served := gateways(model.Listener{Owner: "shop/a"})
 	served.Set, served.Findings = nil, []finding.Finding{{Code: "WR999", Ref: model.Ref{Kind: "HTTPRoute", Namespace: "shop", Name: "left"}}}
 	for text, matches := range map[string]bool{"http://any.example/a": true, "http://any.example/x": false, "http://any.example:81/": false} {
 		e, err := served.Explain(request(t, text), "shop/a")

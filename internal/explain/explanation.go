@@ -10,8 +10,8 @@ import (
 type Explanation struct {
 	Request *curl.Request `json:"request"`
 	// Gateway, "namespace/name", gets the request in a cluster; GatewayBy is how it was found.
-	Gateway   model.GatewayKey `json:"gateway,omitempty"`
-	GatewayBy string           `json:"gatewayBy,omitempty"`
+	Gateway   model.Owner `json:"gateway,omitempty"`
+	GatewayBy string      `json:"gatewayBy,omitempty"`
 	// Listener takes the request. If it is nil, no listener does, and Reason is why.
 	Listener *model.Listener `json:"listener,omitempty"`
 	Reason   string          `json:"reason,omitempty"`

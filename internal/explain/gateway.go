@@ -15,7 +15,7 @@ import (
 type GatewayError struct {
 	Problem GatewayProblem
 	// Gateway is the one the caller asked for.
-	Gateway model.GatewayKey
+	Gateway model.Owner
 	// Gateways are all Gateways, or those that may get the request.
 	Gateways []Gateway
 }
@@ -69,18 +69,18 @@ func (e *GatewayError) Lines() []string {
 
 // Gateway is a Gateway that may get a request.
 type Gateway struct {
-	Name      model.GatewayKey
+	Name      model.Owner
 	Addresses []string
 	// Listeners are "port hostname", or "port" for listeners of any host.
 	Listeners []string
 }
 
 // gateways describes the named Gateways.
-func (s *Served) gateways(names []model.GatewayKey) (out []Gateway) {
+func (s *Served) gateways(names []model.Owner) (out []Gateway) {
 	for _, name := range names {
 		g := Gateway{Name: name, Addresses: s.addresses(name)}
 		for i := range s.Config.Listeners {
-			if l := &s.Config.Listeners[i]; l.Gateway == name {
+			if l := &s.Config.Listeners[i]; l.Owner == name {
 				g.Listeners = append(g.Listeners, strings.TrimSpace(fmt.Sprintf("%d %s", l.Port, l.Hostname)))
 			}
 		}
@@ -92,7 +92,7 @@ func (s *Served) gateways(names []model.GatewayKey) (out []Gateway) {
 }
 
 // addresses returns the addresses in a Gateway's status.
-func (s *Served) addresses(gateway model.GatewayKey) (out []string) {
+func (s *Served) addresses(gateway model.Owner) (out []string) {
 	var g *gatewayv1.Gateway
 	if s.Set != nil {
 		g = s.Set.Gateway(gateway.Namespace(), gateway.Name())
@@ -109,12 +109,12 @@ func (s *Served) addresses(gateway model.GatewayKey) (out []string) {
 // find explains a request where each Gateway has addresses and proxies of its own. It first finds the Gateway that the
 // request goes to.
 func (s *Served) find(r *curl.Request) (*Explanation, error) {
-	all := s.Config.Gateways()
+	all := s.Config.Owners()
 	if len(all) == 0 {
 		return nil, &GatewayError{Problem: NoGateway}
 	}
 	is := func(address string) bool { return strings.EqualFold(address, r.Address) }
-	names := slices.DeleteFunc(slices.Clone(all), func(g model.GatewayKey) bool { return !slices.ContainsFunc(s.addresses(g), is) })
+	names := slices.DeleteFunc(slices.Clone(all), func(g model.Owner) bool { return !slices.ContainsFunc(s.addresses(g), is) })
 	why := "it has the address " + r.Address
 	if len(names) == 0 {
 		names, why = all, ""
@@ -162,7 +162,7 @@ func (s *Served) find(r *curl.Request) (*Explanation, error) {
 }
 
 // by explains a request at a Gateway; why is how that was found.
-func (s *Served) by(gateway model.GatewayKey, why string, r *curl.Request) *Explanation {
+func (s *Served) by(gateway model.Owner, why string, r *curl.Request) *Explanation {
 	e := s.at(s.Config.Of(gateway), r)
 	e.Gateway, e.GatewayBy = gateway, why
 	return e

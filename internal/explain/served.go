@@ -24,7 +24,7 @@ type Served struct {
 
 // Explain explains what happens to a request at a Gateway. With an empty gateway, it finds the Gateway, or uses the
 // only one. A *GatewayError means that it found none.
-func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanation, error) {
+func (s *Served) Explain(r *curl.Request, gateway model.Owner) (*Explanation, error) {
 	switch {
 	case !s.ProxyPerGateway && gateway == "":
 		return s.at(s.Config, r), nil
@@ -41,8 +41,8 @@ func (s *Served) Explain(r *curl.Request, gateway model.GatewayKey) (*Explanatio
 }
 
 // Part returns the configuration of one Gateway's proxies; the error is a *GatewayError.
-func (s *Served) Part(gateway model.GatewayKey) (*model.Config, error) {
-	all := s.Config.Gateways()
+func (s *Served) Part(gateway model.Owner) (*model.Config, error) {
+	all := s.Config.Owners()
 	switch {
 	case !s.ProxyPerGateway:
 		return nil, &GatewayError{Problem: NotSeparate, Gateway: gateway}

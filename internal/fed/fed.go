@@ -42,7 +42,7 @@ func (o *Proxy) Flags(f *pflag.FlagSet) {
 
 // validate fails if the command line is invalid.
 func (o *Proxy) validate() error {
-	if !model.GatewayKey(o.gateway).Valid() {
+	if owner := model.Owner(o.gateway); !owner.Valid() || owner.Kind() != model.OwnerGateway {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
 	if _, _, err := net.SplitHostPort(o.controller); err != nil {
@@ -65,7 +65,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	client := &feed.Client{
-		Address: o.controller, Gateway: model.GatewayKey(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
+		Address: o.controller, Owner: model.Owner(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
 	}
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")

@@ -28,7 +28,7 @@ const (
 
 // identify returns the proxy at the other end of a stream; call ended when the stream is over. Its error does not tell
 // the proxy why a token is not valid.
-func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy string, ended func(), err error) {
+func (s *Server) identify(ctx context.Context) (owner model.Owner, proxy string, ended func(), err error) {
 	from := ""
 	var v *visitor
 	if p, ok := peer.FromContext(ctx); ok {
@@ -38,7 +38,7 @@ func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy 
 			v.arrived()
 		}
 	}
-	gateway, proxy, err = s.authenticate(ctx, v)
+	owner, proxy, err = s.authenticate(ctx, v)
 	if err == nil && v != nil {
 		if err = v.prove(); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -46,9 +46,9 @@ func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy 
 	}
 	switch {
 	case err == nil && v != nil:
-		return gateway, proxy, v.ended, nil
+		return owner, proxy, v.ended, nil
 	case err == nil:
-		return gateway, proxy, func() {}, nil
+		return owner, proxy, func() {}, nil
 	case v != nil:
 		v.refuse()
 	}
@@ -60,7 +60,7 @@ func (s *Server) identify(ctx context.Context) (gateway model.GatewayKey, proxy 
 	return "", "", nil, status.Error(codes.Unauthenticated, "missing token, or not the token of a proxy of this control plane")
 }
 
-func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway model.GatewayKey, proxy string, err error) {
+func (s *Server) authenticate(ctx context.Context, v *visitor) (owner model.Owner, proxy string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(authorization)
 	if len(values) != 1 {
@@ -77,7 +77,7 @@ func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway model.Ga
 		return "", "", fmt.Errorf("%w: too many token checks in progress", ErrUnavailable)
 	}
 	defer done()
-	gateway, proxy, err = s.Authenticate(ctx, token)
+	owner, proxy, err = s.Authenticate(ctx, token)
 	switch {
 	case err != nil:
 		text := strings.ReplaceAll(err.Error(), token, "[redacted]")
@@ -85,10 +85,10 @@ func (s *Server) authenticate(ctx context.Context, v *visitor) (gateway model.Ga
 			return "", "", fmt.Errorf("%w: %s", ErrUnavailable, text)
 		}
 		return "", "", errors.New(text)
-	case gateway == "" || proxy == "":
+	case owner == "" || proxy == "":
 		return "", "", errors.New("the token belongs to no proxy")
 	}
-	return gateway, proxy, nil
+	return owner, proxy, nil
 }
 
 // tokenFile is a bearer token that is read from a file for each stream.

@@ -27,7 +27,7 @@ func BenchmarkPublishOneEndpoint(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		c := configs[i%2]
 		c.Services[i%benchServices].Endpoints[0].Address = fmt.Sprintf("10.0.0.%d:%d", i%250, 1+i%60000)
-		if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: c}); len(err) != 0 {
+		if err := s.Publish(map[model.Owner]*model.Config{gateway: c}); len(err) != 0 {
 			b.Fatal(err)
 		}
 	}
@@ -37,7 +37,7 @@ func BenchmarkPublishFirst(b *testing.B) {
 	c := config(benchRoutes, benchServices)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := new(Server).Publish(map[model.GatewayKey]*model.Config{gateway: c}); len(err) != 0 {
+		if err := new(Server).Publish(map[model.Owner]*model.Config{gateway: c}); len(err) != 0 {
 			b.Fatal(err)
 		}
 	}
@@ -79,7 +79,7 @@ func BenchmarkSaveState(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &receiver{client: &Client{StateFile: b.TempDir() + "/state", Gateway: gateway}}
+	r := &receiver{client: &Client{StateFile: b.TempDir() + "/state", Owner: gateway}}
 	for _, p := range s.parts {
 		r.applied.parts = append(r.applied.parts, newReceived(p.name, p.resource.Resource.Value))
 	}

@@ -35,9 +35,9 @@ type Client struct {
 	// CAFile holds the certificates that may have signed the control plane's, TokenFile the token that identifies the
 	// proxy. Both are read again for each connection.
 	CAFile, TokenFile string
-	// Gateway, "namespace/name", is the Gateway for which the state is kept: the state of another Gateway is not used.
-	// It does not decide what the control plane sends: if the token belongs to another Gateway, nothing is sent.
-	Gateway model.GatewayKey
+	// Owner is for whom the proxy serves and the state is kept: the state of another owner is not used. It does not
+	// decide what the control plane sends: if the token belongs to a proxy of another owner, nothing is sent.
+	Owner model.Owner
 	// StateFile is where the last configuration that was applied is kept, with its keys in the clear: it belongs on
 	// memory. Empty is nowhere.
 	StateFile string
@@ -145,7 +145,7 @@ func (r *receiver) restore() {
 	}
 	var a *assembly
 	if err == nil {
-		a, err = decodeState(data, r.client.Gateway, maxConfig)
+		a, err = decodeState(data, r.client.Owner, maxConfig)
 	}
 	if err != nil {
 		r.log.Warn("state file is not used", "file", path, "error", err)
@@ -226,7 +226,7 @@ func (r *receiver) save() {
 		return
 	}
 	r.unsaved, r.lastSave = false, time.Now()
-	data, err := encodeState(r.client.Gateway, r.applied.parts)
+	data, err := encodeState(r.client.Owner, r.applied.parts)
 	if err == nil {
 		err = writeState(r.client.StateFile, data)
 	}

@@ -46,7 +46,7 @@ func TestAProxyThatSaysSomethingElseAllTheTimeDoesNotFillTheLog(t *testing.T) {
 
 func TestFailuresOfTheStreamDoNotHideThoseOfTheStateFile(t *testing.T) {
 	var log bytes.Buffer
-	r := &receiver{client: &Client{Gateway: "default/edge", StateFile: t.TempDir() + "/missing/state"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &receiver{client: &Client{Owner: "default/edge", StateFile: t.TempDir() + "/missing/state"}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	r.failures.Log(r.log, slog.LevelWarn, "stream", "no configuration from the control plane; connecting again")
 	r.unsaved = true
 	r.save()

@@ -159,7 +159,7 @@ func TestTokensOfOneAddressHoldNotAllPlaces(t *testing.T) {
 	s := w.server()
 	s.Logger = slog.New(slog.DiscardHandler)
 	var stuck atomic.Int32
-	s.Authenticate = func(ctx context.Context, token string) (model.GatewayKey, string, error) {
+	s.Authenticate = func(ctx context.Context, token string) (model.Owner, string, error) {
 		if token == "stuck" {
 			stuck.Add(1)
 			<-ctx.Done()

@@ -251,7 +251,7 @@ func TestStrangersGetNothing(t *testing.T) {
 			var serverLog, clientLog lockedBuffer
 			s := w.server()
 			s.Logger = slog.New(slog.NewTextHandler(&serverLog, nil))
-			s.Authenticate = func(ctx context.Context, token string) (model.GatewayKey, string, error) {
+			s.Authenticate = func(ctx context.Context, token string) (model.Owner, string, error) {
 				if token == "unavailable" {
 					return "", "", fmt.Errorf("API server: %w", ErrUnavailable)
 				}
@@ -354,29 +354,35 @@ func TestCAAndTokenAreReadAgain(t *testing.T) {
 	p.serves(c)
 }
 
-func TestGatewayComesFromTheToken(t *testing.T) {
-	w := newWorld(t)
-	s := w.server()
-	address, _ := w.serve(s, "")
-	mine, theirs := config(3, 3), config(5, 5)
-	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: theirs, "default/mine": mine}); len(err) != 0 {
-		t.Fatal(err)
-	}
-	c := w.client("a", address) // says default/gw
-	c.TokenFile = w.write("mine.token", "good:default/mine:a")
-	var log lockedBuffer
-	c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	p := w.run(c)
-	until(t, "it is sent nothing", func() bool {
-		return strings.Contains(log.String(), "the token belongs to a proxy of Gateway default/mine, not of "+gateway)
-	})
-	p.stop()
-	if len(p.configs) != 0 || len(s.Running(gateway))+len(s.Running("default/mine")) != 0 {
-		t.Error("a proxy of one Gateway has to do with another")
-	}
-	c.Gateway = "default/mine"
-	w.run(c).serves(mine)
-	if len(s.Running(gateway)) != 0 {
-		t.Error("it is taken for a proxy of another Gateway")
+func TestOwnerComesFromTheToken(t *testing.T) {
+	for name, own := range map[string]model.Owner{
+		"Gateway default/mine": "default/mine", "Workload default/gw": "workload/default/gw", // of the other one's name
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.server()
+			address, _ := w.serve(s, "")
+			mine, theirs := config(3, 3), config(5, 5)
+			if err := s.Publish(map[model.Owner]*model.Config{gateway: theirs, own: mine}); len(err) != 0 {
+				t.Fatal(err)
+			}
+			c := w.client("a", address) // says default/gw
+			c.TokenFile = w.write("mine.token", "good:"+string(own)+":a")
+			var log lockedBuffer
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			p := w.run(c)
+			until(t, "it is sent nothing", func() bool {
+				return strings.Contains(log.String(), "the token belongs to a proxy of "+name+", not of "+gateway)
+			})
+			p.stop()
+			if len(p.configs) != 0 || len(s.Running(gateway))+len(s.Running(own)) != 0 {
+				t.Error("a proxy of one owner has to do with another")
+			}
+			c.Owner = own
+			w.run(c).serves(mine)
+			if len(s.Running(gateway)) != 0 {
+				t.Error("it is taken for a proxy of another owner")
+			}
+		})
 	}
 }

@@ -57,9 +57,9 @@ func (w *world) write(name, content string) string {
 }
 
 // authenticate takes tokens of the form "good:GATEWAY:PROXY".
-func authenticate(_ context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
+func authenticate(_ context.Context, token string) (gateway model.Owner, proxy string, err error) {
 	if p := strings.Split(token, ":"); len(p) == 3 && p[0] == "good" {
-		return model.GatewayKey(p[1]), p[2], nil
+		return model.Owner(p[1]), p[2], nil
 	}
 	return "", "", fmt.Errorf("token %s is not good", token)
 }
@@ -113,7 +113,7 @@ func (w *world) begin(s *Server, c *model.Config) (p *proxy, address string, sto
 // client is a proxy's, whose name makes its files.
 func (w *world) client(name, address string) *Client {
 	return &Client{
-		Address: address, ServerName: "controller", Gateway: gateway,
+		Address: address, ServerName: "controller", Owner: gateway,
 		CAFile: filepath.Join(w.dir, "ca.crt"), TokenFile: w.write(name+".token", "good:"+gateway+":"+name+"\n"),
 		StateFile: filepath.Join(w.dir, name+".state"),
 		Logger:    slog.New(slog.NewTextHandler(testLog{w.t}, nil)).With("proxy", name),
@@ -219,7 +219,7 @@ func knows(t *testing.T, s *Server, name string, c *model.Config) Proxy {
 
 func publish(t *testing.T, s *Server, c *model.Config) {
 	t.Helper()
-	if err := s.Publish(map[model.GatewayKey]*model.Config{gateway: c}); len(err) != 0 {
+	if err := s.Publish(map[model.Owner]*model.Config{gateway: c}); len(err) != 0 {
 		t.Fatal(err)
 	}
 }

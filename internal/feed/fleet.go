@@ -31,11 +31,11 @@ type record struct {
 	forget  *time.Timer // runs while there is no session
 }
 
-// Running lists the proxies of a Gateway that are connected, or were until a short time ago (Linger), by name.
-func (s *Server) Running(gateway model.GatewayKey) []Proxy {
+// Running lists the proxies of an owner that are connected, or were until a short time ago (Linger), by name.
+func (s *Server) Running(owner model.Owner) []Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.feeds[gateway]
+	f := s.feeds[owner]
 	if f == nil {
 		return nil
 	}
@@ -49,10 +49,10 @@ func (s *Server) Running(gateway model.GatewayKey) []Proxy {
 
 // open begins a session. One that the proxy still has ends: a proxy has one, and may be back before its old connection
 // is known to be broken.
-func (s *Server) open(gateway model.GatewayKey, proxy string, end context.CancelFunc) *session {
+func (s *Server) open(owner model.Owner, proxy string, end context.CancelFunc) *session {
 	s.mu.Lock()
-	f := s.feed(gateway)
-	session := &session{server: s, gateway: gateway, proxy: proxy, feed: f, end: end}
+	f := s.feed(owner)
+	session := &session{server: s, owner: owner, proxy: proxy, feed: f, end: end}
 	old := f.sessions[proxy]
 	f.sessions[proxy] = session
 	s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Server) open(gateway model.GatewayKey, proxy string, end context.Cancel
 		old.end()
 	}
 	s.counts.proxies.Add(1)
-	s.Logger.Info("proxy is connected", "gateway", gateway, "proxy", proxy)
+	s.Logger.Info("proxy is connected", "gateway", owner, "proxy", proxy)
 	return session
 }
 
@@ -77,7 +77,7 @@ func (s *Server) close(session *session) {
 	}
 	s.mu.Unlock()
 	s.counts.proxies.Add(-1)
-	s.Logger.Info("proxy is gone", "gateway", session.gateway, "proxy", session.proxy)
+	s.Logger.Info("proxy is gone", "gateway", session.owner, "proxy", session.proxy)
 }
 
 func (s *Server) forget(session *session, r *record) {
@@ -86,19 +86,19 @@ func (s *Server) forget(session *session, r *record) {
 	gone := r.session == nil && f.proxies[session.proxy] == r
 	if gone {
 		delete(f.proxies, session.proxy)
-		s.drop(session.gateway)
+		s.drop(session.owner)
 	}
 	s.mu.Unlock()
 	if gone {
-		s.changed(session.gateway)
+		s.changed(session.owner)
 	}
 }
 
-// drop forgets a Gateway that is unknown or no longer published, once its proxies are gone. s.mu is held.
-func (s *Server) drop(gateway model.GatewayKey) {
-	f := s.feeds[gateway]
+// drop forgets an owner that is unknown or no longer published, once its proxies are gone. s.mu is held.
+func (s *Server) drop(owner model.Owner) {
+	f := s.feeds[owner]
 	if f != nil && (f.current.Load() == nil || f.retired) && len(f.sessions)+len(f.proxies) == 0 {
-		delete(s.feeds, gateway)
+		delete(s.feeds, owner)
 	}
 }
 
@@ -150,20 +150,20 @@ func (s *Server) report(session *session, version, refusal string) {
 	}
 	s.mu.Unlock()
 	if refusal != "" && before.Err != refusal {
-		s.complain(session.gateway, session.proxy, "proxy did not apply the configuration", "error", refusal)
+		s.complain(session.owner, session.proxy, "proxy did not apply the configuration", "error", refusal)
 	}
 	if changed || fresh {
-		s.changed(session.gateway)
+		s.changed(session.owner)
 	}
 }
 
 // complain logs what a proxy says is wrong, each message at most once a second: a proxy may say something else all the time.
-func (s *Server) complain(gateway model.GatewayKey, proxy, message string, args ...any) {
-	s.complaints.Log(s.Logger, slog.LevelWarn, string(gateway)+" "+proxy+" "+message, message, append([]any{"gateway", gateway, "proxy", proxy}, args...)...)
+func (s *Server) complain(owner model.Owner, proxy, message string, args ...any) {
+	s.complaints.Log(s.Logger, slog.LevelWarn, string(owner)+" "+proxy+" "+message, message, append([]any{"gateway", owner, "proxy", proxy}, args...)...)
 }
 
-func (s *Server) changed(gateway model.GatewayKey) {
+func (s *Server) changed(owner model.Owner) {
 	if s.OnChange != nil {
-		s.OnChange(gateway)
+		s.OnChange(owner)
 	}
 }

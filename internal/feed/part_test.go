@@ -249,10 +249,10 @@ func TestWhatIsTooLargeKeepsNoOtherGatewayBack(t *testing.T) {
 	s := new(Server)
 	publish(t, s, config(2, 2))
 	large := &model.Config{Certificates: []model.Certificate{{Name: "x", Chain: strings.Repeat("x", maxPart)}}}
-	const other model.GatewayKey = "default/other"
+	const other model.Owner = "default/other"
 	third := config(3, 3)
 	for range 2 { // the same configuration meets the same error
-		errs := s.Publish(map[model.GatewayKey]*model.Config{gateway: large, other: third})
+		errs := s.Publish(map[model.Owner]*model.Config{gateway: large, other: third})
 		if err := errs[gateway]; len(errs) != 1 || err == nil || !strings.Contains(err.Error(), "certificate/x") || s.Version(gateway) != Version(config(2, 2)) {
 			t.Errorf("%v; want the part named, and the configuration before kept", errs)
 		}
@@ -260,7 +260,7 @@ func TestWhatIsTooLargeKeepsNoOtherGatewayBack(t *testing.T) {
 			t.Error("another Gateway is kept back")
 		}
 	}
-	if errs := s.Publish(map[model.GatewayKey]*model.Config{gateway: config(2, 2), other: third}); len(errs) != 0 {
+	if errs := s.Publish(map[model.Owner]*model.Config{gateway: config(2, 2), other: third}); len(errs) != 0 {
 		t.Errorf("it is sent again, and said not to be: %v", errs)
 	}
 }
@@ -271,7 +271,7 @@ func TestAConfigurationThatIsTheSameIsNotLookedAt(t *testing.T) {
 	s, c, empty := new(Server), config(20, 20), Version(&model.Config{})
 	publish(t, s, c)
 	version := s.Version(gateway)
-	all := map[model.GatewayKey]*model.Config{gateway: c}
+	all := map[model.Owner]*model.Config{gateway: c}
 	if n := testing.AllocsPerRun(10, func() { s.Publish(all) }); n > 4 {
 		t.Errorf("%v allocations for what was published before", n)
 	}

@@ -36,18 +36,18 @@ const (
 	stopTime = 2 * time.Second
 )
 
-// Server gives proxies the configurations of their Gateways. Certificate and Authenticate are required, the other
+// Server gives proxies the configurations of their owners. Certificate and Authenticate are required, the other
 // fields may be zero; no field may be changed once a method was called. The methods may be called from any goroutine,
 // also before Serve.
 type Server struct {
 	// Certificate returns the certificate to present; it is asked at each handshake.
 	Certificate func() (*tls.Certificate, error)
-	// Authenticate returns who a token belongs to: a proxy, by a name that no other has at the same time, of a Gateway
-	// ("namespace/name"). It is called for each new stream, for a few at the same time, with a deadline. An error that
-	// wraps ErrUnavailable says nothing about the token.
-	Authenticate func(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error)
-	// OnChange, if set, is called when the result of Running for a Gateway may have changed. It must not block.
-	OnChange func(gateway model.GatewayKey)
+	// Authenticate returns who a token belongs to: a proxy, by a name that no other has at the same time, and its owner.
+	// It is called for each new stream, for a few at the same time, with a deadline. An error that wraps ErrUnavailable
+	// says nothing about the token.
+	Authenticate func(ctx context.Context, token string) (owner model.Owner, proxy string, err error)
+	// OnChange, if set, is called when the result of Running for an owner may have changed. It must not block.
+	OnChange func(owner model.Owner)
 	// MaxAge is how long a stream may last before the proxy must connect again. This spreads the proxies over the
 	// control planes, and verifies their tokens again. Each stream gets between this and a fifth more. Default 30
 	// minutes.
@@ -60,7 +60,7 @@ type Server struct {
 	publishing sync.Mutex // held by Publish; guards contents of parts
 
 	mu    sync.Mutex
-	feeds map[model.GatewayKey]*feed // by Gateway
+	feeds map[model.Owner]*feed // by owner
 
 	once       sync.Once
 	checks     chan struct{} // one place for each token being looked at
@@ -73,7 +73,7 @@ type Server struct {
 // ErrUnavailable is wrapped by errors of Authenticate that say nothing about the token: it could not be verified.
 var ErrUnavailable = errors.New("the token cannot be checked now")
 
-// feed is the state of one Gateway.
+// feed is the state of one owner.
 type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
 	retired  bool                     // published no more; guarded by Server.mu
@@ -97,53 +97,53 @@ func (s *Server) init() {
 	})
 }
 
-// feed returns that of a Gateway. s.mu is held.
-func (s *Server) feed(gateway model.GatewayKey) *feed {
-	f := s.feeds[gateway]
+// feed returns that of an owner. s.mu is held.
+func (s *Server) feed(owner model.Owner) *feed {
+	f := s.feeds[owner]
 	if f == nil {
 		if s.feeds == nil {
-			s.feeds = map[model.GatewayKey]*feed{}
+			s.feeds = map[model.Owner]*feed{}
 		}
 		f = &feed{sessions: map[string]*session{}, proxies: map[string]*record{}}
-		s.feeds[gateway] = f
+		s.feeds[owner] = f
 	}
 	return f
 }
 
-// Publish makes the given configurations, by Gateway, those that proxies get, and returns before they have them. They may
+// Publish makes the given configurations, by owner, those that proxies get, and returns before they have them. They may
 // not be changed afterwards: one that is the same as was given before, by its address, has not changed, and of others what
 // did not change is found by comparing with what was published before.
 //
-// A missing Gateway gets an empty configuration if it had one before, so that a revoked configuration is no longer
-// served. Proxies of a Gateway that this server has not published yet keep what they have and wait: another server may
+// A missing owner gets an empty configuration if it had one before, so that a revoked configuration is no longer
+// served. Proxies of an owner that this server has not published yet keep what they have and wait: another server may
 // have known more. To revoke what an earlier process published, publish an empty configuration.
 //
-// It returns why configurations cannot be sent, by Gateway: their proxies keep the one before, and the same configuration
+// It returns why configurations cannot be sent, by owner: their proxies keep the one before, and the same configuration
 // meets the same error. Others are not affected.
-func (s *Server) Publish(configs map[model.GatewayKey]*model.Config) map[model.GatewayKey]error {
+func (s *Server) Publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	s.init()
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.mu.Lock()
-	gateways := slices.Collect(maps.Keys(s.feeds))
+	owners := slices.Collect(maps.Keys(s.feeds))
 	s.mu.Unlock()
-	for g := range configs {
-		gateways = append(gateways, g)
+	for owner := range configs {
+		owners = append(owners, owner)
 	}
-	slices.Sort(gateways)
-	errs := map[model.GatewayKey]error{}
-	for _, g := range slices.Compact(gateways) {
-		if err := s.publish(g, configs[g]); err != nil {
-			errs[g] = err
+	slices.Sort(owners)
+	errs := map[model.Owner]error{}
+	for _, owner := range slices.Compact(owners) {
+		if err := s.publish(owner, configs[owner]); err != nil {
+			errs[owner] = err
 		}
 	}
 	return errs
 }
 
-func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
+func (s *Server) publish(owner model.Owner, c *model.Config) error {
 	given, retired := c, c == nil
 	s.mu.Lock()
-	f := s.feed(gateway)
+	f := s.feed(owner)
 	if c != nil && c == f.given && !f.retired {
 		err := f.unsent
 		s.mu.Unlock()
@@ -152,9 +152,9 @@ func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
 	f.retired, f.given = retired, c
 	before := f.current.Load()
 	if retired {
-		s.drop(gateway)
+		s.drop(owner)
 	}
-	gone := s.feeds[gateway] == nil
+	gone := s.feeds[owner] == nil
 	s.mu.Unlock()
 	if retired {
 		if before == nil || gone {
@@ -170,7 +170,7 @@ func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
 		return err
 	}
 	s.mu.Lock()
-	f = s.feed(gateway) // it may have been let go of in the meantime
+	f = s.feed(owner) // it may have been let go of in the meantime
 	f.current.Store(next)
 	f.retired, f.given = retired, given
 	sessions := slices.Collect(maps.Values(f.sessions))
@@ -181,11 +181,11 @@ func (s *Server) publish(gateway model.GatewayKey, c *model.Config) error {
 	return nil
 }
 
-// Version is the version of what was last published for a Gateway, "" if nothing was.
-func (s *Server) Version(gateway model.GatewayKey) string {
+// Version is the version of what was last published for an owner, "" if nothing was.
+func (s *Server) Version(owner model.Owner) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.feeds[gateway]; f != nil {
+	if f := s.feeds[owner]; f != nil {
 		if c := f.current.Load(); c != nil {
 			return c.version
 		}
@@ -261,7 +261,7 @@ type service struct {
 // DeltaAggregatedResources implements the only method of the service.
 func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	s := v.server
-	gateway, proxy, ended, err := s.identify(stream.Context())
+	owner, proxy, ended, err := s.identify(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -269,11 +269,11 @@ func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryS
 	age := s.MaxAge + rand.N(s.MaxAge/5+1)
 	ctx, cancel := context.WithTimeout(v.ctx, age)
 	defer cancel()
-	session := s.open(gateway, proxy, cancel)
+	session := s.open(owner, proxy, cancel)
 	defer s.close(session)
 	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
 	if err != nil && status.Code(err) == codes.InvalidArgument {
-		s.complain(gateway, proxy, "protocol error from a proxy", "error", err)
+		s.complain(owner, proxy, "protocol error from a proxy", "error", err)
 	}
 	return err
 }

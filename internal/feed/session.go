@@ -30,11 +30,11 @@ const (
 // claims to be never counts. One response is under way at a time; the next waits for its acknowledgement. So a proxy
 // that does not read delays no other and holds at most one chunk, and the steps that it misses become one.
 type session struct {
-	server  *Server
-	gateway model.GatewayKey
-	proxy   string
-	feed    *feed
-	end     context.CancelFunc
+	server *Server
+	owner  model.Owner
+	proxy  string
+	feed   *feed
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	watch   chan<- cache.DeltaResponse // nil: the proxy waits for no response
@@ -161,8 +161,8 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 		}
 	}()
 	switch {
-	case first && r.Node.GetId() != "" && model.GatewayKey(r.Node.GetId()) != s.gateway:
-		return status.Errorf(codes.InvalidArgument, "the token belongs to a proxy of Gateway %s, not of %s", s.gateway, printable(r.Node.GetId(), maxError))
+	case first && r.Node.GetId() != "" && model.Owner(r.Node.GetId()) != s.owner:
+		return status.Errorf(codes.InvalidArgument, "the token belongs to a proxy of %s, not of %s", s.owner.Ref(), printable(r.Node.GetId(), maxError))
 	case first:
 		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")
 	case r.ResponseNonce == "":

@@ -42,7 +42,7 @@ func TestUnpublishedGatewayWaitsAndMissingOneIsEmptied(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	address, _ := w.serve(s, "")
-	if err := s.Publish(map[model.GatewayKey]*model.Config{"default/other": config(1, 1)}); len(err) != 0 {
+	if err := s.Publish(map[model.Owner]*model.Config{"default/other": config(1, 1)}); len(err) != 0 {
 		t.Fatal(err)
 	}
 	p := w.run(w.client("a", address))
@@ -75,7 +75,7 @@ func TestProxyIsForgottenAfterAWhile(t *testing.T) {
 	s.Linger = 50 * time.Millisecond
 	var mu sync.Mutex
 	changes := 0
-	s.OnChange = func(g model.GatewayKey) {
+	s.OnChange = func(g model.Owner) {
 		mu.Lock()
 		defer mu.Unlock()
 		if changes++; g != gateway {

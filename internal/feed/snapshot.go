@@ -29,7 +29,7 @@ type part struct {
 
 func (p *part) size() int { return len(p.name) + len(p.version) + len(p.resource.Resource.Value) + 64 }
 
-// snapshot is one published configuration of one Gateway, immutable.
+// snapshot is one published configuration of one owner, immutable.
 type snapshot struct {
 	version string
 	parts   []*part // by name
@@ -50,7 +50,7 @@ func Version(c *model.Config) string {
 	return s.version
 }
 
-// newSnapshot encodes a configuration. It takes unchanged parts from an earlier one of the same Gateway, if there is
+// newSnapshot encodes a configuration. It takes unchanged parts from an earlier one of the same owner, if there is
 // one; then nobody else may use that one's contents at the same time.
 func newSnapshot(c *model.Config, earlier *snapshot) (*snapshot, error) {
 	s, twice, err := buildSnapshot(c, earlier)

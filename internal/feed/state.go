@@ -17,12 +17,12 @@ import (
 )
 
 // stateMagic begins a state file; the number is the version of its format. The SHA-256 of the rest follows, then a
-// DeltaDiscoveryResponse that holds all parts, with the Gateway as the control plane's identifier.
+// DeltaDiscoveryResponse that holds all parts, with the owner as the control plane's identifier.
 const stateMagic = "weir state 1\n"
 
 // encodeState returns the content of a state file: of each part the last readable version.
-func encodeState(gateway model.GatewayKey, parts []*received) ([]byte, error) {
-	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: string(gateway)}}
+func encodeState(owner model.Owner, parts []*received) ([]byte, error) {
+	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: string(owner)}}
 	for _, p := range parts {
 		if p.err != nil {
 			if p = p.good; p == nil {
@@ -42,8 +42,8 @@ func encodeState(gateway model.GatewayKey, parts []*received) ([]byte, error) {
 	return out, nil
 }
 
-// decodeState reads the content of a state file written for that Gateway.
-func decodeState(data []byte, gateway model.GatewayKey, limit int) (*assembly, error) {
+// decodeState reads the content of a state file written for that owner.
+func decodeState(data []byte, owner model.Owner, limit int) (*assembly, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(stateMagic))
 	if !ok {
 		return nil, errors.New("is not a state file that this version understands")
@@ -58,7 +58,7 @@ func decodeState(data []byte, gateway model.GatewayKey, limit int) (*assembly, e
 	if err := proto.Unmarshal(rest[sha256.Size:], &r); err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
-	if of := r.GetControlPlane().GetIdentifier(); of != string(gateway) {
+	if of := r.GetControlPlane().GetIdentifier(); of != string(owner) {
 		return nil, fmt.Errorf("belongs to %q", printable(of, maxError))
 	}
 	a := &assembly{}

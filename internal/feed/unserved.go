@@ -37,7 +37,7 @@ func (r *receiver) node(unserved []Unserved) *core.Node {
 		}
 		fields[unservedKey] = structpb.NewListValue(list)
 	}
-	return &core.Node{Id: string(r.client.Gateway), Metadata: &structpb.Struct{Fields: fields}}
+	return &core.Node{Id: string(r.client.Owner), Metadata: &structpb.Struct{Fields: fields}}
 }
 
 // unserved is what the client does not serve now.
@@ -73,10 +73,10 @@ func (s *Server) reportUnserved(session *session, unserved []Unserved) {
 	s.mu.Unlock()
 	if changed {
 		if len(unserved) > 0 {
-			s.complain(session.gateway, session.proxy, "proxy does not serve some listeners", "listeners", len(unserved),
+			s.complain(session.owner, session.proxy, "proxy does not serve some listeners", "listeners", len(unserved),
 				"first", unserved[0].Listener, "reason", unserved[0].Reason)
 		}
-		s.changed(session.gateway)
+		s.changed(session.owner)
 	}
 }
 

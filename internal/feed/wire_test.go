@@ -15,7 +15,7 @@ func TestTheWireFormIsTheOneOfEarlierReleases(t *testing.T) {
 	leaves := []model.Leaf{{Service: "n/b:80", Weight: 1}}
 	c := &model.Config{
 		Certificates: []model.Certificate{{Name: "n/c", Chain: "<chain>\n", Key: "key & all"}},
-		Listeners:    []model.Listener{{Name: "n/g/a", Ref: ref, Gateway: "n/g", Port: 80, Protocol: model.HTTP, Hostname: "*.example"}},
+		Listeners:    []model.Listener{{Name: "n/g/a", Ref: ref, Owner: "n/g", Port: 80, Protocol: model.HTTP, Hostname: "*.example"}},
 		Routes: []model.Route{
 			{Ref: model.Ref{Kind: "HTTPRoute", Namespace: "n", Name: "r"}, Created: time.Unix(1, 0).UTC(), ClientCertificate: "n/c",
 				Attachments: []model.Attachment{{Listener: "n/g/a", Hostnames: []string{"*"}}}},

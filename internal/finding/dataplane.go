@@ -40,8 +40,8 @@ func (u Unserved) Finding() Finding {
 	return f
 }
 
-// Gateway is the one that the listener belongs to; empty for one that no Gateway has.
-func (u Unserved) Gateway() model.GatewayKey { return model.GatewayOfListener(u.Listener, u.Ref) }
+// Owner is whose listener it is; empty for one that no Gateway has.
+func (u Unserved) Owner() model.Owner { return model.OwnerOfListener(u.Listener, u.Ref) }
 
 // UnservedError says that a configuration is served but for these listeners, which who serves it tries again by itself.
 type UnservedError []Unserved
@@ -55,15 +55,15 @@ func (e UnservedError) Error() string {
 	return strings.Join(First(all, 3), "; ")
 }
 
-// ByGateway sorts what is not served by the Gateways that have it; empty is none.
-func ByGateway(all []Unserved) map[model.GatewayKey]error {
-	of := map[model.GatewayKey]UnservedError{}
+// ByOwner sorts what is not served by who has it; empty is nobody.
+func ByOwner(all []Unserved) map[model.Owner]error {
+	of := map[model.Owner]UnservedError{}
 	for _, u := range all {
-		of[u.Gateway()] = append(of[u.Gateway()], u)
+		of[u.Owner()] = append(of[u.Owner()], u)
 	}
-	out := make(map[model.GatewayKey]error, len(of))
-	for g, e := range of {
-		out[g] = e
+	out := make(map[model.Owner]error, len(of))
+	for owner, e := range of {
+		out[owner] = e
 	}
 	return out
 }

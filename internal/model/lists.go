@@ -29,7 +29,7 @@ type List interface {
 	merge(out *Config, configs []Config, accepted *listenerSet)
 	prune(c *Config)
 	divide(d *division, c *Config)
-	follow(c *Config, parts map[GatewayKey]*Config)
+	follow(c *Config, parts map[Owner]*Config)
 	validate(v *validator, c *Config)
 	sound(s *sounder, out, c *Config)
 }
@@ -237,7 +237,7 @@ func (l *list[T]) divide(d *division, c *Config) {
 }
 
 // follow gives each part of c, which is in canonical order, the elements that it uses.
-func (l *list[T]) follow(c *Config, parts map[GatewayKey]*Config) {
+func (l *list[T]) follow(c *Config, parts map[Owner]*Config) {
 	all := *l.of(c)
 	if l.used == nil || len(all) == 0 {
 		return

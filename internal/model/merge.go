@@ -13,7 +13,7 @@ import (
 // them.
 //
 // Of two listeners, services or certificates of one name, the first stays: that of the earlier configuration, or the
-// first in one configuration. A listener can clash with an earlier one of the same gateway: by the same address, port
+// first in one configuration. A listener can clash with an earlier one of the same owner: by the same address, port
 // and hostname, or by another protocol (with or without a PROXY header) on the same address and port. Then it is left
 // out with the attachments to it, and so are routes without other attachments. Routes are never merged with each other:
 // precedence decides about a request that several match. Nor are splits: those of an earlier configuration come first.
@@ -99,7 +99,7 @@ func keepServices(_ *list[Service], all [][]Service, _ *listenerSet) []Service {
 }
 
 type bind struct {
-	gateway GatewayKey
+	owner   Owner
 	network string
 	address string
 	port    int32
@@ -116,7 +116,7 @@ func (s *listenerSet) add(l Listener) bool {
 	if s.names == nil {
 		s.names, s.framings, s.hosts = map[string]bool{}, map[bind]string{}, map[bind]map[string]bool{}
 	}
-	b := bind{l.Gateway, l.Protocol.Network(), l.Address, l.Port}
+	b := bind{l.Owner, l.Protocol.Network(), l.Address, l.Port}
 	framing := l.framing()
 	if f, ok := s.framings[b]; s.names[l.Name] || ok && f != framing || s.hosts[b][l.Hostname] {
 		return false

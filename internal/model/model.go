@@ -30,9 +30,10 @@ type Listener struct {
 	// "namespace/gateway/namespace/listenerset/section".
 	Name string `json:"name"`
 	Ref  Ref    `json:"ref"`
-	// Gateway is "namespace/name" of the Gateway whose own proxies serve the listener. If it is empty, every proxy that
-	// has the configuration serves it. Listeners of different Gateways never clash. See Config.ByGateway.
-	Gateway GatewayKey `json:"gateway,omitempty"`
+	// Owner is whose own proxies serve the listener. If it is empty, every proxy that has the configuration serves it.
+	// Listeners of different owners never clash. See Config.ByOwner. In JSON it is "gateway", as in releases before there
+	// were other owners.
+	Owner Owner `json:"gateway,omitempty"`
 	// Address is the IP address to bind; empty means all addresses.
 	Address string `json:"address,omitempty"`
 	Port    int32  `json:"port"`

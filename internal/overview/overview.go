@@ -112,7 +112,7 @@ type Input struct {
 func Of(in Input, namespace string) *Report {
 	r := &Report{Objects: []*objectStatus{}, kinds: shownKinds(in.Set.Kinds())}
 	statuses := in.Statuses
-	var gateways map[model.GatewayKey]*inspect.Gateway // nil if their state is unknown
+	var gateways map[model.Owner]*inspect.Gateway // nil if their state is unknown
 	if c := in.Cluster; c != nil {
 		r.Cluster = c.Summary()
 		if c.Seen {
@@ -165,7 +165,7 @@ func shown(all, written []resource.Status) []resource.Status {
 // statusBuilder turns statuses and findings into rows.
 type statusBuilder struct {
 	set      *resource.Set
-	gateways map[model.GatewayKey]*inspect.Gateway
+	gateways map[model.Owner]*inspect.Gateway
 	all      []*objectStatus
 	by       map[resource.Key]*objectStatus
 	others   []resource.Finding
@@ -315,7 +315,7 @@ func (o *objectStatus) hostnames(hosts []gatewayv1.Hostname) {
 }
 
 func (b *statusBuilder) proxies(o *objectStatus) {
-	g := b.gateways[model.GatewayOf(o.Namespace, o.Name)]
+	g := b.gateways[model.GatewayOwner(o.Namespace, o.Name)]
 	if g == nil {
 		return
 	}

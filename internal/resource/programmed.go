@@ -27,12 +27,12 @@ type Verdict struct {
 
 // Judge returns the statuses with Programmed corrected by verdicts: for Gateways, their listeners, and their
 // ListenerSets. It asks for a verdict about each Gateway that has a status. It does not change its input.
-func (s *Set) Judge(statuses []Status, verdict func(gateway model.GatewayKey, is *Status) Verdict) []Status {
+func (s *Set) Judge(statuses []Status, verdict func(gateway model.Owner, is *Status) Verdict) []Status {
 	out := slices.Clone(statuses)
-	verdicts := map[model.GatewayKey]*judged{}
+	verdicts := map[model.Owner]*judged{}
 	for i := range out {
 		if is := &out[i]; is.Ref.Kind == "Gateway" {
-			name := model.GatewayOf(is.Ref.Namespace, is.Ref.Name)
+			name := model.GatewayOwner(is.Ref.Namespace, is.Ref.Name)
 			j := &judged{Verdict: verdict(name, is), gateway: is}
 			verdicts[name] = j
 			j.whole()
@@ -62,11 +62,11 @@ func (s *Set) Judge(statuses []Status, verdict func(gateway model.GatewayKey, is
 }
 
 // parentsOf returns the Gateway of each ListenerSet, "namespace/name".
-func parentsOf(sets []*gatewayv1.ListenerSet) map[string]model.GatewayKey {
-	out := make(map[string]model.GatewayKey, len(sets))
+func parentsOf(sets []*gatewayv1.ListenerSet) map[string]model.Owner {
+	out := make(map[string]model.Owner, len(sets))
 	for _, l := range sets {
 		if parent, ok := ParentOf(l); ok {
-			out[l.Namespace+"/"+l.Name] = model.GatewayOf(parent.Namespace, parent.Name)
+			out[l.Namespace+"/"+l.Name] = model.GatewayOwner(parent.Namespace, parent.Name)
 		}
 	}
 	return out

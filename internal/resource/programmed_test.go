@@ -42,7 +42,7 @@ func TestProgrammedFollowsTheVerdict(t *testing.T) {
 	} {
 		before := statuses()
 		var got []string
-		for _, s := range set.Judge(before, func(g model.GatewayKey, _ *Status) Verdict {
+		for _, s := range set.Judge(before, func(g model.Owner, _ *Status) Verdict {
 			if g == "shop/edge" {
 				return c.verdict
 			}

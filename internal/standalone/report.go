@@ -20,7 +20,7 @@ func (r report) Standing() dataplane.Standing {
 
 // With implements dataplane.Report.
 func (r report) With(unserved []finding.Unserved, running []finding.Finding) dataplane.Report {
-	return report{r.WithUnpublished(finding.ByGateway(unserved)).WithFindings(running), r.own}
+	return report{r.WithUnpublished(finding.ByOwner(unserved)).WithFindings(running), r.own}
 }
 
 // Status implements report.

@@ -355,13 +355,13 @@ func (t *translator) emit() {
 			}
 			ref := l.holder()
 			ref.Field = l.field
-			var owner model.GatewayKey
+			var owner model.Owner
 			if t.ProxyPerGateway {
-				owner = model.GatewayOf(g.namespace, g.name)
+				owner = model.GatewayOwner(g.namespace, g.name)
 			}
 			for _, a := range g.addresses {
 				t.cfg.Listeners = append(t.cfg.Listeners, model.Listener{
-					Name: l.name(a), Ref: ref, Gateway: owner, Address: a, Port: l.spec.Port, Protocol: l.protocol,
+					Name: l.name(a), Ref: ref, Owner: owner, Address: a, Port: l.spec.Port, Protocol: l.protocol,
 					Hostname: l.hostname, TLS: l.tls, PathPolicy: l.pathPolicy(), Front: l.front(),
 				})
 			}

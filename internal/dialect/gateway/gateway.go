@@ -30,7 +30,7 @@ const AdminPort = 19080
 
 // Options are settings that are not part of a set. The zero value is one data plane for all Gateways.
 type Options struct {
-	// ProxyPerGateway means that each Gateway is served by its own proxies, model.Listener.Gateway: Gateways never conflict.
+	// ProxyPerGateway means that each Gateway is served by its own proxies, model.Listener.Owner: Gateways never conflict.
 	// The operator of the proxies gives them addresses and judges the Gateways' parameters: listeners bind all
 	// addresses, and statuses name none and set Programmed unless something here prevents it. A class that is not in
 	// the set belongs to nobody.

@@ -90,7 +90,7 @@ func FuzzTranslate(f *testing.F) {
 			if a, b := goldentest.Marshal(t, out.cfg), goldentest.Marshal(t, translateWith(goldentest.Shuffled(set), options).cfg); a != b {
 				t.Errorf("%+v: the order of the objects has an influence:\n%s", options, goldentest.Diff(a, b))
 			}
-			for name, part := range out.cfg.ByGateway() {
+			for name, part := range out.cfg.ByOwner() {
 				if err := part.Validate(); err != nil {
 					t.Errorf("the part of %s is not valid: %v", name, err)
 				}

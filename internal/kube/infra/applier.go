@@ -44,11 +44,11 @@ type Applier struct {
 	caches   map[string]cache.Cache // by namespace; that of all namespaces has no name
 	log      *slog.Logger
 	failures loglimit.Limiter
-	onChange func(gateway model.GatewayKey)
-	queue    workqueue.TypedRateLimitingInterface[model.GatewayKey]
+	onChange func(gateway model.Owner)
+	queue    workqueue.TypedRateLimitingInterface[model.Owner]
 
 	mu    sync.Mutex
-	plans map[model.GatewayKey]*planned
+	plans map[model.Owner]*planned
 }
 
 // planned is a plan and the result of its application.
@@ -76,7 +76,7 @@ func (p ObjectProblem) String() string { return p.Kind + " " + p.Name + ": " + p
 // NewApplier makes an Applier that reaches the API server by config, for Gateways of the given namespaces, or of all if
 // there are none. onChange, which may be nil, is called with the "namespace/name" of a Gateway whenever its Found may
 // have changed; it must not block.
-func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway model.GatewayKey)) (*Applier, error) {
+func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onChange func(gateway model.Owner)) (*Applier, error) {
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("infrastructure: %w", err)
@@ -100,12 +100,12 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 		}
 	}
 	if onChange == nil {
-		onChange = func(model.GatewayKey) {}
+		onChange = func(model.Owner) {}
 	}
 	return &Applier{
-		client: c, caches: caches, log: log, onChange: onChange, plans: map[model.GatewayKey]*planned{},
+		client: c, caches: caches, log: log, onChange: onChange, plans: map[model.Owner]*planned{},
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[model.GatewayKey](retryAfter, retryMost)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[model.Owner](retryAfter, retryMost)),
 	}, nil
 }
 
@@ -114,7 +114,7 @@ func NewApplier(config *rest.Config, namespaces []string, log *slog.Logger, onCh
 func (a *Applier) Set(plans []Plan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	named := make(map[model.GatewayKey]bool, len(plans))
+	named := make(map[model.Owner]bool, len(plans))
 	for _, p := range plans {
 		named[p.Gateway] = true
 		sum := sumOf(p)
@@ -211,7 +211,7 @@ func (a *Applier) seen(k kind, o any, deleted bool) {
 	if owner == nil {
 		return
 	}
-	gateway := model.GatewayOf(object.GetNamespace(), owner.Name)
+	gateway := model.GatewayOwner(object.GetNamespace(), owner.Name)
 	a.mu.Lock()
 	p := a.plans[gateway]
 	same := p != nil && !deleted && p.left[identity{k.kind, object.GetName()}] == fingerprint(object)
@@ -244,7 +244,7 @@ func (a *Applier) work(ctx context.Context) {
 }
 
 // apply reports whether the Gateway has everything it should have.
-func (a *Applier) apply(ctx context.Context, gateway model.GatewayKey) bool {
+func (a *Applier) apply(ctx context.Context, gateway model.Owner) bool {
 	a.mu.Lock()
 	p := a.plans[gateway]
 	a.mu.Unlock()

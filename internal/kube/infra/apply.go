@@ -228,7 +228,7 @@ type Found struct {
 }
 
 // Found returns what exists for the Gateway "namespace/name". The caller must not change it.
-func (a *Applier) Found(ctx context.Context, gateway model.GatewayKey) (Found, error) {
+func (a *Applier) Found(ctx context.Context, gateway model.Owner) (Found, error) {
 	var f Found
 	namespace, name := gateway.Namespace(), gateway.Name()
 	deployments, err := a.madeFor(ctx, deployments, namespace, name)

@@ -60,18 +60,18 @@ type Fleet struct {
 	ControllerName string
 
 	mu   sync.Mutex
-	said map[model.GatewayKey]resource.Condition // Programmed, by Gateway
+	said map[model.Owner]resource.Condition // Programmed, by Gateway
 }
 
 // Overlay returns the translator's statuses with those of GatewayClasses, Gateways and their listeners corrected:
 // parameters that cannot be used (Accepted), addresses, and Programmed. It calls state for each Gateway with its
 // "namespace/name". It does not change the given statuses.
-func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway model.GatewayKey) State) []resource.Status {
+func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state func(gateway model.Owner) State) []resource.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	classes := readClasses(set, f.ControllerName)
-	said := map[model.GatewayKey]resource.Condition{}
-	out := set.Judge(statuses, func(name model.GatewayKey, s *resource.Status) (v resource.Verdict) {
+	said := map[model.Owner]resource.Condition{}
+	out := set.Judge(statuses, func(name model.Owner, s *resource.Status) (v resource.Verdict) {
 		g := set.Gateway(name.Namespace(), name.Name())
 		if g == nil {
 			return v
@@ -100,7 +100,7 @@ func (f *Fleet) Overlay(set *resource.Set, statuses []resource.Status, state fun
 }
 
 // before returns the last Programmed of a Gateway: what was said, or what another controller before this one wrote.
-func (f *Fleet) before(name model.GatewayKey, g *gatewayv1.Gateway) *resource.Condition {
+func (f *Fleet) before(name model.Owner, g *gatewayv1.Gateway) *resource.Condition {
 	if c, ok := f.said[name]; ok {
 		return &c
 	}

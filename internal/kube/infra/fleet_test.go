@@ -177,7 +177,7 @@ func run(t *testing.T, fleet *infra.Fleet, g *gatewayv1.Gateway, state infra.Sta
 			Spec: gatewayv1.ListenerSetSpec{ParentRef: gatewayv1.ParentGatewayReference{Namespace: &namespace, Name: "edge"}}}},
 	}
 	given := statuses()
-	out := fleet.Overlay(set, given, func(name model.GatewayKey) infra.State {
+	out := fleet.Overlay(set, given, func(name model.Owner) infra.State {
 		if name != "shop/edge" {
 			t.Errorf("asked for %s", name)
 		}
@@ -261,7 +261,7 @@ func TestListenersThatProxiesDoNotServeAreNotProgrammed(t *testing.T) {
 		{[]infra.Proxy{{Name: "a", Version: "1", Unserved: unserved("other/edge/http", "shop/edge/nothing", "http")}}, ""}, // what is not its own
 		{[]infra.Proxy{{Name: "a", Version: "1"}}, ""}, // and back
 	} {
-		out := f.Overlay(set, statuses, func(model.GatewayKey) infra.State {
+		out := f.Overlay(set, statuses, func(model.Owner) infra.State {
 			return infra.State{Found: found(balanced("edge-weir", "192.0.2.1")), Version: "1", Proxies: c.proxies}
 		})
 		var got strings.Builder

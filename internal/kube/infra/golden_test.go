@@ -61,6 +61,6 @@ func outputs(t *testing.T, set *resource.Set) []goldentest.Part {
 		}
 	}
 	fleet := infra.Fleet{ControllerName: gateway.ControllerName}
-	statuses := fleet.Overlay(set, result.Statuses, func(model.GatewayKey) infra.State { return infra.State{Version: "1"} })
+	statuses := fleet.Overlay(set, result.Statuses, func(model.Owner) infra.State { return infra.State{Version: "1"} })
 	return []goldentest.Part{{Name: "objects", Text: text.String()}, {Name: "statuses", Text: goldentest.StatusText(statuses)}}
 }

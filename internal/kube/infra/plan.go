@@ -17,7 +17,7 @@ import (
 // Plan is what one Gateway should have in the cluster.
 type Plan struct {
 	// Gateway is "namespace/name".
-	Gateway model.GatewayKey
+	Gateway model.Owner
 	// Keep leaves everything unchanged: the Gateway cannot be judged now, and what its proxies serve is better than
 	// nothing.
 	Keep bool
@@ -30,21 +30,21 @@ type Plan struct {
 // The configuration, whose listeners name their Gateways, and the statuses are the translation of the set. A Gateway
 // that is not in the set has no plan: the objects that it owns are deleted with it.
 func (o Options) Plans(set *resource.Set, controllerName string, config *model.Config, statuses []resource.Status) []Plan {
-	ports := map[model.GatewayKey][]int32{}
+	ports := map[model.Owner][]int32{}
 	for i := range config.Listeners {
 		l := &config.Listeners[i]
-		ports[l.Gateway] = append(ports[l.Gateway], l.Port)
+		ports[l.Owner] = append(ports[l.Owner], l.Port)
 	}
-	accepted := map[model.GatewayKey]bool{}
+	accepted := map[model.Owner]bool{}
 	for i := range statuses {
 		if s := &statuses[i]; s.Ref.Kind == "Gateway" {
-			accepted[model.GatewayOf(s.Ref.Namespace, s.Ref.Name)] = holds(s.Conditions, string(gatewayv1.GatewayConditionAccepted))
+			accepted[model.GatewayOwner(s.Ref.Namespace, s.Ref.Name)] = holds(s.Conditions, string(gatewayv1.GatewayConditionAccepted))
 		}
 	}
 	classes := readClasses(set, controllerName)
 	plans := make([]Plan, 0, len(set.Gateways))
 	for _, g := range set.Gateways {
-		plan := Plan{Gateway: model.GatewayOf(g.Namespace, g.Name)}
+		plan := Plan{Gateway: model.GatewayOwner(g.Namespace, g.Name)}
 		class, owner := classes[string(g.Spec.GatewayClassName)], set.OwnerOf(controllerName, g)
 		switch {
 		case owner == resource.NoClass:

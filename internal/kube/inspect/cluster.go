@@ -68,9 +68,9 @@ type Cluster struct {
 	// Missing are the rights that the controller's ServiceAccount lacks.
 	Missing []Missing
 	// Unwatched are the Gateways of our classes, "namespace/name", in namespaces that the controller does not watch, sorted.
-	Unwatched []model.GatewayKey
+	Unwatched []model.Owner
 	// Gateways that are ours, by "namespace/name".
-	Gateways map[model.GatewayKey]*Gateway
+	Gateways map[model.Owner]*Gateway
 	// Seen means that the Gateways' objects in the cluster could be read, so that they can be judged.
 	Seen bool
 	// Conversions are how versions are converted, of the definitions that there are and may be read.
@@ -125,7 +125,7 @@ type NotSeen struct {
 
 // Read inspects the cluster. The error is for an API server that does not answer; what may not be read is left out.
 func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, error) {
-	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[model.GatewayKey]*Gateway{}, Seen: true}}
+	r := &reader{client: c, Options: o, out: &Cluster{Gateways: map[model.Owner]*Gateway{}, Seen: true}}
 	if err := r.definitions(ctx); err != nil {
 		return nil, err
 	}
@@ -294,13 +294,13 @@ func (r *reader) lease(ctx context.Context, c *Controller) error {
 
 // gateways reads the objects of Gateways, a list for each kind.
 func (r *reader) gateways(ctx context.Context, in Input) error {
-	versions := in.Config.ByGateway()
+	versions := in.Config.ByOwner()
 	plans := infra.Options{Controller: "controller:1", Image: "image", CA: "none"}.Plans(in.Set, r.ControllerName, in.Config, in.Statuses)
 	made, err := r.made(ctx)
 	if err != nil {
 		return err
 	}
-	running := map[model.GatewayKey][]feed.Proxy{}
+	running := map[model.Owner][]feed.Proxy{}
 	if c := r.out.Controller; c != nil {
 		running, err = replica.ReadBoard(ctx, r.client, c.Namespace)
 		if r.refused("what proxies run (ConfigMaps of namespace "+c.Namespace+")", err) {
@@ -355,7 +355,7 @@ func (r *reader) unwatched(ctx context.Context, in Input) error {
 	for i := range list.Items {
 		g := &list.Items[i]
 		if in.Set.OwnerOf(r.ControllerName, g) == resource.Ours && !slices.Contains(c.Namespaces, g.Namespace) {
-			r.out.Unwatched = append(r.out.Unwatched, model.GatewayOf(g.Namespace, g.Name))
+			r.out.Unwatched = append(r.out.Unwatched, model.GatewayOwner(g.Namespace, g.Name))
 		}
 	}
 	slices.Sort(r.out.Unwatched)

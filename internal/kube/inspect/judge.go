@@ -201,7 +201,7 @@ func (j *judge) controller() {
 	}
 }
 
-func (j *judge) gateway(name model.GatewayKey, g *Gateway) {
+func (j *judge) gateway(name model.Owner, g *Gateway) {
 	namespace, short, ref := name.Namespace(), name.Name(), name.Ref()
 	pods := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", namespace, gatewayv1.GatewayNameLabelKey, short)
 	if len(g.Missing) > 0 {

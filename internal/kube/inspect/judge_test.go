@@ -112,7 +112,7 @@ func good() *Cluster {
 			Bundle: append(slices.Clone(ended), good1...), Authority: good1,
 		}},
 		Controller: &Controller{Namespace: "weir-system", Name: "weir-controller", Service: "weir-controller", ServiceAccount: "weir-controller", Replicas: 2, Ready: 2, Elects: true, Lease: "weir-controller", Leader: "a"},
-		Gateways: map[model.GatewayKey]*Gateway{"shop/edge": {
+		Gateways: map[model.Owner]*Gateway{"shop/edge": {
 			Version: "0123456789", Proxies: []feed.Proxy{{Name: "shop/a", Version: "0123456789", Since: time.Unix(0, 0)}, {Name: "shop/b", Version: "0123456789"}},
 			Found: infra.Found{
 				Deployment: &appsv1.Deployment{
@@ -158,7 +158,7 @@ func TestFindings(t *testing.T) {
 			}
 		},
 		"namespaces": func(c *Cluster, _ *Input) {
-			c.Controller.Namespaces, c.Unwatched = []string{"blog", "shop"}, []model.GatewayKey{"other/edge"}
+			c.Controller.Namespaces, c.Unwatched = []string{"blog", "shop"}, []model.Owner{"other/edge"}
 			for _, v := range []access.Verb{{Resource: "secrets", Verb: "get"}, {Resource: "secrets", Verb: "list"}} {
 				c.Missing = append(c.Missing, Missing{v, "shop"})
 			}

@@ -22,7 +22,7 @@ func (c *Cluster) Expected(in Input, controllerName string) []resource.Status {
 		return in.Statuses
 	}
 	fleet := infra.Fleet{ControllerName: controllerName}
-	return fleet.Overlay(in.Set, in.Statuses, func(gateway model.GatewayKey) infra.State {
+	return fleet.Overlay(in.Set, in.Statuses, func(gateway model.Owner) infra.State {
 		g := c.Gateways[gateway]
 		if g == nil {
 			return infra.State{}

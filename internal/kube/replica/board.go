@@ -56,8 +56,8 @@ type Board struct {
 	Cache cache.Cache
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
-	// Running returns what the proxies connected to this replica run, by Gateway.
-	Running func() map[model.GatewayKey][]feed.Proxy
+	// Running returns what the proxies connected to this replica run, by owner.
+	Running func() map[model.Owner][]feed.Proxy
 	// Changed is called when another replica wrote something else.
 	Changed func()
 	Logger  *slog.Logger
@@ -70,7 +70,7 @@ type Board struct {
 
 // replicaReport is the report of another replica.
 type replicaReport struct {
-	proxies map[model.GatewayKey][]feed.Proxy // by Gateway
+	proxies map[model.Owner][]feed.Proxy // by owner
 	seen    time.Time
 }
 
@@ -96,13 +96,13 @@ func (b *Board) Tell() {
 	}
 }
 
-// Others returns what proxies of a Gateway run that are connected to other replicas.
-func (b *Board) Others(gateway model.GatewayKey) []feed.Proxy {
+// Others returns what proxies of an owner run that are connected to other replicas.
+func (b *Board) Others(owner model.Owner) []feed.Proxy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []feed.Proxy
 	for _, name := range slices.Sorted(maps.Keys(b.others)) {
-		out = append(out, b.others[name].proxies[gateway]...)
+		out = append(out, b.others[name].proxies[owner]...)
 	}
 	return out
 }
@@ -122,7 +122,7 @@ func (b *Board) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
-	var written map[model.GatewayKey][]feed.Proxy
+	var written map[model.Owner][]feed.Proxy
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last time.Time
@@ -186,7 +186,7 @@ func (b *Board) read(o any, gone bool) {
 	if !ok || c.Name == b.Name {
 		return
 	}
-	var said map[model.GatewayKey][]feed.Proxy
+	var said map[model.Owner][]feed.Proxy
 	if !gone {
 		var err error
 		if said, err = unpack(c.BinaryData[boardKey]); err != nil {
@@ -209,7 +209,7 @@ func (b *Board) read(o any, gone bool) {
 	}
 }
 
-func (b *Board) write(ctx context.Context, running map[model.GatewayKey][]feed.Proxy) error {
+func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
 	defer cancel()
 	data, err := pack(running)
@@ -237,7 +237,7 @@ func (b *Board) remove(ctx context.Context, name string) {
 	}
 }
 
-func pack(running map[model.GatewayKey][]feed.Proxy) ([]byte, error) {
+func pack(running map[model.Owner][]feed.Proxy) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	if err := errors.Join(json.NewEncoder(z).Encode(running), z.Close()); err != nil {
@@ -246,12 +246,12 @@ func pack(running map[model.GatewayKey][]feed.Proxy) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func unpack(data []byte) (map[model.GatewayKey][]feed.Proxy, error) {
+func unpack(data []byte) (map[model.Owner][]feed.Proxy, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	var out map[model.GatewayKey][]feed.Proxy
+	var out map[model.Owner][]feed.Proxy
 	err = json.NewDecoder(io.LimitReader(z, boardSize)).Decode(&out)
 	return out, err
 }
@@ -269,20 +269,20 @@ func Newest(all ...[]feed.Proxy) []feed.Proxy {
 	return slices.SortedFunc(maps.Values(by), func(a, b feed.Proxy) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// ReadBoard returns what proxies run by the reports of all replicas of the controller in a namespace, by Gateway.
-func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[model.GatewayKey][]feed.Proxy, error) {
+// ReadBoard returns what proxies run by the reports of all replicas of the controller in a namespace, by owner.
+func ReadBoard(ctx context.Context, reader client.Reader, namespace string) (map[model.Owner][]feed.Proxy, error) {
 	var list corev1.ConfigMapList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{BoardLabel: BoardValue}); err != nil {
 		return nil, err
 	}
-	out := map[model.GatewayKey][]feed.Proxy{}
+	out := map[model.Owner][]feed.Proxy{}
 	for _, c := range list.Items {
 		said, err := unpack(c.BinaryData[boardKey])
 		if err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s: %w", c.Namespace, c.Name, err)
 		}
-		for gateway, proxies := range said {
-			out[gateway] = Newest(out[gateway], proxies)
+		for owner, proxies := range said {
+			out[owner] = Newest(out[owner], proxies)
 		}
 	}
 	return out, nil

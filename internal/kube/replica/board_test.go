@@ -20,11 +20,11 @@ import (
 func TestReplicasReadWhatProxiesOfOthersRun(t *testing.T) {
 	c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}
 	since := time.Now().Truncate(time.Second).UTC()
-	runs := map[model.GatewayKey][]feed.Proxy{"shop/edge": {{Name: "shop/edge-1", Version: "abc", Since: since}}}
+	runs := map[model.Owner][]feed.Proxy{"shop/edge": {{Name: "shop/edge-1", Version: "abc", Since: since}}}
 	changed := make(chan struct{}, 16)
 	one := &replica.Board{
 		Client: c, Cache: informers, Namespace: "weir-system", Name: "one", Logger: discard,
-		Running: func() map[model.GatewayKey][]feed.Proxy { return runs }, Changed: func() { changed <- struct{}{} },
+		Running: func() map[model.Owner][]feed.Proxy { return runs }, Changed: func() { changed <- struct{}{} },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -35,9 +35,8 @@ type Tokens struct {
 	Client client.Writer
 	// Audience is the audience that the token must have.
 	Audience string
-	// GatewayOf returns the Gateway, "namespace/name", whose proxies run as that ServiceAccount; empty if there is
-	// none.
-	GatewayOf func(namespace, serviceAccount string) model.GatewayKey
+	// OwnerOf returns whose proxies run as that ServiceAccount; empty if nobody's do.
+	OwnerOf func(namespace, serviceAccount string) model.Owner
 
 	once    sync.Once
 	reviews chan struct{} // bounds concurrent reviews
@@ -50,9 +49,9 @@ type review struct {
 	expires                        time.Time
 }
 
-// Authenticate returns the Gateway that the holder of the token is a proxy of, and the name of the proxy's pod, "namespace/name". The error is
+// Authenticate returns the owner that the holder of the token is a proxy of, and the name of the proxy's pod, "namespace/name". The error is
 // ErrToken if the token is not one of a Gateway's proxy.
-func (t *Tokens) Authenticate(ctx context.Context, token string) (gateway model.GatewayKey, proxy string, err error) {
+func (t *Tokens) Authenticate(ctx context.Context, token string) (owner model.Owner, proxy string, err error) {
 	if token == "" || len(token) > maxToken {
 		return "", "", fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
 	}
@@ -64,10 +63,10 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (gateway model.
 		}
 		t.remember(hash, r)
 	}
-	if gateway = t.GatewayOf(r.namespace, r.serviceAccount); gateway == "" {
+	if owner = t.OwnerOf(r.namespace, r.serviceAccount); owner == "" {
 		return "", "", fmt.Errorf("%w: no Gateway's proxies run as ServiceAccount %s/%s", ErrToken, r.namespace, r.serviceAccount)
 	}
-	return gateway, r.namespace + "/" + r.pod, nil
+	return owner, r.namespace + "/" + r.pod, nil
 }
 
 func (t *Tokens) remembered(hash [sha256.Size]byte) (review, bool) {

@@ -40,7 +40,7 @@ func proxyToken(change func(*authenticationv1.TokenReviewStatus)) authentication
 }
 
 func newTokens(r *reviewer) *replica.Tokens {
-	return &replica.Tokens{Client: r, Audience: "proxies", GatewayOf: func(namespace, serviceAccount string) model.GatewayKey {
+	return &replica.Tokens{Client: r, Audience: "proxies", OwnerOf: func(namespace, serviceAccount string) model.Owner {
 		if namespace == "shop" && serviceAccount == "edge-weir" {
 			return "shop/edge"
 		}

@@ -110,8 +110,8 @@ func (a *applied) create(o client.Object) {
 	}
 }
 
-func (a *applied) name() model.GatewayKey {
-	return model.GatewayOf(a.gateway.Namespace, a.gateway.Name)
+func (a *applied) name() model.Owner {
+	return model.GatewayOwner(a.gateway.Namespace, a.gateway.Name)
 }
 
 // want gives the Applier a plan for the Gateway with these parameters and ports.

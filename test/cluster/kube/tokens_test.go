@@ -42,14 +42,14 @@ func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
 		}
 		return r.Status.Token
 	}
-	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: func(namespace, account string) model.GatewayKey {
+	tokens := &replica.Tokens{Client: c, Audience: infra.Audience, OwnerOf: func(namespace, account string) model.Owner {
 		if namespace == ns && account == "edge-weir" {
-			return model.GatewayOf(ns, "edge")
+			return model.GatewayOwner(ns, "edge")
 		}
 		return ""
 	}}
 	own := issue(account, true, infra.Audience)
-	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != model.GatewayOf(ns, "edge") || proxy != ns+"/"+pod.Name {
+	if gateway, proxy, err := tokens.Authenticate(t.Context(), own); err != nil || gateway != model.GatewayOwner(ns, "edge") || proxy != ns+"/"+pod.Name {
 		t.Errorf("a proxy's token is of %q %q, %v", gateway, proxy, err)
 	}
 	for name, token := range map[string]string{
@@ -87,7 +87,7 @@ func TestTokenOfAProxyIsGoodForItsFeedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = within(t.Context(), func() error {
-		fresh := &replica.Tokens{Client: c, Audience: infra.Audience, GatewayOf: tokens.GatewayOf}
+		fresh := &replica.Tokens{Client: c, Audience: infra.Audience, OwnerOf: tokens.OwnerOf}
 		if _, _, err := fresh.Authenticate(t.Context(), own); !errors.Is(err, replica.ErrToken) {
 			return errors.New("the token of a pod that is gone is good")
 		}

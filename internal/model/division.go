@@ -5,48 +5,48 @@ import (
 	"slices"
 )
 
-// Gateways returns the gateways that have listeners, sorted: all Listener.Gateway that are not empty.
-func (c *Config) Gateways() []GatewayKey {
-	seen := map[GatewayKey]bool{}
-	for _, l := range c.Listeners {
-		if l.Gateway != "" {
-			seen[l.Gateway] = true
+// Owners returns who has listeners, sorted: all Listener.Owner that are not empty.
+func (c *Config) Owners() []Owner {
+	seen := map[Owner]bool{}
+	for i := range c.Listeners {
+		if owner := c.Listeners[i].Owner; owner != "" {
+			seen[owner] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// Of returns what the proxies of one gateway serve: its listeners, the routes attached to them, with no other
-// attachments, and the splits, services and certificates that these need. A gateway without listeners has an empty
+// Of returns what the proxies of one owner serve: its listeners, the routes attached to them, with no other
+// attachments, and the splits, services and certificates that these need. An owner without listeners has an empty
 // configuration. c must be in the form that Merge returns. The result has that form, too, is valid if c is, and shares
-// memory with c. For several gateways Split is quicker.
-func (c *Config) Of(gateway GatewayKey) *Config {
-	return c.only(func(l *Listener) bool { return l.Gateway == gateway })
+// memory with c. For several owners ByOwner is quicker.
+func (c *Config) Of(owner Owner) *Config {
+	return c.only(func(l *Listener) bool { return l.Owner == owner })
 }
 
-// Without returns c without the listeners of some gateways, without the attachments to them, and without everything
+// Without returns c without the listeners of some owners, without the attachments to them, and without everything
 // that no other listener needs. c and the result are as described at Of.
-func (c *Config) Without(left func(GatewayKey) bool) *Config {
-	return c.only(func(l *Listener) bool { return !left(l.Gateway) })
+func (c *Config) Without(left func(Owner) bool) *Config {
+	return c.only(func(l *Listener) bool { return !left(l.Owner) })
 }
 
 // only returns the part of c that the wanted listeners need.
 func (c *Config) only(wanted func(*Listener) bool) *Config {
-	if part := c.split(wanted, func(*Listener) GatewayKey { return "" })[""]; part != nil {
+	if part := c.split(wanted, func(*Listener) Owner { return "" })[""]; part != nil {
 		return part
 	}
 	return &Config{}
 }
 
-// ByGateway returns the result of Of for each of Gateways. Its time grows with the size of its result, not with the number
-// of gateways. Listeners without a gateway, and what only they need, are in none of the parts.
-func (c *Config) ByGateway() map[GatewayKey]*Config {
-	return c.split(func(l *Listener) bool { return l.Gateway != "" }, func(l *Listener) GatewayKey { return l.Gateway })
+// ByOwner returns the result of Of for each of Owners. Its time grows with the size of its result, not with the number
+// of owners. Listeners without an owner, and what only they need, are in none of the parts.
+func (c *Config) ByOwner() map[Owner]*Config {
+	return c.split(func(l *Listener) bool { return l.Owner != "" }, func(l *Listener) Owner { return l.Owner })
 }
 
 // split makes a part of the wanted listeners of each key.
-func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) GatewayKey) map[GatewayKey]*Config {
-	d := division{wanted: wanted, key: key, keyOf: map[string]GatewayKey{}, parts: map[GatewayKey]*Config{}}
+func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) Owner) map[Owner]*Config {
+	d := division{wanted: wanted, key: key, keyOf: map[string]Owner{}, parts: map[Owner]*Config{}}
 	for _, l := range Lists {
 		l.divide(&d, c)
 	}
@@ -59,9 +59,9 @@ func (c *Config) split(wanted func(*Listener) bool, key func(*Listener) GatewayK
 // division divides a configuration into parts.
 type division struct {
 	wanted func(*Listener) bool
-	key    func(*Listener) GatewayKey
-	keyOf  map[string]GatewayKey // by the name of a wanted listener
-	parts  map[GatewayKey]*Config
+	key    func(*Listener) Owner
+	keyOf  map[string]Owner // by the name of a wanted listener
+	parts  map[Owner]*Config
 }
 
 // listeners gives each part its listeners.
@@ -90,7 +90,7 @@ func (d *division) routes(all []Route) {
 }
 
 func (d *division) route(r *Route) {
-	var done []GatewayKey // keys; few
+	var done []Owner // keys; few
 	for _, a := range r.Attachments {
 		key, ok := d.keyOf[a.Listener]
 		if !ok || slices.Contains(done, key) {

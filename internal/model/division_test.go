@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/test/size"
 )
 
-// shared is a valid configuration of some gateways, whose routes, splits, services and certificates are drawn.
+// shared is a valid configuration of some owners, whose routes, splits, services and certificates are drawn.
 func shared(gateways, routes int) model.Config {
 	var c model.Config
 	name := func(kind string, i int) string { return fmt.Sprintf("default/%s%d", kind, i) }
@@ -18,9 +18,13 @@ func shared(gateways, routes int) model.Config {
 		c.Certificates = append(c.Certificates, model.Certificate{Name: name("c", i), Chain: "chain", Key: "key"})
 	}
 	for g := range gateways {
+		owner := model.GatewayOwner("default", fmt.Sprint("g", g))
+		if g%3 == 2 {
+			owner = model.WorkloadOwner("default", fmt.Sprint("g", g-1)) // of a Gateway's name
+		}
 		for port := int32(80); port < 83; port++ {
 			l := model.Listener{
-				Name: fmt.Sprintf("default/g%d/%d", g, port), Ref: model.Ref{Kind: "Gateway", Name: fmt.Sprint("g", g)}, Gateway: model.GatewayKey(name("g", g)),
+				Name: fmt.Sprintf("default/g%d/%d", g, port), Ref: model.Ref{Kind: "Gateway", Name: fmt.Sprint("g", g)}, Owner: owner,
 				Port: port, Protocol: model.HTTP,
 			}
 			if port == 82 {
@@ -69,14 +73,14 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 	for range size.Of(20, 200) {
 		c := shared(1+rand.IntN(5), rand.IntN(12))
 		before := text(t, c)
-		parts := c.ByGateway()
-		names := c.Gateways()
+		parts := c.ByOwner()
+		names := c.Owners()
 		if len(parts) != len(names) || !slices.IsSorted(names) {
 			t.Fatalf("%d parts of the gateways %q", len(parts), names)
 		}
 		for _, name := range names {
 			alone := c
-			alone.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Gateway != name })
+			alone.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Owner != name })
 			want := text(t, model.Merge(alone))
 			if got := text(t, *parts[name]); got != want {
 				t.Fatalf("%s:\n%s\nwant\n%s", name, got, want)
@@ -88,9 +92,9 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 				t.Fatal(err)
 			}
 			others := c
-			others.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Gateway == name })
+			others.Listeners = slices.DeleteFunc(slices.Clone(c.Listeners), func(l model.Listener) bool { return l.Owner == name })
 			want = text(t, model.Merge(others))
-			if got := text(t, *c.Without(func(g model.GatewayKey) bool { return g == name })); got != want {
+			if got := text(t, *c.Without(func(g model.Owner) bool { return g == name })); got != want {
 				t.Fatalf("Without(%s):\n%s\nwant\n%s", name, got, want)
 			}
 		}
@@ -102,7 +106,7 @@ func TestSplitGivesEachGatewayWhatMergingItsListenersGives(t *testing.T) {
 
 func TestSplitLeavesOutListenersWithoutGateway(t *testing.T) {
 	c := model.Merge(sample())
-	if parts := c.ByGateway(); len(parts) != 0 || len(c.Gateways()) != 0 {
+	if parts := c.ByOwner(); len(parts) != 0 || len(c.Owners()) != 0 {
 		t.Errorf("parts %v", parts)
 	}
 	if got := text(t, *c.Of("")); got != text(t, c) {
@@ -115,7 +119,7 @@ func TestSplitLeavesOutListenersWithoutGateway(t *testing.T) {
 
 func TestListenersOfSeveralGatewaysNeverClash(t *testing.T) {
 	listener := func(gateway string, protocol model.Protocol) model.Listener {
-		return model.Listener{Name: gateway + "/a", Ref: model.Ref{Kind: "Gateway", Name: gateway}, Gateway: model.GatewayKey(gateway), Port: 80, Protocol: protocol}
+		return model.Listener{Name: gateway + "/a", Ref: model.Ref{Kind: "Gateway", Name: gateway}, Owner: model.Owner(gateway), Port: 80, Protocol: protocol}
 	}
 	c := model.Merge(model.Config{Listeners: []model.Listener{listener("default/g", model.HTTP), listener("default/h", model.TCP), listener("", model.HTTP)}})
 	if len(c.Listeners) != 3 {
@@ -129,6 +133,6 @@ func TestListenersOfSeveralGatewaysNeverClash(t *testing.T) {
 func BenchmarkSplit10000RoutesOver100Gateways(b *testing.B) {
 	c := shared(100, 10_000)
 	for b.Loop() {
-		c.ByGateway()
+		c.ByOwner()
 	}
 }
