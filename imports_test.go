@@ -24,14 +24,16 @@ var importTable = map[string][]string{
 	"internal/visible":            {},
 	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "internal/visible", "api/convert", "api/split", "api/specs"},
 	"internal/resource/crds":      {},
-	"internal/dialect":            {"internal/dialect/access", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/rollouts", "internal/resource", "internal/model", "internal/rollout/provider"},
+	"internal/dialect":            {"internal/dialect/access", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/rollouts", "internal/resource", "internal/workload", "internal/model", "internal/rollout/provider"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/resource/crds", "internal/model"},
-	"internal/dialect/smi":        {"internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
+	"internal/dialect/smi":        {"internal/dialect/routegroup", "internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
 	"internal/resource/rules":     {},
 	"internal/dialect/goldentest": {"internal/dialect", "internal/resource", "internal/resource/rules", "internal/model"},
 	"internal/routing":            {"internal/model"},
 	"internal/policy":             {"internal/model"},
+	"internal/workload":           {"internal/resource"},
+	"internal/dialect/routegroup": {"internal/model", "api/specs"},
 	"internal/http1":              {},
 	"internal/budget":             {},
 	"internal/loglimit":           {},
@@ -113,7 +115,7 @@ var importTable = map[string][]string{
 	"docs/recording":       {},
 	"examples":             {},
 
-	"internal/dialect/access":           {"internal/resource", "internal/model", "api/access", "api/convert", "deploy/crds"},
+	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},
 	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/ingress", "internal/rollout/provider/istio", "internal/rollout/provider/smi"},
@@ -231,7 +233,7 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 // TestDemoIsBuiltInAMinute holds that weir-demo, which is what people see first, is made of little: with nothing in the cache of builds, it takes
 // two cores less than a minute (README.md), of which each package is a part.
 func TestDemoIsBuiltInAMinute(t *testing.T) {
-	const most = 440
+	const most = 450
 	heavy := []string{
 		"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", "github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/", "google.golang.org/grpc", "github.com/envoyproxy/",
 		"github.com/spf13/cobra",

@@ -212,3 +212,9 @@ func (d *decoder) subject(v any, at *field.Path) (s Subject) {
 	o.group("apiGroup", "", s.Kind.APIGroup())
 	return s
 }
+
+// ResourceKind returns the kind that a spelling of a resource's kind means.
+func ResourceKind(spelling string) (kind WorkloadKind, ok bool) {
+	kind, ok = resourceKinds[spelling]
+	return kind, ok
+}

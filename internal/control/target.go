@@ -67,6 +67,13 @@ func GuessTarget(set *resource.Set) (target Target, why string) {
 			return TargetCluster, fmt.Sprintf("there is a %s", name)
 		}
 	}
+	for _, k := range set.Kinds() {
+		if k.Group == "apps" || k.Group == "batch" {
+			for range set.Of(k) {
+				return TargetCluster, fmt.Sprintf("there is a %s", k.Name)
+			}
+		}
+	}
 	for _, c := range set.GatewayClasses {
 		if c.Spec.ParametersRef != nil {
 			return TargetCluster, fmt.Sprintf("GatewayClass %s has a parametersRef", c.Name)

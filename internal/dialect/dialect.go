@@ -4,6 +4,7 @@ package dialect
 
 import (
 	"net/netip"
+	"slices"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/workload"
 )
 
 // Dialect is one front end.
@@ -41,6 +43,9 @@ type Options struct {
 	Names *resource.HostNames
 	// ExclusiveHostnames is gateway.Options.ExclusiveHostnames.
 	ExclusiveHostnames bool
+	// Deny and TrustDomain are those of access.Options.
+	Deny        model.Deny
+	TrustDomain string
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 }
@@ -111,9 +116,12 @@ func All() List {
 				return r
 			}
 		}},
-		{"access", access.Kinds(), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
+		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
-				r.Config, r.Statuses, r.Findings = access.Translate(set, access.Options{Partial: o.Partial})
+				if o.ProxyPerGateway && !o.Partial {
+					return r // in a cluster nothing reads who runs there yet
+				}
+				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain})
 				return r
 			}
 		}},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
 	"slices"
@@ -30,7 +31,7 @@ type Group struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Ports are the only ports that belong to the group, such as those that a Service leads to; nil is every port.
-	Ports []int32 `json:"ports,omitempty"`
+	Ports []int32 `json:"ports,omitzero"`
 }
 
 // Deny is when traffic to a workload is denied that no policy allows.
@@ -60,12 +61,12 @@ type Policy struct {
 	// Traffic is what is allowed. Methods, Paths and Headers restrict TrafficHTTP only.
 	Traffic Traffic `json:"traffic,omitempty"`
 	// Ports are the pods' ports; nil is any.
-	Ports []int32 `json:"ports,omitempty"`
+	Ports []int32 `json:"ports,omitzero"`
 	// Methods are HTTP methods; nil is any.
-	Methods []string `json:"methods,omitempty"`
+	Methods []string `json:"methods,omitzero"`
 	// Paths are expressions in RE2 syntax, of which one must match the path from its start, with any text after the
 	// match; nil is any path.
-	Paths []string `json:"paths,omitempty"`
+	Paths []string `json:"paths,omitzero"`
 	// Headers must all hold.
 	Headers []ValueMatch `json:"headers,omitempty"`
 	// Void is why the policy allows nothing: a mistake in it, or a list that names nothing. Empty means that it is in
@@ -77,8 +78,8 @@ type Policy struct {
 type Target struct {
 	// Namespace is the workloads'; empty is any.
 	Namespace string `json:"namespace,omitempty"`
-	// Kind and Name are those of a Group. An empty Kind is any, and an empty Name is every group of the kind. "Pod"
-	// without a name is every workload.
+	// Kind and Name are those of a Group. An empty Name is every group of the kind. No Kind, and "Pod" without a name, is
+	// every workload.
 	Kind string `json:"kind,omitempty"`
 	Name string `json:"name,omitempty"`
 }
@@ -95,6 +96,9 @@ type Source struct {
 	// Field is where the user wrote the source, in the Binding or, without one, in the Ref's object.
 	Field string `json:"field,omitempty"`
 }
+
+// Name identifies the workload: "namespace/Kind/name".
+func (w *Workload) Name() string { return w.Ref.Namespace + "/" + w.Ref.Kind + "/" + w.Ref.Name }
 
 // Kinds of groups and sources that code distinguishes.
 const (
@@ -138,7 +142,7 @@ func (t *Target) Names(w *Workload) (ports []int32, ok bool) {
 	}
 	for i := range w.Groups {
 		g := &w.Groups[i]
-		if t.Kind != "" && t.Kind != g.Kind || t.Name != "" && t.Name != g.Name {
+		if t.Kind != g.Kind || t.Name != "" && t.Name != g.Name {
 			continue
 		}
 		if g.Ports == nil {
@@ -170,7 +174,8 @@ func (v *validator) workload(w *Workload) {
 	}
 }
 
-func (v *validator) policy(p *Policy, patterns *PatternBudget) {
+func (v *validator) policy(p *Policy) {
+	patterns := &PatternBudget{}
 	if p.Ref.Name == "" {
 		v.fail(p.Ref, "ref", "has no name")
 	}
@@ -202,6 +207,71 @@ func (v *validator) policy(p *Policy, patterns *PatternBudget) {
 			v.fail(p.Ref, v.at("sources", i), "has a name and no kind")
 		}
 	}
+	for i, t := range p.Targets {
+		if t.Kind == "" && t.Name != "" {
+			v.fail(p.Ref, v.at("targets", i), "has a name and no kind")
+		}
+	}
+}
+
+// workload closes a workload that is not valid.
+func (s *sounder) workload(out *Config, w Workload) {
+	if s.ok(w.Ref, func() { s.v.workload(&w) }, "everything is denied there") {
+		out.Workloads = append(out.Workloads, w)
+	} else if w.Ref.Kind != "" && w.Ref.Namespace != "" && w.Ref.Name != "" {
+		out.Workloads = append(out.Workloads, Workload{Ref: w.Ref, Deny: DenyAll})
+	}
+}
+
+// policy keeps what a policy that is not valid governs, and lets it allow nothing.
+func (s *sounder) policy(out *Config, p Policy) {
+	if !s.ok(p.Ref, func() { s.v.policy(&p) }, "it allows nothing") {
+		targets := slices.DeleteFunc(slices.Clone(p.Targets), func(t Target) bool { return t.Kind == "" && t.Name != "" })
+		if p = (Policy{Ref: p.Ref, Binding: p.Binding, Match: p.Match, Targets: targets, Traffic: TrafficAny, Void: "it is not valid"}); p.Ref.Name == "" {
+			p.Ref = Ref{Kind: "Policy", Name: "unnamed"}
+		}
+	}
+	out.Policies = append(out.Policies, p)
+}
+
+// workloads gives each part the workloads in front of which its listeners stand.
+func (d *division) workloads(all []Workload) {
+	if len(all) == 0 {
+		return
+	}
+	for _, part := range d.parts {
+		names := map[string]bool{}
+		for i := range part.Listeners {
+			if name := part.Listeners[i].Workload; name != "" {
+				names[name] = true
+			}
+		}
+		for i := range all {
+			if len(names) > 0 && names[all[i].Name()] {
+				part.Workloads = append(part.Workloads, all[i])
+			}
+		}
+	}
+}
+
+// policies gives each part the policies that name its workloads.
+func (d *division) policies(all []Policy) {
+	for _, part := range d.parts {
+		for i := range all {
+			if slices.ContainsFunc(part.Workloads, func(w Workload) bool { return all[i].Names(&w) }) {
+				part.Policies = append(part.Policies, all[i])
+			}
+		}
+	}
+}
+
+func comparePolicies(a, b Policy) int {
+	return cmp.Or(a.Ref.Compare(b.Ref), a.Binding.Compare(b.Binding), a.Match.Compare(b.Match))
+}
+
+// Names reports whether the policy names a workload.
+func (p *Policy) Names(w *Workload) bool {
+	return slices.ContainsFunc(p.Targets, func(t Target) bool { _, ok := t.Names(w); return ok })
 }
 
 func (v *validator) ports(where Ref, field string, ports []int32) {

@@ -90,6 +90,26 @@ var Lists = [...]List{
 		check:   (*validator).split,
 		mend:    (*sounder).split,
 	},
+	&list[Workload]{
+		element: "workload",
+		of:      func(c *Config) *[]Workload { return &c.Workloads },
+		ref:     func(x *Workload) *Ref { return &x.Ref },
+		compare: func(a, b Workload) int { return a.Ref.Compare(b.Ref) },
+		keep:    keepAll[Workload],
+		deal:    (*division).workloads,
+		check:   (*validator).workload,
+		mend:    (*sounder).workload,
+	},
+	&list[Policy]{
+		element: "policy",
+		of:      func(c *Config) *[]Policy { return &c.Policies },
+		ref:     func(x *Policy) *Ref { return &x.Ref },
+		compare: comparePolicies,
+		keep:    keepAll[Policy],
+		deal:    (*division).policies,
+		check:   (*validator).policy,
+		mend:    (*sounder).policy,
+	},
 }
 
 // list is a row of Lists.

@@ -10,6 +10,8 @@ type Config struct {
 	Splits       []Split       `json:"splits,omitempty"`
 	Services     []Service     `json:"services,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
+	Workloads    []Workload    `json:"workloads,omitempty"`
+	Policies     []Policy      `json:"policies,omitempty"`
 }
 
 // Ref is the provenance of a part of the model: the object, and inside it the field, that a user wrote.
@@ -46,6 +48,11 @@ type Listener struct {
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
 	// Front describes the trusted proxies in front; nil means none.
 	Front *Front `json:"front,omitempty"`
+	// Workload is the Name of the workload in front of whose port the listener stands: only what the workload's policies
+	// allow passes. If there is no such workload, nothing does. Empty is for listeners of gateways, which judge nobody.
+	Workload string `json:"workload,omitempty"`
+	// WorkloadPort is the port of the workload's pods that policies judge by.
+	WorkloadPort int32 `json:"workloadPort,omitempty"`
 }
 
 // ListenerTLS terminates TLS on a listener.

@@ -147,7 +147,6 @@ func TestAPolicyIsJudgedWhole(t *testing.T) {
 		{"every pod", func(p *model.Policy) { p.Targets[0] = model.Target{Kind: "Pod"} }, 1, get("/"), Allowed},
 		{"every Deployment", func(p *model.Policy) { p.Targets[0] = model.Target{Kind: "Deployment"} }, 1, get("/"), Allowed},
 		{"every StatefulSet", func(p *model.Policy) { p.Targets[0] = model.Target{Kind: "StatefulSet"} }, 1, get("/"), Ungoverned},
-		{"anything of a name", func(p *model.Policy) { p.Targets[0] = model.Target{Namespace: "shop", Name: "web-5d"} }, 1, get("/"), Allowed},
 	} {
 		if got := judge(t, web(), peer, c.port, c.r, aPolicy(c.change)); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

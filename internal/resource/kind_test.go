@@ -26,8 +26,8 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 		{"metrics.smi-spec.io/v1alpha1", "TrafficMetrics", CodeNotServed, "write it with kinds that Weir reads (TrafficSplit"},
 		{"networking.istio.io/v1", "Gateway", CodeUnknownKind, "check the kind and the apiVersion"},
 		{"serving.knative.dev/v1", "Service", CodeUnknownKind, "check the kind and the apiVersion"},
-		{"apps/v1", "Deployment", CodeUnknownKind, "check the kind and the apiVersion"},
-		{"v1", "ServiceAccount", CodeUnknownKind, "check the kind and the apiVersion"},
+		{"apps/v1", "ControllerRevision", CodeUnknownKind, "check the kind and the apiVersion"},
+		{"v1", "ReplicationControllerStatus", CodeUnknownKind, "check the kind and the apiVersion"},
 	} {
 		set, err := Load(everything, []string{"-"}, strings.NewReader("apiVersion: "+c.apiVersion+"\nkind: "+c.kind+"\nmetadata: {name: x}\n"))
 		if err != nil {

@@ -65,7 +65,8 @@ var kinds = resource.Kinds{
 				return out
 			}),
 			resource.ColumnOf("RULES", func(t *access.TrafficTarget) (out []string) {
-				for _, r := range t.Spec.Rules {
+				rules := t.Spec.Rules
+				for _, r := range rules {
 					out = append(out, r.Kind+"/"+r.Name)
 				}
 				return out

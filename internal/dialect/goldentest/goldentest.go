@@ -290,7 +290,7 @@ func Shuffled(s *resource.Set) *resource.Set {
 		all = append(all, o)
 	}
 	out := resource.NewSet(s.Kinds(), shuffle(all)...)
-	out.Origins, out.Fields, out.Rejected, out.Expiries, out.Findings = s.Origins, s.Fields, s.Rejected, s.Expiries, shuffle(s.Findings)
+	out.Origins, out.Fields, out.Rejected, out.Drafts, out.Expiries, out.Findings = s.Origins, s.Fields, s.Rejected, s.Drafts, s.Expiries, shuffle(s.Findings)
 	return out
 }
 
