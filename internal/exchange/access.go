@@ -13,8 +13,8 @@ type asked struct {
 }
 
 // judge is what decides in the access stage. It returns why the peer may not have what it asks for, nil if it may. A
-// client's identity is peer.TLS.Verified, and nothing else that the client says. A judge does no I/O, and allocates only
-// to refuse.
+// client's identity is peer.TLS.Verified and, at listeners that have an identity themselves, peer.TLS.ID; nothing else
+// that the client says counts. A connection may outlive Verified. A judge does no I/O, and allocates only to refuse.
 type judge func(peer *Peer, a asked) *Failure
 
 // access is the access stage, the same one for requests and for relayed connections. It runs once the rule is known:
