@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/model"
@@ -12,6 +13,7 @@ import (
 
 // asked is what a peer asks for: a request, or a connection whose bytes nobody reads, that has led to a rule.
 type asked struct {
+	at       time.Time
 	listener *routing.Listener
 	// request and match are the request, as it came and in the form that rules compare: host in lower case, path
 	// normalised. Both are nil for a relayed connection.
@@ -52,7 +54,7 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	if g == nil {
 		return judged{}, path, nil
 	}
-	subject := peer.subject(g)
+	subject := peer.subject(g, a.at)
 	r := policy.Request{Protocol: policy.TCP}
 	if a.request != nil {
 		r.Protocol, r.Method, r.Fields = policy.HTTP, a.request.Method, a.match.Fields
@@ -72,8 +74,12 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	return j, path, failDenied
 }
 
-// subject is what the peer may do at a listener, which is found once for a connection and its policies.
-func (p *Peer) subject(g *guard) *policy.Subject {
+// subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may
+// outlive the certificate that its client proved itself by; from then on the client is nobody.
+func (p *Peer) subject(g *guard, now time.Time) *policy.Subject {
+	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
+		return g.table.Subject(&policy.Peer{}, g.port)
+	}
 	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, g.port) {
 		return s
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/identity/claim"
@@ -53,7 +54,7 @@ func identified(t *testing.T, p *Peer, id string, claims claim.Claims) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.TLS = &TLSPeer{ID: parsed, Verified: &x509.Certificate{Extensions: []pkix.Extension{x}}}
+	p.TLS = &TLSPeer{ID: parsed, Verified: &x509.Certificate{Extensions: []pkix.Extension{x}, NotAfter: time.Now().Add(time.Hour)}}
 }
 
 func TestAccessIsJudgedBeforeAnythingIsDialled(t *testing.T) {
@@ -234,8 +235,9 @@ func TestWhatAPeerMayDoIsFoundOncePerConnectionAndPolicies(t *testing.T) {
 	snap, _ := redirecting(t, s, nil, func(c *model.Config) { guarded(c, workload, permitting(nil)) })
 	g := snap.Listeners[0].guard
 	peer := &Peer{}
-	first := peer.subject(g)
-	if peer.subject(g) != first {
+	now := time.Now()
+	first := peer.subject(g, now)
+	if peer.subject(g, now) != first {
 		t.Error("it was found again for the same policies")
 	}
 	same, _ := redirecting(t, s, snap, func(c *model.Config) {
@@ -246,7 +248,7 @@ func TestWhatAPeerMayDoIsFoundOncePerConnectionAndPolicies(t *testing.T) {
 		t.Error("policies that did not change were compiled again")
 	}
 	other, _ := redirecting(t, s, snap, func(c *model.Config) { guarded(c, workload) })
-	if peer.subject(other.Listeners[0].guard) == first {
+	if peer.subject(other.Listeners[0].guard, now) == first {
 		t.Error("the peer is judged by policies that were replaced")
 	}
 }
@@ -306,5 +308,25 @@ func TestThePeerIsWhoItsCertificateNames(t *testing.T) {
 	p.TLS.Verified = nil
 	if got := p.client(); got.Pod != "" || got.Account != "cart" {
 		t.Errorf("without a certificate: %+v", got)
+	}
+}
+
+func TestAPeerIsNobodyOnceItsCertificateHasEnded(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, port := redirecting(t, s, nil, func(c *model.Config) { guarded(c, workload, permitting(nil)) })
+	peer := &Peer{Scheme: "http"}
+	identified(t, peer, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+	peer.TLS = withoutTLS(peer)
+	for _, c := range []struct {
+		at   time.Time
+		want policy.Reason
+	}{{peer.TLS.Verified.NotAfter, policy.Allowed}, {peer.TLS.Verified.NotAfter.Add(time.Second), policy.NoIdentity}, {peer.TLS.Verified.NotAfter.Add(-time.Second), policy.Allowed}} {
+		ex := &Exchange{}
+		r := ex.Begin(s.pipe, &Origin{Client: &answering{}, Peer: peer, Snapshot: snap, Port: port, Start: c.at})
+		r.Method, r.Path, r.Target = "GET", "/authors/12", "/authors/12"
+		ex.run()
+		if ex.judged.reason != c.want {
+			t.Errorf("at %v: %v, want %v", c.at, ex.judged.reason, c.want)
+		}
 	}
 }
