@@ -56,6 +56,9 @@ type Options struct {
 	ExclusiveHostnames bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
+	// Deny and TrustDomain are those of access.Options.
+	Deny        model.Deny
+	TrustDomain string
 }
 
 // Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
@@ -81,6 +84,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
+			Deny: o.Deny, TrustDomain: o.TrustDomain,
 		}))
 	}
 	return t
