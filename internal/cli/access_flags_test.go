@@ -23,3 +23,18 @@ func TestAccessFlagsReachTheTranslation(t *testing.T) {
 	weir(web, "dump", "--access-deny", "none", "-").want(t, 2, "stderr:want governed or all")
 	weir(web, "dump", "--trust-domain", "Mesh", "-").want(t, 2, "stderr:the trust domain has 'M'")
 }
+
+func TestExplainFromWithoutAnyRule(t *testing.T) {
+	const open = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {template: {metadata: {labels: {app: web}}, spec: {serviceAccountName: web}}}
+`
+	weir(open, "explain", "--from", "deployment/shop/web", "-", "--", "http://web/").want(t, 0, "Deployment shop/web  port 80  open", "no rule names it, and nothing is denied by default")
+	weir(open, "explain", "--from", "deployment/shop/web", "--access-deny", "all", "-", "--", "http://web/").want(t, 3, "port 80  deny-all", "everything is denied by default, and no rule names it (unknown_source)")
+}

@@ -53,6 +53,17 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 			err = e.Print(&b, s, l.served().Origin)
 			return b.String(), err
 		},
+		"explain --from": func(s screen.Screen) (string, error) {
+			var b bytes.Buffer
+			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
+			served := l.accessServed(in)
+			a, err := served.Explain("deployment/shop/cart", request("curl", "-X", "DELETE", "http://web/orders/"+strings.Repeat("1", 60)))
+			if err != nil {
+				return "", err
+			}
+			err = a.Print(&b, s, served)
+			return b.String(), err
+		},
 		"diff": func(s screen.Screen) (string, error) {
 			a, b := look("header-match"), look("canary")
 			p := &diffPrinter{Screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config)}
