@@ -9,6 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/diff"
 	"github.com/weirmesh/weir/internal/explain"
+	"github.com/weirmesh/weir/internal/explain/access"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -62,6 +63,15 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 				return "", err
 			}
 			err = a.Print(&b, s, served)
+			return b.String(), err
+		},
+		"access": func(s screen.Screen) (string, error) {
+			var b bytes.Buffer
+			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
+			m, err := l.accessServed(in).Matrix(access.Filter{})
+			if err == nil {
+				err = m.Print(&b, s)
+			}
 			return b.String(), err
 		},
 		"diff": func(s screen.Screen) (string, error) {
