@@ -122,7 +122,7 @@ test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext an
 	$(GO) test -count=1 -run Flood ./internal/proxy
 
 test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
-	$(GO) test -race -count 3 -timeout 20m ./test/grpc
+	CGO_ENABLED=1 $(GO) test -race -count 3 -timeout 20m ./test/grpc
 
 .PHONY: test-faults
 test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.

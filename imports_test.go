@@ -51,7 +51,7 @@ var importTable = map[string][]string{
 	"internal/peertest": {"internal/model"},
 	"internal/exchange": {
 		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
-		"internal/identity/spiffe", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
+		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/proxy": {
 		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
@@ -64,6 +64,7 @@ var importTable = map[string][]string{
 	"internal/diff":            {"internal/routing", "internal/model"},
 	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
+	"internal/identity/claim":  {},
 	"internal/identity/spiffe": {},
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource"},

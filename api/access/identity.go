@@ -80,20 +80,24 @@ func (d *decoder) schemes(v any, at *field.Path) (s Schemes) {
 		return ""
 	})
 	s.ServiceAccount = o.text("serviceAccount", false, isName)
+	pods := o.u["podLabelSelectors"] != nil || o.u["podLabelSelector"] != nil
 	switch {
-	case len(d.errs) > 0:
-	case len(s.Pods) == 0 && len(s.SPIFFE) == 0 && s.ServiceAccount == "":
+	case len(d.errs) == 0 && len(s.Pods) == 0 && len(s.SPIFFE) == 0 && s.ServiceAccount == "":
 		d.fail(field.Required(at, "write podLabelSelectors, spiffeIdentities or serviceAccount: the binding names nobody"))
-	case len(s.Pods) > 0 && s.ServiceAccount != "":
+	case pods && o.u["serviceAccount"] != nil:
 		d.fail(field.Forbidden(at.Child("serviceAccount"), "pod selectors and a ServiceAccount exclude each other: remove one of the two"))
 	}
 	return s
 }
 
 func (d *decoder) selector(v any, at *field.Path) (s PodSelector) {
+	before := len(d.errs)
 	o := d.object(v, at, "name", "matchLabels", "matchExpressions")
 	s.Name = o.text("name", false, isMatch)
 	if o.u["matchLabels"] == nil && o.u["matchExpressions"] == nil {
+		if len(d.errs) > before {
+			return s // it was meant to be something
+		}
 		d.fail(field.Required(at.Child("matchLabels"), "write labels; {} selects all pods of the namespace"))
 		return s
 	}

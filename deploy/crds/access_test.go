@@ -116,6 +116,7 @@ func TestSchemasHoldAccess(t *testing.T) {
 		{"TrafficRoleBinding", "v1beta1", "{subjects: [{kind: Node, name: a, namespace: b}], roleRef: {kind: TrafficRole, name: a}}", "subjects[0].namespace: Forbidden: Nodes belong to no namespace; remove namespace"},
 		{"TrafficRoleBinding", "v1beta1", "{subjects: [{kind: Pod, name: a, apiGroup: apps}], roleRef: {kind: TrafficRole, name: a}}", "subjects[0].apiGroup: Invalid value: must be the group of the kind, or be left out"},
 		{"ClusterTrafficRoleBinding", "v1beta1", "{subjects: [{kind: Pod, name: a, namspace: b}], roleRef: {kind: ClusterTrafficRole, name: a}}", "subjects[0]: "},
+		{"TrafficRoleBinding", "v1beta1", "{subjects: [], roleRef: {kind: TrafficRole, name: a, namespace: b}}", "roleRef: Too many"},
 		{"ClusterTrafficRoleBinding", "v1beta1", "{subjects: [], roleRef: {kind: TrafficRole, name: a}}", "roleRef.kind: Unsupported value"},
 		{"TrafficTarget", "v1alpha4", "{spec: {" + target + "rules: [{kind: HTTPRouteGroup, name: g, match: [m]}]}}", "spec.rules[0]: "},
 		{"TrafficTarget", "v1alpha4", "{spec: {" + target + "rules: [{kind: TCPRoute, name: g}], port: 80}}", "spec: "},

@@ -68,7 +68,7 @@ func GuessTarget(set *resource.Set) (target Target, why string) {
 		}
 	}
 	for _, k := range set.Kinds() {
-		if k.Group == "apps" || k.Group == "batch" {
+		if !k.Custom() && resource.Kubernetes().Find(k.Group, k.Name) == nil { // what runs pods
 			for range set.Of(k) {
 				return TargetCluster, fmt.Sprintf("there is a %s", k.Name)
 			}

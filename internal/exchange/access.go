@@ -1,28 +1,164 @@
 package exchange
 
-import "github.com/weirmesh/weir/internal/routing"
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirmesh/weir/internal/identity/claim"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/policy"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
 
 // asked is what a peer asks for: a request, or a connection whose bytes nobody reads, that has led to a rule.
 type asked struct {
+	at       time.Time
 	listener *routing.Listener
-	rule     *routing.Rule
 	// request and match are the request, as it came and in the form that rules compare: host in lower case, path
 	// normalised. Both are nil for a relayed connection.
 	request *Request
 	match   *routing.Request
 }
 
-// judge is what decides in the access stage. It returns why the peer may not have what it asks for, nil if it may. A
-// client's identity is peer.TLS.Verified, and nothing else that the client says. A judge does no I/O, and allocates only
-// to refuse.
-type judge func(peer *Peer, a asked) *Failure
+// guard is the policies of the workload in front of whose port a listener stands.
+type guard struct {
+	table  *policy.Table
+	port   int32
+	metric *telemetry.Access
+}
+
+// judged is what the access stage found, for the log. The zero value is for listeners that judge nobody.
+type judged struct {
+	asked  bool
+	reason policy.Reason
+	policy *model.Policy
+	source string
+}
+
+// accessResults are the reasons of policies as the telemetry has them.
+var accessResults = map[policy.Reason]telemetry.AccessResult{
+	policy.Allowed: telemetry.AccessAllowed, policy.Ungoverned: telemetry.AccessUngoverned, policy.NoIdentity: telemetry.AccessNoIdentity,
+	policy.UnknownSource: telemetry.AccessUnknownSource, policy.NotPermitted: telemetry.AccessNotPermitted,
+	policy.AmbiguousPath: telemetry.AccessAmbiguousPath, policy.TooMuchWork: telemetry.AccessTooMuchWork,
+}
+
+// failDenied is the same for all reasons: the client learns nothing of the policies.
+var failDenied = &Failure{Status: http.StatusForbidden, Reason: telemetry.AccessDenied, Detail: "access is denied"}
 
 // access is the access stage, the same one for requests and for relayed connections. It runs once the rule is known:
-// before a filter answers, a fault is told, a copy is picked or anything is dialled. There are no policies yet: without
-// a judge everything passes.
-func (s *Snapshot) access(peer *Peer, a asked) *Failure {
-	if s.judge == nil {
-		return nil
+// before a filter answers, a fault is told, a copy is picked or anything is dialled. It judges by the identity that the
+// peer's certificate proved, and by nothing else that the peer says. path is scratch memory, which is returned.
+func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judged, []byte, *Failure) {
+	g := s.Listeners[a.listener.ID].guard
+	if g == nil {
+		return judged{}, path, nil
 	}
-	return s.judge(peer, a)
+	subject := peer.subject(g, a.at)
+	r := policy.Request{Protocol: policy.TCP}
+	if a.request != nil {
+		r.Protocol, r.Method, r.Fields = policy.HTTP, a.request.Method, a.match.Fields
+		r.Path, path = policy.Path(a.match.Path, path)
+		r.Ambiguous = routing.Ambiguity(a.request.Path) != routing.OneReading
+	}
+	v := subject.Judge(&r)
+	audited := !v.Reason.Passes() && g.table.Workload().Audit
+	g.metric.Count(shard, accessResults[v.Reason], audited)
+	j := judged{asked: true, reason: v.Reason, policy: v.Policy}
+	if peer.TLS != nil {
+		j.source = peer.TLS.ID.String()
+	}
+	if v.Reason.Passes() || audited {
+		return j, path, nil
+	}
+	return j, path, failDenied
+}
+
+// subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may
+// outlive the certificate that its client proved itself by; from then on the client is nobody.
+func (p *Peer) subject(g *guard, now time.Time) *policy.Subject {
+	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
+		return g.table.Subject(&policy.Peer{}, g.port)
+	}
+	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, g.port) {
+		return s
+	}
+	s := g.table.Subject(p.client(), g.port)
+	p.judgedBy.Store(s)
+	return s
+}
+
+// client is the peer as its certificate names it; the zero value without one that was verified.
+func (p *Peer) client() *policy.Peer {
+	if p.TLS == nil || p.TLS.ID.IsZero() {
+		return &policy.Peer{}
+	}
+	id := p.TLS.ID
+	out := &policy.Peer{ID: id.String()}
+	if node, ok := id.Node(); ok {
+		out.Node = node
+	}
+	var account bool
+	if out.Namespace, out.Account, account = id.ServiceAccount(); !account || p.TLS.Verified == nil {
+		return out
+	}
+	claims, err := claim.Of(p.TLS.Verified)
+	if err != nil {
+		return out // who the ServiceAccount is was proved; which pod it is was not
+	}
+	out.Pod = claims.Pod
+	for _, o := range claims.Owners {
+		out.Owners = append(out.Owners, policy.Owner{Kind: o.Kind, Name: o.Name})
+	}
+	return out
+}
+
+// guards gives the listeners that stand in front of workloads the policies of these. A workload that the configuration
+// does not have is closed. Policies that did not change since the previous snapshot are not compiled again.
+func (s *Snapshot) guards(cfg *model.Config, prev *Snapshot) {
+	s.tables = map[string]*policy.Table{}
+	for _, l := range s.Table.Listeners() {
+		name := l.Listener.Workload
+		if name == "" {
+			continue
+		}
+		t := s.tables[name]
+		if t == nil {
+			t = guardTable(cfg, name, prev)
+			s.tables[name] = t
+		}
+		s.Listeners[l.ID].guard = &guard{table: t, port: l.Listener.WorkloadPort}
+	}
+}
+
+func guardTable(cfg *model.Config, name string, prev *Snapshot) *policy.Table {
+	w := cfg.Workload(name)
+	if w == nil {
+		return policy.Compile(&model.Workload{Deny: model.DenyAll}, nil)
+	}
+	if prev != nil {
+		if t := prev.tables[name]; t != nil && t.Is(w, cfg.Policies) {
+			return t
+		}
+	}
+	return policy.Compile(w, cfg.Policies)
+}
+
+// note adds what the access stage found to a line of the access log.
+func (j *judged) note(r *telemetry.Record) {
+	if !j.asked {
+		return
+	}
+	r.Access, r.Source = j.reason.String(), j.source
+	if j.policy != nil {
+		r.Policy = policyName(j.policy)
+	}
+}
+
+// policyName names what allowed something: the rule, and the binding that gives it to the client.
+func policyName(p *model.Policy) string {
+	if p.Binding.Name == "" {
+		return p.Ref.String()
+	}
+	return p.Ref.String() + " by " + p.Binding.String()
 }

@@ -93,7 +93,8 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 	rs := &snap.Rules[rule.ID]
 	c.record.Route, c.record.Rule = rs.Route, rs.Name
 	c.metrics = rs.Metrics
-	if f := snap.access(&c.Peer, asked{listener: listener, rule: rule}); f != nil {
+	judged, _, f := snap.access(&c.Peer, c.shard, asked{at: c.record.Time, listener: listener}, nil)
+	if judged.note(&c.record); f != nil {
 		return nil, f
 	}
 	if rs.Fault != nil {

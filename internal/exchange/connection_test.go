@@ -83,7 +83,7 @@ func relayTo(t *testing.T, edit func(*model.Config, *upstream.Options, *Around),
 		t.Fatal(err)
 	}
 	table, _ := routing.Compile(cfg, nil)
-	s.snap = NewSnapshot(table)
+	s.snap = NewSnapshot(cfg, table, nil)
 	s.pipe.Attach(cfg, s.snap, services)
 	s.port = table.Ports()[0]
 	return s
@@ -260,35 +260,6 @@ func TestAClientHasItsShareOfRelayedConnections(t *testing.T) {
 	}
 }
 
-func TestAccessIsJudgedBeforeAnythingIsDialled(t *testing.T) {
-	dialled := 0
-	s := relayTo(t, func(c *model.Config, o *upstream.Options, _ *Around) {
-		o.Refuse = func(netip.AddrPort) string { dialled++; return "" }
-		c.Routes[0].Rules[0].Fault = &model.Fault{Status: 500, Reason: "BackendNotFound"} // a client without access does not learn of it
-	}, peertest.Refusing(t))
-	refused := &Failure{Status: 403, Reason: telemetry.NoRoute}
-	var got asked
-	var who *Peer
-	s.snap.judge = func(p *Peer, a asked) *Failure {
-		who, got = p, a
-		return refused
-	}
-	c := s.connection("198.51.100.7:1234")
-	if up := c.Connect(s.snap, s.port); up != nil || dialled != 0 {
-		t.Errorf("connected to %v, %d addresses were dialled", up, dialled)
-	}
-	c.Finish()
-	if c.cause != refused || s.failures()[telemetry.NoRoute] != 1 {
-		t.Errorf("ended with %v, counted %v", c.cause, s.failures())
-	}
-	if who != &c.Peer || who.IP != "198.51.100.7" || got.request != nil || got.match != nil || got.rule == nil || got.listener.Listener.Name != "default/gw/db" {
-		t.Errorf("judged %+v for %+v", got, who)
-	}
-	if lines := s.logged(t); len(lines) != 1 || lines[0]["route"] != "default/route" || lines[0]["backend"] != nil {
-		t.Errorf("logged %v, want the route, and no backend", lines)
-	}
-}
-
 // A connection that ends while its endpoint is dialled takes no endpoint, and its first reason counts.
 func TestAConnectionCanBeAbortedWhileItIsDialled(t *testing.T) {
 	ended := make(chan struct{})
@@ -330,43 +301,5 @@ func TestAddressesAreTakenFromTheirText(t *testing.T) {
 		if p.IP != want || q.IP != want || p.Address != q.Address {
 			t.Errorf("%s is %s and %s, want %s", name, p.IP, q.IP, want)
 		}
-	}
-}
-
-// A request passes the same stage: before its rule's filters answer, and with nothing dialled.
-func TestAccessIsJudgedBeforeFiltersAnswer(t *testing.T) {
-	cfg := &model.Config{
-		Listeners: []model.Listener{{Name: "default/gw/http", Port: 80, Protocol: model.HTTP}},
-		Routes: []model.Route{{
-			Ref: model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "route"}, Attachments: []model.Attachment{{Listener: "default/gw/http", Hostnames: []string{"*"}}},
-			Rules: []model.Rule{{
-				Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}, Filters: model.Filters{Redirect: &model.Redirect{Status: 302}},
-			}},
-		}},
-	}
-	table, _ := routing.Compile(cfg, nil)
-	s := relayTo(t, nil)
-	snap := NewSnapshot(table)
-	set := upstream.New(upstream.Options{})
-	defer set.Close()
-	services, err := set.Apply(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.pipe.Attach(cfg, snap, services)
-	refused := &Failure{Status: 403, Reason: telemetry.NoRoute}
-	peer := &Peer{Scheme: "http"}
-	snap.judge = func(p *Peer, a asked) *Failure {
-		if p != peer || a.request.Method != "GET" || a.match.Path != "/a/b" || a.match.Host != "shop.example" || a.rule == nil || a.listener == nil {
-			t.Errorf("judged %+v for %+v", a, p)
-		}
-		return refused
-	}
-	ex := &Exchange{}
-	r := ex.Begin(s.pipe, &Origin{Peer: peer, Snapshot: snap, Port: table.Ports()[0]})
-	r.Method, r.Path, r.Target, r.Authority = "GET", "/x/../a/b", "/x/../a/b", "Shop.example"
-	ex.setHost()
-	if err := ex.run(); err != error(refused) {
-		t.Errorf("ended with %v, want the refusal", err)
 	}
 }

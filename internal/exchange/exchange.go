@@ -76,6 +76,7 @@ func (ex *Exchange) reset() {
 	ex.id = requestID{}
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.loggedAnswer = ex.loggedAnswer[:0]
+	ex.judged = judged{}
 	ex.scratch = ex.scratch[:0]
 }
 
@@ -123,7 +124,7 @@ func (ex *Exchange) run() error {
 	if done, err := ex.limitForwards(); done || err != nil {
 		return err
 	}
-	if f := ex.from.Snapshot.access(ex.from.Peer, asked{ex.decision.Listener, ex.decision.Rule, &ex.req, &ex.match}); f != nil {
+	if f := ex.permit(); f != nil {
 		return f
 	}
 	if done, err := ex.filter(&ex.rule.filters); done || err != nil {
@@ -162,6 +163,12 @@ func (ex *Exchange) run() error {
 	}
 	ex.sample(b.Mirrors)
 	return ex.forward()
+}
+
+// permit passes the request through the access stage.
+func (ex *Exchange) permit() (f *Failure) {
+	ex.judged, ex.scratch, f = ex.from.Snapshot.access(ex.from.Peer, ex.from.Shard, asked{ex.from.Start, ex.decision.Listener, &ex.req, &ex.match}, ex.scratch)
+	return f
 }
 
 // filter runs the filters that can answer by themselves; done reports whether one did.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/policy"
 )
 
 // Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it, and count themselves in it.
@@ -29,6 +30,8 @@ type Peer struct {
 	Announced *Announced
 	// TLS is the result of the handshake; nil in cleartext.
 	TLS *TLSPeer
+	// judgedBy is what the access stage found out about the peer last.
+	judgedBy atomic.Pointer[policy.Subject]
 	// streams are the connection's requests in flight over HTTP/2.
 	streams atomic.Int32
 }

@@ -14,6 +14,7 @@ type record struct {
 	status      int
 	reason      telemetry.Reason
 	pathReading routing.Reading // the reading that a path policy refused
+	judged      judged
 	attempts    int
 	in, out     int64 // bytes of the bodies
 	// loggedRequest and loggedAnswer are the lines of header fields for the access log.
@@ -80,6 +81,7 @@ func (ex *Exchange) log(d time.Duration) {
 		Time: ex.from.Start, Client: client, Peer: peer, Method: r.Method, Host: r.Authority, Path: r.Path, Query: r.Query, Target: r.Target, Protocol: r.Proto,
 		Status: ex.status, Reason: ex.reason, PathReading: ex.pathReading.String(), Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out, Mirrors: results,
 	}
+	ex.judged.note(&rec)
 	if ex.rule != nil {
 		rec.Listener = ex.decision.Listener.Listener.Name
 		rec.Route, rec.Rule = route, ex.rule.Name

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/mirror"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/policy"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -24,7 +25,7 @@ type Snapshot struct {
 	mirrors   []*mirror.Target
 	// mirrorLeaves are the targets of copies that splits redirect.
 	mirrorLeaves []*mirror.Target
-	judge        judge // of the access stage; nil permits everything
+	tables       map[string]*policy.Table // by the names of workloads in front of which listeners stand
 	replaced     chan struct{}
 }
 
@@ -34,12 +35,14 @@ func (s *Snapshot) Replaced() <-chan struct{} { return s.replaced }
 // Replace closes Replaced. It must be called only once, after the other configuration is in its place.
 func (s *Snapshot) Replace() { close(s.replaced) }
 
-// NewSnapshot prepares everything that does not depend on services; Attach adds the services.
-func NewSnapshot(table *routing.Table) *Snapshot {
+// NewSnapshot prepares everything that does not depend on services; Attach adds the services. prev is the snapshot
+// before, or nil.
+func NewSnapshot(cfg *model.Config, table *routing.Table, prev *Snapshot) *Snapshot {
 	snap := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners())), replaced: make(chan struct{})}
 	for _, l := range table.Listeners() {
 		snap.Listeners[l.ID].Front = newFront(l.Listener.Front)
 	}
+	snap.guards(cfg, prev)
 	return snap
 }
 
@@ -58,6 +61,8 @@ func (s *Snapshot) Service(old *upstream.Service) *upstream.Service {
 type Listener struct {
 	Auth  ClientAuth
 	Front *Front
+	// guard is nil for listeners that judge nobody.
+	guard *guard
 }
 
 // Rule is what serving a rule needs beyond the decision.
@@ -101,6 +106,12 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 		x := p.Metrics.Exchange(l)
 		used.Exchanges = append(used.Exchanges, x)
 		return x
+	}
+	for i := range snap.Listeners {
+		if g := snap.Listeners[i].guard; g != nil {
+			g.metric = p.Metrics.Access(g.table.Workload().Name())
+			used.Access = append(used.Access, g.metric)
+		}
 	}
 	snap.Rules = make([]Rule, len(snap.Table.Rules()))
 	snap.Backends = make([]Backend, len(snap.Table.Backends()))

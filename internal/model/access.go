@@ -100,6 +100,17 @@ type Source struct {
 // Name identifies the workload: "namespace/Kind/name".
 func (w *Workload) Name() string { return w.Ref.Namespace + "/" + w.Ref.Kind + "/" + w.Ref.Name }
 
+// Equal is true if two workloads have the same values.
+func (w *Workload) Equal(o *Workload) bool { return sameSlice([]Workload{*w}, []Workload{*o}) }
+
+// Workload returns the workload of a name, or nil.
+func (c *Config) Workload(name string) *Workload {
+	if i := slices.IndexFunc(c.Workloads, func(w Workload) bool { return w.Name() == name }); i >= 0 {
+		return &c.Workloads[i]
+	}
+	return nil
+}
+
 // Kinds of groups and sources that code distinguishes.
 const (
 	KindPod            = "Pod"

@@ -16,6 +16,9 @@ type Subject struct {
 	unknown Reason
 }
 
+// Of reports whether this is a peer at that port of the table's workload.
+func (s *Subject) Of(t *Table, port int32) bool { return s.table == t && s.port == port }
+
 // Subject returns what a peer may do on a port of the table's workload. Its cost does not depend on the number of policies.
 func (t *Table) Subject(p *Peer, port int32) *Subject {
 	s := &Subject{table: t, port: port, unknown: UnknownSource}

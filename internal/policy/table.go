@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -11,6 +12,8 @@ import (
 type Table struct {
 	workload *model.Workload
 	governed bool
+	// all are the policies of the configuration.
+	all []model.Policy
 	// policies are those that name the workload.
 	policies []*model.Policy
 	// sources are the clients of all policies, whatever these allow; grants is what they may do, by port.
@@ -50,7 +53,7 @@ const maxCopies = 64
 // out policies that are not valid (model.Config.Validate), which then allow nothing; they govern the workload
 // nevertheless.
 func Compile(w *model.Workload, policies []model.Policy) *Table {
-	t := &Table{workload: w, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}}
+	t := &Table{workload: w, all: policies, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}}
 	c := compiler{table: t, patterns: map[string]*model.Pattern{}}
 	for i := range policies {
 		p := &policies[i]
@@ -101,6 +104,15 @@ func targetPorts(p *model.Policy, w *model.Workload) (ports []int32, named bool)
 
 // Workload is the workload that the table is of.
 func (t *Table) Workload() *model.Workload { return t.workload }
+
+// Is reports whether the table is the one of a workload and the policies of a configuration. It may say no for policies
+// that are equal and in another place in memory.
+func (t *Table) Is(w *model.Workload, policies []model.Policy) bool {
+	return len(t.all) == len(policies) && unsafe.SliceData(t.all) == unsafe.SliceData(policies) && t.workload.Equal(w)
+}
+
+// Policies are those of the configuration, which the table was made of.
+func (t *Table) Policies() []model.Policy { return t.all }
 
 // Governed reports whether traffic is denied that no policy allows.
 func (t *Table) Governed() bool { return t.governed }

@@ -127,6 +127,10 @@ func provocations() []provocation {
 			}},
 		{reason: telemetry.AmbiguousPath, status: 400, request: "GET /a%2fb HTTP/1.1\r\nHost: a\r\n\r\n",
 			config: to(func(_ *testing.T, c *model.Config) { c.Listeners[0].PathPolicy = model.PathStrict })},
+		{reason: telemetry.AccessDenied, status: 403, request: simple, config: to(func(_ *testing.T, c *model.Config) {
+			c.Workloads = []model.Workload{{Ref: model.Ref{Kind: "Pod", Namespace: "shop", Name: "web"}, Deny: model.DenyAll}}
+			c.Listeners[0].Workload = c.Workloads[0].Name()
+		})},
 		{reason: telemetry.ProxyHeader, unlogged: true, request: simple, config: to(func(_ *testing.T, c *model.Config) { behind(c, proxied) })},
 
 		{reason: telemetry.NoListener, status: 404, request: simple, config: to(func(_ *testing.T, c *model.Config) {

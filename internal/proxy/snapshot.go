@@ -33,11 +33,12 @@ type snapshot struct {
 // be served. attach later adds the services of the new snapshot.
 func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	var prevTable *routing.Table
+	var prevExchange *exchange.Snapshot
 	if prev != nil {
-		prevTable = prev.Table
+		prevTable, prevExchange = prev.Table, prev.Snapshot
 	}
 	table, left := routing.Compile(cfg, prevTable)
-	snap := &snapshot{Snapshot: exchange.NewSnapshot(table), left: left, ports: map[*bind]*routing.Port{}}
+	snap := &snapshot{Snapshot: exchange.NewSnapshot(cfg, table, prevExchange), left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
 	for _, l := range table.Listeners() {
 		snap.kinds = append(snap.kinds, portKinds[l.Listener.Protocol])

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/peertest"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,6 +49,18 @@ func BenchmarkHandshake(b *testing.B) {
 			b.Run(name+"/"+key.name+"/resumed", func(b *testing.B) { benchmarkHandshakes(b, config, resuming, true) })
 		}
 	}
+}
+
+// BenchmarkIdentityHandshake is BenchmarkHandshake where both sides prove an identity.
+func BenchmarkIdentityHandshake(b *testing.B) {
+	ca := peertest.NewAuthority(b)
+	source := &identities{}
+	source.have(b, ca.Workload(b, cartID, nil), ca.Pool())
+	s := &Server{opt: Options{Identities: source.of}}
+	server := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.identityTLS(workload, &proof{}) }}
+	client := as(ca.Workload(b, shopID, nil))
+	client.CurvePreferences = []tls.CurveID{tls.X25519}
+	benchmarkHandshakes(b, server, client, false)
 }
 
 func benchmarkHandshakes(b *testing.B, server, client *tls.Config, resumed bool) {

@@ -31,6 +31,10 @@ func Typed[T any, P customObject[T]]() Decoder { return Decoder{custom[T]} }
 func Versioned[T any, P customObject[T]](convert func(version string, u map[string]any) (P, field.ErrorList), note func(version string, u map[string]any) []Finding) Decoder {
 	return Decoder{func(k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
 		findings, ok := admit(k, version, u)
+		if !ok && k.Strict {
+			_, errs := convert(version, u)
+			return nil, exact(findings, errs, u)
+		}
 		if !ok {
 			return nil, findings
 		}

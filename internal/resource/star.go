@@ -28,12 +28,9 @@ func quoteStars(text []byte) (quoted []byte, lines []int) {
 	}
 	// What looks like a value can be a part of a text or a comment. The parser says which are values: it reads a character in
 	// place of each that means nothing to it, and that the text does not have.
-	mark := "\ue000"
-	for r := '\ue000'; bytes.Contains(text, []byte(mark)); r++ {
-		mark = string(r)
-	}
+	const mark = "\ue000"
 	var doc yaml.Node
-	if yaml.Unmarshal(putFor(text, candidates, mark), &doc) != nil {
+	if bytes.Contains(text, []byte(mark)) || yaml.Unmarshal(putFor(text, candidates, mark), &doc) != nil {
 		return nil, nil
 	}
 	values := map[position]bool{}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // strictFields reports the unknown fields of an object of a strict kind, and those that are null (Kind.Strict). Metadata is
@@ -61,4 +62,26 @@ func (w *strictWalk) unknown(at string) {
 		f.Fix, f.Meant = fmt.Sprintf("did you mean %q?", near), near
 	}
 	w.findings = append(w.findings, f)
+}
+
+// exact puts the errors of a decoder in place of findings about alternatives, and about how many fields there are, which say
+// less. The schema of a strict kind has such to refuse fields.
+func exact(findings []Finding, errs field.ErrorList, u map[string]any) []Finding {
+	var better []Finding
+	clear := func(f Finding) bool {
+		if _, fields := valueAt(u, f.Ref.Field).(map[string]any); !f.General && (f.Code != CodeTooMany || !fields) {
+			return false
+		}
+		some := false
+		for _, err := range errs {
+			rest, ok := strings.CutPrefix(err.Field, f.Ref.Field)
+			if ok = ok && (rest == "" || rest[0] == '.' || rest[0] == '['); ok && !slices.ContainsFunc(slices.Concat(findings, better), func(f Finding) bool { return f.Ref.Field == err.Field }) {
+				better = append(better, schemaFinding(err, u))
+			}
+			some = some || ok
+		}
+		return some
+	}
+	rest := slices.DeleteFunc(slices.Clone(findings), clear)
+	return append(rest, better...)
 }

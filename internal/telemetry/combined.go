@@ -112,6 +112,9 @@ func appendPairs(b []byte, r *Record, most int) []byte {
 	b = strconv.AppendInt(b, r.BytesIn, 10)
 	b = appendPair(b, " reason=", string(r.Reason), most)
 	b = appendPair(b, " path_reading=", r.PathReading, most)
+	b = appendPair(b, " access=", r.Access, most)
+	b = appendPair(b, " source=", r.Source, most)
+	b = appendPair(b, " policy=", r.Policy, most)
 	for i := range r.Mirrors {
 		b = append(b, " mirror="...)
 		b = appendWord(b, r.Mirrors[i].Mirror, most)

@@ -31,6 +31,9 @@ func (l *AccessLog) appendJSON(b []byte, r *Record) []byte {
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = appendMember(b, `,"reason":`, string(r.Reason), most)
 	b = appendMember(b, `,"path_reading":`, r.PathReading, most)
+	b = appendMember(b, `,"access":`, r.Access, most)
+	b = appendMember(b, `,"source":`, r.Source, most)
+	b = appendMember(b, `,"policy":`, r.Policy, most)
 	b = append(b, `,"duration_ms":`...)
 	b = appendMillis(b, r.Duration)
 	if r.BackendConnect != 0 {

@@ -51,6 +51,9 @@ var (
 		"Client connections accepted.", "listener")
 	descOpen = desc("weir_connections_open",
 		"Open client connections.", "listener")
+	descAccess = desc("weir_access_decisions_total",
+		"Decisions of access control, by the workload that was asked for; audited ones had no permission and passed.",
+		"workload", "action", "reason")
 	descCertificate = desc("weir_certificate_expiry_timestamp_seconds",
 		"When the first certificate of a chain that listeners present expires.", "certificate")
 	descReloads = desc("weir_config_reloads_total",
@@ -72,7 +75,7 @@ var (
 var allDescs = []*prometheus.Desc{
 	descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
-	descConnections, descOpen, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBuild,
+	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBuild,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -106,6 +109,11 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 		total, open := l.Connections()
 		ch <- counter(descConnections, total, l.name)
 		ch <- gauge(descOpen, float64(open), l.name)
+	}
+	for _, a := range all.access {
+		a.each(func(r AccessResult, audited bool, n uint64) {
+			ch <- counter(descAccess, n, a.workload, r.action(audited), r.String())
+		})
 	}
 	if states != nil {
 		collectStates(ch, states)

@@ -50,6 +50,7 @@ func busy() *Registry {
 	r.WatchCertificates(func(yield func(Certificate)) {
 		yield(Certificate{Name: "default/shop-cert", Expiry: time.Unix(1_800_000_000, 0)})
 	})
+	r.Access("shop/Pod/web-1").Count(0, AccessNoIdentity, false)
 	return r
 }
 

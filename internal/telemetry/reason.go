@@ -42,6 +42,8 @@ const (
 	ClientTLS Reason = "client_tls"
 	// ProxyHeader: a connection to a port of the PROXY protocol brought no header, or came from an address that is not trusted.
 	ProxyHeader Reason = "proxy_header"
+	// AccessDenied: no policy allows the client what it asked for (403).
+	AccessDenied Reason = "access_denied"
 	// ClientOverload: while few requests could begin, the client had its part of them, or did not send its body (503).
 	ClientOverload Reason = "client_overload"
 )
@@ -111,6 +113,7 @@ var reasons = [...]struct {
 }{
 	{Internal, PartyProxy}, // first: unknown reasons are counted here
 	{BadRequest, PartyClient},
+	{AccessDenied, PartyClient},
 	{HeadTooLarge, PartyClient},
 	{BodyTooLarge, PartyClient},
 	{BadBody, PartyClient},

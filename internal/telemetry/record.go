@@ -31,6 +31,11 @@ type Record struct {
 	// PathReading is the reading because of which the path is ambiguous, such as "escaped_slash", if Reason is
 	// AmbiguousPath.
 	PathReading string
+	// Access is what access control found, such as "allowed" or "unknown_source"; empty where there is none. Source is the
+	// client's SPIFFE ID, Policy what allowed it.
+	Access string
+	Source string
+	Policy string
 	// Duration is from the end of the request's head to the end of the answer, as the client got it.
 	Duration time.Duration
 	// Durations of the last attempt, each from the moment when its endpoint was picked. Zero means none. They are only

@@ -32,6 +32,7 @@ type Registry struct {
 	exchanges    family[ExchangeLabels, Exchange]
 	mirrors      family[MirrorLabels, Mirror]
 	listeners    family[string, Listener]
+	access       family[string, Access]
 	mirrorStates func(yield func(MirrorState))
 	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
@@ -75,6 +76,9 @@ func NewRegistry(options Options) *Registry {
 		listeners: newFamily(options, func(name string) *Listener {
 			return &Listener{name: name, shards: newShards[listenerShard](n)}
 		}, func(l *Listener) *life { return &l.life }, other),
+		access: newFamily(options, func(workload string) *Access {
+			return &Access{workload: workload, shards: newShards[accessShard](n)}
+		}, func(a *Access) *life { return &a.life }, other),
 	}
 }
 
@@ -116,6 +120,7 @@ type InUse struct {
 	Exchanges []*Exchange
 	Mirrors   []*Mirror
 	Listeners []*Listener
+	Access    []*Access
 }
 
 // Keep sets the series that the current configuration uses. All others are removed after the grace time, unless they
@@ -127,6 +132,7 @@ func (r *Registry) Keep(used InUse) {
 	r.exchanges.keep(used.Exchanges, now)
 	r.mirrors.keep(used.Mirrors, now)
 	r.listeners.keep(used.Listeners, now)
+	r.access.keep(used.Access, now)
 }
 
 // ReloadSucceeded counts a configuration that was applied, and remembers its generation.
@@ -184,6 +190,7 @@ type series struct {
 	exchanges []*Exchange
 	mirrors   []*Mirror
 	listeners []*Listener
+	access    []*Access
 }
 
 // series returns the shown series, sorted by labels. Reading the counters needs no lock.
@@ -194,10 +201,12 @@ func (r *Registry) series() series {
 		exchanges: append(r.exchanges.shown(now), r.unrouted),
 		mirrors:   r.mirrors.shown(now),
 		listeners: r.listeners.shown(now),
+		access:    r.access.shown(now),
 	}
 	r.mu.Unlock()
 	slices.SortFunc(s.exchanges, func(a, b *Exchange) int { return a.labels.compare(b.labels) })
 	slices.SortFunc(s.mirrors, func(a, b *Mirror) int { return a.labels.compare(b.labels) })
+	slices.SortFunc(s.access, func(a, b *Access) int { return strings.Compare(a.workload, b.workload) })
 	slices.SortFunc(s.listeners, func(a, b *Listener) int { return strings.Compare(a.name, b.name) })
 	return s
 }

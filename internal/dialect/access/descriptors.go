@@ -65,9 +65,9 @@ var kinds = resource.Kinds{
 				return out
 			}),
 			resource.ColumnOf("RULES", func(t *access.TrafficTarget) (out []string) {
-				rules := t.Spec.Rules
-				for _, r := range rules {
-					out = append(out, r.Kind+"/"+r.Name)
+				all := t.Spec.Rules
+				for i := range all {
+					out = append(out, all[i].Kind+"/"+all[i].Name)
 				}
 				return out
 			}),

@@ -12,6 +12,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/api/specs"
 	splits "github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/identity"
@@ -35,7 +36,7 @@ func convertVersions(ctx context.Context) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	handler := &conversion.Handler{Kinds: slices.Concat(splits.Kinds(), specs.Kinds())}
+	handler := &conversion.Handler{Kinds: slices.Concat(splits.Kinds(), specs.Kinds(), access.Kinds())}
 	go func() { ended <- conversion.Serve(ctx, l, handler, certificate.Certificate) }()
 	url := "https://" + l.Addr().String() + conversion.Path
 	webhook = &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: authority.Bundle()}

@@ -1,0 +1,332 @@
+package exchange
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/identity/claim"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/internal/policy"
+	"github.com/weirmesh/weir/internal/routing"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/upstream"
+)
+
+// workload is one in front of whose port a listener stands.
+var workload = model.Workload{Ref: model.Ref{Kind: "Pod", Namespace: "shop", Name: "web-1"}, Groups: []model.Group{{Kind: "Deployment", Name: "web"}}}
+
+// permitting is a policy for the workload.
+func permitting(change func(*model.Policy)) model.Policy {
+	p := model.Policy{
+		Ref: model.Ref{Kind: "TrafficRole", Namespace: "shop", Name: "r", Field: "rules[0]"}, Binding: model.Ref{Kind: "TrafficRoleBinding", Namespace: "shop", Name: "b"},
+		Targets: []model.Target{{Namespace: "shop", Kind: "Deployment", Name: "web"}}, Sources: []model.Source{{Kind: "Deployment", Namespace: "shop", Name: "cart"}},
+		Traffic: model.TrafficHTTP, Paths: []string{`/authors/\d+$`}, Methods: []string{"GET"},
+	}
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+// guarded makes the configuration's first listener stand in front of the workload's port 8080.
+func guarded(c *model.Config, w model.Workload, policies ...model.Policy) {
+	c.Listeners[0].Workload, c.Listeners[0].WorkloadPort = w.Name(), 8080
+	c.Workloads, c.Policies = []model.Workload{w}, policies
+}
+
+// identified makes the peer one whose certificate names a workload.
+func identified(t *testing.T, p *Peer, id string, claims claim.Claims) {
+	t.Helper()
+	parsed, err := spiffe.Parse(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := claims.Extension()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.TLS = &TLSPeer{ID: parsed, Verified: &x509.Certificate{Extensions: []pkix.Extension{x}, NotAfter: time.Now().Add(time.Hour)}}
+}
+
+func TestAccessIsJudgedBeforeAnythingIsDialled(t *testing.T) {
+	for _, audit := range []bool{false, true} {
+		dialled := 0
+		s := relayTo(t, func(c *model.Config, o *upstream.Options, _ *Around) {
+			o.Refuse = func(netip.AddrPort) string { dialled++; return "" }
+			if !audit {
+				c.Routes[0].Rules[0].Fault = &model.Fault{Status: 500, Reason: "BackendNotFound"} // a client without access does not learn of it
+			}
+			w := workload
+			w.Audit = audit
+			guarded(c, w, permitting(nil))
+		}, peertest.Refusing(t))
+		c := s.connection("198.51.100.7:1234")
+		up := c.Connect(s.snap, s.port)
+		c.Finish()
+		lines := s.logged(t)
+		if len(lines) != 1 || lines[0]["route"] != "default/route" || lines[0]["access"] != "no_identity" || lines[0]["policy"] != nil {
+			t.Fatalf("audit %t: logged %v", audit, lines)
+		}
+		if audit {
+			if dialled == 0 || s.failures()[telemetry.AccessDenied] != 0 {
+				t.Errorf("in audit mode %d addresses were dialled, counted %v", dialled, s.failures())
+			}
+			continue
+		}
+		if up != nil || dialled != 0 {
+			t.Errorf("connected to %v, %d addresses were dialled", up, dialled)
+		}
+		if c.cause != failDenied || s.failures()[telemetry.AccessDenied] != 1 || lines[0]["backend"] != nil || lines[0]["reason"] != "access_denied" {
+			t.Errorf("ended with %v, counted %v, logged %v", c.cause, s.failures(), lines)
+		}
+	}
+}
+
+func TestAConnectionIsAllowedByARuleForAllTraffic(t *testing.T) {
+	for _, traffic := range []model.Traffic{model.TrafficHTTP, model.TrafficTCP, model.TrafficUDP, model.TrafficAny} {
+		s := relayTo(t, func(c *model.Config, _ *upstream.Options, _ *Around) {
+			guarded(c, workload, permitting(func(p *model.Policy) { p.Traffic, p.Methods, p.Paths = traffic, nil, nil }))
+		}, peertest.Refusing(t))
+		c := s.connection("198.51.100.7:1234")
+		identified(t, &c.Peer, "spiffe://cluster.local/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+		c.Connect(s.snap, s.port)
+		c.Finish()
+		line := s.logged(t)[0]
+		want := "allowed"
+		if traffic == model.TrafficHTTP || traffic == model.TrafficUDP {
+			want = "not_permitted"
+		}
+		if line["access"] != want || line["source"] != "spiffe://cluster.local/ns/shop/sa/cart" || (want == "allowed") != (line["policy"] == "TrafficRole shop/r rules[0] by TrafficRoleBinding shop/b") {
+			t.Errorf("%s: logged %v, want %s", traffic, line, want)
+		}
+	}
+}
+
+// redirecting is a snapshot whose one rule answers by itself, behind a listener in front of the workload.
+func redirecting(t *testing.T, s *relaying, prev *Snapshot, edit func(*model.Config)) (*Snapshot, *routing.Port) {
+	t.Helper()
+	cfg := &model.Config{
+		Listeners: []model.Listener{{Name: "default/gw/http", Port: 80, Protocol: model.HTTP}},
+		Routes: []model.Route{{
+			Ref: model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "route"}, Attachments: []model.Attachment{{Listener: "default/gw/http", Hostnames: []string{"*"}}},
+			Rules: []model.Rule{{
+				Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}, Filters: model.Filters{Redirect: &model.Redirect{Status: 302}},
+			}},
+		}},
+	}
+	edit(cfg)
+	table, left := routing.Compile(cfg, nil)
+	if len(left) > 0 {
+		t.Fatal(left)
+	}
+	snap := NewSnapshot(cfg, table, prev)
+	set := upstream.New(upstream.Options{})
+	t.Cleanup(func() { set.Close() })
+	services, err := set.Apply(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pipe.Attach(cfg, snap, services)
+	return snap, table.Ports()[0]
+}
+
+// answering notes the answer of an exchange that no endpoint serves.
+type answering struct {
+	Client
+	status int
+}
+
+func (a *answering) Begin(x *Answer) error   { a.status = x.Status; return nil }
+func (a *answering) Write([]byte) error      { return nil }
+func (a *answering) End([]http1.Field) error { return nil }
+func (a *answering) Flush() error            { return nil }
+func (a *answering) Gone() bool              { return false }
+
+func TestRequestsAreJudgedBeforeFiltersAnswer(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, port := redirecting(t, s, nil, func(c *model.Config) {
+		guarded(c, workload, permitting(nil), permitting(func(p *model.Policy) {
+			p.Ref.Field, p.Paths, p.Methods = "rules[1]", []string{"/files/.*"}, nil
+			p.Headers = []model.ValueMatch{{Type: model.Regex, Name: "X-Team", Value: "a|b"}}
+		}))
+	})
+	cart := claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "ReplicaSet", Name: "cart-7"}, {Kind: "Deployment", Name: "cart"}}}
+	team := http1.Field{Name: "X-Team", Value: "a"}
+	for _, c := range []struct {
+		name, method, path string
+		fields             []http1.Field
+		id                 string
+		claims             claim.Claims
+		want               policy.Reason
+	}{
+		{"allowed", "GET", "/authors/12", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.Allowed},
+		{"no identity", "GET", "/authors/12", nil, "", claim.Claims{}, policy.NoIdentity},
+		{"the account alone does not say which Deployment", "GET", "/authors/12", nil, "spiffe://t/ns/shop/sa/cart", claim.Claims{}, policy.UnknownSource},
+		{"the Deployment of another namespace", "GET", "/authors/12", nil, "spiffe://t/ns/other/sa/cart", cart, policy.UnknownSource},
+		{"claims of a node do not count", "GET", "/authors/12", nil, "spiffe://t/node/n1", cart, policy.UnknownSource},
+		{"another method", "POST", "/authors/12", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.NotPermitted},
+		{"another path", "GET", "/authors/12/edit", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.NotPermitted},
+		{"the path of a dot segment", "GET", "/x/../authors/12", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.AmbiguousPath},
+		{"a slash of which servers differ", "GET", "/authors%2F12", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.NotPermitted},
+		{"an escaped letter", "GET", "/%61uthors/12", nil, "spiffe://t/ns/shop/sa/cart", cart, policy.Allowed},
+		{"a header", "PUT", "/files/a", []http1.Field{team}, "spiffe://t/ns/shop/sa/cart", cart, policy.Allowed},
+		{"a header twice", "PUT", "/files/a", []http1.Field{team, team}, "spiffe://t/ns/shop/sa/cart", cart, policy.NotPermitted},
+		{"an ambiguous path with the header", "PUT", "/files/..%2fsecret", []http1.Field{team}, "spiffe://t/ns/shop/sa/cart", cart, policy.AmbiguousPath},
+	} {
+		peer := &Peer{Scheme: "http"}
+		if c.id != "" {
+			identified(t, peer, c.id, c.claims)
+		}
+		client := &answering{}
+		ex := &Exchange{}
+		r := ex.Begin(s.pipe, &Origin{Client: client, Peer: peer, Snapshot: snap, Port: port})
+		r.Method, r.Path, r.Target, r.Authority, r.Fields = c.method, c.path, c.path, "Shop.example", c.fields
+		ex.setHost()
+		peer.TLS, r.Body = withoutTLS(peer), http1.Body{}
+		err := ex.run()
+		if ex.judged.reason != c.want && !(strings.Contains(c.path, "..%2f") && err != nil && !ex.judged.asked) {
+			t.Errorf("%s: %v, want %v (%v)", c.name, ex.judged.reason, c.want, err)
+		}
+		if allowed := c.want == policy.Allowed; allowed != (client.status == 302) || allowed != (err == nil) {
+			t.Errorf("%s: answered %d, %v", c.name, client.status, err)
+		}
+		if c.want != policy.Allowed && ex.judged.asked && err != error(failDenied) {
+			t.Errorf("%s: %v, want the same refusal for all", c.name, err)
+		}
+	}
+}
+
+// withoutTLS keeps the identity of a peer, as a listener without host names in its handshakes would.
+func withoutTLS(p *Peer) *TLSPeer {
+	if p.TLS != nil {
+		p.TLS.Listener = "default/gw/http"
+	}
+	return p.TLS
+}
+
+func TestAListenerWhoseWorkloadIsGoneIsClosed(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, port := redirecting(t, s, nil, func(c *model.Config) {
+		guarded(c, workload, permitting(nil))
+		c.Workloads = nil
+	})
+	peer := &Peer{Scheme: "http"}
+	identified(t, peer, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+	ex := &Exchange{}
+	r := ex.Begin(s.pipe, &Origin{Client: &answering{}, Peer: peer, Snapshot: snap, Port: port})
+	r.Method, r.Path, r.Target = "GET", "/authors/12", "/authors/12"
+	peer.TLS = withoutTLS(peer)
+	if err := ex.run(); err != error(failDenied) {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+func TestWhatAPeerMayDoIsFoundOncePerConnectionAndPolicies(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, _ := redirecting(t, s, nil, func(c *model.Config) { guarded(c, workload, permitting(nil)) })
+	g := snap.Listeners[0].guard
+	peer := &Peer{}
+	now := time.Now()
+	first := peer.subject(g, now)
+	if peer.subject(g, now) != first {
+		t.Error("it was found again for the same policies")
+	}
+	same, _ := redirecting(t, s, snap, func(c *model.Config) {
+		c.Listeners[0].Workload, c.Listeners[0].WorkloadPort = workload.Name(), 8080
+		c.Workloads, c.Policies = []model.Workload{workload}, g.table.Policies()
+	})
+	if same.Listeners[0].guard.table != g.table {
+		t.Error("policies that did not change were compiled again")
+	}
+	other, _ := redirecting(t, s, snap, func(c *model.Config) { guarded(c, workload) })
+	if peer.subject(other.Listeners[0].guard, now) == first {
+		t.Error("the peer is judged by policies that were replaced")
+	}
+}
+
+func TestEveryReasonHasAResult(t *testing.T) {
+	for r := policy.Allowed; r <= policy.TooMuchWork; r++ {
+		got, ok := accessResults[r]
+		if !ok || got.String() != r.String() {
+			t.Errorf("%v is %v", r, got)
+		}
+	}
+}
+
+// FuzzPathsAreJudgedAsBackendsSeeThem holds that two paths which servers decode alike are one path to policies, and that
+// the path which is judged is decoded to what servers decode.
+func FuzzPathsAreJudgedAsBackendsSeeThem(f *testing.F) {
+	for _, s := range [][2]string{{"/a%40b", "/a@b"}, {"/a%2fb", "/a/b"}, {"/a%3bb", "/a;b"}, {"/%41", "/A"}, {"/a%25%34%30", "/a%40"}, {"/%e2%82%ac", "/€"}, {"/a+b", "/a%2Bb"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		judge := func(raw string) (plain, decoded string, ok bool) {
+			normal, err := model.NormalizePath(raw)
+			if err != nil || routing.Ambiguity(raw) != routing.OneReading {
+				return "", "", false
+			}
+			plain, _ = policy.Path(normal, nil)
+			if decoded, err = url.PathUnescape(plain); err != nil {
+				t.Fatalf("%q is judged as %q, which cannot be decoded", raw, plain)
+			}
+			if was, err := url.PathUnescape(raw); err != nil || was != decoded && raw != "" {
+				t.Fatalf("%q is %q to servers, and judged as %q", raw, was, decoded)
+			}
+			return plain, decoded, true
+		}
+		plainA, decodedA, ok := judge(a)
+		plainB, decodedB, okB := judge(b)
+		if ok && okB && (plainA == plainB) != (decodedA == decodedB) {
+			t.Fatalf("%q and %q are judged as %q and %q, and decoded to %q and %q", a, b, plainA, plainB, decodedA, decodedB)
+		}
+	})
+}
+
+func TestThePeerIsWhoItsCertificateNames(t *testing.T) {
+	p := &Peer{}
+	if got := p.client(); !reflect.DeepEqual(got, &policy.Peer{}) {
+		t.Errorf("without TLS: %+v", got)
+	}
+	identified(t, p, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Job", Name: "j"}}})
+	want := &policy.Peer{ID: "spiffe://t/ns/shop/sa/cart", Namespace: "shop", Account: "cart", Pod: "cart-1", Owners: []policy.Owner{{Kind: "Job", Name: "j"}}}
+	if got := p.client(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	p.TLS.Verified.Extensions = append(p.TLS.Verified.Extensions, p.TLS.Verified.Extensions...)
+	if got := p.client(); got.Pod != "" || got.Account != "cart" {
+		t.Errorf("with claims twice: %+v", got)
+	}
+	p.TLS.Verified = nil
+	if got := p.client(); got.Pod != "" || got.Account != "cart" {
+		t.Errorf("without a certificate: %+v", got)
+	}
+}
+
+func TestAPeerIsNobodyOnceItsCertificateHasEnded(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, port := redirecting(t, s, nil, func(c *model.Config) { guarded(c, workload, permitting(nil)) })
+	peer := &Peer{Scheme: "http"}
+	identified(t, peer, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+	peer.TLS = withoutTLS(peer)
+	for _, c := range []struct {
+		at   time.Time
+		want policy.Reason
+	}{{peer.TLS.Verified.NotAfter, policy.Allowed}, {peer.TLS.Verified.NotAfter.Add(time.Second), policy.NoIdentity}, {peer.TLS.Verified.NotAfter.Add(-time.Second), policy.Allowed}} {
+		ex := &Exchange{}
+		r := ex.Begin(s.pipe, &Origin{Client: &answering{}, Peer: peer, Snapshot: snap, Port: port, Start: c.at})
+		r.Method, r.Path, r.Target = "GET", "/authors/12", "/authors/12"
+		ex.run()
+		if ex.judged.reason != c.want {
+			t.Errorf("at %v: %v, want %v", c.at, ex.judged.reason, c.want)
+		}
+	}
+}
