@@ -106,7 +106,10 @@ func (a *Answer) words() string {
 	case Allowed:
 		return "by " + n
 	case Denied:
-		return "by " + n
+		if a.Request.Method == "" {
+			return "by " + n + ", which reset the connection"
+		}
+		return "by " + n + ", the answer is 403"
 	case Audited:
 		return "it would be denied, and passes: the namespace is audited"
 	case Partly:
