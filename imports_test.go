@@ -98,6 +98,9 @@ var importTable = map[string][]string{
 	"internal/explain": {
 		"internal/curl", "internal/dialect/gateway", "internal/finding", "internal/model", "internal/exchange", "internal/mirror", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
 	},
+	"internal/explain/access": {
+		"internal/curl", "internal/dialect/access", "internal/exchange", "internal/finding", "internal/identity/spiffe", "internal/model", "internal/policy", "internal/resource", "internal/routing", "internal/screen", "internal/visible", "internal/workload",
+	},
 	"internal/toy": {},
 	"internal/standalone": {
 		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",

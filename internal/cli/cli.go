@@ -29,7 +29,7 @@ var exitCodes = []struct {
 	{exitOK, "everything went well; for check, of files or a cluster: nothing was found at or above --fail-on"},
 	{exitFailed, "the command failed; for check: something was found; for demo: a request failed; for rollout plan: a step cannot be carried out as it is written"},
 	{exitUsage, "the command line is wrong, or a path or kubeconfig cannot be read"},
-	{exitNoMatch, "explain: no Gateway, no listener or no rule takes the request"},
+	{exitNoMatch, "explain: no Gateway, no listener or no rule takes the request; with --from: a workload denies it, or none gets it"},
 }
 
 // exitError ends the process with a code; a nil err prints nothing.
@@ -114,7 +114,7 @@ traffic by it.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newRollout(s), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	completeChoices(root)
 	for _, cmd := range append(root.Commands(), root) {

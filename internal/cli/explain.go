@@ -17,7 +17,7 @@ import (
 
 func newExplain(s streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [PATH...] -- [METHOD] URL [-H 'NAME: VALUE']... | curl ...",
+		Use:   "explain [--from WHO] [PATH...] -- [METHOD] URL [-H 'NAME: VALUE']... | curl ...",
 		Short: "Say what would happen to a request, and why",
 		Long: `Explain compiles the files as the proxy would and asks the proxy's own matching
 what becomes of a request: which listener and rule take it, why better-looking
@@ -35,18 +35,29 @@ is for its scheme. tcp://HOST:PORT is a connection to a TCP port.
 Without PATHs it reads a Kubernetes cluster, with your own rights and without
 asking Weir's controller. The Gateway is the one of --gateway, or the one whose
 address is the URL's host (with -H 'Host: ...'), or the only one that listens
-for the request.`,
+for the request.
+
+With --from in front of the paths, it is asked whether a client may make the
+call at all: which workloads the URL's Service leads to, on which port, and for
+each the rule that allows it, or the nearest rules and why they do not. WHO is
+NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME of a pod or what runs pods, such as
+deployment/shop/cart, node/NAME, or a SPIFFE ID; without a namespace it is of
+default. The URL's host is a Service as the client would name it (NAME,
+NAME.NAMESPACE, NAME.NAMESPACE.svc), or the address of a pod.`,
 		Example: `  weir explain routes/ -- 'http://shop.example/cart?x=1'
   weir explain routes/ -- GET https://shop.example/cart -H 'user-agent: Firefox'
   weir explain -o json routes/ -- POST http://shop.example/order
   weir explain routes/ -- curl -sSk -H 'x-beta: yes' -d a=1 https://shop.example/order
   pbpaste | weir explain routes/ -- -                                   a command copied from a browser
   weir explain -- http://shop.example/cart                              in a cluster
-  weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'`,
+  weir explain --gateway shop/edge -- http://10.250.0.16/cart -H 'Host: shop.example'
+  weir explain --from deployment/shop/cart mesh/ -- POST http://orders.shop:8080/orders
+  weir explain --from shop/cart mesh/ -- tcp://db.shop:5432`,
 	}
 	output := outputFlag(cmd, "text", "json")
 	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
+	from := cmd.Flags().String("from", "", "`client` that makes the call: is it allowed, and by which rule? NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME, node/NAME or a SPIFFE ID")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
 			return flags.Errorf("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
@@ -62,11 +73,23 @@ for the request.`,
 		if err != nil {
 			return err
 		}
+		client := cmd.Flags().Changed("from")
+		if client {
+			if err := filesOnly("--from", args[:dash], in); err != nil {
+				return err
+			}
+			if *gateway != "" {
+				return flags.Errorf("--from asks workloads, which no Gateway serves: leave out --gateway")
+			}
+		}
 		l, err := in.load(cmd.Context(), args[:dash], s.in)
 		if err != nil {
 			return err
 		}
 		defer l.close()
+		if client {
+			return explainFrom(s, l, in, *from, request, output.Value)
+		}
 		served := l.served()
 		e, err := served.Explain(request, model.Owner(*gateway))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/folder"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/workload"
@@ -98,7 +99,7 @@ func (o *identityOptions) run(s streams, path string, paths []string, output str
 		all = append(all, issued{"Node " + name, id.String(), file, now.Add(o.life).UTC().Truncate(time.Second)})
 	}
 	if output == "json" {
-		return writeJSON(s.out, map[string]any{"trustDomain": f.Domain, "certificates": all})
+		return process.WriteJSON(s.out, map[string]any{"trustDomain": f.Domain, "certificates": all})
 	}
 	fmt.Fprintf(s.out, "trust domain %s in %s\n", f.Domain, path)
 	if len(all) == 0 {

@@ -106,6 +106,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 		options.Serve = i.options.Serve
 	}
 	options.PathPolicy, options.ExclusiveHostnames = i.options.PathPolicy, i.options.ExclusiveHostnames
+	options.Deny, options.TrustDomain = i.options.Deny, i.options.TrustDomain
 	l.Result, err = options.Translate(l.set)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/diff"
 	"github.com/weirmesh/weir/internal/explain"
+	"github.com/weirmesh/weir/internal/explain/access"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -51,6 +52,26 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 			}
 			e.LeftOut = []explain.LeftOut{{Ref: finding.Ref, Findings: []resource.Finding{finding}}}
 			err = e.Print(&b, s, l.served().Origin)
+			return b.String(), err
+		},
+		"explain --from": func(s screen.Screen) (string, error) {
+			var b bytes.Buffer
+			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
+			served := l.accessServed(in)
+			a, err := served.Explain("deployment/shop/cart", request("curl", "-X", "DELETE", "http://web/orders/"+strings.Repeat("1", 60)))
+			if err != nil {
+				return "", err
+			}
+			err = a.Print(&b, s, served)
+			return b.String(), err
+		},
+		"access": func(s screen.Screen) (string, error) {
+			var b bytes.Buffer
+			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
+			m, err := l.accessServed(in).Matrix(access.Filter{})
+			if err == nil {
+				err = m.Print(&b, s)
+			}
 			return b.String(), err
 		},
 		"diff": func(s screen.Screen) (string, error) {

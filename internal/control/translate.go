@@ -59,6 +59,9 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// Sidecar says beside which pod this process stands, if it does.
 	Sidecar sidecar.Options
+	// Deny and TrustDomain are those of access.Options.
+	Deny        model.Deny
+	TrustDomain string
 }
 
 // Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
@@ -83,7 +86,8 @@ func NewTranslator(o Options) *Translator {
 	t := &Translator{options: o}
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
-			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames, Sidecar: o.Sidecar,
+			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar,
 		}))
 	}
 	return t

@@ -97,7 +97,7 @@ func Parse(args []string) (*Request, error) {
 	if r.From != "" {
 		from, err := netip.ParseAddr(r.From)
 		if err != nil {
-			return nil, fmt.Errorf("--from %q: want the IP address that the connection comes from", r.From)
+			return nil, fmt.Errorf("--from %q: want the IP address that the connection comes from; an identity is given before the paths", r.From)
 		}
 		r.Peer = from.Unmap().WithZone("")
 	}

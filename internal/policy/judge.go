@@ -78,6 +78,13 @@ func (p *Peer) each(f func(source)) {
 	}
 }
 
+// Is reports whether the peer is among the clients of a source.
+func (p *Peer) Is(s *model.Source) bool {
+	wanted, is := sourceOf(s), false
+	p.each(func(of source) { is = is || of == wanted })
+	return is
+}
+
 // Judge decides. It does not allocate, and its cost depends on the patterns that could allow the path, not on the number of policies.
 func (s *Subject) Judge(r *Request) Verdict {
 	if !s.table.governed {

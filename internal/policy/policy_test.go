@@ -332,6 +332,19 @@ func TestJudgeIsWhatEachPolicySaysByItself(t *testing.T) {
 	}
 }
 
+func TestAPeerIsWhatExplainSays(t *testing.T) {
+	for _, s := range []model.Source{{}, {Kind: "Node"}, {Kind: "Deployment", Name: "cart"}, {Kind: "Deployment", Namespace: "other"}, {Kind: model.KindSPIFFE, Name: cart().ID}} {
+		p := aPolicy(func(p *model.Policy) { p.Sources = []model.Source{s} })
+		explained := Compile(web(), []model.Policy{p}).Explain(cart(), 1, get("/"))
+		if is := cart().Is(&s); is != (explained[0].Source != nil) {
+			t.Errorf("%v: %v", s, is)
+		}
+	}
+	if (&Peer{}).Is(&model.Source{}) {
+		t.Error("nobody is somebody")
+	}
+}
+
 // many returns policies for one workload, each with another path, n for one source and as many for others.
 func many(n int) []model.Policy {
 	var out []model.Policy

@@ -73,6 +73,9 @@ func Compile(w *model.Workload, policies []model.Policy) *Table {
 	return t
 }
 
+// Ports reports whether a policy names the workload, and on which ports it allows anything there; nil is every port.
+func Ports(p *model.Policy, w *model.Workload) (ports []int32, named bool) { return targetPorts(p, w) }
+
 // targetPorts reports whether a policy names the workload, and on which ports it allows anything; nil is every port.
 func targetPorts(p *model.Policy, w *model.Workload) (ports []int32, named bool) {
 	every := false

@@ -108,6 +108,23 @@ func Of(set *resource.Set) []Pods {
 	return all
 }
 
+// Find returns what is written for an object that is a pod or runs pods, be they known or not, with its owners.
+func Find(set *resource.Set, kind, namespace, name string) (p Pods, ok bool) {
+	known := map[resource.Key]*Object{}
+	each(set, func(of string, o *Object) {
+		known[resource.Key{Kind: of, Namespace: o.Namespace, Name: o.Name}] = o
+	})
+	o := known[resource.Key{Kind: kind, Namespace: namespace, Name: name}]
+	if o == nil {
+		return Pods{}, false
+	}
+	p = Pods{Object: o, Kind: kind, Owners: owners(o, known)}
+	if kind != "Pod" {
+		p.Owners = slices.Insert(p.Owners, 0, Owner{kind, name})
+	}
+	return p, true
+}
+
 // maxOwners bounds a chain of owners. Kubernetes has two: a Pod's ReplicaSet, and the Deployment of that.
 const maxOwners = 8
 

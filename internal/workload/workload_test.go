@@ -18,6 +18,22 @@ func load(t *testing.T, text string) *resource.Set {
 	return set
 }
 
+func TestFindHasWhatIsWrittenAndItsOwners(t *testing.T) {
+	set := load(t, `
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-5d, namespace: shop, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u2, controller: true}]}
+spec: {template: {spec: {serviceAccountName: web}}}
+`)
+	p, ok := workload.Find(set, "ReplicaSet", "shop", "web-5d")
+	if got := fmt.Sprint(p.Kind, p.Account, p.Owners, ok); got != "ReplicaSetweb[{ReplicaSet web-5d} {Deployment web}] true" {
+		t.Error(got)
+	}
+	if _, ok := workload.Find(set, "Deployment", "shop", "web"); ok {
+		t.Error("what is not there is found")
+	}
+}
+
 func TestPodsOfASet(t *testing.T) {
 	set := load(t, `
 apiVersion: v1

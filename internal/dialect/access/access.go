@@ -74,6 +74,17 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	return config, t.statuses, t.events, t.findings
 }
 
+// Workloads are those of the set, also where there is nothing of access control, in which case Translate makes none:
+// then nothing judges what comes to them.
+func Workloads(set *resource.Set, options Options) []model.Workload {
+	t := &translator{set: set, options: options}
+	t.readPods()
+	t.namespaces()
+	config := model.Config{Workloads: t.workloads}
+	config.Sort()
+	return config.Workloads
+}
+
 // translator holds one translation. Its steps run in the order of Translate; each uses the results of the earlier ones.
 type translator struct {
 	set       *resource.Set

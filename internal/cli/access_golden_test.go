@@ -1,0 +1,60 @@
+package cli_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// update says that golden files are rewritten; package goldentest has the flag.
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// TestAccessTranscripts runs the command lines of testdata/access/*.golden, each after "$ ", and compares what they
+// print and their exit codes.
+func TestAccessTranscripts(t *testing.T) {
+	const least = 3
+	files, err := filepath.Glob("testdata/access/*.golden")
+	if err != nil || len(files) < least {
+		t.Fatalf("%d transcripts (%v), want at least %d", len(files), err, least)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".golden"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			for line := range strings.SplitSeq(string(want), "\n") {
+				command, ok := strings.CutPrefix(line, "$ weir ")
+				if !ok {
+					continue
+				}
+				r := weir("", words(strings.ReplaceAll(command, "mesh.yaml", "testdata/access/mesh.yaml"))...)
+				fmt.Fprintf(&got, "%s\n%s%s(exit %d)\n\n", line, r.stdout, r.err, r.code)
+			}
+			text := strings.ReplaceAll(got.String(), "testdata/access/mesh.yaml", "mesh.yaml")
+			if update() {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if text != string(want) {
+				t.Errorf("it prints\n%s\nwant\n%s", text, want)
+			}
+		})
+	}
+}
+
+// words splits a command line at its spaces, outside of single quotes.
+func words(line string) (all []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 { // in quotes
+			all = append(all, part)
+		} else {
+			all = append(all, strings.Fields(part)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weirmesh/weir/internal/curl"
+	"github.com/weirmesh/weir/internal/explain"
+	"github.com/weirmesh/weir/internal/explain/access"
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/screen"
+)
+
+// accessServed is what was read, for questions about access.
+func (l *look) accessServed(in *input) *access.Served {
+	return &access.Served{Config: l.Config, Set: l.set, TrustDomain: in.options.TrustDomain, Origin: l.served().Origin}
+}
+
+// filesOnly fails without paths, for what is not known of a cluster.
+func filesOnly(what string, paths []string, in *input) error {
+	if len(paths) == 0 || in.asked() {
+		return flags.Errorf("%s needs files: which pods run in a cluster is not read yet. Give at least one PATH, or - for the standard input", what)
+	}
+	return nil
+}
+
+// explainFrom says whether a client may make a call.
+func explainFrom(s streams, l *look, in *input, who string, r *curl.Request, format string) error {
+	served := l.accessServed(in)
+	a, err := served.Explain(who, r)
+	if err != nil {
+		return accessFault("--from", err)
+	}
+	if format == "json" {
+		out, err := explain.WithOrigins(a, served.Origin)
+		if err != nil {
+			return err
+		}
+		err = process.WriteJSON(s.out, out)
+		if err != nil {
+			return err
+		}
+	} else if err := a.Print(s.out, screen.Of(s.out), served); err != nil {
+		return err
+	}
+	if !a.Verdict.Passes() {
+		return &exitError{code: exitNoMatch}
+	}
+	return nil
+}
+
+// accessFault says what is wrong with a name on the command line, and what names there are.
+func accessFault(flag string, err error) error {
+	var who *access.WhoError
+	var host *access.HostError
+	var there []string
+	switch {
+	case errors.As(err, &who):
+		err, there = fmt.Errorf("%s %w", flag, err), who.There
+	case errors.As(err, &host):
+		there = host.There
+	default:
+		return err
+	}
+	if len(there) == 0 {
+		return flags.Errorf("%w", err)
+	}
+	return &listed{flags.Errorf("%w; there is", err), finding.First(there, maxListed)}
+}

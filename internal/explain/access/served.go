@@ -1,0 +1,60 @@
+package access
+
+import (
+	"cmp"
+
+	dialect "github.com/weirmesh/weir/internal/dialect/access"
+	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
+)
+
+// Served is the input for questions about access. It is read-only, and for one goroutine.
+type Served struct {
+	// Config was made from Set.
+	Config *model.Config
+	Set    *resource.Set
+	// TrustDomain is that of the own identities; empty is the default.
+	TrustDomain string
+	// Origin returns where an object was written; nil is nowhere.
+	Origin func(model.Ref) finding.Origin
+
+	known []model.Workload
+	ports map[model.Ref][]workload.Port
+}
+
+func (s *Served) trustDomain() string { return cmp.Or(s.TrustDomain, dialect.DefaultTrustDomain) }
+
+// workloads are those of the configuration. It has none where there is nothing of access control: then nothing judges
+// those that there are.
+func (s *Served) workloads() []model.Workload {
+	if len(s.Config.Workloads) > 0 {
+		return s.Config.Workloads
+	}
+	if s.known == nil {
+		s.known = dialect.Workloads(s.Set, dialect.Options{TrustDomain: s.TrustDomain})
+	}
+	return s.known
+}
+
+// portsOf are the ports of a workload's containers.
+func (s *Served) portsOf(ref model.Ref) []workload.Port {
+	if s.ports == nil {
+		s.ports = map[model.Ref][]workload.Port{}
+		for _, p := range workload.Of(s.Set) {
+			s.ports[model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}] = p.Ports
+		}
+	}
+	return s.ports[ref]
+}
+
+func (s *Served) where(ref model.Ref) string {
+	if s.Origin == nil || ref == (model.Ref{}) {
+		return ""
+	}
+	if at := s.Origin(ref).String(); at != "" {
+		return "  (" + at + ")"
+	}
+	return ""
+}
