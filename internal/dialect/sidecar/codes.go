@@ -24,7 +24,7 @@ var codes = []resource.Code{
 	{ID: codeOwnPort, Severity: resource.Error, Title: "sidecar in the application's place",
 		Meaning: "A port would be accepted at the address where the application itself is to listen. It is not served.",
 		Fix:     "Let the application or the sidecar listen elsewhere (--app, --inbound)."},
-	{ID: codeNotInbound, Severity: resource.Warning, Title: "pod without an address",
+	{ID: codeNotInbound, Severity: resource.Info, Title: "pod without an address",
 		Meaning: "The pod has ports, but no address is known at which to accept connections to them. Nothing is accepted for the pod.",
 		Fix:     "Name an address with --inbound, or write status.podIP."},
 	{ID: codeForward, Severity: resource.Error, Title: "Service of a forward not found",
