@@ -4,7 +4,7 @@ package examples
 
 import "embed"
 
-// Demo is the manifests that "weir demo" runs, in the folder "demo".
+// Demo is the manifests that "weir demo" runs, in a folder for each of its forms.
 //
-//go:embed demo demo-rollout
+//go:embed demo demo-rollout mesh
 var Demo embed.FS

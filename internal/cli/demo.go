@@ -17,6 +17,7 @@ func newDemo(s streams) *cobra.Command {
   weir demo --for 10s                 and a summary
   weir demo --break mirror            the mirror target hangs: copies are dropped, clients notice nothing
   weir demo --rollout                 a version goes through the steps of a release, and all shares follow
+  weir demo --mesh                    calls between workloads, allowed or denied by a role
   weir demo --print                   the manifests it runs`,
 		Args: noArgs,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout/local"
@@ -30,11 +31,17 @@ the access log's file anew. SIGTERM or SIGINT drains: listeners close, requests 
 the process at once. A second process with the same --handover takes over the
 ports, and the first one drains once it serves: no connection is refused or
 lost in between. Rollouts are carried out step by step on the routes that they
-name; the files stay as they are.`,
+name; the files stay as they are.
+
+With --as it serves as the sidecar of a pod in the files, which needs an
+identity ("weir identity"): in front of the pod's ports it requires mutual TLS
+and passes what TrafficRoles and TrafficTargets allow, and it calls other pods
+for the application, as the pod.`,
 		Example: `  weir run routes/
   weir run --port-offset 8000 routes/          port 80 becomes 8080, for a try without root
   weir run --access-log stdout routes/
-  kustomize build . | weir run -`,
+  kustomize build . | weir run -
+  weir run --as shop/web-1 --identity trust/ --inbound 8080=127.0.0.1:15001 --app 8080=127.0.0.1:9001 shop/`,
 		Args: atLeastOnePath,
 	}
 	f := cmd.Flags()
@@ -42,6 +49,7 @@ name; the files stay as they are.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
+	o.sidecar.flags(f)
 	f.StringVar(&o.rollouts, "rollout-state", "", "`file` that keeps over a restart how far Rollouts are, or off (default: in $STATE_DIRECTORY, or in $XDG_STATE_HOME/weir)")
 	o.translation = translation(s, cmd)
 	fromEnvironment(cmd)
@@ -59,6 +67,7 @@ type runOptions struct {
 	portOffset  int
 	handover    string
 	rollouts    string
+	sidecar     sidecarOptions
 	translation *control.Options
 }
 
@@ -74,6 +83,16 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	adjust, err := standalone.Relocate(o.address, o.portOffset)
 	if err != nil {
 		return err
+	}
+	empty := ""
+	if o.sidecar.as != "" {
+		if adjust != nil {
+			return flags.Errorf("--as: a sidecar listens where --inbound, --outbound and --forward say; leave out --address and --port-offset")
+		}
+		if adjust, err = o.sidecar.apply(o.translation, &o.serve, log); err != nil {
+			return err
+		}
+		empty = "the files hold no pod of the name, or it has no address"
 	}
 	source, err := openSource(o.translation.Kinds(), paths, s.in, process.Hangups(ctx), log)
 	if err != nil {
@@ -94,7 +113,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	rollouts := local.New(source, provider.All(), o.store(paths, log), log)
 	rollouts.Requests = func(route, service string) uint64 { return plane.Metrics.RequestsTo(route, service) }
 	plane.Pages = rollouts.Pages()
-	g := &standalone.Gateway{Plane: plane, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, Reported: func(r control.Report) {
+	g := &standalone.Gateway{Plane: plane, Empty: empty, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, Reported: func(r control.Report) {
 		if r.Err == nil {
 			rollouts.Applied(r.Set)
 		}

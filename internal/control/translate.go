@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/dialect"
+	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -56,6 +57,8 @@ type Options struct {
 	ExclusiveHostnames bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
+	// Sidecar says beside which pod this process stands, if it does.
+	Sidecar sidecar.Options
 	// Deny and TrustDomain are those of access.Options.
 	Deny        model.Deny
 	TrustDomain string
@@ -84,7 +87,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
-			Deny: o.Deny, TrustDomain: o.TrustDomain,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar,
 		}))
 	}
 	return t

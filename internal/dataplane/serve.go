@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
@@ -29,6 +30,8 @@ type Options struct {
 	client            clientFlags
 	load              loadFlags
 	mirror            mirrorFlags
+	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
+	Identities func(name string) *spiffe.Identity
 }
 
 // NewOptions returns them with their defaults.
@@ -62,7 +65,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	if err != nil {
 		return nil, nil, err
 	}
-	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain}
+	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities}
 	options.Logger = log
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster

@@ -24,6 +24,7 @@ import (
 	"github.com/weirmesh/weir/examples"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/demo/mesh"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/flags"
@@ -60,6 +61,8 @@ type Options struct {
 	Break flags.Choice
 	// Rollout shows a release that goes through its steps, and ends with it.
 	Rollout bool
+	// Mesh shows calls between workloads that are allowed and denied.
+	Mesh bool
 	// Print prints the manifests and does not run anything.
 	Print bool
 }
@@ -73,6 +76,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.Rate, "rate", o.Rate, "requests per second, at most 5000")
 	f.Var(&o.Break, "break", "what to break")
 	f.BoolVar(&o.Rollout, "rollout", false, "release a version step by step, and end with it")
+	f.BoolVar(&o.Mesh, "mesh", false, "calls between three workloads with sidecars, allowed or denied by a role")
 	f.BoolVar(&o.Print, "print", false, "print the manifests and end")
 }
 
@@ -82,8 +86,14 @@ func (o *Options) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.Rate < 1 || o.Rate > 5000 {
 		return flags.Errorf("--rate %d: want 1 to 5000", o.Rate)
 	}
+	if o.Mesh && (o.Rollout || o.Break.Value != "nothing") {
+		return flags.Errorf("--mesh is a demo of its own: leave out --rollout and --break")
+	}
 	if o.Print {
 		return o.print(stdout)
+	}
+	if o.Mesh {
+		return mesh.Run(ctx, stdout, stderr, o.Length)
 	}
 	return o.run(ctx, stdout, stderr)
 }
@@ -104,7 +114,10 @@ const stableFile = "stable.yaml"
 // manifests returns the manifests by file name.
 func (o *Options) manifests() (map[string]string, error) {
 	files, folder := map[string]string{}, "demo"
-	if o.Rollout {
+	switch {
+	case o.Mesh:
+		folder = mesh.Folder
+	case o.Rollout:
 		folder = "demo-rollout"
 	}
 	err := fs.WalkDir(examples.Demo, folder, func(path string, d fs.DirEntry, err error) error {

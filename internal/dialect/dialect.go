@@ -3,6 +3,7 @@
 package dialect
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/rollouts"
+	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/dialect/smi"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -46,6 +48,8 @@ type Options struct {
 	// Deny and TrustDomain are those of access.Options.
 	Deny        model.Deny
 	TrustDomain string
+	// Sidecar is the pod that the configuration is for, if it is for one.
+	Sidecar sidecar.Options
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 }
@@ -107,6 +111,14 @@ func All() List {
 						r.Config.Listeners[i].Front = &model.Front{TrustedProxies: trusted}
 					}
 				}
+				return r
+			}
+		}},
+		{"sidecar", nil, sidecar.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			of := o.Sidecar
+			of.TrustDomain = cmp.Or(o.TrustDomain, access.DefaultTrustDomain)
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Config, r.Findings = sidecar.Translate(set, of)
 				return r
 			}
 		}},

@@ -17,6 +17,7 @@ type received struct {
 	name    string
 	version string
 	data    []byte
+	list    int // in lists, the one whose elements content has
 	content *model.Config
 	err     error     // why data cannot be read
 	good    *received // the part when it was last readable; nil if it never was, or if err is nil
@@ -33,7 +34,7 @@ func (p *received) usable() *model.Config {
 // newReceived reads a part. Its version is computed, not believed.
 func newReceived(name string, data []byte) *received {
 	content, err := decodePart(name, data)
-	return &received{name: name, version: hashOf(data), data: data, content: content, err: err}
+	return &received{name: name, version: hashOf(data), data: data, list: listOf(name), content: content, err: err}
 }
 
 // assembly is the parts that a proxy has, by name.
@@ -117,7 +118,17 @@ func (a *assembly) version() string {
 // example from a newer control plane, which keep their last readable version, and invalid ones. One part holds up no
 // other.
 func (a *assembly) config() (*model.Config, []model.Omission) {
-	contents := make([]*model.Config, 0, len(a.parts))
+	contents := make([][]*model.Config, len(lists)) // the parts of each list, which follow each other
+	for i := 0; i < len(a.parts); {
+		n := 1
+		for i+n < len(a.parts) && a.parts[i+n].list == a.parts[i].list {
+			n++
+		}
+		if list := a.parts[i].list; list >= 0 {
+			contents[list] = make([]*model.Config, 0, n)
+		}
+		i += n
+	}
 	var left []model.Omission
 	for _, p := range a.parts {
 		if p.err != nil {
@@ -128,12 +139,12 @@ func (a *assembly) config() (*model.Config, []model.Omission) {
 			left = append(left, model.Omission{Ref: partRef(p.name), Reason: fmt.Sprintf("%s; %s", printable(p.err.Error(), maxError), instead)})
 		}
 		if content := p.usable(); content != nil {
-			contents = append(contents, content)
+			contents[p.list] = append(contents[p.list], content)
 		}
 	}
 	c := &model.Config{}
-	for _, l := range lists {
-		l.Concat(c, contents)
+	for i, l := range lists {
+		l.Concat(c, contents[i])
 	}
 	c.Sort()
 	c, more := c.Sound()

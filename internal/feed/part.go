@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -28,7 +29,7 @@ const typeURL = "type.googleapis.com/weir.v1.Part"
 
 // wireConfig is model.Config as a part spells it: lists named here are spelled otherwise, and hide those of the model.
 type wireConfig struct {
-	model.Config
+	*model.Config
 	Routes       []wireRoute       `json:"routes,omitempty"`
 	Certificates []wireCertificate `json:"certificates,omitempty"`
 }
@@ -78,7 +79,7 @@ type wireCertificate struct {
 
 // encodePart appends the encoding of a part's content to b.
 func encodePart(b *bytes.Buffer, content *model.Config) error {
-	w := wireConfig{Config: *content}
+	w := wireConfig{Config: content}
 	for _, r := range content.Routes {
 		w.Routes = append(w.Routes, toWire(r))
 	}
@@ -92,7 +93,8 @@ func encodePart(b *bytes.Buffer, content *model.Config) error {
 
 // decodePart reads the content of the part of that name. Errors show nothing of the content of certificates.
 func decodePart(name string, data []byte) (*model.Config, error) {
-	var w wireConfig
+	content := new(model.Config)
+	w := wireConfig{Config: content}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
@@ -101,8 +103,6 @@ func decodePart(name string, data []byte) (*model.Config, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("part %q: trailing data", name)
 	}
-	content := new(model.Config)
-	*content = w.Config // not w's memory, which the parts' spelling would stay in
 	for i := range w.Routes {
 		r, err := w.Routes[i].route()
 		if err != nil {
@@ -134,6 +134,9 @@ var lists = slices.SortedFunc(slices.Values(model.Lists[:]), func(a, b model.Lis
 func parts(c *model.Config) iter.Seq2[model.List, *model.Config] {
 	return func(yield func(model.List, *model.Config) bool) {
 		for _, l := range lists {
+			if l.Len(c) == 0 {
+				continue // most lists of a part
+			}
 			for content := range l.Pieces(c) {
 				if !yield(l, content) {
 					return
@@ -141,6 +144,12 @@ func parts(c *model.Config) iter.Seq2[model.List, *model.Config] {
 			}
 		}
 	}
+}
+
+// listOf is the place in lists of the one that a part of that name is of, -1 for none.
+func listOf(name string) int {
+	element, _, _ := strings.Cut(name, "/")
+	return slices.IndexFunc(lists, func(l model.List) bool { return l.Element() == element })
 }
 
 // appendName appends the name of a part with that content: what an element of the list is called, "/", and the key that

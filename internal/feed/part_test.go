@@ -58,21 +58,22 @@ func random(seed uint64) *model.Config {
 func TestEverythingOfTheModelIsCarried(t *testing.T) {
 	for seed := range uint64(50) {
 		c := random(seed)
-		var contents []*model.Config
+		contents := make([][]*model.Config, len(lists))
 		for l, p := range parts(c) {
 			var b bytes.Buffer
 			if err := encodePart(&b, p); err != nil {
 				t.Fatal(err)
 			}
-			part, err := decodePart(string(appendName(nil, l, p)), b.Bytes())
+			name := string(appendName(nil, l, p))
+			part, err := decodePart(name, b.Bytes())
 			if err != nil {
 				t.Fatal(err)
 			}
-			contents = append(contents, part)
+			contents[listOf(name)] = append(contents[listOf(name)], part)
 		}
 		got := &model.Config{}
-		for _, l := range lists {
-			l.Concat(got, contents)
+		for i, l := range lists {
+			l.Concat(got, contents[i])
 		}
 		if !reflect.DeepEqual(got, c) {
 			t.Fatalf("seed %d: what arrived differs:\n%+v\n%+v", seed, got, c)

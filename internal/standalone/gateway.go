@@ -3,6 +3,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -24,6 +25,8 @@ type Gateway struct {
 	Options control.Options
 	// Own, if set, returns the statuses of kinds that have their own, for /status.
 	Own func() []resource.Status
+	// Empty says why there may be no listener at first, if it is not for lack of Gateways.
+	Empty string
 	// Reported, if set, is called after each report.
 	Reported func(control.Report)
 }
@@ -38,7 +41,7 @@ func (g *Gateway) Run(asked context.Context) error {
 	reported := func(r control.Report) {
 		g.Note(report{r, g.Own})
 		if r.Changed && r.Generation == 1 {
-			g.Began("the files hold no Gateway that could be served, and no TrafficSplit")
+			g.Began(cmp.Or(g.Empty, "the files hold no Gateway that could be served, and no TrafficSplit"))
 		}
 		if g.Reported != nil {
 			g.Reported(r)

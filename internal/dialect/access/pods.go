@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -24,9 +23,7 @@ func (p *pods) ref() model.Ref {
 func (t *translator) readPods() {
 	services := map[string][]*corev1.Service{}
 	for _, s := range t.set.Services {
-		if len(s.Spec.Selector) > 0 {
-			services[s.Namespace] = append(services[s.Namespace], s)
-		}
+		services[s.Namespace] = append(services[s.Namespace], s)
 	}
 	for _, of := range workload.Of(t.set) {
 		p := pods{of}
@@ -42,48 +39,13 @@ func (t *translator) readPods() {
 		}
 		add(model.KindServiceAccount, p.Account, nil)
 		for _, s := range services[p.Namespace] {
-			if selects(s.Spec.Selector, p.PodLabels) {
-				add(model.KindService, s.Name, servedPorts(s, p.Ports))
+			if p.SelectedBy(s) {
+				add(model.KindService, s.Name, p.ServedBy(s))
 			}
 		}
 		t.pods = append(t.pods, p)
 		t.workloads = append(t.workloads, w)
 	}
-}
-
-// selects reports whether labels have all that a Service's selector asks for.
-func selects(selector, labels map[string]string) bool {
-	for name, value := range selector {
-		if got, ok := labels[name]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-// servedPorts are the pods' ports that a Service leads to; nil is every port, as of a headless Service without ports.
-// A name that no container's port has leads nowhere.
-func servedPorts(s *corev1.Service, ports []workload.Port) []int32 {
-	if len(s.Spec.Ports) == 0 {
-		return nil
-	}
-	out := []int32{}
-	for _, p := range s.Spec.Ports {
-		switch {
-		case p.TargetPort.Type == intstr.String:
-			for _, c := range ports {
-				if c.Name == p.TargetPort.StrVal && c.UDP == (p.Protocol == corev1.ProtocolUDP) {
-					out = append(out, c.Number)
-				}
-			}
-		case p.TargetPort.IntVal == 0:
-			out = append(out, p.Port)
-		default:
-			out = append(out, p.TargetPort.IntVal)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // annotated reports whether a Namespace says that everything is denied.
