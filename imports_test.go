@@ -61,7 +61,7 @@ var importTable = map[string][]string{
 		"internal/dialect", "internal/resource", "internal/finding", "internal/model",
 		"internal/routing", "internal/spare",
 	},
-	"internal/diff":            {"internal/routing", "internal/model"},
+	"internal/diff":            {"internal/policy", "internal/routing", "internal/model"},
 	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
 	"internal/identity":        {},
 	"internal/identity/claim":  {},

@@ -15,7 +15,7 @@ func update() bool { return flag.Lookup("update").Value.String() == "true" }
 // TestAccessTranscripts runs the command lines of testdata/access/*.golden, each after "$ ", and compares what they
 // print and their exit codes.
 func TestAccessTranscripts(t *testing.T) {
-	const least = 3
+	const least, folder = 5, "testdata/access/"
 	files, err := filepath.Glob("testdata/access/*.golden")
 	if err != nil || len(files) < least {
 		t.Fatalf("%d transcripts (%v), want at least %d", len(files), err, least)
@@ -32,10 +32,10 @@ func TestAccessTranscripts(t *testing.T) {
 				if !ok {
 					continue
 				}
-				r := weir("", words(strings.ReplaceAll(command, "mesh.yaml", "testdata/access/mesh.yaml"))...)
+				r := weir("", words(strings.NewReplacer("mesh.yaml", folder+"mesh.yaml", "changed.yaml", folder+"changed.yaml").Replace(command))...)
 				fmt.Fprintf(&got, "%s\n%s%s(exit %d)\n\n", line, r.stdout, r.err, r.code)
 			}
-			text := strings.ReplaceAll(got.String(), "testdata/access/mesh.yaml", "mesh.yaml")
+			text := strings.ReplaceAll(got.String(), folder, "")
 			if update() {
 				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 					t.Fatal(err)

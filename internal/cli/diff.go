@@ -24,7 +24,8 @@ func newDiff(s streams) *cobra.Command {
 		Short: "Say which requests two versions of files would answer differently",
 		Long: `Diff translates two files or folders, matches the same requests against both,
 and shows the requests that would be answered differently: by which backends, in
-which shares, with which copies, filters, timeouts and retries, with examples.
+which shares, with which copies, filters, timeouts and retries, with examples;
+and the calls between workloads that access control would allow or deny now.
 Nothing is sent. The requests are made from the matches of both versions. Parts
 that only move or change their name are not a difference.
 
@@ -68,7 +69,7 @@ or a cluster; --target sets it.`,
 				fmt.Fprintln(s.err, visible.Text(fmt.Sprintf("weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it", path, r.summary(), path)))
 			}
 		}
-		report := diff.Compare(sides[0].config, sides[1].config)
+		report := diff.Compare(sides[0].config, sides[1].config, options.TrustDomain)
 		p := &diffPrinter{Screen: screen.Of(s.out), sides: sides, report: report}
 		var err error
 		switch output.Value {
@@ -103,9 +104,9 @@ type diffPrinter struct {
 func (p *diffPrinter) summary() string {
 	r := p.report
 	if r.Same() {
-		return fmt.Sprintf("no difference in %s asked%s\n", screen.Count(r.Asked, "request"), p.thinned())
+		return fmt.Sprintf("no difference in %s asked%s\n", p.asked(), p.thinned())
 	}
-	text := fmt.Sprintf("%s in %s asked%s", screen.Count(len(r.Changes), "difference"), screen.Count(r.Asked, "request"), p.thinned())
+	text := fmt.Sprintf("%s in %s asked%s", screen.Count(len(r.Changes)+len(r.Access), "difference"), p.asked(), p.thinned())
 	if n := len(r.Services); n > 0 {
 		text += fmt.Sprintf(", %s changed", screen.Count(n, "service"))
 	}
@@ -113,6 +114,19 @@ func (p *diffPrinter) summary() string {
 		text += fmt.Sprintf(", %s changed", screen.Count(n, "listener"))
 	}
 	return text + "\n"
+}
+
+// asked is what was compared: requests to listeners, and calls between workloads where there is access control.
+func (p *diffPrinter) asked() string {
+	requests := screen.Count(p.report.Asked, "request")
+	calls := screen.Count(p.report.AccessAsked, "call")
+	switch {
+	case p.report.AccessAsked == 0:
+		return requests
+	case p.report.Asked == 0:
+		return calls
+	}
+	return requests + " and " + calls
 }
 
 func (p *diffPrinter) thinned() string {
@@ -137,6 +151,7 @@ func (p *diffPrinter) text() string {
 		p.lines("after", outcomeLines(&c.After, p.sides[1].set, c.Differ))
 		p.WriteString(p.Fold("  differ  "+strings.Join(c.Differ, ", "), 8) + "\n\n")
 	}
+	p.access()
 	for _, part := range p.report.Services {
 		p.WriteString(p.Fold(fmt.Sprintf("service   %s: %s", part.Name, strings.Join(part.Differ, ", ")), 10) + "\n")
 	}
@@ -186,6 +201,7 @@ func (p *diffPrinter) markdown() string {
 		}
 		fmt.Fprintf(p, "| %s | %s | %s |\n", strings.Join(examples, "<br>"), cells(&c.Before, p.sides[0].set), cells(&c.After, p.sides[1].set))
 	}
+	p.accessMarkdown()
 	for _, part := range p.report.Services {
 		fmt.Fprintf(p, "\nService %s: %s\n", codeCell(part.Name), strings.Join(part.Differ, ", "))
 	}

@@ -22,10 +22,17 @@ type Report struct {
 	// Services differ by themselves and are in both configurations; Listeners likewise.
 	Services  []Part `json:"services,omitempty"`
 	Listeners []Part `json:"listeners,omitempty"`
+	// Access are the calls that are allowed on one side and denied on the other, of AccessAsked that were compared.
+	// AccessOmitted is how many more there are than Access tells.
+	Access        []AccessChange `json:"access,omitempty"`
+	AccessAsked   int            `json:"accessAsked,omitempty"`
+	AccessOmitted int            `json:"accessOmitted,omitempty"`
 }
 
 // Same means that no difference was found.
-func (r *Report) Same() bool { return len(r.Changes)+len(r.Services)+len(r.Listeners) == 0 }
+func (r *Report) Same() bool {
+	return len(r.Changes)+len(r.Services)+len(r.Listeners)+len(r.Access) == 0
+}
 
 // Change is a difference and the requests that meet it.
 type Change struct {
@@ -49,21 +56,26 @@ type Part struct {
 const maxExamples = 3
 
 // Compare compares the behaviour of two configurations. Parts that cannot be served are left out, as in a proxy.
-// Gateways with their own proxies are compared one by one.
-func Compare(before, after *model.Config) *Report {
+// Gateways with their own proxies are compared one by one. trustDomain is that of the own identities.
+func Compare(before, after *model.Config, trustDomain string) *Report {
+	r := routes(before, after)
+	r.parts(before, after)
+	r.access(before, after, trustDomain)
+	return r
+}
+
+// routes compares what becomes of requests to listeners.
+func routes(before, after *model.Config) *Report {
 	gateways := slices.Concat(before.Owners(), after.Owners())
 	slices.Sort(gateways)
 	if gateways = slices.Compact(gateways); len(gateways) < 2 {
-		r := answers(before, after, "")
-		r.parts(before, after)
-		return r
+		return answers(before, after, "")
 	}
 	r := &Report{Changes: []Change{}}
 	for _, g := range gateways {
 		of := answers(before.Of(g), after.Of(g), string(g))
 		r.Asked, r.Thinned, r.Changes = r.Asked+of.Asked, r.Thinned || of.Thinned, append(r.Changes, of.Changes...)
 	}
-	r.parts(before, after)
 	return r
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/weirmesh/weir/test/size"
 )
 
+const domain = "cluster.local"
+
 func ref(name string) model.Ref {
 	return model.Ref{Kind: "HTTPRoute", Namespace: "default", Name: name}
 }
@@ -108,7 +110,7 @@ func TestDifferencesAreFound(t *testing.T) {
 			}), []string{"POST /test: backends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Compare(c.before, c.after)
+			r := Compare(c.before, c.after, domain)
 			var got []string
 			for _, change := range r.Changes {
 				e := change.Examples[0]
@@ -134,7 +136,7 @@ func TestServicesAndListenersDifferByThemselves(t *testing.T) {
 	after.Services[1].Endpoints[0].Address = "127.0.0.1:2"
 	after.Services[2].Ref.Name = "written elsewhere"
 	after.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{"default/c"}}
-	r := Compare(before, after)
+	r := Compare(before, after, domain)
 	if got := fmt.Sprint(r.Services, r.Listeners); got != "[{default/b:80 [endpoints]}] [{default/gw/http [tls]}]" || r.Same() {
 		t.Error(got)
 	}
@@ -166,7 +168,7 @@ func TestNoDifferenceEscapes(t *testing.T) {
 		before := some(1 + random.IntN(4))
 		after := config(before.Routes[0].Attachments[0].Hostnames, slices.Clone(before.Routes[0].Rules)...)
 		after.Routes[0].Rules[random.IntN(len(after.Routes[0].Rules))] = some(1).Routes[0].Rules[0]
-		report := Compare(before, after)
+		report := Compare(before, after, domain)
 		x, y := compile(before), compile(after)
 		var found *Request
 		for _, host := range []string{"h.example", "x.example", "elsewhere"} {
@@ -244,7 +246,7 @@ func TestAPortThatChangesItsProtocolDiffers(t *testing.T) {
 	}
 	for _, p := range model.ListenerProtocols() {
 		for _, q := range model.ListenerProtocols() {
-			r := Compare(of(p), of(q))
+			r := Compare(of(p), of(q), domain)
 			if (len(r.Changes) > 0) != (p != q) {
 				t.Errorf("from %q to %q: %+v", p, q, r.Changes)
 			}

@@ -6,5 +6,8 @@
 // other requests stay the same: it knows a few examples of an expression, and above a bound it compares fewer
 // combinations and reports that.
 //
+// It compares what policies allow in the same way: calls that meet each policy of either configuration, by each kind of
+// client that the policies tell apart.
+//
 // "weir diff" prints its result.
 package diff

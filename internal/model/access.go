@@ -117,6 +117,8 @@ const (
 	KindNode           = "Node"
 	KindService        = "Service"
 	KindServiceAccount = "ServiceAccount"
+	// KindIdentityBinding is a group's; what it means as a source are identities.
+	KindIdentityBinding = "IdentityBinding"
 	// KindSPIFFE is a source's whose Name is a SPIFFE ID, which may be of another trust domain.
 	KindSPIFFE = "SPIFFE"
 )
@@ -305,6 +307,27 @@ func (s *Source) String() string {
 		return KindNode + " " + orAny(s.Name)
 	}
 	return subjectText(s.Kind, s.Namespace, s.Name)
+}
+
+// Words name the source in a sentence: "any Node", "Deployment shop/cart".
+func (s *Source) Words() string {
+	switch {
+	case s.Kind == KindSPIFFE:
+		return s.Name
+	case s.Kind == "" && s.Namespace == "":
+		return "everybody of the trust domain"
+	case s.Kind == "":
+		return "everybody of namespace " + s.Namespace
+	case s.Name == "" && (s.Namespace == "" || s.Kind == KindNode):
+		return "any " + s.Kind
+	case s.Name == "":
+		return "any " + s.Kind + " of namespace " + s.Namespace
+	case s.Kind == KindNode:
+		return s.Kind + " " + s.Name
+	case s.Namespace == "":
+		return s.Kind + " " + s.Name + " of any namespace"
+	}
+	return s.Kind + " " + s.Namespace + "/" + s.Name
 }
 
 func subjectText(kind, namespace, name string) string {

@@ -25,6 +25,33 @@ type Peer struct {
 	Node string
 }
 
+// UnknownName stands for the name of an object that is there and whose name is not known, such as that of one of a
+// Deployment's pods. No object can have it, so only sources of any name are met.
+const UnknownName = "*"
+
+// PeerOf is the client that a workload's pods are, in a trust domain.
+func PeerOf(w *model.Workload, trustDomain string) *Peer {
+	p := &Peer{ID: AccountID(trustDomain, w.Ref.Namespace, w.Account), Namespace: w.Ref.Namespace, Account: w.Account, Pod: UnknownName}
+	for _, g := range w.Groups {
+		switch g.Kind {
+		case model.KindPod:
+			p.Pod = g.Name
+		case model.KindService, model.KindServiceAccount, model.KindIdentityBinding:
+		default:
+			p.Owners = append(p.Owners, Owner{g.Kind, g.Name})
+		}
+	}
+	if w.Ref.Kind == "Deployment" { // which runs them by one
+		p.Owners = append(p.Owners, Owner{"ReplicaSet", UnknownName})
+	}
+	return p
+}
+
+// AccountID is the SPIFFE ID of a ServiceAccount.
+func AccountID(trustDomain, namespace, account string) string {
+	return "spiffe://" + trustDomain + "/ns/" + namespace + "/sa/" + account
+}
+
 // Owner is an object that owns a pod, in the pod's namespace.
 type Owner struct{ Kind, Name string }
 

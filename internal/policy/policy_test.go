@@ -345,6 +345,23 @@ func TestAPeerIsWhatExplainSays(t *testing.T) {
 	}
 }
 
+func TestAWorkloadsPodsAreThePeerThatItsGroupsSay(t *testing.T) {
+	w := &model.Workload{Ref: model.Ref{Kind: "Deployment", Namespace: "shop", Name: "cart"}, Account: "till", Groups: []model.Group{
+		{Kind: "Deployment", Name: "cart"}, {Kind: "Service", Name: "s"}, {Kind: "IdentityBinding", Name: "i"}, {Kind: "ServiceAccount", Name: "till"}}}
+	p := PeerOf(w, "t")
+	for _, s := range []model.Source{{}, {Namespace: "shop"}, {Kind: "Pod"}, {Kind: "ReplicaSet", Namespace: "shop"}, {Kind: "Deployment", Name: "cart"},
+		{Kind: "ServiceAccount", Namespace: "shop", Name: "till"}, {Kind: model.KindSPIFFE, Name: "spiffe://t/ns/shop/sa/till"}} {
+		if !p.Is(&s) {
+			t.Errorf("it is not %v", s)
+		}
+	}
+	for _, s := range []model.Source{{Kind: "Pod", Name: "cart"}, {Kind: "Service", Name: "s"}, {Kind: "IdentityBinding", Name: "i"}, {Kind: "Node"}, {Kind: "Deployment", Namespace: "other"}} {
+		if p.Is(&s) {
+			t.Errorf("it is %v", s)
+		}
+	}
+}
+
 // many returns policies for one workload, each with another path, n for one source and as many for others.
 func many(n int) []model.Policy {
 	var out []model.Policy

@@ -308,30 +308,9 @@ const maxWords = 5
 func sourceWords(all []model.Source) string {
 	var out []string
 	for i := range all {
-		out = append(out, sourceText(&all[i]))
+		out = append(out, all[i].Words())
 	}
 	return listWords(out, "and")
-}
-
-// sourceText names a source for people.
-func sourceText(s *model.Source) string {
-	switch {
-	case s.Kind == model.KindSPIFFE:
-		return s.Name
-	case s.Kind == "" && s.Namespace == "":
-		return "everybody of the trust domain"
-	case s.Kind == "":
-		return "everybody of namespace " + s.Namespace
-	case s.Name == "" && (s.Namespace == "" || s.Kind == model.KindNode):
-		return "any " + s.Kind
-	case s.Name == "":
-		return "any " + s.Kind + " of namespace " + s.Namespace
-	case s.Kind == model.KindNode:
-		return s.Kind + " " + s.Name
-	case s.Namespace == "":
-		return s.Kind + " " + s.Name + " of any namespace"
-	}
-	return s.Kind + " " + s.Namespace + "/" + s.Name
 }
 
 func listWords(all []string, and string) string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -153,7 +152,7 @@ func (s *Served) identity(text string) (*Client, error) {
 }
 
 func (s *Served) accountID(namespace, name string) string {
-	return spiffe.Scheme + s.trustDomain() + "/ns/" + namespace + "/sa/" + name
+	return policy.AccountID(s.trustDomain(), namespace, name)
 }
 
 // account is a client of which the ServiceAccount is known and nothing else.
@@ -175,13 +174,9 @@ func (s *Served) account(ref model.Ref) *Client {
 	return c
 }
 
-// unknownName stands for the name of an object that is there and whose name is not known, such as that of one of a
-// Deployment's pods. No object can have it.
-const unknownName = "*"
-
 // pods is a client that is a pod, or one of those that something runs.
 func (s *Served) pods(who string, ref model.Ref) (*Client, error) {
-	c := &Client{Ref: ref, peer: policy.Peer{Namespace: ref.Namespace, Pod: unknownName}}
+	c := &Client{Ref: ref, peer: policy.Peer{Namespace: ref.Namespace, Pod: policy.UnknownName}}
 	p, ok := workload.Find(s.Set, ref.Kind, ref.Namespace, ref.Name)
 	switch {
 	case ok:
@@ -193,11 +188,11 @@ func (s *Served) pods(who string, ref model.Ref) (*Client, error) {
 			c.Owners = append(c.Owners, o.Kind+"/"+o.Name)
 		}
 		if ref.Kind == "Deployment" {
-			c.peer.Owners = append(c.peer.Owners, policy.Owner{Kind: "ReplicaSet", Name: unknownName})
+			c.peer.Owners = append(c.peer.Owners, policy.Owner{Kind: "ReplicaSet", Name: policy.UnknownName})
 		}
 	case s.isSource(ref):
 		c.Notes = append(c.Notes, finding.Object(ref)+" is not among what was read, so its ServiceAccount is not known: rules for accounts do not count")
-		c.peer.ID = unknownName
+		c.peer.ID = policy.UnknownName
 		if ref.Kind != model.KindPod {
 			c.peer.Owners = []policy.Owner{{Kind: ref.Kind, Name: ref.Name}}
 		}
@@ -227,31 +222,6 @@ func (s *Served) isSource(ref model.Ref) bool {
 	}
 	return false
 }
-
-// peerOf is the peer that a workload's pods are.
-func (s *Served) peerOf(w *model.Workload) policy.Peer {
-	p := policy.Peer{ID: s.accountID(w.Ref.Namespace, w.Account), Namespace: w.Ref.Namespace, Account: w.Account, Pod: unknownName}
-	for _, g := range w.Groups {
-		if g.Kind == model.KindPod {
-			p.Pod = g.Name
-		} else if runs[g.Kind] {
-			p.Owners = append(p.Owners, policy.Owner{Kind: g.Kind, Name: g.Name})
-		}
-	}
-	if w.Ref.Kind == "Deployment" {
-		p.Owners = append(p.Owners, policy.Owner{Kind: "ReplicaSet", Name: unknownName})
-	}
-	return p
-}
-
-// runs are the kinds that run pods.
-var runs = func() map[string]bool {
-	all := map[string]bool{}
-	for kind := range maps.Values(kindNames) {
-		all[kind] = kind != model.KindPod && kind != model.KindNode && kind != model.KindServiceAccount
-	}
-	return all
-}()
 
 // String names the client for people.
 func (c *Client) String() string {

@@ -72,7 +72,7 @@ func (g *Grant) nodes() (all []string) {
 	}
 	if all == nil {
 		source := model.Source{Kind: g.Source.Kind, Namespace: g.Source.Namespace, Name: g.Source.Name}
-		all = []string{sourceText(&source)}
+		all = []string{source.Words()}
 	}
 	return all
 }

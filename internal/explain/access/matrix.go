@@ -122,7 +122,7 @@ func (s *Served) Matrix(f Filter) (*Matrix, error) {
 		}
 	}
 	slices.SortStableFunc(m.Grants, func(a, b Grant) int {
-		return cmp.Or(a.Target.Compare(b.Target), cmp.Compare(sourceText(&a.Source), sourceText(&b.Source)), a.Rule.Compare(b.Rule), a.Binding.Compare(b.Binding), a.Match.Compare(b.Match))
+		return cmp.Or(a.Target.Compare(b.Target), cmp.Compare(a.Source.Words(), b.Source.Words()), a.Rule.Compare(b.Rule), a.Binding.Compare(b.Binding), a.Match.Compare(b.Match))
 	})
 	return m, nil
 }
@@ -135,7 +135,7 @@ func (s *Served) clients(known map[model.Source][]model.Ref, source model.Source
 	out, ok := known[source]
 	if !ok {
 		for _, w := range s.workloads() {
-			if p := s.peerOf(&w); p.Is(&source) {
+			if policy.PeerOf(&w, s.trustDomain()).Is(&source) {
 				out = append(out, w.Ref)
 			}
 		}

@@ -162,9 +162,9 @@ func (p *printer) given(r *Rule) {
 	case r.Source == nil && r.Binding != (model.Ref{}):
 		p.line("", "  bound by %s%s", finding.Object(r.Binding), p.served.where(r.Binding))
 	case r.Source != nil && r.Binding != (model.Ref{}):
-		p.line("", "  given to %s by %s %s%s", sourceText(r.Source), finding.Object(r.Binding), r.Given.Field, p.served.where(r.Given))
+		p.line("", "  given to %s by %s %s%s", r.Source.Words(), finding.Object(r.Binding), r.Given.Field, p.served.where(r.Given))
 	case r.Source != nil:
-		p.line("", "  given to %s by its %s%s", sourceText(r.Source), r.Given.Field, p.served.where(r.Given))
+		p.line("", "  given to %s by its %s%s", r.Source.Words(), r.Given.Field, p.served.where(r.Given))
 	}
 }
 

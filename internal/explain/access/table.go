@@ -31,7 +31,7 @@ func (m *Matrix) Print(w io.Writer, on screen.Screen) error {
 	for i := range m.Grants {
 		g := &m.Grants[i]
 		methods, paths, ports := g.words()
-		rows = append(rows, []string{sourceText(&g.Source), finding.Object(g.Target), methods, paths, ports, g.by()})
+		rows = append(rows, []string{g.Source.Words(), finding.Object(g.Target), methods, paths, ports, g.by()})
 	}
 	if len(rows) > 1 {
 		table(&b, on, rows)
