@@ -24,7 +24,7 @@ var (
 // Kinds returns the kinds that are read.
 func Kinds() resource.Kinds { return kinds[:len(kinds):len(kinds)] }
 
-const about = "read and judged; not yet enforced"
+const about = "all of it ([access](access.md)); enforced by `weir run --as`"
 
 var kinds = resource.Kinds{
 	kind(&resource.Kind{

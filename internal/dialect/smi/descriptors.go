@@ -30,13 +30,13 @@ var kinds = resource.Kinds{
 		Group: specs.Group, Name: "TCPRoute", Plural: "tcproutes", Versions: specs.Versions, Common: true,
 		Decoder: resource.Versioned(specs.DecodeTCPRoute, nil),
 		Objects: resource.ListIn(func(s *resource.Set) *[]*specs.TCPRoute { return &s.TCPPorts }),
-		About:   "read, but without effect: it belongs to access rules",
+		About:   "all of it, by the TrafficTargets that name it ([access](access.md))",
 	}, specs.Kinds()),
 	kind(&resource.Kind{
 		Group: specs.Group, Name: "UDPRoute", Plural: "udproutes", Versions: specs.Versions[:1], Common: true,
 		Decoder: resource.Versioned(specs.DecodeUDPRoute, nil),
 		Objects: resource.ListIn(func(s *resource.Set) *[]*specs.UDPRoute { return &s.UDPPorts }),
-		About:   "read, but without effect: it belongs to access rules",
+		About:   "all of it, by the TrafficTargets that name it ([access](access.md))",
 	}, specs.Kinds()),
 }
 
