@@ -89,6 +89,7 @@ var importTable = map[string][]string{
 		"internal/resource", "internal/task", "internal/telemetry",
 	},
 	"internal/curl":              {"internal/model"},
+	"internal/openapi":           {"internal/model", "internal/visible", "api/access"},
 	"internal/screen":            {"internal/visible"},
 	"internal/screen/screentest": {"internal/screen"},
 	"internal/task":              {},
@@ -261,5 +262,36 @@ func TestDemoIsBuiltInAMinute(t *testing.T) {
 	}
 	if !found {
 		t.Error("there is no cmd/weir-demo")
+	}
+}
+
+// TestOpenAPIIsForTheCommandLine holds that documents of OpenAPI are read by the command line alone: their parser is no part of what serves traffic.
+func TestOpenAPIIsForTheCommandLine(t *testing.T) {
+	const parser, own = "github.com/getkin/kin-openapi/", module + "/internal/openapi"
+	found := false
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, dep := range p.Deps {
+			if dep != own && !strings.HasPrefix(dep, parser) {
+				continue
+			}
+			switch name {
+			case "internal/openapi", "internal/cli", "internal/cli/gendocs", "cmd/weir":
+				found = true
+			default:
+				if !strings.HasPrefix(name, "test/") {
+					t.Errorf("%s depends on %s", name, dep)
+				}
+			}
+			break
+		}
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, parser) && name != "internal/openapi" {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+	if !found {
+		t.Error("nothing reads documents of OpenAPI")
 	}
 }

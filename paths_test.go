@@ -12,11 +12,11 @@ import (
 )
 
 // normalizers are the places that make the normal form of a path: of the request, once, before everything that reads
-// it; of the configuration, where paths are judged and compiled; of the request of "weir explain", and of "weir explain
+// it; of the configuration, where paths are judged and compiled, and of templates in documents of OpenAPI; of the request of "weir explain", and of "weir explain
 // --from"; and of the requests of "weir diff". Code that compares paths must take the request's normal form from there; it must not get a line here.
 var normalizers = []string{
 	"internal/diff/probe.go", "internal/exchange/route.go", "internal/explain/access/answer.go", "internal/explain/walk.go", "internal/model/path.go", "internal/model/value.go",
-	"internal/routing/normal.go",
+	"internal/openapi/operations.go", "internal/routing/normal.go",
 }
 
 // otherNormalizers are functions that could be mistaken for it, in the packages that see requests.

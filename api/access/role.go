@@ -218,3 +218,9 @@ func ResourceKind(spelling string) (kind WorkloadKind, ok bool) {
 	kind, ok = resourceKinds[spelling]
 	return kind, ok
 }
+
+// SubjectKind returns the kind that a spelling of a subject's kind means.
+func SubjectKind(spelling string) (kind WorkloadKind, ok bool) {
+	kind, ok = subjectKinds[spelling]
+	return kind, ok
+}

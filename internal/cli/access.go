@@ -65,6 +65,7 @@ something is allowed.`,
 		}
 		return m.Print(s.out, screen.Of(s.out))
 	}
+	cmd.AddCommand(newAccessGenerate(s))
 	return cmd
 }
 

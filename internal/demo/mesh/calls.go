@@ -62,6 +62,7 @@ func (d *demo) run(ctx context.Context, v *view) error {
 			}
 		}
 		s.elapsed = time.Since(started)
+		d.seen(s)
 		if s.elapsed-shown >= time.Second {
 			v.show(s)
 			shown = s.elapsed

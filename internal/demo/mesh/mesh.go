@@ -53,9 +53,10 @@ const (
 	roleFile = "access.yaml"
 	// round is how often all calls are made.
 	round = 250 * time.Millisecond
-	// patience is how long after the start the role is edited.
-	patience = 6 * time.Second
 )
+
+// patience is how long after the start the role is edited.
+var patience = 6 * time.Second
 
 // clients call the server.
 var clients = []string{"web", "report"}
@@ -68,6 +69,7 @@ type demo struct {
 	dir       string // of the manifests; the trust domain is in trust below it
 	trust     string
 	log       *slog.Logger
+	seen      func(*state)
 	listeners map[string]net.Listener // opened for sidecars that take them later, by address
 	sidecars  []*standing
 	inbound   netip.AddrPort
@@ -90,8 +92,13 @@ type standing struct {
 
 // Run runs the demo until ctx ends or, unless length is 0, for that long. It fails if a call was answered otherwise than
 // the roles say.
-func Run(ctx context.Context, stdout, stderr io.Writer, length time.Duration) (err error) {
-	d := &demo{log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})), listeners: map[string]net.Listener{}}
+func Run(ctx context.Context, stdout, stderr io.Writer, length time.Duration) error {
+	return run(ctx, stdout, stderr, length, func(*state) {})
+}
+
+// run is Run; seen is called after each round of calls.
+func run(ctx context.Context, stdout, stderr io.Writer, length time.Duration, seen func(*state)) (err error) {
+	d := &demo{seen: seen, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})), listeners: map[string]net.Listener{}}
 	if d.dir, err = os.MkdirTemp("", "weir-mesh-"); err != nil {
 		return err
 	}

@@ -1,0 +1,257 @@
+package cli_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/test/weirtest"
+)
+
+// meshed is the example of a mesh, with free ports, an application for cart and a trust domain.
+type meshed struct {
+	t            *testing.T
+	dir, trust   string
+	inbound, app string
+	received     chan string
+}
+
+func newMesh(t *testing.T) *meshed {
+	m := &meshed{t: t, dir: t.TempDir(), trust: filepath.Join(t.TempDir(), "trust"), received: make(chan string, 100)}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { m.received <- r.Method + " " + r.URL.Path }))
+	t.Cleanup(s.Close)
+	m.app = s.Listener.Addr().String()
+	port := weirtest.FreePort(t)
+	m.inbound = fmt.Sprintf("127.0.0.1:%d", port)
+	for _, name := range []string{"shop.yaml", "access.yaml"} {
+		text, err := os.ReadFile("../../examples/mesh/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.write(name, strings.ReplaceAll(string(text), "15102", fmt.Sprint(port)))
+	}
+	weir("", "identity", m.trust, m.dir).want(t, 0, "trust domain cluster.local in ", "spiffe://cluster.local/ns/shop/sa/cart")
+	return m
+}
+
+func (m *meshed) write(name, text string) {
+	m.t.Helper()
+	temporary := filepath.Join(m.dir, "."+name)
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(temporary, filepath.Join(m.dir, name)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// cart starts the sidecar of cart.
+func (m *meshed) cart(args ...string) *weirtest.Process {
+	args = append([]string{"--as", "shop/cart", "--identity", m.trust, "--inbound", "8080=" + m.inbound, "--app", "8080=" + m.app, "--access-log", "stdout"}, args...)
+	return weirtest.Run(m.t, append(args, m.dir)...)
+}
+
+// client starts the sidecar of a client, and returns a client that calls through it.
+func (m *meshed) client(name string) *http.Client {
+	at := fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(m.t))
+	weirtest.Run(m.t, "--as", "shop/"+name, "--identity", m.trust, "--outbound", at, m.dir)
+	through := &url.URL{Scheme: "http", Host: at}
+	c := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(through)}, Timeout: 30 * time.Second}
+	m.t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+func (m *meshed) call(c *http.Client, method, at string) (status int, body string) {
+	m.t.Helper()
+	r, err := http.NewRequest(method, at, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	a, err := c.Do(r)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return a.StatusCode, string(text)
+}
+
+// nothing checks that no further request has reached the application.
+func (m *meshed) nothing() {
+	m.t.Helper()
+	select {
+	case got := <-m.received:
+		m.t.Errorf("the application received %s", got)
+	default:
+	}
+}
+
+func TestSidecarsPassWhatRolesAllow(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	cart := m.cart()
+	web, report := m.client("web"), m.client("report")
+	for _, host := range []string{"cart", "cart.shop", "cart.shop.svc", "cart.shop.svc.cluster.local:80"} {
+		if status, _ := m.call(web, "GET", "http://"+host+"/carts/7"); status != 200 {
+			t.Errorf("%s: %d", host, status)
+		}
+		if got := <-m.received; got != "GET /carts/7" {
+			t.Errorf("the application received %s", got)
+		}
+	}
+	for _, c := range []struct {
+		client       *http.Client
+		method, path string
+	}{{web, "POST", "/carts/7"}, {web, "GET", "/carts/7/card"}, {report, "GET", "/carts/7"}} {
+		status, body := m.call(c.client, c.method, "http://cart"+c.path)
+		if status != 403 || body != "access_denied: access is denied\n" {
+			t.Errorf("%s %s: %d %q", c.method, c.path, status, body)
+		}
+		m.nothing()
+	}
+	cart.WaitLog("configuration applied")
+	// The role is given to report, too: the denial is gone, without a restart.
+	text, err := os.ReadFile(filepath.Join(m.dir, "access.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("access.yaml", strings.Replace(string(text), "  name: web\n", "  name: web\n- kind: Deployment\n  name: report\n", 1))
+	cart.WaitLog("configuration applied", weirtest.Is("generation", 2.0))
+	if status, _ := m.call(report, "GET", "http://cart/carts/7"); status != 200 {
+		t.Errorf("after the edit: %d", status)
+	}
+	<-m.received
+	m.nothing()
+	cart.Stop()
+	counts := map[string]int{}
+	for d := json.NewDecoder(strings.NewReader(cart.Stdout())); d.More(); {
+		var line struct{ Access, Source, Policy string }
+		if err := d.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		counts[line.Access+" "+strings.TrimPrefix(line.Source, "spiffe://cluster.local/ns/shop/sa/")]++
+		if (line.Access == "allowed") != (line.Policy == "TrafficRole shop/read-carts rules[0] by TrafficRoleBinding shop/web-reads-carts") {
+			t.Errorf("logged %+v", line)
+		}
+	}
+	if fmt.Sprint(counts) != "map[allowed report:1 allowed web:4 not_permitted web:2 unknown_source report:1]" {
+		t.Error(counts)
+	}
+}
+
+func TestASidecarWantsAnIdentityOfEveryClient(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.cart()
+	roots, err := os.ReadFile(filepath.Join(m.trust, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(roots)
+	other := filepath.Join(t.TempDir(), "other")
+	weir("", "identity", other, m.dir).want(t, 0)
+	for name, file := range map[string]string{"own": filepath.Join(m.trust, "shop", "web.pem"), "of another authority": filepath.Join(other, "shop", "web.pem"), "none": ""} {
+		config := &tls.Config{RootCAs: pool, ServerName: "cart.shop.svc"}
+		if file != "" {
+			pair, err := tls.LoadX509KeyPair(file, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", m.inbound, config)
+		if err == nil {
+			conn.SetDeadline(time.Now().Add(30 * time.Second))
+			fmt.Fprintf(conn, "GET /carts/7 HTTP/1.1\r\nHost: cart\r\n\r\n")
+			answer := make([]byte, len("HTTP/1.1 200"))
+			if _, err = io.ReadFull(conn, answer); err == nil && string(answer) != "HTTP/1.1 200" {
+				err = fmt.Errorf("answered %s", answer)
+			}
+			conn.Close()
+		}
+		if (name == "own") != (err == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := <-m.received; got != "GET /carts/7" {
+		t.Errorf("the application received %s", got)
+	}
+	m.nothing()
+}
+
+func TestAuditedNamespacesPassWhatTheyWouldDeny(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	text, err := os.ReadFile(filepath.Join(m.dir, "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("shop.yaml", strings.Replace(string(text), "metadata:\n  name: shop\n", "metadata:\n  name: shop\n  annotations: {weirmesh.github.io/access-audit: \"true\"}\n", 1))
+	cart := m.cart()
+	if status, _ := m.call(m.client("report"), "DELETE", "http://cart/carts/7"); status != 200 {
+		t.Errorf("%d", status)
+	}
+	<-m.received
+	a, err := http.Get(cart.Admin() + "metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	metrics, err := io.ReadAll(a.Body)
+	if err != nil || !strings.Contains(string(metrics), `weir_access_decisions_total{action="audited",reason="unknown_source",workload="shop/Deployment/cart"} 1`) {
+		t.Errorf("%v\n%s", err, metrics)
+	}
+}
+
+func TestMistakesOfSidecarFlags(t *testing.T) {
+	m := newMesh(t)
+	run := func(args ...string) result { return weir("", append(append([]string{"run"}, args...), m.dir)...) }
+	for want, args := range map[string][]string{
+		`--as "cart": want NAMESPACE/NAME`:                                         {"--as", "cart"},
+		"--as needs --identity":                                                    {"--as", "shop/cart"},
+		"weir identity ":                                                           {"--as", "shop/cart", "--identity", m.dir},
+		"shop/gone.pem":                                                            {"--as", "shop/gone", "--identity", m.trust},
+		`--inbound "8080": want PORT=ADDRESS:PORT`:                                 {"--as", "shop/cart", "--identity", m.trust, "--inbound", "8080"},
+		`--inbound "0=127.0.0.1:1": want PORT=ADDRESS:PORT`:                        {"--as", "shop/cart", "--identity", m.trust, "--inbound", "0=127.0.0.1:1"},
+		`--app "8080=127.0.0.1:2": port 8080 is there twice`:                       {"--as", "shop/cart", "--identity", m.trust, "--app", "8080=127.0.0.1:1", "--app", "8080=127.0.0.1:2"},
+		`--outbound "here": want ADDRESS:PORT`:                                     {"--as", "shop/cart", "--identity", m.trust, "--outbound", "here"},
+		`--forward "127.0.0.1:1=db": want ADDRESS:PORT=SERVICE:PORT`:               {"--as", "shop/cart", "--identity", m.trust, "--forward", "127.0.0.1:1=db"},
+		`the trust domain of ` + m.trust + ` is "cluster.local", not "other.test"`: {"--as", "shop/cart", "--identity", m.trust, "--trust-domain", "other.test"},
+		"leave out --address and --port-offset":                                    {"--as", "shop/cart", "--identity", m.trust, "--port-offset", "1"},
+	} {
+		if r := run(args...); r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("%v: %d %s, want %s", args, r.code, r.err, want)
+		}
+	}
+	for want, args := range map[string][]string{
+		"which folder?": {"identity"}, "want one minute to a year": {"identity", m.trust, "--life", "1s"}, `has the trust domain "cluster.local"`: {"identity", m.trust, "--trust-domain", "x"},
+		"there are no pods": {"identity", m.trust, "../../examples/canary"}, `"a/b" is not the name`: {"identity", m.trust, "--node", "a/b"},
+	} {
+		if r := weir("", args...); r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("%v: %d %s, want %s", args, r.code, r.err, want)
+		}
+	}
+	r := weir("", "identity", m.trust, "--node", "n1", "-o", "json")
+	var out struct {
+		TrustDomain  string
+		Certificates []struct{ Workload, ID, File string }
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || out.TrustDomain != "cluster.local" || len(out.Certificates) != 1 || out.Certificates[0].ID != "spiffe://cluster.local/node/n1" {
+		t.Errorf("%s %v", r.stdout, err)
+	}
+}
