@@ -1,6 +1,11 @@
 package cli_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/cli"
+)
 
 // web is a Deployment and who calls it, for tests of access.
 const web = `apiVersion: apps/v1
@@ -37,4 +42,16 @@ spec: {template: {metadata: {labels: {app: web}}, spec: {serviceAccountName: web
 `
 	weir(open, "explain", "--from", "deployment/shop/web", "-", "--", "http://web/").want(t, 0, "Deployment shop/web  port 80  open", "no rule names it, and nothing is denied by default")
 	weir(open, "explain", "--from", "deployment/shop/web", "--access-deny", "all", "-", "--", "http://web/").want(t, 3, "port 80  deny-all", "everything is denied by default, and no rule names it (unknown_source)")
+}
+
+func TestThePageOfCommandsHasThoseThatHaveOthers(t *testing.T) {
+	pages, err := cli.Program{}.Docs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[string]bool{"\n## weir access\n": true, "\n## weir access generate\n": true, "\n## weir rollout plan\n": true, "\n## weir rollout\n": false} {
+		if strings.Contains(pages["cli.md"], part) != want {
+			t.Errorf("the page has %q: %v, want %v", part, !want, want)
+		}
+	}
 }

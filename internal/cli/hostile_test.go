@@ -118,6 +118,37 @@ apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: VIRTUAL, namespace: shop}
 spec: {hosts: [HOST], http: [{route: [{destination: {host: shop}}], "KEY": 1}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: shop}
+spec: {selector: {app: "APP"}, ports: [{port: 80, targetPort: web}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+spec: {template: {metadata: {labels: {app: "APP"}}, spec: {serviceAccountName: ACCOUNT, containers: [{ports: [{name: web, containerPort: 8080}]}]}}}
+---
+apiVersion: access.smi-spec.io/v1beta1
+kind: TrafficRole
+metadata: {name: reads, namespace: shop}
+rules: [{resources: [{kind: Deployment, name: api}], methods: [METHOD, GET], paths: ["/ROLE"]}]
+---
+apiVersion: access.smi-spec.io/v1beta1
+kind: TrafficRoleBinding
+metadata: {name: bound, namespace: shop}
+subjects: [{kind: ServiceAccount, name: subject}, {kind: Node, name: "*"}]
+roleRef: {kind: TrafficRole, name: reads}
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: HTTPRouteGroup
+metadata: {name: group, namespace: shop}
+spec: {matches: [{name: all, headers: [{x-user: "USER"}]}]}
+---
+apiVersion: access.smi-spec.io/v1alpha4
+kind: TrafficTarget
+metadata: {name: calls, namespace: shop}
+spec: {destination: {kind: ServiceAccount, name: ACCOUNT}, rules: [{kind: HTTPRouteGroup, name: group}], sources: [{kind: ServiceAccount, name: subject}]}
 `
 	quoted := yamlQuoted(text)
 	out := map[string]string{"plain": plain}
@@ -136,6 +167,9 @@ spec: {hosts: [HOST], http: [{route: [{destination: {host: shop}}], "KEY": 1}]}
 		"limit": {`"1"`, quoted}, "protocol of a port": {"APP", quoted}, "address": {"127.0.0.1", quoted}, "address type": {"IPv4", quoted}, "certificate": {"aaaa", quoted}, "secret type": {"kubernetes.io/tls", quoted},
 		"root": {"{service: shop, backends", "{service: " + quoted + ", backends"}, "leaf": {"service: other", "service: " + quoted}, "weight": {"weight: 2", "weight: " + quoted},
 		"workload": {"WORKLOAD", quoted}, "target kind": {"TOY", quoted}, "target": {"VIRTUAL", quoted}, "step": {`"STEP"`, quoted}, "step's header": {"name: x-c", "name: " + quoted}, "virtual host": {"HOST", quoted},
+		"label of pods": {`"APP"`, quoted}, "account": {"ACCOUNT", quoted}, "port of pods": {"targetPort: web", "targetPort: " + quoted}, "role": {"name: reads", "name: " + quoted}, "binding": {"name: bound", "name: " + quoted},
+		"resource": {"Deployment, name: api}]", "Deployment, name: " + quoted + "}]"}, "method": {"METHOD", quoted}, "path of a role": {`"/ROLE"`, quoted}, "pattern of a role": {`"/ROLE"`, yamlQuoted("/" + strings.ReplaceAll(text, "[", ""))},
+		"subject": {"name: subject", "name: " + quoted}, "user": {`"USER"`, yamlQuoted(strings.ReplaceAll(text, "[", ""))}, "name of a match": {"name: all", "name: " + quoted}, "access target": {"name: calls", "name: " + quoted},
 		"foreign key": {`"KEY"`, quoted}, "percentage": {"20%", quoted}, "rollout": {"name: release", "name: " + quoted}, "routed service": {"[{service: shop, gateway", "[{service: " + quoted + ", gateway"},
 		"not YAML": {"kind: Service", "kind: Service: " + text}, "duplicate": {"kind: Service", "kind: Service\n" + quoted + ": 1\n" + quoted + ": 1"},
 	} {
@@ -204,11 +238,12 @@ func TestNothingOfOthersIsObeyed(t *testing.T) {
 				{"check"}, {"check", "-o", "json"}, {"check", "-o", "github"}, {"check", "-o", "sarif"}, {"check", "--target", "files"},
 				{"status"}, {"status", "-o", "wide"}, {"status", "-o", "yaml"}, {"status", "-o", "json"}, {"dump"}, {"convert"},
 				{"explain", "GET http://shop.example:8080/cart -H 'x-a: HEADER'"}, {"explain", "-o", "json", "GET http://shop.example:8080/cart"},
+				{"explain", "--from", "serviceaccount/shop/subject", "GET http://api.shop/ROLE"}, {"explain", "--from", "node/n", "-o", "json", "http://api.shop/x"}, {"access"}, {"access", "-o", "json"}, {"access", "-o", "dot"},
 				{"diff"}, {"diff", "-o", "markdown"}, {"diff", "-o", "json"},
 				{"rollout", "plan"}, {"rollout", "plan", "-o", "yaml"}, {"rollout", "plan", "-o", "json"},
 			}
 			for k, c := range commands {
-				if testing.Short() && (k+n)%4 != 0 {
+				if testing.Short() && (k+n)%5 != 0 {
 					continue
 				}
 				switch c[0] {
@@ -228,6 +263,8 @@ func TestNothingOfOthersIsObeyed(t *testing.T) {
 			{"explain", plain, "--", text, "http://shop.example:8080/"}, {"explain", plain, "--", "curl", "--" + text, "http://shop.example:8080/"}, {"explain", plain, "--", "curl", "-A", text, "http://shop.example:8080/"},
 			{"explain", plain, "--", "curl", "http://shop.example:8080/", "--resolve", text}, {"explain", "-o", "json", plain, "--", "http://shop.example:8080/" + text}, {"explain", "--gateway", text, plain, "--", "http://shop.example:8080/"},
 			{"explain", "--target", "cluster", "--gateway", text, plain, "--", "http://shop.example:8080/"}, {"explain", plain, "--", "http://shop.example:8080/", "--from", text},
+			{"explain", "--from", text, plain, "--", "http://api.shop/"}, {"explain", "--from", "shop/" + text, plain, "--", "http://api.shop/"}, {"explain", "--from", "node/n", plain, "--", "http://" + text + ".shop/"},
+			{"explain", "--from", "node/n", plain, "--", text, "http://api.shop/" + text}, {"access", "--to", text, plain}, {"access", "--to", "shop/" + text, plain}, {"access", "--from", text, plain}, {"access", "-n", text, plain}, {"check", "--trust-domain", text, plain}, {"check", "--access-deny", text, plain},
 			{text}, {"help", text}, {"--" + text}, {"check", "--" + text}, {"check", "-o", text, plain}, {"check", "--fail-on", text, plain}, {"check", "-n", text, plain}, {"status", "-n", text, plain},
 			{"check", "--serve", text, plain}, {"check", "--trusted-proxies", text, plain}, {"dump", "--gateway", text, plain}, {"run", "--path-policy", text, plain}, {"demo", text}, {"echo", text}, {"version", text}, {"completion", text},
 			{"check", "--kubeconfig", text}, {"check", filepath.Join(dir, "absent"+text)}, {"diff", filepath.Join(dir, text), filepath.Join(dir, "absent"+text)}, {"convert", filepath.Join(dir, text)}, {"status", "absent" + text, "absent2" + text},

@@ -123,6 +123,9 @@ func commands(of *cobra.Command) (all []*cobra.Command) {
 		switch {
 		case !cmd.IsAvailableCommand():
 		case cmd.HasAvailableSubCommands():
+			if cmd.HasExample() { // it does something by itself, too
+				all = append(all, cmd)
+			}
 			all = append(all, commands(cmd)...)
 		default:
 			all = append(all, cmd)

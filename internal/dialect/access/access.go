@@ -47,10 +47,12 @@ const (
 // Translate returns the workloads and policies of the set, the status of every object of access control, the events
 // about them and the findings. The order of the objects in the set has no influence.
 func Translate(set *resource.Set, options Options) (model.Config, []resource.Status, []resource.Event, []resource.Finding) {
-	t := &translator{set: set, options: options}
+	t := &translator{set: set, options: options, routes: map[model.Ref]bool{}}
 	t.options.TrustDomain = cmp.Or(options.TrustDomain, DefaultTrustDomain)
 	if !t.any() {
-		return model.Config{}, nil, nil, nil
+		t.unnamed()
+		resource.SortFindings(t.findings)
+		return model.Config{}, nil, nil, t.findings
 	}
 	t.readPods()
 	t.readIdentities()
@@ -59,6 +61,7 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	t.readRoles()
 	t.bindings()
 	t.targets()
+	t.unnamed()
 	t.rejected()
 	t.statusesOfRoles()
 	resource.SortStatuses(t.statuses)
@@ -100,6 +103,8 @@ type translator struct {
 	roles      map[roleKey]*role
 	// named are the targets that name a workload.
 	named map[model.Target]bool
+	// routes are those that targets name, of all kinds.
+	routes map[model.Ref]bool
 }
 
 type key struct{ namespace, name string }

@@ -7,6 +7,7 @@ import (
 )
 
 const (
+	codePortRoute        = "WR618"
 	codeRoleNotFound     = "WR1001"
 	codeResourceNotFound = "WR1002"
 	codeSelectsNothing   = "WR1003"
@@ -33,6 +34,9 @@ const (
 const yetToCome = " Ignore this if the pods are yet to come."
 
 var codes = []resource.Code{
+	{ID: codePortRoute, Severity: resource.Info, Title: "route of ports without effect",
+		Meaning: "An SMI TCPRoute or UDPRoute names ports for access rules, and no TrafficTarget names it.",
+		Fix:     "Name it in the rules of a TrafficTarget, or delete it."},
 	{ID: codeRoleNotFound, Severity: resource.Error, Title: "traffic role not found",
 		Meaning: "A binding names a TrafficRole or ClusterTrafficRole that does not exist, or is left out because it is not valid. The binding allows nothing.",
 		Fix:     "Create or correct the role, or correct roleRef."},

@@ -153,6 +153,7 @@ func (t *translator) targetRule(x *trafficTarget, i int) {
 		of.every = of.every || len(spec.Matches.Ports) == 0
 		of.ports = append(of.ports, spec.Matches.Ports...)
 	}
+	t.routes[model.Ref{Kind: rule.Kind, Namespace: ref.Namespace, Name: rule.Name}] = true
 	switch rule.Kind {
 	case "TCPRoute":
 		i := slices.IndexFunc(t.set.TCPPorts, func(r *specs.TCPRoute) bool { return r.Namespace == ref.Namespace && r.Name == rule.Name })
@@ -176,6 +177,22 @@ func (t *translator) targetRule(x *trafficTarget, i int) {
 			return
 		}
 		x.groups = append(x.groups, t.groupRule(x, ref, rule, g))
+	}
+}
+
+// unnamed reports the routes of ports that no target names.
+func (t *translator) unnamed() {
+	report := func(kind, shown, namespace, name string) {
+		if !t.routes[model.Ref{Kind: kind, Namespace: namespace, Name: name}] {
+			t.report(model.Ref{Kind: shown, Namespace: namespace, Name: name}, resource.Problem(codePortRoute, "Unused", "",
+				"the route names ports for access rules, and no TrafficTarget names it: it has no effect", "name it in the rules of a TrafficTarget, or delete it"))
+		}
+	}
+	for _, r := range t.set.TCPPorts {
+		report("TCPRoute", resource.PortsKind, r.Namespace, r.Name)
+	}
+	for _, r := range t.set.UDPPorts {
+		report("UDPRoute", "UDPRoute", r.Namespace, r.Name)
 	}
 }
 

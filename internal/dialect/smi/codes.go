@@ -24,7 +24,6 @@ const (
 	codeNotHTTP         = "WR615"
 	codeTCPMatches      = "WR616"
 	codeUnused          = "WR617"
-	codePortRoute       = "WR618"
 
 	codeServeNotFound = "WR620"
 	codePortTaken     = "WR621"
@@ -90,9 +89,6 @@ var codes = []resource.Code{
 	{ID: codeUnused, Severity: resource.Info, Title: "split without effect",
 		Meaning: "No route leads to the root of a TrafficSplit, and it is not served by its host names.",
 		Fix:     "Add a route to it, or use --serve."},
-	{ID: codePortRoute, Severity: resource.Info, Title: "route of ports without effect",
-		Meaning: "An SMI TCPRoute or UDPRoute names ports for access rules, which Weir does not support.",
-		Fix:     "Nothing, if something else reads it."},
 
 	{ID: codeServeNotFound, Severity: resource.Error, Title: "service to serve not found",
 		Meaning: "--serve names a Service that does not exist.",

@@ -173,17 +173,3 @@ func (t *translator) unused() {
 		}
 	}
 }
-
-// ports reports the routes of ports, which only access rules would use.
-func (t *translator) ports() {
-	report := func(kind, namespace, name string) {
-		t.report(model.Ref{Kind: kind, Namespace: namespace, Name: name}, resource.Problem(codePortRoute, "Unused", "",
-			"the route names ports for access rules, which weir does not support: it has no effect", "nothing, if something else reads it"))
-	}
-	for _, r := range t.set.TCPPorts {
-		report(resource.PortsKind, r.Namespace, r.Name)
-	}
-	for _, r := range t.set.UDPPorts {
-		report("UDPRoute", r.Namespace, r.Name)
-	}
-}

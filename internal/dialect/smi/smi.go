@@ -86,7 +86,6 @@ func (m *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	})
 	t.serve()
 	t.unused()
-	t.ports()
 	for _, s := range t.splits {
 		t.status(s)
 	}
