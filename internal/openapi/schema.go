@@ -167,12 +167,13 @@ func (s *schemas) narrow(a, b value) value {
 		return a
 	case a.exact == "" || b.exact == "":
 		return value{}
-	case a.exact == a.typed && b.exact != b.typed: // of a only the type is known
-		return b
-	case b.exact == b.typed && a.exact != a.typed:
-		return a
 	}
-	s.note("several schemas apply at once; only one of them is checked")
+	if a.exact == a.typed && b.exact != b.typed { // of a only the type is known
+		a, b = b, a
+	}
+	if a.typed != b.typed || b.exact != b.typed {
+		s.note("several schemas apply at once; only one of them is checked")
+	}
 	return a
 }
 
