@@ -110,9 +110,30 @@ func TestAccessGenerateNamesWhatIsWrong(t *testing.T) {
 	weir("a: b", "access", "generate", "-", "--service", "foo").want(t, 1, `stderr:neither "openapi" nor "swagger"`)
 }
 
-// TestNotesOfAccessGenerateCannotForgeOutput has control characters wherever a document's text is printed.
-func TestNotesOfAccessGenerateCannotForgeOutput(t *testing.T) {
-	const document = `{"openapi": "3.0.0", "paths": {"/a\u001b[2J\nkind: Evil{b}": {"get": {"operationId": "x\nkind: Evil", "tags": ["\u202e\nkind: Evil"]}}, "b\u001b": {"get": {}}}}`
+// TestDocumentsCannotForgeWhatAccessGeneratePrints has control characters and line breaks wherever a document's text is printed.
+func TestDocumentsCannotForgeWhatAccessGeneratePrints(t *testing.T) {
+	const document = `{"openapi": "3.0.0", "paths": {
+		"/a\u001b[2J\nkind: Evil{b}": {"get": {"operationId": "x\nkind: Evil", "tags": ["\u202e\nkind: Evil", "\u0085kind: Evil", "\u2028kind: Evil", "\r---\rkind: Evil"]}},
+		"/m/{v\n'}": {"get": {"parameters": [{"name": "v\n'", "in": "path", "style": "matrix", "schema": {"enum": ["'\nkind: Evil", "\u2028"]}}]}},
+		"b\u001b": {"get": {}}}}`
 	r := weir(document, "access", "generate", "-", "--service", "foo")
-	r.want(t, 1, "kind: TrafficRole", "!\x1b", "!\nkind: Evil", "!\u202e", "stderr:!\x1b", "stderr:!\nkind: Evil")
+	r.want(t, 1, "kind: TrafficRole", "!\x1b", "!\nkind: Evil", "!\u202e", "!\u0085", "!\u2028", "!\r", "stderr:!\x1b", "stderr:!\nkind: Evil")
+	file := filepath.Join(t.TempDir(), "roles.yaml")
+	if err := os.WriteFile(file, []byte(r.stdout+serviceFoo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// All, the three with tags that are no names, and the one without.
+	weir("", "check", file).want(t, 0, "9 objects: 0 errors, 0 warnings")
+}
+
+func TestAccessGenerateReadsNothingButTheDocument(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "other.yaml"), []byte("{name: v, in: path, schema: {type: string, enum: [secret]}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, ref := range []string{"other.yaml", "./other.yaml#/", "file://" + dir + "/other.yaml", "http://127.0.0.1:1/x"} {
+		document := strings.ReplaceAll("openapi: 3.1.0\npaths:\n  /a/{v}: {get: {parameters: [{$ref: 'REF'}]}}\n  /b: {$ref: 'REF'}\n  /c/{v}: {get: {parameters: [{name: v, in: path, schema: {$ref: 'REF'}}]}}\n", "REF", ref)
+		weir(document, "access", "generate", "-", "--service", "foo").want(t, 1, "'/a/[^/]+$'", "'/c/[^/]+$'", "!secret", "!/b", "stderr:cannot be followed")
+	}
 }

@@ -200,7 +200,7 @@ type visit func(n *yaml.Node, where string) (any, error)
 func (r *reader) each(f map[string]*yaml.Node, where string, visit visit) (tree, error) {
 	out := make(tree, len(f))
 	for _, k := range sortedKeys(f) {
-		v, err := visit(f[k], where+"."+k)
+		v, err := visit(f[k], below(where, "."+short(k)))
 		if err != nil {
 			return nil, err
 		}
@@ -211,6 +211,14 @@ func (r *reader) each(f map[string]*yaml.Node, where string, visit visit) (tree,
 	return out, nil
 }
 
+// below is where a part is, as long as that is not too long.
+func below(where, part string) string {
+	if len(where) > maxWhere {
+		return where
+	}
+	return where + part
+}
+
 func (r *reader) list(n *yaml.Node, where string, visit visit) ([]any, error) {
 	elements, err := r.elements(n, where)
 	if err != nil {
@@ -218,7 +226,7 @@ func (r *reader) list(n *yaml.Node, where string, visit visit) ([]any, error) {
 	}
 	out := make([]any, 0, len(elements))
 	for i, n := range elements {
-		v, err := visit(n, fmt.Sprintf("%s[%d]", where, i))
+		v, err := visit(n, below(where, fmt.Sprintf("[%d]", i)))
 		if err != nil {
 			return nil, err
 		}
@@ -236,7 +244,7 @@ func (r *reader) pick(out tree, f map[string]*yaml.Node, where string, visits ma
 		if n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 			continue
 		}
-		v, err := visits[k](n, strings.TrimPrefix(where+"."+k, "."))
+		v, err := visits[k](n, strings.TrimPrefix(below(where, "."+k), "."))
 		if err != nil {
 			return err
 		}
@@ -369,7 +377,7 @@ func (r *reader) pathItem(n *yaml.Node, where string) (any, error) {
 	if ref := reference(f); ref != "" {
 		name, ok := component(ref, "#/components/pathItems/")
 		if !ok || !r.items[name] || r.swagger {
-			r.leave(strings.TrimPrefix(where, "paths."), "its path item is %s, which is not read", ref)
+			r.leave(strings.TrimPrefix(where, "paths."), "the reference %s of its path item cannot be followed", ref)
 			return nil, nil
 		}
 		out["$ref"] = ref
@@ -478,7 +486,7 @@ func (r *reader) parameter(n *yaml.Node, where string) (any, error) {
 			at = "#/parameters/"
 		}
 		if name, ok := component(ref, at); !ok || !r.parameters[name] {
-			r.note(where, "the parameter is %s, which is not read", ref)
+			r.note(where, "the reference %s cannot be followed", ref)
 			return nil, nil
 		}
 		return tree{"$ref": ref}, nil
@@ -506,7 +514,7 @@ func (r *reader) parameter(n *yaml.Node, where string) (any, error) {
 		"schema": func(n *yaml.Node, where string) (any, error) { return r.schema(n, where, 0) },
 	}
 	if f["content"] != nil && f["schema"] == nil {
-		out["schema"] = tree{extensionUnread: "its content"}
+		out["schema"] = tree{extensionUnread: "its content is not read"}
 	}
 	return out, r.pick(out, f, where, visits)
 }
@@ -555,7 +563,7 @@ func (r *reader) schema(n *yaml.Node, where string, depth int) (any, error) {
 			}
 			target = tree{"$ref": ref}
 		} else {
-			target = tree{extensionUnread: ref}
+			target = tree{extensionUnread: "the reference " + short(ref) + " cannot be followed"}
 		}
 		if !r.siblings {
 			return target, nil

@@ -37,7 +37,7 @@ func ecmaPattern(pattern string) (string, error) {
 		return "", err
 	}
 	p := printer{left: 1 << 14}
-	return p.print(nonEmpty(whole, 0))
+	return p.print(nonEmpty(whole))
 }
 
 // toRE2 writes in RE2's syntax what ECMA-262 writes in another way. An error is for what RE2 does not have.
@@ -228,37 +228,34 @@ func nullable(re *syntax.Regexp) bool {
 }
 
 // nonEmpty is the expression without the empty text: a parameter without text would make another path.
-func nonEmpty(re *syntax.Regexp, depth int) *syntax.Regexp {
+func nonEmpty(re *syntax.Regexp) *syntax.Regexp {
 	none := &syntax.Regexp{Op: syntax.OpNoMatch}
-	switch {
-	case !nullable(re):
+	if !nullable(re) {
 		return re
-	case depth > 8:
-		return none
 	}
 	switch re.Op {
 	case syntax.OpCapture, syntax.OpQuest:
-		return nonEmpty(re.Sub[0], depth+1)
+		return nonEmpty(re.Sub[0])
 	case syntax.OpStar, syntax.OpPlus:
 		if !nullable(re.Sub[0]) {
 			return &syntax.Regexp{Op: syntax.OpPlus, Sub: re.Sub}
 		}
-		return &syntax.Regexp{Op: syntax.OpPlus, Sub: []*syntax.Regexp{nonEmpty(re.Sub[0], depth+1)}}
+		return &syntax.Regexp{Op: syntax.OpPlus, Sub: []*syntax.Regexp{nonEmpty(re.Sub[0])}}
 	case syntax.OpRepeat:
 		if re.Max == 0 {
 			return none
 		}
-		return &syntax.Regexp{Op: syntax.OpRepeat, Sub: []*syntax.Regexp{nonEmpty(re.Sub[0], depth+1)}, Min: 1, Max: re.Max}
+		return &syntax.Regexp{Op: syntax.OpRepeat, Sub: []*syntax.Regexp{nonEmpty(re.Sub[0])}, Min: 1, Max: re.Max}
 	case syntax.OpConcat:
 		out := &syntax.Regexp{Op: syntax.OpAlternate}
 		for i, s := range re.Sub {
-			out.Sub = append(out.Sub, concat(append([]*syntax.Regexp{nonEmpty(s, depth+1)}, re.Sub[i+1:]...)...))
+			out.Sub = append(out.Sub, concat(append([]*syntax.Regexp{nonEmpty(s)}, re.Sub[i+1:]...)...))
 		}
 		return out
 	case syntax.OpAlternate:
 		out := &syntax.Regexp{Op: syntax.OpAlternate}
 		for _, s := range re.Sub {
-			out.Sub = append(out.Sub, nonEmpty(s, depth+1))
+			out.Sub = append(out.Sub, nonEmpty(s))
 		}
 		return out
 	}

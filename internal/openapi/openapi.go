@@ -30,6 +30,8 @@ const (
 	maxOperations, maxBases, maxRules = 10_000, 32, 50_000
 	// maxNotes is the most notes; another one says how many there are more.
 	maxNotes = 1000
+	// maxWhere and maxText bound a note, in bytes.
+	maxWhere, maxText = 300, 600
 )
 
 // Grouping is what each role is for.
@@ -153,6 +155,7 @@ func (m *mapper) leave(where, format string, args ...any) {
 }
 
 func (m *mapper) add(n Note) {
+	n.Where, n.Text = brief(n.Where, maxWhere+64), brief(n.Text, maxText)
 	if slices.Contains(m.notes, n) {
 		return
 	}

@@ -20,14 +20,14 @@ type operation struct {
 	id, method, template string
 	// paths are the expressions of the paths, one for each base path; examples are paths that they match.
 	paths, examples []string
-	// literal means that the template has no parameters.
-	literal bool
-	tags    []string
+	// parameters is how many the template has. OpenAPI prefers those with fewer.
+	parameters int
+	tags       []string
 	// scopes are the sets of scopes of which a request needs one, each sorted. An empty one is a request without any.
 	scopes [][]string
 }
 
-func (o *operation) name() string { return o.method + " " + o.template }
+func (o *operation) name() string { return o.method + " " + brief(o.template, maxWhere) }
 
 var methodForm = regexp.MustCompile(`^[A-Z][A-Z0-9_-]*$`)
 
@@ -68,14 +68,14 @@ func (m *mapper) operation(doc *openapi3.T, item *openapi3.PathItem, template, m
 		m.leave(where, "the path cannot be used: %s", wrong)
 		return
 	}
-	servers := doc.Servers
+	servers, of := doc.Servers, "servers"
 	if len(item.Servers) > 0 {
-		servers = item.Servers
+		servers, of = item.Servers, where
 	}
 	if from.Servers != nil && len(*from.Servers) > 0 {
-		servers = *from.Servers
+		servers, of = *from.Servers, where
 	}
-	bases := m.basePaths(where, servers)
+	bases := m.basePaths(of, servers)
 	if len(bases) == 0 {
 		m.leave(where, "no server has a usable path")
 		return
@@ -93,6 +93,7 @@ func (m *mapper) operation(doc *openapi3.T, item *openapi3.PathItem, template, m
 		if t.param == "" {
 			continue
 		}
+		o.parameters++
 		p := params[t.param]
 		if p == nil {
 			m.note(where, "parameter %s is not declared, so any text without a slash is allowed", t.param)
@@ -109,7 +110,6 @@ func (m *mapper) operation(doc *openapi3.T, item *openapi3.PathItem, template, m
 		}
 		t.exact, t.typed, t.example = v.exact, v.typed, v.example
 	}
-	o.literal = !slices.ContainsFunc(tokens, func(t token) bool { return t.param != "" })
 	for _, base := range bases {
 		path, ok := m.expression(where, base, tokens)
 		if !ok {
@@ -279,6 +279,7 @@ func (m *mapper) basePaths(where string, servers openapi3.Servers) (out []string
 		out = append(out, plain)
 	}
 	if m.options.BasePaths != nil {
+		where = "the base paths that were given"
 		for _, p := range m.options.BasePaths {
 			add(p, p)
 		}
@@ -376,8 +377,9 @@ func (m *mapper) overlaps() {
 	}
 	for _, n := range slices.Sorted(maps.Keys(segments)) {
 		group := segments[n]
+		slices.SortStableFunc(group, func(a, b *operation) int { return cmp.Compare(a.parameters, b.parameters) })
 		for _, o := range group {
-			if o.literal {
+			if o.parameters == group[0].parameters {
 				continue
 			}
 			var compiled []*regexp.Regexp
@@ -388,7 +390,10 @@ func (m *mapper) overlaps() {
 			}
 			seen := map[string]bool{}
 			for _, other := range group {
-				if other.template == o.template || seen[other.template] || rank(other.template) >= rank(o.template) {
+				if other.parameters >= o.parameters {
+					break
+				}
+				if seen[other.template] {
 					continue
 				}
 				if left -= len(other.examples) * len(compiled); left < 0 {
@@ -410,9 +415,6 @@ func (m *mapper) overlaps() {
 		}
 	}
 }
-
-// rank is how many parameters a template has: OpenAPI prefers those with fewer.
-func rank(template string) int { return strings.Count(template, "{") }
 
 func sortedKeys[V any](m map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Compare(a, b) })

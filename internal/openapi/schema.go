@@ -128,8 +128,8 @@ func (s *schemas) value(schema *openapi3.Schema, separator string, depth int) va
 	if schema == nil {
 		return anyValue
 	}
-	if ref := extension(schema.Extensions, extensionUnread); ref != "" {
-		s.note("%s is not read, so any text without a slash is allowed", ref)
+	if why := extension(schema.Extensions, extensionUnread); why != "" {
+		s.note("%s, so any text without a slash is allowed", why)
 		return anyValue
 	}
 	if schema.Always != nil && !*schema.Always {
@@ -167,12 +167,13 @@ func (s *schemas) narrow(a, b value) value {
 		return a
 	case a.exact == "" || b.exact == "":
 		return value{}
-	case a.exact == a.typed && b.exact != b.typed: // of a only the type is known
-		return b
-	case b.exact == b.typed && a.exact != a.typed:
-		return a
 	}
-	s.note("several schemas apply at once; only one of them is checked")
+	if a.exact == a.typed && b.exact != b.typed { // of a only the type is known
+		a, b = b, a
+	}
+	if a.typed != b.typed || b.exact != b.typed {
+		s.note("several schemas apply at once; only one of them is checked")
+	}
 	return a
 }
 
@@ -227,6 +228,9 @@ func (s *schemas) types(schema *openapi3.Schema, separator string, depth int) va
 			return s.text(schema)
 		case schema.Items != nil:
 			return s.list(schema, separator, depth)
+		}
+		if schema.Min != nil || schema.Max != nil || schema.ExclusiveMin.IsSet() || schema.ExclusiveMax.IsSet() {
+			s.note("its minimum and maximum are not checked, as it has no type")
 		}
 		return anyValue
 	}
@@ -450,8 +454,10 @@ func textOf(v any) (string, bool) {
 }
 
 // short is text for a message.
-func short(text string) string {
-	const most = 80
+func short(text string) string { return brief(text, 80) }
+
+// brief is the beginning of a text, of at most as many bytes.
+func brief(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
