@@ -34,6 +34,8 @@ type judged struct {
 	reason policy.Reason
 	policy *model.Policy
 	source string
+	// by is what judged; nil if nobody is judged. Only its table and its port count.
+	by *guard
 }
 
 // accessResults are the reasons of policies as the telemetry has them.
@@ -64,7 +66,7 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	v := subject.Judge(&r)
 	audited := !v.Reason.Passes() && g.table.Workload().Audit
 	g.metric.Count(shard, accessResults[v.Reason], audited)
-	j := judged{asked: true, reason: v.Reason, policy: v.Policy}
+	j := judged{asked: true, reason: v.Reason, policy: v.Policy, by: g}
 	if peer.TLS != nil {
 		j.source = peer.TLS.ID.String()
 	}
@@ -72,6 +74,52 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 		return j, path, nil
 	}
 	return j, path, failDenied
+}
+
+// again judges once more, by s, what passed the access stage of an earlier configuration and still lasts: a relayed
+// connection or a tunnel. j is what was found then, and becomes what is found now. again reports whether it may go on.
+// a.listener is the listener that it would come to now. It is nil if there is none: then only what nobody judged goes on.
+// Where the policies are the same as before, the verdict stays, and nothing is counted. So a client whose certificate has
+// ended meanwhile is nobody only from the next change on.
+func (s *Snapshot) again(j *judged, peer *Peer, shard uint32, a asked) bool {
+	if a.listener == nil {
+		return j.by == nil
+	}
+	g := s.Listeners[a.listener.ID].guard
+	if g.same(j.by) {
+		return true
+	}
+	if g == nil {
+		j.by = nil
+		return true
+	}
+	found, _, f := s.access(peer, shard, a, nil)
+	*j = found
+	return f == nil
+}
+
+// same reports whether two guards, or the lack of them, find the same.
+func (g *guard) same(h *guard) bool {
+	if g == nil || h == nil {
+		return g == h
+	}
+	return g.table == h.table && g.port == h.port
+}
+
+// SameAccess reports whether what came to a port in an earlier configuration is judged by s as before, so that it need
+// not be judged again. port and before are the port in both.
+func (s *Snapshot) SameAccess(port *routing.Port, earlier *Snapshot, before *routing.Port) bool {
+	if port.Protocol != before.Protocol || len(port.Listeners) != len(before.Listeners) {
+		return false
+	}
+	for i, l := range port.Listeners {
+		was := before.Listeners[i]
+		if l.Listener.Name != was.Listener.Name || l.Listener.Hostname != was.Listener.Hostname ||
+			!s.Listeners[l.ID].guard.same(earlier.Listeners[was.ID].guard) {
+			return false
+		}
+	}
+	return true
 }
 
 // subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may

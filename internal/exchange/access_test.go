@@ -94,6 +94,7 @@ func TestAccessIsJudgedBeforeAnythingIsDialled(t *testing.T) {
 func TestAConnectionIsAllowedByARuleForAllTraffic(t *testing.T) {
 	for _, traffic := range []model.Traffic{model.TrafficHTTP, model.TrafficTCP, model.TrafficUDP, model.TrafficAny} {
 		s := relayTo(t, func(c *model.Config, _ *upstream.Options, _ *Around) {
+			c.Listeners[0].Protocol = model.TLS
 			guarded(c, workload, permitting(func(p *model.Policy) { p.Traffic, p.Methods, p.Paths = traffic, nil, nil }))
 		}, peertest.Refusing(t))
 		c := s.connection("198.51.100.7:1234")

@@ -21,7 +21,7 @@ import (
 //	Connect    once; without an endpoint the connection is over
 //	Finish     once, after the last byte
 //
-// Abort may come from any goroutine at any time until Finish has returned.
+// Abort may come from any goroutine at any time until Finish has returned, Rejudge also later.
 type Connection struct {
 	// Peer is who is at the other end. The owner sets Port, and TLS if there was a handshake.
 	Peer Peer
@@ -40,6 +40,8 @@ type Connection struct {
 	up      *upstream.Conn // set once the endpoint is connected
 	aborted bool
 	cause   *Failure // why the connection was aborted; the first reason wins
+	judged  judged
+	passed  bool // the access stage, and it is not over
 }
 
 var failRelayShare = &Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}
@@ -81,7 +83,7 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 	switch {
 	case port == nil:
 		return nil, failNoListener
-	case port.Protocol.Requests(): // the configuration changed since the connection was accepted
+	case !c.belongs(snap, port): // the configuration changed since the connection was accepted
 		return nil, &Failure{Reason: telemetry.Draining}
 	}
 	listener := port.Listeners[0]
@@ -93,8 +95,8 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 	rs := &snap.Rules[rule.ID]
 	c.record.Route, c.record.Rule = rs.Route, rs.Name
 	c.metrics = rs.Metrics
-	judged, _, f := snap.access(&c.Peer, c.shard, asked{at: c.record.Time, listener: listener}, nil)
-	if judged.note(&c.record); f != nil {
+	judged, _, f := snap.access(&c.Peer, c.shard, asked{at: time.Now(), listener: listener}, nil)
+	if c.admit(judged, f == nil); f != nil {
 		return nil, f
 	}
 	if rs.Fault != nil {
@@ -114,6 +116,45 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 		return nil, &Failure{Reason: telemetry.FaultReason(fault.Reason)}
 	}
 	return b, nil
+}
+
+// belongs reports whether a connection that was accepted on the port belongs to its listener as it is now. A client that
+// was accepted in cleartext, or under other demands on its certificate, must not reach a listener that has some.
+func (c *Connection) belongs(snap *Snapshot, port *routing.Port) bool {
+	switch t := c.Peer.TLS; {
+	case port.Protocol.Requests() || port.Protocol.TLS() != (t != nil):
+		return false
+	case t != nil:
+		return snap.Listeners[port.Listeners[0].ID].Auth == t.Auth
+	}
+	return true
+}
+
+// admit notes what the access stage found.
+func (c *Connection) admit(j judged, passed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.judged, c.passed = j, passed
+}
+
+// Rejudge judges the connection again, by a later configuration. It ends a connection that this does not allow as Abort
+// does, and returns true if the owner must reset the client's socket. Connections that have not passed the access stage
+// are left alone: the owner judges them by calling Rejudge after Connect if the configuration has changed meanwhile.
+func (c *Connection) Rejudge(snap *Snapshot, port *routing.Port) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.passed || c.aborted {
+		return false
+	}
+	var l *routing.Listener
+	if port != nil && !port.Protocol.Requests() && port.Protocol.TLS() == (c.Peer.TLS != nil) {
+		l = port.Listeners[0]
+	}
+	if snap.again(&c.judged, &c.Peer, c.shard, asked{at: time.Now(), listener: l}) {
+		return false
+	}
+	c.abort(failDenied)
+	return true
 }
 
 // connect connects to an endpoint of the backend. If one endpoint does not take the connection, it tries another, also one
@@ -177,9 +218,9 @@ func (c *Connection) claim() bool {
 
 func (c *Connection) dial(e *upstream.Endpoint) (*upstream.Conn, error) {
 	if e.Announces() {
-		return e.DialFor(time.Time{}, c.Peer.Addresses())
+		return e.DialRelay(c.Peer.Addresses())
 	}
-	return e.Dial(time.Time{})
+	return e.DialRelay(clientaddr.Pair{})
 }
 
 // adopt takes the endpoint's connection, unless the client's has been aborted already.
@@ -202,14 +243,16 @@ func (c *Connection) Abort(why *Failure) bool {
 	if c.aborted {
 		return false
 	}
+	c.abort(why)
+	return true
+}
+
+// abort is Abort for the first one to do so, who holds mu.
+func (c *Connection) abort(why *Failure) {
 	c.aborted, c.cause = true, why
 	if c.up != nil {
-		if tcp := c.up.TCP(); tcp != nil {
-			tcp.SetLinger(0)
-		}
-		c.up.Abort()
+		c.up.Reset()
 	}
-	return true
 }
 
 // Aborted reports whether Abort was called.
@@ -222,7 +265,8 @@ func (c *Connection) Aborted() bool {
 // Finish closes the endpoint's connection, returns the client's places, counts the connection and logs it.
 func (c *Connection) Finish() {
 	c.mu.Lock()
-	up, cause := c.up, c.cause
+	up, cause, judged := c.up, c.cause, c.judged
+	c.passed = false
 	c.mu.Unlock()
 	if up != nil {
 		up.Close()
@@ -234,6 +278,7 @@ func (c *Connection) Finish() {
 		c.share.Add(-1)
 	}
 	rec := &c.record
+	judged.note(rec)
 	if cause != nil {
 		rec.Reason = cause.Reason
 		if rec.Reason != "" && c.pipe.isCut() {

@@ -1,7 +1,10 @@
 package exchange
 
 import (
+	"time"
+
 	"github.com/weirmesh/weir/internal/http1"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -21,6 +24,21 @@ func (ex *Exchange) tunnel(up *upstream.Conn) error {
 	ex.in += in
 	ex.out += out
 	return nil
+}
+
+// Rejudge judges an exchange that has become a tunnel again, by a later configuration and the head of its request. It
+// returns false if the tunnel must be cut, which is then counted and logged as access_denied. The Tunneler calls it from
+// any goroutine, one at a time, and not after it has returned from Tunnel. port is nil if the client's port is gone.
+func (ex *Exchange) Rejudge(snap *Snapshot, port *routing.Port) bool {
+	a := asked{time.Now(), nil, &ex.req, &ex.match}
+	if port != nil {
+		a.listener = port.Listener(ex.req.host)
+	}
+	if ex.reason != "" || snap.again(&ex.judged, ex.from.Peer, ex.from.Shard, a) {
+		return true
+	}
+	ex.reason = failDenied.Reason
+	return false
 }
 
 // headOfTunnel sends the answer's head.

@@ -19,6 +19,8 @@ const (
 	H2C Protocol = "h2c"
 	// TCP on a listener is connections of which nothing is known: their bytes are relayed.
 	TCP Protocol = "tcp"
+	// TLS on a listener is TLS, and inside it connections as of TCP. No ALPN is asked for: a client may offer what it likes.
+	TLS Protocol = "tls"
 )
 
 // RouteKind is what a route carries. It decides what the route's rules may hold and which listeners take it.
@@ -53,6 +55,7 @@ var listenerTable = []listenerTraits{
 	{protocol: HTTP, network: "tcp", requests: true, hosts: true, routes: []RouteKind{RouteHTTP, RouteGRPC}},
 	{protocol: HTTPS, network: "tcp", requests: true, hosts: true, tls: true, routes: []RouteKind{RouteHTTP, RouteGRPC}},
 	{protocol: TCP, network: "tcp", routes: []RouteKind{RouteTCP}},
+	{protocol: TLS, network: "tcp", tls: true, routes: []RouteKind{RouteTCP}},
 }
 
 var routeTable = []struct {

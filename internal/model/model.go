@@ -41,10 +41,10 @@ type Listener struct {
 	Port    int32  `json:"port"`
 	// Protocol is one of ListenerProtocols, the same for all listeners of an address and port.
 	Protocol Protocol `json:"protocol"`
-	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP listener has none.
+	// Hostname is a lower-case DNS name, "*.suffix", or empty for any host. A TCP or TLS listener has none.
 	Hostname string       `json:"hostname,omitempty"`
 	TLS      *ListenerTLS `json:"tls,omitempty"`
-	// PathPolicy is the policy of routes that set none; empty is PathAsWritten. A TCP listener has none.
+	// PathPolicy is the policy of routes that set none; empty is PathAsWritten. A TCP or TLS listener has none.
 	PathPolicy PathPolicy `json:"pathPolicy,omitempty"`
 	// Front describes the trusted proxies in front; nil means none.
 	Front *Front `json:"front,omitempty"`

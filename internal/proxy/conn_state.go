@@ -21,6 +21,8 @@ import (
 //	                                                            |
 //	                                                            +--> handed on
 //
+// A handshake for a relay ends as handed on.
+//
 // Every state but parked and handed on can change to over: the connection broke, its time is up, or another connection
 // needs its place.
 type state uint32
@@ -48,7 +50,7 @@ const (
 	stateOver
 	// stateParked has handed its socket to the parking, which makes a new connection of it later.
 	stateParked
-	// stateHandedOn has handed its socket to others, which close it (see refusals).
+	// stateHandedOn has handed its socket to others, which close it: refusals, or a relay after the handshake.
 	stateHandedOn
 	states
 )
@@ -63,7 +65,7 @@ func (s state) String() string { return stateNames[s] }
 var next = [states]uint32{
 	stateNew:       set(stateHeader, stateHandshake, stateIdle, stateHead, stateParking, stateOver),
 	stateHeader:    set(stateHandshake, stateIdle, stateHead, stateParking, stateOver),
-	stateHandshake: set(stateIdle, stateHead, stateParking, stateStreams, stateOver),
+	stateHandshake: set(stateIdle, stateHead, stateParking, stateStreams, stateHandedOn, stateOver),
 	stateIdle:      set(stateHead, stateParking, stateOver),
 	stateHead:      set(stateServing, stateStreams, stateOver),
 	stateServing:   set(stateHead, stateIdle, stateParking, stateLingering, stateOver),

@@ -1,7 +1,7 @@
 // Package proxy is the clients' side of the data plane. It binds the listeners of a configuration, accepts connections,
 // sets up TLS, and speaks HTTP/1.1 and HTTP/2. It hands each request to an exchange (see that package). A connection or
 // a stream is the exchange's Client: it reads the body and writes the answer. Package proxy itself relays connections
-// to TCP listeners.
+// to TCP and TLS listeners.
 //
 // It prepares a configuration when it is applied and publishes it through one atomic pointer. It refuses overload,
 // bounds the memory for data that cannot be passed on yet, and drains removed ports. conn_state.go holds the state

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/socket"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // drain ends a bind. It accepts no new connections, and answers announce the end. After the grace time it closes idle
@@ -43,7 +45,7 @@ func (b *bind) drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	b.each((*conn).kill)
-	b.relays.kill()
+	b.relays.each(func(r *relay) { r.abort(&exchange.Failure{Reason: telemetry.Draining}) })
 	<-ended
 }
 

@@ -72,7 +72,8 @@ type bind struct {
 	conns map[*conn]struct{} // the connections that have a goroutine
 	wg    sync.WaitGroup     // one for each connection
 
-	relays relays
+	relays  lasting[*relay]
+	tunnels lasting[*tunnel]
 }
 
 func portKey(address string, number int32) string {
@@ -219,15 +220,20 @@ func (b *bind) start(nc net.Conn) {
 
 // serve serves a connection in a new goroutine.
 func (b *bind) serve(c *conn) {
-	b.mu.Lock()
-	b.conns[c] = struct{}{}
-	b.mu.Unlock()
+	b.list(c)
 	go func() {
 		if c.serve(); !c.is(stateParked) {
 			b.forget(c)
 			b.ended(c.shard)
 		}
 	}()
+}
+
+// list puts a connection on the list of connections that have a goroutine.
+func (b *bind) list(c *conn) {
+	b.mu.Lock()
+	b.conns[c] = struct{}{}
+	b.mu.Unlock()
 }
 
 // forget takes a connection off the list of connections that have a goroutine.

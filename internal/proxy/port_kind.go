@@ -21,7 +21,8 @@ type portKind struct {
 var portKinds = map[model.Protocol]*portKind{
 	model.HTTP:  {plain: true, begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginHTTP(nc, shard, false, header) }},
 	model.HTTPS: {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginHTTP(nc, shard, true, header) }},
-	model.TCP:   {begin: (*bind).beginRelay},
+	model.TCP:   {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginRelay(nc, shard, false, header) }},
+	model.TLS:   {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginRelay(nc, shard, true, header) }},
 }
 
 // kindOf is the kind of one of the snapshot's ports.
@@ -37,10 +38,10 @@ func (b *bind) beginHTTP(nc net.Conn, shard uint32, secure, header bool) {
 	b.serve(c)
 }
 
-// beginRelay relays a connection.
-func (b *bind) beginRelay(nc net.Conn, shard uint32, header bool) {
+// beginRelay relays a connection, inside TLS if secure is true.
+func (b *bind) beginRelay(nc net.Conn, shard uint32, secure, header bool) {
 	b.wg.Go(func() {
-		b.relay(nc, shard, header)
+		b.relay(nc, shard, secure, header)
 		b.metrics.Closed(shard)
 		b.srv.connections.Add(-1)
 	})

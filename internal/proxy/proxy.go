@@ -97,7 +97,7 @@ func New(opt Options) *Server {
 // Apply replaces the configuration in one step: routes, services, certificates and listeners. It binds new ports before
 // the step and drains removed ports after it. Connections to ports that stay are not disturbed, and each exchange ends
 // with the configuration that it began with. On a removed port, exchanges of the remaining connections use the last
-// configuration that had the port.
+// configuration that had the port. Relayed connections and tunnels that the new policies deny are cut before Apply returns.
 //
 // Parts that cannot be served are left out and logged; LeftOut returns them. A port that cannot be bound is left out
 // too, and the server tries again every second: see Unbound. Everything else is served. On error the old configuration
@@ -129,6 +129,7 @@ func (s *Server) Apply(cfg *model.Config) error {
 	if s.state.Store(snap); prev != nil {
 		prev.Replace()
 	}
+	s.rejudge(snap, prev)
 	s.tellLeftOut(snap, prev)
 	s.binds = binds
 	if s.miss(unbound); len(unbound) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -19,64 +20,63 @@ const (
 	// relayPiece is how many bytes are copied before progress is noted and deadlines are renewed. A peer that takes
 	// fewer bytes within the stream timeout counts as stuck.
 	relayPiece = 256 << 10
+	// relayBuffer is the size of a buffer for bytes that pass through the process: that of a TLS record (RFC 8446 §5.1).
+	// Each direction has one for as long as it lasts.
+	relayBuffer = 16 << 10
 )
 
-// relay is a connection to a TCP listener: the bytes of an exchange.Connection, which decides where they go. Its own
-// goroutine runs serve, which starts a second one for the other direction and waits for it.
+var relayBuffers = sync.Pool{New: func() any { return new([relayBuffer]byte) }}
+
+// relay is a connection to a TCP or TLS listener: the bytes of an exchange.Connection, which decides where they go. Its
+// own goroutine runs serve, which starts a second one for the other direction and waits for it.
 type relay struct {
 	exchange.Connection
 	srv    *Server
 	bind   *bind
-	nc     net.Conn
+	sock   net.Conn
+	nc     net.Conn // the stream to read and write: sock, or TLS over it; only the relay's own goroutines touch it
 	up     *upstream.Conn
 	shard  uint32
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
 	header bool         // a PROXY header must come first
+	copies bool         // bytes pass through the process: one side is TLS
 }
 
-// relays are the relays of a bind.
-type relays struct {
-	mu  sync.Mutex
-	all map[*relay]struct{}
-}
-
-func (rs *relays) add(r *relay) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.all == nil {
-		rs.all = map[*relay]struct{}{}
-	}
-	rs.all[r] = struct{}{}
-}
-
-func (rs *relays) remove(r *relay) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	delete(rs.all, r)
-}
-
-// kill aborts all relays.
-func (rs *relays) kill() {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for r := range rs.all {
-		r.abort(&exchange.Failure{Reason: telemetry.Draining})
-	}
-}
-
-// relay serves a connection to a TCP listener to its end.
-func (b *bind) relay(nc net.Conn, shard uint32, header bool) {
-	r := &relay{srv: b.srv, bind: b, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout, header: header}
+// relay serves a connection to a TCP listener to its end; to a TLS listener if secure is true.
+func (b *bind) relay(nc net.Conn, shard uint32, secure, header bool) {
+	r := &relay{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout, header: header}
 	r.Begin(b.srv.pipe, nc, shard)
 	r.Peer.Port = b.port
 	b.relays.add(r)
 	defer b.relays.remove(r)
 	if r.greeted() {
-		r.serve()
+		if !secure || r.secured() {
+			r.serve()
+		}
 		r.nc.Close()
 		r.Finish()
 	}
+}
+
+// secured sets up TLS. It returns false if that failed and the relay is aborted. For the time of the handshake the client
+// is one of the bind's connections, which may lose their memory to others.
+func (r *relay) secured() bool {
+	defer r.caught()
+	c := newConn(r.bind, r.sock, r.shard, true)
+	defer c.giveBack()
+	r.bind.list(c)
+	defer r.bind.forget(c)
+	if reason, err := c.secure(); err != nil {
+		r.srv.log.Debug("TLS handshake failed", "client", r.Peer.Name(), "error", err)
+		r.Abort(&exchange.Failure{Reason: reason, Detail: err.Error()}) // not reset: the client may still read an alert
+		return false
+	}
+	c.become(stateHandedOn)
+	c.tls.sock.relayed = true
+	r.nc, r.copies = c.nc, true
+	r.Peer.TLS = &c.tls.peer
+	return true
 }
 
 // caught turns a panic into the end of both directions; Finish counts it. It must be deferred.
@@ -92,7 +92,7 @@ func (r *relay) caught() {
 func (r *relay) greeted() bool {
 	defer func() {
 		if p := recover(); p != nil {
-			reset(r.nc)
+			reset(r.sock)
 			r.srv.recovered(p)
 		}
 	}()
@@ -116,18 +116,34 @@ func (r *relay) greeted() bool {
 // serve connects to an endpoint and passes bytes both ways.
 func (r *relay) serve() {
 	defer r.caught()
-	snap, port := r.bind.snapshot()
-	if r.up = r.Connect(snap.Snapshot, port); r.up == nil {
-		reset(r.nc)
-		return
+	if r.connect(r.bind.snapshot()) {
+		r.pass()
 	}
-	r.pass()
+}
+
+// connect connects to an endpoint. It returns false if the relay is over.
+func (r *relay) connect(snap *snapshot, port *routing.Port) bool {
+	if r.up = r.Connect(snap.Snapshot, port); r.up == nil {
+		reset(r.sock)
+		return false
+	}
+	if now, port := r.bind.snapshot(); now != snap {
+		r.rejudge(now, port) // Apply may have come too early to see that the relay was let in
+	}
+	return !r.Aborted()
+}
+
+// rejudge judges the relay by a configuration that has come into force, from any goroutine.
+func (r *relay) rejudge(snap *snapshot, port *routing.Port) {
+	if r.Rejudge(snap.Snapshot, port) {
+		reset(r.sock)
+	}
 }
 
 // abort resets both connections, from any goroutine.
 func (r *relay) abort(why *exchange.Failure) {
 	if r.Abort(why) {
-		reset(r.nc)
+		reset(r.sock)
 	}
 }
 
@@ -145,6 +161,8 @@ func (r *relay) pass() {
 	var endpoint io.ReadWriter = r.up
 	if tcp := r.up.TCP(); tcp != nil {
 		endpoint = tcp // can be spliced
+	} else {
+		r.copies = true
 	}
 	done := make(chan struct{})
 	defer func() { <-done }()
@@ -153,13 +171,13 @@ func (r *relay) pass() {
 		defer close(done)
 		defer r.caught()
 		r.copy(&r.In, endpoint, r.nc, r.up.CloseWrite, func(read, write time.Time) {
-			r.nc.SetReadDeadline(read)
+			r.sock.SetReadDeadline(read)
 			r.up.WriteBy(write, 0)
 		}, relayClient, relayEndpoint)
 	}()
 	r.copy(&r.Out, r.nc, endpoint, r.closeWrite, func(read, write time.Time) {
 		r.up.ReadBy(read, 0)
-		r.nc.SetWriteDeadline(write)
+		r.sock.SetWriteDeadline(write)
 	}, relayEndpoint, relayClient)
 }
 
@@ -178,19 +196,28 @@ var (
 	relayEndpoint = relaySide{telemetry.BackendReset, telemetry.BackendTimeout}
 )
 
+// writer hides that a connection could read from another one by itself, for which it would make a buffer.
+type writer struct{ io.Writer }
+
 // errIdle aborts a relay that moved no byte for the stream timeout. Neither side is at fault.
 var errIdle = &exchange.Failure{Detail: "idle"}
 
 // copy moves bytes one way until src ends or either side fails. The end of src closes the sending side towards dst. A
 // failure aborts both connections. copy checks four times in the timeout, because the deadlines of a copy in the kernel
-// cannot be moved.
+// cannot be moved. If one side is TLS, the bytes pass through one buffer for each direction.
 func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() error, deadlines func(read, write time.Time), from, to relaySide) {
 	window := r.limit / 4
+	var buf []byte
+	if r.copies {
+		b := relayBuffers.Get().(*[relayBuffer]byte)
+		defer relayBuffers.Put(b)
+		buf, dst = b[:], writer{dst}
+	}
 	for {
 		start := time.Now()
 		deadlines(start.Add(window), start.Add(r.limit+window))
 		piece := &io.LimitedReader{R: src, N: relayPiece}
-		n, err := io.Copy(dst, piece)
+		n, err := io.CopyBuffer(dst, piece, buf)
 		if n > 0 {
 			*total += n
 			r.moved.Store(clock.Instant(time.Now()))
@@ -198,7 +225,11 @@ func (r *relay) copy(total *int64, dst io.Writer, src io.Reader, end func() erro
 		switch {
 		case err == nil && n == relayPiece:
 		case err == nil:
-			if end() != nil {
+			switch err := end(); {
+			case err == nil:
+			case upstream.IsTimeout(err): // over TLS the end is a message behind all others
+				r.abort(&exchange.Failure{Reason: to.stuck})
+			default:
 				r.abort(&exchange.Failure{Reason: to.lost})
 			}
 			return

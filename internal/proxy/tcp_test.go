@@ -356,7 +356,7 @@ func TestALateReadOfARelayIsNobodysFault(t *testing.T) {
 			}()
 			client, other := net.Pipe()
 			defer other.Close()
-			r := &relay{srv: s, nc: client, limit: limit}
+			r := &relay{srv: s, sock: client, nc: client, limit: limit}
 			r.Begin(s.pipe, client, 1)
 			// The other direction goes on, so that the relay is not idle.
 			src := &lateReads{[]time.Duration{late}, func() { r.moved.Store(clock.Instant(time.Now())) }}

@@ -23,6 +23,15 @@ import (
 // protocols are what ALPN offers, by preference. A client that offers only others is refused (RFC 7301 §3.2).
 var protocols = []string{"h2", "http/1.1"}
 
+// alpn is what the listeners of a protocol offer; nothing where the client's bytes are not understood. Then what a client
+// offers is ignored.
+func alpn(p model.Protocol) []string {
+	if p.Requests() {
+		return protocols
+	}
+	return nil
+}
+
 // certificate is a parsed model.Certificate.
 type certificate struct {
 	source *model.Certificate
@@ -97,7 +106,7 @@ func (s *Server) compileTLS(cfg *model.Config, snap *snapshot, prev *snapshot) {
 			continue
 		}
 		auth := exchange.ClientAuth{Authorities: t.ClientCAs, Optional: t.ClientOptional && t.ClientCAs != ""}
-		config, err := listenerTLS(certs, auth)
+		config, err := listenerTLS(certs, alpn(l.Listener.Protocol), auth)
 		if err != nil {
 			omit("tls.clientCAs", "%v, and its connections are refused", err)
 			continue
@@ -137,11 +146,11 @@ func (snap *snapshot) certificate(name string, source *model.Certificate, prev *
 	return c, nil
 }
 
-func listenerTLS(certs []*tls.Certificate, auth exchange.ClientAuth) (*tls.Config, error) {
+func listenerTLS(certs []*tls.Certificate, alpn []string, auth exchange.ClientAuth) (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		CipherSuites:   upstream.CipherSuites,
-		NextProtos:     protocols,
+		NextProtos:     alpn,
 		GetCertificate: newCertificateChoice(certs).get,
 	}
 	if auth.Authorities == "" {
@@ -263,6 +272,7 @@ type handshakeConn struct {
 	io       *socket.Stream // used after the handshake; nil if Conn must be used
 	held     bool           // Read returns errHeld
 	hasty    bool           // Write does not wait: bytes that do not fit are lost
+	relayed  bool           // the deadline of writes is the relay's, who sets it on the socket
 	came     int            // handshake bytes from the client
 	drawn    int            // how many of these bytes were drawn for
 }
@@ -313,6 +323,15 @@ func (h *handshakeConn) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// SetWriteDeadline implements net.Conn. The library allows a close_notify five seconds, in which a client need not take
+// what came before. A relay would be cut for it.
+func (h *handshakeConn) SetWriteDeadline(t time.Time) error {
+	if h.relayed {
+		return nil
+	}
+	return h.Conn.SetWriteDeadline(t)
 }
 
 func (h *handshakeConn) put(p []byte) (int, error) {
@@ -393,8 +412,19 @@ func (g *handshakeGate) enter(until time.Time, newcomer bool) error {
 
 func (g *handshakeGate) leave() { <-g.places }
 
-// handshake sets up TLS.
+// handshake sets up TLS for requests.
 func (c *conn) handshake() bool {
+	if reason, err := c.secure(); err != nil {
+		c.srv.log.Debug("TLS handshake failed", "client", c.peer.Name(), "error", err)
+		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
+		return false
+	}
+	c.tls.sock.io = socket.NewStream(c.socket)
+	return true
+}
+
+// secure sets up TLS. If it fails, reason says whose fault that is.
+func (c *conn) secure() (reason telemetry.Reason, err error) {
 	c.become(stateHandshake)
 	until := time.Now().Add(c.srv.opt.HandshakeTimeout)
 	hc := &handshakeConn{Conn: c.nc, c: c, gate: c.srv.handshakes, until: until}
@@ -402,24 +432,20 @@ func (c *conn) handshake() bool {
 	t := tls.Server(hc, c.bind.config)
 	c.nc.SetDeadline(until)
 	c.headBegun(time.Now())
-	err := t.Handshake()
+	err = t.Handshake()
 	c.giveBack()
 	if !c.headCame() {
 		err = errHandshakeRoom
 	}
 	if err != nil {
-		reason := telemetry.ClientTLS
 		if errors.Is(err, errHandshakeLine) || errors.Is(err, errHandshakeRoom) {
-			reason = telemetry.Overload
+			return telemetry.Overload, err
 		}
-		c.srv.log.Debug("TLS handshake failed", "client", c.peer.Name(), "error", err)
-		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
-		return false
+		return telemetry.ClientTLS, err
 	}
 	c.nc.SetDeadline(time.Time{})
 	c.nc = t
 	c.tls.conn, c.tls.sock = t, hc
-	hc.io = socket.NewStream(c.socket)
 	state := t.ConnectionState()
 	c.tls.peer.Name = lowerHost(state.ServerName)
 	c.tls.peer.Auth, c.tls.peer.Listener = hc.auth, hc.listener
@@ -429,7 +455,7 @@ func (c *conn) handshake() bool {
 	case len(chains) > 0:
 		c.tls.peer.Verified = chains[0][0]
 	}
-	return true
+	return "", nil
 }
 
 // portTLS is the TLS configuration of a port. Each handshake takes the configuration of the listener that the server
@@ -438,7 +464,6 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		CipherSuites: upstream.CipherSuites,
-		NextProtos:   protocols,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			snap, port := b.snapshot()
 			if !port.Protocol.TLS() {
@@ -453,7 +478,7 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 				hc.auth, hc.listener = snap.Listeners[l.ID].Auth, l.Listener.Name
 			}
 			if name := snap.identities[l.ID]; name != "" && ok {
-				return s.identityTLS(name, &hc.proved)
+				return s.identityTLS(name, alpn(port.Protocol), &hc.proved)
 			}
 			config := snap.configs[l.ID]
 			if config == nil {

@@ -35,7 +35,7 @@ func BenchmarkHandshake(b *testing.B) {
 		name string
 		crypto.Signer
 	}{{"ECDSA", ec}, {"RSA", rs}} {
-		config, err := listenerTLS([]*tls.Certificate{selfSigned(b, key.Signer)}, exchange.ClientAuth{})
+		config, err := listenerTLS([]*tls.Certificate{selfSigned(b, key.Signer)}, protocols, exchange.ClientAuth{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func BenchmarkIdentityHandshake(b *testing.B) {
 	source := &identities{}
 	source.have(b, ca.Workload(b, cartID, nil), ca.Pool())
 	s := &Server{opt: Options{Identities: source.of}}
-	server := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.identityTLS(workload, &proof{}) }}
+	server := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.identityTLS(workload, protocols, &proof{}) }}
 	client := as(ca.Workload(b, shopID, nil))
 	client.CurvePreferences = []tls.CurveID{tls.X25519}
 	benchmarkHandshakes(b, server, client, false)

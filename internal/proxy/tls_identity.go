@@ -31,15 +31,16 @@ type proof struct {
 
 // identityTLS is the configuration of one handshake with a listener that has an identity. It presents the certificate,
 // and checks the client's against the roots, that the source has at this moment. There are no session tickets: a resumed
-// session would prove again what was proved when it began, by a certificate and roots that may be gone.
-func (s *Server) identityTLS(name string, proved *proof) (*tls.Config, error) {
+// session would prove again what was proved when it began, by a certificate and roots that may be gone. alpn are the
+// protocols that the listener offers.
+func (s *Server) identityTLS(name string, alpn []string, proved *proof) (*tls.Config, error) {
 	own := s.identity(name)
 	if own == nil {
 		return nil, errNotYet
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
-		NextProtos:             protocols,
+		NextProtos:             alpn,
 		Certificates:           []tls.Certificate{*own.Certificate},
 		ClientAuth:             tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true,

@@ -53,9 +53,13 @@ func (s *identities) have(t testing.TB, chain tls.Certificate, roots *x509.CertP
 	s.now.Store(id)
 }
 
-// mutual gives the listener an identity, cartID.
+// mutual gives the listener TLS and an identity, cartID.
 func mutual(t testing.TB, cfg *model.Config, ca *peertest.Authority) (*identities, func(*Options)) {
-	cfg.Listeners[0].Protocol = model.HTTPS
+	if cfg.Listeners[0].Protocol.Requests() {
+		cfg.Listeners[0].Protocol = model.HTTPS
+	} else {
+		cfg.Listeners[0].Protocol = model.TLS
+	}
 	cfg.Listeners[0].TLS = &model.ListenerTLS{Certificates: []string{workload}}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)

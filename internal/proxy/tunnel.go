@@ -4,10 +4,12 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/clock"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -17,6 +19,11 @@ func (c *conn) Tunnel(up *upstream.Conn) (in, out int64) {
 	c.closing = true
 	t := &tunnel{c: c, up: up, limit: c.srv.opt.StreamTimeout}
 	t.moved.Store(clock.Instant(time.Now()))
+	c.bind.tunnels.add(t)
+	defer t.end()
+	if snap, port := c.current(); snap != c.snap {
+		t.rejudge(snap, port) // Apply may have come too early to see the tunnel
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,6 +43,31 @@ type tunnel struct {
 	limit   time.Duration
 	moved   atomic.Int64 // when a byte was last moved, either way
 	in, out int64
+
+	mu   sync.Mutex // of rejudge
+	over bool
+}
+
+// end takes the tunnel off the list. It waits for a rejudge under way, which reads the exchange.
+func (t *tunnel) end() {
+	t.c.bind.tunnels.remove(t)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+}
+
+// rejudge judges the tunnel by a configuration that has come into force, from any goroutine. port may be nil or of
+// another protocol.
+func (t *tunnel) rejudge(snap *snapshot, port *routing.Port) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if port != nil && port.Protocol != t.c.protocol() {
+		port = nil
+	}
+	if !t.over && !t.c.w.ex.Rejudge(snap.Snapshot, port) {
+		reset(t.c.sock)
+		t.up.Reset()
+	}
 }
 
 // copy moves bytes until read ends or either side fails. The end of read closes the writing side. A failure ends both

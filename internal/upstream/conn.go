@@ -207,7 +207,7 @@ func (c *Conn) WriteBy(t time.Time, slack time.Duration) error {
 		t = t.Add(slack)
 	}
 	c.writeBy = t
-	return c.net.SetWriteDeadline(t)
+	return c.wire.SetWriteDeadline(t)
 }
 
 // within is true if the deadline that is set will do for t.
@@ -264,6 +264,14 @@ func (c *Conn) Abort() {
 	if c.state.CompareAndSwap(connUsed, connAborted) {
 		c.wire.Close()
 	}
+}
+
+// Reset is Abort in such a way that the endpoint sees an abnormal end, which it cannot take for the end of what was sent.
+func (c *Conn) Reset() {
+	if tcp, ok := c.wire.(*net.TCPConn); ok && c.state.Load() == connUsed {
+		tcp.SetLinger(0)
+	}
+	c.Abort()
 }
 
 // Close closes the connection and ends its part of InFlight. Only its owner calls it, after its reads and writes

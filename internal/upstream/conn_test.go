@@ -132,7 +132,7 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 
 func TestDeadlinesAreTouchedOnlyWhenTheyMoveByMoreThanTheSlack(t *testing.T) {
 	d := &deadlines{}
-	c := &Conn{net: d}
+	c := &Conn{net: d, wire: d}
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	const slack = 100 * time.Millisecond

@@ -21,8 +21,25 @@ func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
 // DialFor is Dial for a client, whom an endpoint that Announces is told. The connection belongs to this client: Put
 // closes it.
 func (e *Endpoint) DialFor(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
+	if e.tls == nil {
+		return e.dialBy(deadline, nil, from)
+	}
+	return e.dialBy(deadline, e.tls.http1, from)
+}
+
+// DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, and the
+// endpoint may choose what it speaks. An endpoint that does not Announce needs no client.
+func (e *Endpoint) DialRelay(from clientaddr.Pair) (*Conn, error) {
+	if e.tls == nil {
+		return e.dialBy(time.Time{}, nil, from)
+	}
+	return e.dialBy(time.Time{}, e.tls.relay, from)
+}
+
+// dialBy opens a connection, over TLS if config is not nil.
+func (e *Endpoint) dialBy(deadline time.Time, config *tls.Config, from clientaddr.Pair) (*Conn, error) {
 	e.inFlight.Add(1)
-	c, err := e.dialHTTP1(deadline, from)
+	c, err := e.openConn(deadline, config, from)
 	if err != nil {
 		e.inFlight.Add(-1)
 		return nil, err
@@ -30,7 +47,7 @@ func (e *Endpoint) DialFor(deadline time.Time, from clientaddr.Pair) (*Conn, err
 	return c, nil
 }
 
-func (e *Endpoint) dialHTTP1(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
+func (e *Endpoint) openConn(deadline time.Time, config *tls.Config, from clientaddr.Pair) (*Conn, error) {
 	limit := time.Now().Add(e.set.opt.ConnectTimeout)
 	if !deadline.IsZero() && deadline.Before(limit) {
 		limit = deadline
@@ -39,10 +56,6 @@ func (e *Endpoint) dialHTTP1(deadline time.Time, from clientaddr.Pair) (*Conn, e
 	defer cancel()
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return nil, &ConnectError{Address: e.Address, Reason: ConnectTimedOut, Timeout: true, Err: err} // not the endpoint's fault
-	}
-	var config *tls.Config
-	if e.tls != nil {
-		config = e.tls.http1
 	}
 	if !e.set.mayOpen() {
 		return nil, &ConnectError{Address: e.Address, Reason: ConnectLocal, Err: errOpen}
@@ -132,6 +145,9 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 		counted = newRecords(wire)
 		below = counted
 	}
+	if config == e.tls.relay {
+		below = steady{wire}
+	}
 	tc := tls.Client(below, own)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		wire.Close()
@@ -146,6 +162,12 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 	}
 	return tc, wire, until, nil
 }
+
+// steady is the connection below TLS of a relayed one, whose writes have the deadline that WriteBy sets alone. The library
+// allows a close_notify five seconds, in which the endpoint need not take what came before.
+type steady struct{ net.Conn }
+
+func (steady) SetWriteDeadline(time.Time) error { return nil }
 
 // connectFailure names why a connection did not come about.
 func connectFailure(address string, err error) error {

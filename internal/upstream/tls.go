@@ -41,6 +41,8 @@ type tlsIdentity struct {
 type endpointTLS struct {
 	*tlsIdentity
 	http1, http2 *tls.Config
+	// relay offers no protocol: what a relayed connection speaks is not known.
+	relay *tls.Config
 }
 
 // tlsDigest names the identity; it changes whenever what is trusted or shown changes.
@@ -114,15 +116,15 @@ func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate,
 
 func (id *tlsIdentity) forEndpoint() *endpointTLS {
 	e := &endpointTLS{tlsIdentity: id}
-	with := func(protocol string) *tls.Config {
+	with := func(protocols ...string) *tls.Config {
 		c := id.config.Clone()
-		c.NextProtos = []string{protocol}
+		c.NextProtos = protocols
 		if id.none() { // a resumed session would prove again what was proved when it began
 			c.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
 		}
 		return c
 	}
-	e.http1, e.http2 = with("http/1.1"), with("h2")
+	e.http1, e.http2, e.relay = with("http/1.1"), with("h2"), with()
 	return e
 }
 
