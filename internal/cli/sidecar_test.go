@@ -255,3 +255,78 @@ func TestMistakesOfSidecarFlags(t *testing.T) {
 		t.Errorf("%s %v", r.stdout, err)
 	}
 }
+
+// database is a workload of another protocol than HTTP, and who may connect to it.
+const database = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: db, namespace: shop}
+spec:
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {serviceAccountName: db, containers: [{name: db, ports: [{containerPort: 5432}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {selector: {app: db}, ports: [{port: 5432, appProtocol: tcp}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db, namespace: shop, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{port: %d}]
+endpoints: [{addresses: ["127.0.0.1"]}]
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: TCPRoute
+metadata: {name: postgres, namespace: shop}
+spec: {matches: {ports: [5432]}}
+---
+apiVersion: access.smi-spec.io/v1alpha3
+kind: TrafficTarget
+metadata: {name: db, namespace: shop}
+spec:
+  destination: {kind: ServiceAccount, name: db}
+  rules: [{kind: TCPRoute, name: postgres}]
+  sources: [{kind: ServiceAccount, name: web}]
+`
+
+func TestConnectionsOfOtherProtocolsAreJudgedByTrafficTargets(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); io.Copy(c, c) }()
+		}
+	}()
+	inbound := weirtest.FreePort(t)
+	m.write("db.yaml", fmt.Sprintf(database, inbound))
+	weir("", "identity", m.trust, m.dir).want(t, 0, "shop/db")
+	weirtest.Run(t, "--as", "shop/db", "--identity", m.trust, "--inbound", fmt.Sprintf("5432=127.0.0.1:%d", inbound), "--app", "5432="+l.Addr().String(), m.dir)
+	for name, allowed := range map[string]bool{"web": true, "report": false} {
+		at := fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(t))
+		weirtest.Run(t, "--as", "shop/"+name, "--identity", m.trust, "--forward", at+"=db:5432", m.dir)
+		c, err := net.DialTimeout("tcp", at, 30*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(30 * time.Second))
+		fmt.Fprint(c, "select 1")
+		answer := make([]byte, len("select 1"))
+		_, err = io.ReadFull(c, answer)
+		if allowed != (err == nil && string(answer) == "select 1") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+		c.Close()
+	}
+}

@@ -147,6 +147,11 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 // soundOf is model.Config.Sound. A configuration that means the same as the one before is not judged again: it is that one.
 func (t *Translator) soundOf(merged *model.Config) (*model.Config, []model.Omission) {
 	if t.merged == nil || !t.merged.Equal(merged) {
+		if t.merged != nil {
+			for _, l := range model.Lists {
+				l.Share(merged, t.merged)
+			}
+		}
 		t.merged = merged
 		t.sound, t.left = merged.Sound()
 	}

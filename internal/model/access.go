@@ -103,6 +103,9 @@ func (w *Workload) Name() string { return w.Ref.Namespace + "/" + w.Ref.Kind + "
 // Equal is true if two workloads have the same values.
 func (w *Workload) Equal(o *Workload) bool { return sameSlice([]Workload{*w}, []Workload{*o}) }
 
+// EqualPolicies is true if two lists have the same values.
+func EqualPolicies(a, b []Policy) bool { return sameSlice(a, b) }
+
 // Workload returns the workload of a name, or nil.
 func (c *Config) Workload(name string) *Workload {
 	if i := slices.IndexFunc(c.Workloads, func(w Workload) bool { return w.Name() == name }); i >= 0 {

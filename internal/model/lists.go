@@ -25,6 +25,9 @@ type List interface {
 	// reference, with "#FIELD" if the reference has a field.
 	AppendKey(b []byte, c *Config) []byte
 
+	// Share gives c the list of from, if the two are equal: what is the same stays the same in memory.
+	Share(c, from *Config)
+
 	sort(c *Config)
 	merge(out *Config, configs []Config, accepted *listenerSet)
 	prune(c *Config)
@@ -142,6 +145,12 @@ func (l *list[T]) Element() string { return l.element }
 func (l *list[T]) Len(c *Config) int { return len(*l.of(c)) }
 
 func (l *list[T]) Equal(a, b *Config) bool { return sameSlice(*l.of(a), *l.of(b)) }
+
+func (l *list[T]) Share(c, from *Config) {
+	if l.Equal(c, from) {
+		*l.of(c) = *l.of(from)
+	}
+}
 
 func (l *list[T]) Concat(c *Config, of []*Config) {
 	n := 0

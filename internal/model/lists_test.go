@@ -96,3 +96,17 @@ func TestPiecesAreRunsOfOneKey(t *testing.T) {
 		t.Errorf("pieces %q, want %q", got, want)
 	}
 }
+
+func TestWhatIsTheSameStaysTheSameInMemory(t *testing.T) {
+	before := &Config{Policies: []Policy{{Ref: Ref{Kind: "P", Name: "a"}, Methods: []string{"GET"}}}, Splits: []Split{{Root: "a"}}}
+	after := &Config{Policies: []Policy{{Ref: Ref{Kind: "P", Name: "a"}, Methods: []string{"GET"}}}, Splits: []Split{{Root: "b"}}}
+	for _, l := range Lists {
+		l.Share(after, before)
+	}
+	if &after.Policies[0] != &before.Policies[0] {
+		t.Error("equal policies are there twice")
+	}
+	if after.Splits[0].Root != "b" {
+		t.Error("a split that changed is the one before")
+	}
+}

@@ -3,7 +3,6 @@ package policy
 import (
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -105,10 +104,10 @@ func targetPorts(p *model.Policy, w *model.Workload) (ports []int32, named bool)
 // Workload is the workload that the table is of.
 func (t *Table) Workload() *model.Workload { return t.workload }
 
-// Is reports whether the table is the one of a workload and the policies of a configuration. It may say no for policies
-// that are equal and in another place in memory.
+// Is reports whether the table is the one of a workload and the policies of a configuration. It compares what the two do
+// not share in memory.
 func (t *Table) Is(w *model.Workload, policies []model.Policy) bool {
-	return len(t.all) == len(policies) && unsafe.SliceData(t.all) == unsafe.SliceData(policies) && t.workload.Equal(w)
+	return t.workload.Equal(w) && model.EqualPolicies(t.all, policies)
 }
 
 // Policies are those of the configuration, which the table was made of.

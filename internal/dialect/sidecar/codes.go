@@ -12,7 +12,6 @@ const (
 	codeOwnPort      = "WR1103"
 	codeNotInbound   = "WR1104"
 	codeForward      = "WR1105"
-	codeNotHTTP      = "WR1106"
 )
 
 var codes = []resource.Code{
@@ -31,9 +30,6 @@ var codes = []resource.Code{
 	{ID: codeForward, Severity: resource.Error, Title: "Service of a forward not found",
 		Meaning: "Connections are to be forwarded to a Service or a port that does not exist. The listener is left out.",
 		Fix:     "Correct --forward, or create the Service."},
-	{ID: codeNotHTTP, Severity: resource.Warning, Title: "port of another protocol than HTTP",
-		Meaning: "A Service says that a port of the pod speaks another protocol than HTTP. Sidecars do not accept connections to it yet.",
-		Fix:     "Let clients reach the port without the sidecar."},
 }
 
 // Codes returns the codes of this package's findings, in order.

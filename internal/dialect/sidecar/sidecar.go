@@ -172,11 +172,6 @@ func portProtocol(p *corev1.ServicePort) model.Protocol {
 // inbound makes a listener in front of each port of the pod.
 func (t *translator) inbound() {
 	for _, p := range t.ports() {
-		if p.protocol == model.TCP {
-			t.report(t.ref(""), resource.Problem(codeNotHTTP, "NotHTTP", "",
-				fmt.Sprintf("port %d speaks another protocol than HTTP, which sidecars do not accept yet", p.number), "leave the sidecar out for this port"))
-			continue
-		}
 		at, ok := t.options.Inbound[p.number]
 		if !ok {
 			if at, ok = t.ownAddress(p.number); !ok {
@@ -194,7 +189,7 @@ func (t *translator) inbound() {
 		}
 		t.inboundPort(p, at, app)
 	}
-	if len(t.cfg.Listeners) == 0 && slices.ContainsFunc(t.ports(), func(p podPort) bool { return p.protocol != model.TCP }) {
+	if len(t.cfg.Listeners) == 0 && len(t.ports()) > 0 {
 		t.report(t.ref(""), resource.Problem(codeNotInbound, "NoAddress", "", "nothing is accepted for the pod: its address is not known", "say where to accept connections, or write status.podIP"))
 	}
 }
@@ -217,6 +212,9 @@ func (t *translator) inboundPort(p podPort, at, app netip.AddrPort) {
 	s := model.Service{Name: service, Ref: t.ref(""), Protocol: p.protocol, Endpoints: []model.Endpoint{{Address: app.String()}}}
 	r := model.Route{Ref: t.ref(fmt.Sprintf("inbound[%d]", p.number)), Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}}
 	l.Protocol = model.HTTPS
+	if p.protocol == model.TCP {
+		l.Protocol, r.Kind, s.Protocol = model.TLS, model.RouteTCP, model.HTTP
+	}
 	r.Rules = []model.Rule{t.rule(r.Ref, r.Kind, service)}
 	t.cfg.Listeners, t.cfg.Routes, t.cfg.Services = append(t.cfg.Listeners, l), append(t.cfg.Routes, r), append(t.cfg.Services, s)
 }
