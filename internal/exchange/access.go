@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/policy"
@@ -19,6 +20,38 @@ type asked struct {
 	// normalised. Both are nil for a relayed connection.
 	request *Request
 	match   *routing.Request
+	// fields are those of the request that reach the endpoint.
+	fields policy.Fields
+}
+
+// endToEnd are the fields of an exchange's request without those that Connection names: these end here (RFC 9110
+// §7.6.1), so what they say must not open a workload to a request that arrives without them.
+type endToEnd Exchange
+
+// Field implements policy.Fields.
+func (e *endToEnd) Field(name string) (string, bool) {
+	ex := (*Exchange)(e)
+	if ex.req.NamedHops && !http1.Identify(name).HopByHop() && http1.HopByHop(&http1.Field{Name: name}, ex.req.Fields) {
+		return "", false
+	}
+	return ex.Field(name)
+}
+
+// decidesBy reports whether rules for the request's host, or policies of the workload that it is for, match on a field
+// whose name is like name, in the sense of like.
+func (ex *Exchange) decidesBy(name string, like func(decides, name string) bool) bool {
+	l := ex.decision.Listener
+	if l == nil {
+		return false
+	}
+	if l.MatchesLike(ex.match.Host, name, like) {
+		return true
+	}
+	if ex.from.Snapshot == nil {
+		return false
+	}
+	g := ex.from.Snapshot.Listeners[l.ID].guard
+	return g != nil && g.table.DecidesBy(name, like)
 }
 
 // guard is the policies of the workload in front of whose port a listener stands.
@@ -36,6 +69,8 @@ type judged struct {
 	source string
 	// by is what judged; nil if nobody is judged. Only its table and its port count.
 	by *guard
+	// plain means that the request is allowed, and its upgrade is not.
+	plain bool
 }
 
 // accessResults are the reasons of policies as the telemetry has them.
@@ -59,7 +94,7 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	subject := peer.subject(g, a.at)
 	r := policy.Request{Protocol: policy.TCP}
 	if a.request != nil {
-		r.Protocol, r.Method, r.Fields = policy.HTTP, a.request.Method, a.match.Fields
+		r.Protocol, r.Method, r.Fields = policy.HTTP, a.request.Method, a.fields
 		r.Path, path = policy.Path(a.match.Path, path)
 		r.Ambiguous = routing.Ambiguity(a.request.Path) != routing.OneReading
 	}
@@ -70,6 +105,7 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	if peer.TLS != nil {
 		j.source = peer.TLS.ID.String()
 	}
+	j.plain = v.Reason == policy.Allowed && a.request != nil && !mayUpgrade(subject, a.request.Upgrade)
 	if v.Reason.Passes() || audited {
 		return j, path, nil
 	}
@@ -95,7 +131,7 @@ func (s *Snapshot) again(j *judged, peer *Peer, shard uint32, a asked) bool {
 	}
 	found, _, f := s.access(peer, shard, a, nil)
 	*j = found
-	return f == nil
+	return f == nil && !j.plain
 }
 
 // same reports whether two guards, or the lack of them, find the same.
@@ -120,6 +156,13 @@ func (s *Snapshot) SameAccess(port *routing.Port, earlier *Snapshot, before *rou
 		}
 	}
 	return true
+}
+
+// mayUpgrade reports whether a client that was allowed a request may have an upgrade to a protocol. What follows one is
+// not judged, and protocols such as HTTP/2 and TLS bring further requests. So it is a connection for policies, other than
+// the messages of a WebSocket, which belong to the request.
+func mayUpgrade(s *policy.Subject, protocol string) bool {
+	return protocol == "" || http1.EqualFold(protocol, "websocket") || s.Judge(&policy.Request{Protocol: policy.TCP}).Reason.Passes()
 }
 
 // subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may

@@ -167,7 +167,10 @@ func (ex *Exchange) run() error {
 
 // permit passes the request through the access stage.
 func (ex *Exchange) permit() (f *Failure) {
-	ex.judged, ex.scratch, f = ex.from.Snapshot.access(ex.from.Peer, ex.from.Shard, asked{ex.from.Start, ex.decision.Listener, &ex.req, &ex.match}, ex.scratch)
+	ex.judged, ex.scratch, f = ex.from.Snapshot.access(ex.from.Peer, ex.from.Shard, asked{ex.from.Start, ex.decision.Listener, &ex.req, &ex.match, (*endToEnd)(ex)}, ex.scratch)
+	if ex.judged.plain {
+		ex.req.Upgrade = "" // a server may ignore it (RFC 9110 §7.8)
+	}
 	return f
 }
 

@@ -85,17 +85,16 @@ func (ex *Exchange) dropsTrailer(f *http1.Field) bool {
 	if ex.pipe.requestID.ids != RequestIDsOff && (ex.pipe.requestID.is(f) || ex.impersonatesID(f)) {
 		return true
 	}
-	if ex.pipe.Underscores != UnderscoresPassed && ex.decision.Listener != nil && ex.decision.Listener.MatchesLike(ex.match.Host, f.Name, http1.SameVariable) {
-		return true // rules have decided without it
+	if ex.pipe.Underscores != UnderscoresPassed && ex.decidesBy(f.Name, http1.SameVariable) {
+		return true // rules and policies have decided without it
 	}
 	return ex.rule.filters.request.touches(f) || ex.backendFilters().request.touches(f)
 }
 
 // likeMatched reports whether a backend may confuse an irregular field with one that rules for the request's host match
-// on: otherwise X_Role would pass a rule that looks at X-Role. A field that rules name as it is is not meant.
+// or policies match on: otherwise X_Role would pass a rule that looks at X-Role. A field that rules name as it is is not meant.
 func (ex *Exchange) likeMatched(f *http1.Field) bool {
-	l := ex.decision.Listener
-	return l != nil && l.MatchesLike(ex.match.Host, f.Name, http1.SameVariable) && !l.MatchesLike(ex.match.Host, f.Name, http1.EqualFold)
+	return ex.decidesBy(f.Name, http1.SameVariable) && !ex.decidesBy(f.Name, http1.EqualFold)
 }
 
 // sentTrailers returns an answer's trailers as the client gets them.

@@ -30,7 +30,7 @@ func (ex *Exchange) tunnel(up *upstream.Conn) error {
 // returns false if the tunnel must be cut, which is then counted and logged as access_denied. The Tunneler calls it from
 // any goroutine, one at a time, and not after it has returned from Tunnel. port is nil if the client's port is gone.
 func (ex *Exchange) Rejudge(snap *Snapshot, port *routing.Port) bool {
-	a := asked{time.Now(), nil, &ex.req, &ex.match}
+	a := asked{time.Now(), nil, &ex.req, &ex.match, (*endToEnd)(ex)}
 	if port != nil {
 		a.listener = port.Listener(ex.req.host)
 	}

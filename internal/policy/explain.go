@@ -90,7 +90,7 @@ func explain(w *model.Workload, policy *model.Policy, p *Peer, port int32, r *Re
 	if policy.Traffic != model.TrafficHTTP {
 		return e
 	}
-	fail(OfMethod, policy.Methods == nil || slices.Contains(policy.Methods, r.Method))
+	fail(OfMethod, policy.Methods == nil || slices.Contains(policy.Methods, r.Method) && r.onlyBy(policy.Methods))
 	pathHolds := policy.Paths == nil || slices.ContainsFunc(policy.Paths, func(path string) bool {
 		pattern, err := model.CompileStartPattern(path)
 		return err == nil && pattern.MatchString(r.Path)

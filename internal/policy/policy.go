@@ -68,7 +68,8 @@ const (
 // Request is what a client asks for.
 type Request struct {
 	Protocol Protocol
-	// Method, Path and Fields are an HTTP request's. Path is in the form that Path returns.
+	// Method, Path and Fields are an HTTP request's. Path is in the form that Path returns. If fields name another method
+	// for frameworks to take (X-HTTP-Method-Override, X-HTTP-Method, X-Method-Override), a policy must allow both.
 	Method string
 	Path   string
 	// Ambiguous means that servers read the path in different ways. Then only a policy for all paths allows it.

@@ -154,6 +154,43 @@ func TestAPolicyIsJudgedWhole(t *testing.T) {
 	}
 }
 
+func TestAMethodThatAFieldNamesMustBeAllowedToo(t *testing.T) {
+	for _, name := range []string{"x-http-method-override", "x-http-method", "x-method-override"} {
+		for value, want := range map[string]Reason{"DELETE": NotPermitted, "delete": NotPermitted, "GET, DELETE": NotPermitted, "": NotPermitted, "GET": Allowed, "post": Allowed} {
+			p := aPolicy(func(p *model.Policy) { p.Methods, p.Paths = []string{"GET", "POST"}, []string{"/a"} })
+			r := &Request{Method: "POST", Path: "/a", Fields: fields{name: value}}
+			if got := judge(t, web(), cart(), 8080, r, p); got != want {
+				t.Errorf("%s: %q is %v, want %v", name, value, got, want)
+			}
+			p.Methods = nil
+			if got := judge(t, web(), cart(), 8080, r, p); got != Allowed {
+				t.Errorf("%s: %q is %v by a policy for all methods", name, value, got)
+			}
+		}
+	}
+}
+
+func TestATableKnowsTheFieldsThatDecide(t *testing.T) {
+	table := Compile(web(), []model.Policy{
+		aPolicy(func(p *model.Policy) {
+			p.Headers = []model.ValueMatch{{Name: "X-Team", Value: "a"}, {Name: "X-Team", Value: "b"}}
+		}),
+		aPolicy(func(p *model.Policy) {
+			p.Targets[0].Name = "elsewhere"
+			p.Headers = []model.ValueMatch{{Name: "X-Else", Value: "a"}}
+		}),
+	})
+	open := Compile(&model.Workload{}, nil)
+	for name, want := range map[string]bool{"X-Team": true, "x-team": true, "X_Team": false, "X-Else": false, "X-HTTP-Method": true, "": false} {
+		if got := table.DecidesBy(name, strings.EqualFold); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+		if open.DecidesBy(name, strings.EqualFold) {
+			t.Errorf("%s decides where nothing is governed", name)
+		}
+	}
+}
+
 func TestPartsOfTwoPoliciesAllowNothingTogether(t *testing.T) {
 	other := func(p *model.Policy) {
 		p.Sources = []model.Source{{Kind: "ServiceAccount", Namespace: "shop", Name: "other"}}

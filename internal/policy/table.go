@@ -18,6 +18,8 @@ type Table struct {
 	// sources are the clients of all policies, whatever these allow; grants is what they may do, by port.
 	sources map[source]bool
 	grants  map[key]*grant
+	// names are those of the fields that decide, in lower case, by their length.
+	names map[int][]string
 }
 
 // source is a client or clients; see model.Source.
@@ -52,8 +54,11 @@ const maxCopies = 64
 // out policies that are not valid (model.Config.Validate), which then allow nothing; they govern the workload
 // nevertheless.
 func Compile(w *model.Workload, policies []model.Policy) *Table {
-	t := &Table{workload: w, all: policies, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}}
+	t := &Table{workload: w, all: policies, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}, names: map[int][]string{}}
 	c := compiler{table: t, patterns: map[string]*model.Pattern{}}
+	for _, name := range methodFields {
+		t.names[len(name)] = append(t.names[len(name)], name)
+	}
 	for i := range policies {
 		p := &policies[i]
 		ports, ok := targetPorts(p, w)
@@ -112,6 +117,20 @@ func (t *Table) Is(w *model.Workload, policies []model.Policy) bool {
 
 // Policies are those of the configuration, which the table was made of.
 func (t *Table) Policies() []model.Policy { return t.all }
+
+// DecidesBy reports whether a decision depends on a header field whose name is like name and of its length, in the sense
+// of like. It does not allocate.
+func (t *Table) DecidesBy(name string, like func(decides, name string) bool) bool {
+	if !t.governed {
+		return false
+	}
+	for _, n := range t.names[len(name)] {
+		if like(n, name) {
+			return true
+		}
+	}
+	return false
+}
 
 // Governed reports whether traffic is denied that no policy allows.
 func (t *Table) Governed() bool { return t.governed }
@@ -197,6 +216,9 @@ func (c *compiler) entries(p *model.Policy) (entries []entry, keys []string, ok 
 			}
 		}
 		e.headers = append(e.headers, cond)
+		if of := c.table.names[len(cond.name)]; !slices.Contains(of, cond.name) {
+			c.table.names[len(cond.name)] = append(of, cond.name)
+		}
 	}
 	if p.Paths == nil {
 		e.everyPath = true

@@ -121,7 +121,24 @@ func (e *entry) meets(j *judging) bool {
 			return false
 		}
 	}
-	return e.path == nil || j.matches(e.path, j.request.Path)
+	return (e.path == nil || j.matches(e.path, j.request.Path)) && j.request.onlyBy(e.methods)
+}
+
+// methodFields are fields by which many frameworks take another method than the one that the request has.
+var methodFields = [...]string{"x-http-method-override", "x-http-method", "x-method-override"}
+
+// onlyBy reports whether the methods that fields of the request name are among these methods, too; empty are all. Servers
+// differ in whether they take them.
+func (r *Request) onlyBy(methods []string) bool {
+	if len(methods) == 0 || r.Fields == nil {
+		return true
+	}
+	for _, name := range methodFields {
+		if m, ok := r.Fields.Field(name); ok && !slices.Contains(methods, strings.ToUpper(m)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *condition) holds(j *judging) bool {

@@ -1,0 +1,244 @@
+package access
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/identity/claim"
+	"github.com/weirmesh/weir/internal/identity/folder"
+	"github.com/weirmesh/weir/test/freeport"
+	"github.com/weirmesh/weir/test/weirtest"
+)
+
+func TestMain(m *testing.M) { weirtest.Main(m) }
+
+const manifests = `apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart, namespace: shop}
+spec:
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec:
+      serviceAccountName: cart
+      containers: [{name: cart, image: cart, ports: [{containerPort: 8080}, {containerPort: 8081}]}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {serviceAccountName: apps, containers: [{name: web, image: web}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: report, namespace: shop}
+spec:
+  selector: {matchLabels: {app: report}}
+  template:
+    metadata: {labels: {app: report}}
+    spec: {serviceAccountName: apps, containers: [{name: report, image: report}]}
+---
+apiVersion: access.smi-spec.io/v1alpha4
+kind: IdentityBinding
+metadata: {name: web, namespace: shop}
+spec: {schemes: {podLabelSelector: {matchLabels: {app: web}}}}
+---
+apiVersion: access.smi-spec.io/v1alpha4
+kind: TrafficTarget
+metadata: {name: web, namespace: shop}
+spec:
+  destination: {kind: ServiceAccount, name: cart}
+  rules: [{kind: HTTPRouteGroup, name: rules}, {kind: TCPRoute, name: main}]
+  sources: [{kind: IdentityBinding, name: web}]
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: HTTPRouteGroup
+metadata: {name: rules, namespace: shop}
+spec:
+  matches:
+  - {name: public, pathRegex: '/public/[a-z0-9]+$', methods: [GET]}
+  - {name: upload, pathRegex: '/upload$', methods: [POST]}
+  - {name: team, pathRegex: /team/, methods: [GET], headers: [{x-team: a|b}]}
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: TCPRoute
+metadata: {name: main, namespace: shop}
+spec: {matches: {ports: [8080]}}
+`
+
+// field is a running sidecar in front of a recorder.
+type field struct {
+	*recorder
+	dir         string
+	trust       *folder.Folder
+	main, other string // where ports 8080 and 8081 of the workload are accepted
+	web         tls.Certificate
+}
+
+// start starts the sidecar. The recorder is behind both ports.
+func start(t *testing.T) *field {
+	t.Helper()
+	f := &field{recorder: record(t), dir: t.TempDir()}
+	files := filepath.Join(f.dir, "cart.yaml")
+	if err := os.WriteFile(files, []byte(manifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trust := filepath.Join(f.dir, "trust")
+	var err error
+	if f.trust, err = folder.Make(trust, "", "cluster.local", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	f.issue(t, folder.Pod{Namespace: "shop", Name: "cart", Account: "cart", Owners: deployment("cart")}, time.Hour)
+	f.web = f.issue(t, folder.Pod{Namespace: "shop", Name: "web", Account: "apps", Owners: deployment("web")}, time.Hour)
+	args := []string{"--as", "shop/cart", "--identity", trust}
+	for port, at := range map[string]*string{"8080": &f.main, "8081": &f.other} {
+		n, err := freeport.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*at = fmt.Sprintf("127.0.0.1:%d", n)
+		args = append(args, "--inbound", port+"="+*at, "--app", port+"="+f.Addr().String())
+	}
+	weirtest.Run(t, append(args, files)...)
+	return f
+}
+
+func deployment(name string) []claim.Owner { return []claim.Owner{{Kind: "Deployment", Name: name}} }
+
+func (f *field) issue(t *testing.T, p folder.Pod, life time.Duration) tls.Certificate {
+	t.Helper()
+	path, _, err := f.trust.Pod(p, life, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.LoadX509KeyPair(path, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// patience is how long an answer may take before the test fails.
+const patience = 20 * time.Second
+
+func dial(address, protocol string, certificates ...tls.Certificate) (*tls.Conn, error) {
+	d := tls.Dialer{Config: &tls.Config{Certificates: certificates, NextProtos: []string{protocol}, InsecureSkipVerify: true}}
+	c, err := d.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*tls.Conn), c.SetDeadline(time.Now().Add(patience))
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// last is a request that is permitted, by which a connection ends.
+const last = "GET /public/end HTTP/1.1\r\nHost: cart\r\nConnection: close\r\n\r\n"
+
+// send sends the way and a last request, and reads until the connection ends.
+func (w *way) send(c *tls.Conn) (answer string, err error) {
+	if _, err := io.WriteString(c, w.bytes+last); err != nil {
+		return "", nil // it was closed before, which is an answer
+	}
+	if err := c.CloseWrite(); err != nil {
+		return "", nil
+	}
+	all, err := io.ReadAll(c)
+	if err != nil && !isTimeout(err) {
+		err = nil
+	}
+	return string(all), err
+}
+
+// judge says what the backend received that it should not have; most are the requests that may be there.
+func (f *field) judge(t *testing.T, name string, most int) (reached int) {
+	t.Helper()
+	requests, tunnels, faults := f.take()
+	for i := range requests {
+		r := &requests[i]
+		if strings.Contains(r.line, " /public/end ") {
+			continue
+		}
+		reached++
+		if why := r.forbidden(); why != "" {
+			t.Errorf("%s: %s; the backend got\n%q, trailers %q", name, why, r.raw, r.trailers)
+		}
+	}
+	if reached > most {
+		t.Errorf("%s: %d requests reached the backend", name, reached)
+	}
+	for _, tunnel := range tunnels {
+		if protocol, _, _ := strings.Cut(tunnel, ": "); !strings.EqualFold(protocol, "websocket") {
+			t.Errorf("%s: bytes pass that no rule judges: %q", name, tunnel)
+		}
+	}
+	for _, fault := range faults {
+		t.Errorf("%s: %s", name, fault)
+	}
+	return reached
+}
+
+func TestNoWayLeadsAroundARule(t *testing.T) {
+	f := start(t)
+	for _, permitted := range []string{head("GET /public/a"), head("POST /upload", "Content-Length: 1") + "x", head("GET /team/x", "X-Team: b")} {
+		f.way(t, way{"permitted", permitted, permitted, 1}, 1)
+	}
+	all := ways()
+	for _, w := range all {
+		f.way(t, w, -1)
+	}
+	t.Logf("%d ways", len(all))
+}
+
+// way tries a way; reached, unless it is negative, is how many requests must reach the backend.
+func (f *field) way(t *testing.T, w way, reached int) {
+	t.Helper()
+	c, err := dial(f.main, "http/1.1", f.web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if answer, err := w.send(c); err != nil {
+		t.Errorf("%s: %v after %q", w.name, err, answer)
+	}
+	if n := f.judge(t, w.name, w.most); reached >= 0 && n != reached {
+		t.Errorf("%s: %d requests reached the backend, want %d", w.name, n, reached)
+	}
+}
+
+func TestNoWayLeadsAroundARuleOverHTTP2(t *testing.T) {
+	f := start(t)
+	all := append([]way2{{"permitted", []stream{usual("GET", "/public/a")}, 1}}, ways2()...)
+	for i := range all {
+		c, err := dial(f.main, "h2", f.web)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := all[i].send(c); err != nil {
+			t.Errorf("%s: %v", all[i].name(), err)
+		}
+		c.Close()
+		if n := f.judge(t, all[i].name(), all[i].most); i == 0 && n != 1 {
+			t.Fatal("what is permitted does not reach the backend")
+		}
+	}
+	t.Logf("%d ways", len(all))
+}
