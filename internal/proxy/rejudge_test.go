@@ -55,7 +55,7 @@ func upgraded(t testing.TB, addr string, config *tls.Config) net.Conn {
 	if config != nil {
 		c = tls.Client(c, config)
 	}
-	io.WriteString(c, upgradeRequest)
+	io.WriteString(c, strings.Replace(upgradeRequest, "Upgrade: echo", "Upgrade: websocket", 1))
 	for got := ""; len(got) < 6 || got[len(got)-6:] != "hello "; {
 		b := make([]byte, 1)
 		if _, err := io.ReadFull(c, b); err != nil {
@@ -210,7 +210,7 @@ func TestAnExpiredIdentityIsNobodyWhenPoliciesChange(t *testing.T) {
 	}
 	relayed(t, c)
 	next = *cfg
-	next.Policies = []model.Policy{letting("shop", model.TrafficTCP)}
+	next.Policies = []model.Policy{letting("shop", model.TrafficTCP), letting("other", model.TrafficTCP)}
 	if err := s.Apply(&next); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,11 @@ func switching(t testing.TB, heads chan string) string {
 		if strings.HasPrefix(h, "CONNECT") {
 			io.WriteString(c, "HTTP/1.1 200 Connected\r\n\r\n")
 		} else {
-			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Out: 1\r\n\r\nhello ")
+			protocol := "echo"
+			if strings.Contains(h, "websocket") {
+				protocol = "websocket"
+			}
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\nX-Out: 1\r\n\r\nhello ")
 		}
 		io.Copy(c, r)
 		io.WriteString(c, " bye")
