@@ -51,11 +51,15 @@ func (s *testServer) accessed(result telemetry.AccessResult, action string) (n i
 
 // upgraded is a tunnel to a backend that switches protocols, over TLS if config is not nil.
 func upgraded(t testing.TB, addr string, config *tls.Config) net.Conn {
+	return upgradedTo(t, addr, config, "websocket")
+}
+
+func upgradedTo(t testing.TB, addr string, config *tls.Config, protocol string) net.Conn {
 	c := dial(t, addr)
 	if config != nil {
 		c = tls.Client(c, config)
 	}
-	io.WriteString(c, strings.Replace(upgradeRequest, "Upgrade: echo", "Upgrade: websocket", 1))
+	io.WriteString(c, strings.Replace(upgradeRequest, "Upgrade: echo", "Upgrade: "+protocol, 1))
 	for got := ""; len(got) < 6 || got[len(got)-6:] != "hello "; {
 		b := make([]byte, 1)
 		if _, err := io.ReadFull(c, b); err != nil {
@@ -160,6 +164,27 @@ func TestATunnelIsJudgedByTheHeadOfItsRequest(t *testing.T) {
 	apply(func(p *model.Policy) { p.Headers = []model.ValueMatch{{Name: "Sec-WebSocket-Key", Value: "y"}} })
 	if works(c) {
 		t.Error("the tunnel works")
+	}
+}
+
+// What follows an upgrade to another protocol than WebSocket is not judged, so it needs the permission of a connection.
+func TestATunnelOfAnotherProtocolNeedsThePermissionOfAConnection(t *testing.T) {
+	ca := peertest.NewAuthority(t)
+	cfg := plain(switching(t, make(chan string, 10)))
+	_, with := mutual(t, cfg, ca)
+	s := serve(t, guard(cfg, pod, letting("shop", model.TrafficTCP)), with)
+	client := as(ca.Workload(t, shopID, nil))
+	other, socket := relayed(t, upgradedTo(t, s.addr(), client, "echo")), relayed(t, upgraded(t, s.addr(), client))
+	next := *cfg
+	requests := letting("shop", model.TrafficHTTP)
+	requests.Methods = []string{"GET"}
+	next.Policies = []model.Policy{requests}
+	if err := s.Apply(&next); err != nil {
+		t.Fatal(err)
+	}
+	relayed(t, socket)
+	if works(other) {
+		t.Error("a tunnel of another protocol goes on by a rule for requests")
 	}
 }
 
