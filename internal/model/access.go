@@ -164,7 +164,10 @@ func (t *Target) Names(w *Workload) (ports []int32, ok bool) {
 		if g.Ports == nil {
 			return nil, true
 		}
-		ports, ok = append(ports, g.Ports...), true
+		if ok = true; ports == nil {
+			ports = []int32{} // of a group without ports there is none, which is not every
+		}
+		ports = append(ports, g.Ports...)
 	}
 	slices.Sort(ports)
 	return slices.Compact(ports), ok

@@ -229,7 +229,7 @@ func (t *translator) groupRule(x *trafficTarget, ref model.Ref, rule *access.Tar
 			t.add(&x.subject, &x.rejected, resource.Problem(code, "InvalidExpression", ref.Field,
 				fmt.Sprintf("%s %s: %s: the match allows nothing", m.Match.Ref.Name, p.Field, p.Message), p.Fix))
 		}
-		if good && t.within(x, &m.Match) {
+		if good && t.within(x, ref.Field, &m.Match) {
 			out.matches = append(out.matches, m.Match)
 		}
 	}
@@ -240,14 +240,14 @@ func (t *translator) groupRule(x *trafficTarget, ref model.Ref, rule *access.Tar
 }
 
 // within counts the patterns of a match towards the bound of one object.
-func (t *translator) within(x *trafficTarget, m *model.SplitMatch) bool {
+func (t *translator) within(x *trafficTarget, field string, m *model.SplitMatch) bool {
 	all := []string{m.Path}
 	for _, h := range m.Headers {
 		all = append(all, h.Value)
 	}
 	for _, pattern := range all {
 		if err := x.budget.Add(pattern); err != nil {
-			t.add(&x.subject, &x.rejected, resource.Problem(codePatternLarge, "InvalidExpression", m.Ref.Field, fmt.Sprintf("%s: %v: the match allows nothing", m.Ref.Name, err), "repeat less"))
+			t.add(&x.subject, &x.rejected, resource.Problem(codePatternLarge, "InvalidExpression", field, fmt.Sprintf("%s %s: %v: the match allows nothing", m.Ref.Name, m.Ref.Field, err), "repeat less"))
 			return false
 		}
 	}
