@@ -213,7 +213,7 @@ func (c *Connection) claim() bool {
 	}
 	c.share = p.relaying.Slot(from)
 	n := int64(c.share.Add(1))
-	return p.around.Connections() <= limit/4*3 || n <= max(limit/(p.relaying.Active()+1), limit/ShareLeast, 1)
+	return p.around.Connections() <= limit/4*3 || n <= max(limit/(p.relaying.Active(limit)+1), limit/ShareLeast, 1)
 }
 
 func (c *Connection) dial(e *upstream.Endpoint) (*upstream.Conn, error) {

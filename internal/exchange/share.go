@@ -18,6 +18,7 @@ type Shares struct {
 	seed    maphash.Seed
 	clients atomic.Int64 // slots with a place, when they were last counted
 	counted atomic.Int64 // when that was
+	asked   atomic.Int64 // how often it was asked since
 	slots   [shareSlots]atomic.Int32
 }
 
@@ -27,7 +28,9 @@ const (
 	// ShareLeast is the least part of a client, of all places: a 32nd. Without it, each of many clients could have only
 	// one request in flight.
 	ShareLeast = 32
-	// shareEvery is how often the clients are counted.
+	// shareFree is the part of all places that clients leave free for others, a 16th, if there are several.
+	shareFree = 16
+	// shareEvery is how often the clients are counted, unless many come at once.
 	shareEvery = 10 * time.Millisecond
 )
 
@@ -44,13 +47,15 @@ func (s *Shares) Slot(a netip.Addr) *atomic.Int32 {
 	return &s.slots[maphash.Bytes(s.seed, b[:n])%shareSlots]
 }
 
-// Active is the number of clients that had places at most shareEvery ago.
-func (s *Shares) Active() int64 {
+// Active is the number of clients that had places at most shareEvery ago, and before at most a ShareLeast-th of all
+// places was asked for: clients that come all at once are no fewer than others.
+func (s *Shares) Active(places int64) int64 {
 	now := clock.Instant(time.Now())
 	last := s.counted.Load()
-	if now-last < int64(shareEvery) || !s.counted.CompareAndSwap(last, now) {
+	if s.asked.Add(1) <= places/ShareLeast && now-last < int64(shareEvery) || !s.counted.CompareAndSwap(last, now) {
 		return s.clients.Load()
 	}
+	s.asked.Store(0)
 	return s.count()
 }
 
@@ -65,9 +70,14 @@ func (s *Shares) count() (n int64) {
 	return n
 }
 
-// part is how many of the places a client may have while few are left: all of them if it is alone.
+// part is how many of the places a client may have while few are left: all of them if it is alone, else an equal part of
+// what newcomers need not find free.
 func (g *gate) part() int64 {
-	return max(g.max/max(g.shares.Active(), 1), g.max/ShareLeast, 1)
+	clients := g.shares.Active(g.max)
+	if clients <= 1 {
+		return max(g.max, 1)
+	}
+	return max((g.max-g.max/shareFree)/clients, g.max/ShareLeast, 1)
 }
 
 // claim counts the exchange among its client's. It fails if few places are left, others have some too, and the client or

@@ -37,7 +37,7 @@ func TestAPartIsWhatOneOfAllClientsMayHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		g.bound(3200)
-		for clients, want := range map[int]int64{0: 3200, 1: 3200, 2: 1600, 5: 640, 32: 100, 100: 100} {
+		for clients, want := range map[int]int64{0: 3200, 1: 3200, 2: 1500, 5: 600, 32: 100, 100: 100} {
 			for i := range g.shares.slots {
 				g.shares.slots[i].Store(0)
 			}
@@ -66,4 +66,34 @@ func TestClaimingAPlaceAllocatesNothing(t *testing.T) {
 	if n := p.gate.shares.count(); n != 0 || ex.from.Peer.streams.Load() != 0 {
 		t.Errorf("%d clients are left, %d streams", n, ex.from.Peer.streams.Load())
 	}
+}
+
+// TestClientsThatComeAtOnceLeaveRoomForAnother: in one moment, in which no time passes, eight clients ask for more than
+// all places.
+func TestClientsThatComeAtOnceLeaveRoomForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places, clients = 128, 8
+		p := NewPipeline(Options{MaxInFlight: places}, Around{})
+		taken := 0
+		claim := func(client int) error {
+			peer := &Peer{Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(client)})}
+			ex := &Exchange{pipe: p, from: Origin{Peer: peer}}
+			ex.crowded = taken >= places/4*3
+			err := ex.claim()
+			if err != nil {
+				ex.unclaim()
+			} else {
+				taken++
+			}
+			return err
+		}
+		for i := range places * clients {
+			if claim(i%clients+1) == nil && taken == places {
+				t.Fatalf("after %d requests of %d clients there is no place left", i+1, clients)
+			}
+		}
+		if err := claim(100); err != nil {
+			t.Errorf("another client is refused: %v", err)
+		}
+	})
 }
