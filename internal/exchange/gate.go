@@ -74,6 +74,10 @@ func (g *gate) unbound() bool { return g.max == math.MaxInt64 }
 // enter claims a place for the exchange, or returns why there is none. leave returns the place.
 func (ex *Exchange) enter() error {
 	g := &ex.pipe.gate
+	if g.full(ex.from.Peer.Address) {
+		g.shared.Add(1)
+		return FailShare
+	}
 	n := g.inFlight.Add(1)
 	ex.entered = true
 	if n > g.max+g.ending.Load() && !(g.makeRoom(nil) && n <= g.max+g.ending.Load()) {

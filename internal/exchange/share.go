@@ -80,6 +80,17 @@ func (g *gate) part() int64 {
 	return max((g.max-g.max/shareFree)/clients, g.max/ShareLeast, 1)
 }
 
+// full reports whether few places are left and the client has its part of them. It is asked before the request takes a
+// place, since several clients that ask without end would otherwise take many for as long as it takes to refuse them. Requests
+// that a trusted proxy reports a client for are not counted under the proxy's address: claim judges them.
+func (g *gate) full(client netip.Addr) bool {
+	if g.inFlight.Load() <= g.crowded || !client.IsValid() || g.unbound() {
+		return false
+	}
+	part := g.part()
+	return part < g.max && int64(g.shares.Slot(client).Load()) >= part
+}
+
 // claim counts the exchange among its client's. It fails if few places are left, others have some too, and the client or
 // its connection would have more than its part. leave ends it. The streams of a trusted proxy's connection are those of
 // many clients.
