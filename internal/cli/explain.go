@@ -74,14 +74,10 @@ NAME.NAMESPACE, NAME.NAMESPACE.svc), or the address of a pod.`,
 			return err
 		}
 		client := cmd.Flags().Changed("from")
-		if client {
-			if err := filesOnly("--from", args[:dash], in); err != nil {
-				return err
-			}
-			if *gateway != "" {
-				return flags.Errorf("--from asks workloads, which no Gateway serves: leave out --gateway")
-			}
+		if client && *gateway != "" {
+			return flags.Errorf("--from asks workloads, which no Gateway serves: leave out --gateway")
 		}
+		in.workloads = client
 		l, err := in.load(cmd.Context(), args[:dash], s.in)
 		if err != nil {
 			return err

@@ -9,21 +9,20 @@ import (
 	"github.com/weirmesh/weir/internal/explain/access"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/screen"
 )
 
 // accessServed is what was read, for questions about access.
 func (l *look) accessServed(in *input) *access.Served {
-	return &access.Served{Config: l.Config, Set: l.set, TrustDomain: in.options.TrustDomain, Origin: l.served().Origin}
-}
-
-// filesOnly fails without paths, for what is not known of a cluster.
-func filesOnly(what string, paths []string, in *input) error {
-	if len(paths) == 0 || in.asked() {
-		return flags.Errorf("%s needs files: which pods run in a cluster is not read yet. Give at least one PATH, or - for the standard input", what)
+	s := &access.Served{Config: l.Config, Set: l.set, TrustDomain: in.options.TrustDomain, Origin: l.served().Origin}
+	for _, f := range l.Findings {
+		if l.client != nil && f.Ref == (model.Ref{}) { // what cannot be read of the cluster, and that nothing is enforced
+			s.Notes = append(s.Notes, f.Message)
+		}
 	}
-	return nil
+	return s
 }
 
 // explainFrom says whether a client may make a call.

@@ -28,6 +28,8 @@ type input struct {
 	target  *flags.Choice
 	// controller is the controller's namespace, for commands that look at it.
 	controller string
+	// workloads means that what runs in a cluster is read even if nothing there needs it.
+	workloads bool
 }
 
 func newInput(s streams, cmd *cobra.Command) *input {
@@ -96,7 +98,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.set, err = kube.Load(ctx, l.client, i.options.Kinds(), dialect.ControllerName, scope); err != nil {
+	if l.set, err = kube.Load(ctx, l.client, i.options.Kinds(), dialect.ControllerName, scope, i.workloads); err != nil {
 		return err
 	}
 	options := control.InCluster()

@@ -130,10 +130,9 @@ func All() List {
 		}},
 		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
-				if o.ProxyPerGateway && !o.Partial {
-					return r // in a cluster nothing reads who runs there yet
-				}
-				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain})
+				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
+					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Unenforced: o.ProxyPerGateway && !o.Partial,
+				})
 				return r
 			}
 		}},

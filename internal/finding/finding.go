@@ -95,7 +95,13 @@ func Problem(code, reason, field, message, fix string) Finding {
 }
 
 // Text is what a condition or an event of the object says: "field: message; fix".
-func (f Finding) Text() string { return f.Ref.Field + ": " + f.Message + "; " + f.Fix }
+func (f Finding) Text() string {
+	text := f.Message + "; " + f.Fix
+	if f.Ref.Field == "" {
+		return text
+	}
+	return f.Ref.Field + ": " + text
+}
 
 // String is one line: "file:line: severity CODE Kind namespace/name field: message; fix".
 func (f Finding) String() string {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/internal/resource"
@@ -19,28 +20,42 @@ import (
 // pageSize is how many objects one request lists.
 const pageSize = 500
 
-// Load reads once what a Source of these kinds and that scope would watch. Kinds that are not installed are left out. A
-// missing permission is a finding of the Set. The error means that the API server does not answer.
-func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, scope Scope) (*resource.Set, error) {
+// Load reads once what a Source of these kinds and that scope would watch; with every also the kinds that nothing needs
+// (resource.Kind.Needs). Kinds that are not installed are left out. A missing permission is a finding of the Set. The
+// error means that the API server does not answer.
+func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, scope Scope, every bool) (*resource.Set, error) {
 	kinds, err := c.kinds(ctx, of, scope, nil)
 	if err != nil {
 		return nil, err
 	}
 	collection := resource.NewCollection(of)
 	var findings []resource.Finding
-	for _, v := range kinds {
-		if v.OnReference {
-			continue
-		}
-		for _, p := range scope.parts(v.Kind) {
-			err := c.list(ctx, of, v, p, collection)
-			if apierrors.IsForbidden(err) {
-				findings = append(findings, refusal(v, err))
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", v, err)
+	var unread resource.Kinds
+	done := map[*resource.Kind]bool{}
+	read := func(all resource.Kinds) error {
+		for _, k := range all {
+			v, there := kinds[schema.GroupKind{Group: k.Group, Kind: k.Name}]
+			if !there || k.OnReference || done[k] {
+				continue
+			}
+			done[k] = true
+			for _, p := range scope.parts(k) {
+				err := c.list(ctx, of, v, p, collection)
+				if apierrors.IsForbidden(err) {
+					findings, unread = append(findings, refusal(v, err)), append(unread, k)
+					break
+				} else if err != nil {
+					return fmt.Errorf("%s: %w", v, err)
+				}
 			}
 		}
+		return nil
+	}
+	if err := read(of.Needed(func(*resource.Kind) bool { return false })); err != nil {
+		return nil, err
+	}
+	if err := read(of.Needed(func(k *resource.Kind) bool { return every || collection.Has(k) })); err != nil {
+		return nil, err
 	}
 	contents := newContents(c, of, slog.New(slog.DiscardHandler))
 	wanted, _ := contents.want(references(collection.Set(), controller, scope), collection, time.Now())
@@ -48,7 +63,7 @@ func Load(ctx context.Context, c *Client, of resource.Kinds, controller string, 
 		contents.take(r, collection)
 	}
 	set := collection.Set(append(findings, contents.findings()...)...)
-	set.Watched = scope.Namespaces
+	set.Watched, set.Unread = scope.Namespaces, unread
 	return set, nil
 }
 
@@ -80,10 +95,10 @@ func (c *Client) list(ctx context.Context, of resource.Kinds, v served, p part, 
 	}
 }
 
-// listOf returns an empty list of a kind: of Go objects for kinds of Kubernetes itself.
+// listOf returns an empty list of a kind: of maps or of Go objects.
 func (c *Client) listOf(v served) (client.ObjectList, error) {
 	of := v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List")
-	if v.Custom() {
+	if v.maps() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(of)
 		return list, nil

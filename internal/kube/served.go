@@ -24,6 +24,9 @@ func (v served) String() string {
 	return v.gvk.GroupVersion().WithResource(v.resource).GroupResource().String()
 }
 
+// maps reports whether the objects are read as maps, not as the Go types of Kubernetes.
+func (v served) maps() bool { return v.Custom() || v.Excerpt() }
+
 func (v served) id() schema.GroupKind { return v.gvk.GroupKind() }
 
 // in returns the kind in one of its versions.

@@ -36,8 +36,8 @@ type Source struct {
 	// changed is called for every custom object that was added, removed or changed, even if only its status changed. It
 	// returns at once.
 	changed func(resource.Key)
-	// dirty holds one token when another Set is due.
-	dirty chan struct{}
+	// dirty holds one token when another Set is due, wanting one when an object came that needs kinds which are not watched.
+	dirty, wanting chan struct{}
 
 	mu         sync.Mutex
 	collection *resource.Collection
@@ -64,7 +64,7 @@ func NewSource(c *Client, options SourceOptions) *Source {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Source{
-		client: c, SourceOptions: options, changed: func(resource.Key) {}, dirty: make(chan struct{}, 1),
+		client: c, SourceOptions: options, changed: func(resource.Key) {}, dirty: make(chan struct{}, 1), wanting: make(chan struct{}, 1),
 		collection: resource.NewCollection(options.Kinds), objects: make(map[resource.Key]*resource.Object), contents: newContents(c, options.Kinds, options.Logger),
 		watches: make(map[schema.GroupKind]*watch), fresh: make(map[schema.GroupKind]map[resource.Key]bool),
 	}
@@ -174,12 +174,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // touch makes another Set due.
-func (s *Source) touch() {
-	select {
-	case s.dirty <- struct{}{}:
-	default:
-	}
-}
+func (s *Source) touch() { notify(s.dirty) }
 
 func (s *Source) drain() {
 	select {
@@ -188,12 +183,38 @@ func (s *Source) drain() {
 	}
 }
 
+// notify leaves a token, unless there is one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// needed returns the kinds that are to be watched, if the API server has them. The mutex is held.
+func (s *Source) needed() map[schema.GroupKind]bool {
+	all := map[schema.GroupKind]bool{}
+	for _, k := range s.Kinds.Needed(s.collection.Has) {
+		all[schema.GroupKind{Group: k.Group, Kind: k.Name}] = true
+	}
+	return all
+}
+
+// wants reports whether a kind that some objects need is not watched yet. The mutex is held.
+func (s *Source) wants() bool {
+	needed := s.needed()
+	return slices.ContainsFunc(s.Kinds, func(k *resource.Kind) bool {
+		id := schema.GroupKind{Group: k.Group, Kind: k.Name}
+		return k.Excerpt() && needed[id] && s.watches[id] == nil
+	})
+}
+
 // ready reports whether everything readable was read. Without essential kinds no Set is made: it would look as if they
 // had been deleted.
 func (s *Source) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.looked {
+	if !s.looked || s.wants() {
 		return false
 	}
 	for _, w := range s.watches {
@@ -261,9 +282,10 @@ func (s *Source) assemble() (set *resource.Set, missing []reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var findings []resource.Finding
+	var unread resource.Kinds
 	for _, w := range s.watches {
 		if _, refused := w.state(); refused != nil && (len(s.absent) == 0 || w.waits(s.absent)) {
-			findings = append(findings, refusal(w.served, refused))
+			findings, unread = append(findings, refusal(w.served, refused)), append(unread, w.Kind)
 		}
 	}
 	set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
@@ -271,6 +293,6 @@ func (s *Source) assemble() (set *resource.Set, missing []reading) {
 	if left {
 		set = s.collection.Set(slices.Concat(findings, s.contents.findings())...)
 	}
-	set.Watched = s.Scope.Namespaces
+	set.Watched, set.Unread = s.Scope.Namespaces, unread
 	return set, missing
 }

@@ -35,8 +35,24 @@ func (s *Source) follow(ctx context.Context) {
 			s.Logger.Warn("asking the API server for its kinds failed; trying again", "error", err)
 			wait = min(2*wait, s.Look)
 		}
-		if !sleep(ctx, wait) {
+		if !s.await(ctx, wait, kinds) {
 			return
+		}
+	}
+}
+
+// await waits, and meanwhile begins to watch what objects that come need. It returns false if ctx has ended.
+func (s *Source) await(ctx context.Context, wait time.Duration, kinds map[schema.GroupKind]served) bool {
+	next := time.NewTimer(wait)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-next.C:
+			return true
+		case <-s.wanting:
+			s.arrange(ctx, kinds)
 		}
 	}
 }
@@ -70,15 +86,21 @@ func (s *Source) watching() []*watch {
 	return all
 }
 
-// arrange starts and stops watches to match the installed kinds.
+// arrange starts and stops watches to match the installed kinds, as far as they are needed.
 func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served) {
+	s.mu.Lock()
+	needed := s.needed()
+	s.mu.Unlock()
 	for _, w := range s.watching() {
 		v, there := kinds[w.id()]
 		_, refused := w.state()
 		switch {
 		case !there:
 			w.stop()
-			s.forget(w)
+			s.forget(w, "the API server no longer serves a kind")
+		case !needed[w.id()]:
+			w.stop()
+			s.forget(w, "nothing needs a kind any longer")
 		case v.gvk != w.gvk || v.resource != w.resource:
 			w.stop()
 			s.begin(ctx, v)
@@ -98,7 +120,7 @@ func (s *Source) arrange(ctx context.Context, kinds map[schema.GroupKind]served)
 		s.mu.Lock()
 		there := s.watches[id] != nil
 		s.mu.Unlock()
-		if !there {
+		if !there && needed[id] {
 			all = s.begin(ctx, v) && all
 		}
 	}
@@ -138,11 +160,11 @@ func (s *Source) begin(ctx context.Context, v served) bool {
 	return true
 }
 
-// forget drops a kind that the API server no longer has.
-func (s *Source) forget(w *watch) {
+// forget drops a kind, and logs why.
+func (s *Source) forget(w *watch, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Logger.Info("the API server no longer serves a kind", "resource", w.String())
+	s.Logger.Info(why, "resource", w.String())
 	delete(s.watches, w.id())
 	delete(s.fresh, w.id())
 	s.collection.Clear(w.Group, w.Name)
@@ -201,8 +223,11 @@ func (s *Source) put(v served, before, o any) {
 		s.objects[k] = object
 	}
 	s.collection.Put(object)
+	if len(v.Needs) > 0 && s.wants() {
+		notify(s.wanting)
+	}
 	s.mu.Unlock()
-	if last, ok := before.(*resource.Object); !ok || !sameMeaning(last, object) {
+	if last, ok := before.(*resource.Object); !ok || !v.same(last, object) {
 		s.touch()
 	}
 	if v.Custom() {
@@ -231,6 +256,14 @@ func (s *Source) remove(v served, k resource.Key) {
 func (s *Source) drop(k resource.Key) {
 	delete(s.objects, k)
 	s.collection.Remove(k)
+}
+
+// same reports whether two versions of an object of the kind mean the same.
+func (v served) same(a, b *resource.Object) bool {
+	if v.Excerpt() {
+		return resource.SameExcerpt(a, b)
+	}
+	return sameMeaning(a, b)
 }
 
 // sameMeaning reports whether two versions of an object only differ in a status or in a writer's metadata. The

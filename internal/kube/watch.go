@@ -245,7 +245,7 @@ func (w *watch) allowed() {
 // newObject makes an empty object for reading a kind. Objects of custom kinds are decoded one by one, so a broken one
 // does not affect others.
 func (c *Client) newObject(v served) (client.Object, error) {
-	if v.Custom() {
+	if v.maps() {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(v.gvk)
 		return u, nil

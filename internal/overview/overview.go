@@ -32,11 +32,12 @@ type objectStatus struct {
 	Name      string `json:"name"`
 	// Origin is where the object was read, for files.
 	Origin string `json:"origin,omitempty"`
-	// Accepted, Programmed and Resolved are the statuses of these conditions, the worst of all parents'. They are empty
+	// Accepted, Programmed, Resolved and Effective are the statuses of these conditions, the worst of all parents'. They are empty
 	// if no parent reports one.
 	Accepted   string        `json:"accepted,omitempty"`
 	Programmed string        `json:"programmed,omitempty"`
 	Resolved   string        `json:"resolved,omitempty"`
+	Effective  string        `json:"effective,omitempty"`
 	Class      string        `json:"class,omitempty"`
 	Addresses  []string      `json:"addresses,omitempty"`
 	Listeners  []listenerRow `json:"listeners,omitempty"`
@@ -208,6 +209,8 @@ func (o *objectStatus) take(where string, conditions []resource.Condition) {
 			o.Programmed = worse(o.Programmed, status)
 		case "ResolvedRefs":
 			o.Resolved = worse(o.Resolved, status)
+		case "Effective":
+			o.Effective = worse(o.Effective, status)
 		case "PartiallyInvalid", "OverlappingTLSConfig":
 			if status == "True" {
 				o.conditions = append(o.conditions, namedCondition{where, c})

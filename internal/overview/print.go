@@ -73,6 +73,8 @@ func (p *statusPrinter) cell(o *objectStatus, header string) string {
 		return yes(o.Programmed)
 	case "RESOLVED":
 		return yes(o.Resolved)
+	case "EFFECTIVE":
+		return yes(o.Effective)
 	case "KIND":
 		return o.Kind
 	case "CLASS":

@@ -61,6 +61,19 @@ func (c *Collection) Remove(k Key) {
 	c.place(k, nil)
 }
 
+// Has reports whether there is an object of a kind, be it valid or not.
+func (c *Collection) Has(k *Kind) bool {
+	if len(c.lists[k]) > 0 {
+		return true
+	}
+	for key := range c.judged {
+		if key.Group == k.Group && key.Kind == k.Name {
+			return true
+		}
+	}
+	return false
+}
+
 // Clear takes all objects of a kind out.
 func (c *Collection) Clear(group, name string) {
 	delete(c.lists, c.kinds.Find(group, name))

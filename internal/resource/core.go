@@ -34,7 +34,7 @@ type coreObject[T any] interface {
 
 // core makes the decoder of a kind of Kubernetes; check fills in defaults and validates.
 func core[T any, P coreObject[T]](check func(P) field.ErrorList) Decoder {
-	return Decoder{func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+	return Decoder{decode: func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 		object, findings := decodeCore[T, P](k, u, check)
 		if object == nil {
 			return nil, findings

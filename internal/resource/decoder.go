@@ -11,6 +11,8 @@ type Decoder struct {
 	// severity come with an object. Lines are left to the caller. An object of a kind that has a definition is
 	// admitted first.
 	decode func(k *Kind, version string, u map[string]any, admit admission) (object any, findings []Finding)
+	// excerpt says that the objects are of Kubernetes' own kinds, and made of maps also where a cluster has them.
+	excerpt bool
 }
 
 // admission completes and validates u, or reports why it is not valid. One that an API server has admitted needs less.
@@ -24,12 +26,12 @@ type customObject[T any] interface {
 }
 
 // Typed decodes objects whose versions all have the form of T, which has the JSON form of the definition.
-func Typed[T any, P customObject[T]]() Decoder { return Decoder{custom[T]} }
+func Typed[T any, P customObject[T]]() Decoder { return Decoder{decode: custom[T]} }
 
 // Versioned decodes objects whose versions differ in more than name: the definition's schema for the version first, then the conversion to
 // the one type, which reports what is not valid. Note, if not nil, says more about an object that was decoded.
 func Versioned[T any, P customObject[T]](convert func(version string, u map[string]any) (P, field.ErrorList), note func(version string, u map[string]any) []Finding) Decoder {
-	return Decoder{func(k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
+	return Decoder{decode: func(k *Kind, version string, u map[string]any, admit admission) (any, []Finding) {
 		findings, ok := admit(k, version, u)
 		if !ok && k.Strict {
 			_, errs := convert(version, u)

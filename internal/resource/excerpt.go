@@ -1,6 +1,9 @@
 package resource
 
 import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,7 +14,7 @@ import (
 // checks it as an API server does; read takes what is needed of the rest, and reports what is not valid there. Other
 // fields are neither kept nor judged.
 func Excerpt[T any, P customObject[T]](read func(u map[string]any, into P) field.ErrorList) Decoder {
-	return Decoder{func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
+	return Decoder{excerpt: true, decode: func(k *Kind, _ string, u map[string]any, _ admission) (any, []Finding) {
 		object := P(new(T))
 		meta, _ := u["metadata"].(map[string]any)
 		var of metav1.ObjectMeta
@@ -36,4 +39,27 @@ func Excerpt[T any, P customObject[T]](read func(u map[string]any, into P) field
 		}
 		return object, nil
 	}}
+}
+
+// SameExcerpt reports whether two objects of an excerpted kind differ in nothing that was taken from them. Objects that
+// could not be decoded differ.
+func SameExcerpt(a, b *Object) bool {
+	before, after := stamped(a.Value()), stamped(b.Value())
+	return before != nil && after != nil && equality.Semantic.DeepEqual(before, after)
+}
+
+// stamped returns a copy of an object without what an API server counts in it.
+func stamped(object any) metav1.Object {
+	v := reflect.ValueOf(object)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return nil
+	}
+	c := reflect.New(v.Type().Elem())
+	c.Elem().Set(v.Elem())
+	o, ok := c.Interface().(metav1.Object)
+	if ok {
+		o.SetResourceVersion("")
+		o.SetGeneration(0)
+	}
+	return o
 }

@@ -38,6 +38,9 @@ type Kind struct {
 
 	// FilesOnly means that Weir reads the kind from files only; a cluster has something else instead.
 	FilesOnly bool
+	// Needs are kinds that Weir reads from a cluster only while there is an object of this kind, or of another that needs
+	// them.
+	Needs Kinds
 	// OnReference means that Weir reads an object from a cluster only if another object refers to it. It reads only the
 	// names of the others.
 	OnReference bool
@@ -148,6 +151,9 @@ func ReferencesOf[P metav1.Object](references func(P) []Key) func(metav1.Object)
 // versions.
 func (k *Kind) Custom() bool { return k.Definition.Files != nil }
 
+// Excerpt reports whether only a part of the objects is decoded: the kind's Decoder was made by Excerpt.
+func (k *Kind) Excerpt() bool { return k.Decoder.excerpt }
+
 // Resource returns "httproutes.gateway.networking.k8s.io", which is also the name of a definition.
 func (k *Kind) Resource() string {
 	if k.Group == "" {
@@ -229,6 +235,22 @@ func (all Kinds) holding(object any) *Kind {
 // InCluster returns the kinds that are read from a cluster.
 func (all Kinds) InCluster() Kinds {
 	return slices.DeleteFunc(slices.Clone(all), func(k *Kind) bool { return k.FilesOnly })
+}
+
+// Needed returns the kinds that are read from a cluster if there are objects of the kinds that has names: all but those
+// that only other kinds need.
+func (all Kinds) Needed(has func(*Kind) bool) Kinds {
+	needed := map[*Kind]bool{} // of each kind that some kind needs, whether one does now
+	for _, k := range all {
+		there := len(k.Needs) > 0 && has(k)
+		for _, n := range k.Needs {
+			needed[n] = needed[n] || there
+		}
+	}
+	return slices.DeleteFunc(all.InCluster(), func(k *Kind) bool {
+		now, some := needed[k]
+		return some && !now
+	})
 }
 
 // Conversions returns the conversions of all kinds that have one.

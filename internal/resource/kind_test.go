@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,23 @@ func TestKindsThatAreNotReadAreTold(t *testing.T) {
 	for k, want := range map[Key]string{{Kind: "Service", Namespace: "default", Name: "x"}: "mend WR115 at -:2", {Kind: "Secret", Namespace: "z", Name: "api"}: "mend WR103 at -:5"} {
 		if _, fix := set.Missing(k); fix != want {
 			t.Errorf("%s: %q, want %q", k, fix, want)
+		}
+	}
+}
+
+func TestKindsAreReadWhileAnotherNeedsThem(t *testing.T) {
+	pod, job, files := &Kind{Name: "Pod"}, &Kind{Name: "Job"}, &Kind{Name: "Written", FilesOnly: true}
+	role, rollout := &Kind{Name: "Role", Needs: Kinds{pod}}, &Kind{Name: "Rollout", Needs: Kinds{pod, job}}
+	all := Kinds{pod, job, files, role, rollout}
+	for _, c := range []struct{ has, want Kinds }{
+		{nil, Kinds{role, rollout}},
+		{Kinds{pod, job}, Kinds{role, rollout}}, // of these nobody is asked
+		{Kinds{role}, Kinds{pod, role, rollout}},
+		{Kinds{rollout}, Kinds{pod, job, role, rollout}},
+		{Kinds{role, rollout}, Kinds{pod, job, role, rollout}},
+	} {
+		if got := all.Needed(func(k *Kind) bool { return slices.Contains(c.has, k) }); !slices.Equal(got, c.want) {
+			t.Errorf("with %v: %v, want %v", c.has, got, c.want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ var kubernetes = Kinds{
 		Unlike:  []string{"ServiceEntry", "ServiceImport", "ServiceAccount"}, Effects: FieldEffects,
 	},
 	{
-		Name: "Endpoints", Plural: "endpoints", Versions: []string{"v1"}, Decoder: Decoder{decodeEndpoints}, FilesOnly: true, Effects: FieldEffects,
+		Name: "Endpoints", Plural: "endpoints", Versions: []string{"v1"}, Decoder: Decoder{decode: decodeEndpoints}, FilesOnly: true, Effects: FieldEffects,
 	},
 	{
 		Name: "Secret", Plural: "secrets", Versions: []string{"v1"}, Decoder: core(checkSecret), OnReference: true,
@@ -28,7 +28,7 @@ var kubernetes = Kinds{
 		Objects: ListIn(func(s *Set) *[]*corev1.Namespace { return &s.Namespaces }), Effects: FieldEffects,
 	},
 	{
-		Group: discoveryv1.GroupName, Name: "EndpointSlice", Plural: "endpointslices", Versions: []string{"v1"}, Decoder: Decoder{decodeEndpointSlice},
+		Group: discoveryv1.GroupName, Name: "EndpointSlice", Plural: "endpointslices", Versions: []string{"v1"}, Decoder: Decoder{decode: decodeEndpointSlice},
 		Essential: true, Label: discoveryv1.LabelServiceName,
 		Objects: ListIn(func(s *Set) *[]*discoveryv1.EndpointSlice { return &s.EndpointSlices }), Effects: FieldEffects,
 	},

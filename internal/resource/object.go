@@ -25,13 +25,13 @@ func (o *Object) Value() any { return o.entry.object }
 // GetObjectMeta implements metav1.ObjectMetaAccessor. It also works for broken objects.
 func (o *Object) GetObjectMeta() metav1.Object { return o.meta }
 
-// Decode makes an Object from a custom resource that an API server has admitted, in any version that Weir reads. It
+// Decode makes an Object from a custom resource, or one of which an excerpt is read, that an API server has admitted, in any version that Weir reads. It
 // takes ownership of u. If u cannot be decoded, the Object has findings and no value. The error reports a kind that
 // Weir does not read.
 func Decode(kinds Kinds, u *unstructured.Unstructured) (*Object, error) {
 	group, version := u.GroupVersionKind().Group, u.GroupVersionKind().Version
 	k := kinds.Find(group, u.GetKind())
-	if k == nil || !k.Custom() || !slices.Contains(k.Versions, version) {
+	if k == nil || !k.Custom() && !k.Excerpt() || !slices.Contains(k.Versions, version) {
 		return nil, fmt.Errorf("%s of %s is not read", u.GetKind(), u.GetAPIVersion())
 	}
 	o := &Object{entry: entry{key: k.Key(u.GetNamespace(), u.GetName())}}

@@ -74,6 +74,9 @@ type Set struct {
 	// known to be missing.
 	Watched []string
 
+	// Unread are kinds that Weir has no permission to read. Their objects are not known to be missing.
+	Unread Kinds
+
 	// PassedOver counts the objects of kinds that are not read, by "apiVersion kind".
 	PassedOver map[string]int
 	// Origins are the places where each object was read.

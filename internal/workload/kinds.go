@@ -38,11 +38,7 @@ var kinds = resource.Kinds{
 }
 
 func kind(group, name, plural string, decoder resource.Decoder, objects resource.Store) *resource.Kind {
-	return &resource.Kind{
-		Group: group, Name: name, Plural: plural, Versions: []string{"v1"}, Decoder: decoder, Objects: objects, Effects: resource.FieldEffects,
-		// Proxies in a cluster judge nobody yet.
-		FilesOnly: true,
-	}
+	return &resource.Kind{Group: group, Name: name, Plural: plural, Versions: []string{"v1"}, Decoder: decoder, Objects: objects, Effects: resource.FieldEffects}
 }
 
 // each calls f with every object that is a pod or runs pods.
@@ -77,6 +73,10 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 	p.Node = r.text(spec["nodeName"], field.NewPath("spec", "nodeName"))
 	at := field.NewPath("status")
 	status := r.object(u["status"], at)
+	switch r.text(status["phase"], at.Child("phase")) {
+	case string(corev1.PodSucceeded), string(corev1.PodFailed):
+		return r.errs // others may have its addresses now
+	}
 	addresses := r.list(status["podIPs"], at.Child("podIPs"))
 	for i, v := range addresses {
 		at := at.Child("podIPs").Index(i)

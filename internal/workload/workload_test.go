@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/workload"
 )
@@ -140,5 +143,45 @@ func TestMistakesInWhatIsRead(t *testing.T) {
 		if len(set.Findings) != 1 || set.Findings[0].Ref.Field != want || len(workload.Of(set)) != 0 {
 			t.Errorf("%s: %v", want, set.Findings)
 		}
+	}
+}
+
+// TestVersionsOfAPodThatMeanTheSame: a pod's status changes far more often than what is taken from it.
+func TestVersionsOfAPodThatMeanTheSame(t *testing.T) {
+	decode := func(version, labels, status, image string) *resource.Object {
+		t.Helper()
+		var u map[string]any
+		text := "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: blog, resourceVersion: '" + version + "', labels: {" + labels + "}}, spec: {containers: [{name: a, image: " + image +
+			"}]}, status: {" + status + "}}"
+		if err := yaml.Unmarshal([]byte(text), &u); err != nil {
+			t.Fatal(err)
+		}
+		o, err := resource.Decode(workload.Kinds(), &unstructured.Unstructured{Object: u})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.GetObjectMeta().GetResourceVersion() != version {
+			t.Errorf("version %q, want %q", o.GetObjectMeta().GetResourceVersion(), version)
+		}
+		return o
+	}
+	first := decode("1", "app: a", "podIP: 10.0.0.7", "i:1")
+	for text, other := range map[string]*resource.Object{
+		"same":      decode("2", "app: a", "podIP: 10.0.0.7, phase: Running, conditions: [{type: Ready, status: 'True'}]", "i:2"),
+		"label":     decode("2", "app: b", "podIP: 10.0.0.7", "i:1"),
+		"address":   decode("2", "app: a", "podIP: 10.0.0.8", "i:1"),
+		"ended":     decode("2", "app: a", "podIP: 10.0.0.7, phase: Failed", "i:1"),
+		"not valid": decode("2", "app: [], n: 7", "", "i:1"),
+	} {
+		if got, want := resource.SameExcerpt(first, other), text == "same"; got != want {
+			t.Errorf("%s: the same is %v", text, got)
+		}
+	}
+	broken := decode("1", "app: []", "", "i:1")
+	if broken.Value() != nil || resource.SameExcerpt(broken, broken) {
+		t.Error("objects that could not be decoded are not known to be the same")
+	}
+	if first.GetObjectMeta().GetResourceVersion() != "1" {
+		t.Error("an object was changed")
 	}
 }

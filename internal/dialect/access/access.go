@@ -12,6 +12,7 @@ package access
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
 )
 
 // Options are settings that are not part of a set.
@@ -30,6 +32,8 @@ type Options struct {
 	// Partial says that the set is a part of a cluster's objects, as manifests are: others that are referred to may be
 	// elsewhere (resource.Set.Elsewhere).
 	Partial bool
+	// Unenforced says that nothing stands in front of the pods that the set is about, so that all is only told.
+	Unenforced bool
 }
 
 // DefaultTrustDomain is the trust domain of identities, unless another one is set. SMI's examples have it.
@@ -64,6 +68,9 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	t.unnamed()
 	t.rejected()
 	t.statusesOfRoles()
+	if len(t.statuses) > 0 && t.options.Unenforced {
+		t.findings = append(t.findings, t.set.About(model.Ref{}, unenforced, severities))
+	}
 	resource.SortStatuses(t.statuses)
 	slices.SortStableFunc(t.events, func(a, b resource.Event) int {
 		return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
@@ -156,6 +163,8 @@ func (t *translator) add(s *subject, to *[]resource.Finding, p resource.Finding)
 //	Accepted      every part of it is in force
 //	ResolvedRefs  everything that it refers to exists
 //	Effective     it concerns somebody: a role is bound and names workloads, a binding has clients
+//
+// The last two are Unknown where only what cannot be seen is in their way.
 func (t *translator) status(s *subject) {
 	accepted := resource.True("Accepted", "Accepted", "")
 	if len(s.rejected) > 0 {
@@ -166,11 +175,58 @@ func (t *translator) status(s *subject) {
 	}
 	resolved := resource.True("ResolvedRefs", "ResolvedRefs", "")
 	if len(s.unresolved) > 0 {
-		resolved = resource.False("ResolvedRefs", s.unresolved[0].Reason, resource.Texts(s.unresolved))
+		resolved = lacking("ResolvedRefs", s.unresolved)
 	}
 	effective := resource.True("Effective", "Effective", "")
-	if len(s.idle) > 0 {
-		effective = resource.False("Effective", s.idle[0].Reason, resource.Texts(s.idle))
+	switch {
+	case len(s.idle) > 0:
+		effective = lacking("Effective", s.idle)
+	case t.options.Unenforced:
+		effective = lacking("Effective", []resource.Finding{unenforced})
 	}
 	t.statuses = append(t.statuses, resource.Status{Ref: s.ref, Generation: s.generation, Conditions: []resource.Condition{accepted, resolved, effective}})
+}
+
+// lacking is a condition that does not hold because of the findings, or of which that is not known.
+func lacking(condition string, because []resource.Finding) resource.Condition {
+	for i := range because {
+		if because[i].Code != codeUnseen {
+			return resource.False(condition, because[i].Reason, resource.Texts(because))
+		}
+	}
+	return resource.Unknown(condition, because[0].Reason, resource.Texts(because))
+}
+
+var unenforced = resource.Problem(codeUnenforced, "NotEnforced", "",
+	"no proxy stands in front of the pods of this cluster: access control is judged and told, and denies nothing", "run the workloads behind weir run --as, or do not rely on access control yet")
+
+// absent is the problem of a reference to an object that is not there, with what follows from it, or of which that is
+// not known.
+func (t *translator) absent(code, reason, field string, key resource.Key, so string) resource.Finding {
+	if why, fix := t.unseen(key.Namespace, key); why != "" {
+		return resource.Problem(codeUnseen, "NotKnown", field, key.String()+" is not known: "+why, fix)
+	}
+	found, why, fix := t.set.Absent(code, key, t.options.Partial)
+	return resource.Problem(found, reason, field, key.String()+" "+why+so, fix)
+}
+
+// nobody is the problem of something that has no pods; text says so, and what follows from it.
+func (t *translator) nobody(namespace, field, text, fix string) resource.Finding {
+	if why, mend := t.unseen(namespace, resource.Key{}); why != "" {
+		return resource.Problem(codeUnseen, "NotKnown", field, text+", as far as is known: "+why, mend)
+	}
+	return resource.Problem(codeSelectsNothing, "SelectsNothing", field, text, fix+", or ignore this if the pods are yet to come")
+}
+
+// unseen returns why an object of a cluster, or a pod if key has no kind, may exist without being known; "" if it cannot.
+func (t *translator) unseen(namespace string, key resource.Key) (why, fix string) {
+	if !t.set.Watches(namespace) && namespace != "" {
+		return fmt.Sprintf("namespace %s is not watched", namespace), "add the namespace to the controller's --namespaces (the chart's namespaces)"
+	}
+	for _, k := range t.set.Unread {
+		if k.Group == key.Group && k.Name == key.Kind || key.Kind == "" && slices.Contains(workload.Kinds(), k) {
+			return k.Plural + " cannot be read", fmt.Sprintf("grant the verbs list and watch on the resource %s of the API group %q", k.Plural, k.Group)
+		}
+	}
+	return "", ""
 }

@@ -38,8 +38,7 @@ func (t *translator) bind(s *subject, namespace string, ref access.RoleRef, at r
 	r := t.roles[at]
 	if r == nil {
 		key := resource.Key{Group: access.Group, Kind: ref.Kind, Namespace: at.namespace, Name: at.name}
-		code, why, fix := t.set.Absent(codeRoleNotFound, key, t.options.Partial)
-		p := resource.Problem(code, "RoleNotFound", "roleRef.name", fmt.Sprintf("%s %s, so nothing is allowed by this binding", key, why), fix)
+		p := t.absent(codeRoleNotFound, "RoleNotFound", "roleRef.name", key, ", so nothing is allowed by this binding")
 		t.add(s, &s.unresolved, p)
 		s.idle = append(s.idle, p)
 		t.status(s)
@@ -99,6 +98,5 @@ func (t *translator) checkSubject(s *subject, sub access.Subject, namespace, fie
 	if exists, _ := t.exists(kind, in, sub.Name); exists {
 		return
 	}
-	code, why, fix := t.set.Absent(codeSubjectNotFound, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: in, Name: sub.Name}), t.options.Partial)
-	t.add(s, &s.unresolved, resource.Problem(code, "SubjectNotFound", field, fmt.Sprintf("%s %s/%s %s: this subject is nobody", kind, in, sub.Name, why), fix))
+	t.add(s, &s.unresolved, t.absent(codeSubjectNotFound, "SubjectNotFound", field, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: in, Name: sub.Name}), ": this subject is nobody"))
 }

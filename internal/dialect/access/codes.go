@@ -29,6 +29,8 @@ const (
 	codeSPIFFE           = "WR1030"
 	codeSelector         = "WR1031"
 	codeAnnotation       = "WR1040"
+	codeUnseen           = "WR1041"
+	codeUnenforced       = "WR1042"
 )
 
 const yetToCome = " Ignore this if the pods are yet to come."
@@ -100,6 +102,12 @@ var codes = []resource.Code{
 	{ID: codeAnnotation, Severity: resource.Error, Title: "invalid annotation of a Namespace",
 		Meaning: "An annotation about access has an unknown value. The strict one holds.",
 		Fix:     "Write one of the values that the message names."},
+	{ID: codeUnseen, Severity: resource.Info, Title: "object of access control not seen",
+		Meaning: "Access control names something in a namespace that the controller does not watch, or of a kind that it may not read. Whether it exists, and which pods are meant, is not known.",
+		Fix:     "Let the controller watch the namespace, or grant it the permission."},
+	{ID: codeUnenforced, Severity: resource.Warning, Title: "access control not enforced",
+		Meaning: "A cluster has objects of access control, and no proxy stands in front of its pods. The objects are judged and their statuses written, and nothing is denied.",
+		Fix:     "Run the workloads behind weir run --as (docs/access.md), or do not rely on access control in this cluster."},
 }
 
 // Codes returns the codes of this package's findings, in order.

@@ -9,6 +9,7 @@ import (
 	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/deploy/crds"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
 )
 
 // Where a Set has the objects of each kind.
@@ -71,13 +72,13 @@ var kinds = resource.Kinds{
 				}
 				return out
 			}),
-		}, resource.Columns("ACCEPTED", "RESOLVED")...),
+		}, resource.Columns("ACCEPTED", "RESOLVED", "EFFECTIVE")...),
 		About: about + ". The port of v1alpha1 and v1alpha2 is an annotation in the others",
 	}),
 	kind(&resource.Kind{
 		Name: "IdentityBinding", Plural: "identitybindings", Versions: access.IdentityVersions,
 		Decoder: resource.Versioned(access.DecodeIdentityBinding, nil), Objects: Identities,
-		Table: "IDENTITYBINDING", Columns: append([]resource.Column{resource.ColumnOf("SCHEMES", schemes)}, resource.Columns("ACCEPTED", "RESOLVED")...),
+		Table: "IDENTITYBINDING", Columns: append([]resource.Column{resource.ColumnOf("SCHEMES", schemes)}, resource.Columns("ACCEPTED", "RESOLVED", "EFFECTIVE")...),
 		About: about + ". Pod selectors under both names and in both forms that the specification has",
 	}),
 }
@@ -87,6 +88,7 @@ func kind(k *resource.Kind) *resource.Kind {
 	k.Group, k.API, k.Domain, k.Bundled, k.Strict = access.Group, "SMI", "smi-spec.io", true, true
 	k.Definition = resource.Definition{Files: crds.Files, Name: k.Group + "_" + k.Plural + ".yaml"}
 	k.Status = &resource.StatusForm{Types: []string{"Accepted", "ResolvedRefs", "Effective"}, Conditions: true, Generation: true}
+	k.Needs = workload.Kinds()
 	k.Missing, k.Without = resource.Info, "there are no "+k.Name+"s of SMI"
 	k.Effects, k.Complete = effects, complete(k.Name)
 	for _, c := range access.Kinds() {
@@ -168,7 +170,7 @@ func roleColumns[T metav1.Object](rules func(T) []access.Rule) []resource.Column
 		}),
 		column("METHODS", func(r access.Rule) []string { return all(r.Methods) }),
 		column("PATHS", func(r access.Rule) []string { return all(r.Paths) }),
-	}, resource.Columns("ACCEPTED", "RESOLVED")...)
+	}, resource.Columns("ACCEPTED", "RESOLVED", "EFFECTIVE")...)
 }
 
 func bindingColumns[T metav1.Object](parts func(T) ([]access.Subject, access.RoleRef)) []resource.Column {
@@ -185,7 +187,7 @@ func bindingColumns[T metav1.Object](parts func(T) ([]access.Subject, access.Rol
 			_, ref := parts(b)
 			return []string{ref.Kind + "/" + ref.Name}
 		}),
-	}, resource.Columns("ACCEPTED", "RESOLVED")...)
+	}, resource.Columns("ACCEPTED", "RESOLVED", "EFFECTIVE")...)
 }
 
 func identity(i access.Identity) string {

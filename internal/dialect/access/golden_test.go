@@ -20,6 +20,15 @@ func TestTranslateGoldens(t *testing.T) {
 			o.Deny = model.DenyAll
 		case "partial":
 			o.Partial = true
+		case "cluster":
+			o.Unenforced = true
+		case "unseen": // of a cluster of which a part is watched, and not all kinds
+			set.Watched = []string{"blog"}
+			for _, k := range set.Kinds() {
+				if k.Name == "Pod" || k.Name == "ServiceAccount" {
+					set.Unread = append(set.Unread, k)
+				}
+			}
 		}
 		config, statuses, events, found := access.Translate(set, o)
 		findings := slices.Concat(set.Findings, found)

@@ -33,8 +33,7 @@ func (t *translator) readIdentities() {
 		case len(id.rejected) > 0:
 			id.idle = id.rejected
 		default:
-			t.add(&id.subject, &id.idle, resource.Problem(codeSelectsNothing, "SelectsNothing", "spec.schemes",
-				"no pods are selected, so this is nobody's identity", "correct the labels, or ignore this if the pods are yet to come"))
+			t.add(&id.subject, &id.idle, t.nobody(b.Namespace, "spec.schemes", "no pods are selected, so this is nobody's identity", "correct the labels"))
 		}
 		id.inForce = len(id.sources) > 0
 		t.status(&id.subject)

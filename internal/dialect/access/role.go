@@ -204,8 +204,7 @@ func (t *translator) statusOfRole(r *role, rules []access.Rule) {
 		}
 	}
 	if len(r.rules) > 0 && !r.names && len(r.idle) == 0 {
-		t.add(&r.subject, &r.idle, resource.Problem(codeSelectsNothing, "SelectsNothing", "rules", "no pods are named, so the role allows nobody anything",
-			"correct the resources, or ignore this if the pods are yet to come"))
+		t.add(&r.subject, &r.idle, t.nobody(r.ref.Namespace, "rules", "no pods are named, so the role allows nobody anything", "correct the resources"))
 	}
 	t.status(&r.subject)
 }
@@ -223,10 +222,8 @@ func (t *translator) checkResource(r *role, res access.Resource, field string) {
 		if s := t.set.Service(r.ref.Namespace, res.Name); res.Kind == access.Service && s != nil && len(s.Spec.Selector) == 0 {
 			why = "has no selector, so it names no pods"
 		}
-		t.add(&r.subject, &r.unresolved, resource.Problem(codeSelectsNothing, "SelectsNothing", field,
-			fmt.Sprintf("%s %s/%s %s", kind, r.ref.Namespace, res.Name, why), "correct the name, or ignore this if the pods are yet to come"))
+		t.add(&r.subject, &r.unresolved, t.nobody(r.ref.Namespace, field, fmt.Sprintf("%s %s/%s %s", kind, r.ref.Namespace, res.Name, why), "correct the name"))
 	default:
-		code, why, fix := t.set.Absent(codeResourceNotFound, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: r.ref.Namespace, Name: res.Name}), t.options.Partial)
-		t.add(&r.subject, &r.unresolved, resource.Problem(code, "ResourceNotFound", field, fmt.Sprintf("%s %s/%s %s", kind, r.ref.Namespace, res.Name, why), fix))
+		t.add(&r.subject, &r.unresolved, t.absent(codeResourceNotFound, "ResourceNotFound", field, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: r.ref.Namespace, Name: res.Name}), ""))
 	}
 }

@@ -81,11 +81,9 @@ func (t *translator) destination(x *trafficTarget) (ok bool) {
 	switch exists, pods := t.exists(d.Kind, namespace, d.Name); {
 	case pods:
 	case exists:
-		t.add(&x.subject, &x.idle, resource.Problem(codeSelectsNothing, "SelectsNothing", "spec.destination.name",
-			fmt.Sprintf("%s %s/%s has no pods", d.Kind, namespace, d.Name), "correct the name, or ignore this if the pods are yet to come"))
+		t.add(&x.subject, &x.idle, t.nobody(namespace, "spec.destination.name", fmt.Sprintf("%s %s/%s has no pods", d.Kind, namespace, d.Name), "correct the name"))
 	default:
-		code, why, fix := t.set.Absent(codeResourceNotFound, identityKey(d.Kind, namespace, d.Name), t.options.Partial)
-		t.add(&x.subject, &x.unresolved, resource.Problem(code, "DestinationNotFound", "spec.destination.name", fmt.Sprintf("%s %s/%s %s", d.Kind, namespace, d.Name, why), fix))
+		t.add(&x.subject, &x.unresolved, t.absent(codeResourceNotFound, "DestinationNotFound", "spec.destination.name", identityKey(d.Kind, namespace, d.Name), ""))
 	}
 	return true
 }
@@ -107,8 +105,7 @@ func (t *translator) sources(x *trafficTarget) {
 			namespace = x.ref.Namespace
 		}
 		missing := func(code string) {
-			found, why, fix := t.set.Absent(code, identityKey(s.Kind, namespace, s.Name), t.options.Partial)
-			t.add(&x.subject, &x.unresolved, resource.Problem(found, "SourceNotFound", field, fmt.Sprintf("%s %s/%s %s: this source is nobody", s.Kind, namespace, s.Name, why), fix))
+			t.add(&x.subject, &x.unresolved, t.absent(code, "SourceNotFound", field, identityKey(s.Kind, namespace, s.Name), ": this source is nobody"))
 		}
 		if s.Kind == access.KindIdentityBinding {
 			id := t.identities[key{namespace, s.Name}]
@@ -139,8 +136,7 @@ func (t *translator) targetRule(x *trafficTarget, i int) {
 	ref.Field = model.FieldAt("spec.rules", i)
 	missing := func() {
 		key := resource.Key{Group: specs.Group, Kind: rule.Kind, Namespace: ref.Namespace, Name: rule.Name}
-		code, why, fix := t.set.Absent(codeRouteNotFound, key, t.options.Partial)
-		t.add(&x.subject, &x.unresolved, resource.Problem(code, "RouteNotFound", ref.Field+".name", fmt.Sprintf("%s %s/%s %s, so the rule allows nothing", rule.Kind, ref.Namespace, rule.Name, why), fix))
+		t.add(&x.subject, &x.unresolved, t.absent(codeRouteNotFound, "RouteNotFound", ref.Field+".name", key, ", so the rule allows nothing"))
 	}
 	ports := func(of *routePorts, found bool, spec specs.PortsSpec) {
 		if of.named = true; of.ref.Name == "" {

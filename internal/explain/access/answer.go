@@ -124,7 +124,7 @@ func (s *Served) Explain(who string, r *curl.Request) (*Answer, error) {
 		return nil, err
 	}
 	asked := *r
-	a := &Answer{Request: &asked, Client: client, Targets: []Target{}}
+	a := &Answer{Request: &asked, Client: client, Targets: []Target{}, Notes: slices.Clone(s.Notes)}
 	if !a.read(&asked) {
 		a.Verdict = Refused
 		return a, nil

@@ -18,7 +18,8 @@ type Matrix struct {
 	// Grants are what is allowed, by target, source and rule.
 	Grants []Grant `json:"grants"`
 	// Omitted is how many more grants there are than are told.
-	Omitted int `json:"omitted,omitempty"`
+	Omitted int      `json:"omitted,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
 }
 
 // Governed is a workload, and when it denies.
@@ -63,7 +64,7 @@ const maxGrants = 20_000
 
 // Matrix lists what is allowed; the error is a *WhoError.
 func (s *Served) Matrix(f Filter) (*Matrix, error) {
-	m := &Matrix{Workloads: []Governed{}, Grants: []Grant{}}
+	m := &Matrix{Workloads: []Governed{}, Grants: []Grant{}, Notes: s.Notes}
 	wanted := func(*model.Workload) bool { return true }
 	if f.To != "" {
 		var err error

@@ -19,6 +19,8 @@ type Served struct {
 	TrustDomain string
 	// Origin returns where an object was written; nil is nowhere.
 	Origin func(model.Ref) finding.Origin
+	// Notes are what answers have to say in any case: what could not be read, and whether anything is enforced.
+	Notes []string
 
 	known []model.Workload
 	ports map[model.Ref][]workload.Port

@@ -40,6 +40,9 @@ func (m *Matrix) Print(w io.Writer, on screen.Screen) error {
 	if m.Omitted > 0 {
 		b.WriteString(on.Fold(fmt.Sprintf("and %d more that are not shown: limit them by --to, --from or --namespace", m.Omitted), 2) + "\n")
 	}
+	for _, n := range m.Notes {
+		b.WriteString(on.Fold("note: "+n, 2) + "\n")
+	}
 	summary := fmt.Sprintf("%s, %d open to everybody; %s", screen.Count(len(m.Workloads), "workload"), open, screen.Count(len(m.Grants)+m.Omitted, "grant"))
 	b.WriteString(on.Fold(summary, 2) + "\n")
 	return on.Print(w, b.String())

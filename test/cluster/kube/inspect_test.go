@@ -241,7 +241,7 @@ func load(t *testing.T, user string) (*resource.Set, error) {
 	if err := within(t.Context(), func() error { return c.Create(t.Context(), review.DeepCopy()) }); err != nil {
 		return nil, err
 	}
-	return kube.Load(t.Context(), c, kinds, controller, kube.Scope{})
+	return kube.Load(t.Context(), c, kinds, controller, kube.Scope{}, false)
 }
 
 // TestRightsOfTheControllerAreAskedAboutIt grants the roles' verbs one by one to nobody, and all to a controller.
@@ -249,7 +249,7 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 	ns, _ := shop(t)
 	look := func() *inspect.Cluster {
 		t.Helper()
-		set, err := kube.Load(t.Context(), admin, kinds, controller, kube.Scope{})
+		set, err := kube.Load(t.Context(), admin, kinds, controller, kube.Scope{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -158,7 +158,7 @@ func TestNamedNamespacesAreReadAlone(t *testing.T) {
 			t.Errorf("%s: %v, want that it is forbidden", what, err)
 		}
 	}
-	loaded, err := kube.Load(t.Context(), c, kinds, controller, kube.Scope{Namespaces: []string{"blog", "shop"}, Own: own})
+	loaded, err := kube.Load(t.Context(), c, kinds, controller, kube.Scope{Namespaces: []string{"blog", "shop"}, Own: own}, false)
 	if err != nil || len(loaded.HTTPRoutes) != 1 || loaded.Gateway("blog", "edge") == nil || loaded.Gateway("elsewhere", "edge") != nil {
 		t.Errorf("read once: %d routes, %v", len(loaded.HTTPRoutes), err)
 	}

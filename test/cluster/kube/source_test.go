@@ -77,7 +77,7 @@ func TestSetsHoldWhatTheServerHolds(t *testing.T) {
 	if set.HTTPRoutes[0].Spec.ParentRefs[0].Kind == nil || set.HTTPRoutes[0].Generation != 1 || set.HTTPRoutes[0].CreationTimestamp.IsZero() {
 		t.Errorf("the route is not as the API server has it: %+v", set.HTTPRoutes[0])
 	}
-	loaded, err := kube.Load(t.Context(), admin, kinds, controller, kube.Scope{})
+	loaded, err := kube.Load(t.Context(), admin, kinds, controller, kube.Scope{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func TestADescriptorIsEnoughForAKind(t *testing.T) {
 	until("status again", func(o *toy.Toy) bool { return condition(o, "Accepted").Status == metav1.ConditionTrue })
 
 	// Load, which weir check and weir status use, reads the same.
-	loaded, err := kube.Load(t.Context(), c, kinds, controller, kube.Scope{Namespaces: []string{ns}})
+	loaded, err := kube.Load(t.Context(), c, kinds, controller, kube.Scope{Namespaces: []string{ns}}, false)
 	if err != nil || len(served(loaded)) != 1 || loaded.ConfigMap(ns, "below") == nil || loaded.Object(toy.Kind.Key(ns, "train")) == nil {
 		t.Errorf("loaded %+v, %v", loaded, err)
 	}
