@@ -93,10 +93,18 @@ func TestWithoutAccessControlNothingIsJudged(t *testing.T) {
 	if config, _, _, _ := access.Translate(set, access.Options{Deny: model.DenyAll}); len(config.Workloads) != 1 || config.Workloads[0].Deny != model.DenyAll {
 		t.Errorf("where all is denied by default, workloads are %+v", config.Workloads)
 	}
-	set = loadKinds(t, dialect.Kinds(), join(aPod, aDenial, strings.Replace(aPod, "web-1", "a", 1)))
+	other := "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: other}}"
+	set = loadKinds(t, dialect.Kinds(), join(aPod, aDenial, other, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}}"))
 	all := access.Workloads(set, access.Options{})
-	if len(all) != 2 || all[0].Name() != "shop/Pod/a" || all[1].Name() != "shop/Pod/web-1" || all[0].Deny != model.DenyAll || !all[1].Audit {
-		t.Errorf("workloads are %+v", all)
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name()
+		if denied := all[i].Deny == model.DenyAll; denied != (all[i].Ref.Namespace == "shop") || denied != all[i].Audit {
+			t.Errorf("workload %+v", all[i])
+		}
+	}
+	if want := []string{"shop/Deployment/web", "other/Pod/a", "shop/Pod/web-1"}; !slices.Equal(names, want) {
+		t.Errorf("workloads are %q, want %q", names, want)
 	}
 }
 
