@@ -524,7 +524,9 @@ func TestAListenerWithoutWorkloadLeavesTheOthersJudged(t *testing.T) {
 
 func TestAnUpgradeNeedsThePermissionOfAConnection(t *testing.T) {
 	for traffic, want := range map[model.Traffic]bool{model.TrafficHTTP: false, model.TrafficTCP: true, model.TrafficAny: true} {
-		table := policy.Compile(&workload, []model.Policy{permitting(func(p *model.Policy) { p.Traffic, p.Methods, p.Paths, p.Sources = traffic, nil, nil, []model.Source{{}} })})
+		table := policy.Compile(&workload, []model.Policy{permitting(func(p *model.Policy) {
+			p.Traffic, p.Methods, p.Paths, p.Sources = traffic, nil, nil, []model.Source{{}}
+		})})
 		s := table.Subject(&policy.Peer{ID: "spiffe://t/ns/shop/sa/cart"}, 8080)
 		for protocol, may := range map[string]bool{"": true, "websocket": true, "WebSocket": true, "h2c": want, "websockets": want} {
 			if got := mayUpgrade(s, protocol); got != may {
