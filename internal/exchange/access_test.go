@@ -331,3 +331,207 @@ func TestAPeerIsNobodyOnceItsCertificateHasEnded(t *testing.T) {
 		}
 	}
 }
+
+func TestANodeIsWhoItsCertificateNames(t *testing.T) {
+	p := &Peer{}
+	identified(t, p, "spiffe://t/node/n1", claim.Claims{Pod: "cart-1"})
+	if got, want := p.client(), (&policy.Peer{ID: "spiffe://t/node/n1", Node: "n1"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What Connection names ends here, so policies do not see it; they see what is hop-by-hop by itself, and all others.
+func TestPoliciesDoNotSeeWhatConnectionNames(t *testing.T) {
+	ex := &Exchange{}
+	ex.req.Fields = []http1.Field{{Name: "Connection", Value: "X-Team, Upgrade"}, {Name: "X-Team", Value: "a"}, {Name: "X-Other", Value: "b"}, {Name: "Upgrade", Value: "c"}}
+	ex.req.NamedHops = true
+	for name, want := range map[string]string{"x-team": "", "x-other": "b", "upgrade": "c", "x-absent": ""} {
+		if got, ok := (*endToEnd)(ex).Field(name); got != want || ok != (want != "") {
+			t.Errorf("%s is %q, %t", name, got, ok)
+		}
+	}
+	ex.req.Fields[0].Value, ex.req.NamedHops = "Upgrade", false
+	for name, want := range map[string]string{"x-team": "a", "upgrade": "c"} {
+		if got, ok := (*endToEnd)(ex).Field(name); got != want || !ok {
+			t.Errorf("with no other field named, %s is %q, %t", name, got, ok)
+		}
+	}
+}
+
+func TestFieldsDecideByRulesAndByPolicies(t *testing.T) {
+	s := relayTo(t, nil)
+	header := func(name string) []model.ValueMatch {
+		return []model.ValueMatch{{Type: model.Exact, Name: name, Value: "a"}}
+	}
+	snap, port := redirecting(t, s, nil, func(c *model.Config) {
+		c.Routes[0].Rules[0].Matches = append(c.Routes[0].Rules[0].Matches, model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/a"}, Headers: header("X-Rule")})
+		c.Listeners = append(c.Listeners, model.Listener{Name: "default/gw/open", Hostname: "open.example", Port: 80, Protocol: model.HTTP})
+		c.Routes[0].Attachments = append(c.Routes[0].Attachments, model.Attachment{Listener: "default/gw/open", Hostnames: []string{"*"}})
+		guarded(c, workload, permitting(func(p *model.Policy) { p.Headers = header("X-Policy") }))
+	})
+	asked := func(host string) *Exchange {
+		ex := &Exchange{}
+		r := ex.Begin(s.pipe, &Origin{Client: &answering{}, Peer: &Peer{Scheme: "http"}, Snapshot: snap, Port: port})
+		r.Method, r.Path, r.Target, r.Authority = "GET", "/", "/", host
+		ex.setHost()
+		ex.run()
+		return ex
+	}
+	judged, open := asked("shop.example"), asked("open.example")
+	early, refused := &Exchange{}, asked("shop.example")
+	early.Begin(s.pipe, &Origin{Snapshot: snap, Port: port})
+	refused.from.Snapshot = nil
+	for name, c := range map[string]struct {
+		ex           *Exchange
+		rule, policy bool
+	}{"a workload's": {judged, true, true}, "without a workload": {open, true, false}, "not yet led to a rule": {early, false, false}, "without a configuration": {refused, true, false}} {
+		if rule, policy := c.ex.decidesBy("x-rule", http1.EqualFold), c.ex.decidesBy("x-policy", http1.EqualFold); rule != c.rule || policy != c.policy {
+			t.Errorf("%s: X-Rule decides: %t, X-Policy decides: %t", name, rule, policy)
+		}
+		if c.ex.decidesBy("x-none", http1.EqualFold) {
+			t.Errorf("%s: X-None decides", name)
+		}
+	}
+}
+
+func TestWhatLastsIsJudgedAgainWherePoliciesChanged(t *testing.T) {
+	s := relayTo(t, nil)
+	tcp := permitting(func(p *model.Policy) { p.Traffic, p.Methods, p.Paths = model.TrafficTCP, nil, nil })
+	serve := func(prev *Snapshot, edit func(*model.Config)) (*Snapshot, *routing.Listener) {
+		snap, port := redirecting(t, s, prev, edit)
+		return snap, port.Listeners[0]
+	}
+	first, l := serve(nil, func(c *model.Config) { guarded(c, workload, tcp) })
+	peer := &Peer{Scheme: "http"}
+	identified(t, peer, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+	found, _, f := first.access(peer, 0, asked{at: time.Now(), listener: l}, nil)
+	if f != nil || found.reason != policy.Allowed {
+		t.Fatal(found, f)
+	}
+	again := func(j judged, snap *Snapshot, l *routing.Listener) (judged, bool) {
+		goesOn := snap.again(&j, peer, 0, asked{at: time.Now(), listener: l})
+		return j, goesOn
+	}
+
+	if _, ok := again(found, first, nil); ok {
+		t.Error("what was judged goes on where no listener is left")
+	}
+	if _, ok := again(judged{}, first, nil); !ok {
+		t.Error("what nobody judged is cut where no listener is left")
+	}
+	ended := *peer.TLS.Verified
+	ended.NotAfter = time.Now().Add(-time.Hour)
+	before := peer.TLS.Verified
+	peer.TLS.Verified = &ended
+	same, sameL := serve(first, func(c *model.Config) { guarded(c, workload, tcp) })
+	if j, ok := again(found, same, sameL); !ok || j.reason != policy.Allowed {
+		t.Errorf("with the same policies it is judged again: %v, goes on: %t", j.reason, ok)
+	}
+	if j, ok := again(found, first, l); !ok || j.reason != policy.Allowed {
+		t.Errorf("with the same snapshot it is judged again: %v, goes on: %t", j.reason, ok)
+	}
+	peer.TLS.Verified = before
+	open, openL := serve(first, func(*model.Config) {})
+	j, ok := again(found, open, openL)
+	if !ok || j.by != nil {
+		t.Errorf("where nobody is judged any more it goes on: %t, judged by %v", ok, j.by)
+	}
+	if _, ok = again(j, open, nil); !ok {
+		t.Error("what nobody judges any more is cut where no listener is left")
+	}
+	if j, ok = again(judged{}, first, l); !ok || j.by == nil || j.reason != policy.Allowed {
+		t.Errorf("judged for the first time it is %+v, goes on: %t", j, ok)
+	}
+	onPort := func(c *model.Config) {
+		guarded(c, workload, tcp)
+		c.Policies[0].Ports = []int32{8080}
+	}
+	limited, limitedL := serve(first, onPort)
+	if j, ok = again(found, limited, limitedL); !ok || j.by.port != 8080 {
+		t.Errorf("on the policy's port it goes on: %t", ok)
+	}
+	moved, movedL := serve(limited, func(c *model.Config) { onPort(c); c.Listeners[0].WorkloadPort = 8081 })
+	if moved.Listeners[0].guard.table != limited.Listeners[0].guard.table {
+		t.Error("the policies were compiled again")
+	}
+	if j, ok = again(j, moved, movedL); ok || j.reason != policy.NotPermitted {
+		t.Errorf("on another port it goes on: %t, %v", ok, j.reason)
+	}
+	denied, deniedL := serve(first, func(c *model.Config) { guarded(c, workload, permitting(nil)) })
+	if j, ok = again(found, denied, deniedL); ok || j.reason != policy.NotPermitted {
+		t.Errorf("denied it goes on: %t, %v", ok, j.reason)
+	}
+}
+
+func TestAPortsAccessIsTheSameOnlyIfEachListenersIs(t *testing.T) {
+	s := relayTo(t, nil)
+	serve := func(prev *Snapshot, change func(*model.Config)) (*Snapshot, *routing.Port) {
+		return redirecting(t, s, prev, func(c *model.Config) {
+			c.Listeners = append(c.Listeners, model.Listener{Name: "default/gw/second", Hostname: "b.example", Port: 80, Protocol: model.HTTP})
+			c.Routes[0].Attachments = append(c.Routes[0].Attachments, model.Attachment{Listener: "default/gw/second", Hostnames: []string{"*"}})
+			guarded(c, workload, permitting(nil))
+			if change != nil {
+				change(c)
+			}
+		})
+	}
+	first, before := serve(nil, nil)
+	for name, c := range map[string]struct {
+		change func(*model.Config)
+		same   bool
+	}{
+		"nothing":           {nil, true},
+		"a rule":            {func(c *model.Config) { c.Routes[0].Rules[0].Filters.Redirect.Status = 301 }, true},
+		"a policy":          {func(c *model.Config) { c.Policies[0].Methods = []string{"PUT"} }, false},
+		"a workload":        {func(c *model.Config) { c.Listeners[1].Workload, c.Listeners[1].WorkloadPort = workload.Name(), 8080 }, false},
+		"a workload's port": {func(c *model.Config) { c.Listeners[0].WorkloadPort = 8081 }, false},
+		"a host name":       {func(c *model.Config) { c.Listeners[1].Hostname = "c.example" }, false},
+		"a name": {func(c *model.Config) {
+			c.Listeners[1].Name, c.Routes[0].Attachments[1].Listener = "default/gw/third", "default/gw/third"
+		}, false},
+		"one listener fewer": {func(c *model.Config) {
+			c.Listeners, c.Routes[0].Attachments = c.Listeners[:1], c.Routes[0].Attachments[:1]
+		}, false},
+		"one listener more": {func(c *model.Config) {
+			c.Listeners = append(c.Listeners, model.Listener{Name: "default/gw/third", Hostname: "c.example", Port: 80, Protocol: model.HTTP})
+		}, false},
+	} {
+		snap, port := serve(first, c.change)
+		if got := snap.SameAccess(port, first, before); got != c.same {
+			t.Errorf("changed %s: the same access: %t", name, got)
+		}
+	}
+	other := *before
+	other.Protocol = model.HTTPS
+	if first.SameAccess(&other, first, before) {
+		t.Error("another protocol has the same access")
+	}
+}
+
+func TestAListenerWithoutWorkloadLeavesTheOthersJudged(t *testing.T) {
+	s := relayTo(t, nil)
+	snap, port := redirecting(t, s, nil, func(c *model.Config) {
+		guarded(c, workload, permitting(nil))
+		second := c.Listeners[0]
+		second.Name, second.Hostname = "default/gw/second", "b.example"
+		c.Listeners[0].Workload = ""
+		c.Listeners = append(c.Listeners, second)
+	})
+	if len(port.Listeners) != 2 || snap.Listeners[0].guard != nil || snap.Listeners[1].guard == nil {
+		t.Errorf("%+v", snap.Listeners)
+	}
+}
+
+func TestAnUpgradeNeedsThePermissionOfAConnection(t *testing.T) {
+	for traffic, want := range map[model.Traffic]bool{model.TrafficHTTP: false, model.TrafficTCP: true, model.TrafficAny: true} {
+		table := policy.Compile(&workload, []model.Policy{permitting(func(p *model.Policy) {
+			p.Traffic, p.Methods, p.Paths, p.Sources = traffic, nil, nil, []model.Source{{}}
+		})})
+		s := table.Subject(&policy.Peer{ID: "spiffe://t/ns/shop/sa/cart"}, 8080)
+		for protocol, may := range map[string]bool{"": true, "websocket": true, "WebSocket": true, "h2c": want, "websockets": want} {
+			if got := mayUpgrade(s, protocol); got != may {
+				t.Errorf("allowed %s, an upgrade to %q is allowed: %t", traffic, protocol, got)
+			}
+		}
+	}
+}

@@ -232,6 +232,9 @@ func TestSources(t *testing.T) {
 		{model.Source{Kind: "Node"}, []string{"node"}},
 		{model.Source{Kind: "Node", Name: "n1"}, []string{"node"}},
 		{model.Source{Kind: "Node", Name: "n2"}, nil},
+		{model.Source{Kind: "Node", Namespace: "shop", Name: "n1"}, []string{"node"}}, // neither a node nor an ID has a namespace
+		{model.Source{Kind: "Node", Namespace: "shop"}, []string{"node"}},
+		{model.Source{Kind: model.KindSPIFFE, Namespace: "shop", Name: "spiffe://far/ns/shop/sa/cart"}, []string{"foreign"}},
 		{model.Source{Kind: model.KindSPIFFE, Name: "spiffe://far/ns/shop/sa/cart"}, []string{"foreign"}},
 		{model.Source{Kind: model.KindSPIFFE, Name: "spiffe://t/ns/shop/sa/cart"}, []string{"cart", "bare"}},
 	} {

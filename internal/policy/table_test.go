@@ -2,6 +2,7 @@ package policy
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -127,5 +128,117 @@ func TestThePeerOfAWorkload(t *testing.T) {
 	of := &model.Workload{Ref: model.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}, Account: "web", Groups: []model.Group{{Kind: "Deployment", Name: "web"}, {Kind: "Service", Name: "web"}}}
 	if got := PeerOf(of, "t"); got.Pod != UnknownName || !reflect.DeepEqual(got.Owners, []Owner{{"Deployment", "web"}, {"ReplicaSet", UnknownName}}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestOnlyAllowedAndUngovernedPass(t *testing.T) {
+	for r := Allowed; r < reasons; r++ {
+		if want := r == Allowed || r == Ungoverned; r.Passes() != want {
+			t.Errorf("%v passes: %t", r, r.Passes())
+		}
+	}
+}
+
+func TestPoliciesOfOtherWorkloadsHideNone(t *testing.T) {
+	elsewhere := aPolicy(func(p *model.Policy) { p.Targets[0].Name = "elsewhere" })
+	if got := judge(t, web(), cart(), 1, get("/"), elsewhere, aPolicy(nil), elsewhere); got != Allowed {
+		t.Error(got)
+	}
+}
+
+func TestPortsAreToldOnceAndInOrder(t *testing.T) {
+	w := web()
+	w.Groups = append(w.Groups, model.Group{Kind: "Service", Name: "low", Ports: []int32{80, 8080}})
+	p := aPolicy(func(p *model.Policy) {
+		p.Targets = []model.Target{{Namespace: "shop", Kind: "Service", Name: "web"}, {Namespace: "shop", Kind: "Service", Name: "low"}}
+	})
+	if ports, named := Ports(&p, w); !named || !reflect.DeepEqual(ports, []int32{80, 8080, 8081}) {
+		t.Errorf("%v %t", ports, named)
+	}
+}
+
+// What a policy allows takes memory for each of its sources and ports only up to a bound, and none if it is nothing.
+func TestTheSizeOfATableIsBounded(t *testing.T) {
+	of := func(sources, ports int) model.Policy {
+		return aPolicy(func(p *model.Policy) {
+			p.Sources = nil
+			for i := range sources {
+				p.Sources = append(p.Sources, model.Source{Kind: "ServiceAccount", Name: string(rune('a' + i))})
+			}
+			for i := range ports {
+				p.Ports = append(p.Ports, int32(80+i))
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		p    model.Policy
+		want int
+	}{
+		"as many as may be copied":           {of(8, maxCopies/8), maxCopies},
+		"one port more":                      {of(8, maxCopies/8+1), 8},
+		"no method":                          {aPolicy(func(p *model.Policy) { p.Methods = []string{} }), 0},
+		"no path":                            {aPolicy(func(p *model.Policy) { p.Paths = []string{} }), 0},
+		"no path that compiles":              {aPolicy(func(p *model.Policy) { p.Paths = []string{"("} }), 0},
+		"a header field that no value meets": {aPolicy(func(p *model.Policy) { p.Headers = []model.ValueMatch{{Type: model.Regex, Name: "x", Value: "("}} }), 0},
+	} {
+		if got := len(Compile(web(), []model.Policy{c.p}).grants); got != c.want {
+			t.Errorf("%s: %d grants, want %d", name, got, c.want)
+		}
+	}
+	same := aPolicy(func(p *model.Policy) { p.Paths, p.Methods = []string{"/a[0-9]"}, []string{"GET"} })
+	root := &Compile(web(), []model.Policy{same, same, same}).grants[key{}].paths
+	if len(root.children) != 1 || len(root.children[0].entries) != 1 {
+		t.Errorf("three policies that say the same are %+v", root)
+	}
+	every := aPolicy(func(p *model.Policy) { p.Methods = []string{"GET"} })
+	if root := &Compile(web(), []model.Policy{every, every}).grants[key{}].paths; len(root.entries) != 1 {
+		t.Errorf("two policies that say the same are %+v", root)
+	}
+}
+
+func TestAPolicyWithoutPortsDecidesByNoField(t *testing.T) {
+	table := Compile(web(), []model.Policy{aPolicy(func(p *model.Policy) {
+		p.Ports, p.Headers = []int32{}, []model.ValueMatch{{Type: model.Exact, Name: "X-Team", Value: "a"}}
+	})})
+	if table.DecidesBy("x-team", func(a, b string) bool { return a == b }) {
+		t.Error("it decides by X-Team")
+	}
+}
+
+// A policy for all paths is not the same as one whose paths are all there are: only the first allows ambiguous ones.
+func TestAPolicyForAllPathsIsKeptBesideOneForEveryPath(t *testing.T) {
+	ambiguous := &Request{Method: "GET", Path: "/a", Ambiguous: true}
+	paths := aPolicy(func(p *model.Policy) { p.Methods, p.Paths = []string{"GET"}, []string{""} })
+	all := aPolicy(func(p *model.Policy) { p.Methods = []string{"GET"} })
+	if got := judge(t, web(), cart(), 1, ambiguous, paths, all); got != Allowed {
+		t.Error(got)
+	}
+	if got := judge(t, web(), cart(), 1, ambiguous, paths); got != AmbiguousPath {
+		t.Errorf("without the policy for all paths: %v", got)
+	}
+}
+
+// The work of a request may be exactly the bound: then its patterns are still asked, and what they say counts.
+func TestWorkMayBeAsMuchAsTheBound(t *testing.T) {
+	var pattern string
+	for n := 1; ; n++ {
+		pattern = "/a" + strings.Repeat("[^x]", n)
+		if p, err := model.CompileStartPattern(pattern); err != nil || p.Instructions > 64 {
+			t.Fatalf("%s: %v, %+v", pattern, err, p)
+		} else if p.Instructions == 64 {
+			break
+		}
+	}
+	p := aPolicy(func(p *model.Policy) { p.Paths = []string{pattern} })
+	longest := model.MaxMatchWork/64 - 1
+	for _, c := range []struct {
+		bytes int
+		fill  string
+		want  Reason
+	}{{longest, "b", Allowed}, {longest, "x", NotPermitted}, {longest + 1, "b", TooMuchWork}, {longest + 1, "x", TooMuchWork}} {
+		path := "/a" + strings.Repeat(c.fill, c.bytes-2)
+		if v := Compile(web(), []model.Policy{p}).Subject(cart(), 1).Judge(get(path)); v.Reason != c.want {
+			t.Errorf("%d bytes of %s: %v, want %v", c.bytes, c.fill, v.Reason, c.want)
+		}
 	}
 }

@@ -16,14 +16,20 @@ import (
 
 func init() { resource.CheckRules(rules.Compile) }
 
-// load reads a text as a file.
+// load reads a text as a file, with the kinds of access control.
 func load(t *testing.T, text string) *resource.Set {
+	t.Helper()
+	return loadKinds(t, access.Kinds(), text)
+}
+
+// loadKinds reads a text as a file.
+func loadKinds(t *testing.T, kinds resource.Kinds, text string) *resource.Set {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "in.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := resource.Load(access.Kinds(), []string{file}, nil)
+	set, err := resource.Load(kinds, []string{file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-const leastGoldens = 10
+const leastGoldens = 20
 
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {

@@ -48,9 +48,9 @@ func (t *translator) readPods() {
 	}
 }
 
-// annotated reports whether a Namespace says that everything is denied.
+// annotated reports whether a Namespace says when traffic is denied, be the value valid or not.
 func (t *translator) annotated() bool {
-	return slices.ContainsFunc(t.set.Namespaces, func(n *corev1.Namespace) bool { return n.Annotations[DenyAnnotation] != "" })
+	return slices.ContainsFunc(t.set.Namespaces, func(n *corev1.Namespace) bool { _, ok := n.Annotations[DenyAnnotation]; return ok })
 }
 
 // namespaces applies the annotations of Namespaces.

@@ -3,6 +3,7 @@ package access
 import (
 	"github.com/weirmesh/weir/api/access"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // rejected makes policies that allow nothing of objects that were left out because they are not valid: the workloads
@@ -24,11 +25,33 @@ func (t *translator) rejected() {
 		if len(targets) == 0 {
 			continue
 		}
-		t.policies = append(t.policies, model.Policy{
-			Ref: model.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}, Targets: targets, Traffic: model.TrafficAny,
-			Void: "the object is not valid (" + f.Code + ")",
-		})
+		t.close(k, f, targets)
 	}
+	t.rejectedIdentities()
+}
+
+// rejectedIdentities makes policies that allow nothing of IdentityBindings that were left out and are some target's
+// destination: which pods these are cannot be told, so all of the namespace are governed.
+func (t *translator) rejectedIdentities() {
+	named := map[model.Target]bool{}
+	for i := range t.policies {
+		for _, target := range t.policies[i].Targets {
+			named[target] = true
+		}
+	}
+	for k, f := range t.set.Rejected {
+		if k.Group == access.Group && k.Kind == access.KindIdentityBinding && named[model.Target{Namespace: k.Namespace, Kind: k.Kind, Name: k.Name}] {
+			t.close(k, f, []model.Target{{Namespace: k.Namespace}})
+		}
+	}
+}
+
+// close makes the policy of an object that was left out, which governs and allows nothing.
+func (t *translator) close(k resource.Key, f resource.Finding, targets []model.Target) {
+	t.policies = append(t.policies, model.Policy{
+		Ref: model.Ref{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}, Targets: targets, Traffic: model.TrafficAny,
+		Void: "the object is not valid (" + f.Code + ")",
+	})
 }
 
 // draftRole are the resources of a role that is not valid.
