@@ -123,7 +123,9 @@ func TestWorkloadsAreReadWhileSomethingNeedsThem(t *testing.T) {
 	if err := a.c.Delete().AbsPath(a.path("TrafficRole", api.Draft, "read")).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	s.until("no pods", func(set *resource.Set) bool { return len(access.Roles.In(set)) == 0 && len(workload.PodList.In(set)) == 0 })
+	s.until("no pods", func(set *resource.Set) bool {
+		return len(access.Roles.In(set)) == 0 && len(workload.PodList.In(set)) == 0
+	})
 }
 
 // conditions are those of an object of access control, without their messages.
