@@ -8,6 +8,7 @@ import (
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/finding"
+	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/policy"
 	"github.com/weirmesh/weir/internal/routing"
@@ -169,6 +170,9 @@ func (a *Answer) read(r *curl.Request) bool {
 	all := fields{}
 	for i := range parsed.Fields {
 		f := &parsed.Fields[i]
+		if http1.HopByHop(f, parsed.Fields) {
+			continue // it ends at the proxy, so it does not count
+		}
 		name, value := strings.ToLower(f.Name), f.Value
 		if before, ok := all[name]; ok {
 			value = before + ", " + value
