@@ -133,7 +133,9 @@ func All() List {
 				if o.ProxyPerGateway && !o.Partial {
 					return r // in a cluster nothing reads who runs there yet
 				}
-				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain})
+				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
+					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "",
+				})
 				return r
 			}
 		}},
