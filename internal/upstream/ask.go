@@ -14,7 +14,7 @@ import (
 // arrived while it was idle: n is 0 then.
 func (c *Conn) Ask(p []byte) (n int, err error) {
 	switch {
-	case c.swap == nil || c.r != c.w || !c.settled():
+	case c.swap == nil || c.r != c.w || c.mayHold():
 		if n, err = c.Write(p); err == nil {
 			_, err = c.Fill()
 		}
@@ -83,7 +83,7 @@ func (c *Conn) askStep(fd uintptr) bool {
 	return true
 }
 
-// askSealed is Ask over TLS, which holds nothing that it has not given out. The library writes and reads, so its reads begin
+// askSealed is Ask over TLS, which holds no part of an answer. The library writes and reads, so its reads begin
 // when there is something to be read.
 func (c *Conn) askSealed(p []byte) (n int, err error) {
 	c.ask, c.asked, c.askErr = p, 0, nil

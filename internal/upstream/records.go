@@ -180,6 +180,13 @@ func (c *Conn) settled() bool {
 	return r == nil || r.whole() && (r.most == c.given || c.drain(recordsHeld))
 }
 
+// mayHold is true if TLS may hold bytes that were read from the socket and not given out. Unlike settled it does not ask
+// TLS, and so takes nothing from it. A connection that has given nothing yet has no answer to hold.
+func (c *Conn) mayHold() bool {
+	r := c.records
+	return r != nil && c.given > 0 && (!r.whole() || r.most != c.given)
+}
+
 // drain lets TLS process the records it holds, with recordsNow also those in the socket. It returns true if they were
 // only TLS's own messages: servers may send tickets and KeyUpdate (RFC 8446 §4.6) at any time, and the library bounds
 // them.
