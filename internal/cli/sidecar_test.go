@@ -153,6 +153,40 @@ func TestSidecarsPassWhatRolesAllow(t *testing.T) {
 	}
 }
 
+// Where nothing governs a workload, every client with an identity may do everything.
+func TestSidecarsAreOpenWithoutAnyPolicy(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	cart := m.cart()
+	report := m.client("report")
+	if status, _ := m.call(report, "GET", "http://cart/carts/7"); status != 403 {
+		t.Errorf("with a policy for others: %d", status)
+	}
+	if err := os.Remove(filepath.Join(m.dir, "access.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	cart.WaitLog("configuration applied", weirtest.Is("generation", 2.0))
+	m.nothing()
+	if status, _ := m.call(report, "DELETE", "http://cart/carts/7"); status != 200 {
+		t.Fatalf("without any policy: %d", status)
+	}
+	if got := <-m.received; got != "DELETE /carts/7" {
+		t.Errorf("the application received %s", got)
+	}
+	if c, err := tls.Dial("tcp", m.inbound, &tls.Config{InsecureSkipVerify: true}); err == nil {
+		defer c.Close()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: cart\r\n\r\n")
+		if text, err := io.ReadAll(c); err == nil {
+			t.Errorf("a client without an identity is answered %q", text)
+		}
+	}
+	cart.Stop()
+	line := cart.Stdout()
+	if last := line[strings.LastIndex(strings.TrimSpace(line), "\n")+1:]; !strings.Contains(last, "ungoverned") {
+		t.Errorf("the access log says %s", last)
+	}
+}
+
 func TestASidecarWantsAnIdentityOfEveryClient(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

@@ -95,8 +95,10 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 	r := policy.Request{Protocol: policy.TCP}
 	if a.request != nil {
 		r.Protocol, r.Method, r.Fields = policy.HTTP, a.request.Method, a.fields
-		r.Path, path = policy.Path(a.match.Path, path)
-		r.Ambiguous = routing.Ambiguity(a.request.Path) != routing.OneReading
+		if g.table.Governed() { // otherwise no path counts
+			r.Path, path = policy.Path(a.match.Path, path)
+			r.Ambiguous = routing.Ambiguity(a.request.Path) != routing.OneReading
+		}
 	}
 	v := subject.Judge(&r)
 	audited := !v.Reason.Passes() && g.table.Workload().Audit

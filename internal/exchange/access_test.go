@@ -3,6 +3,7 @@ package exchange
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -44,7 +45,7 @@ func guarded(c *model.Config, w model.Workload, policies ...model.Policy) {
 }
 
 // identified makes the peer one whose certificate names a workload.
-func identified(t *testing.T, p *Peer, id string, claims claim.Claims) {
+func identified(t testing.TB, p *Peer, id string, claims claim.Claims) {
 	t.Helper()
 	parsed, err := spiffe.Parse(id)
 	if err != nil {
@@ -113,7 +114,7 @@ func TestAConnectionIsAllowedByARuleForAllTraffic(t *testing.T) {
 }
 
 // redirecting is a snapshot whose one rule answers by itself, behind a listener in front of the workload.
-func redirecting(t *testing.T, s *relaying, prev *Snapshot, edit func(*model.Config)) (*Snapshot, *routing.Port) {
+func redirecting(t testing.TB, s *relaying, prev *Snapshot, edit func(*model.Config)) (*Snapshot, *routing.Port) {
 	t.Helper()
 	cfg := &model.Config{
 		Listeners: []model.Listener{{Name: "default/gw/http", Port: 80, Protocol: model.HTTP}},
@@ -203,6 +204,42 @@ func TestRequestsAreJudgedBeforeFiltersAnswer(t *testing.T) {
 		if c.want != policy.Allowed && ex.judged.asked && err != error(failDenied) {
 			t.Errorf("%s: %v, want the same refusal for all", c.name, err)
 		}
+	}
+}
+
+// BenchmarkAccess is the access stage of a request over a connection that has had one before.
+func BenchmarkAccess(b *testing.B) {
+	for _, rules := range []int{0, 1, 1000} {
+		b.Run(fmt.Sprintf("rules=%d", rules), func(b *testing.B) {
+			s := relayTo(b, nil)
+			snap, _ := redirecting(b, s, nil, func(c *model.Config) {
+				var policies []model.Policy
+				for i := range rules {
+					policies = append(policies, permitting(func(p *model.Policy) {
+						if i != rules/2 {
+							p.Paths = []string{fmt.Sprintf(`/service%d/\w+$`, i)}
+						}
+					}))
+				}
+				guarded(c, workload, policies...)
+			})
+			peer := &Peer{Scheme: "http"}
+			identified(b, peer, "spiffe://t/ns/shop/sa/cart", claim.Claims{Pod: "cart-1", Owners: []claim.Owner{{Kind: "Deployment", Name: "cart"}}})
+			a := asked{at: time.Now(), listener: snap.Table.Listeners()[0], request: &Request{}, match: &routing.Request{Path: "/authors/12"}, fields: (*endToEnd)(&Exchange{})}
+			a.request.Method, a.request.Path = "GET", "/authors/12"
+			want := policy.Allowed
+			if rules == 0 {
+				want = policy.Ungoverned
+			}
+			var scratch []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				var j judged
+				if j, scratch, _ = snap.access(peer, 0, a, scratch); j.reason != want {
+					b.Fatal(j.reason)
+				}
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ type relaying struct {
 const relayedTo = "default/db:5432"
 
 // relayTo serves one TCP listener, whose connections go to the addresses.
-func relayTo(t *testing.T, edit func(*model.Config, *upstream.Options, *Around), addresses ...string) *relaying {
+func relayTo(t testing.TB, edit func(*model.Config, *upstream.Options, *Around), addresses ...string) *relaying {
 	t.Helper()
 	ref := model.Ref{Kind: "TCPRoute", Namespace: "default", Name: "route"}
 	cfg := &model.Config{

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 
@@ -100,12 +101,10 @@ func (s readingSet) has(r Reading) bool { return s&(1<<r) != 0 }
 
 // first is the reading that is told where there are several.
 func (s readingSet) first() Reading {
-	for r := OneReading + 1; r < readings; r++ {
-		if s.has(r) {
-			return r
-		}
+	if s == 0 {
+		return OneReading
 	}
-	return OneReading
+	return Reading(bits.TrailingZeros32(uint32(s)))
 }
 
 const (

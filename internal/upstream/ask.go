@@ -13,11 +13,14 @@ import (
 // next Fill returns again. Nothing may be Buffered before. Ask does not write to a reused connection on which something
 // arrived while it was idle: n is 0 then.
 func (c *Conn) Ask(p []byte) (n int, err error) {
-	if c.swap == nil || c.net != c.wire || c.r != c.w {
+	switch {
+	case c.swap == nil || c.r != c.w || c.mayHold():
 		if n, err = c.Write(p); err == nil {
 			_, err = c.Fill()
 		}
 		return n, err
+	case c.net != c.wire:
+		return c.askSealed(p)
 	}
 	if c.buf == nil {
 		c.buf = c.endpoint.set.buffers.Get().(*buffer)
@@ -78,4 +81,36 @@ func (c *Conn) askStep(fd uintptr) bool {
 	}
 	c.askErr = err
 	return true
+}
+
+// askSealed is Ask over TLS, which holds no part of an answer. The library writes and reads, so its reads begin
+// when there is something to be read.
+func (c *Conn) askSealed(p []byte) (n int, err error) {
+	c.ask, c.asked, c.askErr = p, 0, nil
+	err = c.raw.Read(c.swap)
+	left := c.ask != nil // a read would have been too late already
+	n, c.ask = c.asked, nil
+	if left {
+		if n, err = c.Write(p); err == nil {
+			_, err = c.Fill()
+		}
+		return n, err
+	}
+	if c.askErr != nil {
+		return n, c.askErr
+	}
+	if err == nil {
+		_, err = c.Fill()
+	}
+	return n, err
+}
+
+// sealedStep is the step of askSealed each time the poller calls: it writes, and then knows that there is something to be read.
+func (c *Conn) sealedStep(uintptr) bool {
+	if c.ask == nil {
+		return true
+	}
+	c.asked, c.askErr = c.Write(c.ask)
+	c.ask = nil
+	return c.askErr != nil
 }

@@ -44,8 +44,8 @@ type Conn struct {
 	// Otherwise bytes that an endpoint sent after its last answer would be taken for the next one.
 	unchecked bool
 
-	swap   func(fd uintptr) bool // askStep; nil if it cannot be used
-	ask    []byte                // the bytes being written
+	swap   func(fd uintptr) bool // askStep, with TLS sealedStep; nil if neither can be used
+	ask    []byte                // the bytes being written; nil for sealedStep once they were
 	asked  int                   // how much of it was
 	askErr error
 }
@@ -62,8 +62,11 @@ func newConn(e *Endpoint, nc, wire net.Conn) *Conn {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
 			c.peek = func(fd uintptr) { c.alive = socket.Quiet(fd) }
-			if socket.CanPoll && nc == wire {
+			switch {
+			case socket.CanPoll && nc == wire:
 				c.swap = c.askStep
+			case c.records != nil && c.records.io != nil:
+				c.swap = c.sealedStep
 			}
 		}
 	}

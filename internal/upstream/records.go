@@ -20,6 +20,7 @@ import (
 type records struct {
 	net.Conn
 	raw syscall.RawConn // nil if it is no TCP connection
+	io  *socket.Stream  // after the handshake, instead of Conn; nil if it cannot be used
 
 	head     [recordHead]byte
 	have     int   // bytes of head
@@ -67,6 +68,7 @@ func newRecords(nc net.Conn) *records {
 
 // begin uses the result of the handshake.
 func (r *records) begin(cs *tls.ConnectionState) {
+	r.io = socket.NewStream(r.raw)
 	switch {
 	case cs.Version == tls.VersionTLS13:
 		r.overhead = 16 + 1 // tag, type (RFC 8446 §5.2)
@@ -85,7 +87,11 @@ func (r *records) Read(p []byte) (n int, err error) {
 	case recordsNow:
 		n, err = r.readNow(p)
 	default:
-		n, err = r.Conn.Read(p)
+		if r.io != nil {
+			n, err = r.io.Read(p)
+		} else {
+			n, err = r.Conn.Read(p)
+		}
 	}
 	r.count(p[:n])
 	return n, err
@@ -144,10 +150,13 @@ func (r *records) readNow(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (r *records) Write(p []byte) (int, error) {
-	if r.mode == recordsWait {
-		return r.Conn.Write(p)
+	switch {
+	case r.mode != recordsWait:
+		return r.writeNow(p)
+	case r.io != nil:
+		return r.io.Write(p)
 	}
-	return r.writeNow(p)
+	return r.Conn.Write(p)
 }
 
 // writeNow sends TLS's answers to what it reads, such as KeyUpdate, if that needs no waiting.
@@ -169,6 +178,13 @@ func (r *records) writeNow(p []byte) (n int, err error) {
 func (c *Conn) settled() bool {
 	r := c.records
 	return r == nil || r.whole() && (r.most == c.given || c.drain(recordsHeld))
+}
+
+// mayHold is true if TLS may hold bytes that were read from the socket and not given out. Unlike settled it does not ask
+// TLS, and so takes nothing from it. A connection that has given nothing yet has no answer to hold.
+func (c *Conn) mayHold() bool {
+	r := c.records
+	return r != nil && c.given > 0 && (!r.whole() || r.most != c.given)
 }
 
 // drain lets TLS process the records it holds, with recordsNow also those in the socket. It returns true if they were

@@ -64,7 +64,7 @@ func (b *bench) compare(s scenario) []*series {
 	var running []*proxy
 	defer func() {
 		for _, p := range running {
-			b.stop(p.process)
+			b.stop(p.processes...)
 		}
 	}()
 	proxies := map[*series]*proxy{}
@@ -106,7 +106,7 @@ func (b *bench) measure(s scenario, p *proxy) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	before, err := p.process.cpu()
+	before, err := p.cpu()
 	if err != nil {
 		return sample{}, err
 	}
@@ -114,7 +114,7 @@ func (b *bench) measure(s scenario, p *proxy) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	after, err := p.process.cpu()
+	after, err := p.cpu()
 	if err != nil {
 		return sample{}, err
 	}

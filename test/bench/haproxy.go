@@ -3,12 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
-// haproxy configures a HAProxy for the setting: connections to the backends always reused, no log.
-func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
+// haproxy configures a HAProxy for a place: connections to the backends always reused, no log.
+func (b *bench) haproxy(dir string, at place) ([]string, error) {
+	s := at.setting
 	var c strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	p("global")
@@ -29,7 +31,7 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 	p("  timeout server 300s")
 	p("  timeout http-keep-alive 300s")
 	p("frontend in")
-	bind := fmt.Sprintf("  bind 127.0.0.1:%d", port)
+	bind := fmt.Sprintf("  bind 127.0.0.1:%d", at.port)
 	switch {
 	case s.TLS && s.HTTP2:
 		bind += " alpn h2"
@@ -37,7 +39,11 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 		bind += " proto h2"
 	}
 	if s.TLS {
-		bind += fmt.Sprintf(" ssl crt %s ssl-min-ver TLSv1.3 ciphersuites %s", b.certificate.bothFile, cipher)
+		crt, verify := b.certificate.bothFile, ""
+		if s.Sidecars > 0 {
+			crt, verify = b.trust.server, fmt.Sprintf(" ca-file %s verify required", b.trust.rootsFile)
+		}
+		bind += fmt.Sprintf(" ssl crt %s ssl-min-ver TLSv1.3 ciphersuites %s%s", crt, cipher, verify)
 	}
 	p("%s", bind)
 	p("  option forwardfor")
@@ -64,8 +70,13 @@ func (b *bench) haproxy(dir string, s setting, port int) ([]string, error) {
 	default:
 		p("  default_backend first")
 	}
+	next := ""
+	if at.next > 0 {
+		next = fmt.Sprintf(" ssl crt %s ca-file %s verify required verifyhost %[3]s sni str(%[3]s) ssl-min-ver TLSv1.3 ciphersuites %[4]s",
+			b.trust.client, b.trust.rootsFile, hostname, cipher)
+	}
 	server := func(name string, r role, weight int) {
-		p("  server %s 127.0.0.1:%d weight %d pool-max-conn -1%s", name, b.backends[r], weight, onlyIf(s.GRPC > 0, " proto h2"))
+		p("  server %s 127.0.0.1:%d weight %d pool-max-conn -1%s%s", name, cmp.Or(at.next, b.backends[r]), weight, onlyIf(s.GRPC > 0, " proto h2"), next)
 	}
 	p("backend first")
 	server("first", s.Backend, 1)

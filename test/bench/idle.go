@@ -65,13 +65,13 @@ func (b *bench) idleMemory(c contender, settle time.Duration) (bytes int, err er
 	if err != nil {
 		return 0, err
 	}
-	defer b.stop(p.process)
+	defer b.stop(p.processes...)
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(b.ctx, self, "idle", fmt.Sprint("-port=", p.port), fmt.Sprint("-conns=", c.setting.Idle), fmt.Sprint("-tls=", c.setting.TLS))
-	cmd.Stderr = p.process.log
+	cmd.Stderr = p.processes[0].log
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err
@@ -85,13 +85,13 @@ func (b *bench) idleMemory(c contender, settle time.Duration) (bytes int, err er
 	}
 	if _, err = bufio.NewReader(out).ReadByte(); err == nil {
 		time.Sleep(settle)
-		if bytes, err = p.process.memory(); err == nil {
+		if bytes, err = p.processes[0].memory(); err == nil {
 			_, err = in.Write([]byte("\n"))
 		}
 	}
 	in.Close()
 	if failed := cmd.Wait(); failed != nil { // it says more
-		return 0, fmt.Errorf("%w: %s", failed, p.process.output())
+		return 0, fmt.Errorf("%w: %s", failed, p.output())
 	}
 	return bytes, err
 }

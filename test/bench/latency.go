@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,7 @@ type latencyOptions struct {
 	others     float64 // by other processes, and a round is thrown away
 	before     string  // another weir binary to measure beside
 	reload     int     // so many routes are changed each second; 0: nothing is
+	scenario   scenario
 }
 
 // Flags of the comparison of latencies, and its defaults of those that others have too.
@@ -52,6 +54,27 @@ func latencyFlags(f *flag.FlagSet) func() (latencyOptions, error) {
 		}
 		return o, nil
 	}
+}
+
+// plainScenario is the one whose latencies are compared by default.
+const plainScenario = "plain"
+
+// latencyScenario is the scenario of a name, or the plain one, for a comparison of latencies. Its load must be one that the generator with a rate
+// can make.
+func latencyScenario(name string, reload int) (scenario, error) {
+	name = cmp.Or(name, plainScenario)
+	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	if i < 0 {
+		return scenario{}, fmt.Errorf("-scenarios: %q is not one; with -latency it is one name", name)
+	}
+	s := scenarios[i]
+	if s.tool != toolWrk && s.tool != toolOwn || s.setting.Backend != roleFast || s.setting.Routes > 0 || s.setting.Mirror != "" {
+		return s, fmt.Errorf("-scenarios: %q has no load at a fixed rate", name)
+	}
+	if reload > 0 && name != plainScenario {
+		return s, errors.New("-reload is for the plain scenario")
+	}
+	return s, nil
 }
 
 // readNumbers reads a list of numbers.
@@ -107,8 +130,11 @@ func (b *bench) runLatency(o latencyOptions) error {
 		}
 	}
 	name := "bench-latency"
-	if o.reload > 0 {
+	switch {
+	case o.reload > 0:
 		name = "bench-reload"
+	case o.scenario.name != plainScenario:
+		name += "-" + o.scenario.name
 	}
 	return errors.Join(err, b.report(name, func(string) string { return b.latencyReport(o, all) }))
 }
@@ -121,7 +147,7 @@ func (b *bench) compareLatency(o latencyOptions, processors int) (all []*latency
 	proxies := []*proxy{nil}
 	defer func() {
 		for _, p := range proxies[1:] {
-			b.stop(p.process)
+			b.stop(p.processes...)
 		}
 	}()
 	for _, c := range b.latencyContenders(o, processors) {
@@ -160,7 +186,11 @@ func (b *bench) compareLatency(o latencyOptions, processors int) (all []*latency
 
 // latencyContenders are the proxies to compare.
 func (b *bench) latencyContenders(o latencyOptions, processors int) (all []contender) {
-	s := setting{Backend: roleFast, Workers: processors, Routes: o.reload, Stride: 1, Asked: o.reload}
+	s := o.scenario.setting
+	s.Workers = processors
+	if o.reload > 0 {
+		s.Routes, s.Stride, s.Asked = o.reload, 1, o.reload
+	}
 	for _, peer := range daemons {
 		if !slices.Contains(b.peers, peer) || o.reload > 0 && peer == "haproxy" { // which would need another process to watch over it
 			continue
@@ -229,12 +259,13 @@ func (b *bench) measureLatency(s *latencySeries) (one latencySample, err error) 
 	var used, waited time.Duration
 	if s.proxy != nil {
 		port = s.proxy.port
+		args = append(args, b.security(s.proxy.setting)...)
 		if s.proxy.setting.Routes > 0 {
 			request, args = routesRequests(s.proxy.setting), append(args, "-many")
 			end := b.reloading(s.proxy)
 			defer func() { err = errors.Join(err, end()) }()
 		}
-		if used, waited, err = s.proxy.process.times(); err != nil {
+		if used, waited, err = s.proxy.times(); err != nil {
 			return one, err
 		}
 	}
@@ -255,7 +286,7 @@ func (b *bench) measureLatency(s *latencySeries) (one latencySample, err error) 
 		return one, errors.New("no request was sent")
 	}
 	if s.proxy != nil {
-		if one.cpu, one.waited, err = s.proxy.process.times(); err != nil {
+		if one.cpu, one.waited, err = s.proxy.times(); err != nil {
 			return one, err
 		}
 		one.cpu, one.waited = one.cpu-used, one.waited-waited
@@ -294,5 +325,5 @@ func (b *bench) reload(p *proxy) error {
 	if p.peer == "weir" {
 		return b.manifests(filepath.Join(p.dir, "manifests"), p.setting, p.port) // it sees by itself that they have changed
 	}
-	return p.process.cmd.Process.Signal(syscall.SIGHUP) // nginx: all is read anew, whether or not it has changed
+	return p.processes[0].cmd.Process.Signal(syscall.SIGHUP) // nginx: all is read anew, whether or not it has changed
 }

@@ -18,6 +18,9 @@ const latencyUnits = "Latency is in microseconds, from when a request was due to
 func (b *bench) latencyReport(o latencyOptions, all []*latencySeries) string {
 	var out strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	if o.scenario.name != plainScenario {
+		p("%s (`%s`):\n", o.scenario.title, o.scenario.name)
+	}
 	b.preamble(&out, fmt.Sprintf("%d connections, %d interleaved rounds of %v each", b.conns, b.rounds, b.duration))
 	out.WriteString(latencyUnits)
 	p("Rounds with more than %.3g %% stolen or more than %.3g %% for others were thrown away, and measured again up to %d times. %s",

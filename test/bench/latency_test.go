@@ -44,6 +44,35 @@ func TestLatencyFlagsAreRead(t *testing.T) {
 	}
 }
 
+// ofLatency is a scenario whose latencies can be compared.
+func ofLatency(t *testing.T, name string) scenario {
+	t.Helper()
+	s, err := latencyScenario(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestLatenciesAreComparedInOneScenario(t *testing.T) {
+	for name, want := range map[string]string{"": "plain", "tls": "tls", "inbound": "inbound", "inbound-policy": "inbound-policy", "mesh": "mesh"} {
+		if s := ofLatency(t, name); s.name != want {
+			t.Errorf("%q is %q", name, s.name)
+		}
+	}
+	for _, name := range []string{"plain,tls", "h2", "grpc", "idle", "churn", "routes", "mirror10", "body100k", "unknown"} {
+		if s, err := latencyScenario(name, 0); err == nil || !strings.HasPrefix(err.Error(), "-scenarios: ") {
+			t.Errorf("%q is %q, %v", name, s.name, err)
+		}
+	}
+	if _, err := latencyScenario("plain", 10); err != nil {
+		t.Error(err)
+	}
+	if _, err := latencyScenario("mesh", 10); err == nil {
+		t.Error("routes of sidecars can be changed")
+	}
+}
+
 func TestDefaultsYieldToWhatIsGiven(t *testing.T) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	rounds := f.Int("rounds", 5, "")
@@ -86,7 +115,7 @@ func TestDisturbedRoundsAreRepeatedThenLeftOut(t *testing.T) {
 func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 	b := newBench(t)
 	b.weir = weirtest.Path(t)
-	o := latencyOptions{before: b.weir, stolen: 100, others: 100}
+	o := latencyOptions{scenario: ofLatency(t, ""), before: b.weir, stolen: 100, others: 100}
 	if err := b.share(true); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +132,8 @@ func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer b.stop(p.process)
-			pids, err := family(p.process.cmd.Process.Pid)
+			defer b.stop(p.processes...)
+			pids, err := family(p.processes[0].cmd.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +163,7 @@ func TestEveryPeerUsesTheProcessorsItIsGiven(t *testing.T) {
 func TestRoutesAreChangedUnderLoad(t *testing.T) {
 	b := newBench(t)
 	b.weir = weirtest.Path(t)
-	o := latencyOptions{reload: 150, stolen: 100, others: 100}
+	o := latencyOptions{scenario: ofLatency(t, ""), reload: 150, stolen: 100, others: 100}
 	b.duration = 1300 * time.Millisecond // one change at least
 	for _, c := range b.latencyContenders(o, 1) {
 		if c.peer == "haproxy" {
@@ -148,8 +177,8 @@ func TestRoutesAreChangedUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer b.stop(p.process)
-			before, err := family(p.process.cmd.Process.Pid)
+			defer b.stop(p.processes...)
+			before, err := family(p.processes[0].cmd.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +189,7 @@ func TestRoutesAreChangedUnderLoad(t *testing.T) {
 			if p.setting.Version == 0 {
 				t.Error("nothing was changed")
 			}
-			after, err := family(p.process.cmd.Process.Pid)
+			after, err := family(p.processes[0].cmd.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +260,8 @@ func TestLatencyReportPutsRoundsTogether(t *testing.T) {
 		weir,
 	}
 	b := &bench{rounds: 2, conns: 64, realtime: true}
-	report := b.latencyReport(latencyOptions{stolen: 0.05, others: 0.02}, all)
+	o := latencyOptions{scenario: ofLatency(t, ""), stolen: 0.05, others: 0.02}
+	report := b.latencyReport(o, all)
 	for _, want := range []string{
 		"Rounds with more than 5 % stolen or more than 2 % for others were thrown away, and measured again up to 3 times. Load and backend have real-time priority",
 		"\n| 2 | 2000 | 200, 200, 200 | - | 100, 400, 400 | 0.50, 2.00, 2.00 | - |\n",
@@ -244,6 +274,13 @@ func TestLatencyReportPutsRoundsTogether(t *testing.T) {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in\n%s", want, report)
 		}
+	}
+	if !strings.HasPrefix(report, "Measured on ") {
+		t.Errorf("the plain scenario is named in\n%s", report)
+	}
+	o.scenario = ofLatency(t, "mesh")
+	if report := b.latencyReport(o, all); !strings.HasPrefix(report, "two sidecars in a row (`mesh`):\nMeasured on ") {
+		t.Errorf("the scenario is not named in\n%s", report)
 	}
 	b.favoured = true
 	if report := b.latencyReport(latencyOptions{}, all); !strings.Contains(report, "Load, backend and proxies have real-time priority") {
@@ -258,7 +295,7 @@ func TestLatencyReportPutsRoundsTogether(t *testing.T) {
 func TestContendersThatFailAreAnError(t *testing.T) {
 	b := newBench(t)
 	b.weir, b.peers = "/bin/false", []string{"weir"}
-	if err := b.runLatency(latencyOptions{rates: []int{100}, processors: []int{1}}); err == nil || !strings.Contains(err.Error(), "weir does not serve") {
+	if err := b.runLatency(latencyOptions{scenario: ofLatency(t, ""), rates: []int{100}, processors: []int{1}}); err == nil || !strings.Contains(err.Error(), "weir does not serve") {
 		t.Errorf("a proxy that does not start gives %v", err)
 	}
 }

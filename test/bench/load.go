@@ -81,12 +81,16 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 	many := f.Bool("many", false, "the standard input holds many requests, without bodies")
 	conns := f.Int("conns", 64, "connections")
 	secure := f.Bool("tls", false, "use TLS")
+	certificate := f.String("certificate", "", "with TLS, a file with the client's certificate and key")
 	churn := f.Bool("churn", false, "a connection for each request")
 	duration := f.Duration("duration", 3*time.Second, "measured time")
 	warmup := f.Duration("warmup", 500*time.Millisecond, "time before it")
 	grace := f.Duration("grace", 3*time.Second, "how long to wait for the last answers")
 	realtime := f.Bool("realtime", false, "let nothing else run that the scheduler can keep waiting, where that is permitted")
 	_ = f.Parse(args)
+	if *certificate != "" && !*secure {
+		return errors.New("-certificate is for -tls")
+	}
 	request, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("request on the standard input: %w", err)
@@ -112,6 +116,13 @@ func generateLoad(args []string, in io.Reader, out io.Writer) error {
 	g := &generator{poller: p, port: *port, list: list, churn: *churn, byFD: map[int]*loadConn{}}
 	if *secure {
 		g.tls = loadTLS("http/1.1")
+	}
+	if *certificate != "" {
+		pair, err := tls.LoadX509KeyPair(*certificate, *certificate)
+		if err != nil {
+			return err
+		}
+		g.tls.Certificates = []tls.Certificate{pair}
 	}
 	g.samples = make([]int64, 0, int(duration.Seconds()*float64(*rate))+1<<20)
 	g.waiting = make([]int64, 0, cap(g.samples))

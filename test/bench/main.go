@@ -46,6 +46,7 @@ type bench struct {
 	log      io.Writer
 
 	certificate certificate
+	trust       trust
 	backends    map[role]int
 	versions    []string
 
@@ -101,7 +102,7 @@ func harness(args []string) (err error) {
 	f.BoolVar(&b.favoured, "realtime", false, "with -latency: give the proxies real-time priority too, on a machine that others use")
 	readLatency := latencyFlags(f)
 	peers := f.String("peers", strings.Join(allPeers, ","), "proxies to compare")
-	only := f.String("scenarios", "", "scenarios to run (default all): "+strings.Join(scenarioNames(*mirror), ", "))
+	only := f.String("scenarios", "", "scenarios to run (default all; with -latency one, and default "+plainScenario+"): "+strings.Join(scenarioNames(*mirror), ", "))
 	_ = f.Parse(args)
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
@@ -116,6 +117,11 @@ func harness(args []string) (err error) {
 	options, err := readLatency()
 	if err != nil {
 		return err
+	}
+	if *latency {
+		if options.scenario, err = latencyScenario(*only, options.reload); err != nil {
+			return err
+		}
 	}
 	if b.rounds < 1 || b.duration < 100*time.Millisecond || b.conns < 1 || b.rate < 1 || b.body < 0 {
 		return errors.New("-rounds, -conns and -rate must be 1 at least, -duration 100ms, -body 0")
@@ -188,6 +194,9 @@ func (b *bench) setup(tools bool) (err error) {
 		return err
 	}
 	if b.certificate, err = newCertificate(b.dir); err != nil {
+		return err
+	}
+	if b.trust, err = newTrust(b.dir); err != nil {
 		return err
 	}
 	if slices.Contains(b.peers, "weir") && b.weir == "" {

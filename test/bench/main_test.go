@@ -45,6 +45,9 @@ func newBench(t *testing.T) *bench {
 	if b.certificate, err = newCertificate(b.dir); err != nil {
 		t.Fatal(err)
 	}
+	if b.trust, err = newTrust(b.dir); err != nil {
+		t.Fatal(err)
+	}
 	if b.backends, err = b.startBackend(); err != nil {
 		t.Fatal(err)
 	}

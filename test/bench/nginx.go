@@ -3,13 +3,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
-// nginx configures an nginx for the setting. It is tuned as its documentation advises: keep-alive to the
+// nginx configures an nginx for a place. It is tuned as its documentation advises: keep-alive to the
 // backends without limit, no access log, no accept mutex, and buffers that hold large bodies.
-func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
+func (b *bench) nginx(dir string, at place) ([]string, error) {
+	s := at.setting
 	var c strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&c, format+"\n", args...) }
 	connections := 4096
@@ -24,11 +26,11 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		p("%s_temp_path %s/%s;", t, dir, t)
 	}
-	upstream := func(name string, r role) {
-		p("upstream %s { server 127.0.0.1:%d max_fails=0; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 300s; }", name, b.backends[r])
+	upstream := func(name string, port int) {
+		p("upstream %s { server 127.0.0.1:%d max_fails=0; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 300s; }", name, port)
 	}
-	upstream("first", s.Backend)
-	upstream("second", roleSecond)
+	upstream("first", cmp.Or(at.next, b.backends[s.Backend]))
+	upstream("second", b.backends[roleSecond])
 	p(`proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;`)
 	p("proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;")
 	if s.Backend == roleLarge {
@@ -41,10 +43,15 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 		to = "http://$pool"
 	}
 	if s.Mirror != "" {
-		upstream("copies", s.Mirror)
+		upstream("copies", b.backends[s.Mirror])
 		p(`split_clients "$connection-$connection_requests" $copied { %d%% 1; * ""; }`, min(99, s.MirrorPercent))
 	}
-	listen := fmt.Sprintf("listen 127.0.0.1:%d", port)
+	if at.next > 0 {
+		to = "https://first"
+		p("proxy_ssl_certificate %[1]s; proxy_ssl_certificate_key %[1]s; proxy_ssl_trusted_certificate %s; proxy_ssl_verify on;", b.trust.client, b.trust.rootsFile)
+		p("proxy_ssl_name %s; proxy_ssl_server_name on; proxy_ssl_protocols TLSv1.3; proxy_ssl_conf_command Ciphersuites %s;", hostname, cipher)
+	}
+	listen := fmt.Sprintf("listen 127.0.0.1:%d", at.port)
 	if s.TLS {
 		listen += " ssl"
 	}
@@ -59,8 +66,11 @@ func (b *bench) nginx(dir string, s setting, port int) ([]string, error) {
 	}
 	tls := ""
 	if s.TLS {
-		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites %s;",
-			b.certificate.chainFile, b.certificate.keyFile, cipher)
+		chain, key, verify := b.certificate.chainFile, b.certificate.keyFile, ""
+		if s.Sidecars > 0 {
+			chain, key, verify = b.trust.server, b.trust.server, fmt.Sprintf(" ssl_client_certificate %s; ssl_verify_client on;", b.trust.rootsFile)
+		}
+		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites %s;%s", chain, key, cipher, verify)
 	}
 	if s.Routes > 0 {
 		p("server_names_hash_max_size 65536; server_names_hash_bucket_size 128;")

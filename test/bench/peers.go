@@ -12,74 +12,138 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/weirmesh/weir/test/freeport"
 )
 
-// proxy is a proxy that serves.
+// proxy is a proxy that serves, or two in a row.
 type proxy struct {
 	contender
-	process *process
-	port    int
-	admin   int // weir's
-	dir     string
+	places    []place // in the order in which a request passes
+	processes []*process
+	port      int    // of the first
+	admin     int    // weir's, of the first
+	dir       string // of the first
 }
 
 // startProxy configures and starts a proxy on its processor, and waits until it serves correctly.
-func (b *bench) startProxy(c contender) (*proxy, error) {
-	port, err := freeport.Take()
-	if err != nil {
+func (b *bench) startProxy(c contender) (p *proxy, err error) {
+	p = &proxy{contender: c}
+	if p.places, err = c.setting.places(); err != nil {
 		return nil, err
 	}
-	p := &proxy{contender: c, port: port}
-	dir, err := os.MkdirTemp(b.dir, c.peer+"-")
-	if err != nil {
-		return nil, err
-	}
-	p.dir = dir
-	var command []string
-	switch c.peer {
-	case "nginx":
-		command, err = b.nginx(dir, c.setting, port)
-	case "haproxy":
-		command, err = b.haproxy(dir, c.setting, port)
-	case "reverseproxy":
-		command, err = b.reverseProxy(c.setting, port)
-	case "weir":
-		if p.admin, err = freeport.Take(); err == nil {
-			command, err = b.weirCommand(dir, c, port, p.admin)
+	p.port = p.places[0].port
+	for _, at := range slices.Backward(p.places) { // what is behind serves first
+		if err := b.startPlace(p, at); err != nil {
+			b.stop(p.processes...)
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if b.favoured {
-		command = append([]string{"chrt", "--rr", "1"}, command...)
-	}
-	if p.process, err = b.start(c.peer, b.proxyCPU, nil, command...); err != nil {
-		return nil, err
-	}
 	if err := b.await(p); err != nil {
-		b.stop(p.process)
+		b.stop(p.processes...)
 		return nil, err
 	}
 	return p, nil
 }
 
+// places are those of the proxies that serve a setting.
+func (s setting) places() ([]place, error) {
+	port, err1 := freeport.Take()
+	if s.Sidecars < 2 {
+		return []place{{setting: s, port: port}}, err1
+	}
+	next, err2 := freeport.Take()
+	behind := s
+	behind.Sidecars, behind.TLS = 1, true
+	return []place{{s, port, next}, {behind, next, 0}}, errors.Join(err1, err2)
+}
+
+// startPlace starts one of a proxy's processes.
+func (b *bench) startPlace(p *proxy, at place) error {
+	dir, err := os.MkdirTemp(b.dir, p.peer+"-")
+	if err != nil {
+		return err
+	}
+	p.dir = dir
+	var command []string
+	switch p.peer {
+	case "nginx":
+		command, err = b.nginx(dir, at)
+	case "haproxy":
+		command, err = b.haproxy(dir, at)
+	case "reverseproxy":
+		command, err = b.reverseProxy(at.setting, at.port)
+	case "weir":
+		if p.admin, err = freeport.Take(); err == nil {
+			command, err = b.weirCommand(dir, p.contender, at, p.admin)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if b.favoured {
+		command = append([]string{"chrt", "--rr", "1"}, command...)
+	}
+	process, err := b.start(p.peer, b.proxyCPU, nil, command...)
+	if err == nil {
+		p.processes = append(p.processes, process)
+	}
+	return err
+}
+
+// times are the processor time of the proxy's processes together, and how long their threads were ready to run and had no processor.
+func (p *proxy) times() (used, waited time.Duration, err error) {
+	for _, one := range p.processes {
+		u, w, err := one.times()
+		if err != nil {
+			return 0, 0, err
+		}
+		used, waited = used+u, waited+w
+	}
+	return used, waited, nil
+}
+
+// cpu is the processor time that the proxy's processes have used together.
+func (p *proxy) cpu() (time.Duration, error) {
+	used, _, err := p.times()
+	return used, err
+}
+
+// output is the end of what the processes wrote.
+func (p *proxy) output() string {
+	var all []string
+	for _, one := range p.processes {
+		all = append(all, one.output())
+	}
+	return strings.Join(all, "\n")
+}
+
+// ended reports whether one of the processes is gone.
+func (p *proxy) ended() bool { return slices.ContainsFunc(p.processes, (*process).ended) }
+
 // await returns when the proxy serves, and checks that it does the work that all are to do.
 func (b *bench) await(p *proxy) error {
-	client := b.client(p.setting)
+	client, err := b.client(p.setting)
+	if err != nil {
+		return err
+	}
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(time.Minute) // ten thousand routes take a while to read
 	for {
 		err := b.check(client, p)
+		if err == nil && p.setting.Sidecars > 0 {
+			if err := b.checkSidecars(p); err != nil {
+				return fmt.Errorf("%s: %w\n%s", p.label, err, p.output())
+			}
+		}
 		if err == nil {
 			return nil
 		}
-		if p.process.ended() || time.Now().After(deadline) {
-			return fmt.Errorf("%s does not serve: %w\n%s", p.label, err, p.process.output())
+		if p.ended() || time.Now().After(deadline) {
+			return fmt.Errorf("%s does not serve: %w\n%s", p.label, err, p.output())
 		}
 		select {
 		case <-b.ctx.Done():
@@ -89,11 +153,17 @@ func (b *bench) await(p *proxy) error {
 	}
 }
 
-// client speaks the protocol of the setting, and trusts the CA of this run only.
-func (b *bench) client(s setting) *http.Client {
+// client speaks the protocol of the setting, and trusts the CA of this run only. To a sidecar it is the caller.
+func (b *bench) client(s setting) (*http.Client, error) {
 	t := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: b.certificate.roots, ServerName: hostname},
 		Protocols:       new(http.Protocols),
+	}
+	if s.Sidecars > 0 {
+		var err error
+		if t.TLSClientConfig, err = b.trust.clientTLS(b.trust.client); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case s.HTTP2 && s.TLS:
@@ -103,7 +173,7 @@ func (b *bench) client(s setting) *http.Client {
 	default:
 		t.Protocols.SetHTTP1(true)
 	}
-	return &http.Client{Transport: t, Timeout: 5 * time.Second}
+	return &http.Client{Transport: t, Timeout: 5 * time.Second}, nil
 }
 
 // check asks the backend, through the proxy, for the head it received, and then for the real answer.
@@ -113,7 +183,7 @@ func (b *bench) check(client *http.Client, p *proxy) error {
 		return err
 	}
 	received := strings.ToLower(string(head))
-	for _, want := range []string{"x-forwarded-for: 127.0.0.1", "x-forwarded-proto: " + p.scheme(), "host: "} {
+	for _, want := range []string{"x-forwarded-for: 127.0.0.1", "x-forwarded-proto: " + p.places[len(p.places)-1].scheme(), "host: "} {
 		if !strings.Contains(received, "\r\n"+want) {
 			return fmt.Errorf("the backend got no %q:\n%s", want, head)
 		}
@@ -133,24 +203,38 @@ func (b *bench) check(client *http.Client, p *proxy) error {
 	if p.setting.HTTP2 != (resp.ProtoMajor == 2) {
 		return fmt.Errorf("%s was spoken", resp.Proto)
 	}
-	if p.setting.TLS && (resp.TLS == nil || tls.CipherSuiteName(resp.TLS.CipherSuite) != cipher) {
-		return fmt.Errorf("the cipher suite is %s, want %s", tls.CipherSuiteName(resp.TLS.CipherSuite), cipher)
+	if p.setting.TLS {
+		return checkCipher(resp)
 	}
 	return nil
 }
 
-func (p *proxy) scheme() string {
+// checkCipher checks that an answer came over TLS, with the one cipher suite.
+func checkCipher(resp *http.Response) error {
+	if resp.TLS == nil {
+		return errors.New("the answer came without TLS")
+	}
+	if got := tls.CipherSuiteName(resp.TLS.CipherSuite); got != cipher {
+		return fmt.Errorf("the cipher suite is %s, want %s", got, cipher)
+	}
+	return nil
+}
+
+// scheme is what the clients of a place speak.
+func (p place) scheme() string {
 	if p.setting.TLS {
 		return "https"
 	}
 	return "http"
 }
 
+func (p *proxy) scheme() string { return p.places[0].scheme() }
+
 // get requests the scenario's path, or one below the same route that the backend answers specially.
 func (b *bench) get(client *http.Client, p *proxy, special string) ([]byte, *http.Response, error) {
 	host, path := hostname, requestPath
 	if special != "" {
-		path = "/" + special
+		path = "/cart/" + special
 	}
 	if p.setting.Routes > 0 {
 		var prefix string

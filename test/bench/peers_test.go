@@ -15,7 +15,7 @@ import (
 )
 
 // few scenarios have each way to generate load, and shares, once; routes are in TestRoutesAreChangedUnderLoad.
-var few = []string{"split", "mirror10", "h2", "grpc", "churn-resumed", "idle"}
+var few = []string{"split", "mirror10", "h2", "grpc", "churn-resumed", "inbound-policy", "mesh", "idle"}
 
 // TestEveryPeerDoesTheWorkOfEveryScenario starts each proxy that is installed, with fewer routes than the comparison.
 // startProxy itself checks the answer, the forwarded fields, the protocol and the cipher suite. A moment's load must then be served without a
@@ -40,7 +40,7 @@ func TestEveryPeerDoesTheWorkOfEveryScenario(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer b.stop(p.process)
+				defer b.stop(p.processes...)
 				if s.tool == toolIdle {
 					c.setting.Idle = 300
 					if _, err := b.measureIdle(c, 0); err != nil {
@@ -96,7 +96,7 @@ func checkShares(t *testing.T, b *bench, p *proxy) {
 			t.Errorf("%.1f %% of the requests were mirrored, want %.0f", 100*got, 100*want)
 		}
 	}
-	if cpu, err := p.process.cpu(); err != nil || cpu <= 0 {
+	if cpu, err := p.cpu(); err != nil || cpu <= 0 {
 		t.Errorf("processor time %v, %v", cpu, err)
 	}
 }

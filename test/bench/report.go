@@ -191,9 +191,9 @@ func (r result) section() string {
 		}
 		p("| %s | %s |", s.label, strings.Join(cells, " | "))
 	}
-	if few := r.scenario.few; few != nil {
-		if v, ok := ratio(r.find("weir").samples, r.find(fewLabel(r.scenario)).samples, costOf); ok {
-			p("\nweir with %d routes costs %.2f of weir with %d.", r.scenario.setting.Routes, v, few.Routes)
+	if less := r.scenario.less; less != nil {
+		if v, ok := ratio(r.find("weir").samples, r.find(less.label()).samples, costOf); ok {
+			p("\nweir with %s costs %.2f of weir with %s.", less.much, v, less.little)
 		}
 	}
 	if r.scenario.note != "" {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// hostname is the host that requests ask for, unless a scenario has many.
-const hostname = "shop.bench.test"
+// hostname is the host that requests ask for, unless a scenario has many. It is that of a Service, by which a client's
+// sidecar knows it.
+const hostname = "shop.bench.svc"
 
 // cipher is the one TLS 1.3 suite all use: libraries prefer different ones.
 const cipher = "TLS_AES_128_GCM_SHA256"
@@ -34,6 +35,11 @@ type setting struct {
 	HTTP2 bool
 	// GRPC is calls of so many messages; 0: no gRPC.
 	GRPC int
+	// Sidecars is how many a request passes, 0 for a gateway. One is the server's, which knows its clients by mutual TLS; TLS is
+	// set then. Two are the client's, which is asked in plain HTTP, and the server's behind it.
+	Sidecars int
+	// Rules, if not 0, is of how many rules the policy consists by which Weir judges. The peers have none.
+	Rules int
 	// Idle is how many connections are to be held without a request.
 	Idle int
 	// Workers is how many processors the proxy is to use: 0 stands for 1. Weir and ReverseProxy find out themselves.
@@ -94,18 +100,32 @@ const (
 // daemons are the peers for scenarios whose question is not how a library's proxy does.
 var daemons = []string{"nginx", "haproxy", "weir"}
 
+// lesser is a setting of weir beside a scenario's own, of which it leaves something out. little and much say what of that each has.
+type lesser struct {
+	little, much string
+	setting      setting
+}
+
+func (l *lesser) label() string { return "weir, " + l.little }
+
 // scenario is one comparison.
 type scenario struct {
 	name    string
 	title   string
 	setting setting
 	tool    tool
-	// few, if not nil, also measures weir with fewer routes, of which the same are requested.
-	few *setting
+	// less, if not nil, also measures weir with less to do for the same requests: the cost of the rest.
+	less *lesser
 	// peers, if not nil, are those that take part.
 	peers []string
 	note  string
 }
+
+// inbound is a sidecar in front of an application, and governed the same with a policy.
+var (
+	inbound  = setting{Backend: roleFast, TLS: true, Sidecars: 1}
+	governed = setting{Backend: roleFast, TLS: true, Sidecars: 1, Rules: 1000}
+)
 
 var scenarios = []scenario{
 	{name: "plain", title: "plain, keep-alive", tool: toolWrk, setting: setting{Backend: roleFast}},
@@ -149,13 +169,26 @@ var scenarios = []scenario{
 	{
 		name: "routes", title: "10,000 routes, 10 of them requested", tool: toolOwn,
 		setting: setting{Backend: roleFast, Routes: 10_000, Stride: 1, Asked: 10},
-		few:     &setting{Backend: roleFast, Routes: 10, Stride: 1000, Asked: 10},
+		less:    &lesser{"10 routes", "10,000 routes", setting{Backend: roleFast, Routes: 10, Stride: 1000, Asked: 10}},
 		note:    "100 path prefixes on each of 100 hosts; HAProxy with a map. The requests are those that weir gets with 10 routes only: the cost of the other routes.",
 	},
 	{
 		name: "routes-all", title: "10,000 routes, all requested evenly", tool: toolOwn,
 		setting: setting{Backend: roleFast, Routes: 10_000, Stride: 1, Asked: 10_000},
 		note:    "The same routes, in an order that no cache likes.",
+	},
+	{
+		name: "inbound", title: "a sidecar before an application, mutual TLS", tool: toolOwn, peers: daemons, setting: inbound,
+		note: "TLS 1.3, keep-alive; client and proxy prove themselves with certificates of one authority. Plain HTTP/1.1 to the application.",
+	},
+	{
+		name: "inbound-policy", title: "the same with 1,000 rules of access", tool: toolOwn, peers: daemons, setting: governed,
+		less: &lesser{"no policy", "1,000 rules", inbound},
+		note: "The rules have a method and a regular expression for the path each, and one in the middle allows the requests. The peers judge nothing but certificates.",
+	},
+	{
+		name: "mesh", title: "two sidecars in a row", tool: toolWrk, peers: daemons, setting: setting{Backend: roleFast, Sidecars: 2},
+		note: "Plain HTTP/1.1 to the client's sidecar, mutual TLS from there to the server's, plain HTTP/1.1 to the application. CPU is that of both, on one processor.",
 	},
 	{
 		name: "idle", title: "10,000 idle connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, Idle: 10_000},
@@ -187,7 +220,7 @@ var headers = [][2]string{
 	{"Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"},
 	{"Accept-Language", "en-GB,en;q=0.9,de;q=0.8"},
 	{"Accept-Encoding", "gzip, deflate, br"},
-	{"Referer", "https://shop.bench.test/catalogue?page=2"},
+	{"Referer", "https://shop.bench.svc/catalogue?page=2"},
 	{"Cookie", "session=6f1c0b9a7d7c4e0f8f4f; theme=dark; consent=yes"},
 	{"Cache-Control", "max-age=0"},
 	{"X-Request-Id", "3f0e9f4c-6a55-4a0e-9a5e-7f2b8a4d2c11"},
@@ -229,12 +262,10 @@ func (b *bench) contenders(s scenario) []contender {
 			continue
 		}
 		c := contender{label: peer, peer: peer, setting: s.setting}
-		if peer == "weir" && s.few != nil {
-			all = append(all, contender{label: fewLabel(s), peer: peer, setting: *s.few})
+		if peer == "weir" && s.less != nil {
+			all = append(all, contender{label: s.less.label(), peer: peer, setting: s.less.setting})
 		}
 		all = append(all, c)
 	}
 	return all
 }
-
-func fewLabel(s scenario) string { return fmt.Sprintf("weir, %d routes", s.few.Routes) }

@@ -36,10 +36,7 @@ func (b *bench) load(s scenario, p *proxy, duration time.Duration) (measured, er
 	}
 	var r loadResult
 	var err error
-	var args []string
-	if p.setting.TLS {
-		args = append(args, "-tls")
-	}
+	args := b.security(p.setting)
 	switch {
 	case s.tool == toolGRPC:
 		args = append(args, fmt.Sprint("-conns=", max(1, b.conns/h2Streams)), fmt.Sprint("-messages=", p.setting.GRPC))
@@ -54,6 +51,17 @@ func (b *bench) load(s scenario, p *proxy, duration time.Duration) (measured, er
 		r, err = b.generate(p.port, 0, duration, 0, plainRequest(), args...)
 	}
 	return measured{r.OK, r.Requests - r.OK, time.Duration(r.Elapsed), time.Duration(r.P50), time.Duration(r.P99)}, err
+}
+
+// security are the flags by which the generators speak to a proxy as its clients are to.
+func (b *bench) security(s setting) (args []string) {
+	if s.TLS {
+		args = append(args, "-tls")
+	}
+	if s.TLS && s.Sidecars > 0 {
+		args = append(args, "-certificate="+b.trust.client)
+	}
+	return args
 }
 
 // run runs a load tool to its end, on the load's processor.

@@ -12,13 +12,17 @@ import (
 
 // weirCommand writes Gateway API manifests for the setting and returns the command that serves them: metrics on,
 // access log off.
-func (b *bench) weirCommand(dir string, c contender, port, admin int) ([]string, error) {
-	s, binary := c.setting, cmp.Or(c.binary, b.weir)
+func (b *bench) weirCommand(dir string, c contender, at place, admin int) ([]string, error) {
+	s, binary := at.setting, cmp.Or(c.binary, b.weir)
 	manifests := filepath.Join(dir, "manifests")
-	if err := b.manifests(manifests, s, port); err != nil {
+	command := []string{binary, "run", manifests, "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}
+	if s.Sidecars > 0 {
+		return append(command, b.sidecarFlags(at)...), b.sidecarManifests(manifests, s, cmp.Or(at.next, at.port))
+	}
+	command = append(command, "--address", "127.0.0.1")
+	if err := b.manifests(manifests, s, at.port); err != nil {
 		return nil, err
 	}
-	command := []string{binary, "run", manifests, "--address", "127.0.0.1", "--admin", address(admin), "--access-log", "off", "--log-level", "warn"}
 	if s.Idle > 0 {
 		command = append(command, "--max-connections", fmt.Sprint(s.Idle+100)) // by itself it keeps half of the descriptors for endpoints
 	}

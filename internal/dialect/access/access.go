@@ -34,6 +34,9 @@ type Options struct {
 	Partial bool
 	// Unenforced says that nothing stands in front of the pods that the set is about, so that all is only told.
 	Unenforced bool
+	// Sidecar says that the configuration is for a sidecar. Its workload is made even where there is nothing of access
+	// control: a sidecar closes a workload that the configuration does not have.
+	Sidecar bool
 }
 
 // DefaultTrustDomain is the trust domain of identities, unless another one is set. SMI's examples have it.
@@ -84,8 +87,8 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	return config, t.statuses, t.events, t.findings
 }
 
-// Workloads are those of the set, also where there is nothing of access control, in which case Translate makes none:
-// then nothing judges what comes to them.
+// Workloads are those of the set, also where there is nothing of access control. There Translate makes none, other than
+// for a sidecar: nothing else judges what comes to them.
 func Workloads(set *resource.Set, options Options) []model.Workload {
 	t := &translator{set: set, options: options}
 	t.readPods()
@@ -124,7 +127,7 @@ func (t *translator) any() bool {
 		}
 	}
 	return len(Roles.In(t.set))+len(ClusterRoles.In(t.set))+len(RoleBindings.In(t.set))+len(ClusterBindings.In(t.set))+
-		len(Targets.In(t.set))+len(Identities.In(t.set)) > 0 || t.options.Deny == model.DenyAll || t.annotated()
+		len(Targets.In(t.set))+len(Identities.In(t.set)) > 0 || t.options.Deny == model.DenyAll || t.options.Sidecar || t.annotated()
 }
 
 // subject is an object while it is judged.

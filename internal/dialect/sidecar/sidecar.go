@@ -254,10 +254,10 @@ func (t *translator) outbound() {
 			of.Field = model.FieldAt("spec.ports", i)
 			r := t.rule(of, model.RouteHTTP, model.ServiceName(s.Namespace, s.Name, p.Port))
 			r.Name = fmt.Sprint(p.Port)
-			named := anyPath
-			named.Headers = []model.ValueMatch{{Type: model.Regex, Name: "host", Value: fmt.Sprintf(`[^:]*:%d`, p.Port)}}
-			if r.Matches = []model.Match{named}; len(route.Rules) == 0 {
-				r.Matches = []model.Match{named, anyPath}
+			if len(route.Rules) > 0 { // the first rule has every request that names no other port, without looking at its host again
+				named := anyPath
+				named.Headers = []model.ValueMatch{{Type: model.Regex, Name: "host", Value: fmt.Sprintf(`[^:]*:%d`, p.Port)}}
+				r.Matches = []model.Match{named}
 			}
 			route.Rules = append(route.Rules, r)
 		}
