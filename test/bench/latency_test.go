@@ -279,7 +279,7 @@ func TestLatencyReportPutsRoundsTogether(t *testing.T) {
 		t.Errorf("the plain scenario is named in\n%s", report)
 	}
 	o.scenario = ofLatency(t, "mesh")
-	if report := b.latencyReport(o, all); !strings.HasPrefix(report, "two sidecars in a row (`mesh`):\nMeasured on ") {
+	if report := b.latencyReport(o, all); !strings.HasPrefix(report, "two sidecars in a row (`mesh`):\n\nMeasured on ") {
 		t.Errorf("the scenario is not named in\n%s", report)
 	}
 	b.favoured = true

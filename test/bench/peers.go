@@ -234,7 +234,10 @@ func (p *proxy) scheme() string { return p.places[0].scheme() }
 func (b *bench) get(client *http.Client, p *proxy, special string) ([]byte, *http.Response, error) {
 	host, path := hostname, requestPath
 	if special != "" {
-		path = "/cart/" + special
+		path = "/" + special
+		if p.setting.Rules > 0 {
+			path = "/cart/" + special // which a rule allows
+		}
 	}
 	if p.setting.Routes > 0 {
 		var prefix string
