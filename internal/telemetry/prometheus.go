@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // The families. README and dashboards name them: they are part of the interface.
@@ -32,6 +33,12 @@ var (
 	descFailures = desc("weir_request_failures_total",
 		"Failed exchanges, by the reason that the access log also has.",
 		"route", "rule", "reason")
+	descEdge = desc("weir_edge_requests_total",
+		"Requests with one other side: from it, or to it; a failure is an answer of 5xx, or none.",
+		"direction", "kind", "namespace", "name", "service", "result")
+	descEdgeDuration = desc("weir_edge_request_duration_seconds",
+		"Time of requests with one other side; to it, of each attempt.",
+		"direction", "kind", "namespace", "name", "service")
 	descMirror = desc("weir_mirror_requests_total",
 		"Finished copies: sent, dropped by the proxy, or failed by the mirror's target.",
 		"route", "rule", "mirror", "outcome")
@@ -73,7 +80,7 @@ var (
 )
 
 var allDescs = []*prometheus.Desc{
-	descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
+	descEdge, descEdgeDuration, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
 	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBuild,
 }
@@ -97,6 +104,14 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	all := r.series()
 
 	collectExchanges(ch, all.exchanges)
+	for _, e := range r.Edges() {
+		peer := e.Peer
+		ch <- counter(descEdge, e.Success, e.direction(), peer.Kind, peer.Namespace, peer.Name, e.Service, "success")
+		ch <- counter(descEdge, e.Failure, e.direction(), peer.Kind, peer.Namespace, peer.Name, e.Service, "failure")
+		ch <- histogram{descEdgeDuration, []*dto.LabelPair{
+			pair("direction", e.direction()), pair("kind", peer.Kind), pair("name", peer.Name), pair("namespace", peer.Namespace), pair("service", e.Service),
+		}, e.Latency}
+	}
 	for _, m := range all.mirrors {
 		if m.shards.used() {
 			collectMirror(ch, m.Snapshot())

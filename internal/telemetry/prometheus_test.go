@@ -19,6 +19,7 @@ import (
 // busy is a registry in which everything happened.
 func busy() *Registry {
 	r := NewRegistry(Options{Version: "v0.1.0"})
+	r.Edge(EdgeLabels{Out: true, Peer: Side{"Pod", "default", "v1-a"}, Service: "default/v1"}).Observe(0, true, 3*time.Millisecond)
 	x := r.Exchange(ExchangeLabels{Route: "default/shop", Rule: "0", Backend: "default/v1:80"})
 	y := r.Exchange(ExchangeLabels{Route: "default/shop", Rule: "0", Backend: "default/v2:80"})
 	for i := range uint32(100) {

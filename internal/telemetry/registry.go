@@ -33,6 +33,8 @@ type Registry struct {
 	mirrors      family[MirrorLabels, Mirror]
 	listeners    family[string, Listener]
 	access       family[string, Access]
+	edgesIn      edges
+	edgesOut     edges
 	mirrorStates func(yield func(MirrorState))
 	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
@@ -67,6 +69,8 @@ func NewRegistry(options Options) *Registry {
 	}
 	return &Registry{
 		options:  options,
+		edgesIn:  newEdges(options, false),
+		edgesOut: newEdges(options, true),
 		unrouted: newExchange(ExchangeLabels{}),
 		exchanges: newFamily(options, newExchange, func(x *Exchange) *life { return &x.life },
 			ExchangeLabels{Route: other, Rule: other, Backend: other}),

@@ -1,0 +1,224 @@
+package telemetry
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Side is who sends or gets traffic: a pod, a Gateway, or what else is known of who it is. The zero value is unknown.
+type Side struct {
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// Compare orders by namespace, kind and name.
+func (p Side) Compare(q Side) int {
+	return cmp.Or(strings.Compare(p.Namespace, q.Namespace), strings.Compare(p.Kind, q.Kind), strings.Compare(p.Name, q.Name))
+}
+
+// String is "Kind namespace/name", and "unknown" for the zero value.
+func (p Side) String() string {
+	switch {
+	case p == Side{}:
+		return "unknown"
+	case p.Namespace == "":
+		return p.Kind + " " + p.Name
+	}
+	return p.Kind + " " + p.Namespace + "/" + p.Name
+}
+
+// EdgeLabels names a series of traffic of this proxy's workload with one other side.
+type EdgeLabels struct {
+	// Out is traffic that the workload sent; otherwise it received it.
+	Out bool `json:"out,omitempty"`
+	// Peer is the other side.
+	Peer Side `json:"peer,omitzero"`
+	// Service is the Service that the traffic was for, "namespace/name"; empty if it was for none.
+	Service string `json:"service,omitempty"`
+}
+
+func (l EdgeLabels) compare(m EdgeLabels) int {
+	out := 0
+	if l.Out != m.Out {
+		if out = -1; l.Out {
+			out = 1
+		}
+	}
+	return cmp.Or(out, l.Peer.Compare(m.Peer), strings.Compare(l.Service, m.Service))
+}
+
+// direction is the label of an exposition: where the traffic went, as seen from the workload.
+func (l EdgeLabels) direction() string {
+	if l.Out {
+		return "to"
+	}
+	return "from"
+}
+
+// Edge counts the traffic of one series. It is dropped when it has counted nothing for the grace time, and counts unseen
+// then: who keeps one asks Dropped before each use, and takes another.
+type Edge struct {
+	labels  EdgeLabels
+	shards  shards[edgeShard]
+	dropped atomic.Bool
+
+	// counted is how much there was when it was looked at last, and since when.
+	counted uint64
+	since   time.Time
+}
+
+// Dropped reports whether the series is not shown any more.
+func (e *Edge) Dropped() bool { return e.dropped.Load() }
+
+// edgeShard is one shard of an Edge, allocated on its first use.
+type edgeShard struct {
+	// results are failures and successes.
+	results [2]atomic.Uint64
+	nanos   atomic.Uint64
+	latency latencyCounts
+	_       [cacheLine]byte
+}
+
+// Labels are those that the series is shown under.
+func (e *Edge) Labels() EdgeLabels { return e.labels }
+
+// Observe counts a request that ended: whether it succeeded, and how long it took. It does not allocate but at its first
+// use, and takes no lock.
+func (e *Edge) Observe(shard uint32, success bool, d time.Duration) {
+	s := e.shards.get(shard)
+	bucket := s.latency.bucket(d)
+	result := 0
+	if success {
+		result = 1
+	}
+	s.results[result].Add(1)
+	bucket.Add(1)
+	if d > 0 {
+		s.nanos.Add(uint64(d))
+	}
+}
+
+// EdgeSnapshot is the counts of an edge.
+type EdgeSnapshot struct {
+	EdgeLabels
+	Success, Failure uint64
+	Latency          Latency
+}
+
+// Snapshot is the state of the series now.
+func (e *Edge) Snapshot() EdgeSnapshot {
+	out := EdgeSnapshot{EdgeLabels: e.labels}
+	e.shards.each(func(s *edgeShard) {
+		out.Failure += s.results[0].Load()
+		out.Success += s.results[1].Load()
+		s.latency.addTo(&out.Latency)
+		out.Latency.nanos += s.nanos.Load()
+	})
+	return out
+}
+
+// count is how many requests were counted.
+func (e *Edge) count() (n uint64) {
+	e.shards.each(func(s *edgeShard) { n += s.results[0].Load() + s.results[1].Load() })
+	return n
+}
+
+// edges are the series of one direction, bounded in number. Others than those of a configuration, nobody says when they
+// have ended. Its owner locks.
+type edges struct {
+	options  Options
+	byLabels map[EdgeLabels]*Edge
+	overflow *Edge
+	swept    time.Time
+}
+
+func newEdges(o Options, out bool) edges {
+	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(EdgeLabels{Out: out, Peer: Side{Name: other}, Service: other})}
+}
+
+func newEdge(l EdgeLabels) *Edge {
+	return &Edge{labels: l, shards: newShards[edgeShard](shardCount()), since: time.Now()}
+}
+
+func (all *edges) get(l EdgeLabels) *Edge {
+	if e := all.byLabels[l]; e != nil {
+		return e
+	}
+	if len(all.byLabels) >= all.options.MaxSeries {
+		// While it is full, one sweep a while is enough: each looks at all.
+		if now := time.Now(); now.Sub(all.swept) >= all.options.Grace/8 {
+			all.sweep(now)
+		}
+		if len(all.byLabels) >= all.options.MaxSeries {
+			return all.overflow
+		}
+	}
+	e := newEdge(l)
+	all.byLabels[l] = e
+	return e
+}
+
+// sweep drops the series that have counted nothing for the grace time.
+func (all *edges) sweep(now time.Time) {
+	all.swept = now
+	for l, e := range all.byLabels {
+		n := e.count()
+		switch {
+		case n != e.counted:
+			e.counted, e.since = n, now
+		case now.Sub(e.since) >= all.options.Grace:
+			e.dropped.Store(true)
+			delete(all.byLabels, l)
+		}
+	}
+}
+
+// shown are all series with traffic.
+func (all *edges) shown(now time.Time) (out []*Edge) {
+	all.sweep(now)
+	for _, e := range all.byLabels {
+		if e.shards.used() {
+			out = append(out, e)
+		}
+	}
+	if all.overflow.shards.used() {
+		out = append(out, all.overflow)
+	}
+	return out
+}
+
+// Edge returns the series with these labels. It takes a lock: keep it with the connection or the endpoint that it is
+// about. Beyond the bound of series, each direction has one for all further ones, with the name "other".
+func (r *Registry) Edge(labels EdgeLabels) *Edge {
+	labels.Service = valid(labels.Service)
+	labels.Peer = Side{valid(labels.Peer.Kind), valid(labels.Peer.Namespace), valid(labels.Peer.Name)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if labels.Out {
+		return r.edgesOut.get(labels)
+	}
+	return r.edgesIn.get(labels)
+}
+
+// Edges are the states of all edges with traffic, sorted by their labels.
+func (r *Registry) Edges() []EdgeSnapshot {
+	all := r.edges()
+	out := make([]EdgeSnapshot, len(all))
+	for i, e := range all {
+		out[i] = e.Snapshot()
+	}
+	return out
+}
+
+func (r *Registry) edges() []*Edge {
+	now := time.Now()
+	r.mu.Lock()
+	all := slices.Concat(r.edgesIn.shown(now), r.edgesOut.shown(now))
+	r.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Edge) int { return a.labels.compare(b.labels) })
+	return all
+}
