@@ -105,8 +105,9 @@ func (e *Edge) Observe(shard uint32, success bool, d time.Duration) {
 // EdgeSnapshot is the counts of an edge.
 type EdgeSnapshot struct {
 	EdgeLabels
-	Success, Failure uint64
-	Latency          Latency
+	Success uint64  `json:"success"`
+	Failure uint64  `json:"failure"`
+	Latency Latency `json:"latency"`
 }
 
 // Snapshot is the state of the series now.

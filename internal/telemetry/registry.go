@@ -26,6 +26,7 @@ const other = "other"
 // Registry holds all counters of a proxy. It is a prometheus.Collector.
 type Registry struct {
 	options  Options
+	began    time.Time
 	unrouted *Exchange
 
 	mu           sync.Mutex
@@ -69,6 +70,7 @@ func NewRegistry(options Options) *Registry {
 	}
 	return &Registry{
 		options:  options,
+		began:    time.Now(),
 		edgesIn:  newEdges(options, false),
 		edgesOut: newEdges(options, true),
 		unrouted: newExchange(ExchangeLabels{}),

@@ -1,0 +1,116 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestAReportSurvivesItsWire with all that is counted, and stays as large as what it tells.
+func TestAReportSurvivesItsWire(t *testing.T) {
+	r := New()
+	e := r.Edge(web)
+	for range 10_000 {
+		e.Observe(rand.Uint32(), rand.IntN(3) > 0, time.Duration(rand.Int64N(1<<rand.IntN(42))))
+	}
+	r.Edge(EdgeLabels{Out: true, Service: "shop/cart"}).Observe(0, true, time.Second)
+	sent := r.Report()
+	b, err := json.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !got.Began.Equal(sent.Began) || !got.Time.Equal(sent.Time) || got.Began.IsZero() {
+		t.Errorf("times %v %v, want %v %v", got.Began, got.Time, sent.Began, sent.Time)
+	}
+	if !reflect.DeepEqual(got.Edges, sent.Edges) {
+		t.Errorf("%s\nread as %+v\nwant %+v", b, got.Edges, sent.Edges)
+	}
+	one, err := json.Marshal(got.Edges[1])
+	if want := `{"out":true,"service":"shop/cart","success":1,"failure":0,"latency":{"nanos":1000000000,"buckets":[[315,1]]}}`; err != nil || string(one) != want {
+		t.Errorf("%s, want %s", one, want)
+	}
+}
+
+func TestReportsThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"buckets":[[497,1]]}`:                                   "there is no bucket 497 of durations",
+		`{"buckets":[[3,1],[3,1]]}`:                               "bucket 3 of durations comes twice",
+		`{"buckets":[[3,18446744073709551615],[4,1]]}`:            "the durations are too many to be counted",
+		`{"buckets":[[3,18446744073709551615],[4,0]],"nanos":-1}`: "",
+		`{"buckets":[[-1,1]]}`:                                    "",
+	} {
+		var l Latency
+		err := json.Unmarshal([]byte(text), &l)
+		if err == nil || want != "" && err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+		if l.Count() != 0 {
+			t.Errorf("%s: it counts %d", text, l.Count())
+		}
+	}
+}
+
+// TestDurationsAddUp: what is taken away and put back is the same, and percentiles are those of all.
+func TestDurationsAddUp(t *testing.T) {
+	var x, y latencyCounts
+	var all []time.Duration
+	for i := range 4000 {
+		d := time.Duration(1 + rand.Int64N(int64(time.Second)))
+		all = append(all, d)
+		if i < 1000 {
+			x.bucket(d).Add(1)
+		} else {
+			y.bucket(d).Add(1)
+		}
+	}
+	var a, b Latency
+	x.addTo(&a)
+	y.addTo(&b)
+	sum := a.Plus(b)
+	if a.Count() != 1000 || b.Count() != 3000 || sum.Count() != 4000 {
+		t.Fatalf("%d and %d are %d", a.Count(), b.Count(), sum.Count())
+	}
+	if !reflect.DeepEqual(sum.Minus(a), b) || !reflect.DeepEqual(sum.Minus(b), a) || sum.Minus(sum).Count() != 0 || sum.Minus(sum).Quantile(0.5) != 0 {
+		t.Error("what was added cannot be taken away")
+	}
+	if d := a.Minus(sum); d.Count() != 0 {
+		t.Errorf("less than nothing is %d", d.Count())
+	}
+	if got := (Latency{}).Plus(a).Minus(Latency{}); !reflect.DeepEqual(got, a) {
+		t.Error("nothing added is something")
+	}
+	if p := sum.Quantile(0.9); p < 850*time.Millisecond || p > 950*time.Millisecond {
+		t.Errorf("p90 %v", p)
+	}
+}
+
+func FuzzReportIsReadOrRefused(f *testing.F) {
+	f.Add([]byte(`{"began":"2026-01-01T00:00:00Z","time":"2026-01-01T00:00:01Z","edges":[{"peer":{"kind":"Pod","name":"a"},"success":1,"latency":{"nanos":1,"buckets":[[3,1]]}}]}`))
+	f.Add([]byte(`{"edges":[{"latency":{"buckets":[[496,18446744073709551615],[0,1]]}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r Report
+		if json.Unmarshal(b, &r) != nil {
+			return
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			return // a year of five digits
+		}
+		var s Report
+		if err := json.Unmarshal(again, &s); err != nil {
+			t.Fatalf("%s: %v", again, err)
+		}
+		for i := range r.Edges {
+			l := r.Edges[i].Latency
+			if q := l.Quantile(0.99); q < 0 || l.Count() != s.Edges[i].Latency.Count() {
+				t.Fatalf("%s: p99 %v, %d durations", again, q, l.Count())
+			}
+		}
+	})
+}
