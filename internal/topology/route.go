@@ -168,7 +168,7 @@ const none = math.MinInt
 // channel orders the wires of a channel such that no two horizontal pieces share a row where they are, and gives them tracks.
 func channel(wires []*wire, used map[int]bool) (ordered []*wire, tracks int) {
 	hard := func(a, b *wire) bool { // a must be left of b
-		return b.right != none && slices.Contains(a.left, b.right) || b.after == a
+		return a.after != b && b.right != none && slices.Contains(a.left, b.right) || b.after == a
 	}
 	soft := func(a, b *wire) bool {
 		if a.loop >= 0 && b.loop < 0 {

@@ -100,7 +100,7 @@ func parse(text string) (parsed, error) {
 			for done := false; !done; {
 				p = point{p.x + dx, p.y + dy}
 				c := at(p.x, p.y)
-				if dx > 0 && c == ' ' && label == "" && at(p.x-1, p.y) == '-' {
+				if dx > 0 && c == ' ' && label == "" && at(p.x-1, p.y) == '-' && owner[point{p.x + 1, p.y}] == "" {
 					end := p.x + 1
 					for quoted := at(p.x+1, p.y) == '"'; end < len(g[p.y]); end++ {
 						if at(end, p.y) == ' ' && at(end+1, p.y) == '-' && (!quoted || at(end-1, p.y) == '"' && at(end-2, p.y) != '\\') {
