@@ -1,4 +1,4 @@
-// Package topology draws directed graphs of who talks to whom: as text for terminals and files (Text), for Graphviz (DOT), as JSON and as a picture (SVG). It is
+// Package topology draws directed graphs of who talks to whom: as text for terminals and files (Text), for Graphviz (DOT) and as JSON. It is
 // pure: a graph in, bytes out. It knows nothing of where traffic is seen; whoever has seen it makes the Graph.
 //
 //	+---+      +---+      +---+
