@@ -41,6 +41,9 @@ func lines(v Node, most int) []string {
 		name = v.ID
 	}
 	out := []string{shorten(name, most)}
+	if columns(strings.TrimSpace(out[0])) == 0 {
+		out[0] = `"` + out[0] + `"`
+	}
 	for i, s := range v.Lines {
 		if i == MaxLines {
 			out = append(out, "…")
