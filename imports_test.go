@@ -93,6 +93,7 @@ var importTable = map[string][]string{
 	"internal/screen":            {"internal/visible"},
 	"internal/screen/screentest": {"internal/screen"},
 	"internal/task":              {},
+	"internal/topology":          {"internal/visible"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},

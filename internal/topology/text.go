@@ -1,0 +1,158 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Options are what a drawing keeps to. The zero value has no bound.
+type Options struct {
+	// Width in columns; 0 is no bound. Names and labels of parts that are wider are shortened until they fit, at the least to 8 columns. What is wider even so
+	// stays so: a box or a line is never broken.
+	Width int
+}
+
+const leastText = 8
+
+// drawings lays out all parts.
+func drawings(n normal, width int) []drawing {
+	as := arrows(n)
+	nodes, own := parts(len(n.Nodes), as)
+	var out []drawing
+	for i := range nodes {
+		l := arrange(nodes[i], as, own[i])
+		name, label := MaxName, MaxLabel
+		for {
+			d := l.draw(func(v int) []string { return lines(n.Nodes[v], name) }, func(a int) string { return labelText(as[a].label, label) })
+			if width <= 0 || d.w <= width || name <= leastText && label <= leastText {
+				out = append(out, d)
+				break
+			}
+			name, label = max(name*3/4, leastText), max(label*3/4, leastText)
+		}
+	}
+	return out
+}
+
+// lines are what stands in a box.
+func lines(v Node, most int) []string {
+	name := v.Name
+	if strings.TrimSpace(name) == "" {
+		name = v.ID
+	}
+	out := []string{shorten(name, most)}
+	if columns(strings.TrimSpace(out[0])) == 0 {
+		out[0] = `"` + out[0] + `"`
+	}
+	for i, s := range v.Lines {
+		if i == MaxLines {
+			out = append(out, "…")
+			break
+		}
+		out = append(out, shorten(s, most))
+	}
+	return out
+}
+
+// Text draws a graph with "+", "-", "|" and heads of arrows. Lines end without spaces; an empty graph is no text.
+func Text(g Graph, o Options) string {
+	n := normalise(g, true)
+	var b strings.Builder
+	for i, d := range drawings(n, o.Width) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		d.text(&b)
+	}
+	if note := n.note(); note != "" {
+		b.WriteString("\n" + note + "\n")
+	}
+	return b.String()
+}
+
+// note says what is left out.
+func (n normal) note() string {
+	if n.leftNodes == 0 && n.leftEdges == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Left out: %d nodes and %d edges, as at most %d nodes and %d edges are drawn.", n.leftNodes, n.leftEdges, MaxNodes, MaxEdges)
+}
+
+// canvas has a text for each cell; the second cell of a wide character has none.
+type canvas [][]string
+
+func (c canvas) write(x, y int, s string) {
+	for _, r := range s {
+		n := runeColumns(r)
+		if n == 0 {
+			if x > 0 {
+				c[y][x-1] += string(r)
+			}
+			continue
+		}
+		c[y][x] = string(r)
+		if n == 2 {
+			c[y][x+1] = ""
+		}
+		x += n
+	}
+}
+
+func (d drawing) text(b *strings.Builder) {
+	c := make(canvas, d.h)
+	for y := range c {
+		c[y] = make([]string, d.w)
+		for x := range c[y] {
+			c[y][x] = " "
+		}
+	}
+	// Vertical pieces after horizontal ones: they are seen where two cross.
+	for _, ln := range d.lines {
+		for i := 0; i+1 < len(ln.points); i++ {
+			p, q := ln.points[i], ln.points[i+1]
+			for x := min(p.x, q.x); p.y == q.y && x <= max(p.x, q.x); x++ {
+				c[p.y][x] = "-"
+			}
+		}
+	}
+	for _, ln := range d.lines {
+		for i := 0; i+1 < len(ln.points); i++ {
+			p, q := ln.points[i], ln.points[i+1]
+			for y := min(p.y, q.y); p.x == q.x && p.y != q.y && y <= max(p.y, q.y); y++ {
+				c[y][p.x] = "|"
+			}
+		}
+	}
+	for _, ln := range d.lines {
+		for _, p := range ln.points[1 : len(ln.points)-1] {
+			c[p.y][p.x] = "+"
+		}
+		head, last := ln.points[0], ln.points[len(ln.points)-1]
+		if ln.headA {
+			c[head.y][head.x] = "<"
+		}
+		if ln.headB {
+			c[last.y][last.x] = ">"
+			if ln.back {
+				c[last.y][last.x] = "<"
+			}
+		}
+		if ln.label != "" {
+			c.write(ln.labelAt.x-1, ln.labelAt.y, " "+ln.label+" ")
+		}
+	}
+	for _, bx := range d.boxes {
+		edge := "+" + strings.Repeat("-", bx.w-2) + "+"
+		c.write(bx.x, bx.y, edge)
+		c.write(bx.x, bx.y+bx.h-1, edge)
+		for y := bx.y + 1; y < bx.y+bx.h-1; y++ {
+			c[y][bx.x], c[y][bx.x+bx.w-1] = "|", "|"
+		}
+		for i, s := range bx.lines {
+			c.write(bx.x+2, bx.y+1+i, s)
+		}
+	}
+	for _, row := range c {
+		b.WriteString(strings.TrimRight(strings.Join(row, ""), " ") + "\n")
+	}
+}
