@@ -159,7 +159,6 @@ type wire struct {
 	down       bool
 	after      *wire
 	track      int
-	done       bool
 	half       bool
 }
 
