@@ -31,14 +31,21 @@ func (p Side) String() string {
 	return p.Kind + " " + p.Namespace + "/" + p.Name
 }
 
-// EdgeLabels names a series of traffic of this proxy's workload with one other side.
+func (p Side) valid() Side { return Side{valid(p.Kind), valid(p.Namespace), valid(p.Name)} }
+
+// EdgeLabels names a series of traffic between two sides, as one of them observes it.
 type EdgeLabels struct {
-	// Out is traffic that the workload sent; otherwise it received it.
+	// At is the side that observes the traffic: the pod of the proxy, or a Gateway of a proxy that runs in no pod.
+	At Side `json:"at,omitzero"`
+	// Out is traffic that At sent; otherwise At received it.
 	Out bool `json:"out,omitempty"`
 	// Peer is the other side.
 	Peer Side `json:"peer,omitzero"`
-	// Service is the Service that the traffic was for, "namespace/name"; empty if it was for none.
+	// Route, "namespace/name", led to Service, "namespace/name:port", and that to Backend: another Service if a split
+	// redirected the request, otherwise the same. They are empty for traffic that At received.
+	Route   string `json:"route,omitempty"`
 	Service string `json:"service,omitempty"`
+	Backend string `json:"backend,omitempty"`
 }
 
 func (l EdgeLabels) compare(m EdgeLabels) int {
@@ -48,15 +55,23 @@ func (l EdgeLabels) compare(m EdgeLabels) int {
 			out = 1
 		}
 	}
-	return cmp.Or(out, l.Peer.Compare(m.Peer), strings.Compare(l.Service, m.Service))
+	return cmp.Or(l.At.Compare(m.At), out, l.Peer.Compare(m.Peer), strings.Compare(l.Route, m.Route),
+		strings.Compare(l.Service, m.Service), strings.Compare(l.Backend, m.Backend))
 }
 
-// direction is the label of an exposition: where the traffic went, as seen from the workload.
+// direction is the label of an exposition: where the traffic went, as seen from At.
 func (l EdgeLabels) direction() string {
 	if l.Out {
 		return "to"
 	}
 	return "from"
+}
+
+// edgeLabels are the names of the labels in an exposition, sorted; values are theirs.
+var edgeLabels = [...]string{"at_kind", "at_name", "at_namespace", "backend", "direction", "peer_kind", "peer_name", "peer_namespace", "route", "service"}
+
+func (l EdgeLabels) values() [len(edgeLabels)]string {
+	return [...]string{l.At.Kind, l.At.Name, l.At.Namespace, l.Backend, l.direction(), l.Peer.Kind, l.Peer.Name, l.Peer.Namespace, l.Route, l.Service}
 }
 
 // Edge counts the traffic of one series. It is dropped when it has counted nothing for the grace time, and counts unseen
@@ -138,7 +153,7 @@ type edges struct {
 }
 
 func newEdges(o Options, out bool) edges {
-	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(EdgeLabels{Out: out, Peer: Side{Name: other}, Service: other})}
+	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(EdgeLabels{At: Side{Name: other}, Out: out, Peer: Side{Name: other}, Route: other, Service: other, Backend: other})}
 }
 
 func newEdge(l EdgeLabels) *Edge {
@@ -195,8 +210,8 @@ func (all *edges) shown(now time.Time) (out []*Edge) {
 // Edge returns the series with these labels. It takes a lock: keep it with the connection or the endpoint that it is
 // about. Beyond the bound of series, each direction has one for all further ones, with the name "other".
 func (r *Registry) Edge(labels EdgeLabels) *Edge {
-	labels.Service = valid(labels.Service)
-	labels.Peer = Side{valid(labels.Peer.Kind), valid(labels.Peer.Namespace), valid(labels.Peer.Name)}
+	labels.At, labels.Peer = labels.At.valid(), labels.Peer.valid()
+	labels.Route, labels.Service, labels.Backend = valid(labels.Route), valid(labels.Service), valid(labels.Backend)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if labels.Out {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-var web = EdgeLabels{Peer: Side{"Pod", "shop", "web-1"}, Service: "shop/cart"}
+var web = EdgeLabels{At: Side{"Pod", "shop", "cart-1"}, Peer: Side{"Pod", "shop", "web-1"}, Service: "shop/cart:80"}
 
 func TestAnEdgeCountsResultsAndTimes(t *testing.T) {
 	r := New()
@@ -88,12 +88,12 @@ func TestEdgesBeyondTheBoundAreCountedAsOther(t *testing.T) {
 		}
 		visit(false, 0, 10)
 		visit(true, 0, 2)
-		if got, want := names(false)+" to "+names(true), "other=7 p0=1 p1=1 p2=1 to p0=1 p1=1"; got != want {
+		if got, want := names(false)+" to "+names(true), "p0=1 p1=1 p2=1 other=7 to p0=1 p1=1"; got != want {
 			t.Errorf("edges %s, want %s", got, want)
 		}
 		time.Sleep(2 * time.Minute)
 		visit(false, 20, 22)
-		if got, want := names(false), "other=7 p20=1 p21=1"; got != want {
+		if got, want := names(false), "p20=1 p21=1 other=7"; got != want {
 			t.Errorf("later %s, want %s", got, want)
 		}
 	})
@@ -102,18 +102,20 @@ func TestEdgesBeyondTheBoundAreCountedAsOther(t *testing.T) {
 func TestEdgesInTheExposition(t *testing.T) {
 	r := New()
 	r.Edge(web).Observe(0, true, 3*time.Millisecond)
-	r.Edge(EdgeLabels{Out: true, Peer: Side{Name: "a\xff\"b"}}).Observe(0, false, 30*time.Millisecond)
+	r.Edge(EdgeLabels{Out: true, Peer: Side{Name: "a\xff\"b"}, Route: "r/s", Service: "c:1", Backend: "b:1"}).Observe(0, false, 30*time.Millisecond)
 	r.Edge(EdgeLabels{}).Observe(0, true, time.Millisecond)
 	w := httptest.NewRecorder()
 	r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	const cart = `at_kind="Pod",at_name="cart-1",at_namespace="shop",backend="",direction="from",peer_kind="Pod",peer_name="web-1",peer_namespace="shop"`
+	const odd = `at_kind="",at_name="",at_namespace="",backend="b:1",direction="to",peer_kind="",peer_name="a` + "\ufffd" + `\"b",peer_namespace=""`
 	for _, want := range []string{
-		`weir_edge_requests_total{direction="from",kind="Pod",name="web-1",namespace="shop",result="success",service="shop/cart"} 1`,
-		`weir_edge_requests_total{direction="from",kind="Pod",name="web-1",namespace="shop",result="failure",service="shop/cart"} 0`,
-		`weir_edge_requests_total{direction="to",kind="",name="a` + "\ufffd" + `\"b",namespace="",result="failure",service=""} 1`,
-		`weir_edge_requests_total{direction="from",kind="",name="",namespace="",result="success",service=""} 1`,
-		`weir_edge_request_duration_seconds_bucket{direction="from",kind="Pod",name="web-1",namespace="shop",service="shop/cart",le="0.0025"} 0`,
-		`weir_edge_request_duration_seconds_bucket{direction="from",kind="Pod",name="web-1",namespace="shop",service="shop/cart",le="0.005"} 1`,
-		`weir_edge_request_duration_seconds_sum{direction="to",kind="",name="a` + "\ufffd" + `\"b",namespace="",service=""} 0.03`,
+		`weir_edge_requests_total{` + cart + `,result="success",route="",service="shop/cart:80"} 1`,
+		`weir_edge_requests_total{` + cart + `,result="failure",route="",service="shop/cart:80"} 0`,
+		`weir_edge_requests_total{` + odd + `,result="failure",route="r/s",service="c:1"} 1`,
+		`weir_edge_requests_total{at_kind="",at_name="",at_namespace="",backend="",direction="from",peer_kind="",peer_name="",peer_namespace="",result="success",route="",service=""} 1`,
+		`weir_edge_request_duration_seconds_bucket{` + cart + `,route="",service="shop/cart:80",le="0.0025"} 0`,
+		`weir_edge_request_duration_seconds_bucket{` + cart + `,route="",service="shop/cart:80",le="0.005"} 1`,
+		`weir_edge_request_duration_seconds_sum{` + odd + `,route="r/s",service="c:1"} 0.03`,
 	} {
 		if !bytes.Contains(w.Body.Bytes(), []byte(want+"\n")) {
 			t.Errorf("the exposition lacks %s", want)

@@ -35,10 +35,10 @@ var (
 		"route", "rule", "reason")
 	descEdge = desc("weir_edge_requests_total",
 		"Requests with one other side: from it, or to it; a failure is an answer of 5xx, or none.",
-		"direction", "kind", "namespace", "name", "service", "result")
+		append(edgeLabels[:], "result")...)
 	descEdgeDuration = desc("weir_edge_request_duration_seconds",
 		"Time of requests with one other side; to it, of each attempt.",
-		"direction", "kind", "namespace", "name", "service")
+		edgeLabels[:]...)
 	descMirror = desc("weir_mirror_requests_total",
 		"Finished copies: sent, dropped by the proxy, or failed by the mirror's target.",
 		"route", "rule", "mirror", "outcome")
@@ -104,14 +104,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	all := r.series()
 
 	collectExchanges(ch, all.exchanges)
-	for _, e := range r.Edges() {
-		peer := e.Peer
-		ch <- counter(descEdge, e.Success, e.direction(), peer.Kind, peer.Namespace, peer.Name, e.Service, "success")
-		ch <- counter(descEdge, e.Failure, e.direction(), peer.Kind, peer.Namespace, peer.Name, e.Service, "failure")
-		ch <- histogram{descEdgeDuration, []*dto.LabelPair{
-			pair("direction", e.direction()), pair("kind", peer.Kind), pair("name", peer.Name), pair("namespace", peer.Namespace), pair("service", e.Service),
-		}, e.Latency}
-	}
+	collectEdges(ch, r.Edges())
 	for _, m := range all.mirrors {
 		if m.shards.used() {
 			collectMirror(ch, m.Snapshot())
@@ -214,6 +207,20 @@ func revision() string {
 		}
 	}
 	return "unknown"
+}
+
+func collectEdges(ch chan<- prometheus.Metric, all []EdgeSnapshot) {
+	for i := range all {
+		e := &all[i]
+		values := e.values()
+		ch <- counter(descEdge, e.Success, append(values[:], "success")...)
+		ch <- counter(descEdge, e.Failure, append(values[:], "failure")...)
+		pairs := make([]*dto.LabelPair, len(edgeLabels))
+		for i, name := range edgeLabels {
+			pairs[i] = pair(name, values[i])
+		}
+		ch <- histogram{descEdgeDuration, pairs, e.Latency}
+	}
 }
 
 func counter(d *prometheus.Desc, n uint64, labels ...string) prometheus.Metric {
