@@ -31,6 +31,8 @@ type attempt struct {
 	connectBy time.Time
 	// informed means that interim answers were forwarded.
 	informed bool
+	// counts means that the attempt has an outcome to be counted.
+	counts bool
 	// unanswered means that the connection ended before a byte of the answer, and that the request may be repeated.
 	unanswered bool
 }
@@ -89,6 +91,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
 				busy--
 				ex.attempts--
+				ex.attempt.counts = false
 				continue
 			}
 			service.Rejected(upstream.LimitConnecting)
@@ -98,6 +101,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			e.TimedOut()
 		}
 		if ex.move(&moved, service, err) {
+			ex.endAttempt(err)
 			ex.backend.Metrics.Retry(ex.from.Shard)
 			continue
 		}
@@ -111,6 +115,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			}
 			return err
 		}
+		ex.endAttempt(err)
 		if err == nil {
 			ex.dropAnswer()
 		}
@@ -142,7 +147,7 @@ func (ex *Exchange) overHTTP2(s *upstream.Service) bool {
 // beginAttempt sets the attempt's times.
 func (ex *Exchange) beginAttempt() {
 	a := &ex.attempt
-	*a = attempt{start: ex.from.Start, times: times{began: ex.clock()}}
+	*a = attempt{start: ex.from.Start, counts: true, times: times{began: ex.clock()}}
 	if ex.attempts > 1 {
 		a.start = time.Now()
 	}

@@ -52,7 +52,9 @@ type clientReport struct {
 
 // listen reads what proxies in front report, if the listener trusts the connection's other side.
 func (ex *Exchange) listen(l *routing.Listener) {
-	f := ex.from.Snapshot.Listeners[l.ID].Front
+	state := &ex.from.Snapshot.Listeners[l.ID]
+	ex.observer = state.observer
+	f := state.Front
 	ex.id.guarded = f != nil
 	ex.believe(f)
 }

@@ -16,6 +16,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics counts the exchanges; nil means a registry of its own.
 	Metrics *telemetry.Registry
+	// At is the pod that the proxy runs in, which observes its traffic; without one, the owner of a listener observes.
+	At telemetry.Side
 	// AccessLog may be nil, for no access log.
 	AccessLog *telemetry.AccessLog
 	// Via selects the messages with a Via field.

@@ -32,6 +32,8 @@ type Peer struct {
 	TLS *TLSPeer
 	// judgedBy is what the access stage found out about the peer last.
 	judgedBy atomic.Pointer[policy.Subject]
+	// edge is where its requests were counted last.
+	edge atomic.Pointer[observed]
 	// streams are the connection's requests in flight over HTTP/2.
 	streams atomic.Int32
 }

@@ -33,6 +33,8 @@ func (ex *Exchange) finish() {
 	}
 	d := time.Since(ex.from.Start)
 	ex.finished = ex.from.Start.Add(d)
+	ex.countIn(d)
+	ex.endLastAttempt(d)
 	m := ex.metrics()
 	m.Observe(ex.from.Shard, ex.status, d, ex.in, ex.out)
 	if ex.reason != "" {

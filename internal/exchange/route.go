@@ -19,6 +19,7 @@ import (
 type routed struct {
 	match    routing.Request
 	decision routing.Decision
+	observer *observer // of the listener; nil if no listener serves the host
 	rule     *Rule
 	deadline time.Time // of the whole exchange; zero for none
 	backend  *Backend

@@ -3,6 +3,7 @@ package exchange
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weirmesh/weir/internal/mirror"
@@ -62,7 +63,8 @@ type Listener struct {
 	Auth  ClientAuth
 	Front *Front
 	// guard is nil for listeners that judge nobody.
-	guard *guard
+	guard    *guard
+	observer *observer
 }
 
 // Rule is what serving a rule needs beyond the decision.
@@ -97,11 +99,16 @@ type Backend struct {
 	Service *upstream.Service
 	Fault   *model.Fault
 	filters filters
+	// root is the name of the service that was split, if the backend is a leaf of a split.
+	root string
+	// edges are where attempts at its endpoints are counted: *upstream.Endpoint to *observed.
+	edges sync.Map
 }
 
 // Attach adds the services and counters to the snapshot, and reports which counters are in use. It cannot fail.
 func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.Snapshot) (used telemetry.InUse) {
 	snap.Upstream = services.Services()
+	snap.observe(p.At)
 	exchange := func(l telemetry.ExchangeLabels) *telemetry.Exchange {
 		x := p.Metrics.Exchange(l)
 		used.Exchanges = append(used.Exchanges, x)
@@ -160,6 +167,7 @@ func (p *Pipeline) Attach(cfg *model.Config, snap *Snapshot, services *upstream.
 				ls.Name = l.Leaf.Ref.Namespace + "/" + l.Leaf.Ref.Name + " " + l.Leaf.Ref.Field
 			}
 		}
+		ls.root = l.Split.Root
 		ls.Metrics = exchange(telemetry.ExchangeLabels{Route: of.Route, Rule: of.Name, Backend: ls.Name})
 		ls.filters = snap.Backends[l.Backend.ID].filters
 		ls.lead(services, l.Service, l.Backend.Rule.Route.ClientCertificate, l.Fault)

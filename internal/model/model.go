@@ -302,4 +302,6 @@ type ServiceTLS struct {
 // Endpoint is one address: "ip:port" or, for a service outside the set, "host:port".
 type Endpoint struct {
 	Address string `json:"address"`
+	// Pod is the name of the pod that has the address, in the Service's namespace; empty if it is not known.
+	Pod string `json:"pod,omitempty"`
 }

@@ -15,6 +15,9 @@ type Side struct {
 	Name      string `json:"name,omitempty"`
 }
 
+// KindAddress is a side of which only the IP address is known, its Name; it may be a pod's.
+const KindAddress = "Address"
+
 // Compare orders by namespace, kind and name.
 func (p Side) Compare(q Side) int {
 	return cmp.Or(strings.Compare(p.Namespace, q.Namespace), strings.Compare(p.Kind, q.Kind), strings.Compare(p.Name, q.Name))
@@ -150,7 +153,13 @@ type edges struct {
 	byLabels map[EdgeLabels]*Edge
 	overflow *Edge
 	swept    time.Time
+	// addresses is how many are of sides of KindAddress.
+	addresses int
 }
+
+// maxAddresses bounds the series with sides of KindAddress: clients of a large network must not use up those of pods.
+// The traffic of further ones is with an unknown side.
+const maxAddresses = 1000
 
 func newEdges(o Options, out bool) edges {
 	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(EdgeLabels{At: Side{Name: other}, Out: out, Peer: Side{Name: other}, Route: other, Service: other, Backend: other})}
@@ -164,18 +173,32 @@ func (all *edges) get(l EdgeLabels) *Edge {
 	if e := all.byLabels[l]; e != nil {
 		return e
 	}
-	if len(all.byLabels) >= all.options.MaxSeries {
-		// While it is full, one sweep a while is enough: each looks at all.
-		if now := time.Now(); now.Sub(all.swept) >= all.options.Grace/8 {
-			all.sweep(now)
+	if l.Peer.Kind == KindAddress && all.addresses >= maxAddresses {
+		if all.sweepSometimes(); all.addresses >= maxAddresses {
+			l.Peer = Side{}
+			if e := all.byLabels[l]; e != nil {
+				return e
+			}
 		}
-		if len(all.byLabels) >= all.options.MaxSeries {
+	}
+	if len(all.byLabels) >= all.options.MaxSeries {
+		if all.sweepSometimes(); len(all.byLabels) >= all.options.MaxSeries {
 			return all.overflow
 		}
 	}
 	e := newEdge(l)
 	all.byLabels[l] = e
+	if l.Peer.Kind == KindAddress {
+		all.addresses++
+	}
 	return e
+}
+
+// sweepSometimes sweeps if that is some time ago: each sweep looks at all.
+func (all *edges) sweepSometimes() {
+	if now := time.Now(); now.Sub(all.swept) >= all.options.Grace/8 {
+		all.sweep(now)
+	}
 }
 
 // sweep drops the series that have counted nothing for the grace time.
@@ -189,6 +212,9 @@ func (all *edges) sweep(now time.Time) {
 		case now.Sub(e.since) >= all.options.Grace:
 			e.dropped.Store(true)
 			delete(all.byLabels, l)
+			if l.Peer.Kind == KindAddress {
+				all.addresses--
+			}
 		}
 	}
 }

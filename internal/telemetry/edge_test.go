@@ -99,6 +99,40 @@ func TestEdgesBeyondTheBoundAreCountedAsOther(t *testing.T) {
 	})
 }
 
+// TestClientsOfALargeNetworkLeaveRoomForPods: addresses beyond a bound are one unknown side, until others have gone.
+func TestClientsOfALargeNetworkLeaveRoomForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(Options{MaxSeries: 3 * maxAddresses, Grace: time.Minute})
+		count := func() (addresses int, unknown uint64) {
+			for _, e := range r.Edges() {
+				if e.Peer.Kind == KindAddress {
+					addresses++
+				} else if e.Peer == (Side{}) {
+					unknown = e.Success
+				}
+			}
+			return addresses, unknown
+		}
+		come := func(from int) {
+			for i := range maxAddresses + 50 {
+				r.Edge(EdgeLabels{Peer: Side{Kind: KindAddress, Name: fmt.Sprint(from + i)}}).Observe(0, true, time.Second)
+			}
+		}
+		come(0)
+		if n, u := count(); n != maxAddresses || u != 50 {
+			t.Errorf("%d addresses, %d requests of unknown ones", n, u)
+		}
+		if r.Edge(web) == r.Edge(EdgeLabels{}) {
+			t.Error("a pod is not told apart")
+		}
+		time.Sleep(2 * time.Minute)
+		come(5000)
+		if n, u := count(); n != maxAddresses || u != 50 { // the unknown side went, and came back
+			t.Errorf("later %d addresses, %d requests of unknown ones", n, u)
+		}
+	})
+}
+
 func TestEdgesInTheExposition(t *testing.T) {
 	r := New()
 	r.Edge(web).Observe(0, true, 3*time.Millisecond)

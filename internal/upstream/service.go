@@ -23,6 +23,7 @@ type Service struct {
 	Fault *model.Fault
 
 	endpoints    []*Endpoint
+	pods         []string // of the endpoints; nil if none is known
 	maxEjected   int
 	maxRequests  int64 // 0 for no bound
 	maxRelays    int64
@@ -32,6 +33,19 @@ type Service struct {
 
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }
+
+// Pod returns the name of the pod that an endpoint is, in the Service's namespace; empty if that is not known. ok is
+// false if the endpoint is not of the service.
+func (s *Service) Pod(e *Endpoint) (name string, ok bool) {
+	i := slices.Index(s.endpoints, e)
+	if i < 0 {
+		return "", false
+	}
+	if s.pods == nil {
+		return "", true
+	}
+	return s.pods[i], true
+}
 
 // Pick chooses an endpoint: of two random healthy ones, the one with less in flight. avoid, which may be nil, is the
 // endpoint that a retry comes from: it is only chosen if no other is healthy. An ejected endpoint whose time is over

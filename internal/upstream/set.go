@@ -253,6 +253,12 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 			}
 			if !slices.Contains(sv.endpoints, e) {
 				sv.endpoints = append(sv.endpoints, e)
+				if me.Pod != "" && sv.pods == nil {
+					sv.pods = make([]string, len(sv.endpoints)-1, len(ms.Endpoints))
+				}
+				if sv.pods != nil {
+					sv.pods = append(sv.pods, me.Pod)
+				}
 				policies[e] = policies[e].with(ms)
 			}
 		}

@@ -160,7 +160,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 		}
 		return []model.Endpoint{{Address: join(host, number)}}
 	}
-	var ready, draining []string
+	var ready, draining []model.Endpoint
 	all := t.set.EndpointSlicesOf(s.Namespace, s.Name)
 	if len(all) == 0 && t.Cluster && t.Partial && len(s.Spec.Selector) > 0 {
 		return []model.Endpoint{{Address: join(s.Name+"."+s.Namespace+".svc", p.Port)}}
@@ -182,7 +182,7 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 			// Every address of an endpoint is the same backend (EndpointSlice.endpoints[].addresses): the first is it.
 			if len(e.Addresses) > 0 && !refused.has(slice, i) {
 				if a := join(e.Addresses[0], number); model.CheckEndpoint(a) == nil {
-					*to = append(*to, a)
+					*to = append(*to, model.Endpoint{Address: a, Pod: podOf(s, e.TargetRef)})
 				}
 			}
 		}
@@ -190,16 +190,22 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 	if len(ready) == 0 {
 		ready = draining
 	}
-	slices.Sort(ready)
-	if len(ready) == 0 {
-		return nil
+	slices.SortFunc(ready, func(a, b model.Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(b.Pod, a.Pod)) // one whose pod is known comes first
+	})
+	return slices.CompactFunc(ready, func(a, b model.Endpoint) bool { return a.Address == b.Address })
+}
+
+// maxName is the most characters of a pod's name.
+const maxName = 253
+
+// podOf is the pod that an endpoint is. A pod of another namespace is not one that the Service's author may name.
+func podOf(s *corev1.Service, ref *corev1.ObjectReference) string {
+	if ref == nil || ref.Kind != model.KindPod || ref.Namespace != "" && ref.Namespace != s.Namespace || len(ref.Name) > maxName ||
+		strings.Trim(ref.Name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		return ""
 	}
-	ready = slices.Compact(ready)
-	out := make([]model.Endpoint, len(ready))
-	for i, a := range ready {
-		out[i].Address = a
-	}
-	return out
+	return ref.Name
 }
 
 // noEndpoints explains why a port that routes lead to has nowhere to go.
