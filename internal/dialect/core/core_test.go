@@ -269,3 +269,28 @@ func TestCodesAreUniqueAndExplained(t *testing.T) {
 		}
 	}
 }
+
+func TestPodsOfEndpoints(t *testing.T) {
+	web := []discoveryv1.EndpointPort{{Port: to[int32](80)}}
+	of := func(address string, ref *corev1.ObjectReference) discoveryv1.Endpoint {
+		e := endpoint(ready, address)
+		e.TargetRef = ref
+		return e
+	}
+	pod := func(namespace, name string) *corev1.ObjectReference {
+		return &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name}
+	}
+	cfg, _, _ := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{service(corev1.ServicePort{Port: 80})}, EndpointSlices: []*discoveryv1.EndpointSlice{
+		slice("1", web, of("10.0.0.1", pod("default", "a-1")), of("10.0.0.2", pod("", "a-2")), of("10.0.0.3", pod("other", "b")), of("10.0.0.4", nil),
+			of("10.0.0.5", &corev1.ObjectReference{Kind: "Node", Name: "n"}), of("10.0.0.6", pod("default", "no name")), of("10.0.0.7", pod("default", strings.Repeat("x", 300)))),
+		slice("2", web, of("10.0.0.4", pod("default", "a-4")), of("10.0.0.1", nil)), // an endpoint is known by what knows it
+	}})
+	var got []string
+	for _, e := range cfg.Services[0].Endpoints {
+		got = append(got, e.Address+" "+e.Pod)
+	}
+	want := []string{"10.0.0.1:80 a-1", "10.0.0.2:80 a-2", "10.0.0.3:80 ", "10.0.0.4:80 a-4", "10.0.0.5:80 ", "10.0.0.6:80 ", "10.0.0.7:80 "}
+	if !slices.Equal(got, want) {
+		t.Errorf("endpoints %q, want %q", got, want)
+	}
+}
