@@ -81,7 +81,7 @@ var importTable = map[string][]string{
 	},
 	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
 	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process", "internal/visible"},
-	"internal/flags":   {"internal/model"},
+	"internal/flags":   {"internal/identity/spiffe", "internal/model"},
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",

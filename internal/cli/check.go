@@ -30,7 +30,7 @@ func translation(s streams, cmd *cobra.Command) *control.Options {
 	flags.PathPolicy(cmd.Flags(), &o.PathPolicy)
 	flags.ExclusiveHostnames(cmd.Flags(), &o.ExclusiveHostnames)
 	flags.AccessDeny(cmd.Flags(), &o.Deny)
-	cmd.Flags().Var(newTrustDomain(&o.TrustDomain), "trust-domain", "trust domain of the own identities, which are spiffe://`DOMAIN`/ns/NAMESPACE/sa/ACCOUNT")
+	flags.TrustDomain(cmd.Flags(), &o.TrustDomain)
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o

@@ -47,6 +47,8 @@ type Options struct {
 	log                  process.LogFlags
 	pathPolicy           model.PathPolicy
 	exclusive            bool
+	deny                 model.Deny
+	trustDomain          string
 }
 
 // Flags adds them to a command.
@@ -73,6 +75,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "how long to keep feeding proxies and converting after SIGTERM or SIGINT, until others have taken over; /readyz answers 503, and another replica may lead")
 	flags.PathPolicy(f, &o.pathPolicy)
 	flags.ExclusiveHostnames(f, &o.exclusive)
+	flags.AccessDeny(f, &o.deny)
+	flags.TrustDomain(f, &o.trustDomain)
 	o.log.Flags(f)
 }
 
@@ -171,6 +175,7 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
+	options.Deny, options.TrustDomain = o.deny, o.trustDomain
 	return options
 }
 

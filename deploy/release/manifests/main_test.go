@@ -91,6 +91,7 @@ controller:
 proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}}
 namespaces: [shop]
 exclusiveHostnames: true
+access: {deny: all, trustDomain: corp.example}
 networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}, conversionFrom: [{ipBlock: {cidr: 198.51.100.2/32}}]}
 admissionPolicy: {images: ["other/image:*"]}
 externalNames: {allow: [api.example.com, corp.example], clusterDomain: k8s.test}
@@ -125,7 +126,7 @@ func TestEveryValueArrives(t *testing.T) {
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443", "cidr: 198.51.100.2/32",
 		`[\"example/weir\",\"example/slim\"]`, `[\"other/image:*\"]`,
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "- --access-deny=all", "- --trust-domain=corp.example", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)
@@ -139,7 +140,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "proxies: {gateways: {allow: [command]}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "proxies: {gateways: {allow: [command]}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {

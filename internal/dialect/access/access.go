@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weirmesh/weir/api/access"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/workload"
@@ -40,7 +41,7 @@ type Options struct {
 }
 
 // DefaultTrustDomain is the trust domain of identities, unless another one is set. SMI's examples have it.
-const DefaultTrustDomain = "cluster.local"
+const DefaultTrustDomain = spiffe.DefaultTrustDomain
 
 // Annotations of a Namespace.
 const (

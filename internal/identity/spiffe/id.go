@@ -7,6 +7,8 @@ import (
 )
 
 const (
+	// DefaultTrustDomain is the trust domain of identities, unless another one is set. SMI's examples have it.
+	DefaultTrustDomain = "cluster.local"
 	// Scheme is what every SPIFFE ID begins with.
 	Scheme = "spiffe://"
 	// maxID and maxTrustDomain are in bytes (SPIFFE-ID §2.3).

@@ -1,17 +1,18 @@
-package cli
+package flags
 
 import (
-	"github.com/weirmesh/weir/internal/dialect/access"
+	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 )
 
+// TrustDomain adds the flag for the trust domain of the own identities.
+func TrustDomain(f *pflag.FlagSet, to *string) {
+	*to = spiffe.DefaultTrustDomain
+	f.Var((*trustDomain)(to), "trust-domain", "trust domain of the own identities, which are spiffe://`DOMAIN`/ns/NAMESPACE/sa/ACCOUNT")
+}
+
 // trustDomain is the name of a trust domain as a flag.
 type trustDomain string
-
-func newTrustDomain(to *string) *trustDomain {
-	*to = access.DefaultTrustDomain
-	return (*trustDomain)(to)
-}
 
 func (t *trustDomain) String() string { return string(*t) }
 
