@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -17,25 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/rollout/local"
 	"github.com/weirmesh/weir/internal/rollout/view"
 	"github.com/weirmesh/weir/internal/screen"
-	"github.com/weirmesh/weir/internal/visible"
-)
-
-// Bounds on an answer of the admin endpoint: its size, how long it may take, and how often it is asked by who watches.
-const (
-	maxAnswer   = 64 << 20
-	answerTime  = 15 * time.Second
-	watchPeriod = 500 * time.Millisecond
 )
 
 // rolloutAdmin asks the admin endpoint of "weir run" about Rollouts.
 type rolloutAdmin struct {
-	streams   streams
-	address   string
-	tokenFile string
+	admin
 	namespace string
 }
 
@@ -67,10 +53,8 @@ at the addresses of the one before, which Weir cannot see.`, "  weir rollout res
 }
 
 func (a *rolloutAdmin) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&a.address, "admin", "127.0.0.1:15000", "`address` of the admin endpoint of weir run")
-	f.StringVar(&a.tokenFile, "admin-token-file", "", "`file` with the token of the admin endpoint")
-	f.StringVarP(&a.namespace, "namespace", "n", "", "`namespace` of the Rollouts (list: default all; otherwise \"default\")")
+	a.admin.flags(cmd.Flags())
+	cmd.Flags().StringVarP(&a.namespace, "namespace", "n", "", "`namespace` of the Rollouts (list: default all; otherwise \"default\")")
 	fromEnvironment(cmd)
 }
 
@@ -93,49 +77,16 @@ func (a *rolloutAdmin) of(arg string) (namespace, name string, err error) {
 
 // ask sends a request and reads its answer into out.
 func (a *rolloutAdmin) ask(ctx context.Context, method, path string, query url.Values, out any) error {
-	base := a.address
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return flags.Errorf("--admin %q: want ADDRESS:PORT", a.address)
-	}
-	u.Path, u.RawQuery = path, query.Encode()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
-	if err != nil {
-		return err
-	}
-	if a.tokenFile != "" {
-		token, err := os.ReadFile(a.tokenFile)
-		if err != nil {
-			return flags.Errorf("--admin-token-file: %w", err)
-		}
-		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("nobody answers at %s: %w; is weir run there? --admin names another address", u.Host, errors.Unwrap(err))
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	resp, err := a.do(ctx, method, path, query)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", u.Host, err)
-	case len(body) > maxAnswer:
-		return fmt.Errorf("the answer of %s is too long", u.Host)
-	case resp.StatusCode == http.StatusNotFound && !strings.HasPrefix(string(body), local.ErrNotFound.Error()):
-		return fmt.Errorf("%s has no Rollouts: is it the admin endpoint of weir run?", u.Host)
-	case resp.StatusCode != http.StatusOK:
-		return errors.New(visible.Text(strings.TrimSpace(string(body[:min(len(body), 1000)]))))
+		return err
+	case resp.status == http.StatusNotFound && !strings.HasPrefix(string(resp.body), local.ErrNotFound.Error()):
+		return fmt.Errorf("%s has no Rollouts: is it the admin endpoint of weir run?", resp.host)
+	case resp.status != http.StatusOK:
+		return errors.New(resp.text())
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("the answer of %s cannot be read: %w", u.Host, err)
-	}
-	return nil
+	return resp.into(out)
 }
 
 func (a *rolloutAdmin) list(ctx context.Context) (l view.List, err error) {
@@ -171,62 +122,8 @@ func oneRollout(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// print writes v in a format; text is what people read.
-func (a *rolloutAdmin) print(format string, v any, text string, s screen.Screen) error {
-	switch format {
-	case "json":
-		return process.WriteJSON(a.streams.out, v)
-	case "yaml":
-		out, err := marshalYAML(v)
-		if err == nil {
-			_, err = a.streams.out.Write(out)
-		}
-		return err
-	}
-	return s.Print(a.streams.out, text)
-}
-
-// watch shows something again whenever it changed, on a terminal in place of what was there, until the context ends or
-// over says so.
-func (a *rolloutAdmin) watch(ctx context.Context, look func(now time.Time) (v any, text string, over bool, err error)) error {
-	s := screen.Of(a.streams.out)
-	ctx, stop := process.Interrupted(ctx)
-	defer stop()
-	tick := time.NewTicker(watchPeriod)
-	defer tick.Stop()
-	var last any
-	for {
-		v, text, over, err := look(time.Now())
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if !reflect.DeepEqual(v, last) {
-			if s.Width > 0 { // a terminal: from its upper left corner on
-				_, err = io.WriteString(a.streams.out, "\x1b[H\x1b[2J")
-			} else if last != nil {
-				_, err = io.WriteString(a.streams.out, "\n")
-			}
-			if err = errors.Join(err, s.Print(a.streams.out, text)); err != nil {
-				return err
-			}
-			last = v
-		}
-		if over {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
 func newRolloutList(s streams) *cobra.Command {
-	a := &rolloutAdmin{streams: s}
+	a := &rolloutAdmin{admin: admin{streams: s}}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List Rollouts and how far they are", Args: noArgs,
 		Long: `List shows the Rollouts that a "weir run" carries out: the step that each is in,
@@ -260,7 +157,7 @@ it got lately.`,
 }
 
 func newRolloutGet(s streams) *cobra.Command {
-	a := &rolloutAdmin{streams: s}
+	a := &rolloutAdmin{admin: admin{streams: s}}
 	cmd := &cobra.Command{
 		Use: "get NAME", Short: "Show a Rollout: its step, its versions, what each gets", Args: oneRollout,
 		Long: `Get shows a Rollout that a "weir run" carries out: its step, the share of the
@@ -288,7 +185,7 @@ versions with their endpoints, and what happened last.`,
 }
 
 func newRolloutStatus(s streams) *cobra.Command {
-	a := &rolloutAdmin{streams: s}
+	a := &rolloutAdmin{admin: admin{streams: s}}
 	cmd := &cobra.Command{
 		Use: "status NAME", Short: "Wait until a release is over, and say how it ended", Args: oneRollout,
 		Long: `Status prints how a Rollout stands, again whenever that changes, until nothing is
@@ -310,7 +207,7 @@ release was aborted, or --timeout passed.`,
 		over := func() bool {
 			return !*watch || last.State == view.Healthy || last.State == view.Aborted || last.State == view.Disabled
 		}
-		lines := &rolloutAdmin{streams: s}
+		lines := &admin{streams: s}
 		lines.streams.out = plainWriter{s.out}
 		err := lines.watch(ctx, func(time.Time) (any, string, bool, error) {
 			r, err := a.get(ctx, args[0])
@@ -337,7 +234,7 @@ release was aborted, or --timeout passed.`,
 type plainWriter struct{ io.Writer }
 
 func newRolloutHistory(s streams) *cobra.Command {
-	a := &rolloutAdmin{streams: s}
+	a := &rolloutAdmin{admin: admin{streams: s}}
 	cmd := &cobra.Command{
 		Use: "history NAME", Short: "List the releases of a Rollout and how they ended", Args: oneRollout,
 		Long:    `History lists the last releases of a Rollout, the newest first: the endpoints of each new version, and how it ended.`,
@@ -360,7 +257,7 @@ func newRolloutHistory(s streams) *cobra.Command {
 }
 
 func newRolloutVerb(s streams, verb local.Verb, short, long, example string) *cobra.Command {
-	a := &rolloutAdmin{streams: s}
+	a := &rolloutAdmin{admin: admin{streams: s}}
 	cmd := &cobra.Command{Use: string(verb) + " NAME", Short: short, Long: long, Example: example, Args: oneRollout}
 	var full bool
 	var step int

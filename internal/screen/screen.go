@@ -17,11 +17,13 @@ import (
 type Screen struct {
 	// Width in columns; 0 is no bound.
 	Width int
+	// Height in lines; 0 is no bound.
+	Height int
 	// Colour says that escape sequences for colours may be written.
 	Colour bool
 }
 
-// Of says what an output is. A terminal is as wide as COLUMNS says, else as it says itself, and has colours unless its user has something
+// Of says what an output is. A terminal is as wide as COLUMNS says and as high as LINES says, else as it says itself, and has colours unless its user has something
 // against them (https://no-color.org).
 func Of(out io.Writer) Screen {
 	f, ok := out.(*os.File)
@@ -29,10 +31,13 @@ func Of(out io.Writer) Screen {
 		return Screen{}
 	}
 	s := Screen{Colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		s.Width = n
-	} else if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		s.Width = width
+	if width, height, err := term.GetSize(int(f.Fd())); err == nil {
+		s.Width, s.Height = width, height
+	}
+	for name, value := range map[string]*int{"COLUMNS": &s.Width, "LINES": &s.Height} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+			*value = n
+		}
 	}
 	if s.Width > 0 {
 		s.Width = max(s.Width, narrowest)

@@ -10,7 +10,14 @@ import (
 
 // Table writes rows in columns, right-aligned. On a screen that is too narrow first the names in the first two columns are cut, then columns are left
 // out, those of the least importance first.
-func (s Screen) Table(rows [][]string, least ...string) string {
+func (s Screen) Table(rows [][]string, least ...string) string { return s.table(rows, 0, least) }
+
+// NamedTable is Table with the first columns, so many as named says, left-aligned.
+func (s Screen) NamedTable(rows [][]string, named int, least ...string) string {
+	return s.table(rows, named, least)
+}
+
+func (s Screen) table(rows [][]string, named int, least []string) string {
 	const nameWidth = 10
 	for _, row := range rows {
 		for i := range row {
@@ -39,9 +46,10 @@ func (s Screen) Table(rows [][]string, least ...string) string {
 		if len(least) == 0 {
 			break
 		}
-		at := slices.Index(rows[0], least[0])
-		for i, row := range rows {
-			rows[i] = slices.Delete(row, at, at+1)
+		if at := slices.Index(rows[0], least[0]); at >= 0 {
+			for i, row := range rows {
+				rows[i] = slices.Delete(row, at, at+1)
+			}
 		}
 		least = least[1:]
 	}
@@ -50,9 +58,13 @@ func (s Screen) Table(rows [][]string, least ...string) string {
 	for _, row := range rows {
 		line := ""
 		for i, cell := range row {
-			line += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+tableGap) + cell
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < named {
+				pad, cell = cell, pad
+			}
+			line += strings.Repeat(" ", tableGap) + pad + cell
 		}
-		b.WriteString(s.Fit(strings.TrimPrefix(line, "  ")) + "\n")
+		b.WriteString(s.Fit(line[tableGap:]) + "\n")
 	}
 	return b.String()
 }
