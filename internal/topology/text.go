@@ -23,7 +23,7 @@ func drawings(n normal, width int) []drawing {
 		l := arrange(nodes[i], as, own[i])
 		name, label := MaxName, MaxLabel
 		for {
-			d := l.draw(func(v int) []string { return lines(n.Nodes[v], name) }, func(a int) string { return labelText(as[a].label, label) })
+			d := l.draw(texts{func(v int) []string { return lines(n.Nodes[v], name) }, func(a int) string { return labelText(as[a].label, label) }})
 			if width <= 0 || d.w <= width || name <= leastText && label <= leastText {
 				out = append(out, d)
 				break
@@ -98,6 +98,17 @@ func (c canvas) write(x, y int, s string) {
 	}
 }
 
+// head is that of an arrow from a point to another one.
+func head(from, to point) string {
+	switch {
+	case to.x > from.x:
+		return ">"
+	case to.x < from.x:
+		return "<"
+	}
+	return "v"
+}
+
 func (d drawing) text(b *strings.Builder) {
 	c := make(canvas, d.h)
 	for y := range c {
@@ -127,15 +138,11 @@ func (d drawing) text(b *strings.Builder) {
 		for _, p := range ln.points[1 : len(ln.points)-1] {
 			c[p.y][p.x] = "+"
 		}
-		head, last := ln.points[0], ln.points[len(ln.points)-1]
-		if ln.headA {
-			c[head.y][head.x] = "<"
+		if first := ln.points[0]; ln.headA {
+			c[first.y][first.x] = head(ln.points[1], first)
 		}
-		if ln.headB {
-			c[last.y][last.x] = ">"
-			if ln.back {
-				c[last.y][last.x] = "<"
-			}
+		if last := ln.points[len(ln.points)-1]; ln.headB {
+			c[last.y][last.x] = head(ln.points[len(ln.points)-2], last)
 		}
 		if ln.label != "" {
 			c.write(ln.labelAt.x-1, ln.labelAt.y, " "+ln.label+" ")
