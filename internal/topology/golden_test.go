@@ -29,6 +29,7 @@ func TestDrawingsAreThoseOfTheGoldenFiles(t *testing.T) {
 		}
 		base := strings.TrimSuffix(file, ".json")
 		golden(t, base+".txt", Text(g, Options{}))
+		golden(t, base+".svg", SVG(g, Options{}))
 		golden(t, base+".dot", DOT(g))
 	}
 }

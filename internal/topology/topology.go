@@ -55,6 +55,14 @@ type Node struct {
 	Lines []string `json:"lines,omitempty"`
 }
 
+// title is the name that is shown, whole.
+func (v Node) title() string {
+	if strings.TrimSpace(v.Name) == "" {
+		return v.ID
+	}
+	return v.Name
+}
+
 // Edge is traffic from one node to another one, or to itself. An end that no node has becomes a node.
 type Edge struct {
 	From  string `json:"from"`
