@@ -107,7 +107,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
 	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
-			test-paths test-overload soak test-cluster conformance; do \
+			test-paths test-topology test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
@@ -149,6 +149,11 @@ test-paths: ## Ask all common servers that are installed how they read paths, an
 
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
+
+.PHONY: test-topology
+test-topology: ## Hold the drawings of 1,000 random graphs to those of graph-easy (3 minutes).
+	@scripts/setup.sh graph-easy
+	TOPOLOGY=full $(GO) test -count=1 -v -timeout 20m -run GraphEasy ./internal/topology
 
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \

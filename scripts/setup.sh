@@ -4,7 +4,7 @@
 set -euo pipefail
 
 declare -A package=([gcc]="gcc libc6-dev" [node]=nodejs [javac]=default-jdk-headless [testssl]=testssl.sh [nft]=nftables [ip]=iproute2
-	[/usr/lib/cni/bridge]=containernetworking-plugins [/usr/share/nodejs/express]=node-express
+	[graph-easy]=libgraph-easy-perl [/usr/lib/cni/bridge]=containernetworking-plugins [/usr/share/nodejs/express]=node-express
 	[/usr/share/tomcat10/lib]=tomcat10-common)
 wanted=()
 for command in "$@"; do

@@ -16,11 +16,7 @@ func DOT(g Graph) string {
 	var b strings.Builder
 	b.WriteString("digraph topology {\n\trankdir=LR;\n\tnode [shape=box];\n")
 	for i, v := range n.Nodes {
-		text := v.Name
-		if strings.TrimSpace(text) == "" {
-			text = v.ID
-		}
-		text = label.Replace(visible.Text(text))
+		text := label.Replace(visible.Text(v.title()))
 		for _, s := range v.Lines {
 			text += `\n` + label.Replace(visible.Text(s))
 		}

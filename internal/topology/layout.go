@@ -119,7 +119,7 @@ func flow(nodes []int, as []arrow, own []int) map[int]int {
 	}
 	for len(left) > 0 {
 		at, last := -1, false
-		for i, v := range left {
+		for i, v := range slices.Backward(left) {
 			if out[v] == 0 && in[v] > 0 {
 				at, last = i, true
 				break

@@ -6,33 +6,6 @@ import (
 	"slices"
 )
 
-// point is a cell: column and row.
-type point struct{ x, y int }
-
-// box is a drawn node with its outer size.
-type box struct {
-	node       int
-	x, y, w, h int
-	lines      []string
-}
-
-// line is a drawn piece of an arrow: horizontal and vertical in turn, the first one horizontal.
-type line struct {
-	arrow        int
-	points       []point
-	headA, headB bool // at the first point to the left, at the last point
-	back         bool // the head at the last point shows to the left
-	label        string
-	labelAt      point
-}
-
-// drawing is one part of a graph with its place for everything.
-type drawing struct {
-	boxes []box
-	lines []line
-	w, h  int
-}
-
 // ports gives every link its rows in its items, relative to them.
 func (l *layered) ports(inner func(node int) int) {
 	for i := range l.items {
@@ -87,8 +60,10 @@ func (l *layered) rows() {
 		}
 	}
 	least := math.MaxInt
-	for _, it := range l.items {
-		least = min(least, it.y)
+	for _, layer := range l.layers {
+		for _, i := range layer {
+			least = min(least, l.items[i].y)
+		}
 	}
 	for i := range l.items {
 		l.items[i].y -= least
@@ -242,119 +217,4 @@ func channel(wires []*wire, used map[int]bool) (ordered []*wire, tracks int) {
 		tracks = max(tracks, w.track+1)
 	}
 	return ordered, tracks
-}
-
-// draw gives everything its place.
-func (l *layered) draw(text func(node int) []string, label func(arrow int) string) drawing {
-	l.ports(func(v int) int { return len(text(v)) })
-	l.rows()
-	var d drawing
-	x := 0
-	open := map[int]int{} // arrow to its line
-	for _, layer := range l.layers {
-		w := 1
-		for _, i := range layer {
-			if v := l.items[i].node; v >= 0 {
-				for _, s := range text(v) {
-					w = max(w, columns(s)+4)
-				}
-			}
-		}
-		var wires []*wire
-		used := map[int]bool{}
-		var links []int
-		labels, headA := 0, false
-		for _, i := range layer {
-			it := &l.items[i]
-			if it.node >= 0 {
-				d.boxes = append(d.boxes, box{it.node, x, it.y, w, it.h, text(it.node)})
-			}
-			for _, n := range it.right {
-				ln := &l.links[n]
-				links = append(links, n)
-				y1, y2 := it.y+ln.yl, l.items[ln.b].y+ln.yr
-				used[y1], used[y2] = true, true
-				headA = headA || ln.headA
-				if ln.first {
-					labels = max(labels, columns(label(ln.arrow)))
-				}
-				if y1 != y2 {
-					wires = append(wires, &wire{link: n, loop: -1, left: []int{y1}, right: y2, top: min(y1, y2), end: max(y1, y2), down: y2 > y1})
-				}
-			}
-			base := it.y + 1 + (it.h-2-len(it.right)-2*len(it.loops))/2 + len(it.right)
-			for n, a := range it.loops {
-				y := base + 2*n
-				used[y], used[y+1] = true, true
-				headA = true
-				labels = max(labels, columns(label(a)))
-				wires = append(wires, &wire{link: -1, loop: a, left: []int{y, y + 1}, right: none, top: y, end: y + 1})
-			}
-		}
-		ordered, tracks := channel(wires, used)
-		start := x + w + 1 // the first column of a line
-		lead := 1
-		if headA {
-			lead = 2
-		}
-		first := start + lead // the first track
-		if labels > 0 {
-			first += labels + 3
-		}
-		next := first + 1
-		if tracks > 0 {
-			next = first + 2*tracks
-		}
-		next += 2 // "->"
-		column := map[int][]*wire{}
-		for _, wi := range ordered {
-			if wi.loop >= 0 {
-				tx := first + 2*wi.track
-				p := []point{{start, wi.top}, {tx, wi.top}, {tx, wi.end}, {start, wi.end}}
-				ln := line{arrow: wi.loop, points: p, headB: true, back: true, label: label(wi.loop), labelAt: point{start + lead + 1, wi.top}}
-				d.lines = append(d.lines, ln)
-				d.w = max(d.w, tx+1)
-				continue
-			}
-			column[wi.link] = append(column[wi.link], wi)
-		}
-		for _, n := range links {
-			ln := l.links[n]
-			y1, y2 := l.items[ln.a].y+ln.yl, l.items[ln.b].y+ln.yr
-			if ln.first {
-				open[ln.arrow] = len(d.lines)
-				d.lines = append(d.lines, line{arrow: ln.arrow, points: []point{{start, y1}}, headA: ln.headA, label: label(ln.arrow), labelAt: point{start + lead + 1, y1}})
-			}
-			o := &d.lines[open[ln.arrow]]
-			for _, wi := range column[n] {
-				tx := first + 2*wi.track
-				o.points = append(o.points, point{tx, wi.left[0]}, point{tx, wi.right})
-			}
-			if l.items[ln.b].node >= 0 {
-				o.points = append(o.points, point{next - 1, y2})
-				o.headB = ln.headB
-			}
-		}
-		d.w = max(d.w, x+w)
-		x = next + 1
-	}
-	// A row of a line may lie above all boxes.
-	top := 0
-	for _, ln := range d.lines {
-		for _, p := range ln.points {
-			top = min(top, p.y)
-		}
-	}
-	for i := range d.boxes {
-		d.boxes[i].y -= top
-		d.h = max(d.h, d.boxes[i].y+d.boxes[i].h)
-	}
-	for i := range d.lines {
-		d.lines[i].labelAt.y -= top
-		for j := range d.lines[i].points {
-			d.lines[i].points[j].y -= top
-			d.h = max(d.h, d.lines[i].points[j].y+1)
-		}
-	}
-	return d
 }

@@ -14,42 +14,54 @@ type Options struct {
 
 const leastText = 8
 
-// drawings lays out all parts.
-func drawings(n normal, width int) []drawing {
+// drawings lays out all parts. Labels are shortened by label.
+func drawings(n normal, width int, label func(s string, most int) string) []drawing {
 	as := arrows(n)
 	nodes, own := parts(len(n.Nodes), as)
 	var out []drawing
 	for i := range nodes {
 		l := arrange(nodes[i], as, own[i])
-		name, label := MaxName, MaxLabel
+		forName, forLabel := MaxName, MaxLabel
 		for {
-			d := l.draw(func(v int) []string { return lines(n.Nodes[v], name) }, func(a int) string { return labelText(as[a].label, label) })
-			if width <= 0 || d.w <= width || name <= leastText && label <= leastText {
+			lines := boxLines(n.Nodes, forName)
+			d := l.draw(texts{func(v int) []string { return lines[v] }, func(a int) string { return label(as[a].label, forLabel) }})
+			if width <= 0 || d.w <= width || forName <= leastText && forLabel <= leastText {
 				out = append(out, d)
 				break
 			}
-			name, label = max(name*3/4, leastText), max(label*3/4, leastText)
+			forName, forLabel = max(forName*3/4, leastText), max(forLabel*3/4, leastText)
 		}
 	}
 	return out
 }
 
-// lines are what stands in a box.
-func lines(v Node, most int) []string {
-	name := v.Name
-	if strings.TrimSpace(name) == "" {
-		name = v.ID
-	}
-	out := []string{shorten(name, most)}
-	if columns(strings.TrimSpace(out[0])) == 0 {
-		out[0] = `"` + out[0] + `"`
-	}
-	for i, s := range v.Lines {
-		if i == MaxLines {
-			out = append(out, "…")
-			break
+// boxLines are what stands in the boxes of nodes. Names that differ stay different: of those that look alike when they are shortened, all but the first one
+// end in a number.
+func boxLines(nodes []Node, most int) [][]string {
+	out := make([][]string, len(nodes))
+	of := map[string]string{} // what is shown to the whole name
+	alike := map[string]int{}
+	for i, v := range nodes {
+		whole := v.title()
+		first := shorten(whole, most)
+		name := first
+		for of[name] != "" && of[name] != whole {
+			alike[first]++
+			number := fmt.Sprintf("~%d", alike[first]+1)
+			name = shorten(whole, most-len(number)) + number
 		}
-		out = append(out, shorten(s, most))
+		of[name] = whole
+		if columns(strings.TrimSpace(name)) == 0 {
+			name = `"` + name + `"`
+		}
+		out[i] = append(out[i], name)
+		for k, s := range v.Lines {
+			if k == MaxLines {
+				out[i] = append(out[i], "…")
+				break
+			}
+			out[i] = append(out[i], shorten(s, most))
+		}
 	}
 	return out
 }
@@ -58,7 +70,7 @@ func lines(v Node, most int) []string {
 func Text(g Graph, o Options) string {
 	n := normalise(g, true)
 	var b strings.Builder
-	for i, d := range drawings(n, o.Width) {
+	for i, d := range drawings(n, o.Width, labelText) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -98,6 +110,17 @@ func (c canvas) write(x, y int, s string) {
 	}
 }
 
+// head is that of an arrow from a point to another one.
+func head(from, to point) string {
+	switch {
+	case to.x > from.x:
+		return ">"
+	case to.x < from.x:
+		return "<"
+	}
+	return "v"
+}
+
 func (d drawing) text(b *strings.Builder) {
 	c := make(canvas, d.h)
 	for y := range c {
@@ -127,15 +150,11 @@ func (d drawing) text(b *strings.Builder) {
 		for _, p := range ln.points[1 : len(ln.points)-1] {
 			c[p.y][p.x] = "+"
 		}
-		head, last := ln.points[0], ln.points[len(ln.points)-1]
-		if ln.headA {
-			c[head.y][head.x] = "<"
+		if first := ln.points[0]; ln.headA {
+			c[first.y][first.x] = head(ln.points[1], first)
 		}
-		if ln.headB {
-			c[last.y][last.x] = ">"
-			if ln.back {
-				c[last.y][last.x] = "<"
-			}
+		if last := ln.points[len(ln.points)-1]; ln.headB {
+			c[last.y][last.x] = head(ln.points[len(ln.points)-2], last)
 		}
 		if ln.label != "" {
 			c.write(ln.labelAt.x-1, ln.labelAt.y, " "+ln.label+" ")

@@ -1,12 +1,15 @@
 // Package topology draws directed graphs of who talks to whom: as text for terminals and files (Text), for Graphviz (DOT) and as JSON. It is
 // pure: a graph in, bytes out. It knows nothing of where traffic is seen; whoever has seen it makes the Graph.
 //
-//	+---+      +---+      +---+
-//	| a | -->  | b | <--> | c |
-//	+---+      +---+      +---+
+//	                  +------------------------+
+//	                  |                        v
+//	+---------+     +-----+     +-----+      +-----+
+//	| traffic | --> | foo | --> | bar | <--> | baz |
+//	+---------+     +-----+     +-----+      +-----+
 //
 // How to read a drawing:
 //   - Nodes stand in layers from left to right, and lines join their left and right sides. An arrow that goes back has its head on the right side of a box.
+//   - An arrow that would pass a layer above all boxes there leaves the top of its box and comes down on the top of the other one.
 //   - "+" outside of a box is a bend of one line, never a joint: two lines never share a cell. Where two cross, the vertical one is drawn and the horizontal one
 //     goes on behind it ("-|-").
 //   - Two edges in both directions are one line with two heads if their labels are equal (or both empty); otherwise they are two arrows, each with its label.
@@ -50,6 +53,14 @@ type Node struct {
 	Name string `json:"name,omitempty"`
 	// Lines are shown below the name.
 	Lines []string `json:"lines,omitempty"`
+}
+
+// title is the name that is shown, whole.
+func (v Node) title() string {
+	if strings.TrimSpace(v.Name) == "" {
+		return v.ID
+	}
+	return v.Name
 }
 
 // Edge is traffic from one node to another one, or to itself. An end that no node has becomes a node.
