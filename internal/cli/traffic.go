@@ -368,14 +368,15 @@ succeeded, its success. -o dot is for Graphviz, svg for browsers.`,
 			case "dot":
 				return topology.DOT(g), nil
 			case "json":
-				return topology.JSON(g), nil
+				text, err := topology.JSON(g)
+				return string(text), err
 			case "svg":
-				return topology.SVG(g), nil
+				return topology.SVG(g, topology.Options{}), nil
 			}
 			if len(g.Nodes) == 0 {
 				return fmt.Sprintf("No %s exchanged traffic in the last %s.\n", r.Plural, a.window), nil
 			}
-			return topology.Text(g, s.Width), nil
+			return topology.Text(g, topology.Options{Width: s.Width}), nil
 		})
 	}
 	return cmd

@@ -179,3 +179,33 @@ func (ex *Exchange) sideOf(e *upstream.Endpoint) telemetry.Side {
 	}
 	return telemetry.Side{Kind: model.KindService, Namespace: namespace, Name: name}
 }
+
+// offer shows the request to those who look at requests that end.
+func (ex *Exchange) offer(taps []*telemetry.Tap, d time.Duration) {
+	r := &ex.req
+	x := telemetry.Tapped{
+		Time: ex.from.Start, Method: r.Method, Host: r.Authority, Path: r.Path, Protocol: r.Proto,
+		Status: ex.status, Reason: ex.reason, Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out,
+	}
+	if o := ex.observer; o != nil {
+		x.At = o.at
+		if o.in {
+			x.From = ex.from.Peer.edgeAt(ex.pipe.Metrics, o).Labels().Peer
+		}
+		if ex.endpoint != nil && o.out {
+			x.To = ex.edgeTo(ex.endpoint, o).Labels().Peer
+		}
+	}
+	if ex.rule != nil {
+		x.Route = ex.rule.Route
+	}
+	if ex.backend != nil {
+		x.Backend = ex.backend.Name
+	}
+	if ex.endpoint != nil {
+		x.Endpoint = ex.endpoint.Address
+	}
+	for _, t := range taps {
+		t.Offer(&x)
+	}
+}

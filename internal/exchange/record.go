@@ -35,6 +35,9 @@ func (ex *Exchange) finish() {
 	ex.finished = ex.from.Start.Add(d)
 	ex.countIn(d)
 	ex.endLastAttempt(d)
+	if taps := ex.pipe.Metrics.Taps(); taps != nil {
+		ex.offer(taps, d)
+	}
 	m := ex.metrics()
 	m.Observe(ex.from.Shard, ex.status, d, ex.in, ex.out)
 	if ex.reason != "" {

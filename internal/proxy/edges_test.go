@@ -251,3 +251,35 @@ func TestANewPodAtAnAddressIsCountedApart(t *testing.T) {
 		"unknown to Pod default/app-1 (default/route default/app:80 default/app:80): 1 ok, 0 failed",
 		"unknown to Pod default/app-2 (default/route default/app:80 default/app:80): 2 ok, 0 failed")
 }
+
+func TestATapShowsRequestsWithoutTheirSecrets(t *testing.T) {
+	cfg := plain(backend(t, moody))
+	cfg.Listeners[0].Owner = model.GatewayOwner("default", "gw")
+	cfg.Services[0].Endpoints[0].Pod = "app-1"
+	s := serve(t, cfg)
+	failed := func(x *telemetry.Tapped) bool { return x.Status >= 500 && x.To.Name == "app-1" }
+	tap, err := s.metrics.Tap(100, failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newTalk(t, s.addr())
+	for _, path := range []string{"/200", "/503?token=secret", "/404"} {
+		k.send("POST " + path + " HTTP/1.1\r\nHost: shop.example\r\nAuthorization: secret\r\nContent-Length: 1\r\n\r\nx")
+		k.answer("POST")
+	}
+	s.stop()
+	<-s.ended
+	if n := tap.Counts(); n.Matched != 1 {
+		t.Fatalf("%+v", n)
+	}
+	x := <-tap.Requests()
+	if text := fmt.Sprintf("%+v", x); strings.Contains(text, "secret") {
+		t.Errorf("shown: %s", text)
+	}
+	got := fmt.Sprintf("%s: %s > %s > %s at %s, %s by %s, %s http://%s%s %d, %d in", x.Protocol, x.From, x.At, x.To, x.Endpoint, x.Backend, x.Route, x.Method, x.Host, x.Path, x.Status, x.BytesIn)
+	want := "HTTP/1.1: unknown > Gateway default/gw > Pod default/app-1 at " + cfg.Services[0].Endpoints[0].Address +
+		", default/app:80 by default/route, POST http://shop.example/503 503, 1 in"
+	if got != want || x.Duration <= 0 {
+		t.Errorf("shown\n%s\nwant\n%s", got, want)
+	}
+}

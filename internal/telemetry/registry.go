@@ -44,6 +44,7 @@ type Registry struct {
 	services     func(yield func(ServiceState) bool)
 	memory       func() Memory
 
+	taps          taps
 	reloads       [2]atomic.Uint64 // failed, succeeded
 	lastReload    atomic.Int64     // unix nanoseconds of the last that succeeded
 	lastSucceeded atomic.Bool
