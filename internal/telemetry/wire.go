@@ -1,9 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -26,11 +28,9 @@ type latencyWire struct {
 
 // MarshalJSON implements json.Marshaler.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	w := latencyWire{Nanos: l.nanos, Buckets: [][2]uint64{}}
-	for i, n := range l.counts {
-		if n > 0 {
-			w.Buckets = append(w.Buckets, [2]uint64{uint64(i), n})
-		}
+	w := latencyWire{Nanos: l.nanos, Buckets: make([][2]uint64, len(l.buckets))}
+	for i, b := range l.buckets {
+		w.Buckets[i] = [2]uint64{uint64(b.bucket), b.n}
 	}
 	return json.Marshal(w)
 }
@@ -43,53 +43,30 @@ func (l *Latency) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	out := Latency{nanos: w.Nanos}
+	if len(w.Buckets) > 0 {
+		out.buckets = make([]bucketCount, 0, min(len(w.Buckets), allBuckets))
+	}
+	var seen [allBuckets]bool
 	for _, p := range w.Buckets {
 		i, n := p[0], p[1]
-		if i >= latencyBuckets {
+		if i >= uint64(len(seen)) {
 			return fmt.Errorf("there is no bucket %d of durations", i)
 		}
-		if out.counts == nil {
-			out.counts = make([]uint64, latencyBuckets)
-		}
-		if out.counts[i] != 0 {
+		if seen[i] {
 			return fmt.Errorf("bucket %d of durations comes twice", i)
 		}
+		seen[i] = true
 		if n > math.MaxUint64-out.total {
 			return fmt.Errorf("the durations are too many to be counted")
 		}
-		out.counts[i] = n
-		out.total += n
+		if n > 0 {
+			out.buckets = append(out.buckets, bucketCount{uint16(i), n})
+			out.total += n
+		}
 	}
+	slices.SortFunc(out.buckets, func(a, b bucketCount) int { return cmp.Compare(a.bucket, b.bucket) })
 	*l = out
 	return nil
-}
-
-// Plus are the durations of both. Neither changes.
-func (l Latency) Plus(m Latency) Latency {
-	var out Latency
-	out.add(l)
-	out.add(m)
-	return out
-}
-
-// Minus are the durations of l that an earlier state of it did not have. What the other has and l has not, because the two
-// are states of different things, is left out.
-func (l Latency) Minus(earlier Latency) Latency {
-	out := Latency{nanos: l.nanos - min(l.nanos, earlier.nanos)}
-	for i, n := range l.counts {
-		if earlier.counts != nil {
-			n -= min(n, earlier.counts[i])
-		}
-		if n == 0 {
-			continue
-		}
-		if out.counts == nil {
-			out.counts = make([]uint64, latencyBuckets)
-		}
-		out.counts[i] = n
-		out.total += n
-	}
-	return out
 }
 
 // Report is the state of all edges now.
