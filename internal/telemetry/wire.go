@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -18,6 +19,75 @@ type Report struct {
 	Time time.Time `json:"time"`
 	// Edges are sorted by their labels.
 	Edges []EdgeSnapshot `json:"edges"`
+}
+
+// maxLabels bounds the bytes of an edge's labels: names have at most 253 each.
+const maxLabels = 2048
+
+// ReadReport reads a report as JSON, of at most so many edges. The reader bounds its bytes; what follows the report is
+// left unread.
+func ReadReport(from io.Reader, edges int) (Report, error) {
+	var r Report
+	in := json.NewDecoder(from)
+	if err := expect(in, json.Delim('{')); err != nil {
+		return Report{}, err
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return Report{}, err
+		}
+		switch key {
+		case "began":
+			err = in.Decode(&r.Began)
+		case "time":
+			err = in.Decode(&r.Time)
+		case "edges":
+			r.Edges, err = readEdges(in, edges)
+		default:
+			var ignored json.RawMessage
+			err = in.Decode(&ignored)
+		}
+		if err != nil {
+			return Report{}, fmt.Errorf("%v: %w", key, err)
+		}
+	}
+	return r, expect(in, json.Delim('}'))
+}
+
+func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
+	if err := expect(in, json.Delim('[')); err != nil {
+		return nil, err
+	}
+	for in.More() {
+		if len(out) == most {
+			return nil, fmt.Errorf("more than %d", most)
+		}
+		out = append(out, EdgeSnapshot{})
+		e := &out[len(out)-1]
+		if err := in.Decode(e); err != nil {
+			return nil, err
+		}
+		size := 0
+		for _, label := range e.values() {
+			size += len(label)
+		}
+		if size > maxLabels {
+			return nil, fmt.Errorf("one has labels of %d bytes, which is more than %d", size, maxLabels)
+		}
+	}
+	return out, expect(in, json.Delim(']'))
+}
+
+func expect(in *json.Decoder, want json.Delim) error {
+	got, err := in.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v in place of %v", got, want)
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // latencyWire is a Latency in a report: the buckets that are not empty, as pairs of index and count.
