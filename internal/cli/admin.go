@@ -98,6 +98,10 @@ func (a *admin) do(ctx context.Context, method, path string, query url.Values) (
 		return nil, err
 	}
 	defer resp.Body.Close()
+	return readAnswer(resp, host)
+}
+
+func readAnswer(resp *http.Response, host string) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:

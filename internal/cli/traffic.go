@@ -37,7 +37,7 @@ Metrics. It asks the admin endpoint of a "weir run". docs/traffic.md says more.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.DisableFlagsInUseLine = true
-	cmd.AddCommand(newTrafficTop(s), newTrafficEdges(s), newTrafficTopology(s))
+	cmd.AddCommand(newTrafficTop(s), newTrafficEdges(s), newTrafficTopology(s), newTrafficTap(s))
 	return cmd
 }
 
@@ -124,6 +124,11 @@ func (a *trafficAPI) get(ctx context.Context, path string, query url.Values, out
 	if resp.status == http.StatusOK {
 		return resp.into(out)
 	}
+	return refusal(resp)
+}
+
+// refusal is the error that an answer of the API is.
+func refusal(resp *answer) error {
 	var status metav1.Status
 	if json.Unmarshal(resp.body, &status) == nil && status.Message != "" {
 		return errors.New(visible.Text(status.Message))
