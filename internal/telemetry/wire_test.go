@@ -43,7 +43,16 @@ func TestReportsThatAreNone(t *testing.T) {
 		`{"buckets":[[3,1],[3,1]]}`:                               "bucket 3 of durations comes twice",
 		`{"buckets":[[3,18446744073709551615],[4,1]]}`:            "the durations are too many to be counted",
 		`{"buckets":[[3,18446744073709551615],[4,0]],"nanos":-1}`: "",
-		`{"buckets":[[-1,1]]}`:                                    "",
+		`{"buckets":[[-1,1]]}`:                                    errPairs.Error(),
+		`{"buckets":[[1,18446744073709551616]]}`:                  errPairs.Error(),
+		`{"buckets":[[1,1.5]]}`:                                   errPairs.Error(),
+		`{"buckets":[[1]]}`:                                       errPairs.Error(),
+		`{"buckets":[[1,2,3]]}`:                                   errPairs.Error(),
+		`{"buckets":[[,2]]}`:                                      "",
+		`{"buckets":[1,2]}`:                                       errPairs.Error(),
+		`{"buckets":{}}`:                                          errPairs.Error(),
+		`{"buckets":"x"}`:                                         errPairs.Error(),
+		`{"buckets":[["1",2]]}`:                                   errPairs.Error(),
 	} {
 		var l Latency
 		err := json.Unmarshal([]byte(text), &l)
