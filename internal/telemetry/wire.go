@@ -49,6 +49,9 @@ func ReadReport(from io.Reader, edges int) (Report, error) {
 			var ignored json.RawMessage
 			err = in.Decode(&ignored)
 		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return Report{}, fmt.Errorf("%v: %w", key, err)
 		}
@@ -57,8 +60,10 @@ func ReadReport(from io.Reader, edges int) (Report, error) {
 }
 
 func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
-	if err := expect(in, json.Delim('[')); err != nil {
-		return nil, err
+	if start, err := in.Token(); start == nil || err != nil {
+		return nil, err // null
+	} else if start != json.Delim('[') {
+		return nil, fmt.Errorf("%v in place of [", start)
 	}
 	for in.More() {
 		if len(out) == most {

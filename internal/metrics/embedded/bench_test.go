@@ -155,15 +155,15 @@ func BenchmarkReadFleet(b *testing.B) {
 }
 
 // filled is a store with a whole window of a fleet.
-func filled(f fleet, requests int) *Store {
-	s := New(Options{})
+func filled(f fleet, requests int, wait func()) *Store {
+	s := New(Options{Interval: 10 * time.Millisecond})
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 14 {
 		for i := range f {
 			f.serveOne(r, i, requests)
 			s.Add(fmt.Sprint(i), f[i].Report())
 		}
-		time.Sleep(5 * time.Second)
+		wait()
 	}
 	return s
 }
@@ -186,7 +186,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 		f := newFleet(n)
 		f.serve(400) // what proxies need for it is not ours
 		before := heap()
-		s := filled(f, 30)
+		s := filled(f, 30, func() { time.Sleep(5 * time.Second) })
 		got := int(heap()-before) / n / fleetEdges
 		runtime.KeepAlive(f)
 		t.Logf("%d bytes an edge", got)
@@ -195,4 +195,34 @@ func TestMemoryOfAFleet(t *testing.T) {
 		}
 		runtime.KeepAlive(s)
 	})
+}
+
+func BenchmarkAsk(b *testing.B) {
+	s := filled(newFleet(fleetSize), 30, func() {})
+	now := time.Now()
+	for _, p := range s.sources { // as if it had taken a minute
+		for i := range p.states {
+			p.states[i].at = now.Add(time.Duration(i+1-len(p.states)) * 5 * time.Second)
+		}
+	}
+	all := make([]telemetry.Side, 0, fleetSize)
+	for i := range fleetSize {
+		all = append(all, pod(i))
+	}
+	for name, q := range map[string]metrics.Question{
+		"sum of 5000 sides": {Sum: true, At: all},
+		"sum":               {Sum: true},
+		"one side":          {At: all[7:8], With: all[7:8]},
+		"all":               {},
+	} {
+		q.Window = 30 * time.Second
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				if a, err := s.Ask(context.Background(), q); err != nil || len(a.Traffic) == 0 {
+					b.Fatal(len(a.Traffic), err)
+				}
+			}
+		})
+	}
 }
