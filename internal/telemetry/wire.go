@@ -1,12 +1,13 @@
 package telemetry
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
+	"strconv"
 	"time"
 )
 
@@ -48,6 +49,9 @@ func ReadReport(from io.Reader, edges int) (Report, error) {
 			var ignored json.RawMessage
 			err = in.Decode(&ignored)
 		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return Report{}, fmt.Errorf("%v: %w", key, err)
 		}
@@ -56,8 +60,10 @@ func ReadReport(from io.Reader, edges int) (Report, error) {
 }
 
 func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
-	if err := expect(in, json.Delim('[')); err != nil {
-		return nil, err
+	if start, err := in.Token(); start == nil || err != nil {
+		return nil, err // null
+	} else if start != json.Delim('[') {
+		return nil, fmt.Errorf("%v in place of [", start)
 	}
 	for in.More() {
 		if len(out) == most {
@@ -90,54 +96,150 @@ func expect(in *json.Decoder, want json.Delim) error {
 	return err
 }
 
-// latencyWire is a Latency in a report: the buckets that are not empty, as pairs of index and count.
+// latencyWire is a Latency in a report.
 type latencyWire struct {
 	Nanos   uint64      `json:"nanos"`
-	Buckets [][2]uint64 `json:"buckets"`
+	Buckets bucketsWire `json:"buckets"`
 }
+
+// bucketsWire are the buckets that are not empty, as pairs of index and count.
+type bucketsWire []bucketCount
 
 // MarshalJSON implements json.Marshaler.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	w := latencyWire{Nanos: l.nanos, Buckets: make([][2]uint64, len(l.buckets))}
-	for i, b := range l.buckets {
-		w.Buckets[i] = [2]uint64{uint64(b.bucket), b.n}
-	}
-	return json.Marshal(w)
+	return json.Marshal(latencyWire{l.nanos, l.buckets})
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It refuses buckets that there are not, those that come twice, and counts
 // that together are too many to be counted.
 func (l *Latency) UnmarshalJSON(b []byte) error {
 	var w latencyWire
-	if err := json.Unmarshal(b, &w); err != nil {
+	if err := w.read(b); err != nil {
 		return err
 	}
-	out := Latency{nanos: w.Nanos}
-	if len(w.Buckets) > 0 {
-		out.buckets = make([]bucketCount, 0, min(len(w.Buckets), allBuckets))
-	}
-	var seen [allBuckets]bool
-	for _, p := range w.Buckets {
-		i, n := p[0], p[1]
-		if i >= uint64(len(seen)) {
-			return fmt.Errorf("there is no bucket %d of durations", i)
-		}
-		if seen[i] {
-			return fmt.Errorf("bucket %d of durations comes twice", i)
-		}
-		seen[i] = true
-		if n > math.MaxUint64-out.total {
+	out := Latency{buckets: w.Buckets, nanos: w.Nanos}
+	for _, b := range w.Buckets {
+		if b.n > math.MaxUint64-out.total {
 			return fmt.Errorf("the durations are too many to be counted")
 		}
-		if n > 0 {
-			out.buckets = append(out.buckets, bucketCount{uint16(i), n})
-			out.total += n
-		}
+		out.total += b.n
 	}
-	slices.SortFunc(out.buckets, func(a, b bucketCount) int { return cmp.Compare(a.bucket, b.bucket) })
 	*l = out
 	return nil
 }
+
+// read reads what MarshalJSON wrote without asking json once more, and what is written otherwise with it.
+func (w *latencyWire) read(b []byte) error {
+	if rest, ok := bytes.CutPrefix(b, []byte(`{"nanos":`)); ok {
+		digits, rest, _ := bytes.Cut(rest, []byte(`,"buckets":`))
+		nanos, err := strconv.ParseUint(string(digits), 10, 64)
+		if n := len(rest) - 1; err == nil && n > 0 && rest[n] == '}' {
+			w.Nanos = nanos
+			if err := w.Buckets.UnmarshalJSON(rest[:n]); err == nil {
+				return nil
+			}
+		}
+	}
+	return json.Unmarshal(b, w)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w bucketsWire) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, c := range w {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(append(b, '['), uint64(c.bucket), 10)
+		b = strconv.AppendUint(append(b, ','), c.n, 10)
+		b = append(b, ']')
+	}
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Nearly all of a report are these numbers, so they are read by hand; that b
+// is JSON, json has seen to.
+func (w *bucketsWire) UnmarshalJSON(b []byte) error {
+	var counts [allBuckets]uint64
+	var seen [allBuckets]bool
+	used := 0
+	err := readPairs(b, func(i, n uint64) error {
+		switch {
+		case i >= uint64(len(counts)):
+			return fmt.Errorf("there is no bucket %d of durations", i)
+		case seen[i]:
+			return fmt.Errorf("bucket %d of durations comes twice", i)
+		}
+		seen[i] = true
+		if counts[i] = n; n > 0 {
+			used++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	*w = nil
+	if used > 0 {
+		*w = make(bucketsWire, 0, used)
+	}
+	for i, n := range counts {
+		if n > 0 {
+			*w = append(*w, bucketCount{uint16(i), n})
+		}
+	}
+	return nil
+}
+
+// readPairs reads a list of pairs of numbers.
+func readPairs(b []byte, take func(first, second uint64) error) error {
+	accept := func(c byte) bool {
+		for len(b) > 0 && (b[0] == ' ' || b[0] == '\n' || b[0] == '\t' || b[0] == '\r') {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0] != c {
+			return false
+		}
+		b = b[1:]
+		return true
+	}
+	number := func() (n uint64, ok bool) {
+		for ; len(b) > 0 && b[0] >= '0' && b[0] <= '9'; b, ok = b[1:], true {
+			digit := uint64(b[0] - '0')
+			if n > (math.MaxUint64-digit)/10 {
+				return 0, false
+			}
+			n = 10*n + digit
+		}
+		return n, ok
+	}
+	if !accept('[') {
+		return errPairs
+	}
+	for more := !accept(']'); more; {
+		var first, second uint64
+		ok := accept('[')
+		if accept(' '); ok {
+			first, ok = number()
+		}
+		if ok = ok && accept(','); ok {
+			accept(' ')
+			second, ok = number()
+		}
+		if !ok || !accept(']') {
+			return errPairs
+		}
+		if err := take(first, second); err != nil {
+			return err
+		}
+		if more = accept(','); !more && !accept(']') {
+			return errPairs
+		}
+	}
+	return nil
+}
+
+var errPairs = errors.New("the buckets of durations are no list of pairs of whole numbers, an index and a count")
 
 // Report is the state of all edges now.
 func (r *Registry) Report() Report {

@@ -1,9 +1,11 @@
 package telemetry
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,9 +23,17 @@ func TestAReportSurvivesItsWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got Report
-	if err := json.Unmarshal(b, &got); err != nil {
+	got, err := ReadReport(bytes.NewReader(b), 2)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := ReadReport(bytes.NewReader(b), 1); err == nil || err.Error() != "edges: more than 1" {
+		t.Errorf("two edges: %v", err)
+	}
+	for n := range b[:len(b)-1] {
+		if _, err := ReadReport(bytes.NewReader(b[:n]), 2); err == nil {
+			t.Errorf("%s is taken for a report", b[:n])
+		}
 	}
 	if !got.Began.Equal(sent.Began) || !got.Time.Equal(sent.Time) || got.Began.IsZero() {
 		t.Errorf("times %v %v, want %v %v", got.Began, got.Time, sent.Began, sent.Time)
@@ -43,7 +53,16 @@ func TestReportsThatAreNone(t *testing.T) {
 		`{"buckets":[[3,1],[3,1]]}`:                               "bucket 3 of durations comes twice",
 		`{"buckets":[[3,18446744073709551615],[4,1]]}`:            "the durations are too many to be counted",
 		`{"buckets":[[3,18446744073709551615],[4,0]],"nanos":-1}`: "",
-		`{"buckets":[[-1,1]]}`:                                    "",
+		`{"buckets":[[-1,1]]}`:                                    errPairs.Error(),
+		`{"buckets":[[1,18446744073709551616]]}`:                  errPairs.Error(),
+		`{"buckets":[[1,1.5]]}`:                                   errPairs.Error(),
+		`{"buckets":[[1]]}`:                                       errPairs.Error(),
+		`{"buckets":[[1,2,3]]}`:                                   errPairs.Error(),
+		`{"buckets":[[,2]]}`:                                      "",
+		`{"buckets":[1,2]}`:                                       errPairs.Error(),
+		`{"buckets":{}}`:                                          errPairs.Error(),
+		`{"buckets":"x"}`:                                         errPairs.Error(),
+		`{"buckets":[["1",2]]}`:                                   errPairs.Error(),
 	} {
 		var l Latency
 		err := json.Unmarshal([]byte(text), &l)
@@ -96,6 +115,9 @@ func FuzzReportIsReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"edges":[{"latency":{"buckets":[[496,18446744073709551615],[0,1]]}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Report
+		if r, err := ReadReport(bytes.NewReader(b), 10); err == nil && len(r.Edges) > 10 {
+			t.Fatalf("%d edges", len(r.Edges))
+		}
 		if json.Unmarshal(b, &r) != nil {
 			return
 		}
@@ -106,6 +128,10 @@ func FuzzReportIsReadOrRefused(f *testing.F) {
 		var s Report
 		if err := json.Unmarshal(again, &s); err != nil {
 			t.Fatalf("%s: %v", again, err)
+		}
+		if read, err := ReadReport(bytes.NewReader(again), len(s.Edges)); err == nil && !reflect.DeepEqual(read, s) ||
+			err != nil && !strings.Contains(err.Error(), "labels") {
+			t.Fatalf("%s is read as %+v, want %+v: %v", again, read, s, err)
 		}
 		for i := range r.Edges {
 			l := r.Edges[i].Latency

@@ -73,6 +73,8 @@ func (p *proxy) report() telemetry.Report {
 	for _, before := range p.last.Edges {
 		if !slices.ContainsFunc(out.Edges, func(e telemetry.EdgeSnapshot) bool { return e.EdgeLabels == before.EdgeLabels }) {
 			p.missing[before.EdgeLabels] = true
+			p.unheard = slices.DeleteFunc(p.unheard, func(q request) bool { return q.labels == before.EdgeLabels }) // forever
+			p.past, p.made = nil, nil                                                                               // a late one of before would look like one of after, from a clock that was set back
 		}
 	}
 	p.last = out

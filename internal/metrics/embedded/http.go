@@ -23,6 +23,7 @@ const (
 // Client reads reports over HTTP. It follows no redirects, as it reaches what proxies cannot.
 type Client struct {
 	client *http.Client
+	most   int // bytes of a report
 	large  chan struct{}
 }
 
@@ -39,6 +40,7 @@ func NewClient() *Client {
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+		most:  maxReport,
 		large: make(chan struct{}, largeReaders),
 	}
 }
@@ -58,7 +60,7 @@ func (c *Client) Read(url string) func(context.Context) (telemetry.Report, error
 		if response.StatusCode != http.StatusOK {
 			return telemetry.Report{}, fmt.Errorf("GET %s: %s", url, response.Status)
 		}
-		body := &boundedBody{ctx: ctx, from: response.Body, large: c.large}
+		body := &boundedBody{ctx: ctx, from: response.Body, most: c.most, large: c.large}
 		defer body.release()
 		report, err := telemetry.ReadReport(body, maxSeries)
 		if err != nil {
@@ -73,6 +75,7 @@ type boundedBody struct {
 	ctx   context.Context
 	from  io.Reader
 	read  int
+	most  int
 	large chan struct{}
 	held  bool
 }
@@ -86,8 +89,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 			return 0, b.ctx.Err()
 		}
 	}
-	if b.read > maxReport {
-		return 0, fmt.Errorf("the report has more than %d bytes", maxReport)
+	if b.read > b.most {
+		return 0, fmt.Errorf("the report has more than %d bytes", b.most)
 	}
 	n, err := b.from.Read(p)
 	b.read += n
