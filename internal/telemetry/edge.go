@@ -51,7 +51,8 @@ type EdgeLabels struct {
 	Backend string `json:"backend,omitempty"`
 }
 
-func (l EdgeLabels) compare(m EdgeLabels) int {
+// Compare orders by At, direction (from, to), Peer, Route, Service and Backend.
+func (l EdgeLabels) Compare(m EdgeLabels) int {
 	out := 0
 	if l.Out != m.Out {
 		if out = -1; l.Out {
@@ -131,12 +132,14 @@ type EdgeSnapshot struct {
 // Snapshot is the state of the series now.
 func (e *Edge) Snapshot() EdgeSnapshot {
 	out := EdgeSnapshot{EdgeLabels: e.labels}
+	var sum LatencySum
 	e.shards.each(func(s *edgeShard) {
 		out.Failure += s.results[0].Load()
 		out.Success += s.results[1].Load()
-		s.latency.addTo(&out.Latency)
-		out.Latency.nanos += s.nanos.Load()
+		s.latency.addTo(&sum)
+		sum.nanos += s.nanos.Load()
 	})
+	out.Latency = sum.Latency()
 	return out
 }
 
@@ -162,7 +165,13 @@ type edges struct {
 const maxAddresses = 1000
 
 func newEdges(o Options, out bool) edges {
-	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(EdgeLabels{At: Side{Name: other}, Out: out, Peer: Side{Name: other}, Route: other, Service: other, Backend: other})}
+	return edges{options: o, byLabels: map[EdgeLabels]*Edge{}, overflow: newEdge(OtherEdge(out))}
+}
+
+// OtherEdge are the labels, all "other", of the traffic of one direction that is counted together because there were too
+// many series.
+func OtherEdge(out bool) EdgeLabels {
+	return EdgeLabels{At: Side{Name: other}, Out: out, Peer: Side{Name: other}, Route: other, Service: other, Backend: other}
 }
 
 func newEdge(l EdgeLabels) *Edge {
@@ -261,6 +270,6 @@ func (r *Registry) edges() []*Edge {
 	r.mu.Lock()
 	all := slices.Concat(r.edgesIn.shown(now), r.edgesOut.shown(now))
 	r.mu.Unlock()
-	slices.SortFunc(all, func(a, b *Edge) int { return a.labels.compare(b.labels) })
+	slices.SortFunc(all, func(a, b *Edge) int { return a.labels.Compare(b.labels) })
 	return all
 }

@@ -30,7 +30,7 @@ var nativeIndex = func() (of [latencyBuckets]int32) {
 	return of
 }()
 
-// histogram is a Latency as a metric: a classic histogram, and for scrapers that speak protobuf a native one.
+// histogram is a Latency of fine buckets as a metric: a classic histogram, and for scrapers that speak protobuf a native one.
 type histogram struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -63,10 +63,10 @@ func (h histogram) Write(out *dto.Metric) error {
 }
 
 func (h histogram) classic(out *dto.Histogram) {
-	at, below := 0, uint64(0)
+	rest, below := h.values.buckets, uint64(0)
 	for _, bound := range classicBounds {
-		for end := bucketOf(bound); at <= end && at < len(h.values.counts); at++ {
-			below += h.values.counts[at]
+		for end := bucketOf(bound); len(rest) > 0 && int(rest[0].bucket) <= end; rest = rest[1:] {
+			below += rest[0].n
 		}
 		out.Bucket = append(out.Bucket, &dto.Bucket{CumulativeCount: ptr(below), UpperBound: ptr(bound.Seconds())})
 	}
@@ -80,13 +80,10 @@ func (h histogram) native(out *dto.Histogram) {
 		next  int32 // the index after the last bucket written
 		count int64 // its count
 	)
-	for i := 0; i < len(h.values.counts); {
-		index, n := nativeIndex[i], int64(0)
-		for ; i < len(h.values.counts) && nativeIndex[i] == index; i++ {
-			n += int64(h.values.counts[i])
-		}
-		if n == 0 {
-			continue
+	for rest := h.values.buckets; len(rest) > 0; {
+		index, n := nativeIndex[rest[0].bucket], int64(0)
+		for ; len(rest) > 0 && nativeIndex[rest[0].bucket] == index; rest = rest[1:] {
+			n += int64(rest[0].n)
 		}
 		if span == nil || index != next {
 			span = &dto.BucketSpan{Offset: ptr(index - next), Length: ptr(uint32(0))}

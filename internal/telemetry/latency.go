@@ -112,81 +112,59 @@ func (c *latencyCounts) bucket(d time.Duration) *atomic.Uint64 {
 	return &load(&c[page])[at]
 }
 
-// addTo adds the counts to l, but not their sum.
-func (c *latencyCounts) addTo(l *Latency) {
-	if l.counts == nil {
-		l.counts = make([]uint64, latencyBuckets)
-	}
-	for i := range l.counts {
+// addTo adds the counts to sum, but not the sum of the durations.
+func (c *latencyCounts) addTo(sum *LatencySum) {
+	for i := range latencyBuckets {
 		page, at := pageOf(i)
 		p := c[page].Load()
 		if p == nil {
 			continue
 		}
 		if n := p[at].Load(); n != 0 {
-			l.counts[i] += n
-			l.total += n
+			sum.add(i, n)
 		}
 	}
 }
 
-// Latency is a distribution of durations that were counted.
+// Latency is a distribution of durations that were counted. It takes 16 bytes for each bucket that is not empty.
 type Latency struct {
-	counts []uint64 // by bucket; nil if all are 0
-	total  uint64
-	nanos  uint64
+	buckets []bucketCount // sorted by bucket, none is empty
+	total   uint64
+	nanos   uint64
 }
+
+// bucketCount is how many durations lie in a fine bucket, or, from latencyBuckets on, in one of the exposition.
+type bucketCount struct {
+	bucket uint16
+	n      uint64
+}
+
+// allBuckets are the fine buckets, those of the exposition, which stand for durations of which no more is known, and the
+// durations above the last of those.
+const allBuckets = latencyBuckets + len(classicBounds) + 1
 
 // Count is how many durations there are.
 func (l Latency) Count() uint64 { return l.total }
 
 // Quantile is the duration that a part q (0..1) of them does not exceed, within about 3 %; 0 when there are none.
-// Durations above 1000 s count as 1000 s.
+// Durations above 1000 s count as 1000 s. In a bucket, durations count as evenly spread, as in Prometheus'
+// histogram_quantile.
 func (l Latency) Quantile(q float64) time.Duration {
 	if l.total == 0 {
 		return 0
 	}
 	rank := max(0, min(1, q)) * float64(l.total)
+	if last := l.buckets[len(l.buckets)-1].bucket; last >= latencyBuckets {
+		return l.coarseQuantile(rank)
+	}
 	seen := uint64(0)
-	for i, n := range l.counts {
-		if n == 0 {
-			continue
+	for _, b := range l.buckets {
+		if float64(seen+b.n) >= rank {
+			low, high := bucketBounds(int(b.bucket))
+			return low + time.Duration(max(0, (rank-float64(seen))/float64(b.n))*float64(high-low))
 		}
-		if float64(seen+n) >= rank {
-			low, high := bucketBounds(i)
-			part := max(0, (rank-float64(seen))/float64(n))
-			return low + time.Duration(part*float64(high-low))
-		}
-		seen += n
+		seen += b.n
 	}
 	low, _ := bucketBounds(latencyBuckets - 1)
 	return low
-}
-
-// add adds the durations of m.
-func (l *Latency) add(m Latency) {
-	if m.counts == nil {
-		return
-	}
-	if l.counts == nil {
-		l.counts = make([]uint64, latencyBuckets)
-	}
-	for i, n := range m.counts {
-		l.counts[i] += n
-	}
-	l.total += m.total
-	l.nanos += m.nanos
-}
-
-// since is l without the durations of an earlier state.
-func (l Latency) since(prev Latency) Latency {
-	if prev.counts == nil || l.counts == nil {
-		return l
-	}
-	out := Latency{counts: make([]uint64, latencyBuckets), nanos: l.nanos - prev.nanos}
-	for i, n := range l.counts {
-		out.counts[i] = n - prev.counts[i]
-		out.total += out.counts[i]
-	}
-	return out
 }

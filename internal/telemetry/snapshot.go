@@ -105,12 +105,13 @@ func (x *Exchange) Snapshot() ExchangeSnapshot {
 	out := ExchangeSnapshot{ExchangeLabels: x.labels, series: x}
 	codes := map[int]uint64{}
 	var failures [len(reasons)]uint64
+	var sum LatencySum
 	x.shards.each(func(s *exchangeShard) {
 		count := func(status int, n uint64) { codes[status] += n }
 		s.first.each(count)
 		s.codes.each(count)
-		s.latency.addTo(&out.Latency)
-		out.Latency.nanos += s.nanos.Load()
+		s.latency.addTo(&sum)
+		sum.nanos += s.nanos.Load()
 		out.BytesIn += s.in.Load()
 		out.BytesOut += s.out.Load()
 		out.Retries += s.retries.Load()
@@ -120,6 +121,7 @@ func (x *Exchange) Snapshot() ExchangeSnapshot {
 			}
 		}
 	})
+	out.Latency = sum.Latency()
 	for code, n := range codes {
 		if n > 0 { // a slot may have been claimed and not yet counted
 			out.Codes = append(out.Codes, CodeCount{code, n})
@@ -206,7 +208,7 @@ func (x ExchangeSnapshot) Since(prev ExchangeSnapshot) ExchangeSnapshot {
 	x.Retries -= prev.Retries
 	x.BytesIn -= prev.BytesIn
 	x.BytesOut -= prev.BytesOut
-	x.Latency = x.Latency.since(prev.Latency)
+	x.Latency = x.Latency.Minus(prev.Latency)
 	x.Codes = subtract(x.Codes, prev.Codes, func(c *CodeCount) (int, *uint64) { return c.Code, &c.Count })
 	x.Reasons = subtract(x.Reasons, prev.Reasons, func(c *ReasonCount) (Reason, *uint64) { return c.Reason, &c.Count })
 	return x
@@ -224,15 +226,17 @@ func (m MirrorSnapshot) Since(prev MirrorSnapshot) MirrorSnapshot {
 // Total is the sum of all exchanges, without labels.
 func (s Snapshot) Total() ExchangeSnapshot {
 	var out ExchangeSnapshot
+	var sum LatencySum
 	for _, x := range s.Exchanges {
 		out.Requests += x.Requests
 		out.Retries += x.Retries
 		out.BytesIn += x.BytesIn
 		out.BytesOut += x.BytesOut
-		out.Latency.add(x.Latency)
+		sum.Add(x.Latency)
 		out.Codes = add(out.Codes, x.Codes, func(c *CodeCount) (int, *uint64) { return c.Code, &c.Count })
 		out.Reasons = add(out.Reasons, x.Reasons, func(c *ReasonCount) (Reason, *uint64) { return c.Reason, &c.Count })
 	}
+	out.Latency = sum.Latency()
 	return out
 }
 

@@ -1,9 +1,12 @@
 package telemetry
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -18,6 +21,75 @@ type Report struct {
 	Edges []EdgeSnapshot `json:"edges"`
 }
 
+// maxLabels bounds the bytes of an edge's labels: names have at most 253 each.
+const maxLabels = 2048
+
+// ReadReport reads a report as JSON, of at most so many edges. The reader bounds its bytes; what follows the report is
+// left unread.
+func ReadReport(from io.Reader, edges int) (Report, error) {
+	var r Report
+	in := json.NewDecoder(from)
+	if err := expect(in, json.Delim('{')); err != nil {
+		return Report{}, err
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return Report{}, err
+		}
+		switch key {
+		case "began":
+			err = in.Decode(&r.Began)
+		case "time":
+			err = in.Decode(&r.Time)
+		case "edges":
+			r.Edges, err = readEdges(in, edges)
+		default:
+			var ignored json.RawMessage
+			err = in.Decode(&ignored)
+		}
+		if err != nil {
+			return Report{}, fmt.Errorf("%v: %w", key, err)
+		}
+	}
+	return r, expect(in, json.Delim('}'))
+}
+
+func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
+	if err := expect(in, json.Delim('[')); err != nil {
+		return nil, err
+	}
+	for in.More() {
+		if len(out) == most {
+			return nil, fmt.Errorf("more than %d", most)
+		}
+		out = append(out, EdgeSnapshot{})
+		e := &out[len(out)-1]
+		if err := in.Decode(e); err != nil {
+			return nil, err
+		}
+		size := 0
+		for _, label := range e.values() {
+			size += len(label)
+		}
+		if size > maxLabels {
+			return nil, fmt.Errorf("one has labels of %d bytes, which is more than %d", size, maxLabels)
+		}
+	}
+	return out, expect(in, json.Delim(']'))
+}
+
+func expect(in *json.Decoder, want json.Delim) error {
+	got, err := in.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v in place of %v", got, want)
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
 // latencyWire is a Latency in a report: the buckets that are not empty, as pairs of index and count.
 type latencyWire struct {
 	Nanos   uint64      `json:"nanos"`
@@ -26,11 +98,9 @@ type latencyWire struct {
 
 // MarshalJSON implements json.Marshaler.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	w := latencyWire{Nanos: l.nanos, Buckets: [][2]uint64{}}
-	for i, n := range l.counts {
-		if n > 0 {
-			w.Buckets = append(w.Buckets, [2]uint64{uint64(i), n})
-		}
+	w := latencyWire{Nanos: l.nanos, Buckets: make([][2]uint64, len(l.buckets))}
+	for i, b := range l.buckets {
+		w.Buckets[i] = [2]uint64{uint64(b.bucket), b.n}
 	}
 	return json.Marshal(w)
 }
@@ -43,53 +113,30 @@ func (l *Latency) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	out := Latency{nanos: w.Nanos}
+	if len(w.Buckets) > 0 {
+		out.buckets = make([]bucketCount, 0, min(len(w.Buckets), allBuckets))
+	}
+	var seen [allBuckets]bool
 	for _, p := range w.Buckets {
 		i, n := p[0], p[1]
-		if i >= latencyBuckets {
+		if i >= uint64(len(seen)) {
 			return fmt.Errorf("there is no bucket %d of durations", i)
 		}
-		if out.counts == nil {
-			out.counts = make([]uint64, latencyBuckets)
-		}
-		if out.counts[i] != 0 {
+		if seen[i] {
 			return fmt.Errorf("bucket %d of durations comes twice", i)
 		}
+		seen[i] = true
 		if n > math.MaxUint64-out.total {
 			return fmt.Errorf("the durations are too many to be counted")
 		}
-		out.counts[i] = n
-		out.total += n
+		if n > 0 {
+			out.buckets = append(out.buckets, bucketCount{uint16(i), n})
+			out.total += n
+		}
 	}
+	slices.SortFunc(out.buckets, func(a, b bucketCount) int { return cmp.Compare(a.bucket, b.bucket) })
 	*l = out
 	return nil
-}
-
-// Plus are the durations of both. Neither changes.
-func (l Latency) Plus(m Latency) Latency {
-	var out Latency
-	out.add(l)
-	out.add(m)
-	return out
-}
-
-// Minus are the durations of l that an earlier state of it did not have. What the other has and l has not, because the two
-// are states of different things, is left out.
-func (l Latency) Minus(earlier Latency) Latency {
-	out := Latency{nanos: l.nanos - min(l.nanos, earlier.nanos)}
-	for i, n := range l.counts {
-		if earlier.counts != nil {
-			n -= min(n, earlier.counts[i])
-		}
-		if n == 0 {
-			continue
-		}
-		if out.counts == nil {
-			out.counts = make([]uint64, latencyBuckets)
-		}
-		out.counts[i] = n
-		out.total += n
-	}
-	return out
 }
 
 // Report is the state of all edges now.

@@ -39,7 +39,7 @@ func TestAReportSurvivesItsWire(t *testing.T) {
 
 func TestReportsThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"buckets":[[497,1]]}`:                                   "there is no bucket 497 of durations",
+		`{"buckets":[[515,1]]}`:                                   "there is no bucket 515 of durations",
 		`{"buckets":[[3,1],[3,1]]}`:                               "bucket 3 of durations comes twice",
 		`{"buckets":[[3,18446744073709551615],[4,1]]}`:            "the durations are too many to be counted",
 		`{"buckets":[[3,18446744073709551615],[4,0]],"nanos":-1}`: "",
@@ -67,9 +67,12 @@ func TestDurationsAddUp(t *testing.T) {
 			y.bucket(d).Add(1)
 		}
 	}
-	var a, b Latency
-	x.addTo(&a)
-	y.addTo(&b)
+	latency := func(c *latencyCounts) Latency {
+		var sum LatencySum
+		c.addTo(&sum)
+		return sum.Latency()
+	}
+	a, b := latency(&x), latency(&y)
 	sum := a.Plus(b)
 	if a.Count() != 1000 || b.Count() != 3000 || sum.Count() != 4000 {
 		t.Fatalf("%d and %d are %d", a.Count(), b.Count(), sum.Count())

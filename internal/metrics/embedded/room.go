@@ -1,0 +1,58 @@
+package embedded
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// admit returns how many of the new edges there is room for, and puts those with the most traffic first.
+func (s *Store) admit(edges []*telemetry.EdgeSnapshot, now time.Time) int {
+	if s.edges+len(edges) > s.options.MaxEdges && (s.evicted.IsZero() || now.Sub(s.evicted) >= s.options.Keep) {
+		s.evicted = now
+		s.evict(max(1, s.options.MaxEdges/8))
+	}
+	room := max(0, s.options.MaxEdges-s.edges)
+	if room >= len(edges) {
+		return len(edges)
+	}
+	slices.SortStableFunc(edges, func(a, b *telemetry.EdgeSnapshot) int {
+		return cmp.Compare(b.Success+b.Failure, a.Success+a.Failure)
+	})
+	return room
+}
+
+// evict leaves out the n edges that had the least traffic of late. Those that had some keep their places until that has
+// left the window.
+func (s *Store) evict(n int) {
+	type candidate struct {
+		source  *source
+		at      int32
+		traffic uint64
+	}
+	var all []candidate
+	var traffic []uint64
+	for _, p := range s.sources {
+		traffic = append(traffic[:0], make([]uint64, len(p.edges))...)
+		for i := range p.states {
+			for at, entry := range p.states[i].entries() {
+				success, failure, _ := counts(entry)
+				traffic[at] += success + failure
+			}
+		}
+		for at := range p.edges {
+			if e := &p.edges[at]; e.live && e.labels != telemetry.OtherEdge(e.labels.Out) {
+				all = append(all, candidate{p, int32(at), traffic[at]})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Compare(a.traffic, b.traffic)
+	})
+	for _, c := range all[:min(n, len(all))] {
+		c.source.retire(c.at)
+		c.source.partial, c.source.shifted = true, true
+	}
+}
