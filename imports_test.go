@@ -95,6 +95,7 @@ var importTable = map[string][]string{
 	"internal/task":              {},
 	"internal/topology":          {"internal/visible"},
 	"internal/metrics":           {"internal/telemetry", "internal/workload", "internal/resource", "internal/model", "api/metrics"},
+	"internal/metrics/rest":      {"internal/metrics", "internal/visible", "api/metrics"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},

@@ -199,7 +199,9 @@ type where struct {
 }
 
 func (w *world) where(s telemetry.Side) *where {
-	one := func(u *unit) *where { return &where{u.kind + u.namespace + u.name, u.namespace, u.top, u.in, []*unit{u}} }
+	one := func(u *unit) *where {
+		return &where{u.kind + u.namespace + u.name, u.namespace, u.top, u.in, []*unit{u}}
+	}
 	find := func(f func(*unit) bool) (out []*unit) {
 		for _, u := range w.units {
 			if f(u) {
