@@ -94,8 +94,10 @@ var importTable = map[string][]string{
 	"internal/screen/screentest": {"internal/screen"},
 	"internal/task":              {},
 	"internal/topology":          {"internal/visible"},
+	"internal/traffic":           {"internal/screen", "internal/telemetry", "internal/topology", "api/metrics"},
 	"internal/metrics":           {"internal/telemetry", "internal/workload", "internal/resource", "internal/model", "api/metrics"},
 	"internal/metrics/embedded":  {"internal/metrics", "internal/telemetry"},
+	"internal/metrics/rest":      {"internal/metrics", "internal/visible", "api/metrics"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},

@@ -108,6 +108,23 @@ func Of(set *resource.Set) []Pods {
 	return all
 }
 
+// byName are the kinds in the order in which a name alone means them.
+var byName = [...]string{"Pod", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+// Named returns the pods that a name alone means, of those that Of returned: the Pod of that name or, if there is no such
+// Pod, what runs pods under that name; nil if there is neither.
+func Named(all []Pods, namespace, name string) *Pods {
+	for _, kind := range byName {
+		i, ok := slices.BinarySearchFunc(all, resource.Key{Kind: kind, Namespace: namespace, Name: name}, func(p Pods, k resource.Key) int {
+			return cmp.Or(cmp.Compare(p.Namespace, k.Namespace), cmp.Compare(p.Kind, k.Kind), cmp.Compare(p.Name, k.Name))
+		})
+		if ok {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
 // Find returns what is written for an object that is a pod or runs pods, be they known or not, with its owners.
 func Find(set *resource.Set, kind, namespace, name string) (p Pods, ok bool) {
 	known := map[resource.Key]*Object{}

@@ -114,6 +114,38 @@ metadata: {name: web, namespace: shop}
 	}
 }
 
+func TestANameAloneMeansThePodFirst(t *testing.T) {
+	set := load(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: shop}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: a, namespace: shop}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: b, namespace: shop}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: b, namespace: shop}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: c, namespace: other}
+`)
+	all := workload.Of(set)
+	for name, want := range map[string]string{"shop/a": "Pod", "shop/b": "ReplicationController", "other/c": "Job", "shop/c": "", "other/a": "", "/": ""} {
+		namespace, name, _ := strings.Cut(name, "/")
+		p := workload.Named(all, namespace, name)
+		if p == nil && want != "" || p != nil && (p.Kind != want || p.Name != name || p.Namespace != namespace) {
+			t.Errorf("%s/%s: %+v, want a %s", namespace, name, p, want)
+		}
+	}
+}
+
 func TestOwnersInACircleEnd(t *testing.T) {
 	set := load(t, `
 apiVersion: apps/v1

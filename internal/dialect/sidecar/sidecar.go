@@ -53,21 +53,7 @@ func (o *Options) Owner() model.Owner { return model.WorkloadOwner(o.Namespace, 
 
 // Pod returns the pods that the options name: the Pod, or what runs it; nil if there is none.
 func (o *Options) Pod(set *resource.Set) *workload.Pods {
-	var found *workload.Pods
-	all := workload.Of(set)
-	for i := range all {
-		p := &all[i]
-		if p.Namespace != o.Namespace || p.Name != o.Name {
-			continue
-		}
-		if p.Kind == model.KindPod {
-			return p
-		}
-		if found == nil {
-			found = p
-		}
-	}
-	return found
+	return workload.Named(workload.Of(set), o.Namespace, o.Name)
 }
 
 // Translate returns the listeners, the routes and what they add to services, and the findings.

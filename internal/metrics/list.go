@@ -1,0 +1,177 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	api "github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// MaxItems is how many items a list has at most, the first in their order; the list says how many it leaves out.
+const MaxItems = 10_000
+
+// maxSides bounds the sides that a Question names. Instead of for more of them, it asks for all traffic.
+const maxSides = 500
+
+// Selection says what a list has. The zero value is everything, in the Store's shortest window.
+type Selection struct {
+	Window time.Duration
+	// Selector chooses items: objects by their labels; of a list of edges those whose other side has the labels. It
+	// restricts nothing that was measured. nil is all. Objects of which no labels are known have none.
+	Selector *Selector
+	// Kind is what the other sides of edges are told in terms of. By default it is the kind of the object itself.
+	Kind *api.Resource
+}
+
+// Missing is the error about an object that does not exist.
+type Missing struct {
+	Resource        api.Resource
+	Namespace, Name string
+}
+
+func (e *Missing) Error() string { return fmt.Sprintf("%s %q not found", e.Resource.Plural, e.Name) }
+
+// List returns the traffic that each object of a kind received, of one namespace or, with "", of all.
+func (x *Index) List(ctx context.Context, store Store, of api.Resource, namespace string, s Selection) (api.TrafficMetricsList, error) {
+	var chosen []*object
+	for _, o := range x.objects[kindOf[of.Kind]] {
+		if (namespace == "" || o.namespace == namespace) && s.Selector.matches(o.labels) {
+			chosen = append(chosen, o)
+		}
+	}
+	list := api.NewList(of.Reference(namespace, ""), s.Selector.object(), nil)
+	chosen = cut(&list, chosen)
+	items, err := x.totals(ctx, store, chosen, s.Window)
+	if err != nil {
+		return api.TrafficMetricsList{}, err
+	}
+	list.Items = items
+	return list, nil
+}
+
+// Get returns the traffic that an object received. It fails with a *Missing if there is no such object.
+func (x *Index) Get(ctx context.Context, store Store, of api.Resource, namespace, name string, window time.Duration) (api.TrafficMetrics, error) {
+	o, err := x.find(of, namespace, name)
+	if err != nil {
+		return api.TrafficMetrics{}, err
+	}
+	items, err := x.totals(ctx, store, []*object{o}, window)
+	if err != nil {
+		return api.TrafficMetrics{}, err
+	}
+	return items[0], nil
+}
+
+// Edges returns the traffic of an object with each of the others that it exchanged traffic with. It fails with a *Missing
+// if there is no such object.
+func (x *Index) Edges(ctx context.Context, store Store, of api.Resource, namespace, name string, s Selection) (api.TrafficMetricsList, error) {
+	o, err := x.find(of, namespace, name)
+	if err != nil {
+		return api.TrafficMetricsList{}, err
+	}
+	sides := sidesOf([]*object{o})
+	answer, err := store.Ask(ctx, Question{Window: s.Window, At: sides, With: sides})
+	if err != nil {
+		return api.TrafficMetricsList{}, err
+	}
+	v := x.newView(answer.Traffic)
+	kind := o.kind
+	if s.Kind != nil {
+		kind = kindOf[s.Kind.Kind]
+	}
+	edges := v.edgesOf(o, kind, func(w other) bool { return s.Selector.matches(w.labels) })
+	list := api.NewList(o.reference(), s.Selector.object(), nil)
+	var sum summing
+	for _, e := range cut(&list, sorted(edges, edge.compare)) {
+		list.Items = append(list.Items, sum.item(o, e.direction, &e.reference, answer, edges[e]))
+	}
+	return list, nil
+}
+
+func (x *Index) find(of api.Resource, namespace, text string) (*object, error) {
+	kind, ok := kindOf[of.Kind]
+	if o := x.byName[kind][name{namespace, text}]; ok && o != nil {
+		return o, nil
+	}
+	return nil, &Missing{of, namespace, text}
+}
+
+// totals are what objects received. It asks for sums, and for more only if at some places nothing was observed.
+func (x *Index) totals(ctx context.Context, store Store, of []*object, window time.Duration) ([]api.TrafficMetrics, error) {
+	sides := sidesOf(of)
+	answer, err := store.Ask(ctx, Question{Window: window, At: sides, Sum: true})
+	if err != nil {
+		return nil, err
+	}
+	v := x.newView(answer.Traffic)
+	if silent := v.silent(of); len(silent) > 0 {
+		more, err := store.Ask(ctx, Question{Window: window, With: bounded(silent)})
+		if err != nil {
+			return nil, err
+		}
+		v.addSent(more.Traffic)
+	}
+	received := v.receivedBy()
+	items := make([]api.TrafficMetrics, len(of))
+	var sum summing
+	for i, o := range of {
+		var rows []*Traffic
+		for _, p := range o.places {
+			rows = append(rows, received[p.id]...)
+		}
+		items[i] = sum.item(o, api.From, nil, answer, rows)
+	}
+	return items, nil
+}
+
+// item is the sum of traffic of an object.
+func (s *summing) item(o *object, d api.Direction, with *corev1.ObjectReference, of Answer, all []*Traffic) api.TrafficMetrics {
+	s.add(all)
+	m, timed := s.measured()
+	item := api.New(o.reference(), d, with, of.Time, of.Window, m)
+	if !timed { // requests whose durations nobody counted took no known time
+		item.Metrics = slices.DeleteFunc(item.Metrics, func(m api.Metric) bool { return m.Unit != "" })
+	}
+	return item
+}
+
+// cut leaves out what is too much, and says so in the list.
+func cut[T any](list *api.TrafficMetricsList, all []T) []T {
+	if left := int64(len(all) - MaxItems); left > 0 {
+		list.RemainingItemCount = &left
+		return all[:MaxItems]
+	}
+	return all
+}
+
+// sidesOf are what the places of objects are reported as, for a Question.
+func sidesOf(all []*object) []telemetry.Side {
+	sides := []telemetry.Side{}
+	known := map[*place]bool{}
+	for _, o := range all {
+		for _, p := range o.places {
+			if !known[p] {
+				known[p] = true
+				sides = append(sides, p.sides...)
+			}
+		}
+		if len(sides) > maxSides {
+			return nil
+		}
+	}
+	return bounded(sides)
+}
+
+// bounded are sides in their order, nil if they are too many.
+func bounded(sides []telemetry.Side) []telemetry.Side {
+	if len(sides) > maxSides {
+		return nil
+	}
+	slices.SortFunc(sides, telemetry.Side.Compare)
+	return sides
+}

@@ -1,0 +1,75 @@
+package metrics
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// other is the other side of an edge, as far as it is known.
+type other struct {
+	reference corev1.ObjectReference
+	labels    labels.Set
+}
+
+// others says who a side is in terms of objects of a kind. If it belongs to none, it is what the topmost object is that it
+// belongs to, or itself if it is an object; else a namespace, a kind, or nobody who is known. Only a pod that several
+// Services select is several.
+func (x *Index) others(s telemetry.Side, kind int) (out []other) {
+	p := x.resolve(s)
+	if p == nil {
+		return []other{x.stranger(s, kind)}
+	}
+	for _, o := range p.objects {
+		if o.kind == kind {
+			out = append(out, other{o.reference(), o.labels})
+		}
+	}
+	switch {
+	case out != nil:
+	case p.top.Kind != "":
+		out = []other{x.named(p.top)}
+	default:
+		out = []other{{reference: corev1.ObjectReference{Namespace: p.namespace}}}
+	}
+	return out
+}
+
+// named is an object, with its labels if they are known.
+func (x *Index) named(ref corev1.ObjectReference) other {
+	if kind, ok := kindOf[ref.Kind]; ok {
+		if o := x.byName[kind][name{ref.Namespace, ref.Name}]; o != nil {
+			return other{ref, o.labels}
+		}
+	}
+	return other{reference: ref}
+}
+
+// stranger is a side that belongs to nothing that is known, such as a pod that is gone.
+func (x *Index) stranger(s telemetry.Side, kind int) other {
+	switch {
+	case s.Kind == telemetry.KindAddress:
+		return other{}
+	case s.Namespace != "" && kind == namespaces:
+		return x.named(kinds[namespaces].Reference("", s.Namespace))
+	case s.Name == "":
+	case s.Kind == model.KindPod && s.Namespace != "":
+		return other{reference: kinds[pods].Reference(s.Namespace, s.Name)}
+	case s.Kind == kinds[services].Kind && s.Namespace != "":
+		return other{reference: kinds[services].Reference(s.Namespace, s.Name)}
+	case s.Kind == string(model.OwnerGateway) && s.Namespace != "":
+		return other{reference: gateway(s.Namespace, s.Name)}
+	case s.Kind == model.KindNode:
+		return x.named(kinds[nodes].Reference("", s.Name))
+	}
+	if s.Namespace != "" {
+		return other{reference: corev1.ObjectReference{Namespace: s.Namespace}}
+	}
+	return other{reference: corev1.ObjectReference{Kind: s.Kind}}
+}
+
+func gateway(namespace, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "gateway.networking.k8s.io/v1", Kind: string(model.OwnerGateway), Namespace: namespace, Name: name}
+}
