@@ -97,7 +97,7 @@ var importTable = map[string][]string{
 	"internal/traffic":           {"internal/screen", "internal/telemetry", "internal/topology", "api/metrics"},
 	"internal/metrics":           {"internal/telemetry", "internal/workload", "internal/resource", "internal/model", "api/metrics"},
 	"internal/metrics/embedded":  {"internal/metrics", "internal/telemetry"},
-	"internal/metrics/rest":      {"internal/metrics", "internal/visible", "api/metrics"},
+	"internal/metrics/rest":      {"internal/metrics", "internal/telemetry", "internal/visible", "api/metrics"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},
@@ -109,7 +109,8 @@ var importTable = map[string][]string{
 	},
 	"internal/toy": {},
 	"internal/standalone": {
-		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/model", "internal/resource",
+		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/metrics", "internal/metrics/embedded", "internal/metrics/rest",
+		"internal/model", "internal/process", "internal/resource", "internal/telemetry",
 	},
 	"internal/demo": {
 		"internal/dialect", "internal/exchange", "internal/mirror",

@@ -49,6 +49,7 @@ for the application, as the pod.`,
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")
 	f.StringVar(&o.handover, "handover", "", "`path` of a Unix socket by which a second process takes over the ports of a first")
+	f.StringArrayVar(&o.trafficFrom, "traffic-from", nil, "`URL` of the admin endpoint of another weir run, whose traffic is told with this one's (weir traffic); may be repeated")
 	o.sidecar.flags(f)
 	f.StringVar(&o.rollouts, "rollout-state", "", "`file` that keeps over a restart how far Rollouts are, or off (default: in $STATE_DIRECTORY, or in $XDG_STATE_HOME/weir)")
 	o.translation = translation(s, cmd)
@@ -67,6 +68,7 @@ type runOptions struct {
 	portOffset  int
 	handover    string
 	rollouts    string
+	trafficFrom []string
 	sidecar     sidecarOptions
 	translation *control.Options
 }
@@ -113,7 +115,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	rollouts := local.New(source, provider.All(), o.store(paths, log), log)
 	rollouts.Requests = func(route, service string) uint64 { return plane.Metrics.RequestsTo(route, service) }
 	plane.Pages = rollouts.Pages()
-	g := &standalone.Gateway{Plane: plane, Empty: empty, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, Reported: func(r control.Report) {
+	g := &standalone.Gateway{Plane: plane, Empty: empty, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, TrafficFrom: o.trafficFrom, Reported: func(r control.Report) {
 		if r.Err == nil {
 			rollouts.Applied(r.Set)
 		}

@@ -52,7 +52,11 @@ func (a *planeAdmin) handler() http.Handler {
 		mux.Handle(pattern, a.access.Restrict(handler))
 	}
 	for _, p := range a.more {
-		mux.Handle(p.Pattern, a.access.Restrict(process.Beside(p.Handler)))
+		handler := p.Handler
+		if !p.Lasting {
+			handler = process.Beside(handler)
+		}
+		mux.Handle(p.Pattern, a.access.Restrict(handler))
 	}
 	return mux
 }

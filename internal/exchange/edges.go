@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"time"
@@ -19,12 +20,12 @@ type observer struct {
 }
 
 // observe sets the observers of listeners. at is the pod that the proxy runs in; without one, the owner of a listener
-// observes.
+// observes, or the Gateway that has it.
 func (s *Snapshot) observe(at telemetry.Side) {
 	known := map[observer]*observer{}
 	for _, l := range s.Table.Listeners() {
 		o := observer{at, true, true}
-		owner := l.Listener.Owner
+		owner := cmp.Or(l.Listener.Owner, model.OwnerOfListener(l.Listener.Name, l.Listener.Ref))
 		if owner.Kind() == model.OwnerWorkload {
 			o.in, o.out = l.Listener.Workload != "", l.Listener.Workload == ""
 		}

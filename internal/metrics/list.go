@@ -101,6 +101,21 @@ func (x *Index) find(of api.Resource, namespace, text string) (*object, error) {
 	return nil, &Missing{of, namespace, text}
 }
 
+// Sides returns what an object's pods are reported as. It fails with a *Missing if there is no such object.
+func (x *Index) Sides(of api.Resource, namespace, name string) (map[telemetry.Side]bool, error) {
+	o, err := x.find(of, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	sides := map[telemetry.Side]bool{}
+	for _, p := range o.places {
+		for _, s := range p.sides {
+			sides[s] = true
+		}
+	}
+	return sides, nil
+}
+
 // totals are what objects received. It asks for sums, and for more only if at some places nothing was observed.
 func (x *Index) totals(ctx context.Context, store Store, of []*object, window time.Duration) ([]api.TrafficMetrics, error) {
 	sides := sidesOf(of)
@@ -133,7 +148,7 @@ func (x *Index) totals(ctx context.Context, store Store, of []*object, window ti
 func (s *summing) item(o *object, d api.Direction, with *corev1.ObjectReference, of Answer, all []*Traffic) api.TrafficMetrics {
 	s.add(all)
 	m, timed := s.measured()
-	item := api.New(o.reference(), d, with, of.Time, of.Window, m)
+	item := api.New(o.reference(), d, with, of.Time, of.Window.Round(time.Millisecond), m)
 	if !timed { // requests whose durations nobody counted took no known time
 		item.Metrics = slices.DeleteFunc(item.Metrics, func(m api.Metric) bool { return m.Unit != "" })
 	}

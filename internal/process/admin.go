@@ -84,6 +84,8 @@ type Page struct {
 	// Index and About are its line in the list of pages; empty for none.
 	Index, About string
 	Handler      http.Handler
+	// Lasting says that the handler takes its processor by itself (Beside): some of its answers last.
+	Lasting bool
 }
 
 // Beside wraps handlers whose work can take long: they leave a processor to traffic.

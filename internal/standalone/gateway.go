@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dataplane"
@@ -27,6 +28,8 @@ type Gateway struct {
 	Own func() []resource.Status
 	// Empty says why there may be no listener at first, if it is not for lack of Gateways.
 	Empty string
+	// TrafficFrom are the URLs of admin endpoints of other such processes, whose traffic is told with this one's.
+	TrafficFrom []string
 	// Reported, if set, is called after each report.
 	Reported func(control.Report)
 }
@@ -38,7 +41,12 @@ func (g *Gateway) Run(asked context.Context) error {
 		c := r.(report)
 		tell.Tell(c.Findings, c.Events)
 	}
+	traffic := NewTraffic(g.Metrics, g.TrafficFrom, g.Log)
+	g.Pages = append(g.Pages, traffic.Pages()...)
 	reported := func(r control.Report) {
+		if r.Err == nil {
+			traffic.Known(r.Set)
+		}
 		g.Note(report{r, g.Own})
 		if r.Changed && r.Generation == 1 {
 			g.Began(cmp.Or(g.Empty, "the files hold no Gateway that could be served, and no TrafficSplit"))
@@ -48,7 +56,14 @@ func (g *Gateway) Run(asked context.Context) error {
 		}
 	}
 	loop := control.Loop{Source: g.Source, Options: g.Options, Publish: g.Publish, LeftOut: g.Server.LeftOut, Report: reported, Logger: g.Log}
-	return g.Plane.Run(asked, loop.Run)
+	return g.Plane.Run(asked, func(ctx context.Context) error {
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		beside.Go(func() { _ = traffic.Run(ctx) }) // ends with ctx alone
+		return loop.Run(ctx)
+	})
 }
 
 // Relocate returns a function that moves listeners to another address and to other ports. It returns nil if both stay.

@@ -20,6 +20,7 @@ import (
 
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/metrics"
+	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/visible"
 )
 
@@ -38,20 +39,36 @@ const (
 //	/apis/GROUP/VERSION/namespaces/NS/KIND[/NAME[/edges]]    a list, an object, its edges
 //	/apis/GROUP/VERSION/namespaces/NAME[/edges]              the same of a namespace; likewise of nodes
 //
-// Parameters are labelSelector; window, how long to look back, a duration (default DefaultWindow); and, of edges, kind:
+// With Tap, KIND/NAME/tap has what telemetry.Registry.ServeTap serves, and its parameters.
+//
+// Parameters of the others are labelSelector; window, how long to look back, a duration (default DefaultWindow); and, of edges, kind:
 // in terms of which objects the other sides are told. limit is ignored: a list is whole, up to metrics.MaxItems. Answers
 // are JSON, whatever is accepted. Errors are a Status.
 type Handler struct {
 	// Index returns what is known of objects now; nil if nothing is known yet.
 	Index func() *metrics.Index
 	Store metrics.Store
+	// Tap, if set, serves requests as they end; of restricts them to those of an object. An error is one before it
+	// answered.
+	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error
 
 	busy atomic.Int32
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if t, ok := parsePath(r.URL.EscapedPath()); ok && t.tap {
+		if err := h.tap(w, r, t); err != nil {
+			code, body := encode(statusOf(err))
+			write(w, r, code, body)
+		}
+		return
+	}
 	code, body := h.respond(w.Header(), r)
+	write(w, r, code, body)
+}
+
+func write(w http.ResponseWriter, r *http.Request, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
@@ -201,7 +218,7 @@ func statusOf(err error) *metav1.Status {
 		out.Code, out.Reason, out.Details = http.StatusNotFound, metav1.StatusReasonNotFound, &metav1.StatusDetails{}
 	case errors.Is(err, errMethod):
 		out.Code, out.Reason = http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy), errors.Is(err, telemetry.ErrTaps):
 		out.Code, out.Reason, out.Details = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, &metav1.StatusDetails{RetryAfterSeconds: 1}
 	case errors.Is(err, context.DeadlineExceeded):
 		out.Code, out.Reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout

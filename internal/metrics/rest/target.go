@@ -37,7 +37,7 @@ type target struct {
 	// of is nil for the list of kinds. Without a name, all objects of the kind are meant, of the namespace if there is one.
 	of              *api.Resource
 	namespace, name string
-	edges           bool
+	edges, tap      bool
 }
 
 // parsePath reads a path as it was sent. Each of its parts is unescaped once; no name has a slash.
@@ -75,14 +75,14 @@ func parsePath(escaped string) (t target, ok bool) {
 
 // object reads what follows the version:
 //
-//	KIND, namespaces/NS/KIND, namespaces/NS/KIND/NAME, namespaces/NS/KIND/NAME/edges
+//	KIND, namespaces/NS/KIND, namespaces/NS/KIND/NAME, namespaces/NS/KIND/NAME/edges or /tap
 //
 // and, of kinds without namespaces, KIND/NAME and KIND/NAME/edges.
 func (t *target) object(parts []string) bool {
 	if len(parts) == 0 {
 		return true
 	}
-	if len(parts) >= 3 && parts[0] == "namespaces" && parts[2] != api.SubResource {
+	if len(parts) >= 3 && parts[0] == "namespaces" && parts[2] != api.SubResource && parts[2] != tapResource {
 		t.namespace, parts = parts[1], parts[2:]
 	}
 	t.of = plural(parts[0])
@@ -97,7 +97,8 @@ func (t *target) object(parts []string) bool {
 	}
 	t.name, parts = parts[0], parts[1:]
 	t.edges = len(parts) == 1 && parts[0] == api.SubResource
-	return len(parts) == 0 || t.edges
+	t.tap = len(parts) == 1 && parts[0] == tapResource
+	return len(parts) == 0 || t.edges || t.tap
 }
 
 func plural(name string) *api.Resource {

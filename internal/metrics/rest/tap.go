@@ -1,0 +1,38 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// tapResource is the sub-resource of requests as they end. The specification has none such.
+const tapResource = "tap"
+
+// tap answers with the requests of an object, or returns an error before it has answered.
+func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
+	switch {
+	case h.Tap == nil:
+		return errPath
+	case r.Method != http.MethodGet:
+		return errMethod
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return &fault{"query", "is not a valid query: " + err.Error()}
+	}
+	q, err := telemetry.ParseTapQuery(query)
+	if err != nil {
+		return &fault{"query", err.Error()}
+	}
+	x := h.Index()
+	if x == nil {
+		return errEarly
+	}
+	sides, err := x.Sides(*t.of, t.namespace, t.name)
+	if err != nil {
+		return found(t, err)
+	}
+	return h.Tap(w, r, q, func(x *telemetry.Tapped) bool { return sides[x.At] || sides[x.From] || sides[x.To] })
+}

@@ -1,0 +1,100 @@
+package standalone
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirmesh/weir/internal/metrics"
+	"github.com/weirmesh/weir/internal/metrics/embedded"
+	"github.com/weirmesh/weir/internal/metrics/rest"
+	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// ownSource is the name of this process's proxy among those that are read.
+const ownSource = "this process"
+
+// trafficInterval is the time between two readings of the proxies.
+const trafficInterval = 2 * time.Second
+
+// Traffic answers requests about Traffic Metrics for a process that serves files: by what its own proxy counted, and the
+// proxies of other such processes.
+type Traffic struct {
+	registry *telemetry.Registry
+	store    *embedded.Store
+	sources  []embedded.Source
+
+	mu    sync.Mutex
+	set   *resource.Set
+	of    *resource.Set // that index was made of
+	index *metrics.Index
+}
+
+// NewTraffic has the proxy that counts in a registry, and those whose admin endpoints have the URLs in from.
+func NewTraffic(registry *telemetry.Registry, from []string, log *slog.Logger) *Traffic {
+	t := &Traffic{registry: registry, store: embedded.New(embedded.Options{Interval: trafficInterval, Log: log})}
+	t.sources = []embedded.Source{{Name: ownSource, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }}}
+	client := embedded.NewClient()
+	for _, url := range from {
+		t.sources = append(t.sources, embedded.Source{Name: url, Read: client.Read(strings.TrimSuffix(url, "/") + reportPath)})
+	}
+	return t
+}
+
+// reportPath is the admin page with what the process's proxy counted (telemetry.Report).
+const reportPath = "/edges"
+
+// Run reads the proxies until ctx ends.
+func (t *Traffic) Run(ctx context.Context) error {
+	return t.store.Run(ctx, func() []embedded.Source { return t.sources })
+}
+
+// Known says which objects there are.
+func (t *Traffic) Known(set *resource.Set) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set = set
+}
+
+// Index is what is known of the newest objects; nil before there are any. It is made when somebody asks.
+func (t *Traffic) Index() *metrics.Index {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.set != nil && t.of != t.set {
+		t.of, t.index = t.set, metrics.NewIndex(t.set)
+	}
+	return t.index
+}
+
+// Ask implements metrics.Store: the own proxy is read at once.
+func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, error) {
+	t.store.Add(ownSource, t.registry.Report())
+	return t.store.Ask(ctx, q)
+}
+
+// Pages are those of the admin endpoint: the API, and what other such processes read.
+func (t *Traffic) Pages() []process.Page {
+	api := &rest.Handler{Index: t.Index, Store: t, Tap: t.registry.ServeTap}
+	beside := process.Beside(api)
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/tap") {
+			api.ServeHTTP(w, r) // waits, and computes little
+			return
+		}
+		beside.ServeHTTP(w, r)
+	})
+	return []process.Page{
+		{Pattern: "/apis", Handler: serve, Lasting: true},
+		{Pattern: "/apis/", Index: "/apis/", About: "Traffic Metrics, as an API server has them (docs/traffic.md)", Handler: serve, Lasting: true},
+		{Pattern: "GET " + reportPath, Index: reportPath, About: "what this proxy counted of its traffic with others", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(t.registry.Report()) // who has left needs no answer
+		})},
+	}
+}
