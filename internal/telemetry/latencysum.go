@@ -33,7 +33,12 @@ func (s *LatencySum) Add(l Latency) {
 
 // AddCompact adds what AppendCompact wrote at the beginning of b, and returns what follows it.
 func (s *LatencySum) AddCompact(b []byte) (rest []byte) {
-	next := func() (v uint64) {
+	next := func() uint64 {
+		if b[0] < 0x80 { // nearly all
+			v := b[0]
+			b = b[1:]
+			return uint64(v)
+		}
 		v, n := binary.Uvarint(b)
 		b = b[n:]
 		return v
