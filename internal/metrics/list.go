@@ -39,7 +39,7 @@ func (e *Missing) Error() string { return fmt.Sprintf("%s %q not found", e.Resou
 // List returns the traffic that each object of a kind received, of one namespace or, with "", of all.
 func (x *Index) List(ctx context.Context, store Store, of api.Resource, namespace string, s Selection) (api.TrafficMetricsList, error) {
 	var chosen []*object
-	for _, o := range x.objects[kindOf[of.Kind]] {
+	for _, o := range x.ofKind(of) {
 		if (namespace == "" || o.namespace == namespace) && s.Selector.matches(o.labels) {
 			chosen = append(chosen, o)
 		}
@@ -82,7 +82,9 @@ func (x *Index) Edges(ctx context.Context, store Store, of api.Resource, namespa
 	v := x.newView(answer.Traffic)
 	kind := o.kind
 	if s.Kind != nil {
-		kind = kindOf[s.Kind.Kind]
+		if k, ok := kindOf[s.Kind.Kind]; ok {
+			kind = k
+		}
 	}
 	edges := v.edgesOf(o, kind, func(w other) bool { return s.Selector.matches(w.labels) })
 	list := api.NewList(o.reference(), s.Selector.object(), nil)
@@ -91,6 +93,13 @@ func (x *Index) Edges(ctx context.Context, store Store, of api.Resource, namespa
 		list.Items = append(list.Items, sum.item(o, e.direction, &e.reference, answer, edges[e]))
 	}
 	return list, nil
+}
+
+func (x *Index) ofKind(of api.Resource) []*object {
+	if kind, ok := kindOf[of.Kind]; ok {
+		return x.objects[kind]
+	}
+	return nil
 }
 
 func (x *Index) find(of api.Resource, namespace, text string) (*object, error) {

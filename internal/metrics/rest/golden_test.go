@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +44,15 @@ func (s *store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 		return metrics.Answer{}, s.err
 	}
 	out := metrics.Answer{Time: time.Date(2019, 4, 8, 22, 25, 55, 0, time.UTC), Window: q.Window}
+	at, with := map[telemetry.Side]bool{}, map[telemetry.Side]bool{}
+	for _, s := range q.At {
+		at[s] = true
+	}
+	for _, s := range q.With {
+		with[s] = true
+	}
 	for _, t := range s.rows {
-		if q.At == nil && q.With == nil || slices.Contains(q.At, t.At) || slices.Contains(q.With, t.Peer) {
+		if q.At == nil && q.With == nil || at[t.At] || with[t.Peer] {
 			if q.Sum {
 				t.EdgeLabels = telemetry.EdgeLabels{At: t.At, Out: t.Out}
 			}
