@@ -31,8 +31,8 @@ func SVG(g Graph, o Options) string {
 		w, h = max(w, d.w), h+d.h+1
 	}
 	note := n.note()
-	if note != "" {
-		w, h = max(w, columns(note)), h+2
+	for _, s := range note {
+		w, h = max(w, columns(s)), h+1
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, svgHead, (w+2)*cellWidth, h*cellHeight, len(n.Nodes), len(n.Edges))
@@ -43,8 +43,8 @@ func SVG(g Graph, o Options) string {
 		b.WriteString("</g>\n")
 		top += d.h + 1
 	}
-	if note != "" {
-		svgText(&b, 1, top, note)
+	for i, s := range note {
+		svgText(&b, 1, top+i, s)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

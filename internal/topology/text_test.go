@@ -77,6 +77,9 @@ func FuzzText(f *testing.F) {
 		for _, e := range g.Edges {
 			boxes[e.From], boxes[e.To] = true, true
 		}
+		if strings.Contains("\n"+text, "\nToo wide to draw (") {
+			return
+		}
 		if got, err := read(text, ours); len(boxes) <= MaxNodes && len(g.Edges) <= MaxEdges && (err != nil || len(got.nodes) != len(boxes)) {
 			t.Fatalf("%v: %q\n%s", err, got.arrows, text)
 		}

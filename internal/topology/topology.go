@@ -81,6 +81,7 @@ type normal struct {
 	Graph
 	index                map[string]int
 	leftNodes, leftEdges int
+	boxes                map[int][][]string // what boxLines has made, by the width
 }
 
 func compareEdges(a, b Edge) int {
@@ -89,7 +90,7 @@ func compareEdges(a, b Edge) int {
 
 // normalise sorts, adds nodes that only edges have, and removes what is there twice. Without bounds nothing is left out.
 func normalise(g Graph, bounded bool) normal {
-	n := normal{index: map[string]int{}}
+	n := normal{index: map[string]int{}, boxes: map[int][][]string{}}
 	n.Nodes, n.Edges = slices.Clone(g.Nodes), slices.Clone(g.Edges)
 	known := map[string]bool{}
 	for _, v := range n.Nodes {
