@@ -2,8 +2,6 @@ package topology
 
 import (
 	"cmp"
-	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -84,15 +82,4 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("%v: %q\n%s", err, got.arrows, text)
 		}
 	})
-}
-
-func BenchmarkText100Nodes200Edges(b *testing.B) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var g Graph
-	for range 200 {
-		g.Edges = append(g.Edges, Edge{fmt.Sprint(random.IntN(100)), fmt.Sprint(random.IntN(100)), ""})
-	}
-	for b.Loop() {
-		Text(g, Options{})
-	}
 }
