@@ -200,6 +200,12 @@ func BenchmarkText(b *testing.B) {
 	for i := range MaxEdges {
 		parallel.Edges = append(parallel.Edges, Edge{"0", "1", fmt.Sprint(i)})
 	}
+	var parts Graph
+	for k := range 4 {
+		for _, e := range graph(25, 50).Edges {
+			parts.Edges = append(parts.Edges, Edge{fmt.Sprintf("%d-%s", k, e.From), fmt.Sprintf("%d-%s", k, e.To), e.Label})
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		graph Graph
@@ -211,6 +217,7 @@ func BenchmarkText(b *testing.B) {
 		{"BoundsIn80Columns", graph(MaxNodes, MaxEdges), 80},
 		{"SmallPart", graph(smallPart/2, smallPart), 0},
 		{"OnePair", parallel, 0},
+		{"100NodesInSmallParts", parts, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

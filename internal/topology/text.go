@@ -21,17 +21,23 @@ func drawings(n normal, width int, label func(s string, most int) string) []draw
 	var out []drawing
 	for i := range nodes {
 		l := arrange(nodes[i], as, own[i])
-		forName, forLabel := MaxName, MaxLabel
-		for {
+		draw := func(forName, forLabel int) drawing {
 			lines := n.boxLines(forName)
-			d := l.draw(texts{func(v int) []string { return lines[v] }, func(a int) string { return label(as[a].label, forLabel) }})
-			if width <= 0 || d.w <= width || forName <= leastText && forLabel <= leastText {
-				d.arrows = own[i]
-				out = append(out, d)
-				break
-			}
-			forName, forLabel = max(forName*3/4, leastText), max(forLabel*3/4, leastText)
+			return l.draw(texts{func(v int) []string { return lines[v] }, func(a int) string { return label(as[a].label, forLabel) }})
 		}
+		fits := func(d drawing) bool { return width <= 0 || d.w <= width }
+		d := draw(MaxName, MaxLabel)
+		if !fits(d) {
+			least := draw(leastText, leastText)
+			for name, label := MaxName, MaxLabel; fits(least) && !fits(d); d = draw(name, label) {
+				name, label = max(name*3/4, leastText), max(label*3/4, leastText)
+			}
+			if !fits(d) {
+				d = least
+			}
+		}
+		d.arrows = own[i]
+		out = append(out, d)
 	}
 	return out
 }
