@@ -30,7 +30,11 @@ func drawings(n normal, width int, label func(s string, most int) string) []draw
 		if !fits(d) {
 			least := draw(leastText, leastText)
 			for name, label := MaxName, MaxLabel; fits(least) && !fits(d); d = draw(name, label) {
-				name, label = max(name*3/4, leastText), max(label*3/4, leastText)
+				// A name that is cut is still known, half a number is not: labels come last.
+				if name <= MaxName/2 {
+					label = max(label*3/4, leastText)
+				}
+				name = max(name*3/4, leastText)
 			}
 			if !fits(d) {
 				d = least
