@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -364,19 +365,20 @@ succeeded, its success. -o dot is for Graphviz, svg for browsers.`,
 		if err != nil {
 			return err
 		}
+		if output.Value != "text" {
+			if *watch {
+				return flags.Errorf("--watch is for text")
+			}
+			g, err := a.graph(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return writeGraph(s.out, output.Value, g)
+		}
 		return a.show(cmd.Context(), *watch, func(s screen.Screen) (string, error) {
 			g, err := a.graph(cmd.Context(), r)
 			if err != nil {
 				return "", err
-			}
-			switch output.Value {
-			case "dot":
-				return topology.DOT(g), nil
-			case "json":
-				text, err := topology.JSON(g)
-				return string(text), err
-			case "svg":
-				return topology.SVG(g, topology.Options{}), nil
 			}
 			if len(g.Nodes) == 0 {
 				return fmt.Sprintf("No %s exchanged traffic in the last %s.\n", r.Plural, a.window), nil
@@ -385,6 +387,25 @@ succeeded, its success. -o dot is for Graphviz, svg for browsers.`,
 		})
 	}
 	return cmd
+}
+
+// writeGraph writes a graph for programs. What others wrote in it is made visible there.
+func writeGraph(out io.Writer, format string, g topology.Graph) error {
+	var text string
+	switch format {
+	case "dot":
+		text = topology.DOT(g)
+	case "svg":
+		text = topology.SVG(g, topology.Options{})
+	default:
+		b, err := topology.JSON(g)
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	}
+	_, err := io.WriteString(out, text)
+	return err
 }
 
 // graph asks for all resources of a kind, and then for the edges of each.

@@ -22,9 +22,10 @@ type line struct {
 
 // drawing is one part of a graph with its place for everything.
 type drawing struct {
-	boxes []box
-	lines []line
-	w, h  int
+	boxes  []box
+	lines  []line
+	w, h   int
+	arrows []int
 }
 
 // texts are what stands in boxes and in lines.

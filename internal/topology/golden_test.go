@@ -29,6 +29,8 @@ func TestDrawingsAreThoseOfTheGoldenFiles(t *testing.T) {
 		}
 		base := strings.TrimSuffix(file, ".json")
 		golden(t, base+".txt", Text(g, Options{}))
+		golden(t, base+"-120.txt", Text(g, Options{Width: 120}))
+		golden(t, base+"-60.txt", Text(g, Options{Width: 60}))
 		golden(t, base+".svg", SVG(g, Options{}))
 		golden(t, base+".dot", DOT(g))
 	}

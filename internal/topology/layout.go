@@ -197,19 +197,24 @@ func build(nodes []int, as []arrow, own []int, layer map[int]int) *layered {
 	return l
 }
 
-// around are the orders of an item's neighbours on one side, sorted.
-func (l *layered) around(i int, right bool) []int {
-	var out []int
+// around appends the orders of an item's neighbours on one side to what it is given, and sorts them.
+func (l *layered) around(out []int, i int, right bool) []int {
+	side := l.items[i].left
 	if right {
-		for _, k := range l.items[i].right {
-			out = append(out, l.items[l.links[k].b].order)
-		}
-	} else {
-		for _, k := range l.items[i].left {
-			out = append(out, l.items[l.links[k].a].order)
-		}
+		side = l.items[i].right
 	}
-	slices.Sort(out)
+	for _, k := range side {
+		n := l.links[k].a
+		if right {
+			n = l.links[k].b
+		}
+		o, p := l.items[n].order, len(out)
+		out = append(out, o)
+		for ; p > 0 && out[p-1] > o; p-- {
+			out[p] = out[p-1]
+		}
+		out[p] = o
+	}
 	return out
 }
 
@@ -233,16 +238,18 @@ func (l *layered) renumber(layer []int) {
 // crossings counts pairs of links that cross.
 func (l *layered) crossings() int {
 	n := 0
+	var ns, tree []int
 	for k, layer := range l.layers {
 		if k+1 == len(l.layers) {
 			break
 		}
 		// A tree of counts by the order in the next layer.
 		size := len(l.layers[k+1])
-		tree := make([]int, size+1)
+		tree = slices.Grow(tree[:0], size+1)[:size+1]
+		clear(tree)
 		total := 0
 		for _, i := range layer {
-			ns := l.around(i, true)
+			ns = l.around(ns[:0], i, true)
 			for _, o := range ns {
 				upTo := 0
 				for p := o + 1; p > 0; p -= p & -p {
@@ -264,6 +271,8 @@ func (l *layered) crossings() int {
 // sort orders the layers so that few links cross: barycentres and swaps of neighbours, several times to and fro; the best order stays.
 func (l *layered) sort(rounds int) int {
 	best, keep := l.crossings(), l.snapshot()
+	value := make([]float64, len(l.items))
+	var ns []int
 	for r := 0; r < rounds && best > 0; r++ {
 		for s := range l.layers {
 			k, right := s, false
@@ -271,9 +280,8 @@ func (l *layered) sort(rounds int) int {
 				k, right = len(l.layers)-1-s, true
 			}
 			layer := l.layers[k]
-			value := map[int]float64{}
 			for _, i := range layer {
-				ns := l.around(i, right)
+				ns = l.around(ns[:0], i, right)
 				value[i] = float64(l.items[i].order)
 				if len(ns) > 0 {
 					sum := 0
@@ -316,10 +324,12 @@ func (l *layered) snapshot() [][]int {
 
 func (l *layered) transpose() bool {
 	better := false
+	var al, ar, bl, br []int
 	for _, layer := range l.layers {
 		for p := 0; p+1 < len(layer); p++ {
 			a, b := layer[p], layer[p+1]
-			al, ar, bl, br := l.around(a, false), l.around(a, true), l.around(b, false), l.around(b, true)
+			al, ar = l.around(al[:0], a, false), l.around(ar[:0], a, true)
+			bl, br = l.around(bl[:0], b, false), l.around(br[:0], b, true)
 			if inversions(al, bl)+inversions(ar, br) > inversions(bl, al)+inversions(br, ar) {
 				layer[p], layer[p+1] = b, a
 				l.items[a].order, l.items[b].order = p+1, p
@@ -330,10 +340,11 @@ func (l *layered) transpose() bool {
 	return better
 }
 
-// tries are how many further layers a small part with crossings is tried in; a part is small up to smallPart arrows.
+// A small part, of up to smallPart arrows, in which lines cross is tried in further layers, until as many links have been ordered as its share of the
+// graph's arrows is of effort: all parts together take some 30 ms.
 const (
-	tries     = 150
 	smallPart = 60
+	effort    = 8_000
 )
 
 // arrange puts a part of a graph into layers. Where lines cross in the layers of its flow, it tries others, and takes those in which the fewest cross.
@@ -350,9 +361,11 @@ func arrange(nodes []int, as []arrow, own []int) *layered {
 		next[as[i].from] = append(next[as[i].from], as[i].to)
 		next[as[i].to] = append(next[as[i].to], as[i].from)
 	}
-	for t := 0; t < tries && least > 0; t++ {
+	left := effort * len(own) / len(as)
+	for t := 0; left > 0 && least > 0; t++ {
 		rank := search(nodes, next, random, t%3 == 0)
 		l := build(nodes, as, own, place(nodes, as, own, rank))
+		left -= len(l.links)
 		if n := l.sort(8); n < least {
 			best, least = l, n
 		}

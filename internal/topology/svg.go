@@ -16,7 +16,7 @@ const (
 
 // svgHead has colours as attributes, for readers without styles, and a style for dark pages. Contrasts are those of WCAG 2.2, level AA.
 const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" class="weir-topology" role="img" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="15">
-<title>%[3]d nodes, %[4]d edges</title>
+<title>Nodes: %[3]d, edges: %[4]d</title>
 <style>@media (prefers-color-scheme: dark) { .weir-topology .ground { fill: #0d1117 } .weir-topology .box { fill: #151b23; stroke: #9198a1 } .weir-topology .line { stroke: #9198a1 } .weir-topology .head { fill: #9198a1 } .weir-topology text { fill: #f0f6fc } }</style>
 <rect class="ground" fill="#ffffff" width="%[1]d" height="%[2]d"/>
 `
@@ -31,8 +31,8 @@ func SVG(g Graph, o Options) string {
 		w, h = max(w, d.w), h+d.h+1
 	}
 	note := n.note()
-	if note != "" {
-		w, h = max(w, columns(note)), h+2
+	for _, s := range note {
+		w, h = max(w, columns(s)), h+1
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, svgHead, (w+2)*cellWidth, h*cellHeight, len(n.Nodes), len(n.Edges))
@@ -43,8 +43,8 @@ func SVG(g Graph, o Options) string {
 		b.WriteString("</g>\n")
 		top += d.h + 1
 	}
-	if note != "" {
-		svgText(&b, 1, top, note)
+	for i, s := range note {
+		svgText(&b, 1, top+i, s)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

@@ -7,8 +7,8 @@ import (
 
 // Options are what a drawing keeps to. The zero value has no bound.
 type Options struct {
-	// Width in columns; 0 is no bound. Names and labels of parts that are wider are shortened until they fit, at the least to 8 columns. What is wider even so
-	// stays so: a box or a line is never broken.
+	// Width in columns; 0 is no bound. Names and labels of a part that is wider are shortened until it fits, at the least to 8 columns. Text lists the arrows
+	// of a part that is too wide even so, as a terminal would break its lines; SVG draws it as wide as it is.
 	Width int
 }
 
@@ -21,27 +21,42 @@ func drawings(n normal, width int, label func(s string, most int) string) []draw
 	var out []drawing
 	for i := range nodes {
 		l := arrange(nodes[i], as, own[i])
-		forName, forLabel := MaxName, MaxLabel
-		for {
-			lines := boxLines(n.Nodes, forName)
-			d := l.draw(texts{func(v int) []string { return lines[v] }, func(a int) string { return label(as[a].label, forLabel) }})
-			if width <= 0 || d.w <= width || forName <= leastText && forLabel <= leastText {
-				out = append(out, d)
-				break
-			}
-			forName, forLabel = max(forName*3/4, leastText), max(forLabel*3/4, leastText)
+		draw := func(forName, forLabel int) drawing {
+			lines := n.boxLines(forName)
+			return l.draw(texts{func(v int) []string { return lines[v] }, func(a int) string { return label(as[a].label, forLabel) }})
 		}
+		fits := func(d drawing) bool { return width <= 0 || d.w <= width }
+		d := draw(MaxName, MaxLabel)
+		if !fits(d) {
+			least := draw(leastText, leastText)
+			for name, label := MaxName, MaxLabel; fits(least) && !fits(d); d = draw(name, label) {
+				// A name that is cut is still known, half a number is not: labels come last.
+				if name <= MaxName/2 {
+					label = max(label*3/4, leastText)
+				}
+				name = max(name*3/4, leastText)
+			}
+			if !fits(d) {
+				d = least
+			}
+		}
+		d.arrows = own[i]
+		out = append(out, d)
 	}
 	return out
 }
 
 // boxLines are what stands in the boxes of nodes. Names that differ stay different: of those that look alike when they are shortened, all but the first one
 // end in a number.
-func boxLines(nodes []Node, most int) [][]string {
-	out := make([][]string, len(nodes))
+func (n normal) boxLines(most int) [][]string {
+	if out := n.boxes[most]; out != nil {
+		return out
+	}
+	out := make([][]string, len(n.Nodes))
+	n.boxes[most] = out
 	of := map[string]string{} // what is shown to the whole name
 	alike := map[string]int{}
-	for i, v := range nodes {
+	for i, v := range n.Nodes {
 		whole := v.title()
 		first := shorten(whole, most)
 		name := first
@@ -74,20 +89,34 @@ func Text(g Graph, o Options) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		d.text(&b)
+		if o.Width > 0 && d.w > o.Width {
+			d.list(&b, n, o.Width)
+		} else {
+			d.text(&b)
+		}
 	}
-	if note := n.note(); note != "" {
-		b.WriteString("\n" + note + "\n")
+	for i, s := range n.note() {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(s + "\n")
 	}
 	return b.String()
 }
 
-// note says what is left out.
-func (n normal) note() string {
-	if n.leftNodes == 0 && n.leftEdges == 0 {
-		return ""
+// note says what is left out, in lines.
+func (n normal) note() []string {
+	var out []string
+	if n.leftNodes > 0 {
+		out = append(out, fmt.Sprintf("%d of %d nodes", n.leftNodes, n.leftNodes+len(n.Nodes)))
 	}
-	return fmt.Sprintf("Left out: %d nodes and %d edges, as at most %d nodes and %d edges are drawn.", n.leftNodes, n.leftEdges, MaxNodes, MaxEdges)
+	if n.leftEdges > 0 {
+		out = append(out, fmt.Sprintf("%d of %d edges", n.leftEdges, n.leftEdges+len(n.Edges)))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return []string{"Left out: " + strings.Join(out, " and ") + ".", fmt.Sprintf("At most %d nodes and %d edges are drawn.", MaxNodes, MaxEdges)}
 }
 
 // canvas has a text for each cell; the second cell of a wide character has none.

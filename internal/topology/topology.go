@@ -1,5 +1,5 @@
-// Package topology draws directed graphs of who talks to whom: as text for terminals and files (Text), for Graphviz (DOT) and as JSON. It is
-// pure: a graph in, bytes out. It knows nothing of where traffic is seen; whoever has seen it makes the Graph.
+// Package topology draws directed graphs of who talks to whom: as text for terminals and files (Text), as a picture for pages (SVG), for Graphviz (DOT)
+// and as JSON. It is pure: a graph in, bytes out. It knows nothing of where traffic is seen; whoever has seen it makes the Graph.
 //
 //	                  +------------------------+
 //	                  |                        v
@@ -16,7 +16,7 @@
 //   - A label stands in its line near the left end; one with characters of which lines are made is in quotes.
 //   - Connected parts stand one below the other, in the order of their first IDs; nodes without an edge to another one come last.
 //
-// The same graph gives the same drawing whatever the order of its nodes and edges. Names and labels are made visible and bounded (see the constants), with
+// A picture has the same boxes and lines. The same graph gives the same drawing whatever the order of its nodes and edges. Names and labels are made visible and bounded (see the constants), with
 // an ellipsis in the middle.
 package topology
 
@@ -81,6 +81,7 @@ type normal struct {
 	Graph
 	index                map[string]int
 	leftNodes, leftEdges int
+	boxes                map[int][][]string // what boxLines has made, by the width
 }
 
 func compareEdges(a, b Edge) int {
@@ -89,7 +90,7 @@ func compareEdges(a, b Edge) int {
 
 // normalise sorts, adds nodes that only edges have, and removes what is there twice. Without bounds nothing is left out.
 func normalise(g Graph, bounded bool) normal {
-	n := normal{index: map[string]int{}}
+	n := normal{index: map[string]int{}, boxes: map[int][][]string{}}
 	n.Nodes, n.Edges = slices.Clone(g.Nodes), slices.Clone(g.Edges)
 	known := map[string]bool{}
 	for _, v := range n.Nodes {
