@@ -154,7 +154,7 @@ func TestMistakesInTrafficCommands(t *testing.T) {
 	w.traffic("tap", "pod/gone").want(t, 1, `stderr:"gone" not found`)
 	w.traffic("tap", "pod/web-1", "--rate", "5000").want(t, 2, "stderr:--rate: want a number from 1 to 1000")
 	w.traffic("tap", "pod/web-1", "--status", "6xx").want(t, 2, "stderr:--status: want")
-	weir("", "traffic", "tpo").want(t, 2, `stderr:did you mean "top"?`)
+	weir("", "traffic", "topp").want(t, 2, `stderr:did you mean "top"?`)
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	weir("", "traffic", "top", "pods", "--admin", other.URL).want(t, 1, "stderr:has no Traffic Metrics: is it the admin endpoint of weir run?")
