@@ -58,9 +58,8 @@ func (o *object) reference() corev1.ObjectReference {
 	return kinds[o.kind].Reference(o.namespace, o.name.name)
 }
 
-// place is where traffic begins or ends: a pod, what runs pods of which none is known, or a Gateway of a process that runs
-// in no pod. What proxies report of may also be some of several pods; that is a place apart, which belongs to what all of
-// them belong to.
+// place is where traffic begins or ends: a pod, or what runs pods of which none is known. What proxies report of may also
+// be some of several pods; that is a place apart, which belongs to what all of them belong to.
 type place struct {
 	id int
 	// objects are what it belongs to.
@@ -137,11 +136,6 @@ func NewIndex(set *resource.Set) *Index {
 	}
 	for _, s := range set.Services {
 		x.service(s, selected[name{s.Namespace, s.Name}])
-	}
-	for _, g := range set.Gateways {
-		p := x.place(g.Namespace)
-		p.top = gateway(g.Namespace, g.Name)
-		x.report(p, telemetry.Side{Kind: p.top.Kind, Namespace: g.Namespace, Name: g.Name})
 	}
 	for i, byName := range x.byName {
 		for _, n := range sorted(byName, name.compare) {
@@ -231,7 +225,7 @@ func (x *Index) account(a name, some []*place) {
 }
 
 // service says where an endpoint of a Service is of which no pod is known. If the Service selects nothing but the pods of
-// one template, it is one of these.
+// one template, it is one of these; otherwise it may be one of the pods that the Service selects, or yet another one.
 func (x *Index) service(s *corev1.Service, selected []*place) {
 	side := telemetry.Side{Kind: kinds[services].Kind, Namespace: s.Namespace, Name: s.Name}
 	if len(selected) == 1 && selected[0].template {

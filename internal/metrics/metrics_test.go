@@ -419,7 +419,7 @@ func TestSelectorsMatchAsTheyAreShown(t *testing.T) {
 					}
 				}
 			} else if shown.Matches(labels.Set{}) { // nobody knows their labels
-				want = map[string]int{"Node": 1, "Namespace": 2}[kind]
+				want = 1
 			}
 			if len(list.Items) != want {
 				t.Errorf("%s %s: %d items, want %d", kind, text, len(list.Items), want)

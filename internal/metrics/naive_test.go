@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/metrics"
@@ -79,8 +76,6 @@ func load(t testing.TB, text string) *resource.Set {
 	if len(set.Findings) > 0 {
 		t.Fatal(set.Findings)
 	}
-	// The schema of Gateways has rules, whose compiler takes longer than the tests.
-	set.Gateways = []*gatewayv1.Gateway{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "gw"}}}
 	return set
 }
 
@@ -90,10 +85,9 @@ type world struct {
 	units []*unit
 	// objects are "Kind namespace/name", all there are.
 	objects map[string]bool
-	// selects are, by Service, units; gateways are "namespace/name".
-	selects  map[string][]*unit
-	gateways []string
-	spaces   []string
+	// selects are the units of Services.
+	selects map[string][]*unit
+	spaces  []string
 }
 
 // unit is a pod, or a Deployment without pods.
@@ -187,7 +181,6 @@ func randomWorld(r *rand.Rand) *world {
 			}
 		}
 	}
-	w.gateways = []string{"a/gw"}
 	return w
 }
 
@@ -240,11 +233,6 @@ func (w *world) where(s telemetry.Side) *where {
 			return one(selected[0])
 		}
 		return &where{id, s.Namespace, id, append(space, id), selected}
-	case "Gateway":
-		if slices.Contains(w.gateways, s.Namespace+"/"+s.Name) {
-			id := "Gateway " + s.Namespace + "/" + s.Name
-			return &where{id, s.Namespace, id, space, nil}
-		}
 	case "ServiceAccount":
 		users := find(func(u *unit) bool { return u.namespace == s.Namespace && u.account == s.Name })
 		if len(users) == 0 {
@@ -276,7 +264,7 @@ func (w *world) with(s telemetry.Side, kind string) (out []string) {
 	p := w.where(s)
 	if p == nil {
 		switch {
-		case s.Namespace != "" && kind == "Namespace":
+		case s.Namespace != "" && kind == "Namespace" && s.Kind != "Gateway":
 			return []string{"Namespace /" + s.Namespace}
 		case s.Kind == "Pod" || s.Kind == "Service" || s.Kind == "Gateway" || s.Kind == "Node":
 			return []string{s.Kind + " " + s.Namespace + "/" + s.Name}

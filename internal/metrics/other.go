@@ -47,11 +47,14 @@ func (x *Index) named(ref corev1.ObjectReference) other {
 	return other{reference: ref}
 }
 
-// stranger is a side that belongs to nothing that is known, such as a pod that is gone.
+// stranger is a side that belongs to nothing that is known, such as a pod that is gone, or that runs in no pod. A Gateway of
+// such a process is itself, in terms of namespaces too: what it receives is no pod's, so it is not its namespace's.
 func (x *Index) stranger(s telemetry.Side, kind int) other {
 	switch {
 	case s.Kind == telemetry.KindAddress:
 		return other{}
+	case s.Kind == string(model.OwnerGateway) && s.Namespace != "" && s.Name != "":
+		return other{reference: corev1.ObjectReference{APIVersion: "gateway.networking.k8s.io/v1", Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}}
 	case s.Namespace != "" && kind == namespaces:
 		return x.named(kinds[namespaces].Reference("", s.Namespace))
 	case s.Name == "":
@@ -59,8 +62,6 @@ func (x *Index) stranger(s telemetry.Side, kind int) other {
 		return other{reference: kinds[pods].Reference(s.Namespace, s.Name)}
 	case s.Kind == kinds[services].Kind && s.Namespace != "":
 		return other{reference: kinds[services].Reference(s.Namespace, s.Name)}
-	case s.Kind == string(model.OwnerGateway) && s.Namespace != "":
-		return other{reference: gateway(s.Namespace, s.Name)}
 	case s.Kind == model.KindNode:
 		return x.named(kinds[nodes].Reference("", s.Name))
 	}
@@ -68,8 +69,4 @@ func (x *Index) stranger(s telemetry.Side, kind int) other {
 		return other{reference: corev1.ObjectReference{Namespace: s.Namespace}}
 	}
 	return other{reference: corev1.ObjectReference{Kind: s.Kind}}
-}
-
-func gateway(namespace, name string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "gateway.networking.k8s.io/v1", Kind: string(model.OwnerGateway), Namespace: namespace, Name: name}
 }
