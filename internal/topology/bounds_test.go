@@ -62,6 +62,14 @@ func TestWhatIsBeyondTheBoundsIsLeftOutAndSaid(t *testing.T) {
 	}
 }
 
+func TestColumnsAreThoseOfTerminals(t *testing.T) {
+	for s, want := range map[string]int{"": 0, "abc": 3, "é": 1, "e\u0301": 1, "界": 2, "ﾊﾝ": 2, "Ａ": 2, "한": 2, "\u1112\u1161\u11ab": 2, "🚀": 2, "…": 1, "א": 1, "ก็": 1, "\u20dd": 0} {
+		if got := columns(s); got != want {
+			t.Errorf("%q has %d columns, want %d", s, got, want)
+		}
+	}
+}
+
 func TestFurtherLinesOfANodeAreBounded(t *testing.T) {
 	got, err := read(Text(Graph{Nodes: []Node{{ID: "a", Lines: []string{"1", "2", "3", "4", "5", "6"}}}}, Options{}), ours)
 	if want := []string{"a", "1", "2", "3", "4", "…"}; err != nil || len(got.boxes) != 1 || !slices.Equal(got.boxes[0], want) {

@@ -25,7 +25,7 @@ type drawing struct {
 	boxes  []box
 	lines  []line
 	w, h   int
-	arrows []int
+	arrows []int // which are drawn
 }
 
 // texts are what stands in boxes and in lines.

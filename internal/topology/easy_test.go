@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,11 +48,11 @@ func source(g Graph) (text string, want picture) {
 	return text, want
 }
 
-// graphEasy draws with Debian's graph-easy. It gives up on some graphs, which is no error but no drawing.
-func graphEasy(source string) (text string, ok bool, err error) {
+// graphEasy runs Debian's graph-easy. It gives up on drawing some graphs, which is no error but no drawing.
+func graphEasy(source string, options ...string) (text string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "graph-easy", "--as=boxart", "--timeout=20")
+	c := exec.CommandContext(ctx, "graph-easy", append(options, "--timeout=20")...)
 	c.Stdin = strings.NewReader(source)
 	var out, complaints bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaints
@@ -60,16 +62,21 @@ func graphEasy(source string) (text string, ok bool, err error) {
 	return out.String(), complaints.Len() == 0, nil
 }
 
-// TestNoLinesCrossThatGraphEasyKeepsApart draws 1,000 graphs with TOPOLOGY=full ("make test-topology"), or else the first few.
-func TestNoLinesCrossThatGraphEasyKeepsApart(t *testing.T) {
-	full := os.Getenv("TOPOLOGY") == "full"
-	if _, err := exec.LookPath("graph-easy"); err != nil && !full {
+// easyGraphs is how many graphs to give to graph-easy: few, or all with TOPOLOGY=full, when graph-easy must be there.
+func easyGraphs(t *testing.T, few, all int) (full bool, graphs int) {
+	t.Helper()
+	if os.Getenv("TOPOLOGY") == "full" {
+		return true, all
+	}
+	if _, err := exec.LookPath("graph-easy"); err != nil {
 		t.Skip("graph-easy is not installed")
 	}
-	graphs := 5
-	if full {
-		graphs = 1000
-	}
+	return false, few
+}
+
+// TestNoLinesCrossThatGraphEasyKeepsApart draws 1,000 graphs with TOPOLOGY=full ("make test-topology"), or else the first few.
+func TestNoLinesCrossThatGraphEasyKeepsApart(t *testing.T) {
+	full, graphs := easyGraphs(t, 5, 1000)
 	var drawn, apart atomic.Int32
 	next := make(chan uint64)
 	var wg sync.WaitGroup
@@ -78,7 +85,7 @@ func TestNoLinesCrossThatGraphEasyKeepsApart(t *testing.T) {
 			for seed := range next {
 				g := randomGraph(seed)
 				text, want := source(g)
-				text, ok, err := graphEasy(text)
+				text, ok, err := graphEasy(text, "--as=boxart")
 				if err != nil {
 					t.Errorf("graph %d: %v", seed, err)
 				}
@@ -108,5 +115,43 @@ func TestNoLinesCrossThatGraphEasyKeepsApart(t *testing.T) {
 	t.Logf("graph-easy drew %d of %d graphs, %d without a crossing", drawn.Load(), graphs, apart.Load())
 	if apart.Load() < 800 && full {
 		t.Error("graph-easy drew too few graphs to compare with")
+	}
+}
+
+var easyEdge = regexp.MustCompile(`(?m)^\[ n(\d+) \](?: -- (.*))? --> \[ n(\d+) \]$`)
+
+// TestGraphEasyReadsWhatIsWrittenForGraphviz holds edges and their labels to what another reader of that language sees.
+func TestGraphEasyReadsWhatIsWrittenForGraphviz(t *testing.T) {
+	_, graphs := easyGraphs(t, 2, 100)
+	for seed := range uint64(graphs) {
+		g := randomGraph(seed)
+		for i := range g.Edges {
+			if strings.ContainsAny(g.Edges[i].Label, `"\`) {
+				g.Edges[i].Label = "" // graph-easy writes them in its own way
+			}
+		}
+		text, ok, err := graphEasy(DOT(g), "--from=dot", "--as=txt")
+		if err != nil || !ok {
+			t.Fatalf("graph %d: %v\n%s", seed, err, DOT(g))
+		}
+		var ids []string
+		for _, v := range g.Nodes {
+			ids = append(ids, v.ID)
+		}
+		slices.Sort(ids)
+		var got []Edge
+		for _, m := range easyEdge.FindAllStringSubmatch(text, -1) {
+			from, _ := strconv.Atoi(m[1])
+			to, _ := strconv.Atoi(m[3])
+			got = append(got, Edge{ids[from], ids[to], m[2]})
+		}
+		want := slices.Clone(g.Edges)
+		for _, es := range []*[]Edge{&got, &want} {
+			slices.SortFunc(*es, compareEdges)
+			*es = slices.Compact(*es)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("graph %d: got %q, want %q\n%s", seed, got, want, text)
+		}
 	}
 }

@@ -14,12 +14,15 @@ const (
 	cellHeight = 18
 )
 
-// svgHead has colours as attributes, for readers without styles, and a style for dark pages. Contrasts are those of WCAG 2.2, level AA.
-const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" class="weir-topology" role="img" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="15">
+// svgStart has colours as attributes, for readers without styles, and a style for dark pages. Contrasts are those of WCAG 2.2, level AA.
+const svgStart = `<svg xmlns="http://www.w3.org/2000/svg" class="weir-topology" role="img" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="15">
 <title>Nodes: %[3]d, edges: %[4]d</title>
 <style>@media (prefers-color-scheme: dark) { .weir-topology .ground { fill: #0d1117 } .weir-topology .box { fill: #151b23; stroke: #9198a1 } .weir-topology .line { stroke: #9198a1 } .weir-topology .head { fill: #9198a1 } .weir-topology text { fill: #f0f6fc } }</style>
 <rect class="ground" fill="#ffffff" width="%[1]d" height="%[2]d"/>
 `
+
+// maxTitle is the width of a title in columns.
+const maxTitle = 256
 
 // SVG draws a graph as Text does, as a picture by itself: no scripts, no fonts or files of elsewhere, for light and dark pages. A name that is shortened is
 // whole in its title, at most maxTitle columns of it.
@@ -35,7 +38,7 @@ func SVG(g Graph, o Options) string {
 		w, h = max(w, columns(s)), h+1
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, svgHead, (w+2)*cellWidth, h*cellHeight, len(n.Nodes), len(n.Edges))
+	fmt.Fprintf(&b, svgStart, (w+2)*cellWidth, h*cellHeight, len(n.Nodes), len(n.Edges))
 	top := 1
 	for _, d := range ds {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d,%d)\">\n", cellWidth, top*cellHeight)
@@ -50,8 +53,6 @@ func SVG(g Graph, o Options) string {
 	return b.String()
 }
 
-const maxTitle = 256
-
 func (d drawing) svg(b *strings.Builder, nodes []Node) {
 	for _, ln := range d.lines {
 		b.WriteString(`<path class="line" fill="none" stroke="#59636e" d="`)
@@ -64,10 +65,10 @@ func (d drawing) svg(b *strings.Builder, nodes []Node) {
 		}
 		b.WriteString("\"/>\n")
 		if ln.headA {
-			svgHeadAt(b, ln.points[1], ln.points[0])
+			svgArrowHead(b, ln.points[1], ln.points[0])
 		}
 		if ln.headB {
-			svgHeadAt(b, ln.points[len(ln.points)-2], ln.points[len(ln.points)-1])
+			svgArrowHead(b, ln.points[len(ln.points)-2], ln.points[len(ln.points)-1])
 		}
 	}
 	// Labels after all lines: each hides the piece of its own line behind it.
@@ -109,7 +110,8 @@ func beyond(from, to point) point {
 	return to
 }
 
-func svgHeadAt(b *strings.Builder, from, to point) {
+// svgArrowHead draws the head of a line from a point to another one, its last cell: the tip touches the box.
+func svgArrowHead(b *strings.Builder, from, to point) {
 	tip := beyond(from, to)
 	x, y := center(tip)
 	const long, half = 9, 5

@@ -139,8 +139,9 @@ func columns(s string) int {
 	return n
 }
 
+// runeColumns is what terminals make of a character (UAX #11): marks have no width, nor have the vowels and finals of Korean syllables in parts.
 func runeColumns(r rune) int {
-	if unicode.In(r, unicode.Mn, unicode.Me) {
+	if unicode.In(r, unicode.Mn, unicode.Me) || r >= 0x1160 && r <= 0x11ff {
 		return 0
 	}
 	switch width.LookupRune(r).Kind() {
