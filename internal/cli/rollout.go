@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,17 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	}
 	hint := ""
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		slices.SortStableFunc(like, func(a, b string) int { return common(args[0], b) - common(args[0], a) })
 		hint = fmt.Sprintf("; did you mean %q?", like[0])
 	}
 	return flags.Errorf("unknown command %q%s", args[0], hint)
+}
+
+// common is how many bytes two words begin alike with.
+func common(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
