@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func TestTrafficCommandsShowWhatARunMeasured(t *testing.T) {
 	w.traffic("top", "pods", "-n", "other").want(t, 0, "There are no pods.")
 
 	var list metrics.TrafficMetricsList
-	r := w.traffic("top", "pods", "-o", "json")
+	r := w.traffic("top", "pods", "-o", "json", "--window", "1m")
 	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil || len(list.Items) != 1 {
 		t.Fatalf("%v\n%s", err, r.stdout)
 	}
@@ -165,12 +166,15 @@ func TestTapShowsRequestsAsTheyEnd(t *testing.T) {
 	w := newWorld(t)
 	w.write("services.yaml", w.pods())
 	w.run("--rollout-state", "off")
-	done := make(chan result, 1)
-	go func() { done <- w.traffic("tap", "deployment/web", "--path", "/shown", "--for", "3s") }()
-	stop := make(chan struct{})
-	go func() { // the tap opens at some time
-		defer close(stop)
-		for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	over := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() { // the tap opens at some time
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
 			for _, path := range []string{"shown?token=secret", "other"} {
 				resp, err := w.client.Get(w.url() + path)
 				if err == nil {
@@ -179,9 +183,10 @@ func TestTapShowsRequestsAsTheyEnd(t *testing.T) {
 				}
 			}
 		}
-	}()
-	r := <-done
-	<-stop
+	})
+	r := w.traffic("tap", "deployment/web", "--path", "/shown", "--for", "2s")
+	close(over)
+	asking.Wait()
 	host := net.JoinHostPort("127.0.0.1", fmt.Sprint(w.port))
 	r.want(t, 0, "Gateway default/edge -> Pod default/web-1  GET "+host+"/shown  200  ")
 	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "/other") {
@@ -210,13 +215,13 @@ func TestSeveralRunsAreToldTogether(t *testing.T) {
 	waitUntil(t, func() bool {
 		w.get()
 		var list metrics.TrafficMetricsList
-		r := w.traffic("top", "pods", "-o", "json")
+		r := w.traffic("top", "pods", "-o", "json", "--window", "1m")
 		if err := json.Unmarshal([]byte(r.stdout), &list); err != nil || len(list.Items) != 1 {
 			t.Fatalf("%v\n%s%s", err, r.stdout, r.err)
 		}
 		m, _ := list.Items[0].Measured()
 		var own metrics.TrafficMetricsList
-		if err := json.Unmarshal([]byte(first.traffic("top", "pods", "-o", "json").stdout), &own); err != nil {
+		if err := json.Unmarshal([]byte(first.traffic("top", "pods", "-o", "json", "--window", "1m").stdout), &own); err != nil {
 			t.Fatal(err)
 		}
 		n, _ := own.Items[0].Measured()
