@@ -7,4 +7,4 @@ import (
 	"github.com/weirmesh/weir/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() { os.Exit(cli.Main(cli.Arguments(os.Args), os.Stdin, os.Stdout, os.Stderr)) }

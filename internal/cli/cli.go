@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,6 +63,18 @@ func (p Program) dialects() dialect.List {
 		return dialect.All()
 	}
 	return p.Dialects
+}
+
+// Arguments are those of a process's command line. A binary of the name kubectl-traffic is "weir traffic", so that kubectl
+// has it as "kubectl traffic".
+func Arguments(argv []string) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if name := strings.TrimSuffix(filepath.Base(argv[0]), ".exe"); name == "kubectl-traffic" {
+		return append([]string{"traffic"}, argv[1:]...)
+	}
+	return argv[1:]
 }
 
 // Main is Program.Main with all front ends.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/internal/cli"
 )
 
 // pods are a Deployment "web" whose Pod is the backend blue, and a Deployment "db" without Pods that the Service green
@@ -227,4 +228,16 @@ func TestSeveralRunsAreToldTogether(t *testing.T) {
 		n, _ := own.Items[0].Measured()
 		return n.Success == 10 && m.Success > 10
 	})
+}
+
+func TestTheNameOfTheBinaryChoosesTheCommand(t *testing.T) {
+	t.Parallel()
+	for argv, want := range map[string]string{
+		"weir check a": "check a", "/usr/bin/weir": "", "/usr/local/bin/kubectl-traffic top pods": "traffic top pods", "kubectl-traffic.exe": "traffic",
+		"kubectl-weir traffic top": "traffic top", "": "",
+	} {
+		if got := strings.Join(cli.Arguments(strings.Fields(argv)), " "); got != want {
+			t.Errorf("%s: %q, want %q", argv, got, want)
+		}
+	}
 }
