@@ -110,18 +110,18 @@ var importTable = map[string][]string{
 	"internal/toy": {},
 	"internal/standalone": {
 		"internal/control", "internal/dataplane", "internal/finding", "internal/flags", "internal/metrics", "internal/metrics/embedded", "internal/metrics/rest",
-		"internal/model", "internal/process", "internal/resource", "internal/telemetry",
+		"internal/model", "internal/process", "internal/resource", "internal/telemetry", "api/metrics",
 	},
 	"internal/demo": {
 		"internal/dialect", "internal/exchange", "internal/mirror",
 		"internal/control", "internal/dataplane", "internal/flags", "internal/model", "internal/process", "internal/proxy", "internal/reach",
 		"internal/resource", "internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "internal/visible", "examples",
-		"internal/rollout/local", "internal/rollout/provider", "internal/rollout/view", "internal/demo/mesh",
+		"internal/rollout/local", "internal/rollout/provider", "internal/rollout/view", "internal/demo/mesh", "internal/traffic",
 	},
 	"internal/demo/mesh": {
 		"internal/control", "internal/dataplane", "internal/dialect", "internal/dialect/access", "internal/dialect/sidecar", "internal/exchange", "internal/identity/claim",
 		"internal/identity/folder", "internal/identity/spiffe", "internal/model", "internal/policy", "internal/process", "internal/proxy", "internal/reach", "internal/resource",
-		"internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/upstream", "examples",
+		"internal/screen", "internal/socket", "internal/standalone", "internal/telemetry", "internal/toy", "internal/traffic", "internal/upstream", "examples",
 	},
 	"cmd/weir-demo":        {"internal/demo", "internal/flags", "internal/process", "internal/resource", "internal/visible"},
 	"internal/cli":         {"*"},

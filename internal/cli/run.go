@@ -115,7 +115,7 @@ func (o *runOptions) run(ctx context.Context, s streams, paths []string) error {
 	rollouts := local.New(source, provider.All(), o.store(paths, log), log)
 	rollouts.Requests = func(route, service string) uint64 { return plane.Metrics.RequestsTo(route, service) }
 	plane.Pages = rollouts.Pages()
-	g := &standalone.Gateway{Plane: plane, Empty: empty, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, TrafficFrom: o.trafficFrom, Reported: func(r control.Report) {
+	g := &standalone.Gateway{Plane: plane, Empty: empty, Source: rollouts, Options: *o.translation, Own: rollouts.Statuses, Traffic: standalone.NewTraffic(plane.Metrics, o.trafficFrom, log), Reported: func(r control.Report) {
 		if r.Err == nil {
 			rollouts.Applied(r.Set)
 		}

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,9 +49,6 @@ type trafficAPI struct {
 	selector  string
 	window    time.Duration
 }
-
-// maxEdgeQueries is how many resources are asked for their edges at a time.
-const maxEdgeQueries = 8
 
 func newTrafficAPI(s streams) *trafficAPI { return &trafficAPI{admin: admin{streams: s}} }
 
@@ -369,14 +365,14 @@ succeeded, its success. -o dot is for Graphviz, svg for browsers.`,
 			if *watch {
 				return flags.Errorf("--watch is for text")
 			}
-			g, err := a.graph(cmd.Context(), r)
+			g, err := traffic.Topology(cmd.Context(), reader{a}, r)
 			if err != nil {
 				return err
 			}
 			return writeGraph(s.out, output.Value, g)
 		}
 		return a.show(cmd.Context(), *watch, func(s screen.Screen) (string, error) {
-			g, err := a.graph(cmd.Context(), r)
+			g, err := traffic.Topology(cmd.Context(), reader{a}, r)
 			if err != nil {
 				return "", err
 			}
@@ -408,31 +404,15 @@ func writeGraph(out io.Writer, format string, g topology.Graph) error {
 	return err
 }
 
-// graph asks for all resources of a kind, and then for the edges of each.
-func (a *trafficAPI) graph(ctx context.Context, r metrics.Resource) (topology.Graph, error) {
-	l, err := a.list(ctx, r)
-	if err != nil {
-		return topology.Graph{}, err
-	}
-	found := make([][]traffic.Row, len(l.Items))
-	errs := make([]error, len(l.Items))
-	var all sync.WaitGroup
-	places := make(chan struct{}, maxEdgeQueries)
-	for i := range l.Items {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			of := &l.Items[i].Resource
-			var e metrics.TrafficMetricsList
-			if e, errs[i] = a.edges(ctx, r, of.Namespace, of.Name, r); errs[i] == nil {
-				found[i] = traffic.Rows(&e)
-			}
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return topology.Graph{}, err
-	}
-	rows := slices.Concat(found...)
-	return traffic.Graph(rows, traffic.Namespaces(rows) > 1), nil
+// reader is the API with the flags of a command, as traffic.Topology reads it.
+type reader struct{ *trafficAPI }
+
+// List implements traffic.API.
+func (a reader) List(ctx context.Context, of metrics.Resource) (metrics.TrafficMetricsList, error) {
+	return a.list(ctx, of)
+}
+
+// Edges implements traffic.API.
+func (a reader) Edges(ctx context.Context, of metrics.Resource, namespace, name string) (metrics.TrafficMetricsList, error) {
+	return a.edges(ctx, of, namespace, name, of)
 }

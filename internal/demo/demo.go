@@ -40,6 +40,7 @@ import (
 	"github.com/weirmesh/weir/internal/standalone"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/toy"
+	"github.com/weirmesh/weir/internal/traffic"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -152,6 +153,7 @@ type demo struct {
 	port    int    // of the gateway
 	toys    []*toy.Service
 	gateway *standalone.Gateway
+	traffic *standalone.Traffic
 	load    *loadGenerator
 	view    *view
 	ports   *strings.Replacer // of the manifests to those that were free
@@ -291,7 +293,8 @@ func (d *demo) serve(ctx context.Context) error {
 		d.rollouts.Requests = metrics.RequestsTo
 		plane.Pages, source = d.rollouts.Pages(), d.rollouts
 	}
-	d.gateway = &standalone.Gateway{Source: source, Reported: d.reported, Plane: plane}
+	d.traffic = standalone.NewTraffic(metrics, nil, log)
+	d.gateway = &standalone.Gateway{Source: source, Reported: d.reported, Plane: plane, Traffic: d.traffic}
 	if d.rollouts != nil {
 		d.gateway.Own = d.rollouts.Statuses
 	}
@@ -322,14 +325,18 @@ func (d *demo) serve(ctx context.Context) error {
 	failure := d.watch(ctx, ended)
 	stopLoad()
 	<-loaded
+	measured, err := traffic.Overview(context.WithoutCancel(ctx), d.traffic, "services", d.view.screen())
 	stopGateway()
+	if failure == nil {
+		failure = err
+	}
 	if failure == nil {
 		failure = <-ended
 	}
 	if failure != nil {
 		return failure
 	}
-	return d.summary()
+	return d.summary(measured)
 }
 
 func (d *demo) url() string { return fmt.Sprintf("http://127.0.0.1:%d/", d.port) }
@@ -388,8 +395,8 @@ func (d *demo) goOn(r *rollout.Rollout) (over bool, err error) {
 	return false, nil
 }
 
-// summary prints the summary when everything has stopped. A failed request fails the demo.
-func (d *demo) summary() error {
+// summary prints the summary when everything has stopped, with what the commands of traffic showed before. A failed request fails the demo.
+func (d *demo) summary(measured string) error {
 	d.mu.Lock()
 	base, changed := d.base, d.config.Generation > 1
 	if !changed {
@@ -400,7 +407,7 @@ func (d *demo) summary() error {
 	if changed {
 		o.interval = d.load.stopped().Sub(base.Time)
 	}
-	if err := d.view.summary(o); err != nil {
+	if err := d.view.summary(o, measured); err != nil {
 		return err
 	}
 	if o.failed > 0 {

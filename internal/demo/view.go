@@ -43,8 +43,9 @@ func (v *view) intro(d *demo) {
   try it   curl %s
            curl -H 'x-beta: yes' %s
   metrics  curl %smetrics
+           weir traffic top services --admin %s
 %s  end      %s
-`, d.Rate, d.url(), d.url(), admin, change, end)
+`, d.Rate, d.url(), d.url(), admin, d.gateway.Admin.Socket(), change, end)
 	if !resource.ChecksRules() {
 		text += "  note     this small program does not check rules that compare fields (CEL): \"weir demo\" and \"weir check\" do\n"
 	}
@@ -144,7 +145,7 @@ func mirrors(s screen.Screen, o observation) string {
 }
 
 // summary shows the final tables, and the counts since the start, as clients, mirrors and toy services saw them.
-func (v *view) summary(o observation) error {
+func (v *view) summary(o observation, measured string) error {
 	var received []string
 	for _, t := range o.received {
 		received = append(received, fmt.Sprintf("%s %d", t.name, t.requests))
@@ -160,8 +161,8 @@ func (v *view) summary(o observation) error {
 	if outcomes != "" {
 		outcomes = "mirror outcomes:" + outcomes + "\n"
 	}
-	_, err := fmt.Fprintf(v.out, "%s%s\n%sservices received: %s\n%sclients: %d requests, %d failed\n",
-		v.back(), tables(v.screen(), o), since, strings.Join(received, ", "), outcomes, o.sent, o.failed)
+	_, err := fmt.Fprintf(v.out, "%s%s\n%s\n%sservices received: %s\n%sclients: %d requests, %d failed\n",
+		v.back(), tables(v.screen(), o), measured, since, strings.Join(received, ", "), outcomes, o.sent, o.failed)
 	return err
 }
 

@@ -28,8 +28,8 @@ type Gateway struct {
 	Own func() []resource.Status
 	// Empty says why there may be no listener at first, if it is not for lack of Gateways.
 	Empty string
-	// TrafficFrom are the URLs of admin endpoints of other such processes, whose traffic is told with this one's.
-	TrafficFrom []string
+	// Traffic answers at the admin endpoint what was measured; nil means one of this data plane alone.
+	Traffic *Traffic
 	// Reported, if set, is called after each report.
 	Reported func(control.Report)
 }
@@ -41,7 +41,10 @@ func (g *Gateway) Run(asked context.Context) error {
 		c := r.(report)
 		tell.Tell(c.Findings, c.Events)
 	}
-	traffic := NewTraffic(g.Metrics, g.TrafficFrom, g.Log)
+	traffic := g.Traffic
+	if traffic == nil {
+		traffic = NewTraffic(g.Metrics, nil, g.Log)
+	}
 	g.Pages = append(g.Pages, traffic.Pages()...)
 	reported := func(r control.Report) {
 		if r.Err == nil {

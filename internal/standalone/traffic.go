@@ -3,12 +3,15 @@ package standalone
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/metrics/rest"
@@ -28,12 +31,12 @@ const trafficInterval = 2 * time.Second
 type Traffic struct {
 	registry *telemetry.Registry
 	store    *embedded.Store
-	sources  []embedded.Source
 
-	mu    sync.Mutex
-	set   *resource.Set
-	of    *resource.Set // that index was made of
-	index *metrics.Index
+	mu      sync.Mutex
+	sources []embedded.Source
+	set     *resource.Set
+	of      *resource.Set // that index was made of
+	index   *metrics.Index
 }
 
 // NewTraffic has the proxy that counts in a registry, and those whose admin endpoints have the URLs in from.
@@ -47,12 +50,23 @@ func NewTraffic(registry *telemetry.Registry, from []string, log *slog.Logger) *
 	return t
 }
 
+// Beside adds another proxy of this process.
+func (t *Traffic) Beside(name string, registry *telemetry.Registry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sources = append(t.sources, embedded.Source{Name: name, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }})
+}
+
 // reportPath is the admin page with what the process's proxy counted (telemetry.Report).
 const reportPath = "/edges"
 
 // Run reads the proxies until ctx ends.
 func (t *Traffic) Run(ctx context.Context) error {
-	return t.store.Run(ctx, func() []embedded.Source { return t.sources })
+	return t.store.Run(ctx, func() []embedded.Source {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return slices.Clone(t.sources)
+	})
 }
 
 // Known says which objects there are.
@@ -78,13 +92,31 @@ func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, 
 	return t.store.Ask(ctx, q)
 }
 
+// List implements traffic.API, for the last half minute.
+func (t *Traffic) List(ctx context.Context, of api.Resource) (l api.TrafficMetricsList, err error) {
+	if x := t.Index(); x != nil {
+		return x.List(ctx, t, of, "", metrics.Selection{Window: rest.DefaultWindow})
+	}
+	return l, errNothingKnown
+}
+
+// Edges implements traffic.API, for the last half minute.
+func (t *Traffic) Edges(ctx context.Context, of api.Resource, namespace, name string) (l api.TrafficMetricsList, err error) {
+	if x := t.Index(); x != nil {
+		return x.Edges(ctx, t, of, namespace, name, metrics.Selection{Window: rest.DefaultWindow})
+	}
+	return l, errNothingKnown
+}
+
+var errNothingKnown = errors.New("the objects are not known yet")
+
 // Pages are those of the admin endpoint: the API, and what other such processes read.
 func (t *Traffic) Pages() []process.Page {
-	api := &rest.Handler{Index: t.Index, Store: t, Tap: t.registry.ServeTap}
-	beside := process.Beside(api)
+	served := &rest.Handler{Index: t.Index, Store: t, Tap: t.registry.ServeTap}
+	beside := process.Beside(served)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/tap") {
-			api.ServeHTTP(w, r) // waits, and computes little
+			served.ServeHTTP(w, r) // waits, and computes little
 			return
 		}
 		beside.ServeHTTP(w, r)

@@ -34,10 +34,12 @@ import (
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/standalone"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/toy"
+	"github.com/weirmesh/weir/internal/traffic"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -74,7 +76,8 @@ type demo struct {
 	sidecars  []*standing
 	inbound   netip.AddrPort
 	app       netip.AddrPort
-	replace   *strings.Replacer // of the manifests' ports
+	replace   *strings.Replacer   // of the manifests' ports
+	traffic   *standalone.Traffic // of all sidecars; the server's tells it
 
 	mu     sync.Mutex
 	config *model.Config // of the server's sidecar
@@ -132,6 +135,11 @@ func run(ctx context.Context, stdout, stderr io.Writer, length time.Duration, se
 	v := newView(stdout)
 	v.intro(d)
 	result := d.run(ctx, v)
+	if measured, err := traffic.Overview(running, d.traffic, "deployments", screen.Of(stdout)); err == nil {
+		fmt.Fprint(stdout, "\n"+measured)
+	} else if result == nil {
+		result = err
+	}
 	stop()
 	for _, s := range d.sidecars {
 		if e := <-s.ended; e != nil && result == nil {
@@ -266,6 +274,12 @@ func (d *demo) start(ctx context.Context, name string) error {
 	s.gateway = &standalone.Gateway{
 		Plane: plane, Source: resource.NewDir(dialect.Kinds(), []string{d.dir}, d.log), Options: control.Options{Serve: []string{"none"}, Sidecar: o},
 		Empty: "the manifests have no pod of the name", Reported: d.reported(s),
+	}
+	if name == server {
+		d.traffic = standalone.NewTraffic(metrics, nil, d.log)
+		s.gateway.Traffic = d.traffic
+	} else {
+		d.traffic.Beside(name, metrics)
 	}
 	through := &url.URL{Scheme: "http", Host: s.outbound.String()}
 	s.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{Proxy: http.ProxyURL(through)}}

@@ -34,6 +34,7 @@ func (v *view) intro(d *demo) {
 		"weir demo --mesh: web and report call cart, through sidecars with mutual TLS; only what a TrafficRole allows arrives",
 		fmt.Sprintf("  try it   curl -x %s http://cart.shop/carts/1", web.outbound),
 		fmt.Sprintf("  metrics  curl %smetrics", d.sidecars[0].gateway.Admin.URL()),
+		fmt.Sprintf("           weir traffic topology deployments --admin %s", d.sidecars[0].gateway.Admin.Socket()),
 		fmt.Sprintf("  change   edit %s/%s: it applies at once; after %v the demo gives the role to report, too", d.dir, roleFile, patience),
 		"  end      Ctrl-C",
 	} {
