@@ -122,6 +122,10 @@ func NewIndex(set *resource.Set) *Index {
 		side := telemetry.Side{Kind: string(model.OwnerWorkload), Namespace: all[i].Namespace, Name: all[i].Name}
 		if p := workload.Named(all, side.Namespace, side.Name); p == &all[i] {
 			x.report(alone[i], side)
+			// A certificate that was made for a pod without saying more than what runs it names it so.
+			if side.Kind = model.KindPod; x.bySide[side] == nil {
+				x.report(alone[i], side)
+			}
 		}
 	}
 	for _, a := range sorted(addresses, netip.Addr.Compare) {

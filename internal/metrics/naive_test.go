@@ -205,11 +205,7 @@ func (w *world) where(s telemetry.Side) *where {
 	}
 	space := []string{"Namespace /" + s.Namespace}
 	switch s.Kind {
-	case "Pod":
-		if u := find(func(u *unit) bool { return u.kind == "Pod" && u.namespace == s.Namespace && u.name == s.Name }); len(u) > 0 {
-			return one(u[0])
-		}
-	case "Workload":
+	case "Pod", "Workload":
 		named := find(func(u *unit) bool { return u.namespace == s.Namespace && u.name == s.Name })
 		for _, u := range named {
 			if u.kind == "Pod" {

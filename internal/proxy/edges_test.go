@@ -247,9 +247,9 @@ func TestANewPodAtAnAddressIsCountedApart(t *testing.T) {
 	ask()
 	ask()
 	s.wants(t,
-		"unknown from unknown: 3 ok, 0 failed",
-		"unknown to Pod default/app-1 (default/route default/app:80 default/app:80): 1 ok, 0 failed",
-		"unknown to Pod default/app-2 (default/route default/app:80 default/app:80): 2 ok, 0 failed")
+		"Gateway default/gw from unknown: 3 ok, 0 failed",
+		"Gateway default/gw to Pod default/app-1 (default/route default/app:80 default/app:80): 1 ok, 0 failed",
+		"Gateway default/gw to Pod default/app-2 (default/route default/app:80 default/app:80): 2 ok, 0 failed")
 }
 
 func TestATapShowsRequestsWithoutTheirSecrets(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 //
 // Proxies are read at different times: of each, the answer has what it counted from the reading that is nearest to the
 // window's beginning to its last one. The answer's window is the mean of these. That of a proxy that began in the window
-// begins with it, and that of one that has gone ends with it, as there was no traffic without them.
+// begins with it, and that of one that has gone ends with it, as there was no traffic without them. If all of them began in
+// the window, it begins with the first of them.
 func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return metrics.Answer{}, err
@@ -61,6 +62,12 @@ func (s *Store) collect(t *table, w *window) error {
 	defer s.mu.RUnlock()
 	if len(s.sources) == 0 {
 		return errors.New("no proxy has reported its traffic: none is running, or none could be read")
+	}
+	w.first = w.now
+	for _, p := range s.sources {
+		if w.now.Sub(p.newest()) <= w.length && p.states[0].at.Before(w.first) {
+			w.first = p.states[0].at
+		}
 	}
 	for p := range s.asked(t) {
 		if base := s.base(p, w); t.take(p, base) {
@@ -120,7 +127,7 @@ func (s *Store) live(p *source, now time.Time) bool {
 func (s *Store) measure(p *source, base int, w *window) {
 	begin, end := p.states[base].at, w.now
 	if p.states[base].zero {
-		begin = w.now.Add(-w.length)
+		begin = w.begin()
 	}
 	if s.live(p, w.now) {
 		end = p.newest()
@@ -132,11 +139,21 @@ func (s *Store) measure(p *source, base int, w *window) {
 
 // window is the one that is asked for, and the sums of what was measured.
 type window struct {
-	now     time.Time
-	length  time.Duration
+	now    time.Time
+	length time.Duration
+	// first is since when anything is known of the proxies that were there in the window.
+	first   time.Time
 	sources int
 	// ends are how long before now those of the sources are.
 	ends, lengths time.Duration
+}
+
+// begin is when the window begins for a proxy that began in it.
+func (w *window) begin() time.Time {
+	if begin := w.now.Add(-w.length); begin.After(w.first) {
+		return begin
+	}
+	return w.first
 }
 
 func (w *window) measured() (end time.Time, length time.Duration) {

@@ -112,6 +112,12 @@ func answer(proxies []*proxy, o Options, q metrics.Question) (metrics.Answer, bo
 	}
 	type span struct{ begin, end time.Time }
 	var with, without []span
+	first := now
+	for _, p := range proxies {
+		if n := len(p.known); n > 0 && now.Sub(p.known[n-1].at) <= length && p.known[0].at.Before(first) {
+			first = p.known[0].at
+		}
+	}
 	for _, p := range proxies {
 		if len(p.known) == 0 {
 			continue
@@ -144,7 +150,9 @@ func answer(proxies []*proxy, o Options, q metrics.Question) (metrics.Answer, bo
 		}
 		of := span{p.known[base].at, now}
 		if p.known[base].zero {
-			of.begin = begin
+			if of.begin = begin; begin.Before(first) {
+				of.begin = first
+			}
 		}
 		if live {
 			of.end = p.known[last].at

@@ -111,16 +111,16 @@ func TestWhereCountingBegins(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.Add("old", old.Report())
 		s.Add("young", young.Report())
-		// The young one had no traffic before it began: its part of the window is all of it.
-		if got, want := asked(t, s, metrics.Question{Window: time.Minute}), "35s cart-web=3 web-cart=27"; got != want {
+		// The young one had no traffic before it began: its part of the window is all that is known of the other.
+		if got, want := asked(t, s, metrics.Question{Window: time.Minute}), "10s cart-web=3 web-cart=27"; got != want {
 			t.Errorf("with one that began now: %s, want %s", got, want)
 		}
-		for at, want := range map[telemetry.Side]string{web: "35s web-cart=27", cart: "10s cart-web=3", {}: "35s"} {
+		for at, want := range map[telemetry.Side]string{web: "10s web-cart=27", cart: "10s cart-web=3", {}: "10s"} {
 			if got := asked(t, s, metrics.Question{Window: time.Minute, At: []telemetry.Side{at}}); got != want {
 				t.Errorf("at %v: %s, want %s", at, got, want)
 			}
 		}
-		if got, want := asked(t, s, metrics.Question{Window: time.Minute, With: []telemetry.Side{}}), "35s"; got != want {
+		if got, want := asked(t, s, metrics.Question{Window: time.Minute, With: []telemetry.Side{}}), "10s"; got != want {
 			t.Errorf("for nobody: %s, want %s", got, want)
 		}
 		consistent(t, s)
