@@ -262,21 +262,16 @@ func sorted[K comparable, V any](m map[K]V, compare func(K, K) int) []K {
 	return keys
 }
 
-// serviceSelectors are Services by one of the labels that they select.
+// serviceSelectors are Services by namespace and one of the labels that they select, whichever.
 type serviceSelectors map[[3]string][]*corev1.Service
 
 func selectors(all []*corev1.Service) serviceSelectors {
 	out := serviceSelectors{}
 	for _, s := range all {
-		first := ""
-		for label := range s.Spec.Selector {
-			if first == "" || label < first {
-				first = label
-			}
-		}
-		if first != "" {
-			k := [3]string{s.Namespace, first, s.Spec.Selector[first]}
+		for label, value := range s.Spec.Selector {
+			k := [3]string{s.Namespace, label, value}
 			out[k] = append(out[k], s)
+			break
 		}
 	}
 	return out

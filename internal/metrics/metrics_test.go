@@ -303,39 +303,129 @@ func TestWhatDoesNotExistIsMissing(t *testing.T) {
 
 // TestHugeCounts: what others say they counted neither overflows nor hides what else was counted.
 func TestHugeCounts(t *testing.T) {
-	var latency, small telemetry.Latency
-	for text, to := range map[string]*telemetry.Latency{`{"nanos":1,"buckets":[[100,18446744073709551615]]}`: &latency, `{"nanos":1,"buckets":[[100,5]]}`: &small} {
-		if err := json.Unmarshal([]byte(text), to); err != nil {
-			t.Fatal(err)
-		}
+	var latency telemetry.Latency
+	if err := json.Unmarshal([]byte(`{"nanos":1,"buckets":[[100,4611686018427387904]]}`), &latency); err != nil {
+		t.Fatal(err)
 	}
 	x := metrics.NewIndex(load(t, draftPods))
 	s := &store{}
-	for i := range 5 {
-		at := podSide(foo)
-		l := metrics.Traffic{EdgeLabels: telemetry.EdgeLabels{At: at, Peer: telemetry.Side{Kind: "Pod", Namespace: "foobar", Name: fmt.Sprint(i)}}, Success: math.MaxUint64, Failure: math.MaxUint64 / 2, Latency: latency}
-		if i == 3 {
-			l.Latency = small
-		}
-		s.rows = append(s.rows, l)
+	for i := range 4 { // four times these numbers are zero, as far as 64 bits go
+		s.rows = append(s.rows, metrics.Traffic{
+			EdgeLabels: telemetry.EdgeLabels{At: podSide(foo), Peer: podSide(fmt.Sprint(i))}, Success: 1 << 62, Failure: 1 << 63, Latency: latency,
+		})
 	}
-	for _, kind := range []string{"Pod", "Namespace"} {
-		list, err := x.Edges(ctx, s, resourceOf(t, "Pod"), "foobar", foo, metrics.Selection{Window: time.Second, Kind: &api.Resource{Kind: kind}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, item := range list.Items {
-			m, _ := item.Measured()
-			if m.Success != math.MaxInt64 || m.Failure < math.MaxInt64-1 || m.P50 <= 0 && item.Metrics[0].Unit != "" {
-				t.Errorf("%s: %+v", kind, item.Metrics)
-			}
-		}
+	namespaces := resourceOf(t, "Namespace")
+	list, err := x.Edges(ctx, s, resourceOf(t, "Pod"), "foobar", foo, metrics.Selection{Window: time.Second, Kind: &namespaces})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("%+v, %v", list.Items, err)
 	}
-	s.rows = s.rows[3:4]
+	if m, _ := list.Items[0].Measured(); len(list.Items[0].Metrics) != 5 || m.Success != math.MaxInt64 || m.Failure != math.MaxInt64 || m.P50 <= 0 {
+		t.Errorf("%+v", list.Items[0].Metrics)
+	}
+	s.rows = s.rows[:1]
 	s.rows[0].Latency = telemetry.Latency{}
 	one, err := x.Get(ctx, s, resourceOf(t, "Pod"), "foobar", foo, time.Second)
 	if err != nil || len(one.Metrics) != 2 || one.Metrics[0].Name != api.SuccessCount {
 		t.Errorf("requests without durations: %+v, %v", one.Metrics, err)
+	}
+}
+
+// TestQuestionsAreBounded: beyond some sides, the Store is asked for everything.
+func TestQuestionsAreBounded(t *testing.T) {
+	var all []metav1.Object
+	for i := range 600 {
+		p := &workload.Pod{}
+		p.Namespace, p.Name, p.Account = "a", fmt.Sprint("p", i), fmt.Sprint("s", i)
+		p.PodLabels = map[string]string{"half": fmt.Sprint(i % 6)}
+		all = append(all, p)
+	}
+	for i := range 6 {
+		all = append(all, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("s", i)}, Spec: corev1.ServiceSpec{Selector: map[string]string{"half": fmt.Sprint(i)}}})
+	}
+	x := metrics.NewIndex(resource.NewSet(dialect.Kinds(), all...))
+	s := &store{}
+	for name, whole := range map[string]bool{"Namespace /a": true, "Service a/s1": false, "Pod a/p1": false} {
+		s.asked = nil
+		kind, rest, _ := strings.Cut(name, " ")
+		namespace, name, _ := strings.Cut(rest, "/")
+		if _, err := x.Get(ctx, s, resourceOf(t, kind), namespace, name, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Edges(ctx, s, resourceOf(t, kind), namespace, name, metrics.Selection{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.asked) != 3 {
+			t.Fatalf("%d questions", len(s.asked))
+		}
+		for i, q := range s.asked {
+			if sides := max(len(q.At), len(q.With)); sides > 500 || (sides == 0) != whole || i == 2 && (len(q.At) == 0) != (len(q.With) == 0) {
+				t.Errorf("%s: question %d names %d and %d sides", kind, i, len(q.At), len(q.With))
+			}
+		}
+	}
+}
+
+// TestWhoSidesAre: names that are hard to tell apart.
+func TestWhoSidesAre(t *testing.T) {
+	x := metrics.NewIndex(load(t, draftPods+`
+{apiVersion: v1, kind: Pod, metadata: {name: executor, namespace: foobar, ownerReferences: [{apiVersion: v1, kind: Pod, name: `+foo+`, uid: u, controller: true}]}, status: {podIPs: [{ip: "FD00:0::1"}, {ip: "::ffff:10.1.1.1"}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: static, namespace: foobar, ownerReferences: [{apiVersion: v1, kind: Node, name: n7, uid: u, controller: true}]}, spec: {nodeName: n7}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: twice, namespace: foobar, labels: {a: x, b: z}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: twice, namespace: foobar}, spec: {template: {metadata: {labels: {a: x, b: w}}}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: xy, namespace: foobar}, spec: {selector: {a: x, b: w}, ports: [{port: 80}]}}
+`))
+	for _, c := range []struct {
+		of   string
+		side telemetry.Side
+		want int // how much of the object's traffic is of the side
+	}{
+		{"Pod foobar/executor", podSide("executor"), 1},
+		{"Pod foobar/" + foo, podSide("executor"), 0},
+		{"Pod foobar/executor", telemetry.Side{Kind: "Address", Name: "fd00::1"}, 1},
+		{"Pod foobar/executor", telemetry.Side{Kind: "Address", Name: "10.1.1.1"}, 1},
+		{"Node /n7", podSide("static"), 1},
+		{"Pod foobar/twice", telemetry.Side{Kind: "Workload", Namespace: "foobar", Name: "twice"}, 1},
+		{"Deployment foobar/twice", telemetry.Side{Kind: "Workload", Namespace: "foobar", Name: "twice"}, 0},
+		{"Service foobar/xy", telemetry.Side{Kind: "Service", Namespace: "foobar", Name: "xy"}, 1},
+		{"Deployment foobar/twice", telemetry.Side{Kind: "Service", Namespace: "foobar", Name: "xy"}, 1},
+		{"Service foobar/xy", podSide("twice"), 0},
+		{"Namespace /foobar", telemetry.Side{Kind: "Pod", Namespace: "foobar", Name: "gone"}, 0},
+	} {
+		kind, rest, _ := strings.Cut(c.of, " ")
+		namespace, name, _ := strings.Cut(rest, "/")
+		s := &store{rows: []metrics.Traffic{{EdgeLabels: telemetry.EdgeLabels{At: telemetry.Side{Kind: "Gateway", Namespace: "foobar", Name: "gw"}, Out: true, Peer: c.side}, Success: 1}}}
+		one, err := x.Get(ctx, s, resourceOf(t, kind), namespace, name, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, _ := one.Measured(); m.Success != uint64(c.want) {
+			t.Errorf("%s received %d of what was sent to %s, want %d", c.of, m.Success, c.side, c.want)
+		}
+	}
+	for side, want := range map[telemetry.Side]string{
+		{Kind: "Pod", Namespace: "foobar"}:                 "  foobar/",
+		{Kind: "Pod"}:                                      " Pod /",
+		{Kind: "Node", Name: "n7"}:                         "v1 Node /n7",
+		{Kind: "Node"}:                                     " Node /",
+		{Kind: "Service", Namespace: "x", Name: "y"}:       "v1 Service x/y",
+		{Kind: "Gateway", Namespace: "x", Name: "y"}:       "gateway.networking.k8s.io/v1 Gateway x/y",
+		{Kind: "Gateway", Namespace: "x"}:                  "  x/",
+		{Kind: "Workload", Namespace: "x", Name: "y"}:      "  x/",
+		{Kind: "Address", Namespace: "x", Name: "1.2.3.4"}: "  /",
+		{Name: "other"}:                                    "  /",
+	} {
+		s := &store{rows: []metrics.Traffic{{EdgeLabels: telemetry.EdgeLabels{At: podSide(foo), Peer: side}, Success: 1}}}
+		list, err := x.Edges(ctx, s, resourceOf(t, "Pod"), "foobar", foo, whole)
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("%s: %+v, %v", side, list.Items, err)
+		}
+		if r := list.Items[0].Edge.Resource; r.APIVersion+" "+id(*r) != want {
+			t.Errorf("%s is %q, want %q", side, r.APIVersion+" "+id(*r), want)
+		}
 	}
 }
 

@@ -45,7 +45,11 @@ func (w *world) randomRows(r *rand.Rand) []metrics.Traffic {
 	for range r.IntN(40) {
 		o.requests(side(), r.IntN(2) == 0, side(), r.IntN(3), r.IntN(3), time.Duration(1+r.IntN(1000))*time.Millisecond)
 	}
-	return o.rows()
+	rows := o.rows()
+	for range 3 { // which say nothing, not even that anybody observes
+		rows = append(rows, metrics.Traffic{EdgeLabels: telemetry.EdgeLabels{At: side(), Out: r.IntN(2) == 0, Peer: side()}})
+	}
+	return rows
 }
 
 func resourceOf(t *testing.T, kind string) api.Resource {

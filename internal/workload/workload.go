@@ -101,7 +101,9 @@ func Of(set *resource.Set) []Pods {
 			run[resource.Key{Kind: o.Kind, Namespace: p.Namespace, Name: o.Name}] = true
 		}
 	}
-	all = slices.DeleteFunc(all, func(p Pods) bool { return run[resource.Key{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}] })
+	all = slices.DeleteFunc(all, func(p Pods) bool { // a Pod remains that runs others
+		return p.Kind != "Pod" && run[resource.Key{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}]
+	})
 	slices.SortFunc(all, func(a, b Pods) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})

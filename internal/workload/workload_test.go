@@ -114,7 +114,29 @@ metadata: {name: web, namespace: shop}
 	}
 }
 
+// TestAPodThatRunsOthersIsAPod, as the driver of a job is whose executors it owns.
+func TestAPodThatRunsOthersIsAPod(t *testing.T) {
+	set := load(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: driver, namespace: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: executor, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Pod, name: driver, uid: u, controller: true}]}
+`)
+	if all := workload.Of(set); len(all) != 2 || all[0].Name != "driver" || all[1].Name != "executor" {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestANameAloneMeansThePodFirst(t *testing.T) {
+	for _, k := range workload.Kinds() { // each kind can be meant
+		set := load(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: x, namespace: shop}}", k.APIVersion("v1"), k.Name))
+		if p := workload.Named(workload.Of(set), "shop", "x"); (p != nil) != (k.Name != "ServiceAccount") {
+			t.Errorf("%s: %+v", k.Name, p)
+		}
+	}
 	set := load(t, `
 apiVersion: v1
 kind: Pod

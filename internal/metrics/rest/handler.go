@@ -74,9 +74,7 @@ func write(w http.ResponseWriter, r *http.Request, code int, body []byte) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	if r.Method != http.MethodHead {
-		w.Write(body)
-	}
+	w.Write(body) // which a server leaves out of answers to HEAD
 }
 
 // respond returns a response's status and body, and adds what further fields it has.

@@ -92,9 +92,6 @@ func (t *target) object(parts []string) bool {
 	if parts = parts[1:]; len(parts) == 0 {
 		return true
 	}
-	if t.of.Namespaced && t.namespace == "" {
-		return false
-	}
 	t.name, parts = parts[0], parts[1:]
 	t.edges = len(parts) == 1 && parts[0] == api.SubResource
 	t.tap = len(parts) == 1 && parts[0] == tapResource
