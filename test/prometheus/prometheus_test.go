@@ -227,9 +227,9 @@ func (w *world) readAgain(n int64) {
 // begin sets the mark: no request before it counts. There are readings on both of its sides without traffic between.
 func (w *world) begin() {
 	w.t.Helper()
-	w.readAgain(3)
+	w.readAgain(2)
 	w.mark, w.truth = time.Now(), map[telemetry.EdgeLabels]*[2]uint64{}
-	w.readAgain(3)
+	w.readAgain(2)
 }
 
 func (w *world) ask(store string, q metrics.Question) (metrics.Answer, error) {
@@ -380,7 +380,7 @@ func TestPrometheusAndTheEmbeddedStoreSayTheSame(t *testing.T) {
 		w.begin()
 		w.send(b, from, 5)
 		w.holds("before")
-		w.readAgain(3)
+		w.readAgain(2)
 		again := telemetry.New()
 		hidden := &proxy{}
 		hidden.registry.Store(again)
@@ -394,7 +394,7 @@ func TestPrometheusAndTheEmbeddedStoreSayTheSame(t *testing.T) {
 		w.begin()
 		w.send(a, to, 20)
 		w.holds("before")
-		w.readAgain(3)
+		w.readAgain(2)
 		young := newProxy(t, "young", telemetry.New(), 0)
 		w.send(young, from, 30)
 		w.send(young, none, 3)
@@ -405,7 +405,7 @@ func TestPrometheusAndTheEmbeddedStoreSayTheSame(t *testing.T) {
 		f.set(t, b, long, young, old)
 		a.server.Close()
 		w.holds("after")
-		w.readAgain(3)
+		w.readAgain(2)
 		w.send(old, to, 5)
 		w.send(young, from, 5)
 		w.holds("later")
@@ -436,7 +436,7 @@ func TestPrometheusAndTheEmbeddedStoreSayTheSame(t *testing.T) {
 			}
 			return ""
 		})
-		w.readAgain(3)
+		w.readAgain(2)
 		w.send(brief, to, 30)
 		w.holds("after")
 		f.set(t, b, long)

@@ -47,7 +47,7 @@ func (g grid) window() time.Duration { return time.Duration(g.steps) * g.step }
 //	  (
 //	      ((FAMILY and SAME) - BEFORE) >= 0     # the same run of a proxy, that counted on
 //	    or
-//	      FAMILY                                # all of it: a new series, a new run, or one that was dropped and began again
+//	      FAMILY + 0                            # all of it: a new series, a new run, or one that was dropped and began again
 //	  )
 //	  and (KNOWN or BEGAN > begin of window)    # not what a proxy has counted that nothing was known of
 //	)[window:step])) > 0
@@ -56,7 +56,8 @@ func (g grid) window() time.Duration { return time.Duration(g.steps) * g.step }
 // have the labels of the target alone, so they match a series on all its labels but those that are its own; whatever else
 // a Prometheus adds (instance, pod, cluster, replica) may be there. FAMILY is an instant vector: a series that the last
 // scrape lacked is not there. BEFORE and KNOWN are those of a step before, and if that scrape failed the last of the 2
-// minutes before: last_over_time takes no notice of the marks of staleness that a failed scrape leaves.
+// minutes before: last_over_time takes no notice of the marks of staleness that a failed scrape leaves. Adding 0 takes the
+// name away, as subtracting does: with it and without it would be two series.
 //
 // The window is a millisecond shorter than its steps, and ends at a multiple of the step, as subqueries are aligned to
 // those: so there are as many steps in Prometheus 3 as before, which differ in whether the beginning belongs to it.
@@ -72,7 +73,7 @@ func (g grid) query(family string, own string, selectors []string, targets strin
 		series := family + braces(selector, targets)
 		before := fmt.Sprintf("(%[1]s offset %[2]s or (last_over_time(%[1]s[%[3]s] offset %[2]s) unless %[4]s %[5]s))", series, step, gap, ignoring, beganBefore)
 		more := fmt.Sprintf("((%s and %s (%s == %s)) - %s) >= 0", series, ignoring, began, known, before)
-		counted := fmt.Sprintf("(%s or %s) and %s (%s or %s > %s)", more, series, ignoring, known, began, begin)
+		counted := fmt.Sprintf("(%s or %s + 0) and %s (%s or %s > %s)", more, series, ignoring, known, began, begin)
 		of = append(of, fmt.Sprintf("sum_over_time((%s)[%dms:%s])", counted, g.window().Milliseconds()-1, step))
 	}
 	return fmt.Sprintf("sum by (%s) (%s) > 0", strings.Join(labels, ", "), strings.Join(of, " or "))
