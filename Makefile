@@ -107,7 +107,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
 	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
-			test-paths test-overload soak test-cluster conformance; do \
+			test-paths test-prometheus test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
@@ -146,6 +146,11 @@ test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four 
 .PHONY: test-paths
 test-paths: ## Ask all common servers that are installed how they read paths, and go around rules for them behind weir (docs/paths.md).
 	PATHS=full $(GO) test -count 1 -timeout 20m -v ./test/paths
+
+.PHONY: test-prometheus
+test-prometheus: ## Have a Prometheus and the embedded store read the same proxies, and compare what they say (2 minutes).
+	@scripts/setup.sh prometheus
+	$(GO) test -count=1 -timeout 20m -v ./test/prometheus
 
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
