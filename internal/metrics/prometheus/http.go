@@ -128,9 +128,9 @@ func (s *Store) explain(ctx context.Context, err error, status int) error {
 	var answered *v1.Error
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("Prometheus at %s: %w", s.where, context.Cause(ctx))
+		return fmt.Errorf("the Prometheus at %s: %w", s.where, context.Cause(ctx))
 	case !errors.As(err, &answered):
-		return fmt.Errorf("Prometheus at %s: %s", s.where, shortened(err.Error()))
+		return fmt.Errorf("the Prometheus at %s: %s", s.where, shortened(err.Error()))
 	}
 	text := answered.Msg
 	if answered.Detail != "" && answered.Type != v1.ErrBadResponse {
@@ -149,7 +149,7 @@ func (s *Store) explain(ctx context.Context, err error, status int) error {
 	case strings.Contains(text, "too many"):
 		advice = "; ask about fewer resources or a shorter window, or raise its limit"
 	}
-	return fmt.Errorf("Prometheus at %s answered %d: %s%s", s.where, status, shortened(text), advice)
+	return fmt.Errorf("the Prometheus at %s answered %d: %s%s", s.where, status, shortened(text), advice)
 }
 
 // shortened is a text of others, as one short line.

@@ -133,7 +133,7 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 		}
 		for _, sample := range v {
 			if err := t.add(sample.Metric, own, float64(sample.Value)); err != nil {
-				return fmt.Errorf("Prometheus at %s: %s%v: %w", s.where, family, sample.Metric, err)
+				return fmt.Errorf("the Prometheus at %s: %s%v: %w", s.where, family, sample.Metric, err)
 			}
 		}
 		return nil
@@ -149,7 +149,7 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 	}
 	out.Traffic = t.traffic()
 	if !slices.ContainsFunc(out.Traffic, func(t metrics.Traffic) bool { return t.Latency.Count() > 0 }) {
-		return metrics.Answer{}, fmt.Errorf("Prometheus at %s has %s, but no buckets of %s: let it scrape classic histograms (always_scrape_classic_histograms: true)",
+		return metrics.Answer{}, fmt.Errorf("the Prometheus at %s has %s, but no buckets of %s: let it scrape classic histograms (always_scrape_classic_histograms: true)",
 			s.where, telemetry.EdgeRequests, telemetry.EdgeDurations)
 	}
 	return out, nil
@@ -159,7 +159,7 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 func (s *Store) scraped(ctx context.Context, g grid) error {
 	v, err := s.query(ctx, fmt.Sprintf("count(last_over_time(%s[%dms]))", telemetry.BeganTimestamp+braces(s.targets), (g.window()+5*time.Minute).Milliseconds()), g.end)
 	if err == nil && len(v) == 0 {
-		err = fmt.Errorf("Prometheus at %s has no %s%s: let it scrape the proxies, and see that it keeps the families weir_edge_* and this one",
+		err = fmt.Errorf("the Prometheus at %s has no %s%s: let it scrape the proxies, and see that it keeps the families weir_edge_* and this one",
 			s.where, telemetry.BeganTimestamp, braces(s.targets))
 	}
 	return err
@@ -243,12 +243,12 @@ func (s *Store) query(ctx context.Context, promql string, at time.Time) (model.V
 	}
 	for _, w := range warnings {
 		if !strings.HasPrefix(w, "PromQL") { // which are about the query
-			return nil, fmt.Errorf("Prometheus at %s answered in part: %s", s.where, shortened(w))
+			return nil, fmt.Errorf("the Prometheus at %s answered in part: %s", s.where, shortened(w))
 		}
 	}
 	vector, ok := v.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("Prometheus at %s answered with %T in place of a vector", s.where, v)
+		return nil, fmt.Errorf("the Prometheus at %s answered with %T in place of a vector", s.where, v)
 	}
 	return vector, nil
 }

@@ -223,7 +223,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, &c.fake, func(o *Options) { o.Matchers = map[string]string{"cluster": `a"b`} })
 			a, err := s.Ask(context.Background(), metrics.Question{Window: time.Minute})
-			if want := "Prometheus at " + s.options.URL + c.want; err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > len(want)+300 || a.Traffic != nil {
+			if want := "the Prometheus at " + s.options.URL + c.want; err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > len(want)+300 || a.Traffic != nil {
 				t.Errorf("%v\nwant %s", err, want)
 			}
 		})
@@ -246,7 +246,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	s = open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), func(o *Options) { o.Timeout = 10 * time.Millisecond })
-	if _, err := s.Ask(context.Background(), metrics.Question{}); err == nil || err.Error() != "Prometheus at "+s.options.URL+": it did not answer in 10ms" {
+	if _, err := s.Ask(context.Background(), metrics.Question{}); err == nil || err.Error() != "the Prometheus at "+s.options.URL+": it did not answer in 10ms" {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
