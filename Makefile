@@ -84,9 +84,9 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 # The packages in which goroutines meet; race_test.go holds the list to the sources.
 RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/feed \
 	internal/http2 internal/kube internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/replica internal/metrics/embedded internal/mirror internal/peertest \
-	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/task internal/telemetry internal/upstream
+	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/task internal/telemetry internal/traffic internal/upstream
 NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))
-ALLOC := ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
+ALLOC := ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 
 test: setup ## Run the tests: short forms of all, where goroutines meet with the race detector, then with a real API server and (as root) on real pods.
 	@scripts/times.sh
@@ -107,7 +107,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
 	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
-			test-paths test-topology test-overload soak test-cluster conformance; do \
+			test-paths test-prometheus test-topology test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
@@ -146,6 +146,11 @@ test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four 
 .PHONY: test-paths
 test-paths: ## Ask all common servers that are installed how they read paths, and go around rules for them behind weir (docs/paths.md).
 	PATHS=full $(GO) test -count 1 -timeout 20m -v ./test/paths
+
+.PHONY: test-prometheus
+test-prometheus: ## Have a Prometheus and the embedded store read the same proxies, and compare what they say (2 minutes).
+	@scripts/setup.sh prometheus
+	$(GO) test -count=1 -timeout 20m -v ./test/prometheus
 
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload

@@ -71,11 +71,26 @@ func (l EdgeLabels) direction() string {
 	return "from"
 }
 
-// edgeLabels are the names of the labels in an exposition, sorted; values are theirs.
+// edgeLabels are the names of the labels in an exposition, sorted; values are theirs, and ReadEdgeLabels reads them.
 var edgeLabels = [...]string{"at_kind", "at_name", "at_namespace", "backend", "direction", "peer_kind", "peer_name", "peer_namespace", "route", "service"}
 
 func (l EdgeLabels) values() [len(edgeLabels)]string {
 	return [...]string{l.At.Kind, l.At.Name, l.At.Namespace, l.Backend, l.direction(), l.Peer.Kind, l.Peer.Name, l.Peer.Namespace, l.Route, l.Service}
+}
+
+// EdgeLabelNames are the names of the labels of edges in an exposition, sorted.
+func EdgeLabelNames() []string { return edgeLabels[:] }
+
+// ReadEdgeLabels are those whose values in an exposition value returns, by their names.
+func ReadEdgeLabels(value func(name string) string) EdgeLabels {
+	return EdgeLabels{
+		At:      Side{value("at_kind"), value("at_namespace"), value("at_name")},
+		Out:     value("direction") == "to",
+		Peer:    Side{value("peer_kind"), value("peer_namespace"), value("peer_name")},
+		Route:   value("route"),
+		Service: value("service"),
+		Backend: value("backend"),
+	}
 }
 
 // Edge counts the traffic of one series. It is dropped when it has counted nothing for the grace time, and counts unseen

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,16 @@ func TestEdgesInTheExposition(t *testing.T) {
 	} {
 		if !bytes.Contains(w.Body.Bytes(), []byte(want+"\n")) {
 			t.Errorf("the exposition lacks %s", want)
+		}
+	}
+}
+
+func TestLabelsOfAnExpositionAreReadBack(t *testing.T) {
+	for _, want := range []EdgeLabels{{}, web, {Out: true, At: web.Peer, Peer: web.At, Route: "a/r", Service: "a/s:1", Backend: "a/b:1"}} {
+		values, names := want.values(), EdgeLabelNames()
+		got := ReadEdgeLabels(func(name string) string { return values[slices.Index(names, name)] })
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
 }

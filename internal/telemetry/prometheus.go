@@ -13,6 +13,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
+// The families from which the traffic of edges can be told in Prometheus.
+const (
+	EdgeRequests  = "weir_edge_requests_total"
+	EdgeDurations = "weir_edge_request_duration_seconds"
+	// BeganTimestamp tells one run of a proxy from the next, as Report.Began.
+	BeganTimestamp = "weir_began_timestamp_seconds"
+)
+
 // The families. README and dashboards name them: they are part of the interface.
 var (
 	descRequests = desc("weir_requests_total",
@@ -33,10 +41,10 @@ var (
 	descFailures = desc("weir_request_failures_total",
 		"Failed exchanges, by the reason that the access log also has.",
 		"route", "rule", "reason")
-	descEdge = desc("weir_edge_requests_total",
+	descEdge = desc(EdgeRequests,
 		"Requests with one other side: from it, or to it; a failure is an answer of 5xx, or none.",
 		append(edgeLabels[:], "result")...)
-	descEdgeDuration = desc("weir_edge_request_duration_seconds",
+	descEdgeDuration = desc(EdgeDurations,
 		"Time of requests with one other side; to it, of each attempt.",
 		edgeLabels[:]...)
 	descMirror = desc("weir_mirror_requests_total",
@@ -75,6 +83,8 @@ var (
 		"Access log records lost because the queue was full or the log could not be written.")
 	descProcessLogDropped = desc("weir_log_dropped_lines_total",
 		"Lines of the process's own log lost because the queue was full or the log could not be written.")
+	descBegan = desc(BeganTimestamp,
+		"When the counts began at zero.")
 	descBuild = desc("weir_build_info",
 		"Always 1; the labels describe the build.", "version", "revision", "goversion")
 )
@@ -82,7 +92,7 @@ var (
 var allDescs = []*prometheus.Desc{
 	descEdge, descEdgeDuration, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
-	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBuild,
+	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBegan, descBuild,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -194,6 +204,7 @@ func (r *Registry) collectConfig(ch chan<- prometheus.Metric) {
 	ch <- gauge(descReloadOK, boolean(r.lastSucceeded.Load()))
 	ch <- gauge(descReloadTime, float64(r.lastReload.Load())/1e9)
 	ch <- gauge(descGeneration, float64(r.generation.Load()))
+	ch <- gauge(descBegan, float64(r.began.UnixNano())/1e9)
 	ch <- gauge(descBuild, 1, r.options.Version, revision(), runtime.Version())
 }
 

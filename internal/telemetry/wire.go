@@ -65,6 +65,7 @@ func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
 	} else if start != json.Delim('[') {
 		return nil, fmt.Errorf("%v in place of [", start)
 	}
+	out = []EdgeSnapshot{}
 	for in.More() {
 		if len(out) == most {
 			return nil, fmt.Errorf("more than %d", most)

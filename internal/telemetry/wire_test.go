@@ -112,6 +112,8 @@ func TestDurationsAddUp(t *testing.T) {
 
 func FuzzReportIsReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"began":"2026-01-01T00:00:00Z","time":"2026-01-01T00:00:01Z","edges":[{"peer":{"kind":"Pod","name":"a"},"success":1,"latency":{"nanos":1,"buckets":[[3,1]]}}]}`))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"edges":[],"more":{"a":[1]}}`))
 	f.Add([]byte(`{"edges":[{"latency":{"buckets":[[496,18446744073709551615],[0,1]]}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Report

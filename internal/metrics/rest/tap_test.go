@@ -46,7 +46,7 @@ func TestATapIsOfAnObjectsPods(t *testing.T) {
 		"namespaces/foobar/deployments/foo/tap?rate=x":           {400, "rate: want a number"},
 		"namespaces/foobar/deployments/gone/tap":                 {404, `deployments.traffic.metrics.k8s.io \"gone\" not found`},
 		"namespaces/foobar/deployments/foo/tap/tap":              {404, "could not find"},
-		"deployments/tap": {404, "could not find"},
+		"deployments/tap": {404, "not found"},
 	} {
 		code, text := get("GET", path)
 		if code != want.code || !strings.Contains(text, want.text) {
