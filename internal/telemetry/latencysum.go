@@ -175,8 +175,9 @@ func (l Latency) coarseQuantile(rank float64) time.Duration {
 			continue
 		}
 		low, high := bucketBounds(i)
-		if seen+n >= rank {
-			return low + time.Duration(max(0, (rank-seen)/n)*float64(high-low))
+		// The parts of a bucket may add up to less than it, by the rounding of floats.
+		if seen+n >= rank*(1-1e-9) {
+			return low + time.Duration(math.Round(max(0, min(1, (rank-seen)/n))*float64(high-low)))
 		}
 		seen += n
 		highest = max(highest, high)
