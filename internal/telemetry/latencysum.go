@@ -175,8 +175,7 @@ func (l Latency) coarseQuantile(rank float64) time.Duration {
 			continue
 		}
 		low, high := bucketBounds(i)
-		// The parts of a bucket may add up to less than it, by the rounding of floats.
-		if seen+n >= rank*(1-1e-9) {
+		if seen+n >= rank*rounding { // the parts of a bucket may add up to less than it
 			return low + time.Duration(math.Round(max(0, min(1, (rank-seen)/n))*float64(high-low)))
 		}
 		seen += n
