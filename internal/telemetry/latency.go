@@ -143,6 +143,9 @@ type bucketCount struct {
 // durations above the last of those.
 const allBuckets = latencyBuckets + len(classicBounds) + 1
 
+// rounding allows for that of floats, so that a rank at the end of a bucket is not looked for in the next one.
+const rounding = 1 - 1e-9
+
 // Count is how many durations there are.
 func (l Latency) Count() uint64 { return l.total }
 
@@ -159,9 +162,9 @@ func (l Latency) Quantile(q float64) time.Duration {
 	}
 	seen := uint64(0)
 	for _, b := range l.buckets {
-		if float64(seen+b.n) >= rank {
+		if float64(seen+b.n) >= rank*rounding {
 			low, high := bucketBounds(int(b.bucket))
-			return low + time.Duration(max(0, (rank-float64(seen))/float64(b.n))*float64(high-low))
+			return low + time.Duration(max(0, min(1, (rank-float64(seen))/float64(b.n)))*float64(high-low))
 		}
 		seen += b.n
 	}

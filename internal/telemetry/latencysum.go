@@ -10,8 +10,9 @@ import (
 // many sums.
 type LatencySum struct {
 	counts [allBuckets]uint64
-	// From low to before high there may be counts.
+	// From low to before high there are counts, of which used are not 0.
 	low, high int
+	used      int
 	nanos     uint64
 }
 
@@ -20,6 +21,9 @@ func (s *LatencySum) add(bucket int, n uint64) {
 		s.low, s.high = bucket, bucket+1
 	}
 	s.low, s.high = min(s.low, bucket), max(s.high, bucket+1)
+	if s.counts[bucket] == 0 && n != 0 {
+		s.used++
+	}
 	s.counts[bucket] += n
 }
 
@@ -55,14 +59,8 @@ func (s *LatencySum) AddCompact(b []byte) (rest []byte) {
 // Latency returns the sum, and begins a new one.
 func (s *LatencySum) Latency() Latency {
 	out := Latency{nanos: s.nanos}
-	used := 0
-	for _, n := range s.counts[s.low:s.high] {
-		if n != 0 {
-			used++
-		}
-	}
-	if used > 0 {
-		out.buckets = make([]bucketCount, 0, used)
+	if s.used > 0 {
+		out.buckets = make([]bucketCount, 0, s.used)
 	}
 	for i := s.low; i < s.high; i++ {
 		if n := s.counts[i]; n != 0 {
@@ -71,7 +69,7 @@ func (s *LatencySum) Latency() Latency {
 			s.counts[i] = 0
 		}
 	}
-	s.low, s.high, s.nanos = 0, 0, 0
+	s.low, s.high, s.used, s.nanos = 0, 0, 0, 0
 	return out
 }
 
@@ -177,8 +175,8 @@ func (l Latency) coarseQuantile(rank float64) time.Duration {
 			continue
 		}
 		low, high := bucketBounds(i)
-		if seen+n >= rank {
-			return low + time.Duration(max(0, (rank-seen)/n)*float64(high-low))
+		if seen+n >= rank*rounding { // the parts of a bucket may add up to less than it
+			return low + time.Duration(math.Round(max(0, min(1, (rank-seen)/n))*float64(high-low)))
 		}
 		seen += n
 		highest = max(highest, high)

@@ -138,6 +138,20 @@ func TestQuantilesOfClassicBucketsAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
+// TestQuantilesAtTheEndOfABucket: it is there, and not in the next one that is not empty.
+func TestQuantilesAtTheEndOfABucket(t *testing.T) {
+	for i, end := range classicBounds {
+		for next := i + 1; next <= len(classicBounds); next++ {
+			for n := uint64(1); n < 100; n += 7 {
+				l := Latency{buckets: []bucketCount{{uint16(latencyBuckets + i), n}, {uint16(latencyBuckets + next), n}}, total: 2 * n}
+				if got := l.Quantile(0.5); got != end {
+					t.Fatalf("half of %d up to %v is %v", 2*n, end, got)
+				}
+			}
+		}
+	}
+}
+
 func TestClassicBucketsOfAnotherVersion(t *testing.T) {
 	// 0.003 is not among ours, and 0.005 is missing.
 	got := ClassicLatency(map[float64]uint64{0.001: 1, 0.0025: 3, 0.003: 4, 0.01: 10, math.Inf(1): 12})

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,6 +28,7 @@ import (
 	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/metrics/prometheus"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,12 +134,11 @@ scrape_configs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
+	address := fmt.Sprint("127.0.0.1:", port)
 	cmd := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log

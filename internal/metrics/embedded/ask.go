@@ -35,16 +35,16 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 		return metrics.Answer{}, err
 	}
 	// What was collected does not change any more, and is added up without the lock.
-	out := metrics.Answer{Traffic: make([]metrics.Traffic, 0, len(t.rows))}
+	rows := slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int { return a.labels.Compare(b.labels) })
+	out := metrics.Answer{Traffic: make([]metrics.Traffic, len(rows))}
 	out.Time, out.Window = w.measured()
 	var sum telemetry.LatencySum
-	for labels, r := range t.rows {
+	for i, r := range rows {
 		for _, l := range r.latencies {
 			sum.AddCompact(l)
 		}
-		out.Traffic = append(out.Traffic, metrics.Traffic{EdgeLabels: labels, Success: r.success, Failure: r.failure, Latency: sum.Latency()})
+		out.Traffic[i] = metrics.Traffic{EdgeLabels: r.labels, Success: r.success, Failure: r.failure, Latency: sum.Latency()}
 	}
-	slices.SortFunc(out.Traffic, func(a, b metrics.Traffic) int { return a.EdgeLabels.Compare(b.EdgeLabels) })
 	return out, nil
 }
 
@@ -171,6 +171,7 @@ type table struct {
 }
 
 type row struct {
+	labels           telemetry.EdgeLabels
 	success, failure uint64
 	latencies        [][]byte // compact
 }
@@ -210,7 +211,7 @@ func (t *table) row(labels telemetry.EdgeLabels) *row {
 	}
 	r := t.rows[labels]
 	if r == nil {
-		r = &row{}
+		r = &row{labels: labels, latencies: make([][]byte, 0, 8)}
 		t.rows[labels] = r
 	}
 	return r

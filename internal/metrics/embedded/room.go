@@ -8,13 +8,16 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// admit returns how many of the new edges there is room for, and puts those with the most traffic first.
-func (s *Store) admit(edges []*telemetry.EdgeSnapshot, now time.Time) int {
-	if s.edges+len(edges) > s.options.MaxEdges && (s.evicted.IsZero() || now.Sub(s.evicted) >= s.options.Keep) {
+// admit returns how many of the new edges of a source there is room for, and puts those with the most traffic first. The
+// last eighth of the room is for sources that have less than their share, so that one with very many leaves some to
+// others.
+func (s *Store) admit(p *source, edges []*telemetry.EdgeSnapshot, now time.Time) int {
+	room := s.room(p)
+	if len(edges) > room && (s.evicted.IsZero() || now.Sub(s.evicted) >= s.options.Keep) {
 		s.evicted = now
 		s.evict(max(1, s.options.MaxEdges/8))
+		room = s.room(p)
 	}
-	room := max(0, s.options.MaxEdges-s.edges)
 	if room >= len(edges) {
 		return len(edges)
 	}
@@ -24,8 +27,19 @@ func (s *Store) admit(edges []*telemetry.EdgeSnapshot, now time.Time) int {
 	return room
 }
 
-// evict leaves out the n edges that had the least traffic of late. Those that had some keep their places until that has
-// left the window.
+func (s *Store) room(p *source) int {
+	most := s.options.MaxEdges
+	return max(0, most-most/8-s.edges, min(most-s.edges, s.share()-p.used()))
+}
+
+// share is how many edges a source has if all have as many.
+func (s *Store) share() int { return s.options.MaxEdges / max(1, len(s.sources)) }
+
+// used is how many edges have places.
+func (p *source) used() int { return len(p.edges) - len(p.free) }
+
+// evict leaves out the n edges that had the least traffic of late, of sources that have no less than their share. Those
+// that had some keep their places until that has left the window.
 func (s *Store) evict(n int) {
 	type candidate struct {
 		source  *source
@@ -35,6 +49,9 @@ func (s *Store) evict(n int) {
 	var all []candidate
 	var traffic []uint64
 	for _, p := range s.sources {
+		if p.used() < s.share() {
+			continue
+		}
 		traffic = append(traffic[:0], make([]uint64, len(p.edges))...)
 		for i := range p.states {
 			for at, entry := range p.states[i].entries() {

@@ -186,7 +186,7 @@ func (p *source) deltas(r *telemetry.Report, is relation, now time.Time) []byte 
 	}
 	partial, shifted := p.partial, p.shifted
 	p.partial, p.shifted = false, false
-	admitted := p.store.admit(s.newcomers, now)
+	admitted := p.store.admit(p, s.newcomers, now)
 	how := sinceZero
 	if is == baseline || partial { // what was left out is unknown, but not new
 		how = notAtAll

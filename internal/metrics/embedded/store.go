@@ -17,8 +17,9 @@ type Options struct {
 	Keep time.Duration
 	// Interval is the time between two readings of a proxy. Default 5 seconds.
 	Interval time.Duration
-	// MaxEdges bounds the series of all proxies. When a further one comes, the eighth with the least traffic makes room,
-	// at most once in Keep; the requests of those that have none count under the label "other". Default 40,000.
+	// MaxEdges bounds the series of all proxies. When a further one comes, the eighth with the least traffic makes room, at
+	// most once in Keep, but those of proxies that have fewer than the others do not. The requests of those that have no
+	// room count under the label "other". Default 40,000.
 	MaxEdges int
 	// Timeout is how long a proxy may take to answer Run. Default 3 seconds.
 	Timeout time.Duration

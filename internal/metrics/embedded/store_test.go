@@ -85,6 +85,42 @@ func used(p *source) (n int) {
 	return n
 }
 
+// TestOneProxyWithVeryManyEdgesLeavesRoomToOthers, whatever traffic it claims to have.
+func TestOneProxyWithVeryManyEdgesLeavesRoomToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{MaxEdges: 400})
+		greedy := telemetry.New()
+		small := newFleet(40)
+		for step := range 90 {
+			for k := range 1000 {
+				observe(greedy, telemetry.EdgeLabels{At: web, Peer: pod(k)}, 20)
+			}
+			s.Add("greedy", greedy.Report())
+			if step >= 5 { // they come when there is no room
+				small.serve(1)
+				for i, r := range small {
+					s.Add(fmt.Sprint(i), r.Report())
+				}
+			}
+			time.Sleep(5 * time.Second)
+			if s.edges > 400+2*41 {
+				t.Fatalf("%d edges", s.edges)
+			}
+		}
+		consistent(t, s)
+		for i := range small {
+			a, err := s.Ask(context.Background(), metrics.Question{Window: 20 * time.Second, At: []telemetry.Side{pod(i)}})
+			if err != nil || len(a.Traffic) != fleetEdges {
+				t.Fatalf("%d rows of %v, %v", len(a.Traffic), pod(i), err)
+			}
+		}
+		a, err := s.Ask(context.Background(), metrics.Question{Window: 20 * time.Second, At: []telemetry.Side{web}})
+		if err != nil || len(a.Traffic) < 100 {
+			t.Errorf("%d rows of the greedy one, %v", len(a.Traffic), err)
+		}
+	})
+}
+
 // TestWhereCountingBegins: what a proxy counted before anybody could know when is no traffic of a window.
 func TestWhereCountingBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

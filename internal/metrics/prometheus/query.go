@@ -59,6 +59,8 @@ func (g grid) window() time.Duration { return time.Duration(g.steps) * g.step }
 // minutes before: last_over_time takes no notice of the marks of staleness that a failed scrape leaves. Adding 0 takes the
 // name away, as subtracting does: with it and without it would be two series.
 //
+// What is left out: what no scrape saw, and what a proxy counted before a restart in the same step.
+//
 // The window is a millisecond shorter than its steps, and ends at a multiple of the step, as subqueries are aligned to
 // those: so there are as many steps in Prometheus 3 as before, which differ in whether the beginning belongs to it.
 func (g grid) query(family string, own string, selectors []string, targets string, labels []string) string {
