@@ -184,9 +184,6 @@ func sidesOf(all []*object) []telemetry.Side {
 				sides = append(sides, p.sides...)
 			}
 		}
-		if len(sides) > maxSides {
-			return nil
-		}
 	}
 	return bounded(sides)
 }

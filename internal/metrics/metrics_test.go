@@ -374,7 +374,9 @@ func TestWhoSidesAre(t *testing.T) {
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: twice, namespace: foobar, labels: {a: x, b: z}}}
 ---
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: twice, namespace: foobar}, spec: {template: {metadata: {labels: {a: x, b: w}}}}}
+{apiVersion: v1, kind: Pod, metadata: {name: half, namespace: foobar, labels: {a: z, b: w}}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: twice, namespace: foobar}, spec: {template: {metadata: {labels: {a: x, b: w}}}}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: xy, namespace: foobar}, spec: {selector: {a: x, b: w}, ports: [{port: 80}]}}
 `))
@@ -389,10 +391,11 @@ func TestWhoSidesAre(t *testing.T) {
 		{"Pod foobar/executor", telemetry.Side{Kind: "Address", Name: "10.1.1.1"}, 1},
 		{"Node /n7", podSide("static"), 1},
 		{"Pod foobar/twice", telemetry.Side{Kind: "Workload", Namespace: "foobar", Name: "twice"}, 1},
-		{"Deployment foobar/twice", telemetry.Side{Kind: "Workload", Namespace: "foobar", Name: "twice"}, 0},
+		{"StatefulSet foobar/twice", telemetry.Side{Kind: "Workload", Namespace: "foobar", Name: "twice"}, 0},
 		{"Service foobar/xy", telemetry.Side{Kind: "Service", Namespace: "foobar", Name: "xy"}, 1},
-		{"Deployment foobar/twice", telemetry.Side{Kind: "Service", Namespace: "foobar", Name: "xy"}, 1},
+		{"StatefulSet foobar/twice", telemetry.Side{Kind: "Service", Namespace: "foobar", Name: "xy"}, 1},
 		{"Service foobar/xy", podSide("twice"), 0},
+		{"Service foobar/xy", podSide("half"), 0},
 		{"Namespace /foobar", telemetry.Side{Kind: "Pod", Namespace: "foobar", Name: "gone"}, 0},
 	} {
 		kind, rest, _ := strings.Cut(c.of, " ")
