@@ -19,6 +19,8 @@ const (
 type Span interface {
 	// Context names the span.
 	Context() Context
+	// Name changes the span's name.
+	Name(name string)
 	// Set adds an attribute.
 	Set(key, value string)
 	// SetInt adds an attribute.

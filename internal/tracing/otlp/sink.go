@@ -127,6 +127,8 @@ func (s span) Context() tracing.Context {
 	return tracing.Context{Trace: c.TraceID(), Span: c.SpanID(), Flags: byte(c.TraceFlags()) & (tracing.Sampled | tracing.Random)}
 }
 
+func (s span) Name(name string) { s.of.SetName(clean(name)) }
+
 func (s span) Set(key, value string) { s.of.SetAttributes(attribute.String(key, clean(value))) }
 
 func (s span) SetInt(key string, value int64) { s.of.SetAttributes(attribute.Int64(key, value)) }
