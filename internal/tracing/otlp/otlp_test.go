@@ -70,7 +70,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func newSink(t *testing.T, o Options) *Sink {
+func newSink(t *testing.T, o tracing.Export) *Sink {
 	t.Helper()
 	s, err := NewSink(o)
 	if err != nil {
@@ -90,7 +90,7 @@ func attributes(s *tracepb.Span) map[string]string {
 func TestCollectorGetsSpans(t *testing.T) {
 	c := newCollector(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-	s := newSink(t, Options{Endpoint: c.URL, Header: map[string]string{"Authorization": "Bearer x"}, Version: "v1", Attributes: map[string]string{"k8s.pod.name": "a"}})
+	s := newSink(t, tracing.Export{Endpoint: c.URL, Header: map[string]string{"Authorization": "Bearer x"}, Version: "v1", Attributes: map[string]string{"k8s.pod.name": "a"}})
 	at := time.Unix(1, 2)
 	parent, _ := tracing.Parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	root := s.Begin(parent, tracing.Server, "GET shop/web", at)
@@ -142,7 +142,7 @@ func TestCollectorGetsSpans(t *testing.T) {
 	if !bytes.Equal(server.TraceId, parent.Trace[:]) || !bytes.Equal(got.TraceId, parent.Trace[:]) || bytes.Equal(c.spans[2].TraceId, parent.Trace[:]) || len(c.spans[2].ParentSpanId) != 0 {
 		t.Error("the traces are not those given")
 	}
-	if n := s.Counts(); n != (Counts{Exported: 3}) {
+	if n := s.Counts(); n != (tracing.Counts{Exported: 3}) {
 		t.Errorf("the counts are %+v", n)
 	}
 }
@@ -151,16 +151,16 @@ func TestMessageIsSentAgainIfTheCollectorMayTakeItLater(t *testing.T) {
 	for _, c := range []struct {
 		codes    []int
 		requests int
-		want     Counts
+		want     tracing.Counts
 	}{
-		{[]int{503, 429}, 3, Counts{Exported: 1}},
-		{[]int{503, 503, 502, 504}, tries, Counts{Failed: 1}},
-		{[]int{400}, 1, Counts{Failed: 1}},
-		{[]int{307}, 1, Counts{Failed: 1}}, // another server is not told the header
+		{[]int{503, 429}, 3, tracing.Counts{Exported: 1}},
+		{[]int{503, 503, 502, 504}, tries, tracing.Counts{Failed: 1}},
+		{[]int{400}, 1, tracing.Counts{Failed: 1}},
+		{[]int{307}, 1, tracing.Counts{Failed: 1}}, // another server is not told the header
 	} {
 		to := newCollector(t, c.codes...)
 		var log bytes.Buffer
-		s := newSink(t, Options{Endpoint: to.URL, Header: map[string]string{"Authorization": "geheim"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s := newSink(t, tracing.Export{Endpoint: to.URL, Header: map[string]string{"Authorization": "geheim"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s.client.pause = time.Millisecond
 		s.Begin(tracing.Context{}, tracing.Server, "GET", time.Now()).End(time.Now(), "")
 		if err := s.Close(t.Context()); err != nil {
@@ -186,7 +186,7 @@ func TestStuckCollectorCostsSpansAlone(t *testing.T) {
 	defer stuck.Close()
 	defer close(release)
 	const most = 8
-	s := newSink(t, Options{Endpoint: stuck.URL, Queue: most, Timeout: time.Hour, Delay: time.Hour})
+	s := newSink(t, tracing.Export{Endpoint: stuck.URL, Queue: most, Timeout: time.Hour, Delay: time.Hour})
 	end := func(n int) {
 		for range n {
 			s.Begin(tracing.Context{}, tracing.Server, "GET", time.Now()).End(time.Now(), "")
@@ -195,7 +195,7 @@ func TestStuckCollectorCostsSpansAlone(t *testing.T) {
 	end(most)
 	<-arrived // all of them are a message
 	end(100)
-	if got := s.Counts(); got != (Counts{Dropped: 100}) {
+	if got := s.Counts(); got != (tracing.Counts{Dropped: 100}) {
 		t.Errorf("the counts are %+v, want 100 dropped", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,7 +211,7 @@ func TestStuckCollectorCostsSpansAlone(t *testing.T) {
 
 func TestEndpointIsAURLWithoutSecrets(t *testing.T) {
 	for _, endpoint := range []string{"", "collector:4318", "grpc://collector", "http://", "http://me:secret@collector", "http://collector?key=secret", "http://collector#secret", "http://[secret"} {
-		if _, err := NewSink(Options{Endpoint: endpoint}); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := NewSink(tracing.Export{Endpoint: endpoint}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: the error is %v", endpoint, err)
 		}
 	}

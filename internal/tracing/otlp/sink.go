@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// DefaultQueue is the default of Options.Queue.
-	DefaultQueue = 4096
 	// maxValue is the longest attribute, in bytes.
 	maxValue = 1024
 	// maxList is the longest list of an attribute.
@@ -29,39 +27,25 @@ const (
 	batch = 512
 )
 
-// Options configure a Sink.
-type Options struct {
-	// Endpoint is the collector's URL, http or https; without a path it is /v1/traces.
-	Endpoint string
-	// Header are fields for each message, which may be secret.
-	Header map[string]string
-	// Queue bounds the spans that ended and are not sent. Others are dropped. 0 means DefaultQueue.
-	Queue int
-	// Timeout bounds sending a message, with all attempts; 0 means 10 s.
-	Timeout time.Duration
-	// Delay is how long a span waits for others; 0 means 2 s.
-	Delay time.Duration
-	// Version is the version of the service.
-	Version string
-	// Attributes describe the process, such as its pod.
-	Attributes map[string]string
-	// Logger; nil discards.
-	Logger *slog.Logger
-}
-
-// Counts are the spans that ended, by what became of them.
-type Counts struct{ Exported, Failed, Dropped uint64 }
-
-// Sink implements tracing.Sink.
+// Sink implements tracing.Exporter.
 type Sink struct {
 	tracer trace.Tracer
 	queue  *queue
 	client *client
 }
 
+// Open is NewSink, as commands give it to the data plane.
+func Open(o tracing.Export) (tracing.Exporter, error) {
+	s, err := NewSink(o)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // NewSink starts a Sink. Its error is about the options: whether the collector answers is seen later. Call Close.
-func NewSink(o Options) (*Sink, error) {
-	o.Queue, o.Timeout, o.Delay = cmp.Or(o.Queue, DefaultQueue), cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.Delay, 2*time.Second)
+func NewSink(o tracing.Export) (*Sink, error) {
+	o.Queue, o.Timeout, o.Delay = cmp.Or(o.Queue, tracing.DefaultQueue), cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.Delay, 2*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -90,9 +74,9 @@ func NewSink(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// Counts are the present counts.
-func (s *Sink) Counts() Counts {
-	return Counts{s.queue.exported.Load(), s.queue.failed.Load(), s.queue.dropped.Load()}
+// Counts implements tracing.Exporter.
+func (s *Sink) Counts() tracing.Counts {
+	return tracing.Counts{Exported: s.queue.exported.Load(), Failed: s.queue.failed.Load(), Dropped: s.queue.dropped.Load()}
 }
 
 // Close, called once, sends what waits, and returns when that is done or ctx ends. Spans that end later are dropped.
