@@ -106,7 +106,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
-	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
+	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-tracing test-faults test-memory test-tls test-wire \
 			test-paths test-topology test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
@@ -123,6 +123,10 @@ test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext an
 
 test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
 	CGO_ENABLED=1 $(GO) test -race -count 3 -timeout 20m ./test/grpc
+
+.PHONY: test-tracing
+test-tracing: ## Send traces to a real OpenTelemetry Collector, which is built once (5 minutes).
+	cd test/tracing && $(GO) test -count=1 -timeout 10m ./...
 
 .PHONY: test-faults
 test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.
@@ -161,6 +165,7 @@ lint: ## Check formatting, go vet, staticcheck, and that generated files are up 
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd test/tracing && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
