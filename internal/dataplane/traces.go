@@ -123,7 +123,7 @@ func parseHeaders(r io.Reader) (map[string]string, error) {
 		value = strings.TrimSpace(value)
 		switch _, twice := fields[name]; {
 		case !ok || !http1.ValidToken(name):
-			return nil, fmt.Errorf("line %d: want a line such as Authorization: Bearer ...", n)
+			return nil, fmt.Errorf("line %d: want NAME: VALUE", n)
 		case !printable(value):
 			return nil, fmt.Errorf("line %d: the value of %s has a character that header fields cannot have", n, name)
 		case twice:
