@@ -84,7 +84,7 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 # The packages in which goroutines meet; race_test.go holds the list to the sources.
 RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/feed \
 	internal/http2 internal/kube internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/replica internal/metrics/embedded internal/mirror internal/peertest \
-	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/task internal/telemetry internal/traffic internal/upstream
+	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/task internal/telemetry internal/tracing/otlp internal/traffic internal/upstream
 NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))
 ALLOC := ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 
@@ -106,7 +106,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
-	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-faults test-memory test-tls test-wire \
+	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-tracing test-faults test-memory test-tls test-wire \
 			test-paths test-prometheus test-topology test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
@@ -123,6 +123,10 @@ test-h2: ## Run h2spec (146 cases, strict) against weir five times, cleartext an
 
 test-grpc: ## Run grpc-go's interoperability cases through weir, split and mirrored, cleartext and TLS, three times.
 	CGO_ENABLED=1 $(GO) test -race -count 3 -timeout 20m ./test/grpc
+
+.PHONY: test-tracing
+test-tracing: ## Send traces to a real OpenTelemetry Collector, which is built once (5 minutes).
+	cd test/tracing && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test -count=1 -timeout 10m ./...
 
 .PHONY: test-faults
 test-faults: setup ## Run Weir against slow clients (10,000), broken backends, full disks and too few descriptors, at full size.

@@ -48,10 +48,12 @@ var importTable = map[string][]string{
 	"internal/mirror": {
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
 	},
-	"internal/peertest": {"internal/model"},
+	"internal/tracing":      {},
+	"internal/tracing/otlp": {"internal/tracing", "internal/loglimit"},
+	"internal/peertest":     {"internal/model"},
 	"internal/exchange": {
 		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
-		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock",
+		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/tracing",
 	},
 	"internal/proxy": {
 		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
@@ -77,9 +79,9 @@ var importTable = map[string][]string{
 	},
 	"internal/finding": {"internal/model", "internal/visible"},
 	"internal/dataplane": {
-		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing",
+		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing", "internal/tracing",
 	},
-	"internal/fed":     {"internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
+	"internal/fed":     {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
 	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process", "internal/visible"},
 	"internal/flags":   {"internal/identity/spiffe", "internal/model"},
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
@@ -150,7 +152,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/exchange", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/identity/spiffe", "internal/clientaddr",
-	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
+	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/tracing", "internal/tracing/otlp", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 
 type listedPackage struct {

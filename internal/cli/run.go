@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/rollout/local"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/standalone"
+	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
 
 func newRun(s streams) *cobra.Command {
@@ -45,6 +46,7 @@ for the application, as the pod.`,
 		Args: atLeastOnePath,
 	}
 	f := cmd.Flags()
+	o.serve.Exporter = otlp.Open
 	o.serve.Flags(f, "127.0.0.1:15000", "any", "cluster")
 	f.StringVar(&o.address, "address", "", "IP `address` to listen on instead of the Gateways' own")
 	f.IntVar(&o.portOffset, "port-offset", 0, "`number` to add to each listener's port")

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/tracing"
 )
 
 // Options are the settings of a data plane's command line.
@@ -30,6 +32,11 @@ type Options struct {
 	client            clientFlags
 	load              loadFlags
 	mirror            mirrorFlags
+	traces            traceFlags
+	// Exporter sends traces; nil: there are none, nor flags for them. Set it before Flags.
+	Exporter func(tracing.Export) (tracing.Exporter, error)
+	// Gateway is the Gateway that is served, if it is one, for traces.
+	Gateway string
 	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
 	Identities func(name string) *spiffe.Identity
 }
@@ -54,6 +61,9 @@ func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 	o.client.flags(f)
 	o.load.flags(f)
 	o.mirror.flags(f)
+	if o.Exporter != nil {
+		o.traces.flags(f)
+	}
 }
 
 // Open makes the data plane, which logs to log. Call the last function when it has ended.
@@ -87,6 +97,11 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
+	tracer, closeTraces, err := o.traces.open(o.Exporter, o.Gateway, metrics, log)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeLog())
+	}
+	options.Tracer = tracer
 	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Open)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
@@ -95,7 +110,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	options.PortsChanged, options.DropsChanged = d.Changed, d.Changed
 	d.Server = proxy.New(options)
 	guard.Relays = d.Server.Relays
-	return d, closeLog, nil
+	return d, func() error { return errors.Join(closeTraces(), closeLog()) }, nil
 }
 
 // openAccessLog returns nil for "off"; lines is how many bytes of lines may wait.

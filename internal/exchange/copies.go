@@ -68,6 +68,13 @@ func (ex *Exchange) copyHead() {
 	if te, _ := http1.GetID(r.Fields, http1.FieldTE); r.GRPC || http1.HasToken(te, "trailers") {
 		head.Trailers = true
 	}
+	if s := ex.span; s != nil {
+		attempt := ex.trying
+		ex.sendTrace(s) // the copies are not part of the attempt
+		if attempt != nil {
+			defer ex.sendTrace(attempt)
+		}
+	}
 	for _, t := range ex.picked {
 		leg, outcome := ex.pipe.around.Mirrors.Begin(t, &head, ex.from.Shard)
 		ex.legs = append(ex.legs, copyLeg{target: t, leg: leg, outcome: outcome})

@@ -73,6 +73,9 @@ func (ex *Exchange) endAttempt(err error) {
 	if ex.attempt.counts {
 		ex.countOut(err == nil && ex.resp.Status < 500, time.Since(ex.attempt.start))
 	}
+	if ex.trying != nil {
+		ex.endTraced(time.Now(), ex.resp.Status, err)
+	}
 }
 
 // endLastAttempt counts the attempt that decided the exchange, if there was one. d is the time of the exchange.

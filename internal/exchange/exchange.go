@@ -35,6 +35,7 @@ type Exchange struct {
 
 	id requestID
 	record
+	spanned
 	scratch []byte // strings made for this exchange
 }
 
@@ -74,6 +75,7 @@ func (ex *Exchange) reset() {
 	}
 	ex.answer = Answer{}
 	ex.id = requestID{}
+	ex.spanned = spanned{}
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.loggedAnswer = ex.loggedAnswer[:0]
 	ex.judged = judged{}
@@ -86,6 +88,9 @@ func (ex *Exchange) Serve() {
 	ex.setHost()
 	if ex.req.Unescaped {
 		ex.escapeTarget()
+	}
+	if t := ex.pipe.Tracer; t != nil {
+		ex.beginTrace(t)
 	}
 	err := ex.enter()
 	if err == nil {

@@ -84,6 +84,9 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		ex.attempts++
 		ex.beginAttempt()
 		ex.attempt.connectBy = moved.until
+		if ex.span != nil {
+			ex.traceAttempt(e)
+		}
 		err := ex.try(e)
 		ex.tried(err)
 		if err == failConnecting {
@@ -92,6 +95,9 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 				busy--
 				ex.attempts--
 				ex.attempt.counts = false
+				if ex.trying != nil {
+					ex.endTraced(time.Now(), 0, err)
+				}
 				continue
 			}
 			service.Rejected(upstream.LimitConnecting)
@@ -316,9 +322,15 @@ func (ex *Exchange) requestFields() {
 		if r.NamedHops && http1.HopByHop(f, r.Fields) {
 			continue
 		}
+		if ex.span != nil && ex.retraced(f) {
+			continue
+		}
 		out = append(out, *f)
 	}
 	out = ex.forwardedFields(out)
+	if ex.span != nil {
+		out = append(out, ex.traceField())
+	}
 	if made {
 		out = append(out, ex.pipe.requestID.field(id))
 	}
@@ -426,7 +438,7 @@ func (ex *Exchange) Shrink() {
 	clear(ex.legs[:cap(ex.legs)])
 	clear(ex.loggedRequest[:cap(ex.loggedRequest)])
 	clear(ex.loggedAnswer[:cap(ex.loggedAnswer)])
-	ex.id = requestID{}
+	ex.id, ex.spanned = requestID{}, spanned{}
 	ex.reported, ex.clientReport = nil, clientReport{}
 	ex.req = Request{}
 	ex.from = Origin{}

@@ -7,6 +7,7 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/tracing"
 )
 
 // Options are the limits of exchanges, the fields they send about themselves, and the parts they report to. The zero
@@ -20,6 +21,8 @@ type Options struct {
 	At telemetry.Side
 	// AccessLog may be nil, for no access log.
 	AccessLog *telemetry.AccessLog
+	// Tracer decides which requests are traced; nil: none, and what they say about traces passes unchanged.
+	Tracer *tracing.Tracer
 	// Via selects the messages with a Via field.
 	Via Via
 	// Pseudonym names the proxy in Via, which detects loops (RFC 9110 §7.6.3). It is a token. Processes that serve the

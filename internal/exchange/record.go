@@ -35,6 +35,9 @@ func (ex *Exchange) finish() {
 	ex.finished = ex.from.Start.Add(d)
 	ex.countIn(d)
 	ex.endLastAttempt(d)
+	if ex.span != nil {
+		ex.endTrace()
+	}
 	if taps := ex.pipe.Metrics.Taps(); taps != nil {
 		ex.offer(taps, d)
 	}
@@ -110,6 +113,9 @@ func (ex *Exchange) log(d time.Duration) {
 				rec.TraceParent = f.Value
 			}
 		}
+	}
+	if ex.span != nil {
+		rec.TraceParent = ex.span.Context().String()
 	}
 	rec.RequestID, _ = ex.identify()
 	rec.RequestFields, rec.ResponseFields = ex.loggedFields(), ex.loggedAnswer

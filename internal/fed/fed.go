@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
 
 // Proxy is a data plane that serves configurations from a controller's feed, as its command line says.
@@ -32,6 +33,7 @@ func New() *Proxy { return &Proxy{serve: dataplane.NewOptions()} }
 
 // Flags adds the flags to a command.
 func (o *Proxy) Flags(f *pflag.FlagSet) {
+	o.serve.Exporter = otlp.Open
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
@@ -60,6 +62,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	o.serve.Gateway = o.gateway
 	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err

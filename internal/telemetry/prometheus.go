@@ -85,6 +85,8 @@ var (
 		"Lines of the process's own log lost because the queue was full or the log could not be written.")
 	descBegan = desc(BeganTimestamp,
 		"When the counts began at zero.")
+	descSpans = desc("weir_trace_spans_total",
+		"Spans of traces: exported, failed to be, dropped as too many waited; limited are requests without one, as there were too many a second.", "result")
 	descBuild = desc("weir_build_info",
 		"Always 1; the labels describe the build.", "version", "revision", "goversion")
 )
@@ -92,7 +94,7 @@ var (
 var allDescs = []*prometheus.Desc{
 	descEdge, descEdgeDuration, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
-	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descBegan, descBuild,
+	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descSpans, descBegan, descBuild,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -109,7 +111,7 @@ func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Exchanges and mirrors without counts are left out.
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	r.mu.Lock()
-	states, certificates, accessLog, processLog := r.mirrorStates, r.certificates, r.accessLog, r.processLog
+	states, certificates, accessLog, processLog, traces := r.mirrorStates, r.certificates, r.accessLog, r.processLog, r.traces
 	r.mu.Unlock()
 	all := r.series()
 
@@ -143,6 +145,13 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	r.collectMemory(ch)
 	ch <- counter(descLogDropped, accessLog.Dropped())
 	ch <- counter(descProcessLogDropped, processLog.Dropped())
+	if traces != nil {
+		t := traces()
+		ch <- counter(descSpans, t.Exported, "exported")
+		ch <- counter(descSpans, t.Failed, "failed")
+		ch <- counter(descSpans, t.Dropped, "dropped")
+		ch <- counter(descSpans, t.Limited, "limited")
+	}
 	r.collectConfig(ch)
 }
 

@@ -43,6 +43,7 @@ func busy() *Registry {
 	l.Closed(1)
 	r.ReloadSucceeded(7)
 	r.ReloadFailed()
+	r.WatchTraces(func() Traces { return Traces{Exported: 1} })
 	r.WatchMirrors(func(yield func(MirrorState)) {
 		s := MirrorState{Service: "default/v3:80", InFlight: 3, QueuedBytes: 4096, BreakerOpen: true}
 		yield(s)

@@ -40,6 +40,7 @@ type Registry struct {
 	certificates func(yield func(Certificate))
 	accessLog    *AccessLog
 	processLog   *Lines
+	traces       func() Traces
 	load         func() Load
 	services     func(yield func(ServiceState) bool)
 	memory       func() Memory
@@ -190,6 +191,20 @@ func (r *Registry) WatchProcessLog(l *Lines) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.processLog = l
+}
+
+// Traces are the spans of traces, by what became of them.
+type Traces struct {
+	Exported, Failed, Dropped uint64
+	// Limited are the requests without a span, as there were too many.
+	Limited uint64
+}
+
+// WatchTraces shows what becomes of spans; traces is called at each scrape.
+func (r *Registry) WatchTraces(traces func() Traces) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.traces = traces
 }
 
 // series are the shown series.

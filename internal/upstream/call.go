@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -147,6 +148,17 @@ func (c *Call) End(trailers []http1.Field) {
 		c.trailers = trailers
 	case c.Request.Body.Kind == http1.BodyChunked:
 		c.wire = http1.AppendLastChunk(c.wire, trailers)
+	}
+}
+
+// Replace puts another value of a field, as long and found nowhere else, into a head that is laid out and not sent. Over
+// HTTP/2 the head is laid out later, from Request.Fields.
+func (c *Call) Replace(old, value string) {
+	if !c.unsent || c.Request.HTTP2 || len(old) != len(value) {
+		return
+	}
+	if i := bytes.Index(c.wire, []byte(old)); i >= 0 {
+		copy(c.wire[i:], value)
 	}
 }
 
