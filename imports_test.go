@@ -44,7 +44,7 @@ var importTable = map[string][]string{
 	"internal/socket":             {},
 	"internal/clientaddr":         {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
-	"internal/telemetry":          {"internal/model", "internal/http1", "internal/loglimit"},
+	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
 	},

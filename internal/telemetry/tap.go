@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirmesh/weir/internal/clock"
 )
 
 // Tapped is what a Tap shows of a request: where it went and how it ended, and nothing that may be secret, such as header
@@ -52,7 +54,7 @@ type Tap struct {
 	queue chan Tapped
 	// gap is the least time between two requests on average, for a burst of up to a second's.
 	gap     int64
-	free    atomic.Int64 // when the next may pass, in nanoseconds of Unix time
+	free    atomic.Int64 // when the next may pass, a clock.Instant
 	matched atomic.Uint64
 	sent    atomic.Uint64
 }
@@ -121,7 +123,7 @@ func (t *Tap) Offer(x *Tapped) {
 		return
 	}
 	t.matched.Add(1)
-	if !t.admits(time.Now().UnixNano()) {
+	if !t.admits(clock.Instant(time.Now())) {
 		return
 	}
 	select {
