@@ -151,7 +151,11 @@ func BenchmarkReadFleet(b *testing.B) {
 			b.Fatal(err, len(a.Traffic))
 		}
 	}
-	b.ReportMetric(spent.Seconds()/float64(b.N), "cpu-s/op")
+	each := spent.Seconds() / float64(b.N)
+	b.ReportMetric(each, "cpu-s/op")
+	if os.Getenv("GOALS") != "" && each > 2 {
+		b.Errorf("reading all proxies takes %.2f s of a processor, more than 2", each)
+	}
 }
 
 // filled is a store with a whole window of a fleet.

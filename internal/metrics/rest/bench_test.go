@@ -3,6 +3,7 @@ package rest_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -70,6 +71,7 @@ func BenchmarkHandler(b *testing.B) {
 	set := largeSet()
 	s := &store{rows: largeTraffic()}
 	h := handler(metrics.NewIndex(set), s)
+	goals := map[string]time.Duration{"pods": 300 * time.Millisecond, "edges of a pod": 50 * time.Millisecond}
 	for name, path := range map[string]string{
 		"pods": "/pods", "pods of a namespace": "/namespaces/ns07/pods", "deployments": "/deployments", "namespaces": "/namespaces", "edges of a pod": "/namespaces/ns07/pods/app007-5d4f8c7b9-00003/edges",
 		"edges of a deployment": "/namespaces/ns07/deployments/app007/edges", "edges of a namespace": "/namespaces/ns07/edges", "edges of a node": "/nodes/node3/edges", "one deployment": "/namespaces/ns07/deployments/app007",
@@ -80,6 +82,9 @@ func BenchmarkHandler(b *testing.B) {
 				if w := get(h, draft+path); w.Code != 200 {
 					b.Fatal(w.Body)
 				}
+			}
+			if each := b.Elapsed() / time.Duration(b.N); os.Getenv("GOALS") != "" && goals[name] > 0 && each > goals[name] {
+				b.Errorf("takes %v, more than %v", each, goals[name])
 			}
 		})
 	}
