@@ -22,9 +22,9 @@ type Tapped struct {
 	From Side `json:"from,omitzero"`
 	To   Side `json:"to,omitzero"`
 
-	Method string `json:"method"`
-	Host   string `json:"host,omitempty"`
-	// Path is without the query, and cut to maxTappedPath bytes.
+	// Method, Host and Path, which is without the query, are cut to maxTapped bytes.
+	Method   string `json:"method"`
+	Host     string `json:"host,omitempty"`
 	Path     string `json:"path"`
 	Protocol string `json:"protocol"`
 	Route    string `json:"route,omitempty"`
@@ -40,11 +40,11 @@ type Tapped struct {
 	BytesOut int64         `json:"bytesOut"`
 }
 
-// Bounds of taps: how many there may be at a time, what each keeps for its reader, and how long a path is.
+// Bounds of taps: how many there may be at a time, what each keeps for its reader, and how long what a client wrote may be.
 const (
-	maxTaps       = 8
-	tapQueue      = 256
-	maxTappedPath = 512
+	maxTaps   = 8
+	tapQueue  = 256
+	maxTapped = 512
 )
 
 // Tap receives requests that end while it is open. What its reader does not take in time, and what exceeds its rate, is
@@ -156,7 +156,9 @@ func (t *Tap) Counts() TapCounts { return TapCounts{Matched: t.matched.Load(), S
 // clone is a copy that shares no memory with the request.
 func (x *Tapped) clone() Tapped {
 	c := *x
-	c.Method, c.Host, c.Protocol = valid(strings.Clone(x.Method)), valid(strings.Clone(x.Host)), strings.Clone(x.Protocol)
-	c.Path = valid(strings.Clone(x.Path[:min(len(x.Path), maxTappedPath)]))
+	c.Method, c.Host, c.Path, c.Protocol = tapped(x.Method), tapped(x.Host), tapped(x.Path), strings.Clone(x.Protocol)
 	return c
 }
+
+// tapped is a copy of what a client wrote, cut to maxTapped bytes.
+func tapped(s string) string { return valid(strings.Clone(s[:min(len(s), maxTapped)])) }

@@ -46,15 +46,16 @@ func TestATapKeepsNobodyWaiting(t *testing.T) {
 		tap, _ := r.Tap(100, all)
 		offer := func(n int) {
 			for range n {
-				tap.Offer(&Tapped{Path: strings.Repeat("/", 10_000)})
+				long := strings.Repeat("/", 10_000)
+				tap.Offer(&Tapped{Method: long, Host: long, Path: long})
 			}
 		}
 		offer(1000) // a second's at once, and no more
 		if n := tap.Counts(); n.Matched != 1000 || n.Shown != 100 {
 			t.Errorf("%+v", n)
 		}
-		if x := <-tap.Requests(); len(x.Path) != maxTappedPath {
-			t.Errorf("a path of %d bytes", len(x.Path))
+		if x := <-tap.Requests(); len(x.Path) != maxTapped || len(x.Host) != maxTapped || len(x.Method) != maxTapped {
+			t.Errorf("a path of %d bytes, a host of %d, a method of %d", len(x.Path), len(x.Host), len(x.Method))
 		}
 		time.Sleep(500 * time.Millisecond)
 		offer(1000)
