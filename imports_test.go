@@ -71,6 +71,7 @@ var importTable = map[string][]string{
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource"},
 	"internal/kube/conversion": {"api/convert"},
+	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
@@ -87,7 +88,7 @@ var importTable = map[string][]string{
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
-		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
+		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/kube/webhook", "internal/model", "internal/process",
 		"internal/resource", "internal/task", "internal/telemetry",
 	},
 	"internal/curl":               {"internal/model"},
@@ -99,7 +100,7 @@ var importTable = map[string][]string{
 	"internal/traffic":            {"internal/screen", "internal/telemetry", "internal/topology", "api/metrics"},
 	"internal/metrics":            {"internal/telemetry", "internal/workload", "internal/resource", "internal/model", "api/metrics"},
 	"internal/metrics/embedded":   {"internal/metrics", "internal/telemetry"},
-	"internal/metrics/rest":       {"internal/metrics", "internal/telemetry", "internal/visible", "api/metrics"},
+	"internal/metrics/rest":       {"internal/metrics", "internal/telemetry", "internal/traffic", "internal/visible", "api/metrics"},
 	"internal/metrics/prometheus": {"internal/metrics", "internal/telemetry"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
