@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -45,7 +44,7 @@ func NewTraffic(registry *telemetry.Registry, from []string, log *slog.Logger) *
 	t.sources = []embedded.Source{{Name: ownSource, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }}}
 	client := embedded.NewClient()
 	for _, url := range from {
-		t.sources = append(t.sources, embedded.Source{Name: url, Read: client.Read(strings.TrimSuffix(url, "/") + reportPath)})
+		t.sources = append(t.sources, embedded.Source{Name: url, Read: client.Read(strings.TrimSuffix(url, "/") + telemetry.ReportPath)})
 	}
 	return t
 }
@@ -56,9 +55,6 @@ func (t *Traffic) Beside(name string, registry *telemetry.Registry) {
 	defer t.mu.Unlock()
 	t.sources = append(t.sources, embedded.Source{Name: name, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }})
 }
-
-// reportPath is the admin page with what the process's proxy counted (telemetry.Report).
-const reportPath = "/edges"
 
 // Run reads the proxies until ctx ends.
 func (t *Traffic) Run(ctx context.Context) error {
@@ -124,9 +120,6 @@ func (t *Traffic) Pages() []process.Page {
 	return []process.Page{
 		{Pattern: "/apis", Handler: serve, Lasting: true},
 		{Pattern: "/apis/", Index: "/apis/", About: "Traffic Metrics, as an API server has them (docs/traffic.md)", Handler: serve, Lasting: true},
-		{Pattern: "GET " + reportPath, Index: reportPath, About: "what this proxy counted of its traffic with others", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(t.registry.Report()) // who has left needs no answer
-		})},
+		{Pattern: "GET " + telemetry.ReportPath, Index: telemetry.ReportPath, About: "what this proxy counted of its traffic with others", Handler: http.HandlerFunc(t.registry.ServeReport)},
 	}
 }
