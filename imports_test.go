@@ -73,6 +73,7 @@ var importTable = map[string][]string{
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
+	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
 		"api/convert", "api/split",
@@ -81,7 +82,7 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing", "internal/tracing",
 	},
-	"internal/fed":     {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process"},
+	"internal/fed":     {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process", "internal/telemetry"},
 	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process", "internal/visible"},
 	"internal/flags":   {"internal/identity/spiffe", "internal/model"},
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
