@@ -71,6 +71,7 @@ var importTable = map[string][]string{
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource"},
 	"internal/kube/conversion": {"api/convert"},
+	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
@@ -88,7 +89,7 @@ var importTable = map[string][]string{
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
-		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/model", "internal/process",
+		"internal/kube/access", "internal/kube/conversion", "internal/kube/infra", "internal/kube/replica", "internal/kube/webhook", "internal/model", "internal/process",
 		"internal/resource", "internal/task", "internal/telemetry",
 	},
 	"internal/curl":               {"internal/model"},

@@ -6,10 +6,10 @@ import (
 	"net/url"
 
 	"github.com/spf13/pflag"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/conversion"
+	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/process"
 )
 
@@ -48,9 +48,9 @@ func (c *conversionFlags) hosts() []string {
 }
 
 // bundles tell the API server where the webhook is.
-func (c *controlPlane) bundles() *conversion.Bundles {
-	b := &conversion.Bundles{
-		Client: c.client, URL: c.conversion.url, Service: apiextensionsv1.ServiceReference{Namespace: c.namespace, Name: c.service},
+func (c *controlPlane) bundles() *webhook.Bundles {
+	b := &webhook.Bundles{
+		Client: c.client, Path: conversion.Path, URL: c.conversion.url, Service: webhook.Service{Namespace: c.namespace, Name: c.service},
 		Bundle: c.authority.Bundle, Logger: c.log,
 	}
 	for _, k := range c.kinds().Conversions() {
@@ -74,7 +74,7 @@ func (c *controlPlane) serveConversions(ctx context.Context, s *socket) error {
 	c.log.Info("converting versions of SMI objects", "address", l.Addr().String())
 	c.converting.Store(true)
 	defer c.converting.Store(false)
-	return conversion.Serve(ctx, process.Bounded(l), c.conversions, c.authority.Certificate)
+	return webhook.Serve(ctx, process.Bounded(l), c.conversions, c.authority.Certificate)
 }
 
 // conversionsReady says whether API servers may rely on this replica.

@@ -1,6 +1,5 @@
 // Package conversion is the webhook by which an API server converts objects of custom resource definitions between
-// versions: Handler answers it, and Bundles tells the API server where it is and which certificates to trust.
+// versions: Handler answers it, behind kube/webhook.
 //
-// It knows no kind: package convert has tables of them. The controller runs the handler in every replica and Bundles in
-// the leader.
+// It knows no kind: package convert has tables of them.
 package conversion

@@ -1,14 +1,7 @@
 package conversion
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"io"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -16,8 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/weirmesh/weir/internal/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,49 +92,4 @@ func TestSlowLargeReviewsHoldUpNoSmallOnes(t *testing.T) {
 			t.Errorf("a large review afterwards: %d", w.Code)
 		}
 	})
-}
-
-func TestServeSpeaksTLSAndEndsWithItsContext(t *testing.T) {
-	a, err := identity.New(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &identity.Server{Subject: identity.Subject{DNSNames: []string{"weir.test"}}}
-	s.Use(a)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, &Handler{Kinds: kinds}, s.Certificate) }()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(a.Bundle())
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "weir.test"}, ForceAttemptHTTP2: true}
-	good := []byte(body("split.smi-spec.io/v1alpha4", object1("v1alpha1", `"1"`)))
-	response, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr().String()+Path, "application/json", bytes.NewReader(good))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, response.Body)
-	_ = response.Body.Close()
-	if response.StatusCode != 200 || response.ProtoMajor != 2 {
-		t.Errorf("answered %d by %s", response.StatusCode, response.Proto)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	transport.CloseIdleConnections()
-	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		t.Error("it still listens")
-	}
-	l, err = net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	if err := Serve(t.Context(), l, &Handler{}, s.Certificate); err == nil || errors.Is(err, http.ErrServerClosed) {
-		t.Errorf("a socket that is closed: %v", err)
-	}
 }

@@ -17,10 +17,11 @@ import (
 	splits "github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube/conversion"
+	"github.com/weirmesh/weir/internal/kube/webhook"
 )
 
-// webhook is the one that converts versions for the API server: Weir's, but for the rest of a controller.
-var webhook *apiextensionsv1.WebhookClientConfig
+// converter is the webhook that converts versions for the API server: Weir's, but for the rest of a controller.
+var converter *apiextensionsv1.WebhookClientConfig
 
 // convertVersions runs it until stop is called.
 func convertVersions(ctx context.Context) (stop func() error, err error) {
@@ -37,9 +38,9 @@ func convertVersions(ctx context.Context) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	handler := &conversion.Handler{Kinds: slices.Concat(splits.Kinds(), specs.Kinds(), access.Kinds())}
-	go func() { ended <- conversion.Serve(ctx, l, handler, certificate.Certificate) }()
+	go func() { ended <- webhook.Serve(ctx, l, handler, certificate.Certificate) }()
 	url := "https://" + l.Addr().String() + conversion.Path
-	webhook = &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: authority.Bundle()}
+	converter = &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: authority.Bundle()}
 	return func() error {
 		cancel()
 		err := <-ended
@@ -56,7 +57,7 @@ func redirect(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition
 		return nil
 	}
 	for {
-		crd.Spec.Conversion.Webhook.ClientConfig = webhook
+		crd.Spec.Conversion.Webhook.ClientConfig = converter
 		text, err := json.Marshal(crd)
 		if err != nil {
 			return err

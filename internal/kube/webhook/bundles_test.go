@@ -1,4 +1,4 @@
-package conversion
+package webhook
 
 import (
 	"context"
@@ -24,6 +24,9 @@ func definition(name string, c *apiextensionsv1.WebhookClientConfig) *apiextensi
 		},
 	}}
 }
+
+// path is where conversions are asked for.
+const path = "/convert"
 
 func service(namespace, name string) *apiextensionsv1.ServiceReference {
 	return &apiextensionsv1.ServiceReference{Namespace: namespace, Name: name}
@@ -61,13 +64,10 @@ func TestBundlesAreKeptWhereTheWebhookIsOurs(t *testing.T) {
 	}}).Build()
 	var log strings.Builder
 	now := ""
-	b := &Bundles{Client: c, Service: *service("mesh", "weir-controller"), Bundle: func() string { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil)), told: map[string]string{}}
+	b := &Bundles{Client: c, Service: Service{"mesh", "weir-controller"}, Path: path, Bundle: func() string { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	names := []string{"as-installed", "blank", "broken", "of-a-root-of-ours", "strangers", "none", "missing"}
-	pass := func() {
-		for _, n := range names {
-			b.tell(n, b.keep(t.Context(), n))
-		}
-	}
+	b.Definitions = names
+	pass := func() { b.look(t.Context()) }
 	expect := func(bundle string, n int) {
 		t.Helper()
 		for _, name := range names[:4] {
@@ -76,7 +76,7 @@ func TestBundlesAreKeptWhereTheWebhookIsOurs(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := d.Spec.Conversion.Webhook.ClientConfig
-			if string(got.CABundle) != bundle || got.URL != nil || got.Service == nil || got.Service.Namespace != "mesh" || *got.Service.Path != Path || *got.Service.Port != 443 {
+			if string(got.CABundle) != bundle || got.URL != nil || got.Service == nil || got.Service.Namespace != "mesh" || *got.Service.Path != path || *got.Service.Port != 443 {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}
