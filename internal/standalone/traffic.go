@@ -31,11 +31,10 @@ type Traffic struct {
 	registry *telemetry.Registry
 	store    *embedded.Store
 
+	objects metrics.Newest
+
 	mu      sync.Mutex
 	sources []embedded.Source
-	set     *resource.Set
-	of      *resource.Set // that index was made of
-	index   *metrics.Index
 }
 
 // NewTraffic has the proxy that counts in a registry, and those whose admin endpoints have the URLs in from.
@@ -66,21 +65,7 @@ func (t *Traffic) Run(ctx context.Context) error {
 }
 
 // Known says which objects there are.
-func (t *Traffic) Known(set *resource.Set) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set = set
-}
-
-// Index is what is known of the newest objects; nil before there are any. It is made when somebody asks.
-func (t *Traffic) Index() *metrics.Index {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.set != nil && t.of != t.set {
-		t.of, t.index = t.set, metrics.NewIndex(t.set)
-	}
-	return t.index
-}
+func (t *Traffic) Known(set *resource.Set) { t.objects.Know(set) }
 
 // Ask implements metrics.Store: the own proxy is read at once.
 func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, error) {
@@ -90,7 +75,7 @@ func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, 
 
 // List implements traffic.API, for the last half minute.
 func (t *Traffic) List(ctx context.Context, of api.Resource) (l api.TrafficMetricsList, err error) {
-	if x := t.Index(); x != nil {
+	if x := t.objects.Index(); x != nil {
 		return x.List(ctx, t, of, "", metrics.Selection{Window: rest.DefaultWindow})
 	}
 	return l, errNothingKnown
@@ -98,7 +83,7 @@ func (t *Traffic) List(ctx context.Context, of api.Resource) (l api.TrafficMetri
 
 // Edges implements traffic.API, for the last half minute.
 func (t *Traffic) Edges(ctx context.Context, of api.Resource, namespace, name string) (l api.TrafficMetricsList, err error) {
-	if x := t.Index(); x != nil {
+	if x := t.objects.Index(); x != nil {
 		return x.Edges(ctx, t, of, namespace, name, metrics.Selection{Window: rest.DefaultWindow})
 	}
 	return l, errNothingKnown
@@ -108,7 +93,7 @@ var errNothingKnown = errors.New("the objects are not known yet")
 
 // Pages are those of the admin endpoint: the API, and what other such processes read.
 func (t *Traffic) Pages() []process.Page {
-	served := &rest.Handler{Index: t.Index, Store: t, Tap: t.registry.ServeTap}
+	served := &rest.Handler{Index: t.objects.Index, Store: t, Tap: t.registry.ServeTap}
 	beside := process.Beside(served)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/tap") {
