@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,10 @@ type Selection struct {
 	Selector *Selector
 	// Kind is what the other sides of edges are told in terms of. By default it is the kind of the object itself.
 	Kind *api.Resource
+	// Shown, if set, says in which of some namespaces, "" for what is in none, the names of other sides may be told. The
+	// traffic with all others is told together, as with somebody unknown. It is asked at most once for a list, and fails
+	// if it cannot be said.
+	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
 }
 
 // Missing is the error about an object that does not exist.
@@ -86,13 +91,48 @@ func (x *Index) Edges(ctx context.Context, store Store, of api.Resource, namespa
 			kind = k
 		}
 	}
-	edges := v.edgesOf(o, kind, func(w other) bool { return s.Selector.matches(w.labels) })
+	others := v.othersOf(o, kind)
+	if err := s.hide(ctx, others); err != nil {
+		return api.TrafficMetricsList{}, err
+	}
+	for side, all := range others {
+		others[side] = slices.DeleteFunc(all, func(w other) bool { return !s.Selector.matches(w.labels) })
+	}
+	edges := v.edgesOf(o, others)
 	list := api.NewList(o.reference(), s.Selector.object(), nil)
 	var sum summing
 	for _, e := range cut(&list, sorted(edges, edge.compare)) {
 		list.Items = append(list.Items, sum.item(o, e.direction, &e.reference, answer, edges[e]))
 	}
 	return list, nil
+}
+
+// hide leaves unknown who may not be told. It comes before all that depends on who it is.
+func (s *Selection) hide(ctx context.Context, others map[telemetry.Side][]other) error {
+	if s.Shown == nil {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, all := range others {
+		for _, w := range all {
+			if w.named() {
+				asked[w.home] = true
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	shown, err := s.Shown(ctx, slices.Sorted(maps.Keys(asked)))
+	if err != nil {
+		return err
+	}
+	for side, all := range others {
+		if slices.ContainsFunc(all, func(w other) bool { return w.named() && !shown(w.home) }) {
+			others[side] = []other{{}} // once, however many they are
+		}
+	}
+	return nil
 }
 
 func (x *Index) ofKind(of api.Resource) []*object {

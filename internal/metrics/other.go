@@ -12,7 +12,12 @@ import (
 type other struct {
 	reference corev1.ObjectReference
 	labels    labels.Set
+	// home is the namespace that the side is in, whatever the reference is in terms of; "" if it is in none.
+	home string
 }
+
+// named reports whether the reference tells more than a kind.
+func (o *other) named() bool { return o.reference.Name != "" || o.reference.Namespace != "" }
 
 // others says who a side is in terms of objects of a kind. If it belongs to none, it is what the topmost object is that it
 // belongs to, or itself if it is an object; else a namespace, a kind, or nobody who is known. Only a pod that several
@@ -20,11 +25,13 @@ type other struct {
 func (x *Index) others(s telemetry.Side, kind int) (out []other) {
 	p := x.resolve(s)
 	if p == nil {
-		return []other{x.stranger(s, kind)}
+		o := x.stranger(s, kind)
+		o.home = s.Namespace
+		return []other{o}
 	}
 	for _, o := range p.objects {
 		if o.kind == kind {
-			out = append(out, other{o.reference(), o.labels})
+			out = append(out, other{reference: o.reference(), labels: o.labels})
 		}
 	}
 	switch {
@@ -34,6 +41,9 @@ func (x *Index) others(s telemetry.Side, kind int) (out []other) {
 	default:
 		out = []other{{reference: corev1.ObjectReference{Namespace: p.namespace}}}
 	}
+	for i := range out {
+		out[i].home = p.namespace
+	}
 	return out
 }
 
@@ -41,7 +51,7 @@ func (x *Index) others(s telemetry.Side, kind int) (out []other) {
 func (x *Index) named(ref corev1.ObjectReference) other {
 	if kind, ok := kindOf[ref.Kind]; ok {
 		if o := x.byName[kind][name{ref.Namespace, ref.Name}]; o != nil {
-			return other{ref, o.labels}
+			return other{reference: ref, labels: o.labels}
 		}
 	}
 	return other{reference: ref}

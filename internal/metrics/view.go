@@ -115,25 +115,34 @@ func (e edge) compare(f edge) int {
 		strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// edgesOf is the traffic of an object by the others that it was with, in terms of objects of a kind. keep says which
-// others are meant.
-func (v *view) edgesOf(o *object, kind int, keep func(other) bool) map[edge][]*Traffic {
-	member := make([]bool, len(v.index.places))
-	for _, p := range o.places {
-		member[p.id] = true
-	}
+// othersOf are those that an object exchanged traffic with, in terms of objects of a kind, by what they are reported as.
+func (v *view) othersOf(o *object, kind int) map[telemetry.Side][]other {
 	known := map[telemetry.Side][]other{}
-	out := map[edge][]*Traffic{}
-	add := func(d api.Direction, s telemetry.Side, t *Traffic) {
-		who, ok := known[s]
-		if !ok {
-			who = slices.DeleteFunc(v.index.others(s, kind), func(o other) bool { return !keep(o) })
-			known[s] = who
+	v.exchanged(o, func(_ api.Direction, s telemetry.Side, _ *Traffic) {
+		if _, ok := known[s]; !ok {
+			known[s] = v.index.others(s, kind)
 		}
-		for _, w := range who {
+	})
+	return known
+}
+
+// edgesOf is the traffic of an object by the others that it was with.
+func (v *view) edgesOf(o *object, others map[telemetry.Side][]other) map[edge][]*Traffic {
+	out := map[edge][]*Traffic{}
+	v.exchanged(o, func(d api.Direction, s telemetry.Side, t *Traffic) {
+		for _, w := range others[s] {
 			e := edge{d, w.reference}
 			out[e] = append(out[e], t)
 		}
+	})
+	return out
+}
+
+// exchanged calls a function for each part of an object's traffic, with its direction and the other side.
+func (v *view) exchanged(o *object, each func(api.Direction, telemetry.Side, *Traffic)) {
+	member := make([]bool, len(v.index.places))
+	for _, p := range o.places {
+		member[p.id] = true
 	}
 	for i := range v.rows {
 		r := &v.rows[i]
@@ -142,13 +151,12 @@ func (v *view) edgesOf(o *object, kind int, keep func(other) bool) map[edge][]*T
 			own, inverse = api.To, api.From
 		}
 		if r.at != nil && member[r.at.id] {
-			add(own, r.Peer, r.Traffic)
+			each(own, r.Peer, r.Traffic)
 		}
 		if r.peer != nil && member[r.peer.id] && v.told(r) {
-			add(inverse, r.At, r.Traffic)
+			each(inverse, r.At, r.Traffic)
 		}
 	}
-	return out
 }
 
 // most bounds counts, so that those of two can be added.
