@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/webhook"
@@ -55,6 +56,9 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 	}
 	for _, k := range c.kinds().Conversions() {
 		b.Definitions = append(b.Definitions, k.Definition())
+	}
+	if c.traffic != nil {
+		b.APIServices = api.APIServices()
 	}
 	return b
 }
