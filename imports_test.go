@@ -102,7 +102,7 @@ var importTable = map[string][]string{
 	"internal/traffic":            {"internal/screen", "internal/telemetry", "internal/topology", "api/metrics"},
 	"internal/metrics":            {"internal/telemetry", "internal/workload", "internal/resource", "internal/model", "api/metrics"},
 	"internal/metrics/embedded":   {"internal/metrics", "internal/telemetry"},
-	"internal/metrics/rest":       {"internal/metrics", "internal/telemetry", "internal/visible", "api/metrics"},
+	"internal/metrics/rest":       {"internal/metrics", "internal/telemetry", "internal/traffic", "internal/visible", "api/metrics"},
 	"internal/metrics/prometheus": {"internal/metrics", "internal/telemetry"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",

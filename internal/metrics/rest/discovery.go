@@ -1,15 +1,36 @@
 package rest
 
 import (
+	"strings"
+
+	discoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/weirmesh/weir/api/metrics"
 )
 
+// kinds are those of a group, each followed by its sub-resources.
+func (h *Handler) kinds(g *group) metav1.APIResourceList {
+	list := api.Discover(g.String())
+	if h.Tap == nil {
+		return list
+	}
+	all := list.APIResources
+	list.APIResources = nil
+	for _, r := range all {
+		list.APIResources = append(list.APIResources, r)
+		if of, edges := strings.CutSuffix(r.Name, "/"+api.SubResource); edges {
+			r.Name, r.Kind = of+"/"+tapResource, tapKind
+			list.APIResources = append(list.APIResources, r)
+		}
+	}
+	return list
+}
+
 // discover returns what there is: the groups, one of them, or the kinds of one.
-func discover(t target) any {
+func (h *Handler) discover(t target) any {
 	if t.group != nil && !t.whole {
-		return api.Discover(t.group.String())
+		return h.kinds(t.group)
 	}
 	if t.group != nil {
 		return t.group.discover()
@@ -28,4 +49,30 @@ func (g *group) discover() metav1.APIGroup {
 	return metav1.APIGroup{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: g.name, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
 	}
+}
+
+// discoverAll is all groups with all their kinds, as newer clients ask for them at once.
+func (h *Handler) discoverAll() any {
+	list := discoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: discovery.as, APIVersion: discovery.group + "/" + discovery.version}}
+	for i := range groups {
+		g := &groups[i]
+		version := discoveryv2.APIVersionDiscovery{Version: g.version, Freshness: discoveryv2.DiscoveryFreshnessCurrent}
+		for _, r := range h.kinds(g).APIResources {
+			kind := &metav1.GroupVersionKind{Group: g.name, Version: g.version, Kind: r.Kind}
+			if _, sub, ok := strings.Cut(r.Name, "/"); ok { // it follows what it is of
+				of := &version.Resources[len(version.Resources)-1]
+				of.Subresources = append(of.Subresources, discoveryv2.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind, Verbs: r.Verbs})
+				continue
+			}
+			scope := discoveryv2.ScopeCluster
+			if r.Namespaced {
+				scope = discoveryv2.ScopeNamespace
+			}
+			version.Resources = append(version.Resources, discoveryv2.APIResourceDiscovery{
+				Resource: r.Name, ResponseKind: kind, Scope: scope, SingularResource: r.SingularName, Verbs: r.Verbs,
+			})
+		}
+		list.Items = append(list.Items, discoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}, Versions: []discoveryv2.APIVersionDiscovery{version}})
+	}
+	return list
 }

@@ -131,6 +131,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 // golden is a golden file: a request and what was observed, and after a line of dashes the status and the answer.
 type golden struct {
 	Request string   `json:"request"`
+	Accept  string   `json:"accept"`
 	Traffic []string `json:"traffic"`
 }
 
@@ -154,7 +155,12 @@ func TestAnswers(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(in), &c); err != nil {
 				t.Fatal(err)
 			}
-			w := get(handler(x, &store{rows: traffic(t, c.Traffic)}), c.Request)
+			r := httptest.NewRequest("GET", c.Request, nil)
+			if c.Accept != "" {
+				r.Header.Set("Accept", c.Accept)
+			}
+			w := httptest.NewRecorder()
+			handler(x, &store{rows: traffic(t, c.Traffic)}).ServeHTTP(w, r)
 			var answer map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)

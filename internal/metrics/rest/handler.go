@@ -43,11 +43,15 @@ const (
 //
 // Parameters of the others are labelSelector; window, how long to look back, a duration (default DefaultWindow); and, of edges, kind:
 // in terms of which objects the other sides are told. limit is ignored: a list is whole, up to metrics.MaxItems. Answers
-// are JSON, whatever is accepted. Errors are a Status.
+// are JSON; a client that asks for it (Accept) gets a Table, which kubectl prints, or the groups in their newer form.
+// Errors are a Status.
 type Handler struct {
 	// Index returns what is known of objects now; nil if nothing is known yet.
 	Index func() *metrics.Index
 	Store metrics.Store
+	// Shown, if set, says in which of some namespaces the sender of a request, whose context it gets, may see names
+	// (metrics.Selection). nil means in all.
+	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
 	// Tap, if set, serves requests as they end; of restricts them to those of an object. An error is one before it
 	// answered.
 	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error
@@ -60,16 +64,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if t, ok := parsePath(r.URL.EscapedPath()); ok && t.tap {
 		if err := h.tap(w, r, t); err != nil {
 			code, body := encode(statusOf(err))
-			write(w, r, code, body)
+			write(w, code, body)
 		}
 		return
 	}
 	code, body := h.respond(w.Header(), r)
-	write(w, r, code, body)
+	write(w, code, body)
 }
 
-func write(w http.ResponseWriter, r *http.Request, code int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
+func write(w http.ResponseWriter, code int, body []byte) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", whole.contentType())
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -84,7 +90,7 @@ func (h *Handler) respond(header http.Header, r *http.Request) (code int, body [
 		header.Set("Retry-After", "1")
 		return encode(statusOf(errBusy))
 	}
-	object, err := h.answer(r)
+	object, as, err := h.answer(r)
 	switch {
 	case errors.Is(err, errMethod):
 		header.Set("Allow", "GET, HEAD")
@@ -92,9 +98,10 @@ func (h *Handler) respond(header http.Header, r *http.Request) (code int, body [
 	case err != nil:
 		return encode(statusOf(err))
 	}
-	if list, ok := object.(*api.TrafficMetricsList); ok && list.RemainingItemCount != nil {
-		header.Set("Warning", fmt.Sprintf(`299 - "%d items are left out: the list has the first %d"`, *list.RemainingItemCount, metrics.MaxItems))
+	if list, ok := object.(metav1.ListInterface); ok && list.GetRemainingItemCount() != nil {
+		header.Set("Warning", fmt.Sprintf(`299 - "%d items are left out: the list has the first %d"`, *list.GetRemainingItemCount(), metrics.MaxItems))
 	}
+	header.Set("Content-Type", as.contentType())
 	return encode(object)
 }
 
@@ -113,8 +120,11 @@ func encode(object any) (code int, body []byte) {
 // errPath is about a path that names nothing.
 var errPath = errors.New("the server could not find the requested resource")
 
-// errMethod is about a method that is not served.
-var errMethod = errors.New("only GET and HEAD are served")
+// errMethod is about a method that is not served, errAccept about a client that reads no JSON.
+var (
+	errMethod = errors.New("only GET and HEAD are served")
+	errAccept = errors.New("only the following media types are accepted: application/json")
+)
 
 // errBusy and errEarly are about requests that may be repeated.
 var (
@@ -122,26 +132,53 @@ var (
 	errEarly = errors.New("the objects are not known yet, ask again later")
 )
 
-// answer returns the object that answers a request.
-func (h *Handler) answer(r *http.Request) (any, error) {
+// errTap is about a tap of somebody who may not know all who are in it.
+var errTap = errors.New("a tap shows who talks to whom in all namespaces, and you may not read edges in all of them")
+
+// answer returns the object that answers a request, and its form.
+func (h *Handler) answer(r *http.Request) (object any, as form, err error) {
 	t, ok := parsePath(r.URL.EscapedPath())
 	switch {
 	case !ok:
-		return nil, errPath
+		return nil, whole, errPath
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return nil, errMethod
+		return nil, whole, errMethod
+	}
+	var offered []form
+	switch {
+	case t.of != nil:
+		offered = []form{table}
+	case t.group == nil:
+		offered = []form{discovery}
+	}
+	if as, ok = accepted(r.Header, offered...); !ok {
+		return nil, whole, errAccept
+	}
+	switch {
+	case as == discovery:
+		return h.discoverAll(), as, nil
 	case t.of == nil:
-		return discover(t), nil
+		return h.discover(t), as, nil
 	}
 	s, fault := parseQuery(t, r.URL.RawQuery)
 	if fault != nil {
-		return nil, fault
+		return nil, whole, fault
 	}
+	s.Shown = h.Shown
+	if object, err = h.ask(r.Context(), t, s.Selection); err != nil || as == whole {
+		return object, as, err
+	}
+	object, err = tabled(object, t.edges, s.include)
+	return object, as, err
+}
+
+// ask returns the object or list that a path names.
+func (h *Handler) ask(ctx context.Context, t target, s metrics.Selection) (any, error) {
 	x := h.Index()
 	if x == nil {
 		return nil, errEarly
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), Timeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	switch {
 	case t.edges:
@@ -216,6 +253,10 @@ func statusOf(err error) *metav1.Status {
 		out.Code, out.Reason, out.Details = http.StatusNotFound, metav1.StatusReasonNotFound, &metav1.StatusDetails{}
 	case errors.Is(err, errMethod):
 		out.Code, out.Reason = http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed
+	case errors.Is(err, errAccept):
+		out.Code, out.Reason = http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable
+	case errors.Is(err, errTap):
+		out.Code, out.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	case errors.Is(err, errBusy), errors.Is(err, telemetry.ErrTaps):
 		out.Code, out.Reason, out.Details = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, &metav1.StatusDetails{RetryAfterSeconds: 1}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/metrics/rest"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 const (
@@ -176,6 +178,7 @@ func TestParametersThatAreNotValid(t *testing.T) {
 		"/pods?watch=1":                                         "watch",
 		"/pods?a=%zz":                                           "query",
 		"/pods?a;b":                                             "query",
+		"/pods?includeObject=all":                               "includeObject",
 		edges + "kind=cronjobs":                                 "kind",
 		edges + "kind=%1b[31m":                                  "kind",
 		edges + "kind=" + strings.Repeat("%ff", 1000):           "kind",
@@ -219,7 +222,7 @@ func TestMethods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Accept", "application/vnd.kubernetes.protobuf, text/html;q=0")
+		r.Header.Set("Accept", "application/vnd.kubernetes.protobuf, application/json")
 		whole, err := server.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -374,4 +377,57 @@ func FuzzRequests(f *testing.F) {
 			t.Errorf("%s %q?%q: %v, %+v", method, path, query, err, o)
 		}
 	})
+}
+
+// TestNamesAreShownToWhomTheyMayBe: who asks is in the context, and what cannot be said is no answer.
+func TestNamesAreShownToWhomTheyMayBe(t *testing.T) {
+	type asker struct{}
+	var fault error
+	h := handler(objects(t), &store{rows: traffic(t, []string{
+		"Pod foobar/" + foo + " from Pod foobar/bar-5b48b5fb9c-7rw27: 1 ok, 0 failed, 1ms",
+		"Pod foobar/" + foo + " from Gateway other/gw: 2 ok, 0 failed, 1ms",
+	})})
+	h.Shown = func(ctx context.Context, _ []string) (func(string) bool, error) {
+		return func(namespace string) bool { return namespace == ctx.Value(asker{}) }, fault
+	}
+	h.Tap = func(w http.ResponseWriter, _ *http.Request, _ telemetry.TapQuery, _ func(*telemetry.Tapped) bool) error {
+		return nil
+	}
+	ask := func(path, namespace string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", draft+path, nil)
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), asker{}, namespace)))
+		return w
+	}
+	const pod = "/namespaces/foobar/pods/" + foo
+	for namespace, want := range map[string]string{"foobar": `unknown Pod foobar/bar-5b48b5fb9c-7rw27`, "other": `unknown Gateway other/gw`, "": "unknown"} {
+		var list api.TrafficMetricsList
+		if err := json.Unmarshal(ask(pod+"/edges", namespace).Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, item := range list.Items {
+			r := item.Edge.Resource
+			got = append(got, strings.TrimSuffix(strings.Replace(r.Kind+" "+r.Namespace+"/"+r.Name, " /", "unknown", 1), "/"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("in %q: %q, want %q", namespace, got, want)
+		}
+	}
+	// A tap has no part that could be left out.
+	if s := status(t, ask(pod+"/tap", "foobar")); s.Code != 403 || s.Reason != metav1.StatusReasonForbidden {
+		t.Errorf("a tap: %+v", s)
+	}
+	if w := ask(pod+"/tap", ""); w.Code != 200 {
+		t.Errorf("a tap of who may see all: %d %s", w.Code, w.Body)
+	}
+	fault = errors.New("the API server does not answer")
+	for _, path := range []string{pod + "/edges", pod + "/tap"} {
+		if s := status(t, ask(path, "")); s.Code != 503 || s.Message != fault.Error() {
+			t.Errorf("%s: %+v", path, s)
+		}
+	}
+	if w := ask(pod, ""); w.Code != 200 {
+		t.Errorf("what names nobody else: %d", w.Code)
+	}
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
-// tapResource is the sub-resource of requests as they end. The specification has none such.
-const tapResource = "tap"
+// tapResource is the sub-resource of requests as they end. The specification has none such. tapKind is what discovery
+// calls its answers, which are lines and no objects.
+const tapResource, tapKind = "tap", "TrafficTap"
 
 // tap answers with the requests of an object, or returns an error before it has answered.
 func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
@@ -25,6 +26,15 @@ func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
 	q, err := telemetry.ParseTapQuery(query)
 	if err != nil {
 		return &fault{"query", err.Error()}
+	}
+	if h.Shown != nil {
+		shown, err := h.Shown(r.Context(), []string{""}) // what is in no namespace is for those who may see all
+		switch {
+		case err != nil:
+			return err
+		case !shown(""):
+			return errTap
+		}
 	}
 	x := h.Index()
 	if x == nil {

@@ -56,6 +56,9 @@ func TestATapIsOfAnObjectsPods(t *testing.T) {
 	if code, _ := get("HEAD", "namespaces/foobar/deployments/foo/tap"); code != 405 {
 		t.Errorf("HEAD: %d", code)
 	}
+	if _, text := get("GET", ""); strings.Count(text, `/tap"`) != 10 || strings.Count(text, `/edges"`) != 10 {
+		t.Errorf("discovery: %s", text)
+	}
 	full = true
 	if code, text := get("GET", "namespaces/foobar/deployments/foo/tap"); code != 429 || !strings.Contains(text, "too many taps") {
 		t.Errorf("one too many: %d %s", code, text)
@@ -63,5 +66,8 @@ func TestATapIsOfAnObjectsPods(t *testing.T) {
 	h.Tap = nil
 	if code, _ := get("GET", "namespaces/foobar/deployments/foo/tap"); code != 404 {
 		t.Errorf("without taps: %d", code)
+	}
+	if _, text := get("GET", ""); strings.Contains(text, "/tap") {
+		t.Errorf("discovery without taps: %s", text)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/visible"
@@ -112,21 +114,27 @@ type fault struct{ parameter, text string }
 
 func (f *fault) Error() string { return f.parameter + ": " + f.text }
 
-// parseQuery reads the parameters. It ignores those that only say how much of a list is wanted at a time, or how to show
-// it; those that restrict it in a way that is not served are faults.
-func parseQuery(t target, raw string) (s metrics.Selection, err *fault) {
+// query is what the parameters say.
+type query struct {
+	metrics.Selection
+	include metav1.IncludeObjectPolicy
+}
+
+// parseQuery reads the parameters. It ignores those that only say how much of a list is wanted at a time; those that
+// restrict it in a way that is not served are faults.
+func parseQuery(t target, raw string) (s query, err *fault) {
 	s.Window = DefaultWindow
-	query, e := url.ParseQuery(raw)
+	values, e := url.ParseQuery(raw)
 	if e != nil {
 		return s, &fault{"query", "is not a valid query: " + e.Error()}
 	}
 	get := func(parameter string) string {
-		if len(query[parameter]) > 1 {
+		if len(values[parameter]) > 1 {
 			err = &fault{parameter, "is given more than once"}
 		}
-		return query.Get(parameter)
+		return values.Get(parameter)
 	}
-	selector, window, kind := get("labelSelector"), get("window"), get("kind")
+	selector, window, kind, include := get("labelSelector"), get("window"), get("kind"), get("includeObject")
 	if get("fieldSelector") != "" {
 		return s, &fault{"fieldSelector", "is not supported; select by labels, or ask for one object by its name"}
 	}
@@ -134,6 +142,9 @@ func parseQuery(t target, raw string) (s metrics.Selection, err *fault) {
 		return s, &fault{"watch", "is not supported; ask again instead"}
 	}
 	if err != nil {
+		return s, err
+	}
+	if s.include, err = parseInclude(include); err != nil {
 		return s, err
 	}
 	if selector != "" && t.name != "" && !t.edges {
