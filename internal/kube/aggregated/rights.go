@@ -41,7 +41,9 @@ type verdict struct {
 }
 
 // privileged reports whether somebody may do everything, as API servers decide it without asking.
-func privileged(who user.Info) bool { return slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) }
+func privileged(who user.Info) bool {
+	return slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
 
 // subject is a review's part about who asks.
 func subject(who user.Info) authorizationv1.SubjectAccessReviewSpec {
