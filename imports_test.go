@@ -71,6 +71,7 @@ var importTable = map[string][]string{
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource", "api/metrics"},
 	"internal/kube/conversion": {"api/convert"},
+	"internal/kube/aggregated": {"internal/visible"},
 	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
@@ -104,6 +105,7 @@ var importTable = map[string][]string{
 	"internal/metrics/embedded":   {"internal/metrics", "internal/telemetry"},
 	"internal/metrics/rest":       {"internal/metrics", "internal/telemetry", "internal/traffic", "internal/visible", "api/metrics"},
 	"internal/metrics/prometheus": {"internal/metrics", "internal/telemetry"},
+	"internal/metrics/schema":     {"api/metrics"},
 	"internal/overview": {
 		"internal/finding", "internal/kube/inspect", "internal/model", "internal/resource", "internal/screen", "internal/visible", "api/split",
 	},
