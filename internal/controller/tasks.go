@@ -32,6 +32,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
 
 		{Name: "traffic objects", Off: traffic == nil, Run: func(ctx context.Context) error { return traffic.know(ctx) }},
+		{Name: "traffic API", Off: traffic == nil, Ready: func() (bool, string) { return traffic.ready() }, Run: func(ctx context.Context) error { return traffic.api.Run(ctx) }},
 		{Name: "traffic", Off: traffic == nil || traffic.embedded == nil, Run: func(ctx context.Context) error { return traffic.read(ctx) }},
 
 		{Name: "infrastructure", Lease: true, Run: c.leader.infrastructure},

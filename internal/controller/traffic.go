@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/aggregated"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/kube/scrape"
@@ -15,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/metrics/prometheus"
 	"github.com/weirmesh/weir/internal/metrics/rest"
+	"github.com/weirmesh/weir/internal/metrics/schema"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -28,7 +31,14 @@ type traffic struct {
 	// embedded and proxies are nil if a Prometheus is asked.
 	embedded *embedded.Store
 	proxies  *scrape.Proxies
+	// api answers API servers.
+	api   *aggregated.API
+	began time.Time
 }
+
+// trafficPatience is how long a replica that has begun waits with being ready until it can answer about traffic. Proxies
+// are not to lack their controller for longer because it has no right to.
+const trafficPatience = 10 * time.Second
 
 // trafficSettle is how long changes of the cluster are gathered before the objects that Traffic Metrics are about are
 // others: a Deployment that is rolled out has many.
@@ -39,24 +49,43 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 	if !c.trafficMetrics.on {
 		return nil, nil
 	}
-	t := &traffic{source: kube.NewSource(c.client, kube.SourceOptions{Kinds: metrics.Kinds(), Scope: c.scope(), Settle: trafficSettle, Logger: log.With("for", "traffic metrics")})}
-	if c.trafficMetrics.prometheus.URL != "" {
+	t := &traffic{began: time.Now(), source: kube.NewSource(c.client, kube.SourceOptions{Kinds: metrics.Kinds(), Scope: c.scope(), Settle: trafficSettle, Logger: log.With("for", "traffic metrics")})}
+	if c.trafficMetrics.prometheus.URL == "" {
+		t.embedded = embedded.New(embedded.Options{Aligned: true, Log: log})
+		t.proxies = &scrape.Proxies{Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}
+		t.store = t.embedded
+	} else {
 		store, err := prometheus.New(c.trafficMetrics.prometheus)
 		if err != nil {
 			return nil, flags.Errorf("--prometheus: %w", err)
 		}
 		t.store = store
-		return t, nil
 	}
-	t.embedded = embedded.New(embedded.Options{Aligned: true, Log: log})
-	t.proxies = &scrape.Proxies{Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}
-	t.store = t.embedded
+	t.api = &aggregated.API{Client: c.client, Handler: t.handler(), Logger: log}
 	return t, nil
 }
 
-// handler answers who may ask; see rest.Handler.
+// handler answers those who may ask.
 func (t *traffic) handler() http.Handler {
-	return &rest.Handler{Index: t.objects.Index, Store: t.store}
+	answers := &rest.Handler{Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/") {
+			schema.ServeHTTP(w, r)
+			return
+		}
+		answers.ServeHTTP(w, r)
+	})
+}
+
+// ready says whether API servers may rely on this replica; after trafficPatience it only says why not.
+func (t *traffic) ready() (ok bool, why string) {
+	switch {
+	case !t.api.Ready():
+		why = "Traffic Metrics are not served, as it is not known how the API server identifies itself"
+	case !t.objects.Known():
+		why = "Traffic Metrics are not served, as their objects are not known yet"
+	}
+	return why == "" || time.Since(t.began) > trafficPatience, why
 }
 
 // know is the task that keeps the objects.

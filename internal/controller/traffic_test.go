@@ -28,8 +28,8 @@ func TestTrafficMetricsAreServedOnlyIfAskedFor(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want []string }{
 		{nil, nil},
-		{[]string{"--traffic-metrics"}, []string{"traffic objects", "traffic"}},
-		{[]string{"--traffic-metrics", "--prometheus", "http://prometheus:9090"}, []string{"traffic objects"}},
+		{[]string{"--traffic-metrics"}, []string{"traffic objects", "traffic API", "traffic"}},
+		{[]string{"--traffic-metrics", "--prometheus", "http://prometheus:9090"}, []string{"traffic objects", "traffic API"}},
 	} {
 		if got := traffic(c.args...); !slices.Equal(got, c.want) {
 			t.Errorf("%q: the tasks are %q, want %q", c.args, got, c.want)
@@ -68,7 +68,7 @@ func TestTrafficIsToldOnceObjectsAndCountsAreKnown(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	const pods = "/apis/traffic.metrics.k8s.io/v1beta1/namespaces/shop/pods/edge-1"
-	h := c.traffic.handler()
+	h := c.traffic.api.Handler
 	if code, body := get(h, pods); code != http.StatusServiceUnavailable || !strings.Contains(body, "not known yet") {
 		t.Errorf("before objects are known: %d %s", code, body)
 	}
@@ -89,6 +89,9 @@ func TestTrafficIsToldOnceObjectsAndCountsAreKnown(t *testing.T) {
 	if code, body := get(h, pods); code != http.StatusOK || !strings.Contains(body, `{"name":"success_count","value":"1"}`) {
 		t.Errorf("%d %s", code, body)
 	}
+	if code, body := get(h, "/openapi/v3"); code != http.StatusOK || !strings.Contains(body, "apis/traffic.metrics.k8s.io/v1beta1") {
+		t.Errorf("what the API is like: %d %s", code, body)
+	}
 	for _, line := range []string{"weir_controller_traffic_proxies 1", "weir_controller_traffic_proxies_failing 0", "weir_controller_traffic_edges 1",
 		`weir_controller_traffic_readings_total{result="failure"} 0`, "weir_controller_traffic_newest_report_seconds "} {
 		if !strings.Contains(exposition(), "\n"+line) {
@@ -98,5 +101,47 @@ func TestTrafficIsToldOnceObjectsAndCountsAreKnown(t *testing.T) {
 	body, err := json.Marshal(c.status())
 	if err != nil || !strings.Contains(string(body), `"traffic":{"proxies":1,"edges":1,"failing":0,"newest":"`) {
 		t.Errorf("/status is %s, %v", body, err)
+	}
+}
+
+// TestAReplicaWaitsForTrafficMetricsOnlySoLong: without the right to answer about them it feeds proxies none the less.
+func TestAReplicaWaitsForTrafficMetricsOnlySoLong(t *testing.T) {
+	c := plane(t, "--traffic-metrics")
+	c.converting.Store(true)
+	c.feeding.Store(true)
+	if ok, why := c.group.Ready(); ok || !strings.Contains(why, "Traffic Metrics are not served") {
+		t.Errorf("at first: %t, %q", ok, why)
+	}
+	c.traffic.began = time.Now().Add(-trafficPatience - time.Second)
+	if ok, why := c.group.Ready(); !ok || !strings.Contains(why, "Traffic Metrics are not served") {
+		t.Errorf("later: %t, %q", ok, why)
+	}
+}
+
+// TestOneListenerAnswersAPIServers: conversions as before, and all else is for those whom the API server sends on.
+func TestOneListenerAnswersAPIServers(t *testing.T) {
+	for _, c := range []struct {
+		args       []string
+		path       string
+		code       int
+		text       string
+		conversion bool
+	}{
+		{nil, "/convert", http.StatusMethodNotAllowed, "reviews are sent by POST", true},
+		{nil, "/apis", http.StatusNotFound, "the webhook is at", true},
+		{[]string{"--traffic-metrics"}, "/convert", http.StatusMethodNotAllowed, "reviews are sent by POST", true},
+		{[]string{"--traffic-metrics"}, "/apis/traffic.metrics.k8s.io/v1beta1/pods", http.StatusServiceUnavailable, `"kind":"Status"`, false},
+		{[]string{"--traffic-metrics"}, "/convert/", http.StatusServiceUnavailable, `"kind":"Status"`, false},
+		{[]string{"--traffic-metrics"}, "//convert", http.StatusServiceUnavailable, `"kind":"Status"`, false},
+	} {
+		p := plane(t, c.args...)
+		w := httptest.NewRecorder()
+		p.webhooks().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://weir"+c.path, nil))
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.text) {
+			t.Errorf("%q %s: %d %s", c.args, c.path, w.Code, w.Body)
+		}
+		if refused := p.conversions.Stats().Refused == 1; refused != c.conversion {
+			t.Errorf("%q %s: it is taken for a conversion: %t", c.args, c.path, refused)
+		}
 	}
 }

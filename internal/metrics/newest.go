@@ -23,6 +23,13 @@ func (n *Newest) Know(set *resource.Set) {
 	n.set = set
 }
 
+// Known reports whether there is a set, for which no Index is made.
+func (n *Newest) Known() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.set != nil
+}
+
 // Index is what is known of the newest objects; nil before there are any.
 func (n *Newest) Index() *Index {
 	n.mu.Lock()

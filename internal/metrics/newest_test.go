@@ -32,7 +32,7 @@ func TestAllKindsButNodesAreRead(t *testing.T) {
 
 func TestAnIndexIsMadeOnceForASet(t *testing.T) {
 	var n Newest
-	if n.Index() != nil {
+	if n.Index() != nil || n.Known() {
 		t.Error("before there is a set there is an index")
 	}
 	set := func(namespace string) *resource.Set {
@@ -41,6 +41,9 @@ func TestAnIndexIsMadeOnceForASet(t *testing.T) {
 		return c.Set()
 	}
 	n.Know(set("a"))
+	if n.index != nil || !n.Known() {
+		t.Error("an index is made before somebody asks, or the set is not known")
+	}
 	first := n.Index()
 	if first == nil || n.Index() != first {
 		t.Error("an index is made anew for the same set")

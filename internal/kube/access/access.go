@@ -93,11 +93,8 @@ const AuthenticationNamespace = "kube-system"
 
 // Authentication returns what the controller may do in AuthenticationNamespace if it serves Traffic Metrics: read by which
 // certificate the API server that sends requests on is known. A role of Kubernetes itself permits it.
-func Authentication() (all []Verb) {
-	for _, verb := range []string{"get", "list", "watch"} {
-		all = append(all, Verb{Resource: "configmaps", Verb: verb, Name: "extension-apiserver-authentication"})
-	}
-	return all
+func Authentication() []Verb {
+	return []Verb{{Resource: "configmaps", Verb: "get", Name: "extension-apiserver-authentication"}}
 }
 
 // Own returns what the controller may additionally do in its own namespace, sorted: hold the lease, keep the

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,39 +128,29 @@ func TestTrafficMetricsTellWhatWasSent(t *testing.T) {
 	}
 }
 
-// replicasAgree asks each replica of the controller, as a user who may read Traffic Metrics in the namespace.
+// replicasAgree asks each replica of the controller, as the API server does for a user.
 func (w *world) replicasAgree(path string, want [2]string) {
 	w.Helper()
-	w.apply(`
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: reader}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: traffic-metrics}
-rules:
-- {apiGroups: [traffic.metrics.k8s.io], resources: ["*"], verbs: ["*"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: traffic-metrics}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: traffic-metrics}
-subjects: [{kind: ServiceAccount, name: reader}]
-`)
-	token := strings.TrimSpace(w.kubectl("", "create", "token", "reader"))
 	addresses := strings.Fields(w.kubectl("", "--namespace", install.Namespace, "get", "pods", "--selector=app.kubernetes.io/component=controller", "--output=jsonpath={.items[*].status.podIP}"))
 	if len(addresses) < 2 {
 		w.Fatalf("the controller has the replicas %q", addresses)
 	}
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	proxy := filepath.Join(os.Getenv("WEIR_CLUSTER_DIR"), "apiserver", "front-proxy.")
+	certificate, err := tls.LoadX509KeyPair(proxy+"crt", proxy+"key")
+	if err != nil {
+		w.Fatal(err)
+	}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}, // pods have no names
+	}}}
 	for _, address := range addresses {
 		w.eventually(func() error {
 			request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+address+":18443"+trafficAPI+path, nil)
 			if err != nil {
 				return err
 			}
-			request.Header.Set("Authorization", "Bearer "+token)
+			request.Header.Set("X-Remote-User", "somebody")
+			request.Header.Set("X-Remote-Group", "system:masters")
 			response, err := client.Do(request)
 			if err != nil {
 				return err
