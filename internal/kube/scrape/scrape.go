@@ -46,7 +46,8 @@ func (p *Proxies) Known(set *resource.Set) {
 // LeftOut is how many proxies the last call of Sources left out, as there are more than MaxProxies.
 func (p *Proxies) LeftOut() int { return int(p.leftOut.Load()) }
 
-// Sources are the proxies as a Store reads them. Those that cannot be read say why when they are to be.
+// Sources are the proxies as a Store reads them. Those whose pod has gone, or is not known yet, are not among them; those
+// that cannot be read say why when they are to be.
 func (p *Proxies) Sources() []embedded.Source {
 	names := slices.Clone(p.Connected())
 	slices.Sort(names)
@@ -59,12 +60,13 @@ func (p *Proxies) Sources() []embedded.Source {
 	}
 	out := make([]embedded.Source, 0, len(names))
 	for _, name := range names {
-		namespace, pod, ok := strings.Cut(name, "/")
-		if !ok || namespace == "" || pod == "" || strings.Contains(pod, "/") {
-			continue // no pod is called so
+		namespace, pod, _ := strings.Cut(name, "/")
+		of, known := addresses[name]
+		if !known {
+			continue
 		}
 		source := embedded.Source{Name: name, At: telemetry.Side{Kind: model.KindPod, Namespace: namespace, Name: pod}}
-		if url, err := p.url(addresses[name]); err != nil {
+		if url, err := p.url(of); err != nil {
 			source.Read = func(context.Context) (telemetry.Report, error) { return telemetry.Report{}, err }
 		} else {
 			source.Read = p.Read(url)

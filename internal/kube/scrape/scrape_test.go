@@ -91,10 +91,10 @@ func TestProxiesThatCannotBeReadSayWhy(t *testing.T) {
 	want := map[string]string{
 		"loopback": "loopback", "six": "loopback", "mapped": "loopback", "node": "link-local", "cloud": "link-local", "azure": "metadata",
 		"nat": "loopback", "zone": "zone", "none": "unspecified", "name": "not an IP address", "port": "not an IP address", "path": "not an IP address",
-		"empty": "not an IP address", "away": "no address", "unknown": "no address",
+		"empty": "not an IP address", "away": "no address",
 	}
 	all := map[string][]string{"a/away": nil}
-	connected := []string{"a/unknown", "a/away"}
+	connected := []string{"a/unknown", "a/away"} // the one has gone, the other has no address yet
 	for name, address := range addresses {
 		all["a/"+name] = []string{address}
 		connected = append(connected, "a/"+name)
@@ -113,20 +113,22 @@ func TestProxiesThatCannotBeReadSayWhy(t *testing.T) {
 
 func TestBeforePodsAreKnownNoneIsRead(t *testing.T) {
 	p, asked := reading(nil, "a/b")
-	if got := fmt.Sprint(outcome(p.Sources())); got != "map[a/b:the pod has no address]" || len(*asked) > 0 {
+	if got := fmt.Sprint(outcome(p.Sources())); got != "map[]" || len(*asked) > 0 {
 		t.Errorf("%s, asked %v", got, *asked)
 	}
 }
 
 func TestProxiesAreBounded(t *testing.T) {
 	var connected []string
+	all := map[string][]string{}
 	for i := range MaxProxies + 5 {
 		connected = append(connected, fmt.Sprintf("a/p%05d", MaxProxies+4-i))
+		all[connected[i]] = nil
 	}
-	p, _ := reading(nil, connected...)
-	all := p.Sources()
-	if len(all) != MaxProxies || p.LeftOut() != 5 || all[0].Name != "a/p00000" {
-		t.Errorf("%d sources, the first %s, %d left out", len(all), all[0].Name, p.LeftOut())
+	p, _ := reading(pods(all), connected...)
+	sources := p.Sources()
+	if len(sources) != MaxProxies || p.LeftOut() != 5 || sources[0].Name != "a/p00000" {
+		t.Errorf("%d sources, the first %s, %d left out", len(sources), sources[0].Name, p.LeftOut())
 	}
 	p.Connected = func() []string { return nil }
 	if all := p.Sources(); len(all) != 0 || p.LeftOut() != 0 {
@@ -143,12 +145,11 @@ func FuzzSources(f *testing.F) {
 	f.Add("a/b/c", "10.0.0.1")
 	f.Add("/", "10.0.0.1")
 	f.Fuzz(func(t *testing.T, name, address string) {
-		p, asked := reading(nil, name)
-		p.addresses.Store(&map[string][]string{name: {address}})
+		p, asked := reading(pods(map[string][]string{"shop/edge-1": {address}}), "shop/edge-1", name)
 		for _, s := range p.Sources() {
 			_, _ = s.Read(t.Context())
-			if s.At.Kind != "Pod" || s.At.Namespace == "" || s.At.Name == "" || s.At.Namespace+"/"+s.At.Name != name {
-				t.Errorf("%q may speak for %+v", name, s.At)
+			if s.Name != "shop/edge-1" || s.At != (telemetry.Side{Kind: "Pod", Namespace: "shop", Name: "edge-1"}) {
+				t.Errorf("%q may speak for %+v", s.Name, s.At)
 			}
 		}
 		for _, text := range *asked {
