@@ -142,6 +142,12 @@ func (r *renderer) env() []corev1.EnvVar {
 		sum := sha256.Sum256([]byte("weir via " + string(r.gateway.UID)))
 		env = append(env, corev1.EnvVar{Name: viaName, Value: "weir-" + hex.EncodeToString(sum[:6])})
 	}
+	// Where the proxy observes its traffic; variables for the same reason.
+	for _, pod := range []struct{ name, field string }{{"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_NAMESPACE", "metadata.namespace"}} {
+		if _, own := r.p.Env[pod.name]; !own {
+			env = append(env, corev1.EnvVar{Name: pod.name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pod.field}}})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.p.Env)) {
 		env = append(env, corev1.EnvVar{Name: name, Value: r.p.Env[name]})
 	}

@@ -51,7 +51,9 @@ func (g *group) discover() metav1.APIGroup {
 	}
 }
 
-// discoverAll is all groups with all their kinds, as newer clients ask for them at once.
+// discoverAll is all groups with all their kinds, as newer clients ask for them at once. Objects have one kind, whatever
+// they are of. But kubectl finds what to ask for by the kind of what it was asked for, so here only pods have that kind,
+// and all others one by which they are told apart.
 func (h *Handler) discoverAll() any {
 	list := discoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: discovery.as, APIVersion: discovery.group + "/" + discovery.version}}
 	for i := range groups {
@@ -63,6 +65,9 @@ func (h *Handler) discoverAll() any {
 				of := &version.Resources[len(version.Resources)-1]
 				of.Subresources = append(of.Subresources, discoveryv2.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind, Verbs: r.Verbs})
 				continue
+			}
+			if of := plural(r.Name); of.Kind != "Pod" {
+				kind.Kind = of.Kind + kind.Kind
 			}
 			scope := discoveryv2.ScopeCluster
 			if r.Namespaced {
