@@ -49,7 +49,7 @@ var importTable = map[string][]string{
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/tracing":      {},
-	"internal/tracing/otlp": {"internal/tracing", "internal/loglimit"},
+	"internal/tracing/otlp": {"internal/tracing", "internal/loglimit", "internal/visible"},
 	"internal/peertest":     {"internal/model"},
 	"internal/exchange": {
 		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
@@ -71,7 +71,7 @@ var importTable = map[string][]string{
 	"internal/kube":            {"internal/resource", "internal/loglimit", "internal/model"},
 	"internal/kube/access":     {"internal/resource"},
 	"internal/kube/conversion": {"api/convert"},
-	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
+	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",

@@ -86,7 +86,7 @@ var (
 	descBegan = desc(BeganTimestamp,
 		"When the counts began at zero.")
 	descSpans = desc("weir_trace_spans_total",
-		"Spans of traces: exported, failed to be, dropped as too many waited; limited are requests without one, as there were too many a second.", "result")
+		"Spans of traces: exported, rejected by the collector, failed to be sent, dropped as too many waited; limited are requests without one, as there were too many a second.", "result")
 	descBuild = desc("weir_build_info",
 		"Always 1; the labels describe the build.", "version", "revision", "goversion")
 )
@@ -148,6 +148,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	if traces != nil {
 		t := traces()
 		ch <- counter(descSpans, t.Exported, "exported")
+		ch <- counter(descSpans, t.Rejected, "rejected")
 		ch <- counter(descSpans, t.Failed, "failed")
 		ch <- counter(descSpans, t.Dropped, "dropped")
 		ch <- counter(descSpans, t.Limited, "limited")

@@ -195,7 +195,7 @@ func (r *Registry) WatchProcessLog(l *Lines) {
 
 // Traces are the spans of traces, by what became of them.
 type Traces struct {
-	Exported, Failed, Dropped uint64
+	Exported, Rejected, Failed, Dropped uint64
 	// Limited are the requests without a span, as there were too many.
 	Limited uint64
 }
