@@ -92,7 +92,7 @@ var (
 )
 
 var allDescs = []*prometheus.Desc{
-	descEdge, descEdgeDuration, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
+	descEdge, descEdgeDuration, descWeight, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
 	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descSpans, descBegan, descBuild,
 }
@@ -141,6 +141,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	if certificates != nil {
 		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
+	r.collectWeights(ch)
 	r.collectLoad(ch)
 	r.collectMemory(ch)
 	ch <- counter(descLogDropped, accessLog.Dropped())

@@ -41,6 +41,7 @@ type Registry struct {
 	accessLog    *AccessLog
 	processLog   *Lines
 	traces       func() Traces
+	weights      func(yield func(ExchangeLabels, float64))
 	load         func() Load
 	services     func(yield func(ServiceState) bool)
 	memory       func() Memory
