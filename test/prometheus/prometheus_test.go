@@ -22,16 +22,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/metrics/prometheus"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/test/freeport"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { weirtest.Main(m) }
 
 // patience is how long anything may take before the test fails; it decides nothing else.
 const patience = 2 * time.Minute
@@ -119,14 +118,15 @@ func (f *fleet) sources() (out []embedded.Source) {
 }
 
 // start starts Prometheus, and returns its URL.
-func start(t *testing.T, dir, targets string) string {
+func start(t *testing.T, dir, targets string, rules ...string) string {
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("prometheus is not installed: scripts/setup.sh prometheus")
 	}
 	config := filepath.Join(dir, "prometheus.yml")
 	err = os.WriteFile(config, []byte(`
-global: {scrape_interval: 1s, scrape_timeout: 1s}
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [`+strings.Join(rules, ",")+`]
 scrape_configs:
 - job_name: weir
   file_sd_configs: [{files: [`+targets+`], refresh_interval: 1s}]
