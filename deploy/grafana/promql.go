@@ -75,7 +75,7 @@ const (
 func workloadOf(side, label, of string) string {
 	joined := fmt.Sprintf(`label_join(%s, "side", ":", "%s_kind", "%s_name")`, of, side, side)
 	whole := fmt.Sprintf(`label_replace(%s, "%s", "$1", "side", "[^:]*:(.*)")`, joined, label)
-	return fmt.Sprintf(`label_replace(%s, "%s", "$1", "side", "Pod:(.+?)(?:%s)?%s")`, whole, label, hash, suffix)
+	return fmt.Sprintf(`label_replace(%s, "%s", "$1", "side", "(?:Pod|Workload):(.+?)(?:%s)?%s")`, whole, label, hash, suffix)
 }
 
 // podsOf matches the pods of the workload that the variable names.

@@ -6,7 +6,7 @@ func workload() board {
 		requests  = "weir_edge_requests_total"
 		durations = "weir_edge_request_duration_seconds"
 		failed    = `result="failure"`
-		atIt      = `at_kind="Pod",at_namespace="$namespace",at_name=~` + podsOf
+		atIt      = `at_kind=~"Pod|Workload",at_namespace="$namespace",at_name=~` + podsOf
 		withIt    = `peer_kind="Pod",peer_namespace="$namespace",peer_name=~` + podsOf
 		received  = `direction="from",` + atIt
 		// otherwise is what others sent to pods that have no proxy of their own.
@@ -33,10 +33,10 @@ func workload() board {
 		help: "What the pods of a workload receive and send, as their own proxies observe it, or those of others where they have none.",
 		variables: []variable{
 			{name: "namespace", label: "Namespace", help: "Of the workload.", regex: `/namespace="([^"]+)"/`, query: "query_result(group by (namespace) (" +
-				`label_replace(weir_edge_requests_total{at_kind="Pod"}, "namespace", "$1", "at_namespace", "(.*)") or ` +
+				`label_replace(weir_edge_requests_total{at_kind=~"Pod|Workload"}, "namespace", "$1", "at_namespace", "(.*)") or ` +
 				`label_replace(weir_edge_requests_total{peer_kind="Pod"}, "namespace", "$1", "peer_namespace", "(.*)")))`},
 			{name: "workload", label: "Workload", help: "Its name is that of its pods without what Kubernetes added.", regex: `/workload="([^"]+)"/`, query: "query_result(group by (workload) (" +
-				workloadOf("at", "workload", `weir_edge_requests_total{at_kind="Pod",at_namespace="$namespace"}`) + " or " +
+				workloadOf("at", "workload", `weir_edge_requests_total{at_kind=~"Pod|Workload",at_namespace="$namespace"}`) + " or " +
 				workloadOf("peer", "workload", `weir_edge_requests_total{peer_kind="Pod",peer_namespace="$namespace"}`) + "))"},
 		},
 		rows: []row{

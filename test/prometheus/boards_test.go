@@ -104,7 +104,16 @@ func startBoards(t *testing.T) (*mesh, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := start(t, dir, targets, filepath.Join(here, "rules.yaml"), filepath.Join(here, "flagger.yaml"))
+	job, err := os.ReadFile(rules + "scrape.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pods = "  kubernetes_sd_configs:\n  - role: pod\n" // Debian's Prometheus cannot do that
+	before, after, ok := strings.Cut(string(job), pods)
+	if !ok {
+		t.Fatalf("%s has not %q", job, pods)
+	}
+	base := start(t, dir, before+found(targets)+after, filepath.Join(here, "rules.yaml"), filepath.Join(here, "flagger.yaml"))
 	ctx, cancel := context.WithCancel(context.Background())
 	var calling sync.WaitGroup
 	calling.Go(func() { m.call(ctx) })
@@ -249,7 +258,7 @@ func flagger(t *testing.T, m *mesh, base string) {
 			return ""
 		})
 		p99 := `histogram_quantile(0.99, sum(rate(istio_request_duration_milliseconds_bucket{` + of + `}[15s])) by (le))`
-		ours := `1000 * histogram_quantile(0.99, sum(rate(weir_edge_request_duration_seconds_bucket{direction="from",at_name="cart"}[15s])) by (le))`
+		ours := `1000 * histogram_quantile(0.99, sum(rate(weir_edge_request_duration_seconds_bucket{direction="from",at_name="cart-0"}[15s])) by (le))`
 		eventually(t, "p99 of "+workload, func() string {
 			got, err := vector(t, base, p99)
 			if err != nil || len(got) != 1 || !(got[0].number(t) > 0 && got[0].number(t) <= 50_000) {
@@ -265,6 +274,22 @@ func flagger(t *testing.T, m *mesh, base string) {
 			return ""
 		})
 	}
+	page, err := os.ReadFile("../../docs/dashboards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := regexp.MustCompile("(?s)```\n([^`]*\\{\\{ target \\}\\}[^`]*)```").FindSubmatch(page)
+	if template == nil {
+		t.Fatal("docs/dashboards.md has no MetricTemplate")
+	}
+	query := strings.NewReplacer("{{ namespace }}", "shop", "{{ target }}", "good", "{{ interval }}", "15s").Replace(string(template[1]))
+	eventually(t, "the MetricTemplate", func() string {
+		got, err := vector(t, base, query)
+		if err != nil || len(got) != 1 || got[0].number(t) != 100 {
+			return fmt.Sprint(got, err)
+		}
+		return ""
+	})
 	// Each request of a pod with a proxy is there once: as its proxy saw it.
 	if got, err := vector(t, base, `count by (direction) (istio_requests_total{destination_workload="cart"})`); err != nil || len(got) != 1 || got[0].Metric["direction"] != "from" {
 		t.Errorf("cart is observed by %v, %v", got, err)
@@ -285,28 +310,31 @@ func rulesWork(t *testing.T, base string) {
 			}
 		}
 	}
+	want := map[string]string{
+		"WeirRequestsFail": "pending", "WeirMirrorLosesCopies": "pending", "WeirProxyUnreachable": "inactive", "WeirConfigurationRefused": "inactive",
+		"WeirOverloaded": "inactive", "WeirCertificateExpired": "inactive", "WeirNoController": "inactive", "WeirFault": "inactive",
+	}
 	eventually(t, "all rules are evaluated", func() string {
 		if err := api(t, base, "/api/v1/rules", nil, &all); err != nil {
 			return err.Error()
 		}
 		for _, g := range all.Groups {
 			for _, r := range g.Rules {
-				if r.Health != "ok" {
-					return fmt.Sprintf("%s is %s: %s", r.Name, r.Health, r.LastError)
+				if state := want[r.Name]; r.Health != "ok" || state != "" && state != r.State {
+					return fmt.Sprintf("%s is %s and %s: %s", r.Name, r.Health, r.State, r.LastError)
 				}
 			}
 		}
 		return ""
 	})
-	states := map[string]string{}
+	n := 0
 	for _, g := range all.Groups {
 		for _, r := range g.Rules {
 			if r.Type == "recording" {
 				eventually(t, r.Name, func() string { return hasData(t, base, r.Name, false) })
-				continue
 			}
-			states[r.Name] = r.State
 			for _, a := range r.Alerts {
+				n++
 				for _, text := range a.Annotations {
 					if strings.Contains(text, "<no value>") || strings.Contains(text, "<error") {
 						t.Errorf("%s says %q", r.Name, text)
@@ -315,11 +343,8 @@ func rulesWork(t *testing.T, base string) {
 			}
 		}
 	}
-	for alert, want := range map[string]string{"WeirRequestsFail": "pending", "WeirMirrorLosesCopies": "pending", "WeirProxyUnreachable": "inactive", "WeirConfigurationRefused": "inactive",
-		"WeirOverloaded": "inactive", "WeirCertificateExpired": "inactive", "WeirNoController": "inactive", "WeirFault": "inactive"} {
-		if states[alert] != want {
-			t.Errorf("%s is %q, want %q", alert, states[alert], want)
-		}
+	if n < 2 {
+		t.Errorf("%d alerts are on their way", n)
 	}
 }
 
@@ -335,23 +360,14 @@ func sharesAreTheWeights(t *testing.T, base string) {
 	})
 }
 
-// TestRulesByExample runs promtool's unit tests of rules, and has it read the job.
+// TestRulesByExample runs promtool's unit tests of rules.
 func TestRulesByExample(t *testing.T) {
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("prometheus is not installed: scripts/setup.sh prometheus")
 	}
-	job, err := os.ReadFile(rules + "scrape.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "prometheus.yml")
-	if err := os.WriteFile(config, []byte("scrape_configs:\n"+string(job)), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	for _, args := range [][]string{
 		{"check", "rules", "--lint=all", "--lint-fatal", rules + "rules.yaml", rules + "flagger.yaml"},
-		{"check", "config", "--syntax-only", config},
 		{"test", "rules", "testdata/rules.yaml", "testdata/flagger.yaml"},
 	} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/folder"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/test/freeport"
@@ -75,33 +74,25 @@ kind: TrafficSplit
 metadata: {name: root, namespace: shop}
 spec: {service: root, backends: [{service: good, weight: 1}, {service: other, weight: 1}]}
 ---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: cart, namespace: shop}
-spec:
-  selector: {matchLabels: {app: cart}}
-  template:
-    metadata: {labels: {app: cart}}
-    spec: {serviceAccountName: cart, containers: [{name: cart, image: cart, ports: [{containerPort: 8080}]}]}
+apiVersion: v1
+kind: Pod
+metadata: {name: cart-0, namespace: shop, labels: {app: cart}}
+spec: {serviceAccountName: cart, containers: [{name: cart, image: cart, ports: [{containerPort: 8080}]}]}
 ---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {serviceAccountName: web, containers: [{name: web, image: web}]}
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: shop, labels: {app: web}}
+spec: {serviceAccountName: web, containers: [{name: web, image: web}]}
 ---
 apiVersion: access.smi-spec.io/v1beta1
 kind: TrafficRole
 metadata: {name: read, namespace: shop}
-rules: [{resources: [{kind: Deployment, name: cart}], methods: [GET], paths: ['/carts']}]
+rules: [{resources: [{kind: Pod, name: cart-0}], methods: [GET], paths: ['/carts']}]
 ---
 apiVersion: access.smi-spec.io/v1beta1
 kind: TrafficRoleBinding
 metadata: {name: read, namespace: shop}
-subjects: [{kind: Deployment, name: web}]
+subjects: [{kind: Pod, name: web-0}]
 roleRef: {kind: TrafficRole, name: read}
 `
 
@@ -130,6 +121,7 @@ type mesh struct {
 	tls     string
 	tcp     string
 	web     *http.Client // by the sidecar of web
+	cart    *http.Client
 	plain   *http.Client
 
 	sent, denied atomic.Int64 // by web
@@ -168,7 +160,7 @@ func startMesh(t *testing.T) *mesh {
 	always := func(status int) func() int { return func() int { return status } }
 	var n atomic.Int64
 	good, closed := backend(always(200)), free(t)
-	dir, cart, inbound, outbound := t.TempDir(), backend(always(200)), free(t), free(t)
+	dir, cart, inbound, outbound, further := t.TempDir(), backend(always(200)), free(t), free(t), free(t)
 	ports := map[string]string{"HTTP": free(t), "TLS": free(t), "TCP": free(t)}
 	text := strings.NewReplacer("port: HTTP", "port: "+ports["HTTP"], "port: TLS", "port: "+ports["TLS"], "port: TCP", "port: "+ports["TCP"]).Replace(manifests)
 	for _, s := range []struct {
@@ -176,8 +168,8 @@ func startMesh(t *testing.T) *mesh {
 		pods [][2]string // name and port
 	}{
 		{"good", [][2]string{{"good-7d4b9c8f6d-x7k2p", good}}}, {"other", [][2]string{{"other-0", backend(always(200))}}}, {"root", nil}, {"shadow", [][2]string{{"shadow-x7k2p", good}}},
-		{"closed", [][2]string{{"closed", closed}}}, {"bad", [][2]string{{"bad", backend(always(500))}}}, {"half", [][2]string{{"half-0", good}, {"half-1", closed}}},
-		{"flaky", [][2]string{{"flaky", backend(func() int { return []int{503, 200}[n.Add(1)%2] })}}}, {"cart", [][2]string{{"cart", inbound}}},
+		{"closed", [][2]string{{"closed", closed}}}, {"bad", [][2]string{{"bad", backend(always(500))}}}, {"half", [][2]string{{"half-0", good}, {"half-1", free(t)}}},
+		{"flaky", [][2]string{{"flaky", backend(func() int { return []int{503, 200}[n.Add(1)%2] })}}}, {"cart", [][2]string{{"cart-0", inbound}}},
 	} {
 		text += strings.NewReplacer("NAME", s.name, "PORT", "8080").Replace(service)
 		for i, p := range s.pods {
@@ -202,29 +194,42 @@ func startMesh(t *testing.T) *mesh {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"cart", "web"} {
-		if _, _, err := authority.Pod(folder.Pod{Namespace: "shop", Name: name, Account: name, Owners: []claim.Owner{{Kind: "Deployment", Name: name}}}, time.Hour, time.Now()); err != nil {
+		if _, _, err := authority.Pod(folder.Pod{Namespace: "shop", Name: name + "-0", Account: name}, time.Hour, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(collector.Close)
 	m.runs("edge", "edge-weir-5f7d8c9b6-abcde", weirtest.Run(t, "--otlp-endpoint", collector.URL, "--trace-share", "1/2", "--max-in-flight", "1000", "--max-connections", "1000", file))
-	m.runs("", "cart", weirtest.Run(t, "--as", "shop/cart", "--identity", trust, "--inbound", "8080=127.0.0.1:"+inbound, "--app", "8080=127.0.0.1:"+cart, file))
-	m.runs("", "web", weirtest.Run(t, "--as", "shop/web", "--identity", trust, "--outbound", "127.0.0.1:"+outbound, file))
+	m.runs("", "cart-0", weirtest.Run(t, "--as", "shop/cart-0", "--identity", trust, "--inbound", "8080=127.0.0.1:"+inbound, "--app", "8080=127.0.0.1:"+cart, "--outbound", "127.0.0.1:"+further, file))
+	m.runs("", "web-0", weirtest.Run(t, "--as", "shop/web-0", "--identity", trust, "--outbound", "127.0.0.1:"+outbound, file))
 	m.http, m.tls, m.tcp = "http://127.0.0.1:"+ports["HTTP"], "127.0.0.1:"+ports["TLS"], "127.0.0.1:"+ports["TCP"]
-	m.web = &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:" + outbound})}}
-	t.Cleanup(m.web.CloseIdleConnections)
+	by := func(port string) *http.Client {
+		c := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:" + port})}}
+		t.Cleanup(c.CloseIdleConnections)
+		return c
+	}
+	m.web, m.cart = by(outbound), by(further)
 	m.controller(dir)
 	return m
 }
 
-// runs adds a process to what Prometheus reads, with the labels that the scrape configurations give.
-func (m *mesh) runs(gateway, pod string, p *weirtest.Process) {
+// pod is a target as Prometheus finds it in a cluster.
+func pod(address, namespace, name, component, gateway string) target {
+	const meta = "__meta_kubernetes_"
+	return target{[]string{address}, map[string]string{
+		meta + "namespace": namespace, meta + "pod_name": name, meta + "pod_container_port_name": "admin", meta + "pod_label_app_kubernetes_io_name": "weir",
+		meta + "pod_label_app_kubernetes_io_component": component, meta + "pod_label_gateway_networking_k8s_io_gateway_name": gateway,
+	}}
+}
+
+// runs adds a process to what Prometheus reads.
+func (m *mesh) runs(gateway, name string, p *weirtest.Process) {
 	u, err := url.Parse(p.Admin())
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.targets = append(m.targets, target{[]string{u.Host}, map[string]string{"namespace": "shop", "pod": pod, "component": "proxy", "gateway": gateway}})
+	m.targets = append(m.targets, pod(u.Host, "shop", name, "proxy", gateway))
 }
 
 // controller runs one whose API server has ConfigMaps, none, and nothing else. So its tasks fail, but it has all of its
@@ -261,7 +266,7 @@ func (m *mesh) controller(dir string) {
 	admin := "127.0.0.1:" + free(m.t)
 	weirtest.Start(m.t, "controller", "--log-format", "json", "--kubeconfig", config, "--proxy-image", "weir:1", "--name", "a", "--admin", admin,
 		"--feed-address", "127.0.0.1:0", "--conversion-address", "127.0.0.1:0", "--drain-delay", "0s")
-	m.targets = append(m.targets, target{[]string{admin}, map[string]string{"namespace": "weir-system", "pod": "weir-controller", "component": "controller"}})
+	m.targets = append(m.targets, pod(admin, "weir-system", "weir-controller-0", "controller", ""))
 }
 
 // call makes requests of each kind until ctx ends.
@@ -292,6 +297,7 @@ func (m *mesh) call(ctx context.Context) {
 			m.denied.Add(1)
 		}
 	})
+	repeat(func() { m.ask(ctx, m.cart, "GET", "http://good.shop/", "") })
 	repeat(func() { m.tls13(ctx) })
 	repeat(func() { m.connection(ctx, m.tls, "no TLS\r\n\r\n") }) // fails the handshake
 	repeat(func() { m.connection(ctx, m.tcp, "GET / HTTP/1.0\r\n\r\n") })
