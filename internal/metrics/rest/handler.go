@@ -68,7 +68,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	code, body := h.respond(w.Header(), r)
+	code, body := respond(&h.busy, w.Header(), r, h.answer)
 	write(w, code, body)
 }
 
@@ -83,14 +83,14 @@ func write(w http.ResponseWriter, code int, body []byte) {
 	w.Write(body) // which a server leaves out of answers to HEAD
 }
 
-// respond returns a response's status and body, and adds what further fields it has.
-func (h *Handler) respond(header http.Header, r *http.Request) (code int, body []byte) {
-	defer h.busy.Add(-1)
-	if h.busy.Add(1) > MaxConcurrent {
+// respond returns a response's status and body, and adds what further fields it has. busy counts those that are answered.
+func respond(busy *atomic.Int32, header http.Header, r *http.Request, answer func(*http.Request) (object any, as form, err error)) (code int, body []byte) {
+	defer busy.Add(-1)
+	if busy.Add(1) > MaxConcurrent {
 		header.Set("Retry-After", "1")
 		return encode(statusOf(errBusy))
 	}
-	object, as, err := h.answer(r)
+	object, as, err := answer(r)
 	switch {
 	case errors.Is(err, errMethod):
 		header.Set("Allow", "GET, HEAD")
@@ -242,6 +242,7 @@ const maxMessage = 1000
 func statusOf(err error) *metav1.Status {
 	var missing *absent
 	var parameter *fault
+	var valueless *noMetric
 	out := metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
 	switch {
 	case errors.As(err, &missing):
@@ -249,7 +250,7 @@ func statusOf(err error) *metav1.Status {
 	case errors.As(err, &parameter):
 		out.Code, out.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		out.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: parameter.parameter, Message: bounded(parameter.text)}}}
-	case errors.Is(err, errPath):
+	case errors.Is(err, errPath), errors.As(err, &valueless):
 		out.Code, out.Reason, out.Details = http.StatusNotFound, metav1.StatusReasonNotFound, &metav1.StatusDetails{}
 	case errors.Is(err, errMethod):
 		out.Code, out.Reason = http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed

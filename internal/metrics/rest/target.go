@@ -42,23 +42,32 @@ type target struct {
 	edges, tap      bool
 }
 
-// parsePath reads a path as it was sent. Each of its parts is unescaped once; no name has a slash.
-func parsePath(escaped string) (t target, ok bool) {
+// pathParts takes a path as it was sent apart, without "/apis". Each of its parts is unescaped once; no name has a slash.
+func pathParts(escaped string) (parts []string, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, "/apis")
 	if !ok || rest != "" && rest[0] != '/' {
-		return t, false
+		return nil, false
 	}
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "/"), "/")
 	if rest == "" {
-		return t, true
+		return nil, true
 	}
-	parts := strings.Split(rest, "/")
+	parts = strings.Split(rest, "/")
 	for i, part := range parts {
 		name, err := url.PathUnescape(part)
 		if err != nil || name == "" || len(name) > 253 || strings.Contains(name, "/") {
-			return t, false
+			return nil, false
 		}
 		parts[i] = name
+	}
+	return parts, true
+}
+
+// parsePath reads a path as it was sent.
+func parsePath(escaped string) (t target, ok bool) {
+	parts, ok := pathParts(escaped)
+	if !ok || len(parts) == 0 {
+		return t, ok
 	}
 	i := slices.IndexFunc(groups, func(g group) bool { return g.name == parts[0] })
 	if i < 0 {
