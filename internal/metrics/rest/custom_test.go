@@ -43,9 +43,9 @@ func TestAutoscalersReadWhatPodsReceived(t *testing.T) {
 	h := customHandler(t, s)
 	pod := "Pod foobar/" + foo
 	for metric, want := range map[string]string{
-		"requests_per_second":      "2",    // 60 in 30 s
-		"requests_in_flight":       "500m", // 60 times 250 ms in 30 s
-		"success_percent":          "95",
+		"requests_per_second": "2",    // 60 in 30 s
+		"requests_in_flight":  "500m", // 60 times 250 ms in 30 s
+		"success_percent":     "95",
 	} {
 		got, list := values(t, h, customPath+"/namespaces/foobar/pods/"+foo+"/"+metric)
 		if len(got) != 1 || got[pod] != want {
