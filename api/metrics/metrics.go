@@ -40,6 +40,9 @@ func APIServices() []string {
 	return []string{Version + "." + Group, Draft + "." + DraftAlias, Draft + "." + DraftGroup}
 }
 
+// CustomAPIService is the name of the one for Kubernetes' custom metrics, which is another's in many clusters.
+const CustomAPIService = "v1beta2.custom.metrics.k8s.io"
+
 // TrafficMetrics is what was measured at a resource in a window of time.
 type TrafficMetrics struct {
 	metav1.TypeMeta `json:",inline"`
