@@ -35,6 +35,11 @@ const (
 	FailureCount = "failure_count"
 )
 
+// APIServices are the names of the objects by which an API server is told who answers about these groups, sorted.
+func APIServices() []string {
+	return []string{Version + "." + Group, Draft + "." + DraftAlias, Draft + "." + DraftGroup}
+}
+
 // TrafficMetrics is what was measured at a resource in a window of time.
 type TrafficMetrics struct {
 	metav1.TypeMeta `json:",inline"`

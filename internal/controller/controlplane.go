@@ -41,6 +41,7 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
+	traffic      *traffic // nil if Traffic Metrics are not served
 	metrics      *controllerMetrics
 	tell         *control.Teller
 
@@ -91,6 +92,9 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
+	}
+	if c.traffic, err = newTraffic(c, log); err != nil {
+		return nil, err
 	}
 	c.leader = newLeader(c)
 	c.metrics = newControllerMetrics(c, processLog)

@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/url"
 
 	"github.com/spf13/pflag"
 
+	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/webhook"
@@ -56,6 +58,9 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 	for _, k := range c.kinds().Conversions() {
 		b.Definitions = append(b.Definitions, k.Definition())
 	}
+	if c.traffic != nil {
+		b.APIServices = api.APIServices()
+	}
 	return b
 }
 
@@ -63,6 +68,20 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 func (c *controlPlane) keepBundles(ctx context.Context) error {
 	c.bundles().Run(ctx, c.rebundled)
 	return nil
+}
+
+// webhooks answers API servers: those that have objects converted, and those that ask about traffic for others.
+func (c *controlPlane) webhooks() http.Handler {
+	if c.traffic == nil {
+		return c.conversions
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == conversion.Path {
+			c.conversions.ServeHTTP(w, r)
+			return
+		}
+		c.traffic.api.ServeHTTP(w, r)
+	})
 }
 
 // serveConversions answers API servers.
@@ -74,7 +93,7 @@ func (c *controlPlane) serveConversions(ctx context.Context, s *socket) error {
 	c.log.Info("converting versions of SMI objects", "address", l.Addr().String())
 	c.converting.Store(true)
 	defer c.converting.Store(false)
-	return webhook.Serve(ctx, process.Bounded(l), c.conversions, c.authority.Certificate)
+	return webhook.Serve(ctx, process.Bounded(l), c.webhooks(), c.authority.Certificate)
 }
 
 // conversionsReady says whether API servers may rely on this replica.

@@ -3,6 +3,7 @@ package controller
 import (
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -49,6 +50,11 @@ var (
 	metricLogDropped  = prometheus.NewDesc("weir_log_dropped_lines_total", "Lines of the process's own log lost because the queue was full or the log could not be written.", nil, nil)
 	metricTask        = prometheus.NewDesc("weir_controller_task_running", "1 while a task of this replica runs, 0 while it waits or has failed.", []string{"task"}, nil)
 	metricTaskFailed  = prometheus.NewDesc("weir_controller_task_failures_total", "Failures of a task, after each of which it begins anew.", []string{"task"}, nil)
+	metricScraped     = prometheus.NewDesc("weir_controller_traffic_proxies", "Proxies that told this replica in the last minute what traffic they counted.", nil, nil)
+	metricUnscraped   = prometheus.NewDesc("weir_controller_traffic_proxies_failing", "Proxies that did not when this replica last asked them.", nil, nil)
+	metricEdges       = prometheus.NewDesc("weir_controller_traffic_edges", "Series of traffic between two sides that this replica keeps.", nil, nil)
+	metricScrapes     = prometheus.NewDesc("weir_controller_traffic_readings_total", "Reports that this replica has asked proxies for.", []string{"result"}, nil)
+	metricReportAge   = prometheus.NewDesc("weir_controller_traffic_newest_report_seconds", "How long ago the newest of them came.", nil, nil)
 	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
@@ -94,6 +100,9 @@ func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(c, to)
 	to <- metricTask
 	to <- metricTaskFailed
+	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge} {
+		to <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -129,6 +138,17 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricConversions, conversions.Answered)
 	count(metricConvFailed, conversions.Failed)
 	count(metricConvRefused, conversions.Refused)
+	if t := c.plane.traffic; t != nil && t.embedded != nil {
+		s := t.embedded.Stats()
+		gauge(metricScraped, float64(s.Proxies))
+		gauge(metricUnscraped, float64(s.Failing))
+		gauge(metricEdges, float64(s.Edges))
+		count(metricScrapes, s.Readings, "success")
+		count(metricScrapes, s.Failures, "failure")
+		if !s.Newest.IsZero() {
+			gauge(metricReportAge, time.Since(s.Newest).Seconds())
+		}
+	}
 	count(metricStatuses, c.plane.statusWriter.Written())
 	count(metricUnwritten, c.plane.statusWriter.Failed())
 

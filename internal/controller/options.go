@@ -34,6 +34,7 @@ type Options struct {
 	namespaces           []string
 	service, feed        string
 	conversion           conversionFlags
+	trafficMetrics       trafficFlags
 	proxyImage           string
 	pullPolicy           flags.Choice
 	proxyLog             struct{ level, format string }
@@ -60,6 +61,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
 	o.conversion.flags(f)
+	o.trafficMetrics.flags(f)
 	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
@@ -105,6 +107,9 @@ func (o *Options) validate() error {
 		return flags.Errorf("--feed-address %q: %w", o.feed, err)
 	}
 	if err := o.conversion.check(); err != nil {
+		return err
+	}
+	if err := o.trafficMetrics.check(o.conversion.on()); err != nil {
 		return err
 	}
 	if o.name == "" {

@@ -17,6 +17,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 	type needs = []func() <-chan struct{}
 	published := func() <-chan struct{} { return c.synced }
 	webhook := c.conversion.on()
+	traffic := c.traffic
 	return []task.Task{
 		{Name: "admin", Vital: true, Off: s.admin == nil, Run: s.admin.Run},
 		{Name: "configuration", Vital: true, Run: loop.Run},
@@ -29,6 +30,10 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 			Run: func(ctx context.Context) error { return c.serveConversions(ctx, s.conversions) }},
 		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
+
+		{Name: "traffic objects", Off: traffic == nil, Run: func(ctx context.Context) error { return traffic.know(ctx) }},
+		{Name: "traffic API", Off: traffic == nil, Ready: func() (bool, string) { return traffic.ready() }, Run: func(ctx context.Context) error { return traffic.api.Run(ctx) }},
+		{Name: "traffic", Off: traffic == nil || traffic.embedded == nil, Run: func(ctx context.Context) error { return traffic.read(ctx) }},
 
 		{Name: "infrastructure", Lease: true, Run: c.leader.infrastructure},
 		{Name: "reconciliation", Lease: true, Run: c.leader.reconcile},

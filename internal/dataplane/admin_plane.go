@@ -56,7 +56,10 @@ func (a *planeAdmin) handler() http.Handler {
 		if !p.Lasting {
 			handler = process.Beside(handler)
 		}
-		mux.Handle(p.Pattern, a.access.Restrict(handler))
+		if !p.Open {
+			handler = a.access.Restrict(handler)
+		}
+		mux.Handle(p.Pattern, handler)
 	}
 	return mux
 }

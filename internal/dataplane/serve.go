@@ -37,6 +37,8 @@ type Options struct {
 	Exporter func(tracing.Export) (tracing.Exporter, error)
 	// Gateway is the Gateway that is served, if it is one, for traces.
 	Gateway string
+	// At is the pod that the data plane runs in, which observes its traffic; see exchange.Options.
+	At telemetry.Side
 	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
 	Identities func(name string) *spiffe.Identity
 }
@@ -76,7 +78,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 		return nil, nil, err
 	}
 	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities}
-	options.Logger = log
+	options.Logger, options.At = log, o.At
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {
@@ -97,7 +99,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
-	tracer, closeTraces, err := o.traces.open(o.Exporter, o.Gateway, metrics, log)
+	tracer, closeTraces, err := o.traces.open(o.Exporter, o.Gateway, guard.Refuse, metrics, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, closeLog())
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
 
@@ -26,6 +28,7 @@ type Proxy struct {
 	controller        string
 	caFile, tokenFile string
 	stateDir          string
+	pod               telemetry.Side
 }
 
 // New returns a Proxy with the defaults of its flags.
@@ -40,6 +43,8 @@ func (o *Proxy) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the CA certificates that sign the controller's, in PEM")
 	f.StringVar(&o.tokenFile, "token-file", "/var/run/weir/token/token", "`file` with the token that identifies this proxy")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: use one in memory; empty stores nothing")
+	f.StringVar(&o.pod.Namespace, "pod-namespace", "", "`namespace` of the pod that the proxy runs in")
+	f.StringVar(&o.pod.Name, "pod-name", "", "`name` of that pod, which is where its traffic is observed; without one, at the Gateway")
 }
 
 // validate fails if the command line is invalid.
@@ -49,6 +54,12 @@ func (o *Proxy) validate() error {
 	}
 	if _, _, err := net.SplitHostPort(o.controller); err != nil {
 		return flags.Errorf("--controller %q: want HOST:PORT", o.controller)
+	}
+	if o.pod != (telemetry.Side{}) {
+		if !model.WorkloadOwner(o.pod.Namespace, o.pod.Name).Valid() {
+			return flags.Errorf("--pod-namespace %q and --pod-name %q: want both, or neither", o.pod.Namespace, o.pod.Name)
+		}
+		o.pod.Kind = model.KindPod
 	}
 	return nil
 }
@@ -62,11 +73,15 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	o.serve.Gateway = o.gateway
+	o.serve.Gateway, o.serve.At = o.gateway, o.pod
 	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err
 	}
+	plane.Pages = append(plane.Pages, process.Page{
+		Pattern: "GET " + telemetry.ReportPath, Index: telemetry.ReportPath, About: "what this proxy counted of its traffic with others, as /metrics has it", Open: true,
+		Handler: http.HandlerFunc(plane.Metrics.ServeReport),
+	})
 	client := &feed.Client{
 		Address: o.controller, Owner: model.Owner(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
 	}

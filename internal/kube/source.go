@@ -22,6 +22,8 @@ type SourceOptions struct {
 	Scope Scope
 	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
 	Look time.Duration
+	// Settle is how long changes are gathered into one Set. Default 10 ms.
+	Settle time.Duration
 	// Logger logs what could not be read. Nil discards the log.
 	Logger *slog.Logger
 }
@@ -59,6 +61,9 @@ var _ resource.Source = (*Source)(nil)
 func NewSource(c *Client, options SourceOptions) *Source {
 	if options.Look <= 0 {
 		options.Look = 10 * time.Second
+	}
+	if options.Settle <= 0 {
+		options.Settle = 10 * time.Millisecond
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -102,9 +107,6 @@ func (s *Source) Version(group, kind string) string {
 // lookTimeout bounds the requests that find the installed and readable kinds.
 const lookTimeout = 30 * time.Second
 
-// holdoff is how long changes are gathered into one Set.
-const holdoff = 10 * time.Millisecond
-
 // Run implements resource.Source. A Source runs once.
 func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 	began := time.Now()
@@ -123,7 +125,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.dirty:
-			if !sleep(ctx, holdoff) {
+			if !sleep(ctx, s.Settle) {
 				return nil
 			}
 			s.drain()

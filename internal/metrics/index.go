@@ -24,6 +24,8 @@ type Index struct {
 	byName  [len(kinds)]map[name]*object
 	places  []*place
 	bySide  map[telemetry.Side]*place
+	// part means that the set has some namespaces of a cluster, so that nodes have pods that are not known.
+	part bool
 }
 
 // The kinds of api.Resources that mean something of their own here, by their places there.
@@ -76,9 +78,9 @@ type place struct {
 	template bool
 }
 
-// NewIndex reads a set.
+// NewIndex reads a set. Of a set of some namespaces of a cluster, it knows no nodes: their sums would lack pods.
 func NewIndex(set *resource.Set) *Index {
-	x := &Index{bySide: map[telemetry.Side]*place{}}
+	x := &Index{bySide: map[telemetry.Side]*place{}, part: len(set.Watched) > 0}
 	for i := range x.byName {
 		x.byName[i] = map[name]*object{}
 	}
@@ -191,7 +193,7 @@ func (x *Index) pods(of *workload.Pods) *place {
 		x.join(p, o)
 		x.report(p, telemetry.Side{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name})
 		p.top = o.reference()
-		if of.Node != "" {
+		if of.Node != "" && !x.part {
 			x.join(p, x.object(nodes, "", of.Node))
 		}
 	}

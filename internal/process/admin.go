@@ -77,7 +77,7 @@ func localOnly(next http.Handler) http.Handler {
 	})
 }
 
-// Page is a page that a part of the process adds to the endpoint. It is restricted (Access).
+// Page is a page that a part of the process adds to the endpoint. It is restricted (Access) unless it is open.
 type Page struct {
 	// Pattern is that of http.ServeMux, with the method.
 	Pattern string
@@ -86,6 +86,8 @@ type Page struct {
 	Handler      http.Handler
 	// Lasting says that the handler takes its processor by itself (Beside): some of its answers last.
 	Lasting bool
+	// Open says that everyone may see it who may see /metrics.
+	Open bool
 }
 
 // Beside wraps handlers whose work can take long: they leave a processor to traffic.

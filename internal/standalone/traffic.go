@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -32,11 +31,10 @@ type Traffic struct {
 	registry *telemetry.Registry
 	store    *embedded.Store
 
+	objects metrics.Newest
+
 	mu      sync.Mutex
 	sources []embedded.Source
-	set     *resource.Set
-	of      *resource.Set // that index was made of
-	index   *metrics.Index
 }
 
 // NewTraffic has the proxy that counts in a registry, and those whose admin endpoints have the URLs in from.
@@ -45,7 +43,7 @@ func NewTraffic(registry *telemetry.Registry, from []string, log *slog.Logger) *
 	t.sources = []embedded.Source{{Name: ownSource, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }}}
 	client := embedded.NewClient()
 	for _, url := range from {
-		t.sources = append(t.sources, embedded.Source{Name: url, Read: client.Read(strings.TrimSuffix(url, "/") + reportPath)})
+		t.sources = append(t.sources, embedded.Source{Name: url, Read: client.Read(strings.TrimSuffix(url, "/") + telemetry.ReportPath)})
 	}
 	return t
 }
@@ -57,9 +55,6 @@ func (t *Traffic) Beside(name string, registry *telemetry.Registry) {
 	t.sources = append(t.sources, embedded.Source{Name: name, Read: func(context.Context) (telemetry.Report, error) { return registry.Report(), nil }})
 }
 
-// reportPath is the admin page with what the process's proxy counted (telemetry.Report).
-const reportPath = "/edges"
-
 // Run reads the proxies until ctx ends.
 func (t *Traffic) Run(ctx context.Context) error {
 	return t.store.Run(ctx, func() []embedded.Source {
@@ -70,21 +65,7 @@ func (t *Traffic) Run(ctx context.Context) error {
 }
 
 // Known says which objects there are.
-func (t *Traffic) Known(set *resource.Set) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set = set
-}
-
-// Index is what is known of the newest objects; nil before there are any. It is made when somebody asks.
-func (t *Traffic) Index() *metrics.Index {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.set != nil && t.of != t.set {
-		t.of, t.index = t.set, metrics.NewIndex(t.set)
-	}
-	return t.index
-}
+func (t *Traffic) Known(set *resource.Set) { t.objects.Know(set) }
 
 // Ask implements metrics.Store: the own proxy is read at once.
 func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, error) {
@@ -94,7 +75,7 @@ func (t *Traffic) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, 
 
 // List implements traffic.API, for the last half minute.
 func (t *Traffic) List(ctx context.Context, of api.Resource) (l api.TrafficMetricsList, err error) {
-	if x := t.Index(); x != nil {
+	if x := t.objects.Index(); x != nil {
 		return x.List(ctx, t, of, "", metrics.Selection{Window: rest.DefaultWindow})
 	}
 	return l, errNothingKnown
@@ -102,7 +83,7 @@ func (t *Traffic) List(ctx context.Context, of api.Resource) (l api.TrafficMetri
 
 // Edges implements traffic.API, for the last half minute.
 func (t *Traffic) Edges(ctx context.Context, of api.Resource, namespace, name string) (l api.TrafficMetricsList, err error) {
-	if x := t.Index(); x != nil {
+	if x := t.objects.Index(); x != nil {
 		return x.Edges(ctx, t, of, namespace, name, metrics.Selection{Window: rest.DefaultWindow})
 	}
 	return l, errNothingKnown
@@ -112,7 +93,7 @@ var errNothingKnown = errors.New("the objects are not known yet")
 
 // Pages are those of the admin endpoint: the API, and what other such processes read.
 func (t *Traffic) Pages() []process.Page {
-	served := &rest.Handler{Index: t.Index, Store: t, Tap: t.registry.ServeTap}
+	served := &rest.Handler{Index: t.objects.Index, Store: t, Tap: t.registry.ServeTap}
 	beside := process.Beside(served)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/tap") {
@@ -124,9 +105,6 @@ func (t *Traffic) Pages() []process.Page {
 	return []process.Page{
 		{Pattern: "/apis", Handler: serve, Lasting: true},
 		{Pattern: "/apis/", Index: "/apis/", About: "Traffic Metrics, as an API server has them (docs/traffic.md)", Handler: serve, Lasting: true},
-		{Pattern: "GET " + reportPath, Index: reportPath, About: "what this proxy counted of its traffic with others", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(t.registry.Report()) // who has left needs no answer
-		})},
+		{Pattern: "GET " + telemetry.ReportPath, Index: telemetry.ReportPath, About: "what this proxy counted of its traffic with others", Handler: http.HandlerFunc(t.registry.ServeReport)},
 	}
 }

@@ -39,6 +39,21 @@ weir-controller-watch
   verbs: [get, patch]
 {{- end }}
 
+{{- /* What the controller may do to answer about traffic. */ -}}
+{{- define "weir.traffic" }}
+{{- if .Values.traffic.enabled }}
+# Who may ask about traffic.
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+# By which certificates the API server knows the controller that answers.
+- apiGroups: [apiregistration.k8s.io]
+  resources: [apiservices]
+  resourceNames: {{ include "weir.apiServices" . }}
+  verbs: [get, patch]
+{{- end }}
+{{- end }}
+
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
 # What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.

@@ -5,6 +5,11 @@
 ["httproutegroups.specs.smi-spec.io", "rollouts.rollouts.kruise.io", "tcproutes.specs.smi-spec.io", "trafficsplits.split.smi-spec.io", "traffictargets.access.smi-spec.io"]
 {{- end -}}
 
+{{- /* The APIServices of Traffic Metrics. */ -}}
+{{- define "weir.apiServices" -}}
+["v1alpha1.metrics.smi-spec.io", "v1beta1.mesh.metrics.k8s.io", "v1beta1.traffic.metrics.k8s.io"]
+{{- end -}}
+
 {{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}
 {{- define "weir.kinds" }}
 - apiGroups: [""]

@@ -88,11 +88,12 @@ controller:
   podAnnotations: {c: d}
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
-proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}}
+proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}, tracing: {endpoint: "http://collector:4318", share: 5%, rate: 100}}
 namespaces: [shop]
 exclusiveHostnames: true
 access: {deny: all, trustDomain: corp.example}
-networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}, conversionFrom: [{ipBlock: {cidr: 198.51.100.2/32}}]}
+traffic: {prometheus: {url: "https://prometheus.example", tenant: shops, tokenSecret: prometheus-reader, caConfigMap: prometheus-roots}}
+networkPolicies: {proxyNamespaces: [blog], metricsFrom: [{podSelector: {matchLabels: {app: prometheus}}}], backends: [{ipBlock: {cidr: 192.0.2.0/24}}], apiServer: {cidrs: [198.51.100.1/32], ports: [8443]}, conversionFrom: [{ipBlock: {cidr: 198.51.100.2/32}}], prometheus: {to: [{podSelector: {matchLabels: {app: thanos}}}], ports: [10902]}}
 admissionPolicy: {images: ["other/image:*"]}
 externalNames: {allow: [api.example.com, corp.example], clusterDomain: k8s.test}
 commonLabels: {team: net}
@@ -126,7 +127,9 @@ func TestEveryValueArrives(t *testing.T) {
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443", "cidr: 198.51.100.2/32",
 		`[\"example/weir\",\"example/slim\"]`, `[\"other/image:*\"]`,
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "- --access-deny=all", "- --trust-domain=corp.example", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "endpoint: http://collector:4318", "share: 5%", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "- --access-deny=all", "- --trust-domain=corp.example", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
+		"- --traffic-metrics", "- --prometheus=https://prometheus.example", "- --prometheus-tenant=shops", "- --prometheus-token-file=/etc/weir/prometheus/token/token", "secretName: prometheus-reader",
+		"- --prometheus-ca-file=/etc/weir/prometheus/ca/ca.crt", "configMap: {name: prometheus-roots", "app: thanos", "port: 10902",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("nowhere is %q", want)
@@ -140,7 +143,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "proxies: {gateways: {allow: [command]}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
@@ -274,5 +277,40 @@ func TestTheChartConvertsTheVersionsOfItsDefinitions(t *testing.T) {
 	}
 	if n != 5 || !strings.Contains(ports.String(), "name: conversion\n    port: 443\n    targetPort: conversion\n") || !strings.Contains(all.String(), "- --conversion-address=:18443\n") {
 		t.Errorf("%d definitions, and the Service\n%s", n, ports.String())
+	}
+}
+
+// TestTrafficMetricsMayBeLeftOut, the whole or what has the API server ask for them.
+func TestTrafficMetricsMayBeLeftOut(t *testing.T) {
+	for text, want := range map[string]struct{ reads, registers, serves bool }{
+		"{}":                             {true, true, true},
+		"{traffic: {apiService: false}}": {true, false, true},
+		"{traffic: {enabled: false}}":    {},
+	} {
+		values := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := render(load(t), values)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		var all strings.Builder
+		registered := 0
+		for _, o := range objects {
+			all.WriteString(o.Content + "\n")
+			if o.Head.Kind == "APIService" {
+				registered++
+			}
+		}
+		for what, want := range map[string]bool{"subjectaccessreviews": want.serves, "extension-apiserver-authentication-reader": want.serves, "--traffic-metrics": want.reads} {
+			if strings.Contains(all.String(), what) != want {
+				t.Errorf("%s: %s is there: %t", text, what, !want)
+			}
+		}
+		if want := map[bool]int{true: 3}[want.registers]; registered != want {
+			t.Errorf("%s: %d APIServices, want %d", text, registered, want)
+		}
 	}
 }

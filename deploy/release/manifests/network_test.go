@@ -179,6 +179,10 @@ func TestNetworkPoliciesOfAllNamespaces(t *testing.T) {
 		"controller to another pod":                {controllerPod, shop, "", 8080, false},
 		"controller to metadata of the cloud":      {controllerPod, metadata, "", 80, false},
 		"controller to a name server":              {controllerPod, podIn("kube-system", labels.Set{"k8s-app": "kube-dns"}), corev1.ProtocolUDP, 53, false},
+		"controller to a proxy's report":           {controllerPod, proxyIn("shop"), "", 19080, true},
+		"controller to such a port of another pod": {controllerPod, shop, "", 19080, false},
+		"controller to another port of a proxy":    {controllerPod, proxyIn("shop"), "", 80, false},
+		"controller to a Prometheus":               {controllerPod, podIn("monitoring", labels.Set{"app": "prometheus"}), "", 9090, false},
 		"a pod of weir-system that is none of its": {shop, podIn(namespace, labels.Set{"app": "other"}), "", 8080, true},
 	})
 }
@@ -229,6 +233,8 @@ networkPolicies:
 		"controller to the API server":                {controllerPod, apiServer, "", 443, true},
 		"controller to another address":               {controllerPod, client, "", 443, false},
 		"controller to a proxy":                       {controllerPod, proxyIn("shop"), "", 80, false},
+		"controller to a proxy's report":              {controllerPod, proxyIn("shop"), "", 19080, true},
+		"controller to one that it does not watch":    {controllerPod, proxyIn("elsewhere"), "", 19080, false},
 		"pods that are none of Weir's are left alone": {client, cart, "", 19080, true},
 	})
 	outside := networkOf(t, "{namespaces: [shop], networkPolicies: {backends: [{ipBlock: {cidr: 203.0.113.0/24}}]}}")
@@ -236,6 +242,25 @@ networkPolicies:
 		"proxy to a backend outside":     {proxyIn("shop"), client, "", 443, true},
 		"proxy to another":               {proxyIn("shop"), metadata, "", 80, false},
 		"proxy to pods, which are named": {proxyIn("shop"), cart, "", 8080, false},
+	})
+	asked := networkOf(t, `
+namespaces: [shop]
+networkPolicies: {metricsFrom: [], prometheus: {to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], ports: [9091]}}
+traffic: {prometheus: {url: "http://prometheus.monitoring"}}
+`)
+	judge(t, asked, map[string]flow{
+		"controller to Prometheus":                  {controllerPod, prometheus, "", 9091, true},
+		"controller to another port of it":          {controllerPod, prometheus, "", 9090, false},
+		"controller to a name server":               {controllerPod, names, corev1.ProtocolUDP, 53, true},
+		"controller to a proxy, which is not asked": {controllerPod, proxyIn("shop"), "", 19080, false},
+		"controller to other pods":                  {controllerPod, cart, "", 9091, false},
+	})
+	judge(t, networkOf(t, "{namespaces: [shop], networkPolicies: {metricsFrom: []}, traffic: {enabled: false}}"), map[string]flow{
+		"controller to a proxy's report":   {controllerPod, proxyIn("shop"), "", 19080, false},
+		"controller to a name server":      {controllerPod, names, corev1.ProtocolUDP, 53, false},
+		"whoever is called controller":     {podIn(namespace, controllerPod.labels), proxyIn("shop"), "", 19080, false},
+		"controller to Prometheus":         {controllerPod, prometheus, "", 9090, false},
+		"proxy asks for its configuration": {proxyIn("shop"), controllerPod, "", 18000, true},
 	})
 	if n := networkOf(t, "networkPolicies: {create: false}"); len(n) != 0 {
 		t.Errorf("%d policies without create", len(n))

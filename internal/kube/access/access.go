@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -73,6 +74,27 @@ func Cluster(kinds resource.Kinds) []Verb {
 	add("events.k8s.io", "events", "create")
 	add("authentication.k8s.io", "tokenreviews", "create")
 	return sorted(all)
+}
+
+// Traffic returns what the controller may additionally do if it serves Traffic Metrics, sorted: ask the API server who
+// may ask for them, and keep the certificates by which that trusts the API.
+func Traffic() []Verb {
+	all := []Verb{{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}}
+	for _, name := range metrics.APIServices() {
+		for _, verb := range []string{"get", "patch"} {
+			all = append(all, Verb{Group: "apiregistration.k8s.io", Resource: "apiservices", Verb: verb, Name: name})
+		}
+	}
+	return sorted(all)
+}
+
+// AuthenticationNamespace is the namespace of the ConfigMap that Authentication is about.
+const AuthenticationNamespace = "kube-system"
+
+// Authentication returns what the controller may do in AuthenticationNamespace if it serves Traffic Metrics: read by which
+// certificate the API server that sends requests on is known. A role of Kubernetes itself permits it.
+func Authentication() []Verb {
+	return []Verb{{Resource: "configmaps", Verb: "get", Name: "extension-apiserver-authentication"}}
 }
 
 // Own returns what the controller may additionally do in its own namespace, sorted: hold the lease, keep the

@@ -12,8 +12,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/kube/access"
+	internalmetrics "github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -48,6 +50,8 @@ func template(kinds resource.Kinds) string {
 	slices.Sort(converted)
 	b.WriteString("\n{{- /* The definitions whose versions the controller converts. */ -}}\n")
 	fmt.Fprintf(&b, "{{- define \"weir.converted\" -}}\n[%s]\n{{- end -}}\n", strings.Join(converted, ", "))
+	b.WriteString("\n{{- /* The APIServices of Traffic Metrics. */ -}}\n")
+	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
 	b.WriteString("\n{{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}\n")
@@ -123,7 +127,7 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	roles := installed(t, "../../../deploy/manifests/install.yaml")
 	for _, r := range roles {
 		if r.Kind == "ClusterRole" {
-			compare(t, r.Kind, r.Rules, access.Cluster(dialect.Kinds()))
+			compare(t, r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic()))
 		} else {
 			compare(t, r.Kind, r.Rules, access.Own())
 		}
@@ -141,7 +145,7 @@ func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
 	for _, r := range roles {
 		switch name := r.Kind + " " + r.Namespace; name {
 		case "ClusterRole ":
-			compare(t, name, r.Rules, access.Shared(dialect.Kinds(), []string{"shop", "blog"}))
+			compare(t, name, r.Rules, slices.Concat(access.Shared(dialect.Kinds(), []string{"shop", "blog"}), access.Traffic()))
 			seen[name] = true
 		case "Role weir-system":
 			compare(t, name, r.Rules, access.Alone())
@@ -202,6 +206,18 @@ func compare(t *testing.T, kind string, rules []rbacv1.PolicyRule, want []access
 	for _, v := range want {
 		if !slices.Contains(got, v) {
 			t.Errorf("%s: %s is used and not given", kind, v)
+		}
+	}
+}
+
+// TestWhatTrafficMetricsReadIsRead anyway: the controller needs no more rights to know the objects that they are about.
+func TestWhatTrafficMetricsReadIsRead(t *testing.T) {
+	all := access.Cluster(dialect.Kinds())
+	for _, k := range internalmetrics.Kinds() {
+		for _, verb := range []string{"list", "watch"} {
+			if v := (access.Verb{Group: k.Group, Resource: k.Plural, Verb: verb}); !slices.Contains(all, v) {
+				t.Errorf("%s is missing", v)
+			}
 		}
 	}
 }

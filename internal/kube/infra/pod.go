@@ -130,7 +130,7 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 			args = append(args, "--"+flag.name+"="+flag.value)
 		}
 	}
-	return append(append(args, r.p.AccessLogOptions.args()...), r.p.RequestID.args()...)
+	return slices.Concat(args, r.p.AccessLogOptions.args(), r.p.RequestID.args(), r.p.Tracing.args())
 }
 
 func (r *renderer) env() []corev1.EnvVar {
@@ -141,6 +141,12 @@ func (r *renderer) env() []corev1.EnvVar {
 		// A variable and no argument: another image may not know it.
 		sum := sha256.Sum256([]byte("weir via " + string(r.gateway.UID)))
 		env = append(env, corev1.EnvVar{Name: viaName, Value: "weir-" + hex.EncodeToString(sum[:6])})
+	}
+	// Where the proxy observes its traffic; variables for the same reason.
+	for _, pod := range []struct{ name, field string }{{"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_NAMESPACE", "metadata.namespace"}} {
+		if _, own := r.p.Env[pod.name]; !own {
+			env = append(env, corev1.EnvVar{Name: pod.name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pod.field}}})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.p.Env)) {
 		env = append(env, corev1.EnvVar{Name: name, Value: r.p.Env[name]})

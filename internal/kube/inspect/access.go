@@ -44,6 +44,10 @@ func (r *reader) access(ctx context.Context) error {
 		}
 		add(c.Namespace, access.Alone())
 	}
+	if c.TrafficMetrics {
+		add("", access.Traffic())
+		add(access.AuthenticationNamespace, access.Authentication())
+	}
 	ask, done, err := r.asker(ctx, c)
 	if err != nil {
 		return err

@@ -105,6 +105,8 @@ type Controller struct {
 	Service string
 	// Namespaces are the namespaces that it watches, sorted; none means all.
 	Namespaces []string
+	// TrafficMetrics says that it serves them.
+	TrafficMetrics bool
 }
 
 // Gateway is what exists of one Gateway.
@@ -226,6 +228,7 @@ func describe(d *appsv1.Deployment) *Controller {
 			if name, ok := strings.CutPrefix(arg, "--controller-service="); ok {
 				c.Service = name
 			}
+			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
 			c.Elects = c.Elects && arg != "--leader-elect=false"
 			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
 				c.Namespaces = append(c.Namespaces, strings.Split(names, ",")...)

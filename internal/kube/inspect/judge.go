@@ -189,7 +189,7 @@ func (j *judge) controller() {
 	}
 	for _, what := range slices.SortedFunc(maps.Keys(of), Missing.compare) {
 		text := "may not " + strings.Join(of[what], ", ") + what.Verb.String()
-		if what.Namespace != "" && len(c.Namespaces) > 0 {
+		if what.Namespace != "" && (len(c.Namespaces) > 0 || what.Namespace != c.Namespace) {
 			text += " in namespace " + what.Namespace
 		}
 		j.add(CodePermission, account, "", text, install)

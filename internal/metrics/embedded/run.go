@@ -28,8 +28,12 @@ type Source struct {
 func (s *Store) Run(ctx context.Context, sources func() []Source) error {
 	r := reader{store: s, ctx: ctx, free: make(chan struct{}, s.options.Concurrency), targets: map[string]*target{}}
 	defer r.all.Wait()
+	defer s.failing.Store(0)
 	for round := uint64(1); ; round++ {
-		began := time.Now()
+		began := s.nextRound(time.Now())
+		if !sleepUntil(ctx, began) {
+			return ctx.Err()
+		}
 		r.begin(round, sources())
 		for tick := range ticks {
 			if !sleepUntil(ctx, began.Add(s.options.Interval*time.Duration(tick)/ticks)) {
@@ -39,10 +43,18 @@ func (s *Store) Run(ctx context.Context, sources func() []Source) error {
 				return ctx.Err()
 			}
 		}
-		if !sleepUntil(ctx, began.Add(s.options.Interval)) {
+		if !s.options.Aligned && !sleepUntil(ctx, began.Add(s.options.Interval)) {
 			return ctx.Err()
 		}
 	}
+}
+
+// nextRound is when the next round begins. It has a monotonic reading, so that nobody waits longer if the wall clock is set back.
+func (s *Store) nextRound(now time.Time) time.Time {
+	if !s.options.Aligned {
+		return now
+	}
+	return now.Add(s.options.Interval - now.Sub(now.Truncate(s.options.Interval)))
 }
 
 // ticks are the parts of an interval. The proxies of one begin together, so that thousands need no timer each.
@@ -106,11 +118,16 @@ func (r *reader) begin(round uint64, sources []Source) {
 		t.source = source
 		r.due = append(r.due, t)
 	}
+	failing := int64(0)
 	for name, t := range r.targets {
-		if t.round != round && !t.busy {
+		switch {
+		case t.round != round && !t.busy:
 			delete(r.targets, name)
+		case t.round == round && t.fails > 0:
+			failing++
 		}
 	}
+	r.store.failing.Store(failing)
 	slices.SortFunc(r.due, func(a, b *target) int {
 		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.source.Name, b.source.Name))
 	})
@@ -172,7 +189,9 @@ func (r *reader) done(t *target, err error) {
 	switch {
 	case err == nil:
 		t.fails = 0
+		r.store.readings.Add(1)
 	case r.ctx.Err() == nil:
+		r.store.failures.Add(1)
 		if t.fails++; t.fails == 1 {
 			r.failed.count++
 			r.failed.example = err

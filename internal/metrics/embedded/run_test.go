@@ -182,7 +182,7 @@ func TestReportsOverHTTP(t *testing.T) {
 	client := NewClient()
 	client.most = 1 << 20
 	for path, want := range map[string]string{
-		"/good": "", "/elsewhere": ": 302 Found", "/none": ": 404 Not Found", "/text": ": invalid character 'w' looking for beginning of value",
+		"/good": "", "/elsewhere": ": 302 Found", "/none": ": 404 Not Found", "/text": ": 'w' in place of '{'",
 		"/cut": ": edges: unexpected EOF", "/edges": ": edges: more than 50000", "/bytes": ": edges: the report has more than 1048576 bytes",
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -269,6 +269,82 @@ func FuzzAnyReportIsTaken(f *testing.F) {
 		}
 		if counted > sent {
 			t.Errorf("%d of %d requests", counted, sent)
+		}
+	})
+}
+
+// TestAlignedStoresReadAProxyAtTheSameTime, whenever they began, also when rounds took longer than they should.
+func TestAlignedStoresReadAProxyAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		reads := map[string]map[time.Duration]int{} // by how long after a multiple of the interval
+		source := func(name string, slow func() time.Duration) Source {
+			return Source{Name: name, Read: func(context.Context) (telemetry.Report, error) {
+				mu.Lock()
+				if reads[name] == nil {
+					reads[name] = map[time.Duration]int{}
+				}
+				now := time.Now()
+				reads[name][now.Sub(now.Truncate(5*time.Second))]++
+				mu.Unlock()
+				time.Sleep(slow())
+				return telemetry.New().Report(), nil
+			}}
+		}
+		never := func() time.Duration { return 0 }
+		var n atomic.Int64
+		sometimes := func() time.Duration { return time.Duration(n.Add(1)%3/2) * 7 * time.Second }
+		time.Sleep(1300 * time.Millisecond)
+		defer running(t, New(Options{Aligned: true}), func() []Source { return []Source{source("shop/edge-1", never), source("shop/edge-2", never)} })()
+		time.Sleep(2 * time.Second)
+		defer running(t, New(Options{Aligned: true, Concurrency: 1, Timeout: time.Minute}), func() []Source { return []Source{source("shop/edge-2", sometimes)} })()
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		for name, least := range map[string]int{"shop/edge-1": 11, "shop/edge-2": 11 + 6} {
+			if got := reads[name]; len(got) != 1 || got[5*time.Second*time.Duration(tickOf(name))/ticks] < least {
+				t.Errorf("%s was read, since multiples of the interval: %v", name, got)
+			}
+		}
+	})
+}
+
+// TestStatsSayWhatFailsNow and what reported when.
+func TestStatsSayWhatFailsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		if got := s.Stats(); got != (Stats{}) {
+			t.Errorf("of an empty store: %+v", got)
+		}
+		r := telemetry.New()
+		observe(r, telemetry.EdgeLabels{At: pod(1), Peer: web}, 1)
+		var broken atomic.Bool
+		all := []Source{
+			{Name: "good", Read: func(context.Context) (telemetry.Report, error) { return r.Report(), nil }},
+			{Name: "bad", Read: func(context.Context) (telemetry.Report, error) {
+				if broken.Load() {
+					return telemetry.Report{}, errors.New("broken")
+				}
+				return r.Report(), nil
+			}},
+		}
+		stop := running(t, s, func() []Source { return all })
+		time.Sleep(14 * time.Second)
+		if got := s.Stats(); got.Proxies != 2 || got.Edges != 2 || got.Failing != 0 || got.Readings != 6 || got.Failures != 0 || time.Since(got.Newest) > 5*time.Second {
+			t.Errorf("of two good proxies: %+v", got)
+		}
+		broken.Store(true)
+		time.Sleep(10 * time.Second)
+		if got := s.Stats(); got.Proxies != 2 || got.Failing != 1 || got.Failures == 0 {
+			t.Errorf("as one fails: %+v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := s.Stats(); got.Proxies != 1 || got.Failing != 1 {
+			t.Errorf("as one has failed for long: %+v", got)
+		}
+		stop()
+		if got := s.Stats(); got.Failing != 0 {
+			t.Errorf("without Run: %+v", got)
 		}
 	})
 }

@@ -6,6 +6,7 @@ package embedded
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -17,6 +18,9 @@ type Options struct {
 	Keep time.Duration
 	// Interval is the time between two readings of a proxy. Default 5 seconds.
 	Interval time.Duration
+	// Aligned has Run begin each round at a multiple of Interval by the wall clock, so that stores of several processes
+	// read a proxy at about the same time, and answer alike.
+	Aligned bool
 	// MaxEdges bounds the series of all proxies. When a further one comes, the eighth with the least traffic makes room, at
 	// most once in Keep, but those of proxies that have fewer than the others do not. The requests of those that have no
 	// room count under the label "other". Default 40,000.
@@ -63,11 +67,45 @@ type Store struct {
 	swept   time.Time
 	evicted time.Time
 	scratch scratch
+
+	readings, failures atomic.Uint64
+	failing            atomic.Int64
 }
 
 // New is an empty Store.
 func New(o Options) *Store {
 	return &Store{options: o.withDefaults(), sources: map[string]*source{}, sides: map[telemetry.Side]map[*source]int{}}
+}
+
+// Stats are how a Store stands.
+type Stats struct {
+	// Proxies are those that reported in the time that is kept, Edges their series.
+	Proxies, Edges int
+	// Newest is when the newest report was received; zero if there is none.
+	Newest time.Time
+	// Failing are the proxies of Run's last round that failed when they were last read. Readings and Failures count what Run
+	// read, and what it could not read.
+	Failing            int
+	Readings, Failures uint64
+}
+
+// Stats returns how the Store stands now.
+func (s *Store) Stats() Stats {
+	out := Stats{Failing: int(s.failing.Load()), Readings: s.readings.Load(), Failures: s.failures.Load()}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out.Edges = s.edges
+	now := time.Now()
+	for _, p := range s.sources {
+		if s.left(p, now) {
+			continue // not swept yet
+		}
+		out.Proxies++
+		if at := p.newest(); at.After(out.Newest) {
+			out.Newest = at
+		}
+	}
+	return out
 }
 
 // Add takes a report of the proxy of this name, received now. What of it is traffic of the window follows from what is

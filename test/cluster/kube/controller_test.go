@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,10 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/test/weirtest"
 )
@@ -53,7 +56,8 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ensureNamespace(t, own, "shop", "elsewhere")
 			args := append([]string{"controller", "--kubeconfig=" + impersonated(t), "--namespace=" + own, "--name=test", "--proxy-image=weir:dev",
-				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off"}, install(t)...)
+				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off", "--traffic-metrics"}, install(t)...)
+			apiServices(t, "deploy/manifests/install.yaml")
 			of := class(t)
 			create(t, gatewayOf(of, "shop", "edge"), gatewayOf(of, "elsewhere", "edge"))
 			var log lines
@@ -92,6 +96,18 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 					if c := clientConfig(t, d); len(c.CABundle) == 0 || c.Service == nil || c.Service.Namespace != own {
 						return fmt.Errorf("%s: the webhook is at %+v", d, c)
 					}
+				}
+				for _, name := range metrics.APIServices() {
+					u := apiService(name)
+					if err := admin.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+						return err
+					}
+					if bundle, _, err := unstructured.NestedString(u.Object, "spec", "caBundle"); err != nil || bundle == "" {
+						return fmt.Errorf("%s: no certificates, %w", name, err)
+					}
+				}
+				if !strings.Contains(log.String(), `msg="the objects of the cluster are known" for="traffic metrics"`) {
+					return errors.New("the objects of Traffic Metrics are not known")
 				}
 				return admin.Get(t.Context(), client.ObjectKey{Namespace: own, Name: "weir-controller"}, &coordinationv1.Lease{})
 			})

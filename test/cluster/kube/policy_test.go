@@ -21,6 +21,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/kube"
 )
 
@@ -306,6 +307,7 @@ func TestPolicyDeniesPodsThatAreNoProxies(t *testing.T) {
 		"host port":             container([]any{map[string]any{"containerPort": int64(80), "hostPort": int64(80)}}, "ports"),
 		"service account":       pod("default", "serviceAccountName"),
 		"token of the API":      pod(true, "automountServiceAccountToken"),
+		"environment of node":   container([]any{map[string]any{"name": "A", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "spec.nodeName"}}}}, "env"),
 		"environment of Secret": container([]any{map[string]any{"name": "A", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "a", "key": "b"}}}}, "env"),
 		"all of a Secret":       container([]any{map[string]any{"secretRef": map[string]any{"name": "a"}}}, "envFrom"),
 		"hook":                  container(map[string]any{"postStart": map[string]any{"exec": map[string]any{"command": []any{"sh"}}}}, "lifecycle"),
@@ -540,4 +542,75 @@ func TestPolicyHoldsTheControllerToConversions(t *testing.T) {
 			t.Errorf("%s: %v, want that it is forbidden", what, err)
 		}
 	}
+}
+
+// TestPolicyHoldsTheControllerToItsAPIs has the APIServices of Traffic Metrics, of which the controller may say by which
+// certificates it is known.
+func TestPolicyHoldsTheControllerToItsAPIs(t *testing.T) {
+	c := policed(t)
+	ctx := t.Context()
+	apiServices(t, "deploy/manifests/install.yaml")
+	patch := func(name, text string, options ...client.PatchOption) error {
+		return c.Patch(ctx, apiService(name), client.RawPatch(types.MergePatchType, []byte(text)), options...)
+	}
+	all := metrics.APIServices()
+	err := within(ctx, func() error {
+		if err := patch(all[0], `{"metadata":{"labels":{"a":"b"}}}`, client.DryRunAll); !denied(err) {
+			return fmt.Errorf("the policy is not in force: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		if err := patch(name, `{"spec":{"caBundle":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="}}`); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"another Service":   `{"spec":{"service":{"name":"other"}}}`,
+		"another namespace": `{"spec":{"service":{"namespace":"default"}}}`,
+		"another port":      `{"spec":{"service":{"port":444}}}`,
+		"anybody's word":    `{"spec":{"caBundle":null,"insecureSkipTLSVerify":true}}`,
+		"a higher priority": `{"spec":{"groupPriorityMinimum":19000}}`,
+		"the API server's":  `{"spec":{"service":null,"caBundle":null}}`,
+		"labels":            `{"metadata":{"labels":{"a":"b"}}}`,
+		"annotations":       `{"metadata":{"annotations":{"a":"b"}}}`,
+		"finalizers":        `{"metadata":{"finalizers":["example.com/keep"]}}`,
+	} {
+		if err := patch(all[0], text); !denied(err) {
+			t.Errorf("%s: %v, want that the policy denies it", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"another":  patch("v1.apps", `{"metadata":{"labels":{"a":"b"}}}`),
+		"deleted":  c.Delete(ctx, apiService(all[0])),
+		"a status": c.Status().Patch(ctx, apiService(all[0]), client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[]}}`))),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want that it is forbidden", what, err)
+		}
+	}
+	// Of one that leads elsewhere it may not even change the certificates.
+	if err := admin.Patch(ctx, apiService(all[0]), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"service":{"name":"other"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := patch(all[0], `{"spec":{"caBundle":null}}`); !denied(err) {
+		t.Errorf("of another's: %v, want that the policy denies it", err)
+	}
+}
+
+func apiService(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("apiregistration.k8s.io/v1")
+	u.SetKind("APIService")
+	u.SetName(name)
+	return u
+}
+
+// apiServices installs those of a file until the test ends.
+func apiServices(t *testing.T, file string) {
+	t.Helper()
+	applyManifests(t, file, func(u *unstructured.Unstructured) bool { return u.GetKind() == "APIService" })
 }

@@ -24,13 +24,7 @@ import (
 // endpoints: how long it takes to know them, what they weigh, how soon a changed one is in a set, and how long their
 // statuses take to write.
 func BenchmarkManyObjects(b *testing.B) {
-	n := 1000
-	if text := os.Getenv("SCALE"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			b.Fatal(err)
-		}
-	}
+	n := scale(b)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scale-"}}
 	if err := admin.Create(b.Context(), ns); err != nil {
 		b.Fatal(err)
@@ -41,8 +35,21 @@ func BenchmarkManyObjects(b *testing.B) {
 	}
 }
 
-// fill creates the objects, many at a time.
-func fill(b *testing.B, ns string, n int) {
+// scale is how many objects there are to be.
+func scale(b *testing.B) int {
+	text := os.Getenv("SCALE")
+	if text == "" {
+		return 1000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// createAll creates objects, many at a time.
+func createAll(b *testing.B, objects func(create func(client.Object))) {
 	work := make(chan client.Object)
 	var wait sync.WaitGroup
 	for range 16 {
@@ -54,37 +61,48 @@ func fill(b *testing.B, ns string, n int) {
 			}
 		})
 	}
+	objects(func(o client.Object) { work <- o })
+	close(work)
+	wait.Wait()
+}
+
+// heap is how much is in use, in megabytes.
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
+// fill creates routes, Services and their endpoints.
+func fill(b *testing.B, ns string, n int) {
+	createAll(b, func(create func(client.Object)) { fillWith(ns, n, create) })
+}
+
+func fillWith(ns string, n int, create func(client.Object)) {
 	for i := range n {
-		work <- &gatewayv1.HTTPRoute{ObjectMeta: named(ns, fmt.Sprintf("r%d", i)), Spec: gatewayv1.HTTPRouteSpec{
+		create(&gatewayv1.HTTPRoute{ObjectMeta: named(ns, fmt.Sprintf("r%d", i)), Spec: gatewayv1.HTTPRouteSpec{
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "edge"}}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example", i))},
 			Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 				BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(fmt.Sprintf("s%d", i/5)), Port: ptr(gatewayv1.PortNumber(80))},
 			}}}}},
-		}}
+		}})
 	}
 	for i := range n / 5 {
 		name := fmt.Sprintf("s%d", i)
-		work <- &corev1.Service{ObjectMeta: named(ns, name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}}}
+		create(&corev1.Service{ObjectMeta: named(ns, name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}}})
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: named(ns, name), AddressType: discoveryv1.AddressTypeIPv4,
 			Ports: []discoveryv1.EndpointPort{{Port: ptr(int32(8080))}}}
 		slice.Labels = map[string]string{discoveryv1.LabelServiceName: name}
 		for j := range 10 {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.%d", i/256, i%256, j+1)}})
 		}
-		work <- slice
+		create(slice)
 	}
-	close(work)
-	wait.Wait()
 }
 
 func measure(b *testing.B, ns string, n int) {
-	heap := func() float64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 1e6
-	}
 	before := heap()
 	source := kube.NewSource(admin, kube.SourceOptions{Kinds: kinds, Controller: controller})
 	writer := kube.NewStatusWriter(admin, source, controller, nil)

@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/aggregated"
+	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/kube/scrape"
+	"github.com/weirmesh/weir/internal/metrics"
+	"github.com/weirmesh/weir/internal/metrics/embedded"
+	"github.com/weirmesh/weir/internal/metrics/prometheus"
+	"github.com/weirmesh/weir/internal/metrics/rest"
+	"github.com/weirmesh/weir/internal/metrics/schema"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// traffic answers about Traffic Metrics: what proxies counted, in terms of the cluster's objects. Every replica knows the
+// same objects, and reads the same proxies at the same times, so that they answer alike.
+type traffic struct {
+	// source reads the objects apart from the control loop's, which pods that come and go are not to keep busy.
+	source  *kube.Source
+	objects metrics.Newest
+	store   metrics.Store
+	// embedded and proxies are nil if a Prometheus is asked.
+	embedded *embedded.Store
+	proxies  *scrape.Proxies
+	// api answers API servers.
+	api   *aggregated.API
+	began time.Time
+}
+
+// trafficPatience is how long a replica that has begun waits with being ready until it can answer about traffic. Proxies
+// are not to lack their controller for longer because it has no right to.
+const trafficPatience = 10 * time.Second
+
+// trafficSettle is how long changes of the cluster are gathered before the objects that Traffic Metrics are about are
+// others: a Deployment that is rolled out has many.
+const trafficSettle = 500 * time.Millisecond
+
+// newTraffic returns nil if Traffic Metrics are not served.
+func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
+	if !c.trafficMetrics.on {
+		return nil, nil
+	}
+	t := &traffic{began: time.Now(), source: kube.NewSource(c.client, kube.SourceOptions{Kinds: metrics.Kinds(), Scope: c.scope(), Settle: trafficSettle, Logger: log.With("for", "traffic metrics")})}
+	if c.trafficMetrics.prometheus.URL == "" {
+		t.embedded = embedded.New(embedded.Options{Aligned: true, Log: log})
+		t.proxies = &scrape.Proxies{Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}
+		t.store = t.embedded
+	} else {
+		store, err := prometheus.New(c.trafficMetrics.prometheus)
+		if err != nil {
+			return nil, flags.Errorf("--prometheus: %w", err)
+		}
+		t.store = store
+	}
+	t.api = &aggregated.API{Client: c.client, Handler: t.handler(), Logger: log}
+	return t, nil
+}
+
+// handler answers those who may ask.
+func (t *traffic) handler() http.Handler {
+	answers := &rest.Handler{Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/") {
+			schema.ServeHTTP(w, r)
+			return
+		}
+		answers.ServeHTTP(w, r)
+	})
+}
+
+// ready says whether API servers may rely on this replica; after trafficPatience it only says why not.
+func (t *traffic) ready() (ok bool, why string) {
+	switch {
+	case !t.api.Ready():
+		why = "Traffic Metrics are not served, as it is not known how the API server identifies itself"
+	case !t.objects.Known():
+		why = "Traffic Metrics are not served, as their objects are not known yet"
+	}
+	return why == "" || time.Since(t.began) > trafficPatience, why
+}
+
+// know is the task that keeps the objects.
+func (t *traffic) know(ctx context.Context) error {
+	return t.source.Run(ctx, func(set *resource.Set) {
+		t.objects.Know(set)
+		if t.proxies != nil {
+			t.proxies.Known(set)
+		}
+	})
+}
+
+// read is the task that reads the proxies.
+func (t *traffic) read(ctx context.Context) error { return t.embedded.Run(ctx, t.proxies.Sources) }
+
+// connected are the pods of the proxies that are connected to any replica.
+func (c *controlPlane) connected() (out []string) {
+	if accounts := c.accounts.Load(); accounts != nil {
+		for _, owner := range *accounts {
+			for _, p := range replica.Newest(c.feeds.Running(owner), c.board.Others(owner)) {
+				out = append(out, p.Name)
+			}
+		}
+	}
+	return out
+}
+
+// trafficStatus is how the reading of proxies stands, for /status.
+type trafficStatus struct {
+	// Proxies are those that reported within the last minute, Edges their series.
+	Proxies int `json:"proxies"`
+	Edges   int `json:"edges"`
+	// Failing are those that could not be read when they were last asked, LeftOut those beyond the bound.
+	Failing int `json:"failing"`
+	LeftOut int `json:"leftOut,omitempty"`
+	// Newest is when the newest report came.
+	Newest *time.Time `json:"newest,omitempty"`
+	// Prometheus is the one that is asked in their place.
+	Prometheus string `json:"prometheus,omitempty"`
+}
+
+func (c *controlPlane) trafficStatus() *trafficStatus {
+	switch {
+	case c.traffic == nil:
+		return nil
+	case c.traffic.embedded == nil:
+		return &trafficStatus{Prometheus: c.trafficMetrics.prometheus.URL}
+	}
+	s := c.traffic.embedded.Stats()
+	out := &trafficStatus{Proxies: s.Proxies, Edges: s.Edges, Failing: s.Failing, LeftOut: c.traffic.proxies.LeftOut()}
+	if !s.Newest.IsZero() {
+		out.Newest = &s.Newest
+	}
+	return out
+}
