@@ -49,7 +49,7 @@ var importTable = map[string][]string{
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
 	},
 	"internal/tracing":      {},
-	"internal/tracing/otlp": {"internal/tracing", "internal/loglimit"},
+	"internal/tracing/otlp": {"internal/tracing", "internal/loglimit", "internal/visible"},
 	"internal/peertest":     {"internal/model"},
 	"internal/exchange": {
 		"internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/socket", "internal/routing",
@@ -73,7 +73,7 @@ var importTable = map[string][]string{
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/aggregated": {"internal/visible"},
 	"internal/kube/webhook":    {},
-	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry"},
+	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {

@@ -99,7 +99,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	metrics := telemetry.NewRegistry(telemetry.Options{Version: process.Build().Version})
 	metrics.WatchAccessLog(accessLog)
 	metrics.WatchProcessLog(processLog)
-	tracer, closeTraces, err := o.traces.open(o.Exporter, o.Gateway, metrics, log)
+	tracer, closeTraces, err := o.traces.open(o.Exporter, o.Gateway, guard.Refuse, metrics, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, closeLog())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -38,8 +39,8 @@ func (o *traceFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.headersFile, "otlp-headers-file", "", "`file` with header fields for the collector, such as \"Authorization: Bearer ...\", one a line")
 }
 
-// open returns nil if there are no traces. It shows the counts of spans.
-func (o *traceFlags) open(with func(tracing.Export) (tracing.Exporter, error), gateway string, metrics *telemetry.Registry, log *slog.Logger) (*tracing.Tracer, func() error, error) {
+// open returns nil if there are no traces. It shows the counts of spans. The collector's address is judged by refuse.
+func (o *traceFlags) open(with func(tracing.Export) (tracing.Exporter, error), gateway string, refuse func(netip.AddrPort) string, metrics *telemetry.Registry, log *slog.Logger) (*tracing.Tracer, func() error, error) {
 	if o.endpoint == "" {
 		if o.headersFile != "" {
 			return nil, nil, flags.Errorf("--otlp-headers-file is of no use without --otlp-endpoint")
@@ -49,7 +50,7 @@ func (o *traceFlags) open(with func(tracing.Export) (tracing.Exporter, error), g
 	if o.rate < 1 {
 		return nil, nil, flags.Errorf("--trace-rate must be above zero")
 	}
-	export := tracing.Export{Endpoint: o.endpoint, Version: process.Build().Version, Attributes: map[string]string{}, Logger: log}
+	export := tracing.Export{Endpoint: o.endpoint, Refuse: refuse, Version: process.Build().Version, Attributes: map[string]string{}, Logger: log}
 	if gateway != "" {
 		export.Attributes["weir.gateway"] = gateway
 	}
@@ -69,7 +70,7 @@ func (o *traceFlags) open(with func(tracing.Export) (tracing.Exporter, error), g
 	t := tracing.New(tracing.Options{Sink: to, Take: o.share.take(), Rate: o.rate})
 	metrics.WatchTraces(func() telemetry.Traces {
 		c := to.Counts()
-		return telemetry.Traces{Exported: c.Exported, Failed: c.Failed, Dropped: c.Dropped, Limited: t.Limited()}
+		return telemetry.Traces{Exported: c.Exported, Rejected: c.Rejected, Failed: c.Failed, Dropped: c.Dropped, Limited: t.Limited()}
 	})
 	return t, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTraces)

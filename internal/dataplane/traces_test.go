@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,9 @@ type exporter struct {
 }
 
 func (e *exporter) Begin(tracing.Context, tracing.Kind, string, time.Time) tracing.Span { return nil }
-func (e *exporter) Counts() tracing.Counts                                              { return tracing.Counts{Exported: 1, Failed: 2, Dropped: 3} }
+func (e *exporter) Counts() tracing.Counts {
+	return tracing.Counts{Exported: 1, Rejected: 4, Failed: 2, Dropped: 3}
+}
 func (e *exporter) Close(ctx context.Context) error {
 	_, bounded := ctx.Deadline()
 	e.closed = bounded
@@ -70,6 +73,7 @@ func TestFlagsOfTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := &exporter{}
+	refuse := func(netip.AddrPort) string { return "is refused" }
 	open := func(args ...string) (*tracing.Tracer, *telemetry.Registry, func() error, error) {
 		var o traceFlags
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -78,7 +82,7 @@ func TestFlagsOfTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := telemetry.New()
-		tr, stop, err := o.open(func(e tracing.Export) (tracing.Exporter, error) { made.Export = e; return made, nil }, "shop/web", m, slog.New(slog.DiscardHandler))
+		tr, stop, err := o.open(func(e tracing.Export) (tracing.Exporter, error) { made.Export = e; return made, nil }, "shop/web", refuse, m, slog.New(slog.DiscardHandler))
 		return tr, m, stop, err
 	}
 	if tr, _, _, err := open(); tr != nil || err != nil {
@@ -93,7 +97,7 @@ func TestFlagsOfTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Endpoint != "http://c" || made.Header["Authorization"] != "Bearer x" || made.Attributes["weir.gateway"] != "shop/web" {
+	if made.Endpoint != "http://c" || made.Header["Authorization"] != "Bearer x" || made.Attributes["weir.gateway"] != "shop/web" || made.Refuse == nil {
 		t.Errorf("the exporter has %+v", made.Export)
 	}
 	taken := 0
@@ -107,7 +111,7 @@ func TestFlagsOfTraces(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, line := range []string{`weir_trace_spans_total{result="exported"} 1`, `weir_trace_spans_total{result="failed"} 2`, `weir_trace_spans_total{result="dropped"} 3`, `weir_trace_spans_total{result="limited"} 0`} {
+	for _, line := range []string{`weir_trace_spans_total{result="exported"} 1`, `weir_trace_spans_total{result="rejected"} 4`, `weir_trace_spans_total{result="failed"} 2`, `weir_trace_spans_total{result="dropped"} 3`, `weir_trace_spans_total{result="limited"} 0`} {
 		if !strings.Contains(w.Body.String(), line+"\n") {
 			t.Errorf("metrics lack %s", line)
 		}

@@ -43,12 +43,7 @@ func (e *Missing) Error() string { return fmt.Sprintf("%s %q not found", e.Resou
 
 // List returns the traffic that each object of a kind received, of one namespace or, with "", of all.
 func (x *Index) List(ctx context.Context, store Store, of api.Resource, namespace string, s Selection) (api.TrafficMetricsList, error) {
-	var chosen []*object
-	for _, o := range x.ofKind(of) {
-		if (namespace == "" || o.namespace == namespace) && s.Selector.matches(o.labels) {
-			chosen = append(chosen, o)
-		}
-	}
+	chosen := x.choose(of, namespace, s.Selector)
 	list := api.NewList(of.Reference(namespace, ""), s.Selector.object(), nil)
 	chosen = cut(&list, chosen)
 	items, err := x.totals(ctx, store, chosen, s.Window)
@@ -165,38 +160,98 @@ func (x *Index) Sides(of api.Resource, namespace, name string) (map[telemetry.Si
 	return sides, nil
 }
 
-// totals are what objects received. It asks for sums, and for more only if at some places nothing was observed.
+// Received is what an object received in a window.
+type Received struct {
+	// Of is the object.
+	Of corev1.ObjectReference
+	api.Measured
+	// Timed is that there are durations, and Took their sum. Without them the percentiles mean nothing.
+	Timed bool
+	Took  time.Duration
+}
+
+// Received returns what each object of a kind received, of a namespace or, with "", of all, in the order of their names;
+// with a name, what that one did. It tells the answer that this was computed of, without its traffic. It fails with a
+// *Missing if there is no such object. Objects beyond MaxItems are left out.
+func (x *Index) Received(ctx context.Context, store Store, of api.Resource, namespace, name string, s Selection) ([]Received, Answer, error) {
+	chosen := x.choose(of, namespace, s.Selector)
+	if name != "" {
+		o, err := x.find(of, namespace, name)
+		if err != nil {
+			return nil, Answer{}, err
+		}
+		chosen = []*object{o}
+	}
+	chosen = chosen[:min(len(chosen), MaxItems)]
+	answer, rows, err := x.received(ctx, store, chosen, Question{Window: s.Window, Took: true})
+	if err != nil {
+		return nil, Answer{}, err
+	}
+	out := make([]Received, len(chosen))
+	var sum summing
+	for i, o := range chosen {
+		sum.add(rows(o))
+		out[i].Of = o.reference()
+		out[i].Measured, out[i].Timed, out[i].Took = sum.measured()
+	}
+	return out, Answer{Time: answer.Time, Window: answer.Window}, nil
+}
+
+// choose returns the objects of a kind, of one namespace or, with "", of all.
+func (x *Index) choose(of api.Resource, namespace string, s *Selector) (chosen []*object) {
+	for _, o := range x.ofKind(of) {
+		if (namespace == "" || o.namespace == namespace) && s.matches(o.labels) {
+			chosen = append(chosen, o)
+		}
+	}
+	return chosen
+}
+
+// totals are what objects received, as items.
 func (x *Index) totals(ctx context.Context, store Store, of []*object, window time.Duration) ([]api.TrafficMetrics, error) {
-	sides := sidesOf(of)
-	answer, err := store.Ask(ctx, Question{Window: window, At: sides, Sum: true})
+	answer, rows, err := x.received(ctx, store, of, Question{Window: window})
 	if err != nil {
 		return nil, err
 	}
+	items := make([]api.TrafficMetrics, len(of))
+	var sum summing
+	for i, o := range of {
+		items[i] = sum.item(o, api.From, nil, answer, rows(o))
+	}
+	return items, nil
+}
+
+// received asks for what objects received, q without its sides; rows are those of one of them. It asks for sums, and for
+// more only if at some places nothing was observed.
+func (x *Index) received(ctx context.Context, store Store, of []*object, q Question) (answer Answer, rows func(*object) []*Traffic, err error) {
+	sums := q
+	sums.At, sums.Sum = sidesOf(of), true
+	answer, err = store.Ask(ctx, sums)
+	if err != nil {
+		return answer, nil, err
+	}
 	v := x.newView(answer.Traffic)
 	if silent := v.silent(of); len(silent) > 0 {
-		more, err := store.Ask(ctx, Question{Window: window, With: bounded(silent)})
+		q.With = bounded(silent)
+		more, err := store.Ask(ctx, q)
 		if err != nil {
-			return nil, err
+			return answer, nil, err
 		}
 		v.addSent(more.Traffic)
 	}
 	received := v.receivedBy()
-	items := make([]api.TrafficMetrics, len(of))
-	var sum summing
-	for i, o := range of {
-		var rows []*Traffic
+	return answer, func(o *object) (rows []*Traffic) {
 		for _, p := range o.places {
 			rows = append(rows, received[p.id]...)
 		}
-		items[i] = sum.item(o, api.From, nil, answer, rows)
-	}
-	return items, nil
+		return rows
+	}, nil
 }
 
 // item is the sum of traffic of an object.
 func (s *summing) item(o *object, d api.Direction, with *corev1.ObjectReference, of Answer, all []*Traffic) api.TrafficMetrics {
 	s.add(all)
-	m, timed := s.measured()
+	m, timed, _ := s.measured()
 	item := api.New(o.reference(), d, with, of.Time, of.Window.Round(time.Millisecond), m)
 	if !timed { // requests whose durations nobody counted took no known time
 		item.Metrics = slices.DeleteFunc(item.Metrics, func(m api.Metric) bool { return m.Unit != "" })

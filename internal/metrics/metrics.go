@@ -32,6 +32,8 @@ type Question struct {
 	// Sum leaves out who the traffic was with, and its route and Services: one row for each side and direction. It is not
 	// for questions that set With.
 	Sum bool
+	// Took asks also for how long requests took together (telemetry.Latency.Sum). A Store may tell it unasked.
+	Took bool
 }
 
 // Answer is a Store's answer.

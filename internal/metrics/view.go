@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -180,11 +181,11 @@ func (s *summing) add(all []*Traffic) {
 	}
 }
 
-// measured is the sum, and timed is whether it has durations. The next one begins at zero.
-func (s *summing) measured() (m api.Measured, timed bool) {
+// measured is the sum, and timed is whether it has durations, which together took so long. The next one begins at zero.
+func (s *summing) measured() (m api.Measured, timed bool, took time.Duration) {
 	l := s.latency.Latency()
 	m = api.Measured{Success: s.success, Failure: s.failure, P50: l.Quantile(0.5), P90: l.Quantile(0.9), P99: l.Quantile(0.99)}
 	timed = s.durations > 0
 	s.success, s.failure, s.durations = 0, 0, 0
-	return m, timed
+	return m, timed, l.Sum()
 }

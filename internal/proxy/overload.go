@@ -154,6 +154,13 @@ func (s *Server) Services(yield func(telemetry.ServiceState) bool) {
 	}
 }
 
+// weights yields where the served configuration sends the requests of each rule.
+func (s *Server) weights(yield func(telemetry.ExchangeLabels, float64)) {
+	if snap := s.state.Load(); snap != nil {
+		snap.Weights(yield)
+	}
+}
+
 // serviceState is the state of one service. all holds its variants, which differ only by client certificate. Endpoints
 // are counted by address.
 func serviceState(all []*upstream.Service) telemetry.ServiceState {

@@ -90,6 +90,7 @@ func New(opt Options) *Server {
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)
 	opt.Metrics.WatchLoad(s.load, s.Services)
+	opt.Metrics.WatchWeights(s.weights)
 	opt.Metrics.WatchMemory(s.buffers.memory)
 	return s
 }

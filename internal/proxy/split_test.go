@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +52,7 @@ func TestASplitSharesWhateverRuleLeadsToItsRoot(t *testing.T) {
 		{Ref: model.Ref{Kind: "TrafficSplit", Namespace: "default", Name: "split0", Field: "spec.backends[3]"}, Weight: 1,
 			Fault: &model.Fault{Status: 500, Reason: "BackendNotFound"}},
 	}}))
+	s.wantsWeights(t, "default/route 0", map[string]float64{"default/v1:80": .6, "default/v2:80": .2, "default/empty:80": .1, "default/split0 spec.backends[3]": .1})
 	c := newClient(t)
 	counts := map[string]int{}
 	for i := range 200 {
@@ -79,6 +82,41 @@ func TestASplitSharesWhateverRuleLeadsToItsRoot(t *testing.T) {
 	}
 	if served["default/v1:80"] != 120 || served["default/v2:80"] != 40 || served["default/empty:80"] < 20 || served["default/split0 spec.backends[3]"] < 20 || served[serviceName] != 0 {
 		t.Errorf("counted by backend: %v", served)
+	}
+}
+
+// wantsWeights compares what /metrics says of a route's rule.
+func (s *testServer) wantsWeights(t *testing.T, rule string, want map[string]float64) {
+	t.Helper()
+	got := map[string]float64{}
+	s.weights(func(l telemetry.ExchangeLabels, part float64) {
+		if l.Route+" "+l.Rule == rule {
+			if _, twice := got[l.Backend]; twice {
+				t.Errorf("%s of %s is there twice", l.Backend, rule)
+			}
+			got[l.Backend] = part
+		}
+	})
+	if !maps.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+		t.Errorf("the weights of %s are %v, want %v", rule, got, want)
+	}
+}
+
+// TestRoutesOfOneNameHaveOneSetOfWeights, since they are counted together, and a page with a series twice is no page.
+func TestRoutesOfOneNameHaveOneSetOfWeights(t *testing.T) {
+	cfg := divided(t)
+	rule := &cfg.Routes[0].Rules[0]
+	rule.Backends = append(rule.Backends, model.Backend{Service: "default/v1:80", Weight: 2}, rule.Backends[0])
+	other := cfg.Routes[0]
+	other.Kind, other.Ref.Kind = model.RouteGRPC, "GRPCRoute"
+	other.Attachments = []model.Attachment{{Listener: other.Attachments[0].Listener, Hostnames: []string{"grpc.example"}}}
+	cfg.Routes = append(cfg.Routes, other)
+	s := serve(t, cfg)
+	s.wantsWeights(t, "default/route 0", map[string]float64{serviceName: .5, "default/v1:80": .5})
+	page := httptest.NewRecorder()
+	s.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	if n := strings.Count(page.Body.String(), "\nweir_backend_weight_ratio{"); page.Code != 200 || n != 3 {
+		t.Errorf("the page has status %d and %d weights, want 200 and 3", page.Code, n)
 	}
 }
 

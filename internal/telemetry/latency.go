@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -148,6 +149,9 @@ const rounding = 1 - 1e-9
 
 // Count is how many durations there are.
 func (l Latency) Count() uint64 { return l.total }
+
+// Sum is how long they are together; less if a sum of them was not known.
+func (l Latency) Sum() time.Duration { return time.Duration(min(l.nanos, math.MaxInt64)) }
 
 // Quantile is the duration that a part q (0..1) of them does not exceed, within about 3 %; 0 when there are none.
 // Durations above 1000 s count as 1000 s. In a bucket, durations count as evenly spread, as in Prometheus'

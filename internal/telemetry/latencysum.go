@@ -130,8 +130,10 @@ func (l Latency) Minus(earlier Latency) Latency {
 
 // ClassicLatency makes durations of a histogram with buckets of the exposition: below maps upper bounds in seconds,
 // +Inf among them, to how many durations do not exceed them. It ignores bounds that the exposition has not; durations
-// between two of which the exposition has one in between count below the higher one.
-func ClassicLatency(below map[float64]uint64) (out Latency) {
+// between two of which the exposition has one in between count below the higher one. sum is how long they are together;
+// 0 if that is not known.
+func ClassicLatency(below map[float64]uint64, sum time.Duration) (out Latency) {
+	out.nanos = uint64(max(sum, 0))
 	seen := uint64(0)
 	take := func(i int, bound float64) {
 		if n := below[bound]; n > seen {

@@ -120,7 +120,7 @@ func TestQuantilesOfClassicBucketsAreThoseOfPrometheus(t *testing.T) {
 				of[bound] = n
 				below[i] += n
 			}
-			sum = sum.Plus(ClassicLatency(of))
+			sum = sum.Plus(ClassicLatency(of, 0))
 		}
 		total := below[len(below)-1]
 		if sum.Count() != total {
@@ -154,7 +154,7 @@ func TestQuantilesAtTheEndOfABucket(t *testing.T) {
 
 func TestClassicBucketsOfAnotherVersion(t *testing.T) {
 	// 0.003 is not among ours, and 0.005 is missing.
-	got := ClassicLatency(map[float64]uint64{0.001: 1, 0.0025: 3, 0.003: 4, 0.01: 10, math.Inf(1): 12})
+	got := ClassicLatency(map[float64]uint64{0.001: 1, 0.0025: 3, 0.003: 4, 0.01: 10, math.Inf(1): 12}, 0)
 	if got.Count() != 12 {
 		t.Errorf("%d durations", got.Count())
 	}
@@ -165,7 +165,7 @@ func TestClassicBucketsOfAnotherVersion(t *testing.T) {
 		t.Errorf("all take at most %v", q)
 	}
 	// What is not cumulative, as no histogram is, counts nothing twice.
-	if got := ClassicLatency(map[float64]uint64{0.001: 5, 0.0025: 3, math.Inf(1): 4}); got.Count() != 5 {
+	if got := ClassicLatency(map[float64]uint64{0.001: 5, 0.0025: 3, math.Inf(1): 4}, 0); got.Count() != 5 {
 		t.Errorf("%d durations", got.Count())
 	}
 }

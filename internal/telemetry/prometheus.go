@@ -86,13 +86,13 @@ var (
 	descBegan = desc(BeganTimestamp,
 		"When the counts began at zero.")
 	descSpans = desc("weir_trace_spans_total",
-		"Spans of traces: exported, failed to be, dropped as too many waited; limited are requests without one, as there were too many a second.", "result")
+		"Spans of traces: exported, rejected by the collector, failed to be sent, dropped as too many waited; limited are requests without one, as there were too many a second.", "result")
 	descBuild = desc("weir_build_info",
 		"Always 1; the labels describe the build.", "version", "revision", "goversion")
 )
 
 var allDescs = []*prometheus.Desc{
-	descEdge, descEdgeDuration, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
+	descEdge, descEdgeDuration, descWeight, descRequests, descDuration, descBytesIn, descBytesOut, descRetries, descFailures,
 	descMirror, descConsidered, descSelected, descMirrorInFlight, descMirrorQueued, descMirrorBreaker,
 	descConnections, descOpen, descAccess, descCertificate, descReloads, descReloadOK, descReloadTime, descGeneration, descLogDropped, descProcessLogDropped, descSpans, descBegan, descBuild,
 }
@@ -141,6 +141,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	if certificates != nil {
 		certificates(func(c Certificate) { ch <- gauge(descCertificate, float64(c.Expiry.Unix()), valid(c.Name)) })
 	}
+	r.collectWeights(ch)
 	r.collectLoad(ch)
 	r.collectMemory(ch)
 	ch <- counter(descLogDropped, accessLog.Dropped())
@@ -148,6 +149,7 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	if traces != nil {
 		t := traces()
 		ch <- counter(descSpans, t.Exported, "exported")
+		ch <- counter(descSpans, t.Rejected, "rejected")
 		ch <- counter(descSpans, t.Failed, "failed")
 		ch <- counter(descSpans, t.Dropped, "dropped")
 		ch <- counter(descSpans, t.Limited, "limited")

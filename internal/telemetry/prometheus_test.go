@@ -52,6 +52,9 @@ func busy() *Registry {
 	r.WatchCertificates(func(yield func(Certificate)) {
 		yield(Certificate{Name: "default/shop-cert", Expiry: time.Unix(1_800_000_000, 0)})
 	})
+	r.WatchWeights(func(yield func(ExchangeLabels, float64)) {
+		yield(ExchangeLabels{Route: "default/shop", Rule: "0", Backend: "default/v1:80"}, 0.25)
+	})
 	r.Access("shop/Pod/web-1").Count(0, AccessNoIdentity, false)
 	return r
 }
@@ -61,6 +64,9 @@ func TestCountersAreExposed(t *testing.T) {
 # HELP weir_access_log_dropped_records_total Access log records lost because the queue was full or the log could not be written.
 # TYPE weir_access_log_dropped_records_total counter
 weir_access_log_dropped_records_total 0
+# HELP weir_backend_weight_ratio Part of the rule's requests, 0 to 1, that the configuration sends to the backend by the weights of rules and splits; splits with matches are left out.
+# TYPE weir_backend_weight_ratio gauge
+weir_backend_weight_ratio{backend="default/v1:80",route="default/shop",rule="0"} 0.25
 # HELP weir_certificate_expiry_timestamp_seconds When the first certificate of a chain that listeners present expires.
 # TYPE weir_certificate_expiry_timestamp_seconds gauge
 weir_certificate_expiry_timestamp_seconds{certificate="default/shop-cert"} 1.8e+09

@@ -41,6 +41,7 @@ type Registry struct {
 	accessLog    *AccessLog
 	processLog   *Lines
 	traces       func() Traces
+	weights      func(yield func(ExchangeLabels, float64))
 	load         func() Load
 	services     func(yield func(ServiceState) bool)
 	memory       func() Memory
@@ -195,7 +196,7 @@ func (r *Registry) WatchProcessLog(l *Lines) {
 
 // Traces are the spans of traces, by what became of them.
 type Traces struct {
-	Exported, Failed, Dropped uint64
+	Exported, Rejected, Failed, Dropped uint64
 	// Limited are the requests without a span, as there were too many.
 	Limited uint64
 }

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,5 +106,19 @@ func TestOpenConnectionsAreWhatWasOpenedLessWhatWasClosed(t *testing.T) {
 	}
 	if total, open := l.Connections(); total != 10 || open != 6 {
 		t.Fatalf("total %d, open %d", total, open)
+	}
+}
+
+func TestWeightsAreBounded(t *testing.T) {
+	r := NewRegistry(Options{MaxSeries: 3})
+	r.WatchWeights(func(yield func(ExchangeLabels, float64)) {
+		for i := range 100 {
+			yield(ExchangeLabels{Route: fmt.Sprint("ns/", i)}, 1)
+		}
+	})
+	page := httptest.NewRecorder()
+	r.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	if n := strings.Count(page.Body.String(), "\nweir_backend_weight_ratio{"); page.Code != 200 || n != 3 {
+		t.Errorf("the page has status %d and %d weights, want 200 and 3", page.Code, n)
 	}
 }

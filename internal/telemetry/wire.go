@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,72 +29,93 @@ const maxLabels = 2048
 // left unread.
 func ReadReport(from io.Reader, edges int) (Report, error) {
 	var r Report
-	in := json.NewDecoder(from)
-	if err := expect(in, json.Delim('{')); err != nil {
-		return Report{}, err
-	}
-	for in.More() {
-		key, err := in.Token()
-		if err != nil {
-			return Report{}, err
-		}
+	in := parts{in: bufio.NewReader(from)}
+	err := in.object(func(key string) (err error) {
 		switch key {
 		case "began":
-			err = in.Decode(&r.Began)
+			err = in.into(&r.Began)
 		case "time":
-			err = in.Decode(&r.Time)
+			err = in.into(&r.Time)
 		case "edges":
-			r.Edges, err = readEdges(in, edges)
+			r.Edges, err = readEdges(&in, edges)
 		default:
-			var ignored json.RawMessage
-			err = in.Decode(&ignored)
+			err = in.skip()
 		}
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return Report{}, fmt.Errorf("%v: %w", key, err)
+			err = fmt.Errorf("%s: %w", key, err)
 		}
+		return err
+	})
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	return r, expect(in, json.Delim('}'))
+	if err != nil {
+		return Report{}, err
+	}
+	return r, nil
 }
 
-func readEdges(in *json.Decoder, most int) (out []EdgeSnapshot, err error) {
-	if start, err := in.Token(); start == nil || err != nil {
-		return nil, err // null
-	} else if start != json.Delim('[') {
-		return nil, fmt.Errorf("%v in place of [", start)
+func readEdges(in *parts, most int) (out []EdgeSnapshot, err error) {
+	if c, err := in.peek(); err != nil {
+		return nil, err
+	} else if c != '[' {
+		return nil, in.into(&out) // null, or an error
 	}
 	out = []EdgeSnapshot{}
-	for in.More() {
+	err = in.list(func() error {
 		if len(out) == most {
-			return nil, fmt.Errorf("more than %d", most)
+			return fmt.Errorf("more than %d", most)
+		}
+		b, err := in.value()
+		if err != nil {
+			return err
 		}
 		out = append(out, EdgeSnapshot{})
 		e := &out[len(out)-1]
-		if err := in.Decode(e); err != nil {
-			return nil, err
+		if !e.read(b) {
+			*e = EdgeSnapshot{}
+			if err := json.Unmarshal(b, e); err != nil {
+				return err
+			}
 		}
 		size := 0
 		for _, label := range e.values() {
 			size += len(label)
 		}
 		if size > maxLabels {
-			return nil, fmt.Errorf("one has labels of %d bytes, which is more than %d", size, maxLabels)
+			return fmt.Errorf("one has labels of %d bytes, which is more than %d", size, maxLabels)
 		}
-	}
-	return out, expect(in, json.Delim(']'))
+		return nil
+	})
+	return out, err
 }
 
-func expect(in *json.Decoder, want json.Delim) error {
-	got, err := in.Token()
-	if err == nil && got != want {
-		err = fmt.Errorf("%v in place of %v", got, want)
+// read reads what json writes of an edge, and reports false for what is written otherwise, even if it means the same.
+func (e *EdgeSnapshot) read(b []byte) bool {
+	c := cursor{b}
+	if !c.accept("{") {
+		return false
 	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	if c.accept(`"at":`) && !c.side(&e.At) {
+		return false
 	}
-	return err
+	e.Out = c.accept(`"out":true,`)
+	if c.accept(`"peer":`) && !c.side(&e.Peer) {
+		return false
+	}
+	for _, label := range []struct {
+		key   string
+		value *string
+	}{{`"route":`, &e.Route}, {`"service":`, &e.Service}, {`"backend":`, &e.Backend}} {
+		if c.accept(label.key) && !(c.text(label.value) && c.accept(",")) {
+			return false
+		}
+	}
+	return c.accept(`"success":`) && c.number(&e.Success) && c.accept(`,"failure":`) && c.number(&e.Failure) && c.accept(`,"latency":`) &&
+		len(c.b) > 0 && c.b[len(c.b)-1] == '}' && e.Latency.UnmarshalJSON(c.b[:len(c.b)-1]) == nil
 }
 
 // latencyWire is a Latency in a report.
@@ -131,16 +152,13 @@ func (l *Latency) UnmarshalJSON(b []byte) error {
 
 // read reads what MarshalJSON wrote without asking json once more, and what is written otherwise with it.
 func (w *latencyWire) read(b []byte) error {
-	if rest, ok := bytes.CutPrefix(b, []byte(`{"nanos":`)); ok {
-		digits, rest, _ := bytes.Cut(rest, []byte(`,"buckets":`))
-		nanos, err := strconv.ParseUint(string(digits), 10, 64)
-		if n := len(rest) - 1; err == nil && n > 0 && rest[n] == '}' {
-			w.Nanos = nanos
-			if err := w.Buckets.UnmarshalJSON(rest[:n]); err == nil {
-				return nil
-			}
+	c := cursor{b}
+	if c.accept(`{"nanos":`) && c.number(&w.Nanos) && c.accept(`,"buckets":`) {
+		if n := len(c.b) - 1; n > 0 && c.b[n] == '}' && w.Buckets.UnmarshalJSON(c.b[:n]) == nil {
+			return nil
 		}
 	}
+	*w = latencyWire{}
 	return json.Unmarshal(b, w)
 }
 
@@ -158,8 +176,7 @@ func (w bucketsWire) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Nearly all of a report are these numbers, so they are read by hand; that b
-// is JSON, json has seen to.
+// UnmarshalJSON implements json.Unmarshaler. Nearly all of a report are these numbers, so they are read by hand.
 func (w *bucketsWire) UnmarshalJSON(b []byte) error {
 	var counts [allBuckets]uint64
 	var seen [allBuckets]bool
@@ -192,50 +209,26 @@ func (w *bucketsWire) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// readPairs reads a list of pairs of numbers.
+// readPairs reads a list of pairs of numbers, and nothing after it.
 func readPairs(b []byte, take func(first, second uint64) error) error {
-	accept := func(c byte) bool {
-		for len(b) > 0 && (b[0] == ' ' || b[0] == '\n' || b[0] == '\t' || b[0] == '\r') {
-			b = b[1:]
-		}
-		if len(b) == 0 || b[0] != c {
-			return false
-		}
-		b = b[1:]
-		return true
-	}
-	number := func() (n uint64, ok bool) {
-		for ; len(b) > 0 && b[0] >= '0' && b[0] <= '9'; b, ok = b[1:], true {
-			digit := uint64(b[0] - '0')
-			if n > (math.MaxUint64-digit)/10 {
-				return 0, false
-			}
-			n = 10*n + digit
-		}
-		return n, ok
-	}
-	if !accept('[') {
+	c := cursor{b}
+	if !c.token('[') {
 		return errPairs
 	}
-	for more := !accept(']'); more; {
+	for more := !c.token(']'); more; {
 		var first, second uint64
-		ok := accept('[')
-		if accept(' '); ok {
-			first, ok = number()
-		}
-		if ok = ok && accept(','); ok {
-			accept(' ')
-			second, ok = number()
-		}
-		if !ok || !accept(']') {
+		if !c.token('[') || !c.space().number(&first) || !c.token(',') || !c.space().number(&second) || !c.token(']') {
 			return errPairs
 		}
 		if err := take(first, second); err != nil {
 			return err
 		}
-		if more = accept(','); !more && !accept(']') {
+		if more = c.token(','); !more && !c.token(']') {
 			return errPairs
 		}
+	}
+	if len(c.space().b) > 0 {
+		return errPairs
 	}
 	return nil
 }

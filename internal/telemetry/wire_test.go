@@ -143,3 +143,52 @@ func FuzzReportIsReadOrRefused(f *testing.F) {
 		}
 	})
 }
+
+// FuzzEdgeIsReadAsByJSON: what is read by hand means the same to json, and what json writes is read by hand.
+func FuzzEdgeIsReadAsByJSON(f *testing.F) {
+	for _, text := range []string{
+		`{"at":{"kind":"Pod","namespace":"shop","name":"web"},"out":true,"peer":{"kind":"Pod","name":"a"},"route":"a/b","service":"a/c:80","backend":"a/d:80","success":1,"failure":0,"latency":{"nanos":1,"buckets":[[3,1],[4,2]]}}`,
+		`{"success":0,"failure":18446744073709551615,"latency":{"nanos":0,"buckets":[]}}`,
+		`{"success":01,"failure":0,"latency":{"nanos":00,"buckets":[[03,1]]}}`,
+		`{"success":1,"failure":0,"latency":{"nanos":1,"buckets":[[3,1]]x}}`,
+		`{"success":1,"failure":0,"latency":{"nanos":1,"buckets":[ [ 3 , 1 ] ] }}`,
+		`{"peer":{,"name":"a"},"success":1,"failure":0,"latency":{"nanos":1,"buckets":[]}}`,
+		`{"peer":{"name":"a\u0062"},"success":1,"failure":0,"latency":null}`,
+		"{\"route\":\"\xff\",\"success\":1,\"failure\":0,\"latency\":{\"nanos\":1,\"buckets\":[]}}",
+		"{\"route\":\"\x01\",\"success\":1,\"failure\":0,\"latency\":{\"nanos\":1,\"buckets\":[]}}",
+		`{"success":1,"failure":0,"latency":{"nanos":1,"buckets":[]},"success":2}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var byHand, byJSON EdgeSnapshot
+		read, err := byHand.read(b), json.Unmarshal(b, &byJSON)
+		if read && (err != nil || !reflect.DeepEqual(byHand, byJSON)) {
+			t.Fatalf("%s: %+v by hand, %+v by json, %v", b, byHand, byJSON, err)
+		}
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(byJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byHand = EdgeSnapshot{}
+		if !byHand.read(again) && !strings.Contains(string(again), `\`) || !reflect.DeepEqual(byHand, byJSON) && !strings.Contains(string(again), `\`) {
+			t.Fatalf("%s: %+v by hand, want %+v", again, byHand, byJSON)
+		}
+	})
+}
+
+// TestReportsThatAreLarge end with an error before they take memory, but for what is ignored.
+func TestReportsThatAreLarge(t *testing.T) {
+	long := strings.Repeat("x", maxValue)
+	for _, text := range []string{`{"began":"` + long + `"}`, `{"edges":[{"route":"` + long + `"}]}`, `{"` + long + `":1}`, `{"edges":` + strings.Repeat("[", maxValue+1)} {
+		if _, err := ReadReport(strings.NewReader(text), 10); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%.20s: %v", text, err)
+		}
+	}
+	if r, err := ReadReport(strings.NewReader(`{"later":[{"a":["`+long+`\"]}"]}],"edges":[{"success":1,"failure":0,"latency":{"nanos":1,"buckets":[]}}]}`), 10); err != nil || len(r.Edges) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

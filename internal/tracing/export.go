@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"time"
 )
 
@@ -11,8 +12,11 @@ const DefaultQueue = 4096
 
 // Export configures an Exporter.
 type Export struct {
-	// Endpoint is the collector's URL, http or https; without a path it is /v1/traces.
+	// Endpoint is the collector's URL; see the function Endpoint.
 	Endpoint string
+	// Refuse, if set, returns why an address may not be connected to, or "". It is asked for each connection, after names
+	// were resolved.
+	Refuse func(netip.AddrPort) string
 	// Header are fields for each message, which may be secret.
 	Header map[string]string
 	// Queue bounds the spans that ended and are not sent. Others are dropped. 0 means DefaultQueue.
@@ -29,8 +33,9 @@ type Export struct {
 	Logger *slog.Logger
 }
 
-// Counts are the spans that ended, by what became of them.
-type Counts struct{ Exported, Failed, Dropped uint64 }
+// Counts are the spans that ended, by what became of them. The collector got those that were rejected, and did not accept
+// them.
+type Counts struct{ Exported, Rejected, Failed, Dropped uint64 }
 
 // Exporter is a Sink that sends its spans to a collector.
 type Exporter interface {

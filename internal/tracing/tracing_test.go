@@ -127,3 +127,16 @@ func TestClientsCannotHaveMoreTracedThanTheRate(t *testing.T) {
 type discard struct{}
 
 func (d *discard) Begin(Context, Kind, string, time.Time) Span { return nil }
+
+func TestEndpointIsAURLWithoutSecrets(t *testing.T) {
+	for _, text := range []string{"", "collector:4318", "grpc://collector", "http://", "http://:4318", "http://me:secret@collector", "http://collector?key=secret", "http://collector#secret", "http://[secret"} {
+		if _, err := Endpoint(text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error is %v", text, err)
+		}
+	}
+	for text, want := range map[string]string{"http://c:4318": "http://c:4318/v1/traces", "https://c/": "https://c/v1/traces", "https://c/otlp/x": "https://c/otlp/x", "http://[::1]:4318": "http://[::1]:4318/v1/traces"} {
+		if got, err := Endpoint(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}

@@ -22,16 +22,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/metrics/prometheus"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/test/freeport"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { weirtest.Main(m) }
 
 // patience is how long anything may take before the test fails; it decides nothing else.
 const patience = 2 * time.Minute
@@ -118,19 +117,18 @@ func (f *fleet) sources() (out []embedded.Source) {
 	return out
 }
 
-// start starts Prometheus, and returns its URL.
-func start(t *testing.T, dir, targets string) string {
+// start starts Prometheus with jobs, and returns its URL.
+func start(t *testing.T, dir, jobs string, rules ...string) string {
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("prometheus is not installed: scripts/setup.sh prometheus")
 	}
 	config := filepath.Join(dir, "prometheus.yml")
 	err = os.WriteFile(config, []byte(`
-global: {scrape_interval: 1s, scrape_timeout: 1s}
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [`+strings.Join(rules, ",")+`]
 scrape_configs:
-- job_name: weir
-  file_sd_configs: [{files: [`+targets+`], refresh_interval: 1s}]
-`), 0o644)
+`+jobs), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +163,11 @@ scrape_configs:
 		return ""
 	})
 	return url
+}
+
+// found is the part of a job by which Prometheus finds targets in a file.
+func found(targets string) string {
+	return "  file_sd_configs: [{files: [" + targets + "], refresh_interval: 1s}]\n"
 }
 
 // eventually waits until what returns nothing.
@@ -348,7 +351,7 @@ func TestPrometheusAndTheEmbeddedStoreSayTheSame(t *testing.T) {
 		long.registry.Load().Edge(to).Observe(0, true, time.Second)
 	}
 	f.set(t, a, b, long)
-	url := start(t, dir, f.target)
+	url := start(t, dir, "- job_name: weir\n"+found(f.target))
 	theirs, err := prometheus.New(prometheus.Options{URL: url, Step: time.Second, Matchers: map[string]string{"cluster": "here"}})
 	if err != nil {
 		t.Fatal(err)

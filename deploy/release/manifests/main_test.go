@@ -88,7 +88,7 @@ controller:
   podAnnotations: {c: d}
   podLabels: {e: f}
   env: {WEIR_SETTLE: 50ms}
-proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}}
+proxies: {replicas: 2, service: {type: ClusterIP}, resources: {requests: {cpu: 1}}, accessLogOptions: {format: text, sample: 1/10, requestHeaders: [X-Team]}, requestID: {mode: trusted}, tracing: {endpoint: "http://collector:4318", share: 5%, rate: 100}}
 namespaces: [shop]
 exclusiveHostnames: true
 access: {deny: all, trustDomain: corp.example}
@@ -127,7 +127,7 @@ func TestEveryValueArrives(t *testing.T) {
 		"--log-level=debug", "--log-format=text", "pool: system", "key: a", "nodeAffinity", "topologyKey: zone", "system-cluster-critical",
 		"namespace: blog", "app: prometheus", "cidr: 192.0.2.0/24", `cidr: "198.51.100.1/32"`, "port: 8443", "cidr: 198.51.100.2/32",
 		`[\"example/weir\",\"example/slim\"]`, `[\"other/image:*\"]`,
-		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "- --access-deny=all", "- --trust-domain=corp.example", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
+		"a: b", "c: d", "e: f", "WEIR_SETTLE", `value: "50ms"`, "type: ClusterIP", "parametersRef", "endpoint: http://collector:4318", "share: 5%", "cpu: 1", "--external-names=api.example.com,corp.example", "--cluster-domain=k8s.test", "- --exclusive-hostnames", "- --access-deny=all", "- --trust-domain=corp.example", "--proxy-image=example/slim@sha256:1111", "--proxy-image-pull-policy=Never",
 		"- --traffic-metrics", "- --prometheus=https://prometheus.example", "- --prometheus-tenant=shops", "- --prometheus-token-file=/etc/weir/prometheus/token/token", "secretName: prometheus-reader",
 		"- --prometheus-ca-file=/etc/weir/prometheus/ca/ca.crt", "configMap: {name: prometheus-roots", "app: thanos", "port: 10902",
 	} {
@@ -143,7 +143,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {

@@ -19,10 +19,14 @@ type GatewayFields struct {
 	Deny []string `json:"deny,omitempty"`
 }
 
-// guarded are the fields that Gateways may set only if their class allows it. A user who sets them can run any program
-// as the proxies' ServiceAccount. So he gets the keys of all certificates that the Gateway refers to, including those
-// that a ReferenceGrant gave it from other namespaces.
-var guarded = []string{"env", "image"}
+// guarded are the fields that Gateways may set only if their class allows it.
+//
+//   - env, image: a user who sets them can run any program as the proxies' ServiceAccount. So he gets the keys of all
+//     certificates that the Gateway refers to, including those that a ReferenceGrant gave it from other namespaces.
+//   - tracing: a user who sets it has proxies connect to any address that they reach, around NetworkPolicies that let
+//     proxies in. A class that leaves the share to its Gateways, and not the endpoint, allows tracing and denies
+//     tracing.endpoint.
+var guarded = []string{"env", "image", "tracing"}
 
 // free are the fields that Gateways may set unless their class denies it. A field in neither list is guarded.
 var free = []string{

@@ -24,18 +24,19 @@ func TestEveryParameterIsFreeOrGuarded(t *testing.T) {
 	}
 }
 
-// FuzzGatewayParametersKeepTheImage holds that nothing a Gateway's ConfigMap may say changes what its class guards.
-func FuzzGatewayParametersKeepTheImage(f *testing.F) {
+// FuzzGatewayParametersKeepWhatIsGuarded holds that nothing a Gateway's ConfigMap may say changes what its class guards.
+func FuzzGatewayParametersKeepWhatIsGuarded(f *testing.F) {
 	for _, text := range []string{
 		"image: example/evil:1", "Image: example/evil:1", "IMAGE: example/evil:1", "image: null", "env: {A: x}", "ENV: {A: x}", "env: null", "env: {}",
 		"gateways: {allow: [image]}\nimage: x", "Gateways: {allow: [image]}", "replicas: 2", "service: {type: ClusterIP}", "\"im\\u0061ge\": x", "? image\n: x",
 		"a: &a {image: x}\n<<: *a", "<<: {image: x}", "<<: [{image: x}, {env: {A: x}}]", "image: a\nimage: b", "{image: x, replicas: 1}", "\u0130mage: x", "ımage: x",
 		"--- \nreplicas: 1\n---\nimage: x", "null", "[]", "tolerations: [{operator: Exists}]",
+		"tracing: {endpoint: http://evil}", "tracing: null", "Tracing: {endpoint: http://evil}", "tracing: {share: 1}",
 	} {
 		f.Add(text)
 	}
 	class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "weir"}}
-	_, of, err := decodeParameters([]byte("image: example/weir:1\nenv: {A: class, B: class}\n"))
+	_, of, err := decodeParameters([]byte("image: example/weir:1\nenv: {A: class, B: class}\ntracing: {endpoint: 'http://collector'}\n"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -52,8 +53,8 @@ func FuzzGatewayParametersKeepTheImage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.Image != want.Image || !reflect.DeepEqual(got.Env, want.Env) || !reflect.DeepEqual(got.Gateways, want.Gateways) {
-			t.Errorf("%q makes image %q, env %v, gateways %v", text, got.Image, got.Env, got.Gateways)
+		if got.Image != want.Image || !reflect.DeepEqual(got.Env, want.Env) || !reflect.DeepEqual(got.Tracing, want.Tracing) || !reflect.DeepEqual(got.Gateways, want.Gateways) {
+			t.Errorf("%q makes image %q, env %v, traces %v, gateways %v", text, got.Image, got.Env, got.Tracing, got.Gateways)
 		}
 	})
 }
@@ -76,6 +77,11 @@ func TestGatewaySetsWhatItsClassLetsIt(t *testing.T) {
 		{GatewayFields{Deny: []string{"service.type"}}, "service: {annotations: {a: b}}", ""},
 		{GatewayFields{Allow: []string{"image"}, Deny: []string{"image"}}, "image: x", "image"},
 		{GatewayFields{Allow: []string{"image", "env"}}, "gateways: {allow: [image]}", "gateways"},
+		{GatewayFields{}, "tracing: {share: 5%}", "tracing"},
+		{GatewayFields{Allow: []string{"tracing"}}, "tracing: {endpoint: 'http://c'}", ""},
+		{GatewayFields{Allow: []string{"tracing"}, Deny: []string{"tracing.endpoint"}}, "tracing: {share: 5%}", ""},
+		{GatewayFields{Allow: []string{"tracing"}, Deny: []string{"tracing.endpoint"}}, "tracing: {endpoint: 'http://c'}", "tracing.endpoint"},
+		{GatewayFields{Allow: []string{"tracing"}, Deny: []string{"tracing.endpoint"}}, "tracing: null", "tracing.endpoint"},
 	} {
 		_, document, err := decodeParameters([]byte(c.text))
 		if err != nil {

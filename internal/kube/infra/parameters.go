@@ -50,6 +50,8 @@ type Parameters struct {
 	// AccessLogOptions and RequestID are its flags whose names begin so.
 	AccessLogOptions AccessLogOptions `json:"accessLogOptions,omitzero"`
 	RequestID        RequestID        `json:"requestID,omitzero"`
+	// Tracing says where traces go, and of which requests.
+	Tracing Tracing `json:"tracing,omitzero"`
 	// Env are variables of the proxy's environment, which can set each flag of "weir proxy" (WEIR_...) that Weir does not.
 	Env map[string]string `json:"env,omitempty"`
 

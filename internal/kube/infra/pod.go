@@ -130,7 +130,7 @@ func (r *renderer) args(delay, timeout time.Duration) []string {
 			args = append(args, "--"+flag.name+"="+flag.value)
 		}
 	}
-	return append(append(args, r.p.AccessLogOptions.args()...), r.p.RequestID.args()...)
+	return slices.Concat(args, r.p.AccessLogOptions.args(), r.p.RequestID.args(), r.p.Tracing.args())
 }
 
 func (r *renderer) env() []corev1.EnvVar {

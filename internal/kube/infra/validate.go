@@ -53,6 +53,7 @@ func (p *Parameters) validate() field.ErrorList {
 	errs = append(errs, oneOf(field.NewPath("accessLog"), p.AccessLog, "off", "stdout", "stderr")...)
 	errs = append(errs, p.AccessLogOptions.validate(field.NewPath("accessLogOptions"))...)
 	errs = append(errs, p.RequestID.validate(field.NewPath("requestID"))...)
+	errs = append(errs, p.Tracing.validate(field.NewPath("tracing"))...)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		path := field.NewPath("env").Key(name)
 		errs = append(errs, texts(path, name, validation.IsEnvVarName(name))...)

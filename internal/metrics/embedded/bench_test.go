@@ -182,13 +182,13 @@ func heap() uint64 {
 
 // TestMemoryOfAFleet: a minute of 20,000 edges that all have traffic, with durations.
 func TestMemoryOfAFleet(t *testing.T) {
-	n := fleetSize
+	n, requests := fleetSize, 400
 	if testing.Short() {
-		n /= 10
+		n, requests = n/50, 40
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(n)
-		f.serve(400) // what proxies need for it is not ours
+		f.serve(requests) // what proxies need for it is not ours
 		before := heap()
 		s := filled(f, 30, func() { time.Sleep(5 * time.Second) })
 		got := int(heap()-before) / n / fleetEdges

@@ -197,7 +197,7 @@ func historyEdges() (out []telemetry.EdgeLabels) {
 func TestAnswersOfRandomHistories(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
-		seeds = 40
+		seeds = 15
 	}
 	asked, counted := 0, uint64(0)
 	for seed := range uint64(seeds) {

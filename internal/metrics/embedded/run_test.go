@@ -182,7 +182,7 @@ func TestReportsOverHTTP(t *testing.T) {
 	client := NewClient()
 	client.most = 1 << 20
 	for path, want := range map[string]string{
-		"/good": "", "/elsewhere": ": 302 Found", "/none": ": 404 Not Found", "/text": ": invalid character 'w' looking for beginning of value",
+		"/good": "", "/elsewhere": ": 302 Found", "/none": ": 404 Not Found", "/text": ": 'w' in place of '{'",
 		"/cut": ": edges: unexpected EOF", "/edges": ": edges: more than 50000", "/bytes": ": edges: the report has more than 1048576 bytes",
 	} {
 		t.Run(path, func(t *testing.T) {

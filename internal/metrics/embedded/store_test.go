@@ -93,7 +93,7 @@ func TestOneProxyWithVeryManyEdgesLeavesRoomToOthers(t *testing.T) {
 		small := newFleet(40)
 		for step := range 90 {
 			for k := range 1000 {
-				observe(greedy, telemetry.EdgeLabels{At: web, Peer: pod(k)}, 20)
+				observe(greedy, telemetry.EdgeLabels{At: web, Peer: pod(k)}, 1)
 			}
 			s.Add("greedy", greedy.Report())
 			if step >= 5 { // they come when there is no room

@@ -37,8 +37,8 @@ func newGrid(now time.Time, window, step time.Duration) grid {
 
 func (g grid) window() time.Duration { return time.Duration(g.steps) * g.step }
 
-// query is the PromQL that sums what was counted in the grid, by labels. family's series have the labels of edges and one
-// more, and selectors say which of them are wanted; any of these suffices. targets restricts the proxies.
+// query is the PromQL that sums what was counted in the grid, by labels. family's series have the labels of edges and, unless
+// own is empty, that one more, and selectors say which of them are wanted; any of these suffices. targets restricts the proxies.
 //
 // Counts must be exact, but increase() extrapolates, and takes a series that begins for one that began long ago. So the
 // window is taken in steps, each of which counts what a series has more than a step before:
@@ -65,7 +65,11 @@ func (g grid) window() time.Duration { return time.Duration(g.steps) * g.step }
 // those: so there are as many steps in Prometheus 3 as before, which differ in whether the beginning belongs to it.
 func (g grid) query(family string, own string, selectors []string, targets string, labels []string) string {
 	step := fmt.Sprintf("%dms", g.step.Milliseconds())
-	ignoring := "ignoring(" + strings.Join(slices.Concat(telemetry.EdgeLabelNames(), []string{own}), ", ") + ")"
+	series := telemetry.EdgeLabelNames()
+	if own != "" {
+		series, labels = slices.Concat(series, []string{own}), slices.Concat(labels, []string{own})
+	}
+	ignoring := "ignoring(" + strings.Join(series, ", ") + ")"
 	began := telemetry.BeganTimestamp + braces(targets)
 	beganBefore := fmt.Sprintf("%s offset %s", began, step)
 	known := fmt.Sprintf("(%s or last_over_time(%s[%s] offset %s))", beganBefore, began, gap, step)

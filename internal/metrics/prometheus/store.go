@@ -108,7 +108,7 @@ func New(o Options) (*Store, error) {
 func (s *Store) Close() { s.transport.CloseIdleConnections() }
 
 // Ask implements metrics.Store. It asks once for counts and once for durations, which are those of the exposition's
-// classic buckets.
+// classic buckets, and with Took once for their sums.
 func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, fmt.Errorf("it did not answer in %v", s.options.Timeout))
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 	}
 	t := newTable(q)
 	counts := func(family, own string) error {
-		v, err := s.query(ctx, g.query(family, own, wanted, s.targets, slices.Concat(labels, []string{own})), g.end)
+		v, err := s.query(ctx, g.query(family, own, wanted, s.targets, labels), g.end)
 		if err != nil {
 			return err
 		}
@@ -146,6 +146,11 @@ func (s *Store) Ask(ctx context.Context, q metrics.Question) (metrics.Answer, er
 	}
 	if err := counts(telemetry.EdgeDurations+"_bucket", "le"); err != nil {
 		return metrics.Answer{}, err
+	}
+	if q.Took {
+		if err := counts(telemetry.EdgeDurations+"_sum", ""); err != nil {
+			return metrics.Answer{}, err
+		}
 	}
 	out.Traffic = t.traffic()
 	if !slices.ContainsFunc(out.Traffic, func(t metrics.Traffic) bool { return t.Latency.Count() > 0 }) {
@@ -175,6 +180,7 @@ type table struct {
 type row struct {
 	success, failure uint64
 	below            map[float64]uint64
+	micros           uint64 // that requests took
 }
 
 func newTable(q metrics.Question) *table {
@@ -191,8 +197,11 @@ func newTable(q metrics.Question) *table {
 // maxCount bounds counts, so that sums of them do not overflow, and are exact in Prometheus.
 const maxCount = 1 << 53
 
-// add adds a sample, with its label own.
+// add adds a sample, with its label own; without one it is the seconds that requests took.
 func (t *table) add(of model.Metric, own string, value float64) error {
+	if own == "" {
+		value = math.Round(value * 1e6)
+	}
 	n := math.Round(value)
 	if !(math.Abs(n-value) < 1e-3 && n >= 0 && n <= maxCount) {
 		return fmt.Errorf("%v is no number of requests", value)
@@ -210,6 +219,8 @@ func (t *table) add(of model.Metric, own string, value float64) error {
 		t.rows[labels] = r
 	}
 	switch value := string(of[model.LabelName(own)]); {
+	case own == "":
+		r.micros += uint64(n)
 	case own == "le":
 		bound, err := strconv.ParseFloat(value, 64)
 		if err != nil || math.IsNaN(bound) {
@@ -228,7 +239,7 @@ func (t *table) add(of model.Metric, own string, value float64) error {
 func (t *table) traffic() []metrics.Traffic {
 	out := make([]metrics.Traffic, 0, len(t.rows))
 	for labels, r := range t.rows {
-		out = append(out, metrics.Traffic{EdgeLabels: labels, Success: r.success, Failure: r.failure, Latency: telemetry.ClassicLatency(r.below)})
+		out = append(out, metrics.Traffic{EdgeLabels: labels, Success: r.success, Failure: r.failure, Latency: telemetry.ClassicLatency(r.below, time.Duration(min(r.micros, math.MaxInt64/1000))*time.Microsecond)})
 	}
 	slices.SortFunc(out, func(a, b metrics.Traffic) int { return a.EdgeLabels.Compare(b.EdgeLabels) })
 	return out

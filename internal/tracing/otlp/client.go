@@ -3,15 +3,18 @@ package otlp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
+	"net/netip"
+	"syscall"
 	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weirmesh/weir/internal/tracing"
 )
 
 // client implements otlptrace.Client over HTTP. The SDK's own client brings all of gRPC into the program, though it
@@ -30,19 +33,35 @@ const (
 	maxAnswer = 64 << 10
 )
 
-func newClient(endpoint string, header map[string]string) (*client, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("want a URL such as http://collector:4318") // it may have a password
+func newClient(o tracing.Export) (*client, error) {
+	to, err := tracing.Endpoint(o.Endpoint)
+	if err != nil {
+		return nil, err
 	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = "/v1/traces"
+	d := &net.Dialer{KeepAlive: 15 * time.Second}
+	if o.Refuse != nil {
+		d.Control = judged(o.Refuse)
 	}
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true}
-	return &client{url: u.String(), header: header, pause: time.Second, http: http.Client{
+	t := &http.Transport{DialContext: d.DialContext, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
+		MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true}
+	return &client{url: to, header: o.Header, pause: time.Second, http: http.Client{
 		Transport:     t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the header may be secret
 	}}, nil
+}
+
+// judged refuses addresses when a socket is about to be connected to them, after names were resolved.
+func judged(refuse func(netip.AddrPort) string) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if why := refuse(to); why != "" {
+			return fmt.Errorf("address %s %s", address, why)
+		}
+		return nil
+	}
 }
 
 // Start implements otlptrace.Client.
@@ -54,7 +73,8 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client.
+// UploadTraces implements otlptrace.Client. Its error is a *partial if the collector accepted the message, but not all of
+// its spans.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	// It has the form of an ExportTraceServiceRequest, whose package needs gRPC.
 	message, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
@@ -92,9 +112,12 @@ func (c *client) post(ctx context.Context, message []byte) (again bool, err erro
 		return ctx.Err() == nil, err
 	}
 	defer a.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(a.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
 	switch code := a.StatusCode; {
 	case code >= 200 && code < 300:
+		if p := readPartial(answer); err == nil && p != nil {
+			return false, p
+		}
 		return false, nil
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		return true, fmt.Errorf("the answer is %s", a.Status)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirmesh/weir/internal/tracing"
@@ -26,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type collector struct {
 	*httptest.Server
 	mu       sync.Mutex
-	codes    []int // of the first answers; then 200
+	codes    []int    // of the first answers; then 200
+	answers  [][]byte // to the first messages that it takes; then none
 	requests int
 	path     string
 	header   http.Header
@@ -59,6 +62,10 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := proto.Unmarshal(body, &all); err != nil {
 		c.broken = err
 		return
+	}
+	if len(c.answers) > 0 {
+		w.Write(c.answers[0])
+		c.answers = c.answers[1:]
 	}
 	for _, r := range all.ResourceSpans {
 		for _, a := range r.Resource.Attributes {
@@ -209,15 +216,107 @@ func TestStuckCollectorCostsSpansAlone(t *testing.T) {
 	}
 }
 
-func TestEndpointIsAURLWithoutSecrets(t *testing.T) {
-	for _, endpoint := range []string{"", "collector:4318", "grpc://collector", "http://", "http://me:secret@collector", "http://collector?key=secret", "http://collector#secret", "http://[secret"} {
-		if _, err := NewSink(tracing.Export{Endpoint: endpoint}); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error is %v", endpoint, err)
-		}
+// answer is an ExportTraceServiceResponse with partial_success.
+func answer(rejected uint64, message string) []byte {
+	inner := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), rejected)
+	inner = protowire.AppendString(protowire.AppendTag(inner, 2, protowire.BytesType), message)
+	unknown := protowire.AppendFixed32(protowire.AppendTag(nil, 77, protowire.Fixed32Type), 1)
+	return protowire.AppendBytes(protowire.AppendTag(unknown, 1, protowire.BytesType), inner)
+}
+
+func TestSpansThatTheCollectorRejectsAreCountedAndTold(t *testing.T) {
+	const each = 10
+	for name, c := range map[string]struct {
+		answers [][]byte
+		want    tracing.Counts
+		lines   []string // what the log has, one a line
+	}{
+		"none":                {[][]byte{nil}, tracing.Counts{Exported: 10}, nil},
+		"some":                {[][]byte{answer(3, "too old")}, tracing.Counts{Exported: 7, Rejected: 3}, []string{`msg="the collector rejected spans" spans=3 message="too old"`}},
+		"all":                 {[][]byte{answer(10, "")}, tracing.Counts{Rejected: 10}, []string{`msg="the collector rejected spans" spans=10 message=""`}},
+		"more than there are": {[][]byte{answer(11, "")}, tracing.Counts{Rejected: 10}, []string{"spans=11"}},
+		"fewer than none":     {[][]byte{answer(1<<63, "x")}, tracing.Counts{Exported: 10}, []string{"with a warning"}},
+		"a warning":           {[][]byte{answer(0, "slow down")}, tracing.Counts{Exported: 10}, []string{`msg="the collector accepted spans with a warning" spans=0 message="slow down"`}},
+		"the same again":      {[][]byte{answer(1, "a"), answer(2, "a"), answer(1, "a")}, tracing.Counts{Exported: 26, Rejected: 4}, []string{"message=a"}},
+		"something else":      {[][]byte{answer(1, "a"), answer(1, "b"), answer(1, "a")}, tracing.Counts{Exported: 27, Rejected: 3}, []string{"message=a", "message=b", "message=a"}},
+		"a long message":      {[][]byte{answer(1, strings.Repeat("x", 10*maxMessage))}, tracing.Counts{Exported: 9, Rejected: 1}, []string{"message=" + strings.Repeat("x", maxMessage) + "\n"}},
+		"what is not seen":    {[][]byte{answer(1, "a\x1b[2Jb\xff")}, tracing.Counts{Exported: 9, Rejected: 1}, []string{`a\x1b[2Jb\xff`}},
+		"half an answer":      {[][]byte{answer(1, "a")[:12]}, tracing.Counts{Exported: 10}, nil},
+		"no such answer":      {[][]byte{[]byte("<html>")}, tracing.Counts{Exported: 10}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := newCollector(t)
+			to.answers = c.answers
+			var log bytes.Buffer
+			s := newSink(t, tracing.Export{Endpoint: to.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s.queue.toldLimit.Every = 1
+			for range c.answers {
+				for range each {
+					s.Begin(tracing.Context{}, tracing.Server, "GET", time.Now()).End(time.Now(), "")
+				}
+				if err := s.queue.ForceFlush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Counts(); got != c.want || to.requests != len(c.answers) {
+				t.Errorf("the counts are %+v after %d messages, want %+v after %d", got, to.requests, c.want, len(c.answers))
+			}
+			lines := strings.SplitAfter(log.String(), "\n")
+			if len(lines)-1 != len(c.lines) {
+				t.Fatalf("the log has %d lines, want %d:\n%s", len(lines)-1, len(c.lines), log.String())
+			}
+			for i, want := range c.lines {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("line %d is %q, want %q", i, lines[i], want)
+				}
+			}
+		})
 	}
-	for endpoint, want := range map[string]string{"http://c:4318": "http://c:4318/v1/traces", "https://c/": "https://c/v1/traces", "https://c/otlp/x": "https://c/otlp/x"} {
-		if c, err := newClient(endpoint, nil); err != nil || c.url != want {
-			t.Errorf("%q: %v, %v", endpoint, c, err)
+}
+
+// TestMessagesThatChangeAreTooManyForTheLog has a collector say something else each time.
+func TestMessagesThatChangeAreTooManyForTheLog(t *testing.T) {
+	var log bytes.Buffer
+	s := newSink(t, tracing.Export{Endpoint: newCollector(t).URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 100 {
+		(*sender)(s.queue).tell(&partial{1, strings.Repeat("x", i)})
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("the log has %d lines, want 1", n)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzPartial(f *testing.F) {
+	f.Add(answer(3, "too old"))
+	f.Add(answer(0, ""))
+	f.Add(append(answer(1, "a"), answer(2, "b")...))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if p := readPartial(text); p != nil && (p.rejected < 0 || len(p.message) > 10*maxMessage || strings.ContainsAny(p.message, "\n\x1b")) {
+			t.Errorf("%q: %+v", text, p)
 		}
+	})
+}
+
+func TestCollectorIsNotReachedAtAnAddressThatIsRefused(t *testing.T) {
+	c := newCollector(t)
+	var log bytes.Buffer
+	var judged []netip.AddrPort
+	s := newSink(t, tracing.Export{Endpoint: strings.Replace(c.URL, "127.0.0.1", "localhost", 1), Logger: slog.New(slog.NewTextHandler(&log, nil)), Refuse: func(to netip.AddrPort) string {
+		judged = append(judged, to)
+		return "is loopback"
+	}})
+	s.client.pause = time.Millisecond
+	s.Begin(tracing.Context{}, tracing.Server, "GET", time.Now()).End(time.Now(), "")
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Counts(); got.Failed != 1 || c.requests != 0 || len(judged) == 0 || !judged[0].Addr().IsLoopback() || !strings.Contains(log.String(), "is loopback") {
+		t.Errorf("%+v after %d requests, %v was judged; the log is %q", got, c.requests, judged, log.String())
 	}
 }

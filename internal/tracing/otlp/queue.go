@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 
@@ -24,8 +25,12 @@ type queue struct {
 	closed atomic.Bool
 	ended  chan struct{} // closed when nothing is sent any more
 
-	waiting                   atomic.Int64
-	exported, failed, dropped atomic.Uint64
+	// told is what the log last said of spans that the collector did not accept. The SDK sends one batch at a time.
+	told      string
+	toldLimit loglimit.Limiter
+
+	waiting                             atomic.Int64
+	exported, rejected, failed, dropped atomic.Uint64
 }
 
 func newQueue(c otlptrace.Client, most int, log *slog.Logger) (*queue, error) {
@@ -61,13 +66,32 @@ func (q *sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 	defer context.AfterFunc(q.life, cancel)()
 	err := q.to.ExportSpans(ctx, spans)
 	q.waiting.Add(-int64(len(spans)))
-	if err != nil {
+	var p *partial
+	switch {
+	case err == nil:
+		q.exported.Add(uint64(len(spans)))
+	case errors.As(err, &p):
+		rejected := min(uint64(p.rejected), uint64(len(spans)))
+		q.rejected.Add(rejected)
+		q.exported.Add(uint64(len(spans)) - rejected)
+		q.tell(p)
+	default:
 		q.failed.Add(uint64(len(spans)))
 		q.limit.Log(q.log, slog.LevelWarn, "", "the collector did not get spans", "spans", len(spans), "reason", err)
-		return nil
 	}
-	q.exported.Add(uint64(len(spans)))
 	return nil
+}
+
+// tell logs what the collector says, once until it says something else.
+func (q *sender) tell(p *partial) {
+	event := "the collector rejected spans"
+	if p.rejected == 0 {
+		event = "the collector accepted spans with a warning"
+	}
+	news := event + p.message
+	if news != q.told && q.toldLimit.Log(q.log, slog.LevelWarn, "", event, "spans", p.rejected, "message", p.message) {
+		q.told = news
+	}
 }
 
 // Shutdown implements sdk.SpanExporter. The batches call it when they have ended.

@@ -49,7 +49,7 @@ func NewSink(o tracing.Export) (*Sink, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c, err := newClient(o.Endpoint, o.Header)
+	c, err := newClient(o)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func NewSink(o tracing.Export) (*Sink, error) {
 
 // Counts implements tracing.Exporter.
 func (s *Sink) Counts() tracing.Counts {
-	return tracing.Counts{Exported: s.queue.exported.Load(), Failed: s.queue.failed.Load(), Dropped: s.queue.dropped.Load()}
+	return tracing.Counts{Exported: s.queue.exported.Load(), Rejected: s.queue.rejected.Load(), Failed: s.queue.failed.Load(), Dropped: s.queue.dropped.Load()}
 }
 
 // Close, called once, sends what waits, and returns when that is done or ctx ends. Spans that end later are dropped.
