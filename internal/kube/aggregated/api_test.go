@@ -363,9 +363,11 @@ func TestWhatIsUnderWayIsBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
+		mu.Lock()
 		if codes[429] != 20 || len(codes) != 1 {
 			t.Errorf("at first %v", codes)
 		}
+		mu.Unlock()
 		if w := ask(a, pods, nil, "nobody"); w.Code != 401 {
 			t.Errorf("nobody meanwhile: %d", w.Code)
 		}
