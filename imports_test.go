@@ -131,6 +131,7 @@ var importTable = map[string][]string{
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
 	"deploy/crds":          {},
+	"deploy/grafana":       {},
 	"docs/recording":       {},
 	"examples":             {},
 

@@ -122,11 +122,11 @@ func (p panel) json(id int, at object) object {
 		}
 		out["options"] = object{
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}, "colorMode": "value", "graphMode": "area",
-			"justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true,
+			"justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
 		}
 	case table:
 		defaults["custom"] = object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false}
-		out["options"] = object{"showHeader": true, "cellHeight": "sm", "sortBy": []any{object{"displayName": p.sort, "desc": p.down}},
+		out["options"] = object{"frameIndex": 0, "showHeader": true, "cellHeight": "sm", "sortBy": []any{object{"displayName": p.sort, "desc": p.down}},
 			"footer": object{"show": false, "reducer": []string{"sum"}, "countRows": false, "fields": ""}}
 		out["transformations"] = p.joined()
 		out["fieldConfig"].(object)["overrides"] = p.columns()
