@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +85,7 @@ func (r *rights) review(ctx context.Context, api client.Writer, spec authorizati
 	}
 	v := verdict{review.Status.Allowed && !review.Status.Denied, review.Status.Reason}
 	if len(v.reason) > maxReason {
-		v.reason = v.reason[:maxReason]
+		v.reason = strings.ToValidUTF8(v.reason[:maxReason], "")
 	}
 	r.known.Add(key, v, reviewMemory)
 	return v.allowed, v.reason, nil

@@ -176,6 +176,8 @@ func TestParametersThatAreNotValid(t *testing.T) {
 		"/pods?fieldSelector=metadata.name%3Da":                 "fieldSelector",
 		"/pods?watch=true":                                      "watch",
 		"/pods?watch=1":                                         "watch",
+		"/pods?watch":                                           "watch",
+		"/pods?watch=false&watch=true":                          "watch",
 		"/pods?a=%zz":                                           "query",
 		"/pods?a;b":                                             "query",
 		"/pods?includeObject=all":                               "includeObject",

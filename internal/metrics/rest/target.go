@@ -138,7 +138,7 @@ func parseQuery(t target, raw string) (s query, err *fault) {
 	if get("fieldSelector") != "" {
 		return s, &fault{"fieldSelector", "is not supported; select by labels, or ask for one object by its name"}
 	}
-	if watch := get("watch"); watch != "" && watch != "false" && watch != "0" {
+	if watch := strings.ToLower(get("watch")); values["watch"] != nil && watch != "false" && watch != "0" { // empty is yes, to an API server
 		return s, &fault{"watch", "is not supported; ask again instead"}
 	}
 	if err != nil {
