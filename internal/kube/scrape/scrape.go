@@ -2,7 +2,6 @@ package scrape
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -46,8 +45,8 @@ func (p *Proxies) Known(set *resource.Set) {
 // LeftOut is how many proxies the last call of Sources left out, as there are more than MaxProxies.
 func (p *Proxies) LeftOut() int { return int(p.leftOut.Load()) }
 
-// Sources are the proxies as a Store reads them. Those whose pod has gone, or is not known yet, are not among them; those
-// that cannot be read say why when they are to be.
+// Sources are the proxies as a Store reads them. Those whose pod has gone, or has no address that is known yet, are not
+// among them; those that cannot be read say why when they are to be.
 func (p *Proxies) Sources() []embedded.Source {
 	names := slices.Clone(p.Connected())
 	slices.Sort(names)
@@ -60,11 +59,11 @@ func (p *Proxies) Sources() []embedded.Source {
 	}
 	out := make([]embedded.Source, 0, len(names))
 	for _, name := range names {
-		namespace, pod, _ := strings.Cut(name, "/")
-		of, known := addresses[name]
-		if !known {
+		of := addresses[name]
+		if len(of) == 0 {
 			continue
 		}
+		namespace, pod, _ := strings.Cut(name, "/")
 		source := embedded.Source{Name: name, At: telemetry.Side{Kind: model.KindPod, Namespace: namespace, Name: pod}}
 		if url, err := p.url(of); err != nil {
 			source.Read = func(context.Context) (telemetry.Report, error) { return telemetry.Report{}, err }
@@ -76,10 +75,9 @@ func (p *Proxies) Sources() []embedded.Source {
 	return out
 }
 
-// url is where a pod with these addresses has its report. Whoever may write a pod's status must not lead the controller
+// url is where a pod with these addresses, one at least, has its report. Whoever may write a pod's status must not lead the controller
 // to itself, to its node or to a cloud's metadata.
-func (p *Proxies) url(addresses []string) (string, error) {
-	err := errors.New("the pod has no address")
+func (p *Proxies) url(addresses []string) (url string, err error) {
 	for _, text := range addresses {
 		address, e := netip.ParseAddr(text)
 		why := ""

@@ -91,7 +91,7 @@ func TestProxiesThatCannotBeReadSayWhy(t *testing.T) {
 	want := map[string]string{
 		"loopback": "loopback", "six": "loopback", "mapped": "loopback", "node": "link-local", "cloud": "link-local", "azure": "metadata",
 		"nat": "loopback", "zone": "zone", "none": "unspecified", "name": "not an IP address", "port": "not an IP address", "path": "not an IP address",
-		"empty": "not an IP address", "away": "no address",
+		"empty": "not an IP address",
 	}
 	all := map[string][]string{"a/away": nil}
 	connected := []string{"a/unknown", "a/away"} // the one has gone, the other has no address yet
@@ -123,7 +123,7 @@ func TestProxiesAreBounded(t *testing.T) {
 	all := map[string][]string{}
 	for i := range MaxProxies + 5 {
 		connected = append(connected, fmt.Sprintf("a/p%05d", MaxProxies+4-i))
-		all[connected[i]] = nil
+		all[connected[i]] = []string{"10.0.0.1"}
 	}
 	p, _ := reading(pods(all), connected...)
 	sources := p.Sources()

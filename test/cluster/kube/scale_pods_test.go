@@ -3,12 +3,16 @@ package kube
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,10 +20,12 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/metrics"
 	weirresource "github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 // BenchmarkManyPods is what the controller knows for Traffic Metrics of SCALE pods (default 1,000), ten of each Deployment:
-// how long it takes to know them, and what they weigh as objects and with the index of them.
+// how long it takes to know them, what they weigh as objects and with the index of them, and what a controller takes of the
+// machine without Traffic Metrics and with them, and at most while it begins.
 func BenchmarkManyPods(b *testing.B) {
 	n := scale(b)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pods-"}}
@@ -55,7 +61,62 @@ func BenchmarkManyPods(b *testing.B) {
 		}
 		cancel()
 		wait.Wait()
+		now, peak := resident(b, "--traffic-metrics=false")
+		b.ReportMetric(now, "MB/process-without")
+		b.ReportMetric(peak, "MB/peak-without")
+		now, peak = resident(b, "--traffic-metrics")
+		b.ReportMetric(now, "MB/process-with")
+		b.ReportMetric(peak, "MB/peak-with")
 	}
+}
+
+// resident is how much memory a controller has once it knows the objects, and had at most, in megabytes.
+func resident(b *testing.B, flag string) (now, peak float64) {
+	if err := admin.Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		b.Fatal(err)
+	}
+	var log lines
+	run := weirtest.Command("controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name=scale", "--proxy-image=weir:dev", "--leader-elect=false",
+		"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off", flag)
+	run.Stdout, run.Stderr = &log, &log
+	if err := run.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		_ = run.Process.Signal(syscall.SIGTERM)
+		if err := run.Wait(); err != nil {
+			b.Errorf("%v\n%s", err, log.String())
+		}
+	}()
+	known := []string{`msg="the objects of the cluster are known" after=`}
+	if flag == "--traffic-metrics" {
+		known = append(known, `msg="the objects of the cluster are known" for="traffic metrics"`)
+	}
+	if err := within(b.Context(), func() error {
+		for _, line := range known {
+			if !strings.Contains(log.String(), line) {
+				return fmt.Errorf("the log lacks %s:\n%s", line, log.String())
+			}
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(20 * time.Second) // what was used to read them goes back to the system
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kB float64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kB); n == 1 {
+			now = kB * 1024 / 1e6
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kB); n == 1 {
+			peak = kB * 1024 / 1e6
+		}
+	}
+	return now, peak
 }
 
 // fillPods creates what runs pods, as the controllers of Kubernetes would, many at a time.

@@ -43,19 +43,7 @@ var trafficVersions = []string{"traffic.metrics.k8s.io/v1beta1", "mesh.metrics.k
 const draftAPI = "/apis/traffic.metrics.k8s.io/v1beta1"
 
 // trafficRights are those that the controller needs for it.
-func trafficRights() []access.Verb {
-	rights := []access.Verb{
-		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"},
-		{Resource: "configmaps", Verb: "get", Name: "extension-apiserver-authentication"},
-	}
-	for _, v := range trafficVersions {
-		group, version, _ := strings.Cut(v, "/")
-		for _, verb := range []string{"get", "patch"} {
-			rights = append(rights, access.Verb{Group: "apiregistration.k8s.io", Resource: "apiservices", Verb: verb, Name: version + "." + group})
-		}
-	}
-	return rights
-}
+func trafficRights() []access.Verb { return slices.Concat(access.Traffic(), access.Authentication()) }
 
 // trafficStore answers with what was observed, or fails.
 type trafficStore struct {
