@@ -107,7 +107,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
 	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-tracing test-faults test-memory test-tls test-wire \
-			test-paths test-prometheus test-topology test-overload soak test-cluster conformance; do \
+			test-paths test-prometheus test-grafana test-topology test-overload soak test-cluster conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
@@ -152,9 +152,13 @@ test-paths: ## Ask all common servers that are installed how they read paths, an
 	PATHS=full $(GO) test -count 1 -timeout 20m -v ./test/paths
 
 .PHONY: test-prometheus
-test-prometheus: ## Have a Prometheus and the embedded store read the same proxies, and compare what they say (2 minutes).
+test-prometheus: ## Have a Prometheus and the embedded store read the same proxies, and compare what they say; ask it all that boards and rules do (2 minutes).
 	@scripts/setup.sh prometheus
 	$(GO) test -count=1 -timeout 20m -v ./test/prometheus
+
+.PHONY: test-grafana
+test-grafana: ## Read the boards of deploy/grafana strictly by Grafana's own model of boards.
+	cd test/grafana && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test -count=1 -timeout 5m ./...
 
 test-overload: ## Show that goodput holds when three times as much is asked as can be done (2 minutes, on a quiet machine).
 	WEIR_OVERLOAD=full $(GO) test -count=1 -v -timeout 10m ./test/overload
@@ -182,7 +186,7 @@ deadcode: ## Check that something reaches every function, and not tests alone.
 fmt: ## Format the Go sources.
 	$(GOFMT) -w .
 
-generate: ## Rewrite what is generated: in docs/ (cli.md, codes.md, tables of kinds), in deploy/ (the chart's rules, manifests/install.yaml).
+generate: ## Rewrite what is generated: in docs/ (cli.md, codes.md, tables of kinds), in deploy/ (the chart's rules, manifests/install.yaml, boards, prometheusrule.yaml).
 	$(GO) generate ./...
 	cd deploy/release/manifests && $(GO) run .
 

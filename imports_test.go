@@ -136,6 +136,7 @@ var importTable = map[string][]string{
 	"internal/cli/gendocs": {"internal/cli"},
 	"cmd/weir":             {"internal/cli"},
 	"deploy/crds":          {},
+	"deploy/grafana":       {},
 	"docs/recording":       {},
 	"examples":             {},
 

@@ -47,11 +47,13 @@ type panel struct {
 	// sort is the column that a table is sorted by, smallest first, or largest first if down.
 	sort string
 	down bool
-	// links are where a value of a table's column leads: column to the UID of a board and its variable.
+	// links are where a value of a table's column leads, by column.
 	links map[string]link
 }
 
-type link struct{ board, variable string }
+// link leads to a board, with the value of the column for one of its variables, and with that of the column namespace, if
+// set, for its namespace.
+type link struct{ board, variable, namespace string }
 
 // query is a line or lines of a graph, a number, or a column of a table.
 type query struct {
@@ -70,13 +72,22 @@ const (
 	perSecondOf    unit = "cps"
 	bytesPerSecond unit = "Bps"
 	ratio          unit = "percentunit"
+	success        unit = "success" // a ratio, with colours
 	seconds        unit = "s"
 	size           unit = "bytes"
 	count          unit = "short"
 )
 
-// success is how a share of successful requests is coloured.
-var success = []threshold{{"red", nil}, {"orange", ptr(.95)}, {"green", ptr(.99)}}
+// MarshalText is what Grafana calls the unit.
+func (u unit) MarshalText() ([]byte, error) {
+	if u == success {
+		u = ratio
+	}
+	return []byte(u), nil
+}
+
+// colors are those of success.
+var colors = []threshold{{"red", nil}, {"orange", ptr(.95)}, {"green", ptr(.99)}}
 
 type threshold struct {
 	color string

@@ -111,22 +111,22 @@ func (p panel) json(id int, at object) object {
 			"legend":  object{"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []any{}},
 			"tooltip": object{"mode": "multi", "sort": "desc"},
 		}
-		if p.unit == ratio {
+		if p.unit == success {
 			delete(defaults, "min") // the last percent is what matters
 			defaults["max"] = 1
 		}
 	case number:
 		defaults["noValue"] = "nothing measured"
-		if p.unit == ratio {
-			defaults["thresholds"] = steps(success)
+		if p.unit == success {
+			defaults["thresholds"] = steps(colors)
 		}
 		out["options"] = object{
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}, "colorMode": "value", "graphMode": "area",
-			"justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true,
+			"justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
 		}
 	case table:
 		defaults["custom"] = object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false}
-		out["options"] = object{"showHeader": true, "cellHeight": "sm", "sortBy": []any{object{"displayName": p.sort, "desc": p.down}},
+		out["options"] = object{"frameIndex": 0, "showHeader": true, "cellHeight": "sm", "sortBy": []any{object{"displayName": p.sort, "desc": p.down}},
 			"footer": object{"show": false, "reducer": []string{"sum"}, "countRows": false, "fields": ""}}
 		out["transformations"] = p.joined()
 		out["fieldConfig"].(object)["overrides"] = p.columns()
@@ -175,17 +175,19 @@ func (p panel) columns() (out []any) {
 	}
 	for _, q := range p.queries {
 		properties := []any{object{"id": "unit", "value": q.unit}}
-		if q.unit == ratio {
-			properties = append(properties, object{"id": "thresholds", "value": steps(success)},
+		if q.unit == success {
+			properties = append(properties, object{"id": "thresholds", "value": steps(colors)},
 				object{"id": "custom.cellOptions", "value": object{"type": "color-text"}}, object{"id": "decimals", "value": 2})
 		}
 		override(q.legend, properties...)
 	}
 	for _, column := range slices.Sorted(maps.Keys(p.links)) {
 		to := p.links[column]
-		override(column, object{"id": "links", "value": []any{object{
-			"title": "look at it", "url": fmt.Sprintf("/d/%s?var-%s=${__value.raw}&${datasource:queryparam}&${__url_time_range}", to.board, to.variable),
-		}}})
+		url := fmt.Sprintf("/d/%s?var-%s=${__value.raw}&${datasource:queryparam}&${__url_time_range}", to.board, to.variable)
+		if to.namespace != "" {
+			url += "&var-namespace=${__data.fields." + to.namespace + "}"
+		}
+		override(column, object{"id": "links", "value": []any{object{"title": "look at it", "url": url}}})
 	}
 	return out
 }

@@ -153,7 +153,7 @@ func TestLinksLeadToBoards(t *testing.T) {
 	known := map[link]bool{}
 	for _, b := range boards() {
 		for _, v := range b.variables {
-			known[link{"weir-" + b.name, v.name}] = true
+			known[link{board: "weir-" + b.name, variable: v.name}] = true
 		}
 	}
 	n := 0
@@ -162,7 +162,9 @@ func TestLinksLeadToBoards(t *testing.T) {
 			for _, p := range r.panels {
 				for _, column := range slices.Sorted(maps.Keys(p.links)) {
 					n++
-					if to := p.links[column]; !known[to] || !strings.Contains(p.queries[0].expr, column) {
+					to, by := p.links[column], p.queries[0].expr
+					if !known[link{board: to.board, variable: to.variable}] || !strings.Contains(by, column) ||
+						known[link{board: to.board, variable: "namespace"}] != (to.namespace != "") || !strings.Contains(by, to.namespace) {
 						t.Errorf("%s: %q leads from %s to %+v", b.name, p.title, column, to)
 					}
 				}

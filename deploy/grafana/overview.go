@@ -14,7 +14,7 @@ func overview() board {
 			{title: "Traffic", panels: traffic()},
 			{title: "Routes", panels: []panel{routes(ofGateway, "Routes", "Choose a route for its own board. What reached no route has an empty name.")}},
 			{title: "Backends", panels: backends()},
-			{title: "Mirrors", panels: mirrors(ofGateway, "mirror")},
+			{title: "Mirrors", panels: append(mirrors(ofGateway), pausedMirrors())},
 			{title: "Proxies", panels: proxies()},
 			{title: "TLS", panels: handshakes()},
 			{title: "Controller", closed: true, panels: controller()},
@@ -30,7 +30,7 @@ func now() []panel {
 	return []panel{
 		{kind: number, title: "Requests", unit: perSecond, width: 4, help: "Finished requests and TCP connections a second.",
 			queries: []query{{expr: sum("", rate(series("weir_requests_total", ofGateway)))}}},
-		{kind: number, title: "Success", unit: ratio, width: 4, help: "Share of the requests that were not answered 5xx, without those that clients gave up.",
+		{kind: number, title: "Success", unit: success, width: 4, help: "Share of the requests that were not answered 5xx, without those that clients gave up.",
 			queries: []query{{expr: answered("", ofGateway)}}},
 		{kind: number, title: "Duration", unit: seconds, width: 8, help: "Within which time half, 90 % and 99 % of the requests ended.",
 			queries: quantiles("weir_request_duration_seconds", ofGateway)},
@@ -47,7 +47,7 @@ func traffic() []panel {
 			queries: statuses(ofGateway)},
 		{kind: graph, title: "Duration", unit: seconds, width: 12, help: "From the request's head to the response's end.",
 			queries: quantiles("weir_request_duration_seconds", ofGateway)},
-		{kind: graph, title: "Success of the worst routes", unit: ratio, width: 12, help: "Share of the requests of a route that were not answered 5xx: the ten lowest.",
+		{kind: graph, title: "Success of the worst routes", unit: success, width: 12, help: "Share of the requests of a route that were not answered 5xx: the ten lowest.",
 			queries: []query{{expr: "bottomk(10, " + answered("route", ofGateway) + ")", legend: "{{route}}"}}},
 		{kind: graph, title: "Failures by reason", unit: perSecond, width: 12, help: "Why the proxies themselves failed requests. docs/metrics.md says of each reason whose fault it is.",
 			queries: []query{{expr: "topk(10, " + sum("reason", rate(series("weir_request_failures_total", ofGateway))) + ")", legend: "{{reason}}"}}},
@@ -64,10 +64,10 @@ func statuses(selector string) (all []query) {
 
 func routes(selector, title, help string) panel {
 	return panel{
-		kind: table, title: title, help: help, width: 24, sort: "Success", links: map[string]link{"route": {"weir-route", "route"}},
+		kind: table, title: title, help: help, width: 24, sort: "Success", links: map[string]link{"route": {board: "weir-route", variable: "route"}},
 		queries: []query{
 			{expr: sum("route", rate(series("weir_requests_total", selector))), legend: "Requests", unit: perSecond},
-			{expr: answered("route", selector), legend: "Success", unit: ratio},
+			{expr: answered("route", selector), legend: "Success", unit: success},
 			{expr: quantile("0.5", "route", "weir_request_duration_seconds", selector), legend: "p50", unit: seconds},
 			{expr: quantile("0.9", "route", "weir_request_duration_seconds", selector), legend: "p90", unit: seconds},
 			{expr: quantile("0.99", "route", "weir_request_duration_seconds", selector), legend: "p99", unit: seconds},
@@ -86,18 +86,20 @@ func backends() []panel {
 	}
 }
 
-// mirrors are about copies, a line for each of the labels.
-func mirrors(selector, by string) []panel {
-	legend := "{{" + by + "}}"
+// mirrors are about copies.
+func mirrors(selector string) []panel {
 	return []panel{
 		{kind: graph, title: "Copies", unit: perSecondOf, width: 8, help: "Copies that a mirror was to get, and those that it got whole and answered.",
 			queries: []query{
-				{expr: sum(by, rate(series("weir_mirror_selected_total", selector))), legend: legend + " selected"},
-				{expr: sum(by, rate(series("weir_mirror_requests_total", selector, `outcome="sent"`))), legend: legend + " sent"},
+				{expr: sum("mirror", rate(series("weir_mirror_selected_total", selector))), legend: "{{mirror}} selected"},
+				{expr: sum("mirror", rate(series("weir_mirror_requests_total", selector, `outcome="sent"`))), legend: "{{mirror}} sent"},
 			}},
 		{kind: graph, title: "Copies that did not arrive", unit: perSecondOf, width: 8, help: "By outcome: dropped by the proxy's own bounds, or failed at the mirror. Primaries do not notice.",
-			queries: []query{{expr: sum(by+", outcome", rate(series("weir_mirror_requests_total", selector, `outcome!="sent"`))), legend: legend + " {{outcome}}"}}},
-		{kind: graph, title: "Mirrors that are paused", unit: count, width: 8, help: "Proxies that pause a mirror because it failed too often.",
-			queries: []query{{expr: sum("mirror", "weir_mirror_breaker_open"), legend: "{{mirror}}"}}},
+			queries: []query{{expr: sum("mirror, outcome", rate(series("weir_mirror_requests_total", selector, `outcome!="sent"`))), legend: "{{mirror}} {{outcome}}"}}},
 	}
+}
+
+func pausedMirrors() panel {
+	return panel{kind: graph, title: "Mirrors that are paused", unit: count, width: 8, help: "Proxies that pause a mirror because it failed too often.",
+		queries: []query{{expr: sum("mirror", series("weir_mirror_breaker_open", ofGateway)), legend: "{{mirror}}"}}}
 }

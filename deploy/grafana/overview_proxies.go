@@ -19,21 +19,22 @@ func proxies() []panel {
 			queries: []query{{expr: sum("listener", series("weir_connections_open", ofGateway)), legend: "{{listener}}"}}},
 		{kind: graph, title: "New connections", unit: perSecondOf, width: 8, help: "Accepted connections of clients, by listener.",
 			queries: []query{{expr: sum("listener", rate(series("weir_connections_total", ofGateway))), legend: "{{listener}}"}}},
-		{kind: graph, title: "Age of the configuration", unit: seconds, width: 8, help: "Since when a proxy serves its configuration, the newest and the oldest. A refused one leaves the last good one in use.",
-			queries: []query{
-				{expr: "time() - max(" + series("weir_config_last_reload_success_timestamp_seconds", ofGateway) + ")", legend: "newest"},
-				{expr: "time() - min(" + series("weir_config_last_reload_success_timestamp_seconds", ofGateway) + ")", legend: "oldest"},
-				{expr: "count(" + series("weir_config_last_reload_successful", ofGateway) + " == 0) or vector(0)", legend: "proxies that refused the newest"},
-			}},
-		{kind: graph, title: "Memory", unit: size, width: 8, help: "Resident memory of each proxy.",
-			queries: []query{{expr: "process_resident_memory_bytes and on (instance) " + series("weir_config_generation", ofGateway), legend: "{{namespace}}/{{pod}} {{instance}}"}}},
-		{kind: graph, title: "Processors", unit: count, width: 8, help: "Processors that each proxy keeps busy.",
-			queries: []query{{expr: rate("process_cpu_seconds_total") + " and on (instance) " + series("weir_config_generation", ofGateway), legend: "{{namespace}}/{{pod}} {{instance}}"}}},
 		{kind: graph, title: "Bytes", unit: bytesPerSecond, width: 8, help: "Bodies of requests from clients and of responses to them.",
 			queries: []query{
 				{expr: sum("", rate(series("weir_request_bytes_total", ofGateway))), legend: "received"},
 				{expr: sum("", rate(series("weir_response_bytes_total", ofGateway))), legend: "sent"},
 			}},
+		{kind: graph, title: "Memory", unit: size, width: 12, help: "Resident memory of each proxy.",
+			queries: []query{{expr: "process_resident_memory_bytes and on (instance) " + series("weir_config_generation", ofGateway), legend: "{{namespace}}/{{pod}} {{instance}}"}}},
+		{kind: graph, title: "Processors", unit: count, width: 12, help: "Processors that each proxy keeps busy.",
+			queries: []query{{expr: rate("process_cpu_seconds_total") + " and on (instance) " + series("weir_config_generation", ofGateway), legend: "{{namespace}}/{{pod}} {{instance}}"}}},
+		{kind: graph, title: "Age of the configuration", unit: seconds, width: 12, help: "Since when a proxy serves its configuration, the newest and the oldest.",
+			queries: []query{
+				{expr: "time() - max(" + series("weir_config_last_reload_success_timestamp_seconds", ofGateway) + ")", legend: "newest"},
+				{expr: "time() - min(" + series("weir_config_last_reload_success_timestamp_seconds", ofGateway) + ")", legend: "oldest"},
+			}},
+		{kind: graph, title: "Configurations refused", unit: count, width: 12, help: "Proxies that refused the newest configuration, and serve the last good one. Their log says why.",
+			queries: []query{{expr: "count(" + series("weir_config_last_reload_successful", ofGateway) + " == 0) or vector(0)", legend: "proxies"}}},
 	}
 }
 

@@ -14,7 +14,7 @@ func route() board {
 			{title: "The route", panels: []panel{
 				{kind: number, title: "Requests", unit: perSecond, width: 6, help: "Finished requests and TCP connections a second.",
 					queries: []query{{expr: sum("", rate(series("weir_requests_total", of)))}}},
-				{kind: number, title: "Success", unit: ratio, width: 6, help: "Share of the requests that were not answered 5xx, without those that clients gave up.",
+				{kind: number, title: "Success", unit: success, width: 6, help: "Share of the requests that were not answered 5xx, without those that clients gave up.",
 					queries: []query{{expr: answered("", of)}}},
 				{kind: number, title: "Duration", unit: seconds, width: 12, help: "Within which time half, 90 % and 99 % of the requests ended.",
 					queries: quantiles("weir_request_duration_seconds", of)},
@@ -24,7 +24,7 @@ func route() board {
 			}},
 			{title: "Backends", panels: []panel{
 				byBackend("Requests by backend", perSecond, "Finished requests. An empty backend is answers that no backend gave.", sum(each, rate(series("weir_requests_total", of)))),
-				byBackend("Success by backend", ratio, "Share of the requests that were not answered 5xx.", answered(each, of)),
+				byBackend("Success by backend", success, "Share of the requests that were not answered 5xx.", answered(each, of)),
 				byBackend("p99 by backend", seconds, "Within which time 99 % of the requests ended.", quantile("0.99", each, "weir_request_duration_seconds", of)),
 			}},
 			{title: "Weights", panels: []panel{
@@ -32,8 +32,8 @@ func route() board {
 					queries: []query{{expr: shares(of), legend: "{{rule}} {{backend}}"}}},
 				{kind: table, title: "Weights beside shares", width: 12, sort: "rule", help: "What weights of rules and splits say each backend is to get, and what it gets.",
 					queries: []query{
-						{expr: "avg by (route, rule, backend) (" + series("weir_backend_weight_ratio", of) + ")", legend: "Weight", unit: count},
-						{expr: shares(of), legend: "Share", unit: count},
+						{expr: "avg by (route, rule, backend) (" + series("weir_backend_weight_ratio", of) + ")", legend: "Weight", unit: ratio},
+						{expr: shares(of), legend: "Share", unit: ratio},
 					}},
 			}},
 			{title: "Failures", panels: []panel{
@@ -43,9 +43,9 @@ func route() board {
 					queries: []query{{expr: sum(each, rate(series("weir_request_retries_total", of))), legend: "{{rule}} {{backend}}"}}},
 			}},
 			{title: "Mirrors", panels: append([]panel{
-				{kind: graph, title: "Considered", unit: perSecondOf, width: 24, help: "Requests that met a mirror, before its fraction was applied.",
+				{kind: graph, title: "Considered", unit: perSecondOf, width: 8, help: "Requests that met a mirror, before its fraction was applied.",
 					queries: []query{{expr: sum("mirror", rate(series("weir_mirror_considered_total", of))), legend: "{{mirror}}"}}},
-			}, mirrors(of, "mirror")...)},
+			}, mirrors(of)...)},
 			{title: "Bytes", closed: true, panels: []panel{
 				byBackend("Received", bytesPerSecond, "Bytes of the bodies of requests.", sum(each, rate(series("weir_request_bytes_total", of)))),
 				byBackend("Sent", bytesPerSecond, "Bytes of the bodies of responses.", sum(each, rate(series("weir_response_bytes_total", of)))),

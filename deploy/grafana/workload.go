@@ -42,11 +42,11 @@ func workload() board {
 		rows: []row{
 			{title: "Received", panels: []panel{
 				{kind: number, title: "Requests", unit: perSecond, width: 6, help: "Requests a second that its pods received.", queries: []query{{expr: inRate("")}}},
-				{kind: number, title: "Success", unit: ratio, width: 6, help: "Share of the requests with an answer below 500 that did not break off.", queries: []query{{expr: inSuccess}}},
+				{kind: number, title: "Success", unit: success, width: 6, help: "Share of the requests with an answer below 500 that did not break off.", queries: []query{{expr: inSuccess}}},
 				{kind: number, title: "Duration", unit: seconds, width: 12, help: "Within which time half, 90 % and 99 % of the requests ended.", queries: inQuantiles()},
 				{kind: graph, title: "Requests by pod", unit: perSecond, width: 8, help: "Requests that each pod received.",
 					queries: perPod(func(by, s string) string { return sum(by, rate(series(requests, s))) })},
-				{kind: graph, title: "Success by pod", unit: ratio, width: 8, help: "A single pod that is worse than the others is often a node's or a version's fault.",
+				{kind: graph, title: "Success by pod", unit: success, width: 8, help: "A single pod that is worse than the others is often a node's or a version's fault.",
 					queries: perPod(func(by, s string) string {
 						return rest(by, rate(series(requests, s, failed)), rate(series(requests, s)))
 					})},
@@ -65,10 +65,15 @@ func workload() board {
 	}
 }
 
+// toWorkload leads to the workload of a side.
+func toWorkload(side string) link {
+	return link{board: "weir-workload", variable: "workload", namespace: side + "_namespace"}
+}
+
 // edgesTable has a row for each workload on the other side.
 func edgesTable(title, help, side, selector string) panel {
 	return panel{kind: table, title: title, help: help, width: 12, sort: "Success", queries: edgeColumns(side+"_namespace, workload", selector, side),
-		links: map[string]link{"workload": {"weir-workload", "workload"}}}
+		links: map[string]link{"workload": toWorkload(side)}}
 }
 
 // edgeColumns are rate, success and 99th percentile by labels. If side is at or peer, the label workload has the name of
@@ -85,7 +90,7 @@ func edgeColumns(by, selector, side string) []query {
 	buckets := named(rate(series("weir_edge_request_duration_seconds_bucket", selector)))
 	return []query{
 		{expr: sum(by, all), legend: "Requests", unit: perSecond},
-		{expr: rest(by, failed, all), legend: "Success", unit: ratio},
+		{expr: rest(by, failed, all), legend: "Success", unit: success},
 		{expr: "histogram_quantile(0.99, " + sum("le, "+by, buckets) + ")", legend: "p99", unit: seconds},
 	}
 }

@@ -2,6 +2,8 @@
 // say when a Prometheus runs them is tested in test/prometheus.
 package prometheus_test
 
+//go:generate go test . -run TestTheOperatorHasTheSameRules -update
+
 import (
 	"encoding/json"
 	"flag"

@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 )
@@ -162,16 +163,22 @@ ports: [{name: http, port: PORT}]
 endpoints: [{addresses: [127.0.0.1]}]
 `
 
+// build returns the path of weir.
+func build(t *testing.T) string {
+	t.Helper()
+	weir := filepath.Join(t.TempDir(), "weir")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", weir, "./cmd/weir")
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return weir
+}
+
 // TestCollectorGetsTheTraceOfEachRequest sends requests that each need a second attempt, and compares what backends were
 // told with what the Collector got.
 func TestCollectorGetsTheTraceOfEachRequest(t *testing.T) {
-	folder := t.TempDir()
-	weir := filepath.Join(folder, "weir")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", weir, "./cmd/weir")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	folder, weir := t.TempDir(), build(t)
 	var mu sync.Mutex
 	told := map[string]string{} // the parent that a backend was told: what it answered
 	copied := map[string]bool{}
@@ -307,5 +314,59 @@ func TestCollectorGetsTheTraceOfEachRequest(t *testing.T) {
 		if attempts[id] != 2 || !copied[fmt.Sprintf("00-%s-%s-01", s.TraceID(), id)] {
 			t.Errorf("the request %s has %d attempts, and a copy: %v", id, attempts[id], copied)
 		}
+	}
+}
+
+// TestSpansThatACollectorRejectsAreCounted answers in the form that OpenTelemetry's own libraries write.
+func TestSpansThatACollectorRejectsAreCounted(t *testing.T) {
+	weir := build(t)
+	c := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		answer := ptraceotlp.NewExportResponse()
+		answer.PartialSuccess().SetRejectedSpans(1)
+		answer.PartialSuccess().SetErrorMessage("older than a day")
+		body, err := answer.MarshalProto()
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, _ = w.Write(body)
+	}))
+	defer c.Close()
+	listen, admin := free(t), free(t)
+	file := filepath.Join(t.TempDir(), "routes.yaml")
+	text := strings.ReplaceAll(manifest, "LISTEN", port(listen)) + strings.NewReplacer("NAME", "shop", "PORT", port(free(t))).Replace(service)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(weir, "run", "--admin", admin, "--otlp-endpoint", c.URL, "--trace-share", "1", file)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(url string) (int, string) {
+		a, err := http.Get(url)
+		if err != nil {
+			return 0, ""
+		}
+		defer a.Body.Close()
+		page, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(page)
+	}
+	wait(t, "weir", func() bool { status, _ := ask("http://" + admin + "/readyz"); return status == 200 })
+	if status, _ := ask("http://" + listen + "/"); status != 502 {
+		t.Errorf("status %d, want 502", status)
+	}
+	wait(t, "the count", func() bool {
+		_, page := ask("http://" + admin + "/metrics")
+		return strings.Contains(page, `weir_trace_spans_total{result="rejected"} 1`)
+	})
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("weir: %v", err)
+	}
+	if !strings.Contains(log.String(), "older than a day") {
+		t.Errorf("the log is %q", log.String())
 	}
 }
