@@ -160,6 +160,7 @@ func (k *keeper) turn(now time.Time) (again time.Duration) {
 		k.save() // before what was decided takes effect
 	}
 	if k.emitted == nil {
+		k.show(all) // before the set is served, so that whoever sees it served finds them
 		k.lay(all)
 	}
 	if k.measure(all, now) && (again == 0 || again > measure) {
