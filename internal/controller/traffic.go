@@ -67,17 +67,15 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 
 // handler answers those who may ask.
 func (t *traffic) handler() http.Handler {
-	answers := &rest.Handler{Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown}
-	custom := &rest.Custom{Index: t.objects.Index, Store: t.store}
+	answers := &rest.Handler{
+		Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown, Custom: &rest.Custom{Index: t.objects.Index, Store: t.store},
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.Path; {
-		case strings.HasPrefix(path, "/openapi/"):
+		if strings.HasPrefix(r.URL.Path, "/openapi/") {
 			schema.ServeHTTP(w, r)
-		case path == "/apis/"+rest.CustomGroup || strings.HasPrefix(path, "/apis/"+rest.CustomGroup+"/"):
-			custom.ServeHTTP(w, r)
-		default:
-			answers.ServeHTTP(w, r)
+			return
 		}
+		answers.ServeHTTP(w, r)
 	})
 }
 

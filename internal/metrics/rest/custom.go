@@ -48,6 +48,8 @@ const (
 	everything    = custom.AllObjects
 )
 
+var customGroup = group{name: CustomGroup, version: CustomVersion}
+
 // customMetric is a metric; of returns its value for an object, ok false if there is none.
 type customMetric struct {
 	name string
@@ -103,7 +105,7 @@ func (c *Custom) answer(r *http.Request) (object any, as form, err error) {
 	}
 	switch len(parts) {
 	case 1:
-		return (&group{name: CustomGroup, version: CustomVersion}).discover(), whole, nil
+		return customGroup.discover(), whole, nil
 	case 2:
 		return discoverCustom(), whole, nil
 	}

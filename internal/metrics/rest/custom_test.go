@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	discoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	custom "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
@@ -155,6 +156,45 @@ func TestDiscoveredCustomMetricsAreServed(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/apis/custom.metrics.k8s.io/", nil))
 	if err := json.Unmarshal(w.Body.Bytes(), &group); err != nil || group.PreferredVersion.GroupVersion != "custom.metrics.k8s.io/v1beta2" {
 		t.Errorf("%s, %v", w.Body, err)
+	}
+}
+
+// TestDiscoveryHasCustomMetrics in both forms if they are served, with what they are of and no more.
+func TestDiscoveryHasCustomMetrics(t *testing.T) {
+	h := handler(objects(t), &store{})
+	for _, served := range []bool{false, true} {
+		if served {
+			h.Custom = customHandler(t, &store{})
+		}
+		if has := strings.Contains(get(h, "/apis").Body.String(), rest.CustomGroup); has != served {
+			t.Errorf("the groups have it: %v, want %v", has, served)
+		}
+		if code := get(h, customPath).Code; code != map[bool]int{false: 404, true: 200}[served] {
+			t.Errorf("served %v: %d", served, code)
+		}
+		r := httptest.NewRequest("GET", "/apis", nil)
+		r.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		var list discoveryv2.APIGroupDiscoveryList
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list.Items, func(g discoveryv2.APIGroupDiscovery) bool { return g.Name == rest.CustomGroup })
+		if served != (i >= 0) {
+			t.Errorf("served %v: %s", served, w.Body)
+		}
+		if !served || i < 0 {
+			continue
+		}
+		for _, of := range list.Items[i].Versions[0].Resources {
+			if len(of.Subresources) != len(rest.CustomMetrics()) || len(of.Verbs) > 0 || of.ResponseKind == nil || of.Scope == "" {
+				t.Errorf("%+v", of)
+			}
+		}
+		if n := len(list.Items[i].Versions[0].Resources); n != 10 {
+			t.Errorf("metrics of %d kinds", n)
+		}
 	}
 }
 

@@ -36,12 +36,23 @@ func (h *Handler) discover(t target) any {
 		return t.group.discover()
 	}
 	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	for i := range groups {
-		g := groups[i].discover()
+	for _, g := range h.groups() {
+		g := g.discover()
 		g.TypeMeta = metav1.TypeMeta{}
 		list.Groups = append(list.Groups, g)
 	}
 	return list
+}
+
+// groups are all that are served.
+func (h *Handler) groups() (all []*group) {
+	for i := range groups {
+		all = append(all, &groups[i])
+	}
+	if h.Custom != nil {
+		all = append(all, &customGroup)
+	}
+	return all
 }
 
 func (g *group) discover() metav1.APIGroup {
@@ -56,22 +67,28 @@ func (g *group) discover() metav1.APIGroup {
 // and all others one by which they are told apart.
 func (h *Handler) discoverAll() any {
 	list := discoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: discovery.as, APIVersion: discovery.group + "/" + discovery.version}}
-	for i := range groups {
-		g := &groups[i]
+	for _, g := range h.groups() {
 		version := discoveryv2.APIVersionDiscovery{Version: g.version, Freshness: discoveryv2.DiscoveryFreshnessCurrent}
-		for _, r := range h.kinds(g).APIResources {
+		kinds := h.kinds(g)
+		if g == &customGroup {
+			kinds = discoverCustom()
+		}
+		for _, r := range kinds.APIResources {
 			kind := &metav1.GroupVersionKind{Group: g.name, Version: g.version, Kind: r.Kind}
-			if _, sub, ok := strings.Cut(r.Name, "/"); ok { // it follows what it is of
+			scope := discoveryv2.ScopeCluster
+			if r.Namespaced {
+				scope = discoveryv2.ScopeNamespace
+			}
+			if name, sub, ok := strings.Cut(r.Name, "/"); ok { // it follows what it is of
+				if n := len(version.Resources); n == 0 || version.Resources[n-1].Resource != name { // which itself is not served
+					version.Resources = append(version.Resources, discoveryv2.APIResourceDiscovery{Resource: name, ResponseKind: &metav1.GroupVersionKind{}, Scope: scope})
+				}
 				of := &version.Resources[len(version.Resources)-1]
 				of.Subresources = append(of.Subresources, discoveryv2.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind, Verbs: r.Verbs})
 				continue
 			}
 			if of := plural(r.Name); of.Kind != "Pod" {
 				kind.Kind = of.Kind + kind.Kind
-			}
-			scope := discoveryv2.ScopeCluster
-			if r.Namespaced {
-				scope = discoveryv2.ScopeNamespace
 			}
 			version.Resources = append(version.Resources, discoveryv2.APIResourceDiscovery{
 				Resource: r.Name, ResponseKind: kind, Scope: scope, SingularResource: r.SingularName, Verbs: r.Verbs,

@@ -52,6 +52,8 @@ type Handler struct {
 	// Shown, if set, says in which of some namespaces the sender of a request, whose context it gets, may see names
 	// (metrics.Selection). nil means in all.
 	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
+	// Custom, if set, answers below its group.
+	Custom *Custom
 	// Tap, if set, serves requests as they end; of restricts them to those of an object. An error is one before it
 	// answered.
 	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error
@@ -61,6 +63,10 @@ type Handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if parts, ok := pathParts(r.URL.EscapedPath()); ok && len(parts) > 0 && parts[0] == CustomGroup && h.Custom != nil {
+		h.Custom.ServeHTTP(w, r)
+		return
+	}
 	if t, ok := parsePath(r.URL.EscapedPath()); ok && t.tap {
 		if err := h.tap(w, r, t); err != nil {
 			code, body := encode(statusOf(err))
