@@ -31,7 +31,7 @@ var trafficTarget = convert.Kind{
 		"v1alpha3": {Up: namesUp, Down: namesDown},
 		"v1alpha2": {
 			Up: func(u map[string]any) error {
-				if err := portUp(u); err != nil {
+				if err := portUp(u, false); err != nil {
 					return err
 				}
 				return namesUp(u)
@@ -43,7 +43,7 @@ var trafficTarget = convert.Kind{
 				if err := intoSpec(u); err != nil {
 					return err
 				}
-				if err := portUp(u); err != nil {
+				if err := portUp(u, true); err != nil {
 					return asV1alpha1(err)
 				}
 				return asV1alpha1(namesUp(u))
@@ -195,8 +195,8 @@ func jsonOf(v any) string {
 }
 
 // portUp moves the port into the annotation. A port that is written beats an annotation that somebody else left; a valid
-// annotation without a port counts, as in the versions without the field.
-func portUp(u map[string]any) error {
+// annotation without a port counts, as in the versions without the field. text is that the version may write it as text.
+func portUp(u map[string]any, text bool) error {
 	_, asText := convert.Take(u, PortTextAnnotation)
 	spec, _ := u["spec"].(map[string]any)
 	destination, _ := spec["destination"].(map[string]any)
@@ -216,6 +216,9 @@ func portUp(u map[string]any) error {
 	p, ok := readPort(written)
 	if !ok {
 		return field.Invalid(at, short(written), "must be a port from 1 to 65535; without it all ports are allowed")
+	}
+	if p.text && !text {
+		return field.Invalid(at, short(written), "must be a number; only v1alpha1 has ports as text")
 	}
 	p.text = p.text || asText
 	delete(destination, "port")
