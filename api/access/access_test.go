@@ -300,6 +300,10 @@ func TestAPortIsNeverLost(t *testing.T) {
 			}
 		}
 	}
+	u["metadata"], u["spec"].(map[string]any)["destination"].(map[string]any)["port"] = map[string]any{}, "80"
+	if _, errs := access.DecodeTrafficTarget("v1alpha2", u); first(errs) != `spec.destination.port: Invalid value: "80": must be a number; only v1alpha1 has ports as text` {
+		t.Errorf("a port as text in v1alpha2: %v", errs)
+	}
 	// A client of an old version that removes the port removes it.
 	u = object(t, "{apiVersion: access.smi-spec.io/v1alpha1, kind: TrafficTarget, destination: {kind: ServiceAccount, name: a, port: '80'}, sources: [{kind: ServiceAccount, name: b}], specs: [{kind: TCPRoute, name: r}]}")
 	old, err := access.Kinds()[0].Convert(u, "v1alpha2")
