@@ -212,7 +212,7 @@ bench-mirror: ## Show that a broken mirror backend does not touch the primary (d
 bench-control: build ## Measure the control plane over 10,000 routes of a real API server, and fail if a goal is missed (docs/performance.md).
 	@cd test/cluster && $(GO) run . bench-control -weir ../../bin/weir $(BENCHFLAGS)
 
-bench-metrics: ## Measure Traffic Metrics of 5,000 pods and 20,000 edges: reading proxies, the store, lists and edges; it fails if a goal is missed (docs/traffic.md).
+bench-metrics: ## Measure Traffic Metrics of 5,000 pods and 20,000 edges: reading proxies, the store, lists and edges; it fails if a goal is missed (docs/traffic-api.md).
 	GOALS=1 $(GO) test -run - -bench 'ReadFleet|Ask|Handler|NewIndex' ./internal/metrics/...
 	$(GO) test -count=1 -v -run Memory ./internal/metrics/embedded
 
