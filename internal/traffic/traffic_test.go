@@ -219,9 +219,20 @@ func TestATopologyLeavesOutWhatIsDeletedAndEndsWithTheFirstError(t *testing.T) {
 	if err != nil || len(g.Nodes) != 20 || len(g.Edges) != 19 || c.asked.Load() != 20 {
 		t.Errorf("%v, %d nodes, %d edges, asked %d times", err, len(g.Nodes), len(g.Edges), c.asked.Load())
 	}
+	if text := topology.Text(g, topology.Options{}); strings.Contains(text, "a/") {
+		t.Errorf("drawn with the only namespace:\n%s", text)
+	}
 	refused := errors.New("no")
 	c = &changing{n: 1000, wrong: func(string) error { return refused }}
 	if _, err := Topology(t.Context(), c, of); err != refused || c.asked.Load() > maxEdgeQueries {
 		t.Errorf("%v, asked %d times", err, c.asked.Load())
+	}
+}
+
+func TestNamespacesAreThoseOfBothSides(t *testing.T) {
+	for other, want := range map[string]int{"b/web": 2, "a/db": 1, "": 1} {
+		if got := Namespaces(listOf(edge("a/web", metrics.To, other, metrics.Measured{Success: 1}))); got != want {
+			t.Errorf("to %q: %d, want %d", other, got, want)
+		}
 	}
 }
