@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,8 @@ type admin struct {
 	streams   streams
 	address   string
 	tokenFile string
+	// period is how often watch asks; 0 is watchPeriod.
+	period time.Duration
 }
 
 func (a *admin) flags(f *pflag.FlagSet) {
@@ -133,7 +136,7 @@ func (a *admin) watch(ctx context.Context, look func(now time.Time) (v any, text
 	s := screen.Of(a.streams.out)
 	ctx, stop := process.Interrupted(ctx)
 	defer stop()
-	tick := time.NewTicker(watchPeriod)
+	tick := time.NewTicker(cmp.Or(a.period, watchPeriod))
 	defer tick.Stop()
 	var last any
 	for {

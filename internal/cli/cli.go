@@ -65,14 +65,14 @@ func (p Program) dialects() dialect.List {
 	return p.Dialects
 }
 
-// Arguments are those of a process's command line. A binary of the name kubectl-traffic is "weir traffic", so that kubectl
-// has it as "kubectl traffic".
+// Arguments are those of a process's command line. A binary of the name kubectl-traffic is "weir traffic" of a cluster, so
+// that kubectl has it as "kubectl traffic".
 func Arguments(argv []string) []string {
 	if len(argv) == 0 {
 		return nil
 	}
 	if name := strings.TrimSuffix(filepath.Base(argv[0]), ".exe"); name == "kubectl-traffic" {
-		return append([]string{"traffic"}, argv[1:]...)
+		return append([]string{plugin}, argv[1:]...)
 	}
 	return argv[1:]
 }
@@ -127,7 +127,7 @@ traffic by it.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s, "traffic"), newTraffic(s, plugin), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	completeChoices(root)
 	for _, cmd := range append(root.Commands(), root) {

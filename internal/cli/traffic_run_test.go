@@ -90,7 +90,7 @@ func TestTrafficCommandsShowWhatARunMeasured(t *testing.T) {
 	if out := w.traffic("top", "deploy", "-l", "tier=front").stdout; lineOf(out, "web") == "" || lineOf(out, "db") != "" {
 		t.Errorf("selected:\n%s", out)
 	}
-	w.traffic("top", "pods", "-n", "other").want(t, 0, "There are no pods.")
+	w.traffic("top", "pods", "-n", "other").want(t, 0, "There are no pods in the namespace other.")
 
 	var list metrics.TrafficMetricsList
 	r := w.traffic("top", "pods", "-o", "json", "--window", "1m")
@@ -233,7 +233,7 @@ func TestSeveralRunsAreToldTogether(t *testing.T) {
 func TestTheNameOfTheBinaryChoosesTheCommand(t *testing.T) {
 	t.Parallel()
 	for argv, want := range map[string]string{
-		"weir check a": "check a", "/usr/bin/weir": "", "/usr/local/bin/kubectl-traffic top pods": "traffic top pods", "kubectl-traffic.exe": "traffic",
+		"weir check a": "check a", "/usr/bin/weir": "", "/usr/local/bin/kubectl-traffic top pods": "kubectl-traffic top pods", "kubectl-traffic.exe": "kubectl-traffic",
 		"kubectl-weir traffic top": "traffic top", "": "",
 	} {
 		if got := strings.Join(cli.Arguments(strings.Fields(argv)), " "); got != want {

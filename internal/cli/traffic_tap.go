@@ -27,14 +27,13 @@ const (
 	tapSilence = 30 * time.Second
 )
 
-func newTrafficTap(s streams) *cobra.Command {
-	a := newTrafficAPI(s)
+func newTrafficTap(a *trafficAPI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tap KIND/NAME", Short: "Watch requests of a resource as they end",
 		Long: `Tap shows the requests that a resource sends or receives, each as it ends, until
 interrupted: who asked whom for what, and how it ended. It shows no header
 fields, no bodies, and paths without their queries. Requests never wait for it:
-beyond --rate they are left out, and the end says how many.`,
+beyond --rate they are left out, and the end says how many. It needs a weir run.`,
 		Example: "  weir traffic tap deployment/cart -n shop\n  weir traffic tap ns/shop --status 5xx --path /api",
 		Args:    kindAndName,
 	}
@@ -45,10 +44,12 @@ beyond --rate they are left out, and the end says how many.`,
 	status := f.String("status", "", "only requests with this `status`: a number, a class such as 5xx, or none for those without an answer")
 	rate := f.Int("rate", 100, "the most `requests` a second, up to 1000")
 	length := f.Duration("for", 10*time.Minute, "`time` after which to end, up to 1h")
-	a.admin.flags(f)
 	f.StringVarP(&a.namespace, "namespace", "n", "", "`namespace` of the resource (default \"default\")")
-	fromEnvironment(cmd)
+	a.where(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if a.inCluster {
+			return flags.Errorf("tap works with a weir run only (--admin); of a cluster there are top, edges and topology")
+		}
 		r, namespace, name, err := a.oneOf(args)
 		if err != nil {
 			return err

@@ -46,15 +46,19 @@ func Scheme() *runtime.Scheme {
 // the pod it runs in. An empty context means the file's current one. Requests are not rate-limited here: their senders
 // are bounded, and the API server shares its capacity fairly.
 func Config(kubeconfig, context string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	config, err := loader(kubeconfig, context).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
 	}
 	config.QPS = -1
 	config.UserAgent = "weir"
 	return config, nil
+}
+
+func loader(kubeconfig, context string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 }
 
 // Client is an API server, for the parts of this package. Several goroutines may use it at the same time.

@@ -30,3 +30,9 @@ func (k *Flags) Client() (*Client, error) {
 	}
 	return NewClient(config)
 }
+
+// Namespace is the one that kubectl uses unless it is told another: the context's, in a pod the pod's, else "default".
+func (k *Flags) Namespace() (string, error) {
+	namespace, _, err := loader(k.file, k.context).Namespace()
+	return namespace, err
+}

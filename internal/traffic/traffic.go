@@ -247,11 +247,14 @@ func number(f float64, digits int) string {
 	return strconv.FormatFloat(math.Round(f*scale)/scale, 'f', -1, 64)
 }
 
-// Namespaces is how many the resources of rows are in.
+// Namespaces is how many the resources of rows, and the other sides of edges, are in.
 func Namespaces(rows []Row) int {
 	all := map[string]bool{}
 	for i := range rows {
 		all[rows[i].Of.Namespace] = true
+		if other := rows[i].Edge.Resource; other != nil && other.Namespace != "" {
+			all[other.Namespace] = true
+		}
 	}
 	return len(all)
 }

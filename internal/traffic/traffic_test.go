@@ -1,9 +1,12 @@
 package traffic
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,5 +184,55 @@ func TestAGraphHasEachEdgeOnceAsItsReceiverMeasuredIt(t *testing.T) {
 	}
 	if text := topology.Text(Graph(rows[:1], false), topology.Options{}); strings.Contains(text, "a/") {
 		t.Errorf("drawn as\n%s", text)
+	}
+}
+
+// changing has n Deployments whose edges are told as wrong says.
+type changing struct {
+	n     int
+	wrong func(name string) error
+	asked atomic.Int32
+}
+
+func (c *changing) List(context.Context, metrics.Resource) (l metrics.TrafficMetricsList, _ error) {
+	for i := range c.n {
+		l.Items = append(l.Items, metrics.New(corev1.ObjectReference{Kind: "Deployment", Namespace: "a", Name: fmt.Sprint(i)}, "", nil, time.Unix(1e9, 0), time.Second, metrics.Measured{}))
+	}
+	return l, nil
+}
+
+func (c *changing) Edges(_ context.Context, _ metrics.Resource, namespace, name string) (l metrics.TrafficMetricsList, _ error) {
+	c.asked.Add(1)
+	l.Items = append(l.Items, edge(namespace+"/"+name, metrics.From, "a/x", metrics.Measured{Success: 1}))
+	return l, c.wrong(name)
+}
+
+func TestATopologyLeavesOutWhatIsDeletedAndEndsWithTheFirstError(t *testing.T) {
+	of, _ := Kind("deployment")
+	c := &changing{n: 20, wrong: func(name string) error {
+		if name == "7" {
+			return fmt.Errorf("7: %w", ErrGone)
+		}
+		return nil
+	}}
+	g, err := Topology(t.Context(), c, of)
+	if err != nil || len(g.Nodes) != 20 || len(g.Edges) != 19 || c.asked.Load() != 20 {
+		t.Errorf("%v, %d nodes, %d edges, asked %d times", err, len(g.Nodes), len(g.Edges), c.asked.Load())
+	}
+	if text := topology.Text(g, topology.Options{}); strings.Contains(text, "a/") {
+		t.Errorf("drawn with the only namespace:\n%s", text)
+	}
+	refused := errors.New("no")
+	c = &changing{n: 1000, wrong: func(string) error { return refused }}
+	if _, err := Topology(t.Context(), c, of); err != refused || c.asked.Load() > maxEdgeQueries {
+		t.Errorf("%v, asked %d times", err, c.asked.Load())
+	}
+}
+
+func TestNamespacesAreThoseOfBothSides(t *testing.T) {
+	for other, want := range map[string]int{"b/web": 2, "a/db": 1, "": 1} {
+		if got := Namespaces(listOf(edge("a/web", metrics.To, other, metrics.Measured{Success: 1}))); got != want {
+			t.Errorf("to %q: %d, want %d", other, got, want)
+		}
 	}
 }

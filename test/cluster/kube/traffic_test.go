@@ -96,9 +96,13 @@ func serveTraffic(t *testing.T) *served {
 	s.requests(trafficPod(s.a, "web"), false, telemetry.Side{}, 4, 0)
 	s.requests(trafficPod(s.a, "db"), false, trafficPod(s.a, "web"), 50, 0)
 	var text strings.Builder
-	for _, p := range [][2]string{{s.a, "web"}, {s.a, "db"}, {s.b, "web"}} {
+	for _, p := range [][2]string{{s.a, "web"}, {s.a, "db"}} {
 		fmt.Fprintf(&text, "{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: %s, labels: {app: %[2]s}}, spec: {nodeName: n1}}\n---\n", p[0], p[1])
 	}
+	// The pod of b belongs to a Deployment.
+	fmt.Fprintf(&text, "{apiVersion: v1, kind: Pod, metadata: {namespace: %[1]s, name: web, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: api-1, uid: r, controller: true}]}, spec: {nodeName: n1}}\n---\n"+
+		"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {namespace: %[1]s, name: api-1, uid: r, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: api, uid: d, controller: true}]}, spec: {selector: {matchLabels: {app: web}}}}\n---\n"+
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: %[1]s, name: api, uid: d}, spec: {selector: {matchLabels: {app: web}}}}\n", s.b)
 	set, err := resource.Load(kinds, []string{"-"}, strings.NewReader(text.String()))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/weirmesh/weir/internal/kube"
+)
+
+// clusterPeriod is how often a cluster is asked by who watches. It is how often the controller reads proxies.
+const clusterPeriod = 5 * time.Second
+
+// connect makes the client of the cluster that the flags name.
+func (a *trafficAPI) connect() (err error) {
+	kube.SetLogger(slog.New(slog.DiscardHandler)) // errors say everything relevant
+	a.client, err = a.kube.Client()
+	switch {
+	case errors.Is(err, kube.ErrNoCluster):
+		return &exitError{exitUsage, errors.New("which cluster? Give --kubeconfig FILE ($KUBECONFIG, ~/.kube/config), or --admin ADDRESS of a weir run")}
+	case err != nil:
+		return &exitError{exitUsage, err}
+	}
+	if a.usual, err = a.kube.Namespace(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	a.period = clusterPeriod
+	return nil
+}
+
+func (a *trafficAPI) close() {
+	if a.client != nil {
+		a.client.Close()
+	}
+}
+
+// ask reads the answer of the API server about a path.
+func (a *trafficAPI) ask(ctx context.Context, path string, query url.Values) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	resp, err := a.client.Ask(ctx, path, query)
+	if fault := (*url.Error)(nil); errors.As(err, &fault) {
+		return nil, fmt.Errorf("the API server %s does not answer: %w", a.client.Config.Host, fault.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return readAnswer(resp, resp.Request.URL.Host)
+}
+
+// refusalOfCluster is the error that an answer of the API server is. Without a Status, it is the API server's own answer
+// about an API that it does not have, or does not reach.
+func refusalOfCluster(resp *answer) error {
+	if err := statusError(resp); err != nil {
+		return err
+	}
+	switch resp.status {
+	case http.StatusNotFound:
+		return fmt.Errorf("the cluster has no Traffic Metrics (%s): install Weir's chart there, with traffic.enabled and traffic.apiService", trafficVersion)
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("the API server reaches no controller that serves Traffic Metrics (%s): \"kubectl get apiservices\" says why", resp.text())
+	}
+	return fmt.Errorf("the API server %s answers %d: %s", resp.host, resp.status, resp.text())
+}
