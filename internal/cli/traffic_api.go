@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	pathname "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -84,7 +84,7 @@ func (a *trafficAPI) open() error {
 	if a.every && a.namespace != "" {
 		return flags.Errorf("--all-namespaces and --namespace %s: give one of them", a.namespace)
 	}
-	if faults := pathname.IsValidPathSegmentName(a.namespace); len(faults) > 0 {
+	if faults := content.IsPathSegmentName(a.namespace); len(faults) > 0 {
 		return flags.Errorf("--namespace %q %s", a.namespace, strings.Join(faults, ", "))
 	}
 	if a.window <= 0 {
@@ -116,7 +116,7 @@ func (a *trafficAPI) oneOf(args []string) (r metrics.Resource, namespace, name s
 	}
 	wrong := flags.Errorf("%q names no resource: write KIND/NAME", strings.Join(args, " "))
 	for _, part := range parts[1:] {
-		if part == "" || len(pathname.IsValidPathSegmentName(part)) > 0 {
+		if part == "" || len(content.IsPathSegmentName(part)) > 0 {
 			return r, "", "", wrong
 		}
 	}
