@@ -218,9 +218,6 @@ func (m Measured) Rate(window time.Duration) float64 {
 	return float64(m.Success+m.Failure) / window.Seconds()
 }
 
-// Succeeded reports whether an answer of a status is a success; 0 is no answer.
-func Succeeded(status int) bool { return status > 0 && status < 500 }
-
 // Resource is a kind that metrics are associated with (draft, "Kubernetes API").
 type Resource struct {
 	// Plural is its name in paths, "deployments"; Kind and APIVersion are those of its objects.
