@@ -193,13 +193,11 @@ func (ex *Exchange) rewind() {
 // worthRetry reports whether the attempt's result, nil for an answer, calls for another attempt and the body permits
 // it.
 func (ex *Exchange) worthRetry(err error) bool {
-	if ex.pollUpload(); ex.upload.running || !ex.replayable() || ex.attempt.informed {
+	if err != nil && !AsFailure(err).retry || err == nil && !ex.rule.retry.code(ex.resp.Status) || ex.attempt.informed {
 		return false
 	}
-	if err != nil {
-		return AsFailure(err).retry
-	}
-	return ex.rule.retry.code(ex.resp.Status)
+	ex.landUpload()
+	return !ex.upload.running && ex.replayable()
 }
 
 // pause waits for d before another attempt, but not beyond the request's deadline.

@@ -17,6 +17,8 @@ type upload struct {
 	done    chan error // its result
 	running bool
 	failed  error // the client's failure
+	// finishing is true once nothing is left to send but the end.
+	finishing atomic.Bool
 	// answering is true once the answer has begun while the upload was running.
 	answering atomic.Bool
 }
@@ -29,6 +31,7 @@ func (ex *Exchange) startUpload() {
 		u.run = func() { u.done <- ex.runUpload() }
 	}
 	u.running = true
+	u.finishing.Store(false)
 	go u.run()
 }
 
@@ -36,7 +39,7 @@ func (ex *Exchange) startUpload() {
 func (ex *Exchange) runUpload() error {
 	c := &ex.call
 	if c.Whole() {
-		return sendFailure(c.Finish(ex.requestTrailers()))
+		return ex.finishUpload()
 	}
 	if err := c.Write(nil, false); err != nil {
 		return errWrite
@@ -45,7 +48,7 @@ func (ex *Exchange) runUpload() error {
 		p, err := ex.next()
 		switch {
 		case err == io.EOF:
-			return sendFailure(c.Finish(ex.requestTrailers()))
+			return ex.finishUpload()
 		case err != nil:
 			c.Abort()
 			return err
@@ -56,8 +59,9 @@ func (ex *Exchange) runUpload() error {
 	}
 }
 
-func sendFailure(err error) error {
-	if err != nil {
+func (ex *Exchange) finishUpload() error {
+	ex.upload.finishing.Store(true)
+	if ex.call.Finish(ex.requestTrailers()) != nil {
 		return errWrite
 	}
 	return nil
@@ -80,6 +84,21 @@ func (ex *Exchange) pollUpload() {
 	case err := <-ex.upload.done:
 		ex.uploaded(err)
 	default:
+	}
+}
+
+// landUpload lets an upload finish that has nothing left to send but the end: an endpoint may have answered before the
+// upload knows that it is over.
+func (ex *Exchange) landUpload() {
+	if ex.pollUpload(); !ex.upload.running || !ex.upload.finishing.Load() {
+		return
+	}
+	t := time.NewTimer(uploadGrace)
+	defer t.Stop()
+	select {
+	case err := <-ex.upload.done:
+		ex.uploaded(err)
+	case <-t.C:
 	}
 }
 
