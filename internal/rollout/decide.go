@@ -401,6 +401,9 @@ func Hash(plan *rollouts.Plan) string {
 
 // missing reports what the traffic lacks; empty if nothing.
 func (d *decision) missing() string {
+	if why := d.facts.Traffic.Wrong; why != "" {
+		return "The release waits: " + why
+	}
 	if len(d.facts.Traffic.Missing) == 0 {
 		return ""
 	}

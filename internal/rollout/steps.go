@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -206,7 +207,7 @@ func (d *decision) route(step *rollouts.Step) {
 			d.do(Action{Do: Route, Want: want})
 			return
 		case !t.Settled:
-			d.say(fmt.Sprintf("Step %d of %d: proxies are taking over how requests are routed.", want, len(d.plan.Steps)))
+			d.say(fmt.Sprintf("Step %d of %d: %s.", want, len(d.plan.Steps), cmp.Or(t.Awaited, "proxies are taking over how requests are routed")))
 			d.wait(poll)
 			return
 		case !d.passed():
@@ -221,7 +222,7 @@ func (d *decision) route(step *rollouts.Step) {
 // it anew. The step's time goes on.
 func (d *decision) kept(step *rollouts.Step) bool {
 	rel, t := d.status.Release(), &d.facts.Traffic
-	if !step.Shifts() || d.plan.Traffic() == nil || len(t.Missing) > 0 {
+	if !step.Shifts() || d.plan.Traffic() == nil || len(t.Missing) > 0 || t.Wrong != "" {
 		return true
 	}
 	want := Want(rel.CurrentStepIndex)
