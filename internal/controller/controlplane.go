@@ -18,6 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/task"
@@ -41,7 +42,8 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
-	traffic      *traffic // nil if Traffic Metrics are not served
+	traffic      *traffic            // nil if Traffic Metrics are not served
+	releases     *release.Controller // nil if Rollouts are not carried out
 	metrics      *controllerMetrics
 	tell         *control.Teller
 
@@ -88,7 +90,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
-		Running: c.running, Changed: func() { c.leader.wake() }, Logger: log,
+		Running: c.running, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
@@ -96,6 +98,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	if c.traffic, err = newTraffic(c, log); err != nil {
 		return nil, err
 	}
+	c.releases = newReleases(c)
 	c.leader = newLeader(c)
 	c.metrics = newControllerMetrics(c, processLog)
 	return c, nil
@@ -158,6 +161,7 @@ func (c *controlPlane) report(r control.Report) {
 		close(c.synced)
 	}
 	c.leader.wake()
+	c.wakeReleases()
 }
 
 // accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c",
@@ -210,6 +214,7 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 func (c *controlPlane) proxyChanged(model.Owner) {
 	c.board.Tell()
 	c.leader.wake()
+	c.wakeReleases()
 }
 
 func (c *controlPlane) authorityChanged() {

@@ -17,6 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/kube/access"
 	internalmetrics "github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 var update = flag.Bool("update", false, "rewrite the chart's rules")
@@ -54,9 +56,36 @@ func template(kinds resource.Kinds) string {
 	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
+	b.WriteString("\n{{- /* What carrying Rollouts out takes beside that. */ -}}\n")
+	releases(&b)
 	b.WriteString("\n{{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}\n")
 	rules(&b, "weir.clusterKinds", kinds, true)
 	return b.String()
+}
+
+// releases writes a helper with what the controller may do if it carries Rollouts out.
+func releases(b *strings.Builder) {
+	type rule struct{ group, verbs string }
+	var order []rule
+	resources := map[rule][]string{}
+	all := access.Releases(workload.Kinds, provider.All())
+	for i := 0; i < len(all); {
+		var verbs []string
+		first := all[i]
+		for ; i < len(all) && all[i].Group == first.Group && all[i].Resource == first.Resource; i++ {
+			verbs = append(verbs, all[i].Verb)
+		}
+		r := rule{first.Group, strings.Join(verbs, ", ")}
+		if resources[r] == nil {
+			order = append(order, r)
+		}
+		resources[r] = append(resources[r], first.Resource)
+	}
+	fmt.Fprintf(b, "{{- define \"weir.releases\" }}\n{{- if .Values.rollouts.enabled }}\n")
+	for _, r := range order {
+		fmt.Fprintf(b, "- apiGroups: [%s]\n  resources: [%s]\n  verbs: [%s]\n", cmp.Or(r.group, `""`), strings.Join(resources[r], ", "), r.verbs)
+	}
+	b.WriteString("{{- end }}\n{{- end }}\n")
 }
 
 // rules writes a helper with what the controller may do with kinds, apart from those of which it makes objects, too.

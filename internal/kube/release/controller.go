@@ -57,7 +57,9 @@ type Controller struct {
 	// uses are the Rollouts that an object concerns, used the objects that concern a Rollout.
 	uses map[object]map[types.NamespacedName]bool
 	used map[types.NamespacedName][]object
-	away string // why nothing is carried out; empty if it is
+	// waiting are the Rollouts that wait for proxies.
+	waiting map[types.NamespacedName]bool
+	away    string // why nothing is carried out; empty if it is
 }
 
 // object names one, whatever the version of its kind.
@@ -133,9 +135,9 @@ func (c *Controller) carry(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.mu.Lock()
-	c.uses, c.used = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}
-	c.mu.Unlock()
+	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryLeast, retryMost))
+	c.mu.Unlock()
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
 	if err != nil {
 		return err
@@ -204,16 +206,21 @@ func (c *Controller) changed(k edit.Key, o client.Object) {
 	}
 }
 
-// Wake puts the Rollouts into the queue that are waiting for proxies.
+// Wake has those Rollouts go on that wait for proxies. It does not block.
 func (c *Controller) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue == nil {
-		return
-	}
-	for r := range c.used {
+	for r := range c.waiting {
 		c.queue.Add(r)
 	}
+	clear(c.waiting)
+}
+
+// wait notes that a Rollout waits for proxies.
+func (c *Controller) wait(r types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[r] = true
 }
 
 // concern says which objects a Rollout is about.

@@ -56,7 +56,12 @@ func (t *turn) settled(ctx context.Context, f *rollout.Traffic) (ok bool, awaite
 	if t.Proxied == nil {
 		return true, "", nil
 	}
-	ok, awaited = t.Proxied(objects)
+	if ok, awaited = t.Proxied(objects); !ok {
+		t.wait(t.name)
+		if ok, awaited = t.Proxied(objects); ok { // it changed in between
+			return ok, awaited, nil
+		}
+	}
 	return ok, awaited, nil
 }
 

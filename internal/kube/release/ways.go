@@ -408,21 +408,27 @@ func keyOfObject(u *unstructured.Unstructured) edit.Key {
 	return edit.Key{GroupVersionKind: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// over is an object of ours as it is, with the spec, labels and annotations that it should have.
+// over is an object of ours as it is, with everything that it should have. An API server has set more in a Service's spec.
 func over(there, want *unstructured.Unstructured) *unstructured.Unstructured {
 	out := there.DeepCopy()
-	if spec, ok := want.Object["spec"].(map[string]any); ok {
-		now, _ := out.Object["spec"].(map[string]any)
-		if now == nil || there.GetKind() != "Service" {
-			now = map[string]any{}
+	for field, v := range want.Object {
+		now, _ := out.Object[field].(map[string]any)
+		more, _ := v.(map[string]any)
+		switch {
+		case envelope[field]:
+		case now != nil && more != nil && there.GetKind() == "Service":
+			maps.Copy(now, more)
+		default:
+			out.Object[field] = v
 		}
-		maps.Copy(now, spec) // an API server has given a Service addresses
-		out.Object["spec"] = now
 	}
 	out.SetLabels(want.GetLabels())
 	out.SetAnnotations(want.GetAnnotations())
 	return out
 }
+
+// envelope are the fields of an object that are not its content.
+var envelope = map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "status": true}
 
 // sameObject compares what a step may change: spec, labels and annotations.
 func sameObject(a, b map[string]any) bool {
@@ -442,7 +448,12 @@ func contains(there, want map[string]any) bool {
 			return false
 		}
 	}
-	return subset(there["spec"], want["spec"])
+	for field, v := range want {
+		if !envelope[field] && !subset(there[field], v) {
+			return false
+		}
+	}
+	return true
 }
 
 func subset(there, want any) bool {
