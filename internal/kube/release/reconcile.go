@@ -202,7 +202,7 @@ func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, err
 		if err := t.change(ctx, changes); err != nil {
 			return false, err
 		}
-		return len(changes) > 0, nil
+		on = len(changes) > 0
 	}
 	if !on && !out.Finalizer {
 		on, _, err = t.setFinalizer(ctx, false)
