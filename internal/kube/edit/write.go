@@ -71,12 +71,13 @@ func (o *Objects) Delete(ctx context.Context, u *unstructured.Unstructured) erro
 	return nil
 }
 
-// Scale says how many pods a ReplicaSet is to have.
-func (o *Objects) Scale(ctx context.Context, rs *appsv1.ReplicaSet, replicas int32) error {
+// Scale says how many pods a ReplicaSet is to have, and removes an annotation from it.
+func (o *Objects) Scale(ctx context.Context, rs *appsv1.ReplicaSet, replicas int32, annotation string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out := rs.DeepCopy()
 	out.Spec.Replicas = &replicas
+	delete(out.Annotations, annotation)
 	patch := client.MergeFromWithOptions(rs, client.MergeFromWithOptimisticLock{})
 	if err := o.client.Patch(ctx, out, patch, fieldOwner); err != nil {
 		return err

@@ -254,7 +254,7 @@ func (t *turn) change(ctx context.Context, changes []workload.Change) error {
 				_, err = t.objects.Update(ctx, &unstructured.Unstructured{Object: c.Update})
 			}
 		case c.Scale != nil:
-			err = t.objects.Scale(ctx, c.Scale.Set, c.Scale.Replicas)
+			err = t.objects.Scale(ctx, c.Scale.Set, c.Scale.Replicas, workload.DesiredAnnotation)
 		case c.Create != nil:
 			_, err = t.objects.Create(ctx, &unstructured.Unstructured{Object: c.Create})
 		case c.Evict != nil:

@@ -193,7 +193,7 @@ func (t *turn) lay(ctx context.Context, want rollout.Want) (*laid, error) {
 				out.wrong = told.Message + ": " + told.Fix
 			}
 		}
-		if !sameObject(live.Object, l.Object) {
+		if !carries(live.Object, l.Object) {
 			out.update = append(out.update, &unstructured.Unstructured{Object: l.Object})
 		}
 		for _, u := range l.Owned {
@@ -439,6 +439,16 @@ func sameMeta(a, b map[string]any, which string) bool {
 	x, _, _ := unstructured.NestedMap(a, "metadata", which)
 	y, _, _ := unstructured.NestedMap(b, "metadata", which)
 	return len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)
+}
+
+// carries reports whether an object has what was laid over it. An API server adds defaults to what a step added; so that
+// nothing of an earlier step is taken for one, what was laid last has to be the same, too.
+func carries(live, laid map[string]any) bool {
+	annotations, _, _ := unstructured.NestedStringMap(laid, "metadata", "annotations")
+	if annotations[rollout.LaidAnnotation] == "" {
+		return sameObject(live, laid)
+	}
+	return sameMeta(live, laid, "labels") && sameMeta(live, laid, "annotations") && subset(live["spec"], laid["spec"])
 }
 
 // contains reports whether an object has everything that it should have. What an API server has set beside that is let be.

@@ -41,6 +41,9 @@ var deployment = Kind{
 	tend:     tendDeployment,
 }
 
+// DesiredAnnotation of a ReplicaSet is how many pods its Deployment was to have when that told it to have some.
+const DesiredAnnotation = "deployment.kubernetes.io/desired-replicas"
+
 // sets are a Deployment's ReplicaSets by what they are to a release.
 type sets struct {
 	d *appsv1.Deployment
@@ -157,7 +160,10 @@ func tendDeployment(s *Seen, w *rollout.Workload) ([]Change, error) {
 	}
 	var changes []Change
 	for i, n := range next(list, most+surge, least) {
-		if n != list[i].pods {
+		// Where both versions are to have all pods, the Deployment's controller would take the older one's away as soon as the
+		// newer one is complete, which it finds by an annotation (IsSaturated in pkg/controller/deployment/util).
+		_, known := s.Sets[i].Annotations[DesiredAnnotation]
+		if n != list[i].pods || known && s.Sets[i] == all.update && s.Style != rollouts.Partition {
 			changes = append(changes, Change{Scale: &Scale{Set: s.Sets[i], Replicas: n}})
 		}
 	}

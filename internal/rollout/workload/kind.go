@@ -68,7 +68,7 @@ type Change struct {
 	Record *Record
 	// Update is what the workload becomes.
 	Update map[string]any
-	// Scale changes how many pods a ReplicaSet has.
+	// Scale changes how many pods a ReplicaSet has, and removes DesiredAnnotation.
 	Scale *Scale
 	// Create is an object to make.
 	Create map[string]any
