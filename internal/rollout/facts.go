@@ -102,6 +102,8 @@ type Outcome struct {
 
 // Event is worth telling once.
 type Event struct {
+	// Reason is one word for programs, such as "StepCompleted".
+	Reason  string
 	Warning bool
 	Message string
 }

@@ -36,11 +36,11 @@ func (d *decision) steps() {
 		d.pause(step)
 	case rollouts.StepReady:
 		if next := d.next(rel.CurrentStepIndex); next > 0 {
-			d.tell(false, fmt.Sprintf("Step %d of %d is complete.", rel.CurrentStepIndex, len(d.plan.Steps)))
+			d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete.", rel.CurrentStepIndex, len(d.plan.Steps)))
 			d.enter(next, rollouts.StepInit)
 			return
 		}
-		d.tell(false, fmt.Sprintf("Step %d of %d is complete, the last one.", rel.CurrentStepIndex, len(d.plan.Steps)))
+		d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete, the last one.", rel.CurrentStepIndex, len(d.plan.Steps)))
 		d.state(rollouts.StepCompleted)
 	case rollouts.StepCompleted:
 		rel.FinalisingStep = ""
@@ -76,7 +76,7 @@ func (d *decision) jump() bool {
 		rel.CurrentStepState != rollouts.StepUpgrade {
 		state = rollouts.StepTrafficRouting // the pods are there
 	}
-	d.tell(false, fmt.Sprintf("The release jumps from step %d to step %d.", from, next))
+	d.tell("Jumped", false, fmt.Sprintf("The release jumps from step %d to step %d.", from, next))
 	d.enter(next, state)
 	return true
 }
@@ -164,7 +164,7 @@ func (d *decision) upgrade(step *rollouts.Step) {
 		return
 	}
 	rel.PodTemplateHash = w.UpdateHash
-	d.tell(false, fmt.Sprintf("Step %d: the new version has its pods.", rel.CurrentStepIndex))
+	d.tell("PodsReady", false, fmt.Sprintf("Step %d: the new version has its pods.", rel.CurrentStepIndex))
 	d.state(rollouts.StepTrafficRouting)
 }
 
@@ -213,7 +213,7 @@ func (d *decision) route(step *rollouts.Step) {
 		case !d.passed():
 			return
 		}
-		d.tell(false, fmt.Sprintf("Step %d: %s", want, who(d.plan, step)))
+		d.tell("RequestsShifted", false, fmt.Sprintf("Step %d: %s", want, who(d.plan, step)))
 	}
 	d.state(rollouts.StepMetricsAnalysis)
 }

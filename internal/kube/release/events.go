@@ -44,7 +44,7 @@ func newEvents(c *Controller) *events {
 }
 
 // tell tells one event. What was told of an object a short while ago is not repeated if it is a warning that lasts.
-func (e *events) tell(about *unstructured.Unstructured, reason string, event rollout.Event) {
+func (e *events) tell(about *unstructured.Unstructured, event rollout.Event) {
 	if event.Warning && e.repeated(string(about.GetUID())+event.Message) {
 		return
 	}
@@ -63,7 +63,7 @@ func (e *events) tell(about *unstructured.Unstructured, reason string, event rol
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name + "." + hex.EncodeToString(suffix)},
 		EventTime:           metav1.NewMicroTime(time.Now()),
 		ReportingController: "weirmesh.github.io/rollouts", ReportingInstance: kube.Cut(e.Instance, 128),
-		Type: kind, Reason: reason, Action: "Release", Note: kube.Cut(event.Message, 1024),
+		Type: kind, Reason: event.Reason, Action: "Release", Note: kube.Cut(event.Message, 1024),
 		Regarding: corev1.ObjectReference{
 			APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(),
 		},

@@ -104,7 +104,7 @@ func (t *turn) read() bool {
 // webhook let none begin a release.
 func (t *turn) invalid(ctx context.Context) (on bool, wait time.Duration, err error) {
 	_, errs := rollouts.Decode(t.live.GroupVersionKind().Version, t.live.Object)
-	t.events.tell(t.live, "Invalid", rollout.Event{Warning: true, Message: "The Rollout is not valid, and is left alone: " + errs.ToAggregate().Error()})
+	t.events.tell(t.live, rollout.Event{Reason: "Invalid", Warning: true, Message: "The Rollout is not valid, and is left alone: " + errs.ToAggregate().Error()})
 	if t.live.GetDeletionTimestamp() != nil {
 		return t.setFinalizer(ctx, false)
 	}
@@ -144,7 +144,7 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 	t.kind = kind
 	record, err := workload.ReadRecord(t.live.GetAnnotations()[workload.RecordAnnotation])
 	if err != nil {
-		t.events.tell(t.live, "RecordLost", rollout.Event{Warning: true, Message: "What was remembered of the workload is lost: " + err.Error()})
+		t.events.tell(t.live, rollout.Event{Reason: "RecordLost", Warning: true, Message: "What was remembered of the workload is lost: " + err.Error()})
 	}
 	u, err := t.objects.Get(ctx, t.workloadKey())
 	if err != nil || u == nil {
@@ -189,7 +189,7 @@ func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, err
 		on = true
 	}
 	for _, e := range out.Events {
-		t.events.tell(t.live, reasonOf(e), e)
+		t.events.tell(t.live, e)
 	}
 	if out.Action != nil {
 		return true, t.act(ctx, *out.Action)

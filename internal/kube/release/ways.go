@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -317,7 +316,7 @@ func (t *turn) route(ctx context.Context, want rollout.Want) error {
 			if told.Field != "" {
 				at = told.Field + ": "
 			}
-			t.events.tell(t.live, "StepFallsShort", rollout.Event{Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", want, at, told.Message, told.Fix)})
+			t.events.tell(t.live, rollout.Event{Reason: "StepFallsShort", Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", want, at, told.Message, told.Fix)})
 		}
 	}
 	return nil
@@ -492,19 +491,4 @@ func subset(there, want any) bool {
 		return true
 	}
 	return reflect.DeepEqual(there, want)
-}
-
-// reasonOf is the reason of an Event, one word.
-func reasonOf(e rollout.Event) string {
-	switch m := e.Message; {
-	case strings.Contains(m, "is complete"):
-		return "StepCompleted"
-	case strings.Contains(m, "is being released"):
-		return "ReleaseStarted"
-	case strings.HasSuffix(m, "is released."):
-		return "Released"
-	case e.Warning:
-		return "TakenBack"
-	}
-	return "Progressing"
 }

@@ -97,7 +97,7 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 	w.Marked = rec != nil
 	laid := k.laid(s.Object, rec)
 	w.Held = laid || k.laid(s.Object, rec.none())
-	if laid && rec.Revision == w.Update {
+	if laid && rec != nil && rec.Revision == w.Update {
 		w.Target = rec.Pods
 	}
 	return w, nil

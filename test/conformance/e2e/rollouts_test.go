@@ -188,6 +188,9 @@ func TestACanaryOfADeployment(t *testing.T) {
 // TestWaysOutOfARelease goes back to the version before, takes a release back by the annotation, replaces the version midway,
 // edits a route midway and deletes the Rollout midway, all under load: no request fails, and everything is as it was.
 func TestWaysOutOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary shows it")
+	}
 	t.Parallel()
 	w, url := newRollout(t, 4, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 20%, replicas: 1}, {matches: [{headers: [{name: x-beta, value: "yes"}]}], replicas: 50%}, {traffic: 100%, replicas: 100%}]}}`)
@@ -218,7 +221,7 @@ func TestWaysOutOfARelease(t *testing.T) {
 	w.approve()
 	w.phase("Progressing", 2)
 	w.kubectl("", "annotate", "httproute", "web", "note=mine") // an edit midway is kept
-	w.kubectl("", "rollout", "undo", "deployment/web")         // which copies annotations of ReplicaSets
+	w.release("v1")
 	w.phase("Healthy", 0)
 	w.kubectl("", "annotate", "httproute", "web", "note-")
 	same("v1")
@@ -245,8 +248,11 @@ func TestWaysOutOfARelease(t *testing.T) {
 	l.end(t)
 }
 
-// TestABlueGreenReleaseAndOneOfExtraPods run all pods of both versions beside each other.
-func TestABlueGreenReleaseAndOneOfExtraPods(t *testing.T) {
+// TestABlueGreenRelease runs all pods of both versions beside each other.
+func TestABlueGreenRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary shows it")
+	}
 	t.Parallel()
 	w, url := newRollout(t, 2, `{blueGreen: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`)
