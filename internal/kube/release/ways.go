@@ -102,10 +102,10 @@ func (t *turn) observeStable(f *rollout.Traffic) error {
 	w.was = u.Object
 	selector, _, _ := unstructured.NestedMap(w.was, "spec", "selector")
 	if len(selector) == 0 {
-		return fmt.Errorf("Service %s selects no pods: give it a selector", w.stable.GetName())
+		return fmt.Errorf("the Service %s selects no pods: give it a selector", w.stable.GetName())
 	}
 	if _, own := selector[w.label]; own {
-		return fmt.Errorf("Service %s selects pods by %s, so it cannot have those of a version: remove that from its selector", w.stable.GetName(), w.label)
+		return fmt.Errorf("the Service %s selects pods by %s, so it cannot have those of a version: remove that from its selector", w.stable.GetName(), w.label)
 	}
 	f.Pinned, _, _ = unstructured.NestedString(w.stable.Object, "spec", "selector", w.label)
 	return nil

@@ -89,11 +89,6 @@ func uidOf(object map[string]any) string {
 	return s
 }
 
-func nameOf(object map[string]any) string {
-	s, _ := metaOf(object)["name"].(string)
-	return s
-}
-
 // labelOf is the value of HeldLabel.
 func labelOf(object map[string]any) (value string, there bool) {
 	labels, _ := metaOf(object)["labels"].(map[string]any)
