@@ -39,6 +39,8 @@ type Workload struct {
 	// told to have.
 	Held   bool
 	Target int32
+	// Stays means that pods of the new revision cannot become stable ones as long as the workload wants the new one.
+	Stays bool
 	// Marked means that the workload carries marks of the Rollout's control.
 	Marked bool
 }

@@ -93,6 +93,9 @@ func (d *decision) finalised(part rollouts.FinalisingStep, why reason) bool {
 	t, w := &d.facts.Traffic, d.w
 	switch part {
 	case rollouts.RestoreStableService:
+		if why == reasonAbort && w != nil && w.Stays && w.Updated > 0 {
+			return true // it would select pods of the new version
+		}
 		if d.generated() && t.Pinned != "" {
 			d.do(Action{Do: Unpin})
 			return false
@@ -134,7 +137,7 @@ func (d *decision) finalised(part rollouts.FinalisingStep, why reason) bool {
 				d.say("All requests go to the new version. The release ends when the stable Service has its endpoints.")
 				return false
 			}
-		case why == reasonAbort && w.Held && (w.Target > 0 || w.Updated > 0):
+		case why == reasonAbort && w.Held && (w.Target > 0 || w.Updated > 0 && !w.Stays):
 			d.say("The pods of the new version are being removed.")
 			if d.wait(poll); w.Target > 0 {
 				d.do(Action{Do: Upgrade})

@@ -221,7 +221,18 @@ func (d *decision) route(step *rollouts.Step) {
 // kept brings back what somebody changed of a step that is in force: an edit of a route by its user has the step laid over
 // it anew. The step's time goes on.
 func (d *decision) kept(step *rollouts.Step) bool {
-	rel, t := d.status.Release(), &d.facts.Traffic
+	rel, t, w := d.status.Release(), &d.facts.Traffic, d.w
+	switch pods := step.Pods(w.Replicas); {
+	case w.Given:
+	case !w.Held || !w.Marked:
+		d.out.Action = &Action{Do: Hold}
+		d.soon()
+		return false
+	case w.Target != pods: // it was scaled
+		d.out.Action = &Action{Do: Upgrade, Pods: pods}
+		d.soon()
+		return false
+	}
 	if !step.Shifts() || d.plan.Traffic() == nil || len(t.Missing) > 0 || t.Wrong != "" {
 		return true
 	}

@@ -2,6 +2,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -26,7 +27,12 @@ const (
 	finalizer = rollouts.Group + "/rollout"
 	// decisions bounds how many decisions on one Rollout follow each other without a pause.
 	decisions = 64
+	// later is how long to wait before a pod is evicted that may not be now.
+	later = 2 * time.Second
 )
+
+// errLater means that a change cannot be made now.
+var errLater = errors.New("not now")
 
 // turn is one look at a Rollout.
 type turn struct {
@@ -78,6 +84,9 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	now := time.Now()
 	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Traffic: *traffic, Now: now})
 	on, err = t.carryOut(ctx, &out)
+	if err == errLater {
+		return false, later, nil
+	}
 	if err != nil || on {
 		return on, 0, err
 	}
@@ -156,6 +165,16 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 			return err
 		}
 	}
+	if kind.Revisions {
+		if t.seen.Revisions, err = t.revisions(ctx, u); err != nil {
+			return err
+		}
+	}
+	if kind.Pods {
+		if t.seen.Pods, err = t.pods(ctx, u); err != nil {
+			return err
+		}
+	}
 	t.w, err = kind.Observe(t.seen)
 	return err
 }
@@ -172,6 +191,33 @@ func (t *turn) sets(ctx context.Context, u *unstructured.Unstructured) (all []*a
 		}
 	}
 	slices.SortFunc(all, func(a, b *appsv1.ReplicaSet) int { return compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// revisions are the ControllerRevisions of a workload.
+func (t *turn) revisions(ctx context.Context, u *unstructured.Unstructured) (all []*appsv1.ControllerRevision, err error) {
+	var list appsv1.ControllerRevisionList
+	if err := t.objects.Owned(ctx, &appsv1.ControllerRevision{}, t.name.Namespace, string(u.GetUID()), &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
+}
+
+// pods are those of a workload that are not on their way out, by name.
+func (t *turn) pods(ctx context.Context, u *unstructured.Unstructured) (all []*corev1.Pod, err error) {
+	var list corev1.PodList
+	if err := t.objects.Owned(ctx, &corev1.Pod{}, t.name.Namespace, string(u.GetUID()), &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if p, ok := t.objects.Newest(&list.Items[i]).(*corev1.Pod); ok && p.DeletionTimestamp == nil {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return compare(a.Name, b.Name) })
 	return all, nil
 }
 
@@ -258,7 +304,10 @@ func (t *turn) change(ctx context.Context, changes []workload.Change) error {
 		case c.Create != nil:
 			_, err = t.objects.Create(ctx, &unstructured.Unstructured{Object: c.Create})
 		case c.Evict != nil:
-			err = t.objects.Evict(ctx, c.Evict)
+			if err = t.objects.Evict(ctx, c.Evict); apierrors.IsTooManyRequests(err) {
+				t.events.tell(t.live, rollout.Event{Reason: "EvictionForbidden", Warning: true, Message: "The release waits: the API server does not let the pod " + c.Evict.Name + " be evicted: " + err.Error()})
+				return errLater
+			}
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,12 +62,13 @@ func (f fields) into(spec map[string]any) {
 	}
 }
 
-// user are the values as their user has them now: what is as it was laid was his before, the rest is what he wrote since.
-func (f fields) user(spec map[string]any, before fields) fields {
+// user are the values as their user has them now: what is as it was laid was his before, the rest is what he wrote since,
+// but not in fields of the names in fixed, which are nobody else's meanwhile.
+func (f fields) user(spec map[string]any, before fields, fixed []string) fields {
 	out := fields{}
 	for path, laid := range f {
 		now := fieldOf(spec, path)
-		if was, known := before[path]; known && reflect.DeepEqual(now, laid) {
+		if was, known := before[path]; known && (slices.Contains(fixed, path) || reflect.DeepEqual(now, laid)) {
 			now = was
 		}
 		out[path] = now

@@ -46,7 +46,7 @@ func For(ref rollouts.Ref) (k *Kind, ok bool) {
 }
 
 // Kinds are all there are.
-var Kinds = []*Kind{&deployment}
+var Kinds = []*Kind{&deployment, &statefulSet, &daemonSet}
 
 // Seen is a workload as it was read, with what it controls. Objects are shared and read-only.
 type Seen struct {
@@ -163,7 +163,7 @@ func (k *Kind) hold(s *Seen, rec *Record) []Change {
 			before = k.admitted(value)
 		}
 	}
-	rec.Was = laid.user(spec, before)
+	rec.Was = laid.user(spec, before, k.vital)
 	laid.into(spec)
 	setLabel(out, ByController, true)
 	return []Change{{Record: rec}, {Update: out}}
@@ -188,7 +188,7 @@ func (k *Kind) letGo(s *Seen, rec *Record) (all []Change) {
 		spec := specOf(out)
 		switch {
 		case known:
-			k.lay(spec, rec).user(spec, rec.Was).into(spec)
+			k.lay(spec, rec).user(spec, rec.Was, k.vital).into(spec)
 		case value != ByController:
 			k.admitted(value).into(spec)
 		default: // the Record is lost

@@ -11,13 +11,13 @@ import (
 	"github.com/weirmesh/weir/test/conformance/install"
 )
 
-// canaried is a Deployment of %[1]d pods, its Service, a route, and a Rollout with the strategy %[2]s.
+// canaried is a workload of a kind, with the start of its spec, its Service, a route, and a Rollout with a strategy.
 const canaried = `
 apiVersion: apps/v1
-kind: Deployment
+kind: %[1]s
 metadata: {name: web}
 spec:
-  replicas: %[1]d
+  %[2]s
   minReadySeconds: 1
   selector: {matchLabels: {app: web}}
   template:
@@ -49,8 +49,8 @@ apiVersion: rollouts.kruise.io/v1beta1
 kind: Rollout
 metadata: {name: web}
 spec:
-  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  strategy: %[2]s
+  workloadRef: {apiVersion: apps/v1, kind: %[1]s, name: web}
+  strategy: %[3]s
 `
 
 // rollout is what the tests read of a Rollout.
@@ -93,16 +93,20 @@ func (w *world) approve() {
 }
 
 // release changes the version that the pods say they are.
-func (w *world) release(version string) {
+func (w *world) release(version string) { w.releaseOf("deployment", version) }
+
+func (w *world) releaseOf(kind, version string) {
 	w.Helper()
-	w.kubectl("", "patch", "deployment", "web", "--type=json", "--patch", fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/args/1","value":"%s=0.0.0.0:8080"}]`, version))
+	w.kubectl("", "patch", kind, "web", "--type=json", "--patch", fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/args/1","value":"%s=0.0.0.0:8080"}]`, version))
 }
 
 // written are the objects that a user wrote, as they are, without what an API server adds.
-func (w *world) written() string {
+func (w *world) written() string { return w.writtenOf("deployment") }
+
+func (w *world) writtenOf(kind string) string {
 	w.Helper()
 	var all []string
-	for _, object := range []string{"deployment/web", "service/web", "httproute/web"} {
+	for _, object := range []string{kind + "/web", "service/web", "httproute/web"} {
 		var u map[string]any
 		if err := json.Unmarshal([]byte(w.kubectl("", "get", object, "--output=json")), &u); err != nil {
 			w.Fatal(err)
@@ -114,6 +118,7 @@ func (w *world) written() string {
 		}
 		if a, ok := meta["annotations"].(map[string]any); ok {
 			delete(a, "deployment.kubernetes.io/revision")
+			delete(a, "deprecated.daemonset.template.generation")
 		}
 		text, err := json.MarshalIndent(u, "", " ")
 		if err != nil {
@@ -138,12 +143,12 @@ func (w *world) shares(url string, n int) map[string]int {
 	return got
 }
 
-func newRollout(t *testing.T, replicas int, strategy string) (w *world, url string) {
+func newRollout(t *testing.T, kind, spec, strategy string) (w *world, url string) {
 	t.Helper()
 	w = newWorld(t)
 	url = w.gateway("edge")
-	w.apply(fmt.Sprintf(canaried, replicas, strategy))
-	w.kubectl("", "rollout", "status", "deployment/web", fmt.Sprintf("--timeout=%s", patience))
+	w.apply(fmt.Sprintf(canaried, kind, spec, strategy))
+	w.kubectl("", "rollout", "status", kind+"/web", fmt.Sprintf("--timeout=%s", patience))
 	w.answers(url, http.StatusOK, "v1")
 	w.phase("Healthy", 0)
 	return w, url
@@ -153,7 +158,7 @@ func newRollout(t *testing.T, replicas int, strategy string) (w *world, url stri
 // everything is as its user wrote it.
 func TestACanaryOfADeployment(t *testing.T) {
 	t.Parallel()
-	w, url := newRollout(t, 4, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+	w, url := newRollout(t, "Deployment", "replicas: 4", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}, {traffic: 100%, replicas: 100%, pause: {duration: 1}}]}}`)
 	before := w.written()
 	l := startLoad(t, url)
@@ -192,7 +197,7 @@ func TestWaysOutOfARelease(t *testing.T) {
 		t.Skip("a canary shows it")
 	}
 	t.Parallel()
-	w, url := newRollout(t, 4, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+	w, url := newRollout(t, "Deployment", "replicas: 4", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 20%, replicas: 1}, {matches: [{headers: [{name: x-beta, value: "yes"}]}], replicas: 50%}, {traffic: 100%, replicas: 100%}]}}`)
 	before := w.written()
 	same := func(version string) {
@@ -254,7 +259,7 @@ func TestABlueGreenRelease(t *testing.T) {
 		t.Skip("a canary shows it")
 	}
 	t.Parallel()
-	w, url := newRollout(t, 2, `{blueGreen: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+	w, url := newRollout(t, "Deployment", "replicas: 2", `{blueGreen: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`)
 	before := w.written()
 	l := startLoad(t, url)
@@ -275,4 +280,68 @@ func TestABlueGreenRelease(t *testing.T) {
 		return nil
 	})
 	l.end(t)
+}
+
+// TestACanaryOfAStatefulSet replaces its pods from the last one on, goes back midway, and releases another version to its end,
+// under load.
+func TestACanaryOfAStatefulSet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary of a Deployment shows it")
+	}
+	t.Parallel()
+	w, url := newRollout(t, "StatefulSet", "replicas: 3\n  serviceName: web\n  podManagementPolicy: Parallel", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {traffic: 30%, replicas: 1}, {traffic: 100%, replicas: 100%}]}}`)
+	before := w.writtenOf("statefulset")
+	same := func(version string) {
+		w.Helper()
+		w.eventually(func() error {
+			if after := strings.ReplaceAll(w.writtenOf("statefulset"), version+"=0.0.0.0", "v1=0.0.0.0"); after != before {
+				return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+			}
+			return nil
+		})
+		if got := w.shares(url, 20); got[version] != 20 {
+			t.Errorf("%v, want %s alone", got, version)
+		}
+	}
+	l := startLoad(t, url)
+	w.releaseOf("statefulset", "v2")
+	w.phase("Progressing", 1)
+	if pods := w.kubectl("", "get", "pods", "--selector=app=web", "--output=jsonpath={range .items[*]}{.metadata.name} {.spec.containers[0].args[1]}{'\\n'}{end}"); strings.Count(pods, "v2=") != 1 || !strings.Contains(pods, "web-2 v2=") {
+		t.Errorf("step 1 has the pods\n%s", pods)
+	}
+	w.releaseOf("statefulset", "v1")
+	w.phase("Healthy", 0)
+	same("v1")
+	w.releaseOf("statefulset", "v3")
+	w.phase("Progressing", 1)
+	w.approve()
+	w.phase("Healthy", 0)
+	same("v3")
+	l.end(t)
+}
+
+// TestACanaryOfADaemonSet replaces its pod, of which there is one on a single node.
+func TestACanaryOfADaemonSet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary of a Deployment shows it")
+	}
+	t.Parallel()
+	w, url := newRollout(t, "DaemonSet", "updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {replicas: 0, pause: {}}, {traffic: 100%, replicas: 100%}]}}`)
+	before := w.writtenOf("daemonset")
+	w.releaseOf("daemonset", "v2")
+	w.phase("Progressing", 1)
+	if got := w.shares(url, 20); got["v1"] != 20 {
+		t.Errorf("step 1: %v", got)
+	}
+	w.approve()
+	w.phase("Healthy", 0)
+	w.eventually(func() error {
+		if after := strings.ReplaceAll(w.writtenOf("daemonset"), "v2=0.0.0.0", "v1=0.0.0.0"); after != before {
+			return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+		}
+		return nil
+	})
+	w.answers(url, http.StatusOK, "v2")
 }

@@ -1,0 +1,192 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/weirmesh/weir/internal/rollout"
+)
+
+// A StatefulSet is held by its partition: pods with an ordinal below it keep their revision, those from it on get the new
+// one, the last ones first (apps/v1, RollingUpdateStatefulSetStrategy). Its own controller replaces them. A pod below it
+// that has another revision is evicted, and comes back with the stable one.
+var statefulSet = Kind{
+	Group: "apps", Name: "StatefulSet", Plural: "statefulsets", Label: revisionLabel, Pods: true,
+	lay: func(spec map[string]any, r *Record) fields {
+		return fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: partition(spec, r)}
+	},
+	admit: func(spec map[string]any) (fields, string) {
+		before, _ := fieldOf(spec, partitionField).(int64)
+		if fieldOf(spec, typeField) == string(appsv1.OnDeleteStatefulSetStrategyType) || before == all {
+			return nil, "" // no pod is replaced
+		}
+		return fields{partitionField: int64(all)}, "partition-" + strconv.FormatInt(before, 10)
+	},
+	admitted: func(label string) fields {
+		before, _ := strings.CutPrefix(label, "partition-")
+		n, err := strconv.ParseInt(before, 10, 32)
+		if err != nil || n < 0 {
+			n = 0
+		}
+		return fields{partitionField: n}
+	},
+	vital:    []string{typeField, partitionField},
+	defaults: fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: int64(0)},
+	observe:  observeStatefulSet,
+	tend:     tendStatefulSet,
+}
+
+const (
+	// revisionLabel is the label of pods and ControllerRevisions (apps/v1).
+	revisionLabel  = appsv1.ControllerRevisionHashLabelKey
+	typeField      = "updateStrategy.type"
+	partitionField = "updateStrategy.rollingUpdate.partition"
+	// all is a partition that leaves every pod its revision, however many there will be.
+	all = math.MaxInt32
+)
+
+// partition leaves the new revision the pods that it was told to have.
+func partition(spec map[string]any, r *Record) int64 {
+	if r.Pods == 0 {
+		return all
+	}
+	return max(0, int64(number(spec["replicas"], 1))-int64(r.Pods))
+}
+
+func number(v any, otherwise int32) int32 {
+	if n, ok := v.(int64); ok && n >= 0 && n <= math.MaxInt32 {
+		return int32(n)
+	}
+	return otherwise
+}
+
+func statusText(s *Seen, name string) string {
+	text, _, _ := unstructured.NestedString(s.Object, "status", name)
+	return text
+}
+
+func observeStatefulSet(s *Seen, w *rollout.Workload) error {
+	observed, _, _ := unstructured.NestedInt64(s.Object, "status", "observedGeneration")
+	w.Settled = observed >= w.Generation
+	w.Replicas = number(specOf(s.Object)["replicas"], 1)
+	w.Update, w.Stable = statusText(s, "updateRevision"), statusText(s, "currentRevision")
+	if w.Update == "" { // it has just been made
+		w.Settled = false
+		return nil
+	}
+	w.Stable = stable(s, w.Update, w.Stable)
+	count(s, w, revisionLabel)
+	return nil
+}
+
+// stable is the revision that served before the newest one: as it is remembered, as long as there are pods of it or of no
+// other; else otherwise, as long as there are pods of that; else the one of which there are the most.
+func stable(s *Seen, newest, otherwise string) string {
+	remembered := ""
+	if s.Record != nil {
+		remembered = s.Record.Stable
+	}
+	pods := map[string]int{}
+	best := ""
+	for _, p := range s.Pods {
+		hash := p.Labels[revisionLabel]
+		if hash == newest {
+			continue
+		}
+		if pods[hash]++; best == "" || pods[hash] > pods[best] || pods[hash] == pods[best] && hash < best {
+			best = hash
+		}
+	}
+	switch {
+	case remembered != "" && (pods[remembered] > 0 || best == ""):
+		return remembered
+	case pods[otherwise] == 0 && best != "":
+		return best
+	}
+	return otherwise
+}
+
+// count counts pods of the revisions, by a label.
+func count(s *Seen, w *rollout.Workload, label string) {
+	w.UpdateHash, w.StableHash = w.Update, w.Stable
+	var others int32
+	for _, p := range s.Pods {
+		switch ready := podReady(p); p.Labels[label] {
+		case w.Update:
+			w.Updated++
+			if ready {
+				w.Ready++
+			}
+		case w.Stable:
+			others++
+			if ready {
+				w.StableReady++
+			}
+		default:
+			others++
+		}
+	}
+	if w.Update == w.Stable {
+		w.StableReady = w.Ready
+	}
+	w.Complete = others == 0 && w.Updated == w.Replicas && w.Ready == w.Replicas
+}
+
+func podReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+// tendStatefulSet has pods come back to the stable revision that are not to have another one, one at a time.
+func tendStatefulSet(s *Seen, w *rollout.Workload) ([]Change, error) {
+	if statusText(s, "currentRevision") != w.Stable {
+		return nil, nil // they would not come back to that
+	}
+	from := partition(specOf(s.Object), s.Record)
+	var worst *corev1.Pod
+	ready := int32(0)
+	for _, p := range s.Pods {
+		n, err := ordinal(p.Name)
+		if err != nil {
+			return nil, err
+		}
+		if podReady(p) {
+			ready++
+		}
+		if int64(n) >= from || p.Labels[revisionLabel] == w.Stable {
+			continue
+		}
+		if worst == nil || cmp.Or(compareBool(podReady(p), podReady(worst)), strings.Compare(worst.Name, p.Name)) < 0 {
+			worst = p
+		}
+	}
+	if worst == nil || podReady(worst) && ready < w.Replicas {
+		return nil, nil
+	}
+	return []Change{{Evict: worst}}, nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func ordinal(pod string) (int, error) {
+	n, err := strconv.Atoi(pod[strings.LastIndexByte(pod, '-')+1:])
+	if err != nil {
+		return 0, fmt.Errorf("the pod %s of a StatefulSet has no number", pod)
+	}
+	return n, nil
+}

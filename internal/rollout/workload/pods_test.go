@@ -1,0 +1,301 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/rollout"
+)
+
+// podset is a StatefulSet or a DaemonSet of n pods with its own controller, which does one thing at a time.
+type podset struct {
+	t      *testing.T
+	kind   *Kind
+	object map[string]any
+	record *Record
+	// revisions are those of pods, by their number; empty is none. ready says which serve.
+	revisions []string
+	ready     []bool
+	// newest is the revision of the template, current that of a StatefulSet's pods below the partition.
+	newest, current string
+	history         []string
+}
+
+func newPodset(t *testing.T, kind *Kind, n int) *podset {
+	object := map[string]any{
+		"metadata": map[string]any{"name": "db", "namespace": "default", "uid": "u1", "generation": int64(1)},
+		"spec":     map[string]any{"replicas": int64(n), "template": map[string]any{"image": "r1"}, "updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"partition": int64(0)}}},
+	}
+	if kind == &daemonSet {
+		spec := specOf(object)
+		delete(spec, "replicas")
+		setField(spec, partitionField, nil)
+		setField(spec, "updateStrategy.rollingUpdate.maxUnavailable", int64(2))
+	}
+	p := &podset{t: t, kind: kind, object: object, newest: "r1", current: "r1", history: []string{"r1"}}
+	for range n {
+		p.revisions, p.ready = append(p.revisions, "r1"), append(p.ready, true)
+	}
+	return p
+}
+
+func (p *podset) release(revision string) {
+	p.newest = revision
+	p.object = with(p.object, revision)
+	p.history = append(p.history, revision)
+}
+
+func (p *podset) seen() *Seen {
+	status := map[string]any{"observedGeneration": int64(1), "updateRevision": p.newest, "currentRevision": p.current, "desiredNumberScheduled": int64(len(p.revisions))}
+	p.object["status"] = status
+	s := &Seen{Object: p.object, Record: p.record, Style: rollouts.Partition}
+	for i, r := range p.revisions {
+		if r == "" {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("db-", i), Labels: map[string]string{revisionLabel: r}}}
+		if p.ready[i] {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		s.Pods = append(s.Pods, pod)
+	}
+	for i, r := range p.history {
+		s.Revisions = append(s.Revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{revisionLabel: r}}, Revision: int64(i)})
+	}
+	return s
+}
+
+func (p *podset) look() *rollout.Workload {
+	p.t.Helper()
+	w, err := p.kind.Observe(p.seen())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return w
+}
+
+func (p *podset) carry(changes []Change) {
+	p.t.Helper()
+	for _, c := range changes {
+		switch {
+		case c.Record != nil:
+			if p.record = c.Record; c.Record.UID == "" {
+				p.record = nil
+			}
+		case c.Update != nil:
+			p.object = c.Update
+		case c.Evict != nil:
+			n, err := ordinal(c.Evict.Name)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			p.revisions[n], p.ready[n] = "", false
+		}
+	}
+}
+
+func (p *podset) do(a rollout.Action) { p.carry(p.kind.Do(p.seen(), p.look(), a)) }
+
+// step lets the workload's own controller do one thing; false if there is nothing to do.
+func (p *podset) step() bool {
+	spec := specOf(p.object)
+	from, _ := fieldOf(spec, partitionField).(int64)
+	for i := range p.revisions {
+		switch {
+		case p.revisions[i] == "":
+			p.revisions[i] = p.newest
+			if p.kind == &statefulSet && int64(i) < from {
+				p.revisions[i] = p.current
+			}
+			return true
+		case !p.ready[i]:
+			p.ready[i] = true
+			return true
+		}
+	}
+	if fieldOf(spec, typeField) != "RollingUpdate" {
+		return false
+	}
+	for i := len(p.revisions) - 1; i >= 0 && int64(i) >= from; i-- {
+		if p.revisions[i] != p.newest {
+			p.revisions[i], p.ready[i] = "", false
+			return true
+		}
+	}
+	if from == 0 {
+		p.current = p.newest
+	}
+	return false
+}
+
+// run lets time pass until nothing happens any more. Never more pods are missing than may be.
+func (p *podset) run(most int) string {
+	p.t.Helper()
+	for range 200 {
+		changes, err := p.kind.Tend(p.seen(), p.look())
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.carry(changes)
+		missing := 0
+		for _, ready := range p.ready {
+			if !ready {
+				missing++
+			}
+		}
+		if missing > most {
+			p.t.Fatalf("%d pods are missing: %v", missing, p.revisions)
+		}
+		if !p.step() && len(changes) == 0 {
+			return strings.Join(p.revisions, " ")
+		}
+	}
+	p.t.Fatal("it never ends")
+	return ""
+}
+
+func TestAStatefulSetIsHeldSteppedTakenBackAndLetGo(t *testing.T) {
+	p := newPodset(t, &statefulSet, 5)
+	held := statefulSet.Admit(p.object, with(p.object, "r2"), nil)
+	if fieldOf(specOf(held), partitionField) != int64(all) {
+		t.Fatalf("at admission: %v", held)
+	}
+	p.object = held
+	p.release("r2")
+	if got := p.run(0); got != "r1 r1 r1 r1 r1" {
+		t.Errorf("held: %s", got)
+	}
+	if w := p.look(); !w.Held || w.Marked || w.Stable != "r1" || w.Update != "r2" || w.StableReady != 5 {
+		t.Errorf("%+v", w)
+	}
+	p.do(rollout.Action{Do: rollout.Hold})
+	if p.record.Was[partitionField] != int64(0) {
+		t.Errorf("what admission set counts as the user's: %+v", p.record)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 2})
+	if got := p.run(1); got != "r1 r1 r1 r2 r2" {
+		t.Errorf("two pods: %s", got)
+	}
+	if w := p.look(); w.Target != 2 || w.Ready != 2 || w.StableReady != 3 || w.Complete {
+		t.Errorf("%+v", w)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+	if got := p.run(1); got != "r1 r1 r1 r1 r2" {
+		t.Errorf("one pod: %s", got)
+	}
+	p.object = statefulSet.Admit(p.object, with(p.object, "r3"), p.record) // another one midway
+	p.release("r3")
+	if got, w := p.run(1), p.look(); got != "r1 r1 r1 r1 r2" || w.Target != 0 || !w.Held {
+		t.Errorf("before it is told: %s, %+v", got, w)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+	if got := p.run(1); got != "r1 r1 r1 r1 r3" {
+		t.Errorf("another revision: %s", got)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 5})
+	if got, w := p.run(1), p.look(); got != "r3 r3 r3 r3 r3" || w.Stable != "r1" || w.Update != "r3" || !w.Complete {
+		t.Errorf("all: %s, %+v", got, w)
+	}
+	p.do(rollout.Action{Do: rollout.Resume})
+	p.do(rollout.Action{Do: rollout.Release})
+	if w := p.look(); w.Held || w.Marked || w.Stable != "r3" || p.record != nil || fieldOf(specOf(p.object), partitionField) != int64(0) {
+		t.Errorf("%+v, %v", w, p.object)
+	}
+}
+
+func with(object map[string]any, image string) map[string]any {
+	out := map[string]any{}
+	for k, v := range object {
+		out[k] = v
+	}
+	spec := map[string]any{}
+	for k, v := range specOf(object) {
+		spec[k] = v
+	}
+	spec["template"] = map[string]any{"image": image}
+	out["spec"] = spec
+	return out
+}
+
+func TestADaemonSetIsHeldSteppedAndLetGo(t *testing.T) {
+	p := newPodset(t, &daemonSet, 6)
+	before := with(p.object, "r2")
+	p.release("r2")
+	p.do(rollout.Action{Do: rollout.Hold})
+	if got, w := p.run(0), p.look(); got != "r1 r1 r1 r1 r1 r1" || !w.Held || w.Stable != "r1" || w.Update != "r2" || w.Replicas != 6 {
+		t.Errorf("held: %s, %+v", got, w)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 3})
+	if got := p.run(2); got != "r2 r2 r2 r1 r1 r1" {
+		t.Errorf("three pods: %s", got)
+	}
+	p.ready[4] = false // one that does not serve goes first
+	changes, err := daemonSet.Tend(p.seen(), p.look())
+	if err != nil || len(changes) > 0 {
+		t.Errorf("%+v, %v", changes, err)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 4})
+	if got := p.run(2); got != "r2 r2 r2 r1 r2 r1" {
+		t.Errorf("four pods: %s", got)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 6})
+	if got, w := p.run(2), p.look(); got != "r2 r2 r2 r2 r2 r2" || !w.Complete || w.Stable != "r1" {
+		t.Errorf("all: %s, %+v", got, w)
+	}
+	p.do(rollout.Action{Do: rollout.Release})
+	delete(p.object, "status")
+	delete(before, "status")
+	if !reflect.DeepEqual(p.object, before) || p.record != nil {
+		t.Errorf("%v, want %v", p.object, before)
+	}
+}
+
+// TestPodsComeToTheirRevisions tells numbers of pods and new revisions at random, of either kind.
+func TestPodsComeToTheirRevisions(t *testing.T) {
+	seed := rand.Uint64()
+	for walk := range 300 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(walk)))
+		kind, most := &statefulSet, 1
+		if rnd.IntN(2) == 0 {
+			kind, most = &daemonSet, 2
+		}
+		n := 1 + rnd.IntN(6)
+		p := newPodset(t, kind, n)
+		revision, want := 1, 0
+		for range 6 {
+			if rnd.IntN(3) == 0 || revision == 1 {
+				revision++
+				if held := kind.Admit(p.object, with(p.object, fmt.Sprint("r", revision)), p.record); held != nil {
+					p.object = held
+				}
+				p.release(fmt.Sprint("r", revision))
+				want = 0
+			}
+			p.do(rollout.Action{Do: rollout.Hold})
+			to := rnd.IntN(n + 1)
+			switch {
+			case kind == &daemonSet:
+				to = max(to, want) // none comes back
+			case p.current == p.newest:
+				to = n // a StatefulSet that was complete has forgotten what was before
+			}
+			want = to
+			p.do(rollout.Action{Do: rollout.Upgrade, Pods: int32(want)})
+			got := p.run(most)
+			if c := strings.Count(got+" ", fmt.Sprint("r", revision, " ")); c != want {
+				t.Fatalf("seed %d, walk %d: %s has %d pods of r%d, want %d", seed, walk, got, c, revision, want)
+			}
+			if w := p.look(); kind == &statefulSet && w.Stable == p.current && want < n && strings.Count(got+" ", w.Stable+" ") != n-want {
+				t.Fatalf("seed %d, walk %d: %s, want %d pods of %s", seed, walk, got, n-want, w.Stable)
+			}
+		}
+	}
+}
