@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,17 +30,17 @@ func (t *turn) settled(ctx context.Context, f *rollout.Traffic) (ok bool, awaite
 	if f.Canary == "" && f.Pinned == "" && t.Proxied == nil {
 		return true, "", nil
 	}
-	stable, slices, err := t.endpoints(ctx, w.stable.GetName())
+	stable, parts, err := t.endpoints(ctx, w.stable.GetName())
 	if err != nil {
 		return false, "", err
 	}
-	objects = append(objects, slices...)
-	if f.Canary != "" && w.canary != nil {
-		canary, slices, err := t.endpoints(ctx, w.canary.GetName())
+	objects = append(objects, parts...)
+	if f.Canary != "" && w.canary != nil && !slices.Contains(f.Carried, rollout.WantOriginal) { // else nothing leads there
+		canary, parts, err := t.endpoints(ctx, w.canary.GetName())
 		if err != nil {
 			return false, "", err
 		}
-		objects = append(objects, slices...)
+		objects = append(objects, parts...)
 		ready := 0
 		for address, serves := range canary {
 			if serves {
