@@ -54,9 +54,9 @@ type Handler struct {
 	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
 	// Custom, if set, answers below its group.
 	Custom *Custom
-	// Tap, if set, serves requests as they end; of restricts them to those of an object. An error is one before it
-	// answered.
-	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error
+	// Tap, if set, serves requests as they end, those of an object, which of says whose they are. An error is one before
+	// it answered: that of of, or its own.
+	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of telemetry.TapOf) error
 
 	busy atomic.Int32
 }
@@ -139,7 +139,7 @@ var (
 )
 
 // errTap is about a tap of somebody who may not know all who are in it.
-var errTap = errors.New("a tap shows who talks to whom in all namespaces, and you may not read edges in all of them")
+var errTap = errors.New("a tap shows who talks to whom in all namespaces, and you may not tap in all of them")
 
 // answer returns the object that answers a request, and its form.
 func (h *Handler) answer(r *http.Request) (object any, as form, err error) {
