@@ -79,6 +79,9 @@ func (s TapSides) has(x *Tapped) bool { return s[x.At] || s[x.From] || s[x.To] }
 // ErrTaps means that there are as many taps as there may be.
 var ErrTaps = errors.New("too many taps are open: close one, or try again later")
 
+// ErrTapSides means that a tap would be of more pods than it may be.
+var ErrTapSides = errors.New("it has too many pods for a tap: tap some of what it contains")
+
 // taps are those that are open. Requests read the list without a lock.
 type taps struct {
 	mu  sync.Mutex

@@ -28,7 +28,7 @@ type TapQuery struct {
 const (
 	MaxTapRate   = 1000
 	MaxTapTime   = time.Hour
-	maxTapPrefix = 1024
+	maxTapPrefix = maxTapped // what is shown can be compared with it
 )
 
 // ParseTapQuery reads the parameters method, path (a prefix), status ("404", "5xx", "none"), rate (default 100, at most

@@ -262,6 +262,8 @@ func statusOf(err error) *metav1.Status {
 		out.Code, out.Reason = http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed
 	case errors.Is(err, errAccept):
 		out.Code, out.Reason = http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable
+	case errors.Is(err, telemetry.ErrTapSides):
+		out.Code, out.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	case errors.Is(err, errTap):
 		out.Code, out.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	case errors.Is(err, errBusy), errors.Is(err, telemetry.ErrTaps):
