@@ -48,7 +48,7 @@ type Stats struct {
 	// Open is how many taps are open now, Opened how many ever were.
 	Open   int
 	Opened uint64
-	// Lines is how many requests came from proxies and replicas; Rejected how many of them were not asked for.
+	// Lines is how many requests came from proxies and replicas, and Rejected how many more that were not asked for.
 	Lines, Rejected uint64
 }
 

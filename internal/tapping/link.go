@@ -153,7 +153,6 @@ func (l *link) take(message []byte) (perSecond int, err error) {
 		return perSecond, nil
 	}
 	if x := said.Request; x != nil && (!slices.Contains(l.at, x.At) || !t.query.Wants(x, *t.sides.Load())) {
-		h.counts.lines.Add(1)
 		h.counts.rejected.Add(1)
 		return perSecond, nil
 	}

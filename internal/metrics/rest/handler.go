@@ -39,7 +39,8 @@ const (
 //	/apis/GROUP/VERSION/namespaces/NS/KIND[/NAME[/edges]]    a list, an object, its edges
 //	/apis/GROUP/VERSION/namespaces/NAME[/edges]              the same of a namespace; likewise of nodes
 //
-// With Tap, KIND/NAME/tap has what telemetry.Registry.ServeTap serves, and its parameters.
+// With Tap, KIND/NAME/tap, also below GROUP/VERSION/watch, has what telemetry.WriteTap writes, and the parameters of
+// telemetry.ParseTapQuery.
 //
 // Parameters of the others are labelSelector; window, how long to look back, a duration (default DefaultWindow); and, of edges, kind:
 // in terms of which objects the other sides are told. limit is ignored: a list is whole, up to metrics.MaxItems. Answers

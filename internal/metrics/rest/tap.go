@@ -12,6 +12,9 @@ import (
 // calls its answers, which are lines and no objects.
 const tapResource, tapKind = "tap", "TrafficTap"
 
+// watchPrefix before a path makes its verb "watch", to an API server: it cuts off other requests after a minute.
+const watchPrefix = "watch"
+
 // tap answers with the requests of an object, or returns an error before it has answered.
 func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
 	switch {

@@ -47,9 +47,14 @@ func TestATapIsOfAnObjectsPods(t *testing.T) {
 	}{
 		"namespaces/foobar/deployments/foo/tap":                  {202, ""},
 		"namespaces/foobar/pods/foo-775b9cbd88-ntxsl/tap?rate=5": {202, ""},
-		"namespaces/foobar/deployments/foo/tap?rate=x":           {400, "rate: want a number"},
-		"namespaces/foobar/deployments/gone/tap":                 {404, `deployments.traffic.metrics.k8s.io \"gone\" not found`},
-		"namespaces/foobar/deployments/foo/tap/tap":              {404, "could not find"},
+		"watch/namespaces/foobar/deployments/foo/tap":            {202, ""},
+		"watch/namespaces/foobar/deployments/foo/edges":          {404, "could not find"},
+		"watch/namespaces/foobar/deployments/foo":                {404, "could not find"},
+		"watch/watch/namespaces/foobar/deployments/foo/tap":      {404, "could not find"},
+		"watch": {404, "could not find"},
+		"namespaces/foobar/deployments/foo/tap?rate=x": {400, "rate: want a number"},
+		"namespaces/foobar/deployments/gone/tap":       {404, `deployments.traffic.metrics.k8s.io \"gone\" not found`},
+		"namespaces/foobar/deployments/foo/tap/tap":    {404, "could not find"},
 		"deployments/tap": {404, "not found"},
 	} {
 		code, text := get("GET", path)
