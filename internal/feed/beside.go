@@ -17,7 +17,10 @@ import (
 // Stream is one of messages beside configurations, which it delays by nothing: gRPC lets the streams of a connection send
 // by turns, and holds up each by its own reader alone. Send and Recv may be called by one goroutine each.
 type Stream struct {
-	grpc.Stream
+	messages interface {
+		SendMsg(message any) error
+		RecvMsg(message any) error
+	}
 	ctx context.Context
 }
 
@@ -25,12 +28,12 @@ type Stream struct {
 func (s *Stream) Context() context.Context { return s.ctx }
 
 // Send sends a message.
-func (s *Stream) Send(message []byte) error { return s.SendMsg(wrapperspb.Bytes(message)) }
+func (s *Stream) Send(message []byte) error { return s.messages.SendMsg(wrapperspb.Bytes(message)) }
 
 // Recv waits for a message.
 func (s *Stream) Recv() ([]byte, error) {
 	m := &wrapperspb.BytesValue{}
-	if err := s.RecvMsg(m); err != nil {
+	if err := s.messages.RecvMsg(m); err != nil {
 		return nil, err
 	}
 	return m.Value, nil

@@ -75,7 +75,7 @@ func TestAStreamBesideConfigurations(t *testing.T) {
 	}
 	p.stop()
 	until(t, "the end at the server", func() bool { return over.Load() == 1 })
-	p = w.run(c)
+	w.run(c)
 	until(t, "three more", func() bool { return lines.Load() == 6 })
 	stop() // which waits for the handlers
 	if over.Load() != began.Load() {

@@ -17,6 +17,8 @@ import (
 const (
 	// maxTaps is how many taps a replica has at a time, those that other replicas ask it for included: as many as a proxy.
 	maxTaps = 8
+	// openings is how many taps may be opened at once, and one each second after that: all proxies hear of each.
+	openings = 16
 	// fullRate is how many proxies each get the whole rate of a tap; more of them share as much.
 	fullRate = 10
 	// silence is after how long without a word somebody does not answer; counts come every second.
@@ -37,10 +39,11 @@ type Hub struct {
 	readers sync.WaitGroup // goroutines that end with their streams
 	counts  struct{ opened, lines, rejected atomic.Uint64 }
 
-	mu    sync.Mutex
-	links map[string]*link // by proxy
-	taps  map[uint64]*tap
-	last  uint64
+	mu      sync.Mutex
+	opening pacer
+	links   map[string]*link // by proxy
+	taps    map[uint64]*tap
+	last    uint64
 }
 
 // Stats are what a Hub has and did.
@@ -82,8 +85,8 @@ type tap struct {
 type share struct {
 	seen   time.Time // when it last counted; zero is never, or not any more
 	counts telemetry.TapCounts
-	// proxies are those of a replica, by its word on the board.
-	proxies int
+	// rate is how many requests a second a proxy was asked for, proxies how many a replica has, by its word on the board.
+	rate, proxies int
 }
 
 func (s *share) answers(now time.Time) bool { return !s.seen.IsZero() && now.Sub(s.seen) < silence }
@@ -98,7 +101,7 @@ func (h *Hub) open(q telemetry.TapQuery, sides telemetry.TapSides) (*tap, error)
 	t.Tap = telemetry.NewTap(q.Rate, func(x *telemetry.Tapped) bool { return q.Wants(x, *t.sides.Load()) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.taps) >= maxTaps {
+	if len(h.taps) >= maxTaps || !h.opening.allows(time.Now(), 1, openings*time.Second) {
 		return nil, telemetry.ErrTaps
 	}
 	if h.taps == nil {
@@ -108,9 +111,11 @@ func (h *Hub) open(q telemetry.TapQuery, sides telemetry.TapSides) (*tap, error)
 	t.id = h.last
 	h.taps[t.id] = t
 	h.counts.opened.Add(1)
-	b := t.order(t.id, len(h.links))
+	rate := rateOf(q.Rate, len(h.links))
+	b := t.order(t.id, rate)
 	for _, l := range h.links {
-		t.ask(l, b)
+		t.links[l] = &share{rate: rate}
+		l.put(b)
 	}
 	return t, nil
 }
@@ -127,22 +132,20 @@ func check(q telemetry.TapQuery, sides telemetry.TapSides) error {
 	return nil
 }
 
-// order is what tells others of a tap, n of which share its rate. h.mu is held, or no other has the tap yet.
-func (t *tap) order(id uint64, n int) []byte {
+// order is what tells others of a tap.
+func (t *tap) order(id uint64, rate int) []byte {
 	q := t.query
-	q.Rate, q.For = rateOf(q.Rate, n), time.Until(t.ends)
+	q.Rate, q.For = rate, time.Until(t.ends)
 	return encode(newOrder(id, q, *t.sides.Load()))
 }
 
 // rateOf is the rate of each of n proxies.
 func rateOf(rate, n int) int { return max(1, min(rate, fullRate*rate/max(n, 1))) }
 
-// ask gives a proxy the order of a tap. h.mu is held.
-func (t *tap) ask(l *link, order []byte) {
-	if t.links[l] == nil {
-		t.links[l] = &share{}
-	}
-	l.put(order)
+// ask has a proxy that is new take part. h.mu is held.
+func (t *tap) ask(l *link, rate int) {
+	t.links[l] = &share{rate: rate}
+	l.put(t.order(t.id, rate))
 }
 
 // follow changes whose requests a tap shows.
@@ -157,7 +160,7 @@ func (t *tap) follow(sides telemetry.TapSides) error {
 		return nil
 	}
 	t.sides.Store(&sides)
-	b := t.order(t.id, len(t.links))
+	b := t.order(t.id, t.query.Rate) // of which a proxy that has the tap takes the sides alone
 	for l := range t.links {
 		l.put(b)
 	}

@@ -137,6 +137,30 @@ func TestTapsOfAReplicaAreBounded(t *testing.T) {
 		again := w.tap(h, query(nil), sides("web"))
 		again.shows(tick, nil, telemetry.TapCounts{Proxies: 1})
 
+		// Who opens and closes taps all the time does not keep all proxies busy.
+		time.Sleep(time.Minute)
+		again.leave()
+		<-again.ended
+		opened := 0
+		for range 3 * openings {
+			r := w.tap(h, query(nil), sides("web"))
+			r.leave()
+			if err := <-r.ended; err == nil {
+				opened++
+			} else if err != telemetry.ErrTaps {
+				t.Error(err)
+			}
+		}
+		if opened != openings {
+			t.Errorf("%d taps were opened at once, want %d", opened, openings)
+		}
+		time.Sleep(2 * time.Second)
+		if t, err := h.open(query(nil), sides("web")); err != nil {
+			w.Errorf("later: %v", err)
+		} else {
+			t.close()
+		}
+
 		many := telemetry.TapSides{}
 		for i := range maxSides + 1 {
 			many[pod(fmt.Sprint(i))] = true
@@ -239,7 +263,10 @@ func TestAProxyThatReadsNothingLosesItsStream(t *testing.T) {
 		for range maxUnsent {
 			r := w.tap(h, query(nil), sides("web"))
 			r.leave()
-			<-r.ended
+			if err := <-r.ended; err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
 		}
 		h.mu.Lock()
 		l := h.links["shop/gw"]

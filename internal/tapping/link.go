@@ -74,7 +74,7 @@ func (h *Hub) join(l *link) {
 	}
 	h.links[l.proxy] = l
 	for _, t := range h.taps {
-		t.ask(l, t.order(t.id, len(h.links)))
+		t.ask(l, rateOf(t.query.Rate, len(h.links)))
 	}
 }
 
@@ -119,7 +119,7 @@ func (l *link) read(s Stream) error {
 		if err != nil {
 			return err
 		}
-		if wait := pace.next(time.Now(), perSecond); wait > 0 {
+		if wait := pace.next(time.Now(), perSecond, 2*time.Second); wait > 0 {
 			select {
 			case <-s.Context().Done():
 				return s.Context().Err()
@@ -140,7 +140,7 @@ func (l *link) take(message []byte) (perSecond int, err error) {
 	perSecond = spareRate
 	for _, t := range h.taps {
 		if t.links[l] != nil {
-			perSecond += rateOf(t.query.Rate, len(t.links))
+			perSecond += t.links[l].rate
 		}
 	}
 	t := h.taps[said.Tap]
@@ -162,13 +162,23 @@ func (l *link) take(message []byte) (perSecond int, err error) {
 	return perSecond, nil
 }
 
-// pacer says how long to wait so that no more come than a rate allows, but for a burst of two seconds' worth.
+// pacer says how long to wait so that no more come than a rate allows, but for some time's worth at once.
 type pacer struct{ free time.Time }
 
-func (p *pacer) next(now time.Time, perSecond int) time.Duration {
-	if earliest := now.Add(-2 * time.Second); p.free.Before(earliest) {
+func (p *pacer) next(now time.Time, perSecond int, burst time.Duration) time.Duration {
+	if earliest := now.Add(-burst); p.free.Before(earliest) {
 		p.free = earliest
 	}
 	p.free = p.free.Add(time.Second / time.Duration(perSecond))
 	return p.free.Sub(now)
+}
+
+// allows reports whether one more may come now, and counts it only then.
+func (p *pacer) allows(now time.Time, perSecond int, burst time.Duration) bool {
+	next := *p
+	if next.next(now, perSecond, burst) > 0 {
+		return false
+	}
+	*p = next
+	return true
 }

@@ -159,7 +159,7 @@ func (t *tap) relay(ctx context.Context, address string, s *share) (heard bool, 
 	sending.Go(func() {
 		for {
 			t.hub.mu.Lock()
-			changed, b := t.changed, t.order(relayed, 1)
+			changed, b := t.changed, t.order(relayed, t.query.Rate)
 			t.hub.mu.Unlock()
 			if err := stream.Send(b); err != nil {
 				return // Recv says why
