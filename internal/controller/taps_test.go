@@ -200,6 +200,31 @@ func TestATapReachesProxiesOfAllReplicas(t *testing.T) {
 	eventually(t, "the end of the tap at the proxy", func() bool { return here.Taps() == nil && a.taps.Stats().Open == 0 })
 }
 
+// TestAnAddressOnTheBoardThatNoPodHasIsNotCalled, and the replica is counted as one that does not answer.
+func TestAnAddressOnTheBoardThatNoPodHasIsNotCalled(t *testing.T) {
+	m := newMember(t, "a", fake.NewFakeClient())
+	m.proxy("gw-1")
+	word := &corev1.ConfigMap{}
+	eventually(t, "its own word, with a proxy", func() bool {
+		return len(m.running()) == 1 && m.board.Client.Get(t.Context(), client.ObjectKey{Namespace: m.board.Namespace, Name: m.board.Name}, word) == nil
+	})
+	informer, err := m.informers.FakeInformerFor(t.Context(), word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, address := range map[string]string{"b": "169.254.169.254:80", "c": "10.0.0.7:18000", "d": "", "e": "weir:18000"} {
+		other := word.DeepCopy()
+		other.Name, other.Data = name, map[string]string{"address": address}
+		informer.Add(other)
+	}
+	eventually(t, "four replicas", func() bool { return len(m.peers()) == 4 })
+	for _, p := range m.peers() {
+		if want := map[string]string{"c": "10.0.0.7:18000"}[p.Name]; p.Address != want {
+			t.Errorf("%s is called at %q, want %q", p.Name, p.Address, want)
+		}
+	}
+}
+
 // TestTapsAreSeen at the admin endpoint.
 func TestTapsAreSeen(t *testing.T) {
 	c := plane(t, "--traffic-metrics", "--replica-address", "10.0.0.7")

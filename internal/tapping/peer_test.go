@@ -89,9 +89,10 @@ func TestAReplicaThatVanishesOnlyLosesItsLines(t *testing.T) {
 		}
 		here, _ := w.proxy(a, "gw-1")
 		there, _ := w.proxy(b, "gw-2")
-		r := w.tap(a, query(nil), sides("web"))
+		r := w.tap(a, query(func(q *telemetry.TapQuery) { q.Rate = 1 }), sides("web"))
 		offer(there, request("gw-2", "web", "/1"))
-		r.shows(2*tick, []string{"/1"}, telemetry.TapCounts{Matched: 1, Shown: 1, Proxies: 2})
+		offer(there, request("gw-2", "web", "/too much")) // is counted only
+		r.shows(2*tick, []string{"/1"}, telemetry.TapCounts{Matched: 2, Shown: 1, Proxies: 2})
 		down.Store(true)
 		cut()
 		synctest.Wait()
@@ -99,12 +100,12 @@ func TestAReplicaThatVanishesOnlyLosesItsLines(t *testing.T) {
 			t.Error("proxies of a replica that lost its asker go on")
 		}
 		offer(here, request("gw-1", "web", "/2"))
-		r.shows(20*time.Second, []string{"/1", "/2"}, telemetry.TapCounts{Matched: 2, Shown: 2, Proxies: 1, Silent: 1})
+		r.shows(20*time.Second, []string{"/1", "/2"}, telemetry.TapCounts{Matched: 3, Shown: 2, Proxies: 1, Silent: 1})
 		down.Store(false)
 		time.Sleep(peerRetry + tick)
 		synctest.Wait()
 		offer(there, request("gw-2", "web", "/3"))
-		r.shows(2*tick, []string{"/1", "/2", "/3"}, telemetry.TapCounts{Matched: 3, Shown: 3, Proxies: 2})
+		r.shows(2*tick, []string{"/1", "/2", "/3"}, telemetry.TapCounts{Matched: 4, Shown: 3, Proxies: 2})
 	})
 }
 
