@@ -84,8 +84,8 @@ func (a *trafficAPI) open() error {
 	if a.every && a.namespace != "" {
 		return flags.Errorf("--all-namespaces and --namespace %s: give one of them", a.namespace)
 	}
-	if faults := content.IsPathSegmentName(a.namespace); len(faults) > 0 {
-		return flags.Errorf("--namespace %q %s", a.namespace, strings.Join(faults, ", "))
+	if err := a.checkNamespace(); err != nil {
+		return err
 	}
 	if a.window <= 0 {
 		return flags.Errorf("--window %s: want more than 0", a.window)
@@ -97,6 +97,14 @@ func (a *trafficAPI) open() error {
 		return nil
 	}
 	return a.connect()
+}
+
+// checkNamespace fails if the flag's namespace would be another part of a path.
+func (a *trafficAPI) checkNamespace() error {
+	if faults := content.IsPathSegmentName(a.namespace); len(faults) > 0 {
+		return flags.Errorf("--namespace %q %s", a.namespace, strings.Join(faults, ", "))
+	}
+	return nil
 }
 
 // kindOf is the kind of an argument.

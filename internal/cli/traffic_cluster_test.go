@@ -196,8 +196,9 @@ func TestTrafficOfAClusterSaysWhyThereIsNone(t *testing.T) {
 	}
 	a.paths()
 	for args, want := range map[string]string{
-		"traffic tap pod/x --kubeconfig FILE":                    "tap works with a weir run only",
-		"kubectl-traffic tap pod/x":                              "tap works with a weir run only",
+		"traffic tap pod/x -n a/b --kubeconfig FILE":             "--namespace",
+		"traffic tap pod/x --rate 0 --kubeconfig FILE":           "--rate",
+		"kubectl-traffic tap pod/x --kubeconfig /nowhere":        "/nowhere",
 		"traffic top pods --admin 127.0.0.1:1 --kubeconfig FILE": "give either a run (--admin) or a cluster",
 		"traffic top pods --context nowhere --kubeconfig FILE":   `"nowhere" does not exist`,
 		"traffic top pods -n .. --kubeconfig FILE":               "--namespace",
@@ -238,4 +239,66 @@ func TestTheCommandLineChoosesBetweenRunAndClusterBeforeTheEnvironment(t *testin
 	}
 	t.Setenv("KUBECONFIG", a.kubeconfig)
 	weir("", "kubectl-traffic", "top", "pods").want(t, 0, none)
+}
+
+// TestATapOfAClusterIsWatched; who may only get it gets it in pieces, for the API server cuts off what lasts.
+func TestATapOfAClusterIsWatched(t *testing.T) {
+	t.Parallel()
+	const of, watched = "namespaces/shop/deployments/", "watch/namespaces/shop/deployments/"
+	answer := func(path string) string {
+		return `{"counts":{"matched":0,"shown":0,"silent":3}}` + "\n" +
+			`{"request":{"time":"2026-01-02T03:04:05Z","at":{"kind":"Pod","namespace":"shop","name":"gw-1"},"method":"GET","host":"shop","path":"` + path + `","protocol":"HTTP/1.1","status":200,"nanos":1000000}}` + "\n" +
+			`{"counts":{"matched":5,"shown":1,"proxies":2,"silent":1}}` + "\n"
+	}
+	forbidden := statusText(403, "Forbidden", `User "u" cannot watch resource "deployments/tap"`)
+	a := newAPIServer(t, map[string]string{
+		watched + "cart/tap":  answer("/watched"),
+		watched + "web/tap":   forbidden,
+		of + "web/tap":        answer("/got"),
+		watched + "api/tap":   forbidden,
+		of + "api/tap":        statusText(403, "Forbidden", `User "u" cannot get resource "deployments/tap"`),
+		watched + "gone/tap":  statusText(404, "NotFound", `deployments.traffic.metrics.k8s.io "gone" not found`),
+		watched + "ended/tap": answer("/x") + `{"error":"you may not\u001b[2J any more"}` + "\n",
+		watched + "job/tap":   "{nonsense\n",
+	})
+	tap := func(args string) result {
+		t.Helper()
+		a.paths()
+		return weir("", append([]string{"traffic", "tap"}, strings.Fields(args+" --kubeconfig "+a.kubeconfig)...)...)
+	}
+	r := tap("deploy/cart --for 5s --status 5xx --path /a")
+	if r.code != 0 || !strings.Contains(r.stdout, "unknown -> Pod shop/gw-1  GET shop/watched  200  1ms\n") || strings.Count(r.stdout, "\n") != 1 {
+		t.Errorf("%d %q %q", r.code, r.stdout, r.err)
+	}
+	if want := "2 proxies take part, 1 proxy does not answer\n1 of 5 requests were shown, the others came faster than --rate allows, or than they were read\n"; r.err != want {
+		t.Errorf("it says %q, want %q", r.err, want)
+	}
+	if got, want := a.paths(), "GET "+watched+"cart/tap?for=5s&path=%2Fa&rate=100&status=5xx"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	if r := tap("deploy/cart --for 5s -o json"); r.code != 0 || r.stdout != answer("/watched") || strings.Contains(r.err, "take part") {
+		t.Errorf("%d %q %q", r.code, r.stdout, r.err)
+	}
+	if r := tap("deploy/cart"); r.code != 1 || !strings.Contains(r.err, "weir: the tap ended 10m0s early") {
+		t.Errorf("%d %q", r.code, r.err)
+	}
+	r = tap("deploy/web --for 2m")
+	if r.code != 0 || strings.Count(r.stdout, "shop/got  200") != 3 || strings.Count(r.err, "take part") != 1 || !strings.Contains(r.err, "3 of 15 requests were shown") {
+		t.Errorf("%d %q %q", r.code, r.stdout, r.err)
+	}
+	const got = "GET " + of + "web/tap?for="
+	if got, want := a.paths(), "GET "+watched+"web/tap?for=2m0s&rate=100, "+got+"50s&rate=100, "+got+"50s&rate=100, "+got+"20s&rate=100"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	for args, want := range map[string]string{
+		"deploy/api":   `weir: User "u" cannot get resource "deployments/tap"`,
+		"deploy/gone":  `weir: deployments.traffic.metrics.k8s.io "gone" not found`,
+		"deploy/ended": `weir: you may not\x1b[2J any more`,
+		"deploy/job":   "cannot be read",
+		"deploy/none":  "weir: the cluster has no Traffic Metrics",
+	} {
+		if r := tap(args); r.code != 1 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %d %q, want %q", args, r.code, r.err, want)
+		}
+	}
 }

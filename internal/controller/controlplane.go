@@ -78,7 +78,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
 	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
 	c.authority = &replica.Authority{
-		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
+		Client: client, Namespace: o.namespace, Hosts: slices.Concat(o.feedHosts(), []string{o.replicaHost()}, o.conversion.hosts()), Changed: c.authorityChanged, Logger: log,
 	}
 	c.tokens = &replica.Tokens{Client: client, Audience: infra.Audience, OwnerOf: c.ownerOf}
 	c.feeds = &feed.Server{
@@ -89,7 +89,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		return nil, err
 	}
 	c.board = &replica.Board{
-		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
+		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name, Address: o.ownAddress(),
 		Running: c.running, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
 	c.lease = &replica.Lease{

@@ -16,7 +16,11 @@ func (c *controlPlane) serveFeed(ctx context.Context, s *socket) error {
 	c.log.Info("feeding proxies", "address", l.Addr().String())
 	c.feeding.Store(true)
 	defer c.feeding.Store(false)
-	return c.feeds.Serve(ctx, l)
+	err = c.feeds.Serve(ctx, l)
+	if c.traffic != nil {
+		c.traffic.taps.Wait()
+	}
+	return err
 }
 
 // feedReady says whether proxies may rely on this replica. Objects that are stored in other versions than they are read in can only be read when this

@@ -55,6 +55,8 @@ var (
 	metricEdges       = prometheus.NewDesc("weir_controller_traffic_edges", "Series of traffic between two sides that this replica keeps.", nil, nil)
 	metricScrapes     = prometheus.NewDesc("weir_controller_traffic_readings_total", "Reports that this replica has asked proxies for.", []string{"result"}, nil)
 	metricReportAge   = prometheus.NewDesc("weir_controller_traffic_newest_report_seconds", "How long ago the newest of them came.", nil, nil)
+	metricTaps        = prometheus.NewDesc("weir_controller_taps", "Taps of requests that are open at this replica, those of other replicas included.", nil, nil)
+	metricTapLines    = prometheus.NewDesc("weir_controller_tap_lines_total", "Requests that proxies and other replicas sent to taps; rejected ones were not asked for.", []string{"result"}, nil)
 	metricTurned      = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
@@ -100,7 +102,7 @@ func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(c, to)
 	to <- metricTask
 	to <- metricTaskFailed
-	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge} {
+	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge, metricTaps, metricTapLines} {
 		to <- d
 	}
 }
@@ -138,6 +140,12 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricConversions, conversions.Answered)
 	count(metricConvFailed, conversions.Failed)
 	count(metricConvRefused, conversions.Refused)
+	if t := c.plane.traffic; t != nil {
+		s := t.taps.Stats()
+		gauge(metricTaps, float64(s.Open))
+		count(metricTapLines, s.Lines, "accepted")
+		count(metricTapLines, s.Rejected, "rejected")
+	}
 	if t := c.plane.traffic; t != nil && t.embedded != nil {
 		s := t.embedded.Stats()
 		gauge(metricScraped, float64(s.Proxies))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -33,6 +34,7 @@ type Options struct {
 	namespace, name      string
 	namespaces           []string
 	service, feed        string
+	replica              string
 	conversion           conversionFlags
 	trafficMetrics       trafficFlags
 	rollouts             bool
@@ -61,6 +63,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
+	f.StringVar(&o.replica, "replica-address", "", "`IP` address, that of the pod, at which other replicas reach this one's feed, to tap proxies that are connected here; without one they cannot")
 	o.conversion.flags(f)
 	o.trafficMetrics.flags(f)
 	f.BoolVar(&o.rollouts, "rollouts", false, "carry Rollouts out, unless OpenKruise's own controller does")
@@ -108,6 +111,9 @@ func (o *Options) validate() error {
 	if _, _, err := net.SplitHostPort(o.feed); err != nil {
 		return flags.Errorf("--feed-address %q: %w", o.feed, err)
 	}
+	if _, err := netip.ParseAddr(o.replica); o.replica != "" && err != nil {
+		return flags.Errorf("--replica-address %q: want an IP address", o.replica)
+	}
 	if err := o.conversion.check(); err != nil {
 		return err
 	}
@@ -148,6 +154,15 @@ func (o *Options) feedHosts() []string {
 func (o *Options) feedTarget() string {
 	_, port, _ := net.SplitHostPort(o.feed) // checked
 	return net.JoinHostPort(o.feedHosts()[0], port)
+}
+
+// ownAddress is where other replicas reach this one; empty if they cannot.
+func (o *Options) ownAddress() string {
+	if o.replica == "" {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(o.feed) // checked
+	return net.JoinHostPort(o.replica, port)
 }
 
 // Run serves until ctx ends, or until something fails that everything needs; a *flags.Fault is a wrong command line.

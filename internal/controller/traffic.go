@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/metrics/rest"
 	"github.com/weirmesh/weir/internal/metrics/schema"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/tapping"
 )
 
 // traffic answers about Traffic Metrics: what proxies counted, in terms of the cluster's objects. Every replica knows the
@@ -31,6 +32,8 @@ type traffic struct {
 	// embedded and proxies are nil if a Prometheus is asked.
 	embedded *embedded.Store
 	proxies  *scrape.Proxies
+	// taps are those of requests at the proxies.
+	taps *tapping.Hub
 	// api answers API servers.
 	api   *aggregated.API
 	began time.Time
@@ -61,6 +64,7 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 		}
 		t.store = store
 	}
+	t.taps = newTaps(c)
 	t.api = &aggregated.API{Client: c.client, Handler: t.handler(), Logger: log}
 	return t, nil
 }
@@ -69,6 +73,7 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 func (t *traffic) handler() http.Handler {
 	answers := &rest.Handler{
 		Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown, Custom: &rest.Custom{Index: t.objects.Index, Store: t.store},
+		Tap: t.taps.ServeTap,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirmesh/weir/internal/identity/claim"
@@ -187,7 +188,8 @@ func (ex *Exchange) sideOf(e *upstream.Endpoint) telemetry.Side {
 // offer shows the request to those who look at requests that end.
 func (ex *Exchange) offer(taps []*telemetry.Tap, d time.Duration) {
 	r := &ex.req
-	x := telemetry.Tapped{
+	x := offered.Get().(*telemetry.Tapped)
+	*x = telemetry.Tapped{
 		Time: ex.from.Start, Method: r.Method, Host: r.Authority, Path: r.Path, Protocol: r.Proto,
 		Status: ex.status, Reason: ex.reason, Duration: d, Attempts: ex.attempts, BytesIn: ex.in, BytesOut: ex.out,
 	}
@@ -210,6 +212,11 @@ func (ex *Exchange) offer(taps []*telemetry.Tap, d time.Duration) {
 		x.Endpoint = ex.endpoint.Address
 	}
 	for _, t := range taps {
-		t.Offer(&x)
+		t.Offer(x)
 	}
+	*x = telemetry.Tapped{} // it holds no request's memory
+	offered.Put(x)
 }
+
+// offered has what is offered to taps, which keep none of it.
+var offered = sync.Pool{New: func() any { return new(telemetry.Tapped) }}

@@ -43,3 +43,60 @@ func BenchmarkEdges(b *testing.B) {
 		ex.count()
 	}
 }
+
+// tapped is an exchange in force of a tap of another pod, as of an order from a controller, and of one that it matches if
+// matches is set.
+func tapped(t testing.TB, matches bool) (*Exchange, *telemetry.Tap) {
+	ex := counting()
+	ex.req.Method, ex.req.Authority, ex.req.Path = "GET", "shop.example", "/cart"
+	sides := telemetry.TapSides{{Kind: "Pod", Namespace: "shop", Name: "other-1"}: true, {Kind: "Pod", Namespace: "shop", Name: "other-2"}: true, ex.observer.at: matches}
+	q, err := telemetry.ParseTapQuery(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap, err := ex.pipe.Metrics.Tap(q.Rate, func(x *telemetry.Tapped) bool { return q.Wants(x, sides) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ex, tap
+}
+
+func (ex *Exchange) lookAt() {
+	if taps := ex.pipe.Metrics.Taps(); taps != nil {
+		ex.offer(taps, time.Millisecond)
+	}
+}
+
+// TestATapThatMatchesNothingCostsNoMemory: somebody who looks at one workload does not slow down all others.
+func TestATapThatMatchesNothingCostsNoMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool drop what it is given")
+	}
+	ex, tap := tapped(t, false)
+	if n := testing.AllocsPerRun(100, ex.lookAt); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := tap.Counts(); n != (telemetry.TapCounts{}) {
+		t.Errorf("%+v", n)
+	}
+	ex, tap = tapped(t, true)
+	ex.lookAt()
+	ex.req.Path = "/later"
+	if x := <-tap.Requests(); x.Path != "/cart" || x.At != ex.observer.at {
+		t.Errorf("%+v", x)
+	}
+}
+
+// BenchmarkTap is what a request pays without taps, and for one in force that does not match it.
+func BenchmarkTap(b *testing.B) {
+	none := counting()
+	other, _ := tapped(b, false)
+	for name, ex := range map[string]*Exchange{"none": none, "of another": other} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ex.lookAt()
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/tapping"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
@@ -88,6 +89,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
+	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
 	client.Unserved = func() (out []feed.Unserved) {
 		for _, u := range plane.Unserved() {
 			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})

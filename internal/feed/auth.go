@@ -30,13 +30,12 @@ const (
 // the proxy why a token is not valid.
 func (s *Server) identify(ctx context.Context) (owner model.Owner, proxy string, ended func(), err error) {
 	from := ""
-	var v *visitor
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
-		if c, ok := p.AuthInfo.(come); ok {
-			v = c.by
-			v.arrived()
-		}
+	}
+	v := visitorOf(ctx)
+	if v != nil {
+		v.arrived()
 	}
 	owner, proxy, err = s.authenticate(ctx, v)
 	if err == nil && v != nil {

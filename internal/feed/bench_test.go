@@ -3,6 +3,8 @@ package feed
 import (
 	"crypto/sha256"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -90,4 +92,51 @@ func BenchmarkSaveState(b *testing.B) {
 			b.Fatal("not saved")
 		}
 	}
+}
+
+// BenchmarkConnectedProxies tells what memory a connected proxy takes at both ends together, with and without a second
+// stream that nobody uses.
+func BenchmarkConnectedProxies(b *testing.B) {
+	const proxies = 200
+	for _, taps := range []bool{false, true} {
+		b.Run(fmt.Sprintf("taps=%v", taps), func(b *testing.B) {
+			w := newWorld(b)
+			s := w.server()
+			s.Logger = nil
+			if taps {
+				s.Taps = func(s *Stream, _ model.Owner, _ string) error { <-s.Context().Done(); return nil }
+			}
+			address, _ := w.serve(s, "")
+			publish(b, s, config(1, 1))
+			for b.Loop() {
+				before := inUse()
+				var all []*proxy
+				var streams atomic.Int64
+				for i := range proxies {
+					c := w.client(fmt.Sprint("p", i), address)
+					c.Logger, c.StateFile = nil, ""
+					if taps {
+						c.Taps = func(s *Stream, _ func()) error { streams.Add(1); _, err := s.Recv(); return err }
+					}
+					all = append(all, w.run(c))
+				}
+				until(b, "all are connected", func() bool {
+					return s.Stats().Proxies == proxies && s.Stats().Responses >= proxies && (!taps || streams.Load() == proxies)
+				})
+				b.ReportMetric(float64(inUse()-before)/proxies, "B/proxy")
+				for _, p := range all {
+					p.stop()
+				}
+			}
+		})
+	}
+}
+
+// inUse is the memory of heap and stacks, in bytes.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

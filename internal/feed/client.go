@@ -45,6 +45,9 @@ type Client struct {
 	Unserved func() []Unserved
 	// LeftOut, if set, returns the parts of the last applied configuration that could not be served.
 	LeftOut func() []model.Omission
+	// Taps, if set, uses a second stream of each connection until it ends, for taps of requests; end ends it. A control
+	// plane of an older release has none.
+	Taps func(s *Stream, end func()) error
 	// Logger, if set, logs connections and configurations that cannot be applied.
 	Logger *slog.Logger
 
@@ -126,6 +129,7 @@ type receiver struct {
 	has     assembly // what the proxy has, as the control plane knows it
 	applied assembly // what is served
 	heard   bool     // the stream brought something
+	beside  func()   // begins the connection's second stream
 
 	again    time.Time     // when to try has again, which was refused; zero is not
 	delay    time.Duration // to the attempt after that

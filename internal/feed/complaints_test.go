@@ -15,8 +15,8 @@ func TestAProxyThatSaysSomethingElseAllTheTimeDoesNotFillTheLog(t *testing.T) {
 		var log bytes.Buffer
 		s := &Server{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		s.init()
-		hostile := s.open("default/edge", "edge-1", func() {})
-		honest := s.open("default/edge", "edge-2", func() {})
+		hostile := s.open(t.Context(), "default/edge", "edge-1", nil, func() {})
+		honest := s.open(t.Context(), "default/edge", "edge-2", nil, func() {})
 		for i := range 1000 {
 			s.report(hostile, "", fmt.Sprint("refused for reason ", i))
 			s.reportUnserved(hostile, []Unserved{{Listener: fmt.Sprint("default/edge/", i), Reason: "in use"}, {Listener: "default/edge/b", Reason: "in use"}})

@@ -31,12 +31,12 @@ const (
 
 // world is an authority, and a folder for the files of proxies.
 type world struct {
-	t         *testing.T
+	t         testing.TB
 	authority *identity.Authority
 	dir       string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	a, err := identity.New(time.Now())
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *world) server() *Server {
 }
 
 // testLog writes a log to a test's.
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(b []byte) (int, error) {
 	l.t.Helper()
@@ -122,7 +122,7 @@ func (w *world) client(name, address string) *Client {
 
 // proxy is a client that runs, and what it applied.
 type proxy struct {
-	t      *testing.T
+	t      testing.TB
 	client *Client
 	stop   func()
 
@@ -182,7 +182,7 @@ func (p *proxy) last() *model.Config {
 }
 
 // until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patient); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -202,7 +202,7 @@ func (p *proxy) serves(c *model.Config) {
 }
 
 // knows waits until the server knows that a proxy runs a configuration.
-func knows(t *testing.T, s *Server, name string, c *model.Config) Proxy {
+func knows(t testing.TB, s *Server, name string, c *model.Config) Proxy {
 	t.Helper()
 	version := Version(c)
 	var found Proxy
@@ -217,7 +217,7 @@ func knows(t *testing.T, s *Server, name string, c *model.Config) Proxy {
 	return found
 }
 
-func publish(t *testing.T, s *Server, c *model.Config) {
+func publish(t testing.TB, s *Server, c *model.Config) {
 	t.Helper()
 	if err := s.Publish(map[model.Owner]*model.Config{gateway: c}); len(err) != 0 {
 		t.Fatal(err)

@@ -47,12 +47,12 @@ func (s *Server) Running(owner model.Owner) []Proxy {
 	return out
 }
 
-// open begins a session. One that the proxy still has ends: a proxy has one, and may be back before its old connection
-// is known to be broken.
-func (s *Server) open(owner model.Owner, proxy string, end context.CancelFunc) *session {
+// open begins a session, whose context is ctx and ended by end. One that the proxy still has ends: a proxy has one, and may
+// be back before its old connection is known to be broken.
+func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *visitor, end context.CancelFunc) *session {
 	s.mu.Lock()
 	f := s.feed(owner)
-	session := &session{server: s, owner: owner, proxy: proxy, feed: f, end: end}
+	session := &session{server: s, owner: owner, proxy: proxy, feed: f, by: by, ctx: ctx, end: end}
 	old := f.sessions[proxy]
 	f.sessions[proxy] = session
 	s.mu.Unlock()

@@ -54,6 +54,11 @@ type Server struct {
 	MaxAge time.Duration
 	// Linger is how long a proxy that has disconnected is still reported as running. Default 15 s.
 	Linger time.Duration
+	// Taps, if set, serves a second stream of each proxy, which has orders for taps of requests and lines of them, until it
+	// ends. It ends with the proxy's session, or when Taps returns.
+	Taps func(s *Stream, owner model.Owner, proxy string) error
+	// Replicas, if set besides Taps, lets other replicas of the control plane in.
+	Replicas *Replicas
 	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger
 
@@ -200,7 +205,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := grpc.NewServer(s.options()...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, &service{server: s, ctx: ctx})
+	v := &service{server: s, ctx: ctx}
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, v)
+	if s.Taps != nil {
+		server.RegisterService(besides(), v)
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -227,6 +236,9 @@ func (s *Server) options() []grpc.ServerOption {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS13,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() },
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return s.Replicas.config(hello, s.Certificate)
+		},
 	}
 	return []grpc.ServerOption{
 		grpc.Creds(newDoorTLS(config)),
@@ -269,7 +281,7 @@ func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryS
 	age := s.MaxAge + rand.N(s.MaxAge/5+1)
 	ctx, cancel := context.WithTimeout(v.ctx, age)
 	defer cancel()
-	session := s.open(owner, proxy, cancel)
+	session := s.open(ctx, owner, proxy, visitorOf(stream.Context()), cancel)
 	defer s.close(session)
 	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
 	if err != nil && status.Code(err) == codes.InvalidArgument {

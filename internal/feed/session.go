@@ -34,6 +34,8 @@ type session struct {
 	owner  model.Owner
 	proxy  string
 	feed   *feed
+	by     *visitor        // its connection; nil if it came by no door
+	ctx    context.Context // ends with the session
 	end    context.CancelFunc
 
 	mu      sync.Mutex

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc/stats"
@@ -37,12 +38,20 @@ type counters struct {
 	responses, parts, bytes, nacks, refused atomic.Uint64
 }
 
-func (c *counters) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if out, ok := s.(*stats.OutPayload); ok {
+func (c *counters) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if out, ok := s.(*stats.OutPayload); ok && ctx.Value(besideKey{}) == nil {
 		c.bytes.Add(uint64(out.WireLength))
 	}
 }
 
-func (c *counters) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+// besideKey is that of a context of a stream that brings no configurations.
+type besideKey struct{}
+
+func (c *counters) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	if strings.HasPrefix(info.FullMethodName, "/"+besideService+"/") {
+		return context.WithValue(ctx, besideKey{}, true)
+	}
+	return ctx
+}
 func (c *counters) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (c *counters) HandleConn(context.Context, stats.ConnStats)                       {}

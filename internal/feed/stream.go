@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -68,14 +69,16 @@ func (r *receiver) stream(ctx context.Context) error {
 	}
 	responses := make(chan *discovery.DeltaDiscoveryResponse)
 	ended := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ended <- receive(ctx, stream, responses)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { ended <- receive(ctx, stream, responses) })
+	r.beside = func() {
+		if r.client.Taps != nil {
+			running.Go(func() { r.client.beside(ctx, conn) })
+		}
+	}
 	defer func() {
 		cancel()
-		<-done
+		running.Wait()
 	}()
 	if err := stream.Send(r.hello()); err != nil {
 		return reason(responses, ended)
@@ -138,6 +141,7 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 				r.heard = true
 				r.client.setStatus(func(s *Status) { s.Connected = true })
 				r.log.Info("connected to the control plane", "address", r.client.Address)
+				r.beside()
 			}
 			var complete bool
 			var err error

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/url"
 	"slices"
 	"time"
 )
@@ -151,6 +152,27 @@ func (a *Authority) Server(s Subject, now time.Time) (*tls.Certificate, error) {
 	if len(s.DNSNames)+len(s.IPs) == 0 {
 		return nil, errors.New("identity: a server certificate needs a name")
 	}
+	return a.sign(&x509.Certificate{
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    s.DNSNames,
+		IPAddresses: s.IPs,
+	}, now)
+}
+
+// replica is the only URI of the certificates by which replicas know each other.
+var replica = url.URL{Scheme: "weir", Host: "replica"}
+
+// Replica signs a certificate with a new key by which a replica of the control plane is known to the others that it calls.
+// It is no server's; and no workload's, whose IDs are SPIFFE IDs.
+func (a *Authority) Replica(now time.Time) (*tls.Certificate, error) {
+	return a.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, URIs: []*url.URL{&replica}}, now)
+}
+
+// IsReplica reports whether a certificate, which the caller has verified, is one of Authority.Replica.
+func IsReplica(c *x509.Certificate) bool { return len(c.URIs) == 1 && *c.URIs[0] == replica }
+
+// sign makes a key and signs a certificate of it, for the life of a server's.
+func (a *Authority) sign(template *x509.Certificate, now time.Time) (*tls.Certificate, error) {
 	if now.After(a.signer.cert.NotAfter) {
 		return nil, fmt.Errorf("identity: the root certificate ended at %s", a.signer.cert.NotAfter.Format(time.RFC3339))
 	}
@@ -158,23 +180,14 @@ func (a *Authority) Server(s Subject, now time.Time) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	serial, err := newSerial()
-	if err != nil {
+	if template.SerialNumber, err = newSerial(); err != nil {
 		return nil, err
 	}
-	end := now.Add(ServerLife)
-	if end.After(a.signer.cert.NotAfter) {
-		end = a.signer.cert.NotAfter
+	template.NotBefore, template.NotAfter = now.Add(-skew), now.Add(ServerLife)
+	if template.NotAfter.After(a.signer.cert.NotAfter) {
+		template.NotAfter = a.signer.cert.NotAfter
 	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		NotBefore:    now.Add(-skew),
-		NotAfter:     end,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     s.DNSNames,
-		IPAddresses:  s.IPs,
-	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.signer.cert, key.Public(), a.signer.key)
 	if err != nil {
 		return nil, err

@@ -261,3 +261,58 @@ func (a *Authority) Due() time.Time {
 	}
 	return due
 }
+
+// TestReplicasAndWorkloadsAreNoneOfEachOther, and a replica's certificate is no server's.
+func TestReplicasAndWorkloadsAreNoneOfEachOther(t *testing.T) {
+	now := time.Now()
+	a, err := New(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Replica: true, Now: func() time.Time { return now }}
+	if _, err := s.Certificate(); err == nil {
+		t.Error("a certificate without an authority")
+	}
+	s.Use(a)
+	mine, err := s.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := s.Certificate(); again != mine {
+		t.Error("it is made for each call")
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.Bundle())
+	verify := func(c *x509.Certificate, usage x509.ExtKeyUsage) error {
+		_, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+		return err
+	}
+	if !IsReplica(mine.Leaf) || verify(mine.Leaf, x509.ExtKeyUsageClientAuth) != nil || verify(mine.Leaf, x509.ExtKeyUsageServerAuth) == nil {
+		t.Errorf("%v, a client %v, a server %v", mine.Leaf.URIs, verify(mine.Leaf, x509.ExtKeyUsageClientAuth), verify(mine.Leaf, x509.ExtKeyUsageServerAuth))
+	}
+	if !mine.Leaf.NotAfter.Equal(now.Add(ServerLife).UTC().Truncate(time.Second)) {
+		t.Errorf("it is good until %s", mine.Leaf.NotAfter)
+	}
+	server, err := a.Server(Subject{DNSNames: []string{"a"}}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if IsReplica(server.Leaf) || verify(server.Leaf, x509.ExtKeyUsageClientAuth) == nil {
+		t.Error("a server's certificate is a replica's")
+	}
+	for id, ok := range map[string]bool{"spiffe://cluster.local/ns/a/sa/b": true, "weir://replica": false, "": false, "https://x": false} {
+		der, err := a.Workload(Workload{ID: id, Life: time.Hour}, mine.Leaf.PublicKey, now)
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", id, err)
+		}
+		if err != nil {
+			continue
+		}
+		if c, err := x509.ParseCertificate(der); err != nil || IsReplica(c) {
+			t.Errorf("a workload is a replica: %v", err)
+		}
+	}
+	if _, err := a.Replica(now.Add(2 * RootLife)); err == nil {
+		t.Error("a certificate of a root that has ended")
+	}
+}

@@ -8,9 +8,11 @@ import (
 )
 
 // Server holds a server certificate of an authority that may change, and renews it when it is asked for. Its zero value,
-// with Subject set, is ready for Use.
+// with Subject or Replica set, is ready for Use.
 type Server struct {
 	Subject Subject
+	// Replica makes it a certificate of Authority.Replica instead.
+	Replica bool
 	// Now is the clock; nil is the system's.
 	Now func() time.Time
 
@@ -45,7 +47,7 @@ func (s *Server) Certificate() (*tls.Certificate, error) {
 	if s.current != nil && now.Before(s.renewal) && !now.Before(s.current.Leaf.NotBefore) { // the clock may have been put back
 		return s.current, nil
 	}
-	cert, err := s.authority.Server(s.Subject, now)
+	cert, err := s.sign(now)
 	if err != nil {
 		if s.current != nil && now.Before(s.current.Leaf.NotAfter) {
 			return s.current, nil
@@ -54,4 +56,11 @@ func (s *Server) Certificate() (*tls.Certificate, error) {
 	}
 	s.current, s.renewal = cert, now.Add(cert.Leaf.NotAfter.Sub(now)*2/3)
 	return cert, nil
+}
+
+func (s *Server) sign(now time.Time) (*tls.Certificate, error) {
+	if s.Replica {
+		return s.authority.Replica(now)
+	}
+	return s.authority.Server(s.Subject, now)
 }

@@ -25,8 +25,8 @@ type Workload struct {
 // section 4). It ends no later than the root. The result is DER.
 func (a *Authority) Workload(w Workload, public any, now time.Time) ([]byte, error) {
 	id, err := url.Parse(w.ID)
-	if err != nil || w.ID == "" {
-		return nil, errors.New("identity: a workload's certificate needs an ID")
+	if err != nil || id.Scheme != "spiffe" {
+		return nil, errors.New("identity: a workload's certificate needs a SPIFFE ID")
 	}
 	if now.After(a.signer.cert.NotAfter) {
 		return nil, fmt.Errorf("identity: the root certificate ended at %s", a.signer.cert.NotAfter.Format(time.RFC3339))

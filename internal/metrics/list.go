@@ -146,12 +146,12 @@ func (x *Index) find(of api.Resource, namespace, text string) (*object, error) {
 }
 
 // Sides returns what an object's pods are reported as. It fails with a *Missing if there is no such object.
-func (x *Index) Sides(of api.Resource, namespace, name string) (map[telemetry.Side]bool, error) {
+func (x *Index) Sides(of api.Resource, namespace, name string) (telemetry.TapSides, error) {
 	o, err := x.find(of, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	sides := map[telemetry.Side]bool{}
+	sides := telemetry.TapSides{}
 	for _, p := range o.places {
 		for _, s := range p.sides {
 			sides[s] = true

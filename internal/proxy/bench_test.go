@@ -214,6 +214,28 @@ func BenchmarkExchangeRequestID(b *testing.B) {
 	}
 }
 
+// BenchmarkExchangeTap is an exchange without taps, and with one in force of another pod.
+func BenchmarkExchangeTap(b *testing.B) {
+	for _, of := range []string{"none", "of another"} {
+		b.Run(of, func(b *testing.B) {
+			s := serve(b, plain(cannedBackend(b, cannedResponse(1024))))
+			if of != "none" {
+				q, err := telemetry.ParseTapQuery(nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				sides := telemetry.TapSides{{Kind: "Pod", Namespace: "shop", Name: "other-1"}: true}
+				tap, err := s.metrics.Tap(q.Rate, func(x *telemetry.Tapped) bool { return q.Wants(x, sides) })
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer s.metrics.CloseTap(tap)
+			}
+			benchExchange(b, s, benchRequest, tcpDialer(s))
+		})
+	}
+}
+
 func BenchmarkExchangeAccessLog(b *testing.B) {
 	for name, fields := range map[string][]string{"json": nil, "json with fields": {"Accept", "Cookie"}} {
 		b.Run(name, func(b *testing.B) {

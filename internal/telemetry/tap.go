@@ -64,10 +64,23 @@ type TapCounts struct {
 	Matched uint64 `json:"matched"`
 	// Shown were given to the reader; the rest exceeded the rate, or came faster than they were read.
 	Shown uint64 `json:"shown"`
+	// Proxies are how many proxies of a cluster take part now, and Silent how many are connected and do not: they are of
+	// an older release, have too many taps, or do not answer. Both are 0 for a tap of one process.
+	Proxies int `json:"proxies,omitempty"`
+	Silent  int `json:"silent,omitempty"`
 }
+
+// TapSides are whose requests a tap shows: those that one of them observed, sent or got.
+type TapSides map[Side]bool
+
+// has reports whether a request is of one of the sides.
+func (s TapSides) has(x *Tapped) bool { return s[x.At] || s[x.From] || s[x.To] }
 
 // ErrTaps means that there are as many taps as there may be.
 var ErrTaps = errors.New("too many taps are open: close one, or try again later")
+
+// ErrTapSides means that a tap would be of more pods than it may be.
+var ErrTapSides = errors.New("it has too many pods for a tap: tap some of what it contains")
 
 // taps are those that are open. Requests read the list without a lock.
 type taps struct {
@@ -75,10 +88,15 @@ type taps struct {
 	all atomic.Pointer[[]*Tap]
 }
 
+// NewTap returns a tap of no Registry: it receives what it is offered. Its arguments are those of Registry.Tap.
+func NewTap(perSecond int, wants func(*Tapped) bool) *Tap {
+	return &Tap{wants: wants, queue: make(chan Tapped, tapQueue), gap: int64(time.Second) / int64(max(perSecond, 1))}
+}
+
 // Tap opens a tap for the requests that wants accepts, at most perSecond a second; more pass for a moment. wants is called
 // while requests end, by many at a time: it must not block, nor keep what it is given. CloseTap ends it.
 func (r *Registry) Tap(perSecond int, wants func(*Tapped) bool) (*Tap, error) {
-	t := &Tap{wants: wants, queue: make(chan Tapped, tapQueue), gap: int64(time.Second) / int64(max(perSecond, 1))}
+	t := NewTap(perSecond, wants)
 	r.taps.mu.Lock()
 	defer r.taps.mu.Unlock()
 	var open []*Tap

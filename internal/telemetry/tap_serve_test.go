@@ -2,12 +2,16 @@ package telemetry
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,7 +46,7 @@ func TestTapQueriesRestrict(t *testing.T) {
 			{Host: "a", Method: "GET", Path: "/x/1", Status: 200}, {Host: "b", Method: "POST", Path: "/x", Status: 503},
 			{Host: "c", Method: "GET", Path: "/y", Status: 404}, {Host: "d", Method: "GET", Path: "/y"},
 		} {
-			if q.wants(&x) {
+			if q.Wants(&x, TapSides{{}: true}) {
 				got = append(got, x.Host)
 			}
 		}
@@ -53,10 +57,10 @@ func TestTapQueriesRestrict(t *testing.T) {
 }
 
 func TestATapOverHTTP(t *testing.T) {
-	r := New()
+	r, a := New(), Side{Name: "a"}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		q, _ := ParseTapQuery(req.URL.Query())
-		if err := r.ServeTap(w, req, q, func(x *Tapped) bool { return x.Host == "a" }); err != nil {
+		if err := r.ServeTap(w, req, q, func(context.Context) (TapSides, error) { return TapSides{{Name: "a"}: true}, nil }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
@@ -79,7 +83,7 @@ func TestATapOverHTTP(t *testing.T) {
 	if l := next(); l.Counts == nil || *l.Counts != (TapCounts{}) { // it is open
 		t.Fatalf("%+v", l)
 	}
-	for _, x := range []Tapped{{Host: "a", Status: 200}, {Host: "b", Status: 500}, {Host: "a", Status: 503, Path: "/<x>", Duration: time.Second}} {
+	for _, x := range []Tapped{{To: a, Status: 200}, {To: Side{Name: "b"}, Status: 500}, {At: a, Status: 503, Path: "/<x>", Duration: time.Second}} {
 		for _, tap := range r.Taps() {
 			tap.Offer(&x)
 		}
@@ -123,4 +127,41 @@ func TestATapOverHTTP(t *testing.T) {
 	} else {
 		resp.Body.Close()
 	}
+}
+
+// TestATapOverHTTPFollowsWhoseItIs: it shows the requests of pods that come, and ends with the reason when it may not go on.
+func TestATapOverHTTPFollowsWhoseItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, asked := New(), 0
+		of := func(context.Context) (TapSides, error) {
+			asked++
+			if asked == 3 {
+				return nil, errors.New("you may not any more")
+			}
+			return TapSides{{Name: strconv.Itoa(asked)}: true}, nil
+		}
+		q, _ := ParseTapQuery(nil)
+		w := httptest.NewRecorder()
+		done := make(chan error)
+		go func() { done <- r.ServeTap(w, httptest.NewRequest("GET", "/", nil), q, of) }()
+		for range 2 {
+			synctest.Wait()
+			for _, tap := range r.Taps() {
+				tap.Offer(&Tapped{At: Side{Name: "1"}, Path: "/first"})
+				tap.Offer(&Tapped{At: Side{Name: "2"}, Path: "/second"})
+			}
+			time.Sleep(tapAgain + time.Millisecond)
+		}
+		if err := <-done; err != nil || asked != 3 || r.Taps() != nil {
+			t.Errorf("%v, asked %d times, taps %v", err, asked, r.Taps())
+		}
+		first, second := strings.Count(w.Body.String(), `"/first"`), strings.Count(w.Body.String(), `"/second"`)
+		if first != 1 || second != 1 || !strings.HasSuffix(w.Body.String(), `{"counts":{"matched":2,"shown":2}}`+"\n"+`{"error":"you may not any more"}`+"\n") {
+			t.Errorf("%d, %d of\n%s", first, second, w.Body)
+		}
+		refused := errors.New("no")
+		if err := r.ServeTap(w, httptest.NewRequest("GET", "/", nil), q, func(context.Context) (TapSides, error) { return nil, refused }); err != refused || r.Taps() != nil {
+			t.Errorf("who may not: %v", err)
+		}
+	})
 }

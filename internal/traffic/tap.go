@@ -37,3 +37,20 @@ func TapEnd(c telemetry.TapCounts) string {
 	}
 	return fmt.Sprintf("%d of %d requests were shown, the others came faster than --rate allows, or than they were read", c.Shown, c.Matched)
 }
+
+// TapProxies says how many proxies of a cluster take part in a tap; empty for a tap of one process.
+func TapProxies(c telemetry.TapCounts) string {
+	count := func(n int, one, many string) string {
+		if n == 1 {
+			return "1 proxy " + one
+		}
+		return fmt.Sprintf("%d proxies %s", n, many)
+	}
+	switch {
+	case c.Proxies+c.Silent == 0:
+		return ""
+	case c.Silent == 0:
+		return count(c.Proxies, "takes part", "take part")
+	}
+	return count(c.Proxies, "takes part", "take part") + ", " + count(c.Silent, "does not answer", "do not answer")
+}

@@ -32,3 +32,17 @@ func TestLinesOfATap(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestWhatIsSaidOfProxies(t *testing.T) {
+	for want, c := range map[string]telemetry.TapCounts{
+		"":                    {Matched: 1},
+		"1 proxy takes part":  {Proxies: 1},
+		"3 proxies take part": {Proxies: 3},
+		"0 proxies take part, 1 proxy does not answer": {Silent: 1},
+		"1 proxy takes part, 2 proxies do not answer":  {Proxies: 1, Silent: 2},
+	} {
+		if got := TapProxies(c); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -306,7 +306,7 @@ func TestTrafficMetricsMayBeLeftOut(t *testing.T) {
 				registered++
 			}
 		}
-		for what, want := range map[string]bool{"subjectaccessreviews": want.serves, "extension-apiserver-authentication-reader": want.serves, "--traffic-metrics": want.reads} {
+		for what, want := range map[string]bool{"subjectaccessreviews": want.serves, "extension-apiserver-authentication-reader": want.serves, "--traffic-metrics": want.reads, "--replica-address=$(WEIR_POD_IP)": want.reads, "fieldPath: status.podIP": want.reads} {
 			if strings.Contains(all.String(), what) != want {
 				t.Errorf("%s: %s is there: %t", text, what, !want)
 			}

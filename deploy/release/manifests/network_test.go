@@ -167,7 +167,9 @@ func TestNetworkPoliciesOfAllNamespaces(t *testing.T) {
 		"another pod to the feed":                  {shop, controllerPod, "", 18000, false},
 		"a pod called weir to the feed":            {podIn("shop", labels.Set{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "proxy"}), controllerPod, "", 18000, false},
 		"from outside to the feed":                 {client, controllerPod, "", 18000, false},
-		"a controller to the feed of another":      {controllerPod, controllerPod, "", 18000, false},
+		"a controller to the feed of another":      {controllerPod, controllerPod, "", 18000, true}, // for taps
+		"a controller elsewhere to the feed":       {podIn("shop", controllerPod.labels), controllerPod, "", 18000, false},
+		"a controller to that of one elsewhere":    {controllerPod, podIn("shop", controllerPod.labels), "", 18000, false},
 		"the API server has versions converted":    {apiServer, controllerPod, "", 18443, true},
 		"a pod may ask, too":                       {shop, controllerPod, "", 18443, true}, // in many networks the API server cannot be told from it
 		"the Service's port is not the pod's":      {apiServer, controllerPod, "", 443, false},
@@ -256,11 +258,12 @@ traffic: {prometheus: {url: "http://prometheus.monitoring"}}
 		"controller to other pods":                  {controllerPod, cart, "", 9091, false},
 	})
 	judge(t, networkOf(t, "{namespaces: [shop], networkPolicies: {metricsFrom: []}, traffic: {enabled: false}}"), map[string]flow{
-		"controller to a proxy's report":   {controllerPod, proxyIn("shop"), "", 19080, false},
-		"controller to a name server":      {controllerPod, names, corev1.ProtocolUDP, 53, false},
-		"whoever is called controller":     {podIn(namespace, controllerPod.labels), proxyIn("shop"), "", 19080, false},
-		"controller to Prometheus":         {controllerPod, prometheus, "", 9090, false},
-		"proxy asks for its configuration": {proxyIn("shop"), controllerPod, "", 18000, true},
+		"controller to a proxy's report":    {controllerPod, proxyIn("shop"), "", 19080, false},
+		"controller to a name server":       {controllerPod, names, corev1.ProtocolUDP, 53, false},
+		"whoever is called controller":      {podIn(namespace, controllerPod.labels), proxyIn("shop"), "", 19080, false},
+		"controller to Prometheus":          {controllerPod, prometheus, "", 9090, false},
+		"a controller to another, untapped": {controllerPod, controllerPod, "", 18000, false},
+		"proxy asks for its configuration":  {proxyIn("shop"), controllerPod, "", 18000, true},
 	})
 	if n := networkOf(t, "networkPolicies: {create: false}"); len(n) != 0 {
 		t.Errorf("%d policies without create", len(n))

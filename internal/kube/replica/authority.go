@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -43,6 +44,7 @@ type Authority struct {
 	once    sync.Once
 	ready   chan struct{}
 	server  identity.Server
+	replica identity.Server
 	current atomic.Pointer[identity.Authority]
 	bundle  atomic.Pointer[string]
 }
@@ -50,6 +52,7 @@ type Authority struct {
 func (a *Authority) init() {
 	a.once.Do(func() {
 		a.ready = make(chan struct{})
+		a.replica.Replica = true
 		for _, host := range a.Hosts {
 			if ip := net.ParseIP(host); ip != nil {
 				a.server.Subject.IPs = append(a.server.Subject.IPs, ip)
@@ -70,6 +73,21 @@ func (a *Authority) Ready() <-chan struct{} {
 func (a *Authority) Certificate() (*tls.Certificate, error) {
 	a.init()
 	return a.server.Certificate()
+}
+
+// ReplicaCertificate returns the certificate by which this replica proves to others that it is one.
+func (a *Authority) ReplicaCertificate() (*tls.Certificate, error) {
+	a.init()
+	return a.replica.Certificate()
+}
+
+// Roots are the certificates of Bundle; nil means none yet.
+func (a *Authority) Roots() *x509.CertPool {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(a.Bundle())) {
+		return nil
+	}
+	return roots
 }
 
 // Bundle is PEM: the certificates by which the replicas can be verified. Empty means none yet.
@@ -171,6 +189,7 @@ func (a *Authority) create(ctx context.Context) error {
 func (a *Authority) use(made *identity.Authority) {
 	first := a.current.Swap(made) == nil
 	a.server.Use(made)
+	a.replica.Use(made)
 	bundle := string(made.Bundle())
 	before := a.bundle.Swap(&bundle)
 	if first {

@@ -36,6 +36,7 @@ const (
 	BoardValue = "proxies"
 	boardKey   = "proxies.json.gz"
 	renewedKey = "renewed"
+	addressKey = "address"
 )
 
 // Bounds of the board.
@@ -56,6 +57,8 @@ type Board struct {
 	Cache cache.Cache
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
+	// Address is where other replicas reach this one, "IP:port"; empty means that they cannot.
+	Address string
 	// Running returns what the proxies connected to this replica run, by owner.
 	Running func() map[model.Owner][]feed.Proxy
 	// Changed is called when another replica wrote something else.
@@ -71,7 +74,55 @@ type Board struct {
 // replicaReport is the report of another replica.
 type replicaReport struct {
 	proxies map[model.Owner][]feed.Proxy // by owner
+	address string
 	seen    time.Time
+}
+
+// Replica is another replica, as the board has it.
+type Replica struct {
+	Name string
+	// Address is where it says that it is reached; empty if it says nothing, as those of older releases.
+	Address string
+	// Proxies is how many proxies are connected to it, without those that have gone to other replicas since.
+	Proxies int
+}
+
+// Replicas are the other replicas that have renewed their word lately, by name.
+func (b *Board) Replicas() []Replica {
+	own := b.Running()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	newest := map[string]time.Time{}
+	note := func(all map[model.Owner][]feed.Proxy) {
+		for _, proxies := range all {
+			for _, p := range proxies {
+				if p.Since.After(newest[p.Name]) {
+					newest[p.Name] = p.Since
+				}
+			}
+		}
+	}
+	note(own)
+	for _, r := range b.others {
+		note(r.proxies)
+	}
+	var out []Replica
+	for _, name := range slices.Sorted(maps.Keys(b.others)) {
+		r := b.others[name]
+		if r.proxies == nil {
+			continue
+		}
+		n := 0
+		for _, proxies := range r.proxies {
+			for _, p := range proxies {
+				if !p.Since.Before(newest[p.Name]) {
+					n++
+				}
+			}
+		}
+		out = append(out, Replica{name, r.address, n})
+	}
+	return out
 }
 
 // BoardCache returns a cache that sees the board alone; its Start blocks until its context ends.
@@ -201,7 +252,7 @@ func (b *Board) read(o any, gone bool) {
 	if gone {
 		delete(b.others, c.Name)
 	} else {
-		b.others[c.Name] = replicaReport{said, time.Now()}
+		b.others[c.Name] = replicaReport{said, c.Data[addressKey], time.Now()}
 	}
 	b.mu.Unlock()
 	if !same {
@@ -218,7 +269,7 @@ func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy)
 	}
 	c := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
-		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339)},
+		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339), addressKey: b.Address},
 		BinaryData: map[string][]byte{boardKey: data},
 	}
 	// No other replica writes it, so there are no conflicts.

@@ -72,3 +72,39 @@ func TestNewestWordAboutAProxyCounts(t *testing.T) {
 		t.Errorf("%v, want the newest of each, by name", got)
 	}
 }
+
+// TestTheBoardSaysWhereReplicasAre, and how many proxies each has, of which those that moved count where they are now.
+func TestTheBoardSaysWhereReplicasAre(t *testing.T) {
+	c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}
+	now := time.Now().Truncate(time.Second).UTC()
+	board := func(name, address string, proxies ...feed.Proxy) *replica.Board {
+		b := &replica.Board{
+			Client: c, Cache: informers, Namespace: "weir-system", Name: name, Address: address, Logger: discard, Changed: func() {},
+			Running: func() map[model.Owner][]feed.Proxy { return map[model.Owner][]feed.Proxy{"shop/edge": proxies} },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(ctx) }()
+		waitUntil(t, "the word of "+name, func() bool {
+			return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: name}, &corev1.ConfigMap{}) == nil
+		})
+		t.Cleanup(func() { cancel(); <-ended })
+		return b
+	}
+	one := board("one", "10.0.0.1:18000", feed.Proxy{Name: "shop/came", Since: now})
+	board("two", "10.0.0.2:18000", feed.Proxy{Name: "shop/came", Since: now.Add(-time.Minute)}, feed.Proxy{Name: "shop/a", Since: now}, feed.Proxy{Name: "shop/b", Since: now})
+	board("old", "", feed.Proxy{Name: "shop/a", Since: now.Add(-time.Minute)}, feed.Proxy{Name: "shop/c", Since: now})
+	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two", "old"} {
+		word := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: name}, word); err != nil {
+			t.Fatal(err)
+		}
+		informer.Add(word)
+	}
+	want := []replica.Replica{{Name: "old", Proxies: 1}, {Name: "two", Address: "10.0.0.2:18000", Proxies: 2}}
+	waitUntil(t, "both replicas", func() bool { return reflect.DeepEqual(one.Replicas(), want) })
+}

@@ -20,7 +20,7 @@ func (h *Handler) kinds(g *group) metav1.APIResourceList {
 	for _, r := range all {
 		list.APIResources = append(list.APIResources, r)
 		if of, edges := strings.CutSuffix(r.Name, "/"+api.SubResource); edges {
-			r.Name, r.Kind = of+"/"+tapResource, tapKind
+			r.Name, r.Kind, r.Verbs = of+"/"+tapResource, tapKind, metav1.Verbs{"get", "watch"}
 			list.APIResources = append(list.APIResources, r)
 		}
 	}

@@ -39,7 +39,8 @@ const (
 //	/apis/GROUP/VERSION/namespaces/NS/KIND[/NAME[/edges]]    a list, an object, its edges
 //	/apis/GROUP/VERSION/namespaces/NAME[/edges]              the same of a namespace; likewise of nodes
 //
-// With Tap, KIND/NAME/tap has what telemetry.Registry.ServeTap serves, and its parameters.
+// With Tap, KIND/NAME/tap, also below GROUP/VERSION/watch, has what telemetry.WriteTap writes, and the parameters of
+// telemetry.ParseTapQuery.
 //
 // Parameters of the others are labelSelector; window, how long to look back, a duration (default DefaultWindow); and, of edges, kind:
 // in terms of which objects the other sides are told. limit is ignored: a list is whole, up to metrics.MaxItems. Answers
@@ -54,9 +55,9 @@ type Handler struct {
 	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
 	// Custom, if set, answers below its group.
 	Custom *Custom
-	// Tap, if set, serves requests as they end; of restricts them to those of an object. An error is one before it
-	// answered.
-	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error
+	// Tap, if set, serves requests as they end, those of an object, which of says whose they are. An error is one before
+	// it answered: that of of, or its own.
+	Tap func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of telemetry.TapOf) error
 
 	busy atomic.Int32
 }
@@ -139,7 +140,7 @@ var (
 )
 
 // errTap is about a tap of somebody who may not know all who are in it.
-var errTap = errors.New("a tap shows who talks to whom in all namespaces, and you may not read edges in all of them")
+var errTap = errors.New("a tap shows who talks to whom in all namespaces, and you may not tap in all of them")
 
 // answer returns the object that answers a request, and its form.
 func (h *Handler) answer(r *http.Request) (object any, as form, err error) {
@@ -262,6 +263,8 @@ func statusOf(err error) *metav1.Status {
 		out.Code, out.Reason = http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed
 	case errors.Is(err, errAccept):
 		out.Code, out.Reason = http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable
+	case errors.Is(err, telemetry.ErrTapSides):
+		out.Code, out.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	case errors.Is(err, errTap):
 		out.Code, out.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	case errors.Is(err, errBusy), errors.Is(err, telemetry.ErrTaps):

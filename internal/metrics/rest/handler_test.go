@@ -392,8 +392,9 @@ func TestNamesAreShownToWhomTheyMayBe(t *testing.T) {
 	h.Shown = func(ctx context.Context, _ []string) (func(string) bool, error) {
 		return func(namespace string) bool { return namespace == ctx.Value(asker{}) }, fault
 	}
-	h.Tap = func(w http.ResponseWriter, _ *http.Request, _ telemetry.TapQuery, _ func(*telemetry.Tapped) bool) error {
-		return nil
+	h.Tap = func(_ http.ResponseWriter, r *http.Request, _ telemetry.TapQuery, of telemetry.TapOf) error {
+		_, err := of(r.Context())
+		return err
 	}
 	ask := func(path, namespace string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 
@@ -10,6 +11,9 @@ import (
 // tapResource is the sub-resource of requests as they end. The specification has none such. tapKind is what discovery
 // calls its answers, which are lines and no objects.
 const tapResource, tapKind = "tap", "TrafficTap"
+
+// watchPrefix before a path makes its verb "watch", to an API server: it cuts off other requests after a minute.
+const watchPrefix = "watch"
 
 // tap answers with the requests of an object, or returns an error before it has answered.
 func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
@@ -27,22 +31,27 @@ func (h *Handler) tap(w http.ResponseWriter, r *http.Request, t target) error {
 	if err != nil {
 		return &fault{"query", err.Error()}
 	}
+	return h.Tap(w, r, q, func(ctx context.Context) (telemetry.TapSides, error) { return h.tapSides(ctx, t) })
+}
+
+// tapSides are those of an object, for who may see all that a tap of them shows.
+func (h *Handler) tapSides(ctx context.Context, t target) (telemetry.TapSides, error) {
 	if h.Shown != nil {
-		shown, err := h.Shown(r.Context(), []string{""}) // what is in no namespace is for those who may see all
+		shown, err := h.Shown(ctx, []string{""}) // what is in no namespace is for those who may see all
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case !shown(""):
-			return errTap
+			return nil, errTap
 		}
 	}
 	x := h.Index()
 	if x == nil {
-		return errEarly
+		return nil, errEarly
 	}
 	sides, err := x.Sides(*t.of, t.namespace, t.name)
 	if err != nil {
-		return found(t, err)
+		return nil, found(t, err)
 	}
-	return h.Tap(w, r, q, func(x *telemetry.Tapped) bool { return sides[x.At] || sides[x.From] || sides[x.To] })
+	return sides, nil
 }

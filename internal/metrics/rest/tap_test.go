@@ -14,18 +14,22 @@ import (
 func TestATapIsOfAnObjectsPods(t *testing.T) {
 	full := false
 	x := objects(t)
-	h := &rest.Handler{Index: func() *metrics.Index { return x }, Tap: func(w http.ResponseWriter, _ *http.Request, q telemetry.TapQuery, of func(*telemetry.Tapped) bool) error {
-		if full {
+	h := &rest.Handler{Index: func() *metrics.Index { return x }, Tap: func(w http.ResponseWriter, r *http.Request, q telemetry.TapQuery, of telemetry.TapOf) error {
+		sides, err := of(r.Context())
+		switch {
+		case err != nil:
+			return err
+		case full:
 			return telemetry.ErrTaps
 		}
 		pod := telemetry.Side{Kind: "Pod", Namespace: "foobar", Name: "foo-775b9cbd88-ntxsl"}
 		for name, x := range map[string]telemetry.Tapped{"at": {At: pod}, "from": {From: pod}, "to": {To: pod}, "address": {From: telemetry.Side{Kind: "Address", Name: "10.0.0.1"}}} {
-			if !of(&x) {
+			if !q.Wants(&x, sides) {
 				t.Errorf("not shown: %s", name)
 			}
 		}
 		for _, other := range []telemetry.Side{{}, {Kind: "Pod", Namespace: "foobar", Name: "bar-5b48b5fb9c-7rw27"}} {
-			if of(&telemetry.Tapped{At: other}) {
+			if q.Wants(&telemetry.Tapped{At: other}, sides) {
 				t.Errorf("shown: %s", other)
 			}
 		}
@@ -43,9 +47,14 @@ func TestATapIsOfAnObjectsPods(t *testing.T) {
 	}{
 		"namespaces/foobar/deployments/foo/tap":                  {202, ""},
 		"namespaces/foobar/pods/foo-775b9cbd88-ntxsl/tap?rate=5": {202, ""},
-		"namespaces/foobar/deployments/foo/tap?rate=x":           {400, "rate: want a number"},
-		"namespaces/foobar/deployments/gone/tap":                 {404, `deployments.traffic.metrics.k8s.io \"gone\" not found`},
-		"namespaces/foobar/deployments/foo/tap/tap":              {404, "could not find"},
+		"watch/namespaces/foobar/deployments/foo/tap":            {202, ""},
+		"watch/namespaces/foobar/deployments/foo/edges":          {404, "could not find"},
+		"watch/namespaces/foobar/deployments/foo":                {404, "could not find"},
+		"watch/watch/namespaces/foobar/deployments/foo/tap":      {404, "could not find"},
+		"watch": {404, "could not find"},
+		"namespaces/foobar/deployments/foo/tap?rate=x": {400, "rate: want a number"},
+		"namespaces/foobar/deployments/gone/tap":       {404, `deployments.traffic.metrics.k8s.io \"gone\" not found`},
+		"namespaces/foobar/deployments/foo/tap/tap":    {404, "could not find"},
 		"deployments/tap": {404, "not found"},
 	} {
 		code, text := get("GET", path)

@@ -88,10 +88,15 @@ func parsePath(escaped string) (t target, ok bool) {
 //
 //	KIND, namespaces/NS/KIND, namespaces/NS/KIND/NAME, namespaces/NS/KIND/NAME/edges or /tap
 //
-// and, of kinds without namespaces, KIND/NAME and KIND/NAME/edges.
+// and, of kinds without namespaces, KIND/NAME and KIND/NAME/edges. "watch" before the path of a tap is what makes an API
+// server let it last.
 func (t *target) object(parts []string) bool {
 	if len(parts) == 0 {
 		return true
+	}
+	if parts[0] == watchPrefix {
+		parts = parts[1:]
+		return len(parts) > 0 && parts[0] != watchPrefix && t.object(parts) && t.tap
 	}
 	if len(parts) >= 3 && parts[0] == "namespaces" && parts[2] != api.SubResource && parts[2] != tapResource {
 		t.namespace, parts = parts[1], parts[2:]

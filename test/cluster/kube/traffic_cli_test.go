@@ -14,6 +14,7 @@ import (
 // TestKubectlTrafficShowsWhatTheUserMaySee runs the binary, and kubectl with it as a plugin.
 func TestKubectlTrafficShowsWhatTheUserMaySee(t *testing.T) {
 	s := serveTraffic(t)
+	s.proxy(s.a, "gw")
 	programs, err := components.Cache{Log: os.Stderr}.Ensure(t.Context(), components.Kubectl)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,9 @@ func TestKubectlTrafficShowsWhatTheUserMaySee(t *testing.T) {
 		{masters, "edges pod/web -n " + s.a, false, []string{"from Pod " + s.b + "/web 90.00% 3.3rps", "to Pod " + s.a + "/db 100.00% 1.7rps"}},
 		{masters, "topology deployments -A", false, []string{"| " + s.b + "/api | - 3.3rps 90.00% --> | pod/" + s.a + "/web |"}},
 		{masters, "top deployments gone -n " + s.a, true, []string{`weir: deployments.traffic.metrics.k8s.io "gone" not found`}},
-		{masters, "tap pod/web -n " + s.a, true, []string{"tap works with a weir run only"}},
+		{masters, "tap pod/web --for 3s -n " + s.a, false, []string{"Pod " + s.a + "/gw -> Pod " + s.a + "/web GET shop/tapped 200 1ms", "1 proxy takes part, 1 proxy does not answer"}},
+		{limited, "tap pod/web --for 3s -n " + s.a, true, []string{"weir: a tap shows who talks to whom in all namespaces, and you may not tap in all of them", "!tapped"}},
+		{edges, "tap pod/web --for 3s -n " + s.a, true, []string{`weir: pods.traffic.metrics.k8s.io "web" is forbidden: User "cli-edges-of-a" cannot get resource "pods/tap"`, "!tapped"}},
 		{limited, "top pods -n " + s.a, false, []string{"web 90.38% 3.5rps"}},
 		{limited, "top pods -A", true, []string{forbidden("cli-of-a", "at the cluster scope")}},
 		{limited, "edges pod/web -n " + s.a, false, []string{"from unknown 90.38% 3.5rps", "to Pod " + s.a + "/db", "!" + s.b}},

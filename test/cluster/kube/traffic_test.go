@@ -33,6 +33,7 @@ import (
 	metricsrest "github.com/weirmesh/weir/internal/metrics/rest"
 	"github.com/weirmesh/weir/internal/metrics/schema"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/tapping"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/test/cluster/components"
 )
@@ -81,6 +82,7 @@ func trafficPod(namespace, name string) telemetry.Side {
 // served is the API of Traffic Metrics behind the API server, for the time of a test.
 type served struct {
 	*trafficStore
+	hub  *tapping.Hub // of taps at proxies, of which there are those of proxyOf
 	t    *testing.T
 	url  string // where it is itself
 	tls  *tls.Config
@@ -90,7 +92,7 @@ type served struct {
 // serveTraffic installs and serves it, with the rights of a controller.
 func serveTraffic(t *testing.T) *served {
 	t.Helper()
-	s := &served{trafficStore: &trafficStore{registry: telemetry.New()}, t: t, a: namespace(t), b: namespace(t)}
+	s := &served{trafficStore: &trafficStore{registry: telemetry.New()}, hub: &tapping.Hub{Connected: func() int { return 2 }}, t: t, a: namespace(t), b: namespace(t)}
 	s.requests(trafficPod(s.a, "web"), false, trafficPod(s.b, "web"), 90, 10)
 	s.requests(trafficPod(s.a, "web"), true, trafficPod(s.a, "db"), 50, 0)
 	s.requests(trafficPod(s.a, "web"), false, telemetry.Side{}, 4, 0)
@@ -116,7 +118,7 @@ func serveTraffic(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	handler := &metricsrest.Handler{Index: func() *metrics.Index { return index }, Store: s.trafficStore, Shown: aggregated.Shown}
+	handler := &metricsrest.Handler{Index: func() *metrics.Index { return index }, Store: s.trafficStore, Shown: aggregated.Shown, Tap: s.hub.ServeTap}
 	api := &aggregated.API{Client: c, Logger: logger(t), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {
 			schema.ServeHTTP(w, r)
