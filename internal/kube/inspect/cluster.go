@@ -46,7 +46,7 @@ type Options struct {
 	ControllerName string
 	// Namespace of the controller; empty looks for it.
 	Namespace string
-	// Access also checks the controller's rights, which takes a hundred small requests.
+	// Access also checks the controller's rights, which takes a hundred small requests, and the rules of all roles.
 	Access bool
 }
 
@@ -75,6 +75,8 @@ type Cluster struct {
 	Seen bool
 	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
+	// Roles is what is wrong with rules about Traffic Metrics.
+	Roles []resource.Finding
 	// NotSeen is what may not be read, with the reason.
 	NotSeen []NotSeen
 }
@@ -134,8 +136,13 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 	if err := r.controller(ctx); err != nil {
 		return nil, err
 	}
-	if r.out.Controller != nil && o.Access {
-		if err := r.access(ctx); err != nil {
+	if o.Access {
+		if r.out.Controller != nil {
+			if err := r.access(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.roles(ctx); err != nil {
 			return nil, err
 		}
 	}

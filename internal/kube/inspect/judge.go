@@ -19,7 +19,7 @@ const install = "reinstall the chart or the manifests of Weir's release"
 // Findings judges what was read. The findings are about the cluster; the translator finds what is wrong with objects by
 // themselves.
 func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
-	j := &judge{Cluster: c}
+	j := &judge{Cluster: c, found: slices.Clone(c.Roles)}
 	j.definitions()
 	j.release()
 	j.controller()
