@@ -47,7 +47,11 @@ func Scheme() *runtime.Scheme {
 // the pod it runs in. An empty context means the file's current one. Requests are not rate-limited here: their senders
 // are bounded, and the API server shares its capacity fairly.
 func Config(kubeconfig, context string) (*rest.Config, error) {
-	config, err := loader(kubeconfig, context).ClientConfig()
+	return configOf(loader(kubeconfig, &clientcmd.ConfigOverrides{CurrentContext: context}))
+}
+
+func configOf(from clientcmd.ClientConfig) (*rest.Config, error) {
+	config, err := from.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
 	}
@@ -56,10 +60,10 @@ func Config(kubeconfig, context string) (*rest.Config, error) {
 	return config, nil
 }
 
-func loader(kubeconfig, context string) clientcmd.ClientConfig {
+func loader(kubeconfig string, overrides *clientcmd.ConfigOverrides) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
 // Client is an API server, for the parts of this package. Several goroutines may use it at the same time.
