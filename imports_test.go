@@ -78,7 +78,7 @@ var importTable = map[string][]string{
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/resource", "internal/model",
-		"api/convert", "api/split",
+		"api/convert", "api/metrics", "api/split",
 	},
 	"internal/finding": {"internal/model", "internal/visible"},
 	"internal/dataplane": {

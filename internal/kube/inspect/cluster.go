@@ -75,6 +75,10 @@ type Cluster struct {
 	Seen bool
 	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
+	// APIServices are those of Traffic Metrics that exist, whoever answers them; APIServicesSeen says that they could be
+	// read.
+	APIServices     []APIService
+	APIServicesSeen bool
 	// Roles is what is wrong with rules about Traffic Metrics.
 	Roles []resource.Finding
 	// NotSeen is what may not be read, with the reason.
@@ -107,8 +111,9 @@ type Controller struct {
 	Service string
 	// Namespaces are the namespaces that it watches, sorted; none means all.
 	Namespaces []string
-	// TrafficMetrics says that it serves them.
+	// TrafficMetrics says that it serves them. Prometheus is the one that it asks; empty if it reads proxies itself.
 	TrafficMetrics bool
+	Prometheus     string
 }
 
 // Gateway is what exists of one Gateway.
@@ -151,6 +156,11 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 	}
 	if err := r.conversions(ctx); err != nil {
 		return nil, err
+	}
+	if r.out.Controller != nil {
+		if err := r.apiServices(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.unwatched(ctx, in); err != nil {
 		return nil, err
@@ -234,6 +244,9 @@ func describe(d *appsv1.Deployment) *Controller {
 			}
 			if name, ok := strings.CutPrefix(arg, "--controller-service="); ok {
 				c.Service = name
+			}
+			if url, ok := strings.CutPrefix(arg, "--prometheus="); ok {
+				c.Prometheus = url
 			}
 			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
 			c.Elects = c.Elects && arg != "--leader-elect=false"
