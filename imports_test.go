@@ -24,7 +24,7 @@ var importTable = map[string][]string{
 	"internal/visible":            {},
 	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "internal/visible", "api/convert", "api/split", "api/specs"},
 	"internal/resource/crds":      {},
-	"internal/dialect":            {"internal/dialect/access", "internal/dialect/sidecar", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/rollouts", "internal/resource", "internal/workload", "internal/model", "internal/rollout/provider"},
+	"internal/dialect":            {"internal/dialect/access", "internal/dialect/sidecar", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/roles", "internal/dialect/rollouts", "internal/resource", "internal/workload", "internal/model", "internal/rollout/provider"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/resource/crds", "internal/model"},
 	"internal/dialect/smi":        {"internal/dialect/routegroup", "internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
@@ -80,8 +80,8 @@ var importTable = map[string][]string{
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
-		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/feed", "internal/resource", "internal/model",
-		"api/convert", "api/split",
+		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/resource", "internal/model",
+		"api/convert", "api/metrics", "api/split",
 	},
 	"internal/finding": {"internal/model", "internal/visible"},
 	"internal/dataplane": {
@@ -146,6 +146,7 @@ var importTable = map[string][]string{
 	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
 	"internal/dialect/sidecar":          {"internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model"},
 	"internal/identity/folder":          {"internal/identity", "internal/identity/claim", "internal/identity/spiffe"},
+	"internal/dialect/roles":            {"internal/resource", "internal/model", "api/metrics"},
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},
 	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/ingress", "internal/rollout/provider/istio", "internal/rollout/provider/smi"},

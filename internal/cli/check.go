@@ -53,7 +53,8 @@ which of the two the files are for, and says why; --target sets it.
 Without PATHs it reads a Kubernetes cluster, with your own rights. It checks all
 objects as above, and Weir itself: the installed kinds and their release, the
 controller, its lease and rights, the expected objects of each Gateway, proxies
-and what they run, and whether statuses are up to date. It changes nothing.`,
+and what they run, whether statuses are up to date, and what roles permit of
+Traffic Metrics. It changes nothing.`,
 		Example: `  weir check routes/
   kustomize build . | weir check --target cluster -
   weir check -o json --fail-on warning routes/

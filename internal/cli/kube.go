@@ -34,8 +34,15 @@ type input struct {
 
 func newInput(s streams, cmd *cobra.Command) *input {
 	i := &input{options: translation(s, cmd), target: targetFlag(cmd)}
-	i.kube.Flags(cmd.Flags())
+	clusterFlags(&i.kube, cmd.Flags())
 	return i
+}
+
+// clusterFlags adds the flags of commands that talk to a cluster for people. Who asks is for the command line and the
+// kubeconfig alone: a variable such as WEIR_AS is for others.
+func clusterFlags(k *kube.Flags, f *pflag.FlagSet) {
+	k.Flags(f)
+	flags.NotFromEnvironment(f, k.User(f)...)
 }
 
 // forController adds the flag for commands that look at the controller, too.
@@ -44,7 +51,7 @@ func (i *input) forController(f *pflag.FlagSet) {
 }
 
 // asked means that a flag names a cluster.
-func (i *input) asked() bool { return i.kube != kube.Flags{} || i.controller != "" }
+func (i *input) asked() bool { return i.kube.Given() || i.controller != "" }
 
 // look is what was read, and its translation.
 type look struct {
@@ -69,7 +76,7 @@ func (l *look) close() {
 func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*look, error) {
 	if len(paths) > 0 {
 		if i.asked() {
-			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context), not both")
+			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context and the like), not both")
 		}
 		set, result, meant, err := load(paths, stdin, *i.options, i.target)
 		return &look{set: set, Result: result, aim: meant}, err

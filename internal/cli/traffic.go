@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,6 +97,9 @@ replicationcontrollers, or a short name of these as kubectl has them.`,
 			if r, of, name, err = a.oneOf(args); err != nil {
 				return err
 			}
+			if a.every {
+				return flags.Errorf("--all-namespaces is for lists, and %s names one resource: leave one of them out, or give its namespace by --namespace", quotedArgs(args))
+			}
 		}
 		read := func() (v any, rows []traffic.Row, err error) {
 			if name == "" {
@@ -132,6 +136,9 @@ replicationcontrollers, or a short name of these as kubectl has them.`,
 	return cmd
 }
 
+// quotedArgs are arguments as one text for a message.
+func quotedArgs(args []string) string { return strconv.Quote(strings.Join(args, " ")) }
+
 // kindAndName is the Args of commands about resources of a kind, or about one.
 func kindAndName(_ *cobra.Command, args []string) error {
 	switch len(args) {
@@ -148,14 +155,14 @@ func newTrafficEdges(a *trafficAPI) *cobra.Command {
 		Use: "edges KIND/NAME", Short: "Show with whom a resource exchanges traffic",
 		Long: `Edges shows the traffic of one resource with each other one, in both
 directions: "from" is what it received from the other, "to" what it sent there.
-The others are resources of the same kind where they can be, or of --as; else
+The others are resources of the same kind where they can be, or of --kind; else
 what runs their pods, else their namespace.`,
-		Example: "  weir traffic edges deployment/cart -n shop\n  weir traffic edges pod/cart-7d9 --as deployments",
+		Example: "  weir traffic edges deployment/cart -n shop\n  weir traffic edges pod/cart-7d9 --kind deployments",
 		Args:    kindAndName,
 	}
 	output := outputFlag(cmd, "text", "wide", "json", "yaml")
 	watch := cmd.Flags().BoolP("watch", "w", false, "show it again and again")
-	as := cmd.Flags().String("as", "", "`kind` of the other sides")
+	as := cmd.Flags().String("kind", "", "`kind` of the other sides")
 	a.flags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.open(); err != nil {

@@ -57,12 +57,12 @@ func (a *trafficAPI) flags(cmd *cobra.Command, lists bool) {
 func (a *trafficAPI) where(cmd *cobra.Command) {
 	f := cmd.Flags()
 	a.admin.flags(f)
-	a.kube.Flags(f)
+	clusterFlags(&a.kube, f)
 	fromEnvironment(cmd)
 	read := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		named := func() (run, cluster bool) {
-			return f.Changed("admin"), f.Changed("kubeconfig") || f.Changed("context")
+			return f.Changed("admin"), a.kube.Given()
 		}
 		run, cluster := named()
 		if err := read(cmd, args); err != nil {
@@ -72,7 +72,7 @@ func (a *trafficAPI) where(cmd *cobra.Command) {
 			run, cluster = named()
 		}
 		if run && cluster {
-			return flags.Errorf("give either a run (--admin) or a cluster (--kubeconfig, --context), not both")
+			return flags.Errorf("give either a run (--admin) or a cluster (--kubeconfig, --context and the like), not both")
 		}
 		a.inCluster = cluster || a.plugin && !run
 		return nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (a *trafficAPI) close() {
 
 // ask reads the answer of the API server about a path.
 func (a *trafficAPI) ask(ctx context.Context, path string, query url.Values) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.client.Config.Timeout, answerTime))
 	defer cancel()
 	resp, err := a.client.Ask(ctx, path, query)
 	if fault := (*url.Error)(nil); errors.As(err, &fault) {

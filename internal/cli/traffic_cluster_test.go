@@ -142,7 +142,7 @@ func TestTrafficOfAClusterIsReadWithTheUsersOwnKubeconfig(t *testing.T) {
 		{"top nodes", "GET nodes?window=30s", []string{"n1 75.00%"}},
 		{"top deploy --context bare", "GET namespaces/default/deployments?window=30s", []string{"There are no deployments in the namespace default."}},
 		{"edges deploy/cart", "GET " + of + "/cart/edges?window=30s", []string{"from Deployment shop/web 75.00%"}},
-		{"edges deploy/b/api --as pods", "GET namespaces/b/deployments/api/edges?kind=pods&window=30s", []string{"from Deployment shop/cart"}},
+		{"edges deploy/b/api --kind pods", "GET namespaces/b/deployments/api/edges?kind=pods&window=30s", []string{"from Deployment shop/cart"}},
 		{"top deploy -o yaml -n b", "GET namespaces/b/deployments?window=30s", []string{"name: api"}},
 		// A Deployment that is deleted meanwhile is left out.
 		{"topology deploy", "GET " + of + "?window=30s, ", []string{"| web | - 1.0rps 75.00% --> | cart |"}},

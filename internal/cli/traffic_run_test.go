@@ -150,7 +150,7 @@ func TestMistakesInTrafficCommands(t *testing.T) {
 	w.traffic("top", "pod", "gone").want(t, 1, `stderr:pods.traffic.metrics.k8s.io "gone" not found`)
 	w.traffic("edges", "pod").want(t, 2, `stderr:"pod" names no resource: write KIND/NAME`)
 	w.traffic("edges", "pod/other/web-1", "-n", "x").want(t, 2, "stderr:names no resource")
-	w.traffic("edges", "pod/web-1", "--as", "route").want(t, 2, `stderr:"route" is no kind`)
+	w.traffic("edges", "pod/web-1", "--kind", "route").want(t, 2, `stderr:"route" is no kind`)
 	w.traffic("topology", "pods", "web-1").want(t, 2, `stderr:unexpected argument "web-1"`)
 	w.traffic("topology", "pods", "-o", "dot", "-w").want(t, 2, "stderr:--watch is for text")
 	w.traffic("tap", "pod/gone").want(t, 1, `stderr:"gone" not found`)

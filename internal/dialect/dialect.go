@@ -12,6 +12,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/access"
 	"github.com/weirmesh/weir/internal/dialect/core"
 	"github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/roles"
 	"github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/dialect/smi"
@@ -125,6 +126,12 @@ func All() List {
 		{"rollouts", rollouts.Kinds(), rollouts.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Findings, r.Uses = rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: o.Partial})
+				return r
+			}
+		}},
+		{"roles", roles.Kinds(), roles.Codes(), func(Options) func(*resource.Set, Known) Result {
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Findings = roles.Translate(set)
 				return r
 			}
 		}},

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,7 +34,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, discoveryv1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme,
-		authenticationv1.AddToScheme, authorizationv1.AddToScheme, apiextensionsv1.AddToScheme, gatewayv1.Install,
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, gatewayv1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // the types are part of the binary
@@ -46,7 +47,11 @@ func Scheme() *runtime.Scheme {
 // the pod it runs in. An empty context means the file's current one. Requests are not rate-limited here: their senders
 // are bounded, and the API server shares its capacity fairly.
 func Config(kubeconfig, context string) (*rest.Config, error) {
-	config, err := loader(kubeconfig, context).ClientConfig()
+	return configOf(loader(kubeconfig, &clientcmd.ConfigOverrides{CurrentContext: context}))
+}
+
+func configOf(from clientcmd.ClientConfig) (*rest.Config, error) {
+	config, err := from.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
 	}
@@ -55,10 +60,10 @@ func Config(kubeconfig, context string) (*rest.Config, error) {
 	return config, nil
 }
 
-func loader(kubeconfig, context string) clientcmd.ClientConfig {
+func loader(kubeconfig string, overrides *clientcmd.ConfigOverrides) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
 // Client is an API server, for the parts of this package. Several goroutines may use it at the same time.

@@ -25,6 +25,7 @@ func clusterReport() *Report {
 		kinds: shownKinds(dialect.Kinds()),
 		Cluster: &inspect.Summary{
 			GatewayAPI: "v1.6.3 experimental", Kinds: 8, KindsKnown: 8, Gateways: 2, Proxies: 2, ProxiesWanted: 4, Seen: true,
+			Traffic:    &inspect.TrafficSummary{On: true, APIServices: 3, Available: 3, Seen: true},
 			Controller: &inspect.ControllerSummary{Namespace: "weir-system", Name: "weir-controller", Image: "weir:1", Ready: 2, Replicas: 2, Leader: "weir-controller-a"},
 		},
 		Objects: []*objectStatus{

@@ -17,6 +17,8 @@ import (
 //	WR7xx  what there is of Weir in a cluster (kube/inspect)
 //	WR9xx  Rollouts (dialect/rollouts)
 //	WR10xx access control (dialect/access)
+//	WR11xx sidecars (dialect/sidecar)
+//	WR12xx roles of Kubernetes about Traffic Metrics (dialect/roles)
 type Code struct {
 	ID       string
 	Severity Severity

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -205,6 +206,8 @@ func nameRule(k *Kind) validation.ValidateNameFunc {
 	switch k.Name {
 	case "Service", "Namespace":
 		return validation.NameIsDNSLabel
+	case "Role", "ClusterRole":
+		return path.ValidatePathSegmentName
 	}
 	return validation.NameIsDNSSubdomain
 }

@@ -46,7 +46,7 @@ type Options struct {
 	ControllerName string
 	// Namespace of the controller; empty looks for it.
 	Namespace string
-	// Access also checks the controller's rights, which takes a hundred small requests.
+	// Access also checks the controller's rights, which takes a hundred small requests, and the rules of all roles.
 	Access bool
 }
 
@@ -75,6 +75,12 @@ type Cluster struct {
 	Seen bool
 	// Conversions are how versions are converted, of the definitions that there are and may be read.
 	Conversions []Conversion
+	// APIServices are those of Traffic Metrics that exist, whoever answers them; APIServicesSeen says that they could be
+	// read.
+	APIServices     []APIService
+	APIServicesSeen bool
+	// Roles is what is wrong with rules about Traffic Metrics.
+	Roles []resource.Finding
 	// NotSeen is what may not be read, with the reason.
 	NotSeen []NotSeen
 }
@@ -105,8 +111,9 @@ type Controller struct {
 	Service string
 	// Namespaces are the namespaces that it watches, sorted; none means all.
 	Namespaces []string
-	// TrafficMetrics says that it serves them.
+	// TrafficMetrics says that it serves them. Prometheus is the one that it asks; empty if it reads proxies itself.
 	TrafficMetrics bool
+	Prometheus     string
 }
 
 // Gateway is what exists of one Gateway.
@@ -134,8 +141,13 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 	if err := r.controller(ctx); err != nil {
 		return nil, err
 	}
-	if r.out.Controller != nil && o.Access {
-		if err := r.access(ctx); err != nil {
+	if o.Access {
+		if r.out.Controller != nil {
+			if err := r.access(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.roles(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -144,6 +156,11 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 	}
 	if err := r.conversions(ctx); err != nil {
 		return nil, err
+	}
+	if r.out.Controller != nil {
+		if err := r.apiServices(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.unwatched(ctx, in); err != nil {
 		return nil, err
@@ -227,6 +244,9 @@ func describe(d *appsv1.Deployment) *Controller {
 			}
 			if name, ok := strings.CutPrefix(arg, "--controller-service="); ok {
 				c.Service = name
+			}
+			if url, ok := strings.CutPrefix(arg, "--prometheus="); ok {
+				c.Prometheus = url
 			}
 			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
 			c.Elects = c.Elects && arg != "--leader-elect=false"

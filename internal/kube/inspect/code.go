@@ -26,6 +26,7 @@ const (
 	CodeNotConverted  = "WR716"
 	CodeUnwatched     = "WR719"
 	CodeClassEnds     = "WR713"
+	CodeTraffic       = "WR720"
 )
 
 // Codes documents them, in order.
@@ -80,6 +81,10 @@ var codes = []resource.Code{
 	{ID: CodeUnwatched, Severity: resource.Warning, Title: "Gateway in a namespace that is not watched",
 		Meaning: "A Gateway of one of Weir's classes is in a namespace that the controller does not read (--namespaces). It has no proxies of Weir's.",
 		Fix:     "Add the namespace to the controller's --namespaces (the chart's namespaces), or move the Gateway."},
+	{ID: CodeTraffic, Severity: resource.Error, Title: "Traffic Metrics not available",
+		Meaning: "An APIService of Traffic Metrics exists, but the API server cannot use it, as its condition Available says; or the controller does not serve them. It is a warning where another Service answers. " +
+			"Requests fail, kubectl warns, and namespaces that are deleted stay until it is available.",
+		Fix: "Check the controller's pods, and that the API server reaches them; delete the APIService if nobody is to answer."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not checked",
 		Meaning: "You may not read something that the command checks. The rest was checked.",
 		Fix:     "Ask for the right to read it."},

@@ -19,11 +19,12 @@ const install = "reinstall the chart or the manifests of Weir's release"
 // Findings judges what was read. The findings are about the cluster; the translator finds what is wrong with objects by
 // themselves.
 func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
-	j := &judge{Cluster: c}
+	j := &judge{Cluster: c, found: slices.Clone(c.Roles)}
 	j.definitions()
 	j.release()
 	j.controller()
 	j.conversions()
+	j.traffic()
 	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])
@@ -296,6 +297,6 @@ func condition(all []resource.Condition, kind string) *resource.Condition {
 func Passing(findings []resource.Finding) bool {
 	return slices.ContainsFunc(findings, func(f resource.Finding) bool {
 		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject ||
-			f.Code == CodeConversion || f.Code == CodeConverter || f.Code == CodeNotConverted
+			f.Code == CodeConversion || f.Code == CodeConverter || f.Code == CodeNotConverted || f.Code == CodeTraffic
 	})
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +203,7 @@ func TestFindings(t *testing.T) {
 			c.NotSeen = []NotSeen{{"the controller's Deployment", "deployments is forbidden"}, {"Services of Gateways", "services is forbidden"}}
 		},
 	}
+	maps.Copy(cases, trafficCases)
 	for name, edit := range cases {
 		t.Run(name, func(t *testing.T) {
 			c, in := good(), input(t)

@@ -16,7 +16,9 @@ type Summary struct {
 	Kinds      int                `json:"kinds"`
 	KindsKnown int                `json:"kindsKnown"`
 	Controller *ControllerSummary `json:"controller,omitempty"`
-	Gateways   int                `json:"gateways"`
+	// Traffic is how the controller serves Traffic Metrics.
+	Traffic  *TrafficSummary `json:"traffic,omitempty"`
+	Gateways int             `json:"gateways"`
 	// Proxies that are ready, of ProxiesWanted.
 	Proxies       int32 `json:"proxies"`
 	ProxiesWanted int32 `json:"proxiesWanted"`
@@ -57,6 +59,7 @@ func (c *Cluster) Summary() *Summary {
 	}
 	if d := c.Controller; d != nil {
 		s.Controller = &ControllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
+		s.Traffic = c.trafficSummary()
 	}
 	for _, g := range c.Gateways {
 		if d := g.Deployment; d != nil {
@@ -71,7 +74,7 @@ func (c *Cluster) Summary() *Summary {
 	return s
 }
 
-// String has a line each for Gateway API, the controller and the Gateways.
+// String has a line each for Gateway API, the controller, Traffic Metrics and the Gateways.
 func (s *Summary) String() string {
 	var b strings.Builder
 	release := cmp.Or(s.GatewayAPI, "of an unknown release")
@@ -92,6 +95,9 @@ func (s *Summary) String() string {
 		b.WriteString("controller   none\n")
 	} else {
 		b.WriteString("controller   not seen\n")
+	}
+	if s.Traffic != nil {
+		fmt.Fprintf(&b, "traffic      %s\n", s.Traffic)
 	}
 	if !s.Seen {
 		fmt.Fprintf(&b, "Gateways     %d, proxies not seen\n", s.Gateways)

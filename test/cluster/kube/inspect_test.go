@@ -219,7 +219,7 @@ func TestCommandsWorkWithFewRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, _ := weir(t, file, "check", "-n", ns)
-	holds(t, said, "WR712", "you may not read", "Deployments of Gateways", "proxies not seen", "!WR703", "!WR708", "!WR711")
+	holds(t, said, "WR712", "you may not read", "Deployments of Gateways", "; Roles (their rules about Traffic Metrics); ClusterRoles (", "proxies not seen", "!WR703", "!WR708", "!WR711")
 	said, code := weir(t, file, "explain", "--gateway", ns+"/edge", "--", "http://shop.example/")
 	if code != 0 {
 		t.Errorf("explain: exit code %d, want 0", code)
@@ -280,4 +280,17 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestCheckReadsTheRolesOfTheCluster tells of rules about Traffic Metrics that permit nothing.
+func TestCheckReadsTheRolesOfTheCluster(t *testing.T) {
+	ns := namespace(t)
+	rules := []rbacv1.PolicyRule{edgesNothing}
+	create(t, &rbacv1.Role{ObjectMeta: named(ns, "of-namespaces"), Rules: rules}, &rbacv1.Role{ObjectMeta: named(ns, "right"), Rules: append(rules, edgesOfAll)},
+		&rbacv1.ClusterRole{ObjectMeta: named("", "of-namespaces-"+ns), Rules: rules},
+		&rbacv1.ClusterRole{ObjectMeta: named("", "made-"+ns), Rules: rules, AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"none": ns}}},
+		}})
+	said, _ := weir(t, server.Kubeconfig, "check", "-n", ns)
+	holds(t, said, "Role "+ns+"/of-namespaces", "WR1201  rules[0].resources[0]", "ClusterRole of-namespaces-"+ns, "!"+ns+"/right", "!made-"+ns)
 }

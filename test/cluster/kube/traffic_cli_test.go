@@ -66,6 +66,13 @@ func TestKubectlTrafficShowsWhatTheUserMaySee(t *testing.T) {
 		{limited, "top pods -A", true, []string{forbidden("cli-of-a", "at the cluster scope")}},
 		{limited, "edges pod/web -n " + s.a, false, []string{"from unknown 90.38% 3.5rps", "to Pod " + s.a + "/db", "!" + s.b}},
 		{limited, "topology pods -n " + s.a, false, []string{"--> | db |", "!" + s.b}},
+		{masters, "top pods -n " + s.a + " --as cli-of-a", false, []string{"web 90.38% 3.5rps"}},
+		{masters, "top pods -A --as cli-of-a", true, []string{forbidden("cli-of-a", "at the cluster scope")}},
+		{masters, "top pods -A --as nobody --as-group system:masters", false, []string{s.a + " web 90.38% 3.5rps"}},
+		{masters, "edges pod/web -n " + s.a + " --as cli-of-a", false, []string{"from unknown", "!" + s.b}},
+		{limited, "top pods -n " + s.a + " --as nobody", true, []string{`"nobody" is forbidden: User "cli-of-a" cannot impersonate`}},
+		{masters, "top pods -s https://127.0.0.1:1", true, []string{"the API server https://127.0.0.1:1 does not answer"}},
+		{masters, "top pod web -A", true, []string{`--all-namespaces is for lists, and "pod web" names one resource`}},
 		{edges, "edges pod/web -n " + s.a, false, []string{"to Pod " + s.a + "/db", "!" + s.b}},
 		{edges, "topology pods -n " + s.a, true, []string{forbidden("cli-edges-of-a", `in the namespace "`+s.a+`"`)}},
 	} {
