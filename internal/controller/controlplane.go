@@ -16,9 +16,11 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/admission"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -41,6 +43,8 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
+	rollouts     *admission.Rollouts // nil if Rollouts are not judged
+	reviews      *webhook.Reviews
 	traffic      *traffic // nil if Traffic Metrics are not served
 	metrics      *controllerMetrics
 	tell         *control.Teller
@@ -75,6 +79,15 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
 	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
+	c.reviews = &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: c.conversions.Answer}}
+	if o.admission.on {
+		list, err := admission.Lister(client.Config)
+		if err != nil {
+			return nil, err
+		}
+		c.rollouts = &admission.Rollouts{List: list}
+		c.reviews.Paths[admission.RolloutsPath] = c.rollouts.Answer
+	}
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
 	}

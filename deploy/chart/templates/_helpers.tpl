@@ -54,6 +54,28 @@ weir-controller-watch
 {{- end }}
 {{- end }}
 
+{{- /* What the controller may do to judge Rollouts: the certificates by which the API server knows it; in each namespace, which workload another has. */ -}}
+{{- define "weir.admission" }}
+{{- if .Values.rollouts.enabled }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "weir.name" . }}-rollouts]
+  verbs: [get, patch]
+{{- end }}
+{{- end }}
+
+{{- define "weir.configurations" -}}
+["{{ include "weir.name" . }}-rollouts"]
+{{- end -}}
+
+{{- define "weir.admissionReads" }}
+{{- if .Values.rollouts.enabled }}
+- apiGroups: [rollouts.kruise.io]
+  resources: [rollouts]
+  verbs: [list]
+{{- end }}
+{{- end }}
+
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
 # What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
@@ -71,6 +93,7 @@ weir-controller-watch
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+{{- include "weir.admissionReads" . }}
 {{- end }}
 
 {{- /* The beginning of an admission policy about the controller: the chart and the last part of its name. */ -}}

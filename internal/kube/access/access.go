@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -86,6 +87,24 @@ func Traffic() []Verb {
 		}
 	}
 	return sorted(all)
+}
+
+// RolloutsWebhook is the name of the ValidatingWebhookConfiguration by which the API server asks about Rollouts.
+const RolloutsWebhook = "weir-controller-rollouts"
+
+// Admission returns what the controller may additionally do if it judges Rollouts, sorted: keep the certificates by which
+// the API server trusts it.
+func Admission() []Verb {
+	var all []Verb
+	for _, verb := range []string{"get", "patch"} {
+		all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: verb, Name: RolloutsWebhook})
+	}
+	return sorted(all)
+}
+
+// AdmissionReads returns what it may additionally do then in each namespace: see which workload another Rollout has.
+func AdmissionReads() []Verb {
+	return []Verb{{Group: rollouts.Group, Resource: "rollouts", Verb: "list"}}
 }
 
 // AuthenticationNamespace is the namespace of the ConfigMap that Authentication is about.

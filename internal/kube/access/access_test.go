@@ -127,7 +127,7 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	roles := installed(t, "../../../deploy/manifests/install.yaml")
 	for _, r := range roles {
 		if r.Kind == "ClusterRole" {
-			compare(t, r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic()))
+			compare(t, r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), access.Admission(), access.AdmissionReads()))
 		} else {
 			compare(t, r.Kind, r.Rules, access.Own())
 		}
@@ -145,13 +145,13 @@ func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
 	for _, r := range roles {
 		switch name := r.Kind + " " + r.Namespace; name {
 		case "ClusterRole ":
-			compare(t, name, r.Rules, slices.Concat(access.Shared(dialect.Kinds(), []string{"shop", "blog"}), access.Traffic()))
+			compare(t, name, r.Rules, slices.Concat(access.Shared(dialect.Kinds(), []string{"shop", "blog"}), access.Traffic(), access.Admission()))
 			seen[name] = true
 		case "Role weir-system":
 			compare(t, name, r.Rules, access.Alone())
 			seen[name] = true
 		case "Role shop", "Role blog":
-			compare(t, name, r.Rules, access.Each(dialect.Kinds()))
+			compare(t, name, r.Rules, slices.Concat(access.Each(dialect.Kinds()), access.AdmissionReads()))
 			seen[name] = true
 		default:
 			t.Errorf("%s is not expected", name)
