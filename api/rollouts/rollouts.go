@@ -15,6 +15,9 @@ import (
 // Group is the API group.
 const Group = "rollouts.kruise.io"
 
+// IDLabel of a workload names a release by the user's own word.
+const IDLabel = Group + "/rollout-id"
+
 // Versions are all there are, the newest first.
 var Versions = []string{"v1beta1", "v1alpha1"}
 

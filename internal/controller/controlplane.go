@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/admission"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/model"
@@ -43,9 +44,10 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
-	rollouts     *admission.Rollouts // nil if Rollouts are not judged
+	judge        *admission.Rollouts // nil if Rollouts are not judged
 	reviews      *webhook.Reviews
-	traffic      *traffic // nil if Traffic Metrics are not served
+	traffic      *traffic            // nil if Traffic Metrics are not served
+	releases     *release.Controller // nil if Rollouts are not carried out
 	metrics      *controllerMetrics
 	tell         *control.Teller
 
@@ -80,13 +82,13 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
 	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
 	c.reviews = &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: c.conversions.Answer}}
-	if o.admission.on {
+	if o.judges() {
 		list, err := admission.Lister(client.Config)
 		if err != nil {
 			return nil, err
 		}
-		c.rollouts = &admission.Rollouts{List: list}
-		c.reviews.Paths[admission.RolloutsPath] = c.rollouts.Answer
+		c.judge = &admission.Rollouts{List: list}
+		c.reviews.Paths[admission.RolloutsPath] = c.judge.Answer
 	}
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,
@@ -101,7 +103,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name,
-		Running: c.running, Changed: func() { c.leader.wake() }, Logger: log,
+		Running: c.running, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
@@ -109,6 +111,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	if c.traffic, err = newTraffic(c, log); err != nil {
 		return nil, err
 	}
+	c.releases = newReleases(c)
 	c.leader = newLeader(c)
 	c.metrics = newControllerMetrics(c, processLog)
 	return c, nil
@@ -171,6 +174,7 @@ func (c *controlPlane) report(r control.Report) {
 		close(c.synced)
 	}
 	c.leader.wake()
+	c.wakeReleases()
 }
 
 // accountsOf returns which of the Gateways the ServiceAccounts of their proxies belong to. Two whose names and classes make one name ("a-b" of class "c",
@@ -223,6 +227,7 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 func (c *controlPlane) proxyChanged(model.Owner) {
 	c.board.Tell()
 	c.leader.wake()
+	c.wakeReleases()
 }
 
 func (c *controlPlane) authorityChanged() {

@@ -62,7 +62,7 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 	if c.traffic != nil {
 		b.APIServices = append(api.APIServices(), api.CustomAPIService)
 	}
-	if c.admission.on {
+	if c.judges() {
 		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}}
 	}
 	return b

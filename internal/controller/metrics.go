@@ -140,7 +140,7 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	count(metricConversions, conversions.Answered)
 	count(metricConvFailed, conversions.Failed)
 	count(metricConvRefused, c.plane.reviews.Refused())
-	if r := c.plane.rollouts; r != nil {
+	if r := c.plane.judge; r != nil {
 		s := r.Stats()
 		count(metricAdmissions, s.Answered, "rollouts")
 		count(metricDenials, s.Denied, "rollouts")

@@ -35,7 +35,7 @@ type Options struct {
 	service, feed        string
 	conversion           conversionFlags
 	trafficMetrics       trafficFlags
-	admission            admissionFlags
+	rollouts             bool
 	proxyImage           string
 	pullPolicy           flags.Choice
 	proxyLog             struct{ level, format string }
@@ -63,7 +63,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
 	o.conversion.flags(f)
 	o.trafficMetrics.flags(f)
-	o.admission.flags(f)
+	f.BoolVar(&o.rollouts, "rollouts", false, "carry Rollouts out, unless OpenKruise's own controller does")
 	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
@@ -112,9 +112,6 @@ func (o *Options) validate() error {
 		return err
 	}
 	if err := o.trafficMetrics.check(o.conversion.on()); err != nil {
-		return err
-	}
-	if err := o.admission.check(o.conversion.on()); err != nil {
 		return err
 	}
 	if o.name == "" {

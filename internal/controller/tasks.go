@@ -40,6 +40,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "statuses", Lease: true, After: needs{c.leader.known.Opened}, Run: c.statusWriter.Run},
 		{Name: "events", Lease: true, After: needs{c.leader.known.Opened}, Run: c.recorder.Run},
 		{Name: "gateway classes", Lease: true, After: needs{c.leader.known.Opened}, Run: c.classes.Run},
+		{Name: "rollouts", Lease: true, Off: c.releases == nil, After: needs{published}, Run: c.carryOut},
 		{Name: "conversion bundles", Lease: true, Off: !webhook, Run: c.keepBundles},
 	}
 }

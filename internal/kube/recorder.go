@@ -129,8 +129,8 @@ func (r *Recorder) event(e resource.Event) client.Object {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(sum[:8])},
 		EventTime:           metav1.NewMicroTime(time.Now()),
-		ReportingController: r.controller, ReportingInstance: cut(r.instance, maxWord),
-		Type: e.Type, Reason: cut(e.Reason, maxWord), Action: "Translate", Note: cut(e.Message, maxNote),
+		ReportingController: r.controller, ReportingInstance: Cut(r.instance, maxWord),
+		Type: e.Type, Reason: Cut(e.Reason, maxWord), Action: "Translate", Note: Cut(e.Message, maxNote),
 		Regarding: regarding,
 	}
 }

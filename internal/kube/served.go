@@ -168,3 +168,26 @@ func (c *Client) Installed(ctx context.Context, kinds resource.Kinds) ([]Install
 	}
 	return all, nil
 }
+
+// Serves returns the kinds of a group that the API server has, in any version.
+func (c *Client) Serves(ctx context.Context, group string) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var versions metav1.APIGroup
+	if err := c.discovery.RESTClient().Get().AbsPath("/apis/" + group).Do(ctx).Into(&versions); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("the versions of %s: %w", group, err)
+	}
+	kinds := map[string]bool{}
+	for _, v := range versions.Versions {
+		var all metav1.APIResourceList
+		if err := c.discovery.RESTClient().Get().AbsPath("/apis/" + v.GroupVersion).Do(ctx).Into(&all); err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("the resources of %s: %w", v.GroupVersion, err)
+		}
+		for _, r := range all.APIResources {
+			kinds[r.Kind] = true
+		}
+	}
+	return kinds, nil
+}

@@ -133,7 +133,7 @@ func (m merger) condition(before map[string]any, c resource.Condition, generatio
 		since = m.now.UTC().Format(time.RFC3339)
 	}
 	out := map[string]any{
-		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": cut(c.Message, maxMessage), "lastTransitionTime": since,
+		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": Cut(c.Message, maxMessage), "lastTransitionTime": since,
 	}
 	if observed := cmp.Or(c.Generation, generation); observed > 0 {
 		out["observedGeneration"] = observed
@@ -141,8 +141,8 @@ func (m merger) condition(before map[string]any, c resource.Condition, generatio
 	return out
 }
 
-// cut shortens a text to at most the given number of bytes.
-func cut(text string, most int) string {
+// Cut shortens a text to at most the given number of bytes.
+func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

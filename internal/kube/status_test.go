@@ -138,11 +138,11 @@ func TestTreesAreTheSameWithoutWhatIsEmpty(t *testing.T) {
 
 func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 	for most := 4; most < 12; most++ {
-		if got := cut(strings.Repeat("é", 10), most); len(got) > most || !utf8.ValidString(got) || !strings.HasSuffix(got, "...") {
+		if got := Cut(strings.Repeat("é", 10), most); len(got) > most || !utf8.ValidString(got) || !strings.HasSuffix(got, "...") {
 			t.Errorf("%d: %q", most, got)
 		}
 	}
-	if got := cut("short", 5); got != "short" {
+	if got := Cut("short", 5); got != "short" {
 		t.Errorf("%q", got)
 	}
 }

@@ -148,7 +148,7 @@ func (d *decision) healthy() {
 		s.Phase = rollouts.PhaseProgressing
 		s.Conditions = slices.DeleteFunc(s.Conditions, func(c rollouts.Condition) bool { return c.Type == rollouts.ConditionSucceeded })
 		d.progress(rollouts.ReasonInitializing, "A new version is being released.")
-		d.tell(false, fmt.Sprintf("Revision %s is being released.", w.Update))
+		d.tell("ReleaseStarted", false, fmt.Sprintf("Revision %s is being released.", w.Update))
 	case s.Release() == nil:
 		// Whoever waits for the end of a release finds the first version released.
 		last := int32(len(d.plan.Steps))
@@ -209,7 +209,7 @@ func (d *decision) progressing() {
 		if d.finalise(reasonSuccess) {
 			d.progressIs(corev1.ConditionFalse, rollouts.ReasonCompleted, "The release is complete.")
 			d.condition(rollouts.ConditionSucceeded, corev1.ConditionTrue, "", "")
-			d.tell(false, fmt.Sprintf("Revision %s is released.", d.status.Revision()))
+			d.tell("Released", false, fmt.Sprintf("Revision %s is released.", d.status.Revision()))
 			d.soon()
 		}
 	case rollouts.ReasonCancelling:
@@ -220,7 +220,7 @@ func (d *decision) progressing() {
 		if d.finalise(why) {
 			d.progressIs(corev1.ConditionFalse, rollouts.ReasonCompleted, "The release was taken back.")
 			d.condition(rollouts.ConditionSucceeded, corev1.ConditionFalse, "", "")
-			d.tell(true, "The release was taken back: requests go to the stable version.")
+			d.tell("TakenBack", true, "The release was taken back: requests go to the stable version.")
 			d.soon()
 		}
 	case rollouts.ReasonCompleted:
@@ -239,7 +239,7 @@ func (d *decision) rolling(paused bool) {
 	case d.aborted() && !replaced:
 		d.cancel("The release was aborted.")
 	case back && d.r.Annotations[inBatches] == "true" && replaced:
-		d.tell(false, "The workload goes back to its stable revision, step by step.")
+		d.tell("GoingBack", false, "The workload goes back to its stable revision, step by step.")
 		d.begin(d.w.Update)
 	case back:
 		d.cancel("The workload is back at its stable revision.")
@@ -250,19 +250,19 @@ func (d *decision) rolling(paused bool) {
 	case d.r.Spec.Strategy.Paused:
 		if !paused {
 			d.progress(rollouts.ReasonPaused, "The Rollout is paused.")
-			d.tell(false, fmt.Sprintf("The Rollout is paused in step %d.", rel.CurrentStepIndex))
+			d.tell("Paused", false, fmt.Sprintf("The Rollout is paused in step %d.", rel.CurrentStepIndex))
 		} else if n := int(rel.CurrentStepIndex); rel.CurrentStepState == rollouts.StepPaused && n >= 1 && n <= len(d.plan.Steps) {
 			d.kept(&d.plan.Steps[n-1])
 		}
 	case paused:
 		d.progress(rollouts.ReasonInRolling, "The release goes on.")
-		d.tell(false, "The release goes on.")
+		d.tell("Resumed", false, "The release goes on.")
 		d.soon()
 	case rel.RolloutHash != Hash(d.plan):
 		// The step at the same place is carried out anew, as it is written now.
 		rel.RolloutHash = Hash(d.plan)
 		d.enter(min(rel.CurrentStepIndex, int32(len(d.plan.Steps))), rollouts.StepInit)
-		d.tell(false, fmt.Sprintf("The plan was changed: step %d is carried out anew.", rel.CurrentStepIndex))
+		d.tell("PlanChanged", false, fmt.Sprintf("The plan was changed: step %d is carried out anew.", rel.CurrentStepIndex))
 	default:
 		d.steps()
 	}
@@ -273,7 +273,7 @@ func (d *decision) replace() {
 	if !d.reset() {
 		return
 	}
-	d.tell(false, fmt.Sprintf("Revision %s takes the place of %s: its release begins anew.", d.w.Update, d.status.Revision()))
+	d.tell("Replaced", false, fmt.Sprintf("Revision %s takes the place of %s: its release begins anew.", d.w.Update, d.status.Revision()))
 	d.progress(rollouts.ReasonInitializing, "Another version is being released.")
 	d.soon()
 }
@@ -289,7 +289,7 @@ func (d *decision) cancel(why string) {
 		d.status.BlueGreenStatus.UpdatedRevision = d.w.Update
 	}
 	d.progress(rollouts.ReasonCancelling, why+" Everything is put back.")
-	d.tell(true, why)
+	d.tell("Cancelling", true, why)
 	d.soon()
 }
 
@@ -341,8 +341,8 @@ func (d *decision) do(a Action) {
 	d.soon()
 }
 
-func (d *decision) tell(warning bool, message string) {
-	d.out.Events = append(d.out.Events, Event{warning, message})
+func (d *decision) tell(reason string, warning bool, message string) {
+	d.out.Events = append(d.out.Events, Event{reason, warning, message})
 }
 
 // say sets the messages of the status.
@@ -401,6 +401,9 @@ func Hash(plan *rollouts.Plan) string {
 
 // missing reports what the traffic lacks; empty if nothing.
 func (d *decision) missing() string {
+	if why := d.facts.Traffic.Wrong; why != "" {
+		return "The release waits: " + why
+	}
 	if len(d.facts.Traffic.Missing) == 0 {
 		return ""
 	}

@@ -47,10 +47,14 @@ type Workload struct {
 type Traffic struct {
 	// Missing names what the Rollout needs and does not exist, such as "HTTPRoute shop".
 	Missing []string
+	// Wrong says why no step can be laid over what is there, such as that a Service which the release makes is somebody
+	// else's; empty if nothing is.
+	Wrong string
 	// Carried are the wants that the objects fulfil as they are now. Several steps may want the same.
 	Carried []Want
-	// Settled means that proxies route by the objects as they are now.
+	// Settled means that proxies route by the objects as they are now. Otherwise Awaited says what for, if that is known.
 	Settled bool
+	Awaited string
 	// Given means that the Services are the user's, and nobody changes them. The fields below have no meaning then.
 	Given bool
 	// Pinned is the pods' label to which the stable Service is restricted; empty if it is not.
@@ -98,6 +102,8 @@ type Outcome struct {
 
 // Event is worth telling once.
 type Event struct {
+	// Reason is one word for programs, such as "StepCompleted".
+	Reason  string
 	Warning bool
 	Message string
 }

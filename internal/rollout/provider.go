@@ -15,10 +15,18 @@ import (
 type Provider struct {
 	// Name is the provider's own, "istio".
 	Name string
-	// Takes reports whether the provider is responsible for objects that a Rollout names so.
-	Takes func(Target) bool
+	// Kinds are those of the objects that a Rollout may name, Made those of the ones that come beside them.
+	Kinds, Made []Kind
 	// Lay lays a routing over an object. It is pure, and leaves what it is given alone.
 	Lay func(Request) Laid
+}
+
+// Kind is a kind of objects, whatever its version.
+type Kind struct{ Group, Name, Plural string }
+
+// Takes reports whether the provider is responsible for objects that a Rollout names so.
+func (p Provider) Takes(t Target) bool {
+	return slices.ContainsFunc(p.Kinds, func(k Kind) bool { return k.Group == t.Group && k.Name == t.Kind })
 }
 
 // Providers are tried in their order.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -35,11 +36,11 @@ func (d *decision) steps() {
 		d.pause(step)
 	case rollouts.StepReady:
 		if next := d.next(rel.CurrentStepIndex); next > 0 {
-			d.tell(false, fmt.Sprintf("Step %d of %d is complete.", rel.CurrentStepIndex, len(d.plan.Steps)))
+			d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete.", rel.CurrentStepIndex, len(d.plan.Steps)))
 			d.enter(next, rollouts.StepInit)
 			return
 		}
-		d.tell(false, fmt.Sprintf("Step %d of %d is complete, the last one.", rel.CurrentStepIndex, len(d.plan.Steps)))
+		d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete, the last one.", rel.CurrentStepIndex, len(d.plan.Steps)))
 		d.state(rollouts.StepCompleted)
 	case rollouts.StepCompleted:
 		rel.FinalisingStep = ""
@@ -75,7 +76,7 @@ func (d *decision) jump() bool {
 		rel.CurrentStepState != rollouts.StepUpgrade {
 		state = rollouts.StepTrafficRouting // the pods are there
 	}
-	d.tell(false, fmt.Sprintf("The release jumps from step %d to step %d.", from, next))
+	d.tell("Jumped", false, fmt.Sprintf("The release jumps from step %d to step %d.", from, next))
 	d.enter(next, state)
 	return true
 }
@@ -163,7 +164,7 @@ func (d *decision) upgrade(step *rollouts.Step) {
 		return
 	}
 	rel.PodTemplateHash = w.UpdateHash
-	d.tell(false, fmt.Sprintf("Step %d: the new version has its pods.", rel.CurrentStepIndex))
+	d.tell("PodsReady", false, fmt.Sprintf("Step %d: the new version has its pods.", rel.CurrentStepIndex))
 	d.state(rollouts.StepTrafficRouting)
 }
 
@@ -206,13 +207,13 @@ func (d *decision) route(step *rollouts.Step) {
 			d.do(Action{Do: Route, Want: want})
 			return
 		case !t.Settled:
-			d.say(fmt.Sprintf("Step %d of %d: proxies are taking over how requests are routed.", want, len(d.plan.Steps)))
+			d.say(fmt.Sprintf("Step %d of %d: %s.", want, len(d.plan.Steps), cmp.Or(t.Awaited, "proxies are taking over how requests are routed")))
 			d.wait(poll)
 			return
 		case !d.passed():
 			return
 		}
-		d.tell(false, fmt.Sprintf("Step %d: %s", want, who(d.plan, step)))
+		d.tell("RequestsShifted", false, fmt.Sprintf("Step %d: %s", want, who(d.plan, step)))
 	}
 	d.state(rollouts.StepMetricsAnalysis)
 }
@@ -221,7 +222,7 @@ func (d *decision) route(step *rollouts.Step) {
 // it anew. The step's time goes on.
 func (d *decision) kept(step *rollouts.Step) bool {
 	rel, t := d.status.Release(), &d.facts.Traffic
-	if !step.Shifts() || d.plan.Traffic() == nil || len(t.Missing) > 0 {
+	if !step.Shifts() || d.plan.Traffic() == nil || len(t.Missing) > 0 || t.Wrong != "" {
 		return true
 	}
 	want := Want(rel.CurrentStepIndex)

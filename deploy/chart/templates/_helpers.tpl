@@ -54,7 +54,7 @@ weir-controller-watch
 {{- end }}
 {{- end }}
 
-{{- /* What the controller may do to judge Rollouts: the certificates by which the API server knows it; in each namespace, which workload another has. */ -}}
+{{- /* What the controller may do so that the API server asks it before objects are stored. */ -}}
 {{- define "weir.admission" }}
 {{- if .Values.rollouts.enabled }}
 - apiGroups: [admissionregistration.k8s.io]
@@ -68,18 +68,11 @@ weir-controller-watch
 ["{{ include "weir.name" . }}-rollouts"]
 {{- end -}}
 
-{{- define "weir.admissionReads" }}
-{{- if .Values.rollouts.enabled }}
-- apiGroups: [rollouts.kruise.io]
-  resources: [rollouts]
-  verbs: [list]
-{{- end }}
-{{- end }}
-
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
 # What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
 {{- include "weir.kinds" . }}
+{{- include "weir.releases" . }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
@@ -93,7 +86,6 @@ weir-controller-watch
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
-{{- include "weir.admissionReads" . }}
 {{- end }}
 
 {{- /* The beginning of an admission policy about the controller: the chart and the last part of its name. */ -}}
@@ -109,6 +101,27 @@ spec:
   matchConditions:
   - name: controller
     expression: request.userInfo.username == "system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "weir.name" $root }}"
+{{- end -}}
+
+{{- /* Conditions of policies about objects of Gateways where Rollouts are carried out: those are about objects of users, of which the policy
+"releases" says what may be changed. */ -}}
+{{- define "weir.notOfReleases" -}}
+{{- if .Values.rollouts.enabled }}
+  - name: of-gateways
+    expression: >-
+      !({{ include "weir.ofReleases" . | nindent 6 }})
+{{- end }}
+{{- end -}}
+
+{{- /* Whether a request is about a Deployment or a Service of a user, or about one that is made for a Rollout. Somebody may have taken a
+label away, but not that the controller has written fields of what it makes for Gateways. */ -}}
+{{- define "weir.ofReleases" -}}
+request.resource.resource in ["deployments", "services"] && request.operation == "UPDATE" &&
+!(has(oldObject.metadata.labels) && "app.kubernetes.io/managed-by" in oldObject.metadata.labels && oldObject.metadata.labels["app.kubernetes.io/managed-by"] == "weir" ||
+has(oldObject.metadata.managedFields) && oldObject.metadata.managedFields.exists(m, m.manager == "weir")) ||
+request.resource.resource == "services" && request.operation in ["CREATE", "DELETE"] &&
+[object, oldObject].exists(o, o != null && has(o.metadata.ownerReferences) && o.metadata.ownerReferences.exists(r, r.kind == "Rollout" &&
+r.apiVersion.startsWith("rollouts.kruise.io/") && has(r.controller) && r.controller))
 {{- end -}}
 
 {{- define "weir.binding" -}}

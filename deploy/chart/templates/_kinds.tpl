@@ -53,6 +53,45 @@
   verbs: [update]
 {{- end }}
 
+{{- /* What carrying Rollouts out takes beside that. */ -}}
+{{- define "weir.releases" }}
+{{- if .Values.rollouts.enabled }}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, delete, list, update, watch]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, update, watch]
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [create, list, patch, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [grpcroutes, httproutes]
+  verbs: [list, update, watch]
+- apiGroups: [networking.istio.io]
+  resources: [destinationrules, virtualservices]
+  verbs: [list, update, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [create, delete, list, update, watch]
+- apiGroups: [rollouts.kruise.io]
+  resources: [rollouts]
+  verbs: [list, update, watch]
+- apiGroups: [rollouts.kruise.io]
+  resources: [rollouts/status]
+  verbs: [update]
+- apiGroups: [specs.smi-spec.io]
+  resources: [httproutegroups]
+  verbs: [create, delete, list, update, watch]
+- apiGroups: [split.smi-spec.io]
+  resources: [trafficsplits]
+  verbs: [create, delete, list, update, watch]
+{{- end }}
+{{- end }}
+
 {{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}
 {{- define "weir.clusterKinds" }}
 - apiGroups: [gateway.networking.k8s.io]

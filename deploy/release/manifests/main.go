@@ -1,7 +1,7 @@
-// Manifests writes install.yaml, the plain form of the chart: its templates rendered with its default values, for those
-// who do not use Helm.
+// Manifests writes the plain form of the chart, for those who do not use Helm: install.yaml, its templates rendered with its
+// default values, and install-rollouts.yaml, with rollouts.enabled.
 //
-//	go run . [-check] [-chart FOLDER] [-o FILE]
+//	go run . [-check] [-chart FOLDER] [-o FOLDER]
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,10 +26,10 @@ const (
 	release   = "weir"
 	namespace = "weir-system"
 
-	header = `# Weir with the default values of its chart. Made by "make generate" of deploy/chart: change that.
+	header = `# Weir with %s. Made by "make generate" of deploy/chart: change that.
 #
 # The kinds of Gateway API have to be installed first. Objects are best applied by the server:
-#   kubectl apply --server-side -f install.yaml
+#   kubectl apply --server-side -f %s
 `
 	namespaceObject = `apiVersion: v1
 kind: Namespace
@@ -43,20 +44,31 @@ metadata:
 func main() {
 	check := flag.Bool("check", false, "write nothing, and fail if the file is not what it is to be")
 	folder := flag.String("chart", "../../chart", "`folder` of the chart")
-	out := flag.String("o", "../../manifests/install.yaml", "`file` to write")
+	out := flag.String("o", "../../manifests", "`folder` to write to")
 	flag.Parse()
-	if err := run(*folder, *out, *check); err != nil {
-		fmt.Fprintln(os.Stderr, "manifests:", err)
-		os.Exit(1)
+	for _, f := range files {
+		if err := run(*folder, filepath.Join(*out, f.name), f.about, f.values, *check); err != nil {
+			fmt.Fprintln(os.Stderr, "manifests:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-func run(folder, out string, check bool) error {
+// files are those that are written, and the values that they are rendered with.
+var files = []struct {
+	name, about string
+	values      map[string]any
+}{
+	{"install.yaml", "the default values of its chart", nil},
+	{"install-rollouts.yaml", "a controller that carries Rollouts out, and the default values of its chart beside that", map[string]any{"rollouts": map[string]any{"enabled": true}}},
+}
+
+func run(folder, out, about string, values map[string]any, check bool) error {
 	c, err := loader.Load(folder)
 	if err != nil {
 		return err
 	}
-	text, err := install(c)
+	text, err := install(c, fmt.Sprintf(header, about, filepath.Base(out)), values)
 	if err != nil {
 		return err
 	}
@@ -75,8 +87,8 @@ func run(folder, out string, check bool) error {
 
 // install is everything in one file: the namespace, the definitions of the chart, then its objects in the order in which
 // Helm makes them.
-func install(c *chart.Chart) ([]byte, error) {
-	objects, err := render(c, nil)
+func install(c *chart.Chart, header string, values map[string]any) ([]byte, error) {
+	objects, err := render(c, values)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,10 @@ func load(t *testing.T) *chart.Chart {
 }
 
 func TestInstallIsTheChart(t *testing.T) {
-	if err := run(folder, "../../manifests/install.yaml", true); err != nil {
-		t.Error(err)
+	for _, f := range files {
+		if err := run(folder, "../../manifests/"+f.name, f.about, f.values, true); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

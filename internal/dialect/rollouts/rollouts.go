@@ -30,11 +30,11 @@ var kinds = resource.Kinds{{
 	Group: rollouts.Group, Name: "Rollout", Plural: "rollouts", Versions: rollouts.Versions,
 	Decoder: resource.Versioned(rollouts.Decode, nil), Objects: List,
 	Definition: resource.Definition{Files: crds.Files, Name: rollouts.Group + "_rollouts.yaml"}, Conversion: conversion(),
-	// Nothing carries out a Rollout in a cluster yet; in files, internal/rollout/local does.
+	// In a cluster internal/kube/release reads them for itself: they are no part of the configuration.
 	FilesOnly: true,
 	API:       "OpenKruise Rollouts", Bundled: true, Missing: resource.Info, Without: "there are no Rollouts",
 	Common: true, Effects: effects,
-	About: "carried out by `weir run` on routes and splits that it serves; judged: what it refers to, and what its steps can be on the objects that route requests",
+	About: "carried out by `weir run` on routes and splits that it serves, and by the controller; judged: what it refers to, and what its steps can be on the objects that route requests",
 }}
 
 // effects are those of missing fields: resource.Kind.Effects.

@@ -14,6 +14,8 @@ import (
 	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 // Verb is one verb for the objects of a resource.
@@ -89,6 +91,44 @@ func Traffic() []Verb {
 	return sorted(all)
 }
 
+// Releases returns what the controller may additionally do if it carries Rollouts out, sorted: keep their status, hold
+// workloads and say how many pods their revisions have, restrict Services, and change and make the objects of the providers
+// that route requests.
+func Releases(workloads []*workload.Kind, providers rollout.Providers) []Verb {
+	var all []Verb
+	add := func(group, name string, verbs ...string) {
+		for _, v := range verbs {
+			all = append(all, Verb{Group: group, Resource: name, Verb: v})
+		}
+	}
+	add(rollouts.Group, "rollouts", "list", "watch", "update")
+	add(rollouts.Group, "rollouts/status", "update")
+	for _, k := range workloads {
+		add(k.Group, k.Plural, "list", "watch", "update")
+		if k.Sets {
+			add("apps", "replicasets", "list", "watch", "create", "patch")
+		}
+		if k.Revisions {
+			add("apps", "controllerrevisions", "list", "watch")
+		}
+		if k.Pods {
+			add("", "pods", "list", "watch")
+			add("", "pods/eviction", "create")
+		}
+	}
+	add("", "services", "list", "watch", "create", "update", "delete")
+	add("discovery.k8s.io", "endpointslices", "list", "watch")
+	for _, p := range providers {
+		for _, k := range p.Kinds {
+			add(k.Group, k.Plural, "list", "watch", "update")
+		}
+		for _, k := range p.Made {
+			add(k.Group, k.Plural, "list", "watch", "create", "update", "delete")
+		}
+	}
+	return sorted(all)
+}
+
 // RolloutsWebhook is the name of the ValidatingWebhookConfiguration by which the API server asks about Rollouts.
 const RolloutsWebhook = "weir-controller-rollouts"
 
@@ -100,11 +140,6 @@ func Admission() []Verb {
 		all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: verb, Name: RolloutsWebhook})
 	}
 	return sorted(all)
-}
-
-// AdmissionReads returns what it may additionally do then in each namespace: see which workload another Rollout has.
-func AdmissionReads() []Verb {
-	return []Verb{{Group: rollouts.Group, Resource: "rollouts", Verb: "list"}}
 }
 
 // AuthenticationNamespace is the namespace of the ConfigMap that Authentication is about.

@@ -17,6 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/kube/access"
 	internalmetrics "github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 var update = flag.Bool("update", false, "rewrite the chart's rules")
@@ -54,9 +56,36 @@ func template(kinds resource.Kinds) string {
 	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
+	b.WriteString("\n{{- /* What carrying Rollouts out takes beside that. */ -}}\n")
+	releases(&b)
 	b.WriteString("\n{{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}\n")
 	rules(&b, "weir.clusterKinds", kinds, true)
 	return b.String()
+}
+
+// releases writes a helper with what the controller may do if it carries Rollouts out.
+func releases(b *strings.Builder) {
+	type rule struct{ group, verbs string }
+	var order []rule
+	resources := map[rule][]string{}
+	all := access.Releases(workload.Kinds, provider.All())
+	for i := 0; i < len(all); {
+		var verbs []string
+		first := all[i]
+		for ; i < len(all) && all[i].Group == first.Group && all[i].Resource == first.Resource; i++ {
+			verbs = append(verbs, all[i].Verb)
+		}
+		r := rule{first.Group, strings.Join(verbs, ", ")}
+		if resources[r] == nil {
+			order = append(order, r)
+		}
+		resources[r] = append(resources[r], first.Resource)
+	}
+	fmt.Fprintf(b, "{{- define \"weir.releases\" }}\n{{- if .Values.rollouts.enabled }}\n")
+	for _, r := range order {
+		fmt.Fprintf(b, "- apiGroups: [%s]\n  resources: [%s]\n  verbs: [%s]\n", cmp.Or(r.group, `""`), strings.Join(resources[r], ", "), r.verbs)
+	}
+	b.WriteString("{{- end }}\n{{- end }}\n")
 }
 
 // rules writes a helper with what the controller may do with kinds, apart from those of which it makes objects, too.
@@ -124,16 +153,20 @@ func installed(t *testing.T, file string) (roles []role) {
 
 // TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
 func TestTheRolesAreWhatIsUsed(t *testing.T) {
-	roles := installed(t, "../../../deploy/manifests/install.yaml")
-	for _, r := range roles {
-		if r.Kind == "ClusterRole" {
-			compare(t, r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), access.Admission(), access.AdmissionReads()))
-		} else {
-			compare(t, r.Kind, r.Rules, access.Own())
+	for file, more := range map[string][]access.Verb{
+		"install.yaml": nil, "install-rollouts.yaml": slices.Concat(access.Releases(workload.Kinds, provider.All()), access.Admission()),
+	} {
+		roles := installed(t, "../../../deploy/manifests/"+file)
+		for _, r := range roles {
+			if r.Kind == "ClusterRole" {
+				compare(t, file+" "+r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), more))
+			} else {
+				compare(t, file+" "+r.Kind, r.Rules, access.Own())
+			}
 		}
-	}
-	if len(roles) != 2 {
-		t.Errorf("%d roles, want 2", len(roles))
+		if len(roles) != 2 {
+			t.Errorf("%s: %d roles, want 2", file, len(roles))
+		}
 	}
 }
 
@@ -145,13 +178,13 @@ func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
 	for _, r := range roles {
 		switch name := r.Kind + " " + r.Namespace; name {
 		case "ClusterRole ":
-			compare(t, name, r.Rules, slices.Concat(access.Shared(dialect.Kinds(), []string{"shop", "blog"}), access.Traffic(), access.Admission()))
+			compare(t, name, r.Rules, slices.Concat(access.Shared(dialect.Kinds(), []string{"shop", "blog"}), access.Traffic()))
 			seen[name] = true
 		case "Role weir-system":
 			compare(t, name, r.Rules, access.Alone())
 			seen[name] = true
 		case "Role shop", "Role blog":
-			compare(t, name, r.Rules, slices.Concat(access.Each(dialect.Kinds()), access.AdmissionReads()))
+			compare(t, name, r.Rules, access.Each(dialect.Kinds()))
 			seen[name] = true
 		default:
 			t.Errorf("%s is not expected", name)

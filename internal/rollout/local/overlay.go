@@ -130,7 +130,7 @@ func tell(told []rollout.Told, step int32) (events []rollout.Event) {
 		if t.Field != "" {
 			at = t.Field + ": "
 		}
-		events = append(events, rollout.Event{Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", step, at, t.Message, t.Fix)})
+		events = append(events, rollout.Event{Reason: "StepFallsShort", Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", step, at, t.Message, t.Fix)})
 	}
 	return events
 }

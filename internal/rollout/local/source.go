@@ -273,7 +273,7 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 			return out.Again
 		}
 	}
-	k.tell(r, st, now, rollout.Event{Warning: true, Message: "The release makes no progress. This is a defect of Weir."})
+	k.tell(r, st, now, rollout.Event{Reason: "Stuck", Warning: true, Message: "The release makes no progress. This is a defect of Weir."})
 	return now.Add(time.Minute)
 }
 

@@ -27,6 +27,8 @@ import (
 	"github.com/weirmesh/weir/internal/kube/admission"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/webhook"
+	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 // warnings are those of an API server.
@@ -95,9 +97,8 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := slices.Concat(access.Admission(), access.AdmissionReads())
 	config := userWho(t, "admitting-controller", nil)
-	grant(t, "admitting-controller", rights)
+	grant(t, "admitting-controller", slices.Concat(access.Admission(), access.Releases(workload.Kinds, provider.All())))
 	c, err := kube.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	port := int64(l.Addr().(*net.TCPAddr).Port)
 	create(t, &corev1.Service{ObjectMeta: named(own, "weir-controller"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}})
 	bundles := &webhook.Bundles{Client: c, Service: webhook.Service{Namespace: own, Name: "weir-controller"}, Bundle: a.roots.get, Logger: logger(t)}
-	applyManifests(t, "deploy/manifests/install.yaml", func(u *unstructured.Unstructured) bool {
+	applyManifests(t, "deploy/manifests/install-rollouts.yaml", func(u *unstructured.Unstructured) bool {
 		if !strings.HasSuffix(u.GetKind(), "WebhookConfiguration") {
 			return false
 		}

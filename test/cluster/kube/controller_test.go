@@ -20,7 +20,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/metrics"
-	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/test/weirtest"
 )
@@ -57,7 +56,7 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ensureNamespace(t, own, "shop", "elsewhere")
 			args := append([]string{"controller", "--kubeconfig=" + impersonated(t), "--namespace=" + own, "--name=test", "--proxy-image=weir:dev",
-				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off", "--traffic-metrics", "--rollout-admission"}, install(t)...)
+				"--feed-address=127.0.0.1:0", "--conversion-address=127.0.0.1:0", "--drain-delay=0s", "--admin=off", "--traffic-metrics"}, install(t)...)
 			apiServices(t, "deploy/manifests/install.yaml")
 			of := class(t)
 			create(t, gatewayOf(of, "shop", "edge"), gatewayOf(of, "elsewhere", "edge"))
@@ -105,15 +104,6 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 					}
 					if bundle, _, err := unstructured.NestedString(u.Object, "spec", "caBundle"); err != nil || bundle == "" {
 						return fmt.Errorf("%s: no certificates, %w", name, err)
-					}
-				}
-				if u := hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook); name == "all namespaces" {
-					if err := admin.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
-						return err
-					}
-					hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
-					if bundle, _, err := unstructured.NestedString(hooks[0].(map[string]any), "clientConfig", "caBundle"); err != nil || bundle == "" {
-						return fmt.Errorf("%s: no certificates, %w", u.GetName(), err)
 					}
 				}
 				if !strings.Contains(log.String(), `msg="the objects of the cluster are known" for="traffic metrics"`) {

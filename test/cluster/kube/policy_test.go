@@ -32,10 +32,12 @@ import (
 )
 
 // policed installs roles and admission policies as they are released, and returns a client that is the controller.
-func policed(t *testing.T) client.Client {
+func policed(t *testing.T) client.Client { return policedBy(t, "deploy/manifests/install.yaml") }
+
+func policedBy(t *testing.T, manifests string) client.Client {
 	t.Helper()
 	ensureNamespace(t, own)
-	applyManifests(t, "deploy/manifests/install.yaml", func(u *unstructured.Unstructured) bool {
+	applyManifests(t, manifests, func(u *unstructured.Unstructured) bool {
 		if u.GetKind() == "ValidatingAdmissionPolicy" && u.GetName() == "weir-controller-pods" {
 			// Some golden cases have images that their class allows.
 			variables, _, _ := unstructured.NestedSlice(u.Object, "spec", "variables")
@@ -610,7 +612,7 @@ func TestPolicyHoldsTheControllerToItsAPIs(t *testing.T) {
 // TestPolicyHoldsTheControllerToItsAdmissionWebhooks has the configurations by which the API server asks the controller,
 // which may say by which certificates it is known.
 func TestPolicyHoldsTheControllerToItsAdmissionWebhooks(t *testing.T) {
-	c := policed(t)
+	c := policedBy(t, "deploy/manifests/install-rollouts.yaml")
 	ctx := t.Context()
 	for _, of := range []*unstructured.Unstructured{hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook)} {
 		// edit changes the first webhook and writes all.

@@ -16,7 +16,7 @@ const Group = "toys.weirmesh.test"
 // Provider is the provider.
 var Provider = rollout.Provider{
 	Name:  "sluice",
-	Takes: func(t rollout.Target) bool { return t.Group == Group && t.Kind == "Sluice" },
+	Kinds: []rollout.Kind{{Group: Group, Name: "Sluice", Plural: "sluices"}},
 	Lay:   lay,
 }
 

@@ -19,9 +19,8 @@ import (
 // Provider is the provider.
 var Provider = rollout.Provider{
 	Name: "gateway",
-	Takes: func(t rollout.Target) bool {
-		_, ok := forms[t.Kind]
-		return t.Group == gatewayv1.GroupName && ok
+	Kinds: []rollout.Kind{
+		{Group: gatewayv1.GroupName, Name: "HTTPRoute", Plural: "httproutes"}, {Group: gatewayv1.GroupName, Name: "GRPCRoute", Plural: "grpcroutes"},
 	},
 	Lay: lay,
 }

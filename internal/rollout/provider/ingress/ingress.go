@@ -19,9 +19,11 @@ import (
 // Provider is the provider.
 var Provider = rollout.Provider{
 	Name:  "ingress",
-	Takes: func(t rollout.Target) bool { return t.Group == "networking.k8s.io" && t.Kind == "Ingress" },
-	Lay:   lay,
+	Kinds: kinds, Made: kinds,
+	Lay: lay,
 }
+
+var kinds = []rollout.Kind{{Group: "networking.k8s.io", Name: "Ingress", Plural: "ingresses"}}
 
 // class is what one implementation's annotations can say.
 type class struct {

@@ -21,10 +21,8 @@ const Group = "networking.istio.io"
 
 // Provider is the provider.
 var Provider = rollout.Provider{
-	Name: "istio",
-	Takes: func(t rollout.Target) bool {
-		return t.Group == Group && (t.Kind == "VirtualService" || t.Kind == "DestinationRule")
-	},
+	Name:  "istio",
+	Kinds: []rollout.Kind{{Group: Group, Name: "VirtualService", Plural: "virtualservices"}, {Group: Group, Name: "DestinationRule", Plural: "destinationrules"}},
 	Lay: func(r rollout.Request) rollout.Laid {
 		if r.Target.Kind == "DestinationRule" {
 			return layRule(r)

@@ -20,7 +20,8 @@ import (
 // Provider is the provider.
 var Provider = rollout.Provider{
 	Name:  "smi",
-	Takes: func(t rollout.Target) bool { return t.Group == split.Group && t.Kind == "TrafficSplit" },
+	Kinds: []rollout.Kind{{Group: split.Group, Name: "TrafficSplit", Plural: "trafficsplits"}},
+	Made:  []rollout.Kind{{Group: split.Group, Name: "TrafficSplit", Plural: "trafficsplits"}, {Group: specs.Group, Name: "HTTPRouteGroup", Plural: "httproutegroups"}},
 	Lay:   lay,
 }
 

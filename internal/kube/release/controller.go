@@ -1,0 +1,275 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/edit"
+	"github.com/weirmesh/weir/internal/loglimit"
+	"github.com/weirmesh/weir/internal/rollout"
+)
+
+const (
+	// workers is how many Rollouts are worked on at a time.
+	workers = 8
+	// retryLeast and retryMost bound the wait after a failure.
+	retryLeast, retryMost = 100 * time.Millisecond, 30 * time.Second
+	// look is how often the API server is asked whether there are Rollouts, and whether OpenKruise carries them out.
+	look = 15 * time.Second
+	// idle is how long nothing of a Rollout that is being released goes unseen, though nobody told of a change.
+	idle = 30 * time.Second
+)
+
+// Controller carries Rollouts out. The fields are set before Run.
+type Controller struct {
+	Client *kube.Client
+	// Namespaces are those whose Rollouts are carried out; none means all.
+	Namespaces []string
+	Providers  rollout.Providers
+	// Proxied reports whether proxies route by objects as they are, and otherwise what is awaited. If it is nil, the grace
+	// period of a Rollout is all that proxies get.
+	Proxied func(objects []*unstructured.Unstructured) (ok bool, awaited string)
+	// Instance is the name of this process in Events.
+	Instance string
+	Logger   *slog.Logger
+
+	objects  *edit.Objects
+	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	events   *events
+	failures loglimit.Limiter
+
+	mu sync.Mutex
+	// uses are the Rollouts that an object concerns, used the objects that concern a Rollout.
+	uses map[object]map[types.NamespacedName]bool
+	used map[types.NamespacedName][]object
+	// waiting are the Rollouts that wait for proxies.
+	waiting map[types.NamespacedName]bool
+	away    string // why nothing is carried out; empty if it is
+}
+
+// object names one, whatever the version of its kind.
+type object struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+var rolloutKind = edit.GVK(rollouts.Group, "v1beta1", "Rollout")
+
+// Run carries Rollouts out until ctx ends. It waits for their definition, and stands back where OpenKruise's own
+// controller is.
+func (c *Controller) Run(ctx context.Context) error {
+	c.events = newEvents(c)
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer cancel()
+	wait.Go(func() { c.events.run(ctx) })
+	for {
+		why, err := c.obstacle(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.Logger.Warn("it is not known whether there are Rollouts to carry out; trying again", "error", err)
+		}
+		if err == nil {
+			c.stand(why)
+			if why == "" {
+				if err := c.carry(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(look):
+		}
+	}
+}
+
+// Away says why Rollouts are not carried out; empty if they are.
+func (c *Controller) Away() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away
+}
+
+func (c *Controller) stand(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why != c.away && why != "" {
+		c.Logger.Info("Rollouts are not carried out", "reason", why)
+	}
+	c.away = why
+}
+
+// obstacle says why Rollouts cannot be carried out; empty if they can.
+func (c *Controller) obstacle(ctx context.Context) (why string, err error) {
+	kinds, err := c.Client.Serves(ctx, rollouts.Group)
+	switch {
+	case err != nil:
+		return "", err
+	case kinds["BatchRelease"]:
+		return "OpenKruise Rollouts is installed, and carries them out: the API server has its kind BatchRelease", nil
+	case !kinds["Rollout"]:
+		return "the definition of Rollouts is not installed", nil
+	}
+	return "", nil
+}
+
+// carry carries Rollouts out until ctx ends or an obstacle comes.
+func (c *Controller) carry(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryLeast, retryMost))
+	c.mu.Unlock()
+	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
+	if err != nil {
+		return err
+	}
+	c.objects = objects
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer c.queue.ShutDown()
+	defer cancel()
+	wait.Go(func() { _ = objects.Run(ctx) })
+	exemplar := &unstructured.Unstructured{}
+	exemplar.SetGroupVersionKind(rolloutKind)
+	for {
+		err := objects.Follow(ctx, exemplar, "")
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.Logger.Warn("Rollouts cannot be read; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+	for range workers {
+		wait.Go(func() { c.work(ctx) })
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(look):
+		}
+		if why, err := c.obstacle(ctx); err == nil && why != "" {
+			return nil
+		}
+	}
+}
+
+// changed puts the Rollouts that an object concerns into the queue.
+func (c *Controller) changed(k edit.Key, o client.Object) {
+	if k.GroupVersionKind == rolloutKind {
+		c.queue.Add(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
+		return
+	}
+	names := []object{{k.GroupKind(), k.Namespace, k.Name}}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		group, _ := rollout.SplitVersion(ref.APIVersion)
+		names = append(names, object{schema.GroupKind{Group: group, Kind: ref.Kind}, k.Namespace, ref.Name})
+		if ref.Kind == "ReplicaSet" && k.Kind == "Pod" {
+			names = names[:1]
+		}
+	}
+	if service := o.GetLabels()[discoveryv1.LabelServiceName]; service != "" && k.Kind == "EndpointSlice" {
+		names = append(names, object{schema.GroupKind{Kind: "Service"}, k.Namespace, service})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		for r := range c.uses[name] {
+			c.queue.Add(r)
+		}
+	}
+}
+
+// Wake has those Rollouts go on that wait for proxies. It does not block.
+func (c *Controller) Wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.waiting {
+		c.queue.Add(r)
+	}
+	clear(c.waiting)
+}
+
+// wait notes that a Rollout waits for proxies.
+func (c *Controller) wait(r types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[r] = true
+}
+
+// concern says which objects a Rollout is about.
+func (c *Controller) concern(r types.NamespacedName, objects []object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.used[r] {
+		if delete(c.uses[o], r); len(c.uses[o]) == 0 {
+			delete(c.uses, o)
+		}
+	}
+	if delete(c.used, r); len(objects) == 0 {
+		return
+	}
+	c.used[r] = objects
+	for _, o := range objects {
+		if c.uses[o] == nil {
+			c.uses[o] = map[types.NamespacedName]bool{}
+		}
+		c.uses[o][r] = true
+	}
+}
+
+func (c *Controller) work(ctx context.Context) {
+	for {
+		name, end := c.queue.Get()
+		if end {
+			return
+		}
+		again, err := c.reconcile(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+		case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err): // somebody else was faster: what he wrote is on its way
+			c.queue.AddAfter(name, retryLeast)
+		case err != nil:
+			c.failures.Log(c.Logger, slog.LevelWarn, "", "a Rollout could not be carried on; trying again", "rollout", name.String(), "error", err)
+			c.queue.AddRateLimited(name)
+		default:
+			c.queue.Forget(name)
+			if again > 0 {
+				c.queue.AddAfter(name, again)
+			}
+		}
+		c.queue.Done(name)
+	}
+}
+
+// errBusy means that a release went on for long without a pause: others come first.
+var errBusy = errors.New("the release makes no progress: this is a defect of Weir")
+
+// replicaSets is the kind of Deployments' revisions.
+var replicaSets = &appsv1.ReplicaSet{}

@@ -1,0 +1,316 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/kube/edit"
+	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
+)
+
+const (
+	// finalizer keeps a Rollout that is being deleted until everything is as it was. OpenKruise has the same one.
+	finalizer = rollouts.Group + "/rollout"
+	// decisions bounds how many decisions on one Rollout follow each other without a pause.
+	decisions = 64
+)
+
+// turn is one look at a Rollout.
+type turn struct {
+	*Controller
+	name types.NamespacedName
+	// live is the Rollout as it is stored, r what it says.
+	live *unstructured.Unstructured
+	r    *rollouts.Rollout
+	kind *workload.Kind // nil if nothing of that kind can be released
+	seen *workload.Seen // nil if there is no such workload
+	w    *rollout.Workload
+	ways *ways // nil if no requests are routed
+}
+
+// reconcile goes on with a Rollout as far as it goes without waiting, and returns after which time to look again; zero is
+// not before something changes.
+func (c *Controller) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	for range decisions {
+		t := &turn{Controller: c, name: name}
+		on, wait, err := t.run(ctx)
+		if err != nil || !on {
+			return wait, err
+		}
+	}
+	return 0, errBusy
+}
+
+// run looks and decides once. on means that something was changed, and that there may be more to do.
+func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error) {
+	t.live, err = t.objects.Get(ctx, edit.Key{GroupVersionKind: rolloutKind, Namespace: t.name.Namespace, Name: t.name.Name})
+	if err != nil {
+		return false, 0, err
+	}
+	if t.live == nil {
+		t.concern(t.name, nil)
+		return false, 0, nil
+	}
+	if !t.read() {
+		return t.invalid(ctx)
+	}
+	if err := t.observeWorkload(ctx); err != nil {
+		return false, 0, err
+	}
+	traffic, err := t.observeTraffic(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	t.concern(t.name, t.objectsOf())
+	now := time.Now()
+	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Traffic: *traffic, Now: now})
+	on, err = t.carryOut(ctx, &out)
+	if err != nil || on {
+		return on, 0, err
+	}
+	if !out.Again.IsZero() {
+		wait = max(out.Again.Sub(now), 10*time.Millisecond)
+	}
+	if t.r.Status.Phase == rollouts.PhaseProgressing && (wait == 0 || wait > idle) {
+		wait = idle
+	}
+	return false, wait, nil
+}
+
+// read decodes the Rollout; false if it is not valid.
+func (t *turn) read() bool {
+	r, errs := rollouts.Decode(t.live.GroupVersionKind().Version, t.live.Object)
+	if len(errs) > 0 {
+		return false
+	}
+	t.r = r
+	return true
+}
+
+// invalid leaves a Rollout alone that is not valid, except that it may be deleted: the definition and the admission
+// webhook let none begin a release.
+func (t *turn) invalid(ctx context.Context) (on bool, wait time.Duration, err error) {
+	_, errs := rollouts.Decode(t.live.GroupVersionKind().Version, t.live.Object)
+	t.events.tell(t.live, rollout.Event{Reason: "Invalid", Warning: true, Message: "The Rollout is not valid, and is left alone: " + errs.ToAggregate().Error()})
+	if t.live.GetDeletionTimestamp() != nil {
+		return t.setFinalizer(ctx, false)
+	}
+	return false, 0, nil
+}
+
+func (t *turn) setFinalizer(ctx context.Context, want bool) (on bool, wait time.Duration, err error) {
+	all := t.live.GetFinalizers()
+	if slices.Contains(all, finalizer) == want {
+		return false, 0, nil
+	}
+	out := t.live.DeepCopy()
+	if want {
+		out.SetFinalizers(append(slices.Clone(all), finalizer))
+	} else {
+		out.SetFinalizers(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == finalizer }))
+	}
+	t.live, err = t.objects.Update(ctx, out)
+	if apierrors.IsNotFound(err) { // nothing is left
+		return false, 0, nil
+	}
+	return true, 0, err
+}
+
+func (t *turn) workloadKey() edit.Key {
+	ref := t.r.Spec.WorkloadRef
+	group, version := rollout.SplitVersion(ref.APIVersion)
+	return edit.Key{GroupVersionKind: edit.GVK(group, version, ref.Kind), Namespace: t.name.Namespace, Name: ref.Name}
+}
+
+// observeWorkload reads the workload and what it controls.
+func (t *turn) observeWorkload(ctx context.Context) error {
+	kind, ok := workload.For(t.r.Spec.WorkloadRef)
+	if !ok {
+		return nil
+	}
+	t.kind = kind
+	record, err := workload.ReadRecord(t.live.GetAnnotations()[workload.RecordAnnotation])
+	if err != nil {
+		t.events.tell(t.live, rollout.Event{Reason: "RecordLost", Warning: true, Message: "What was remembered of the workload is lost: " + err.Error()})
+	}
+	u, err := t.objects.Get(ctx, t.workloadKey())
+	if err != nil || u == nil {
+		return err
+	}
+	t.seen = &workload.Seen{Object: u.Object, Record: record, Style: t.r.Spec.Style()}
+	if kind.Sets {
+		if t.seen.Sets, err = t.sets(ctx, u); err != nil {
+			return err
+		}
+	}
+	t.w, err = kind.Observe(t.seen)
+	return err
+}
+
+// sets are the ReplicaSets that a workload controls, as they were written last.
+func (t *turn) sets(ctx context.Context, u *unstructured.Unstructured) (all []*appsv1.ReplicaSet, err error) {
+	var list appsv1.ReplicaSetList
+	if err := t.objects.Owned(ctx, replicaSets, t.name.Namespace, string(u.GetUID()), &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if rs, ok := t.objects.Newest(&list.Items[i]).(*appsv1.ReplicaSet); ok && rs.DeletionTimestamp == nil {
+			all = append(all, rs)
+		}
+	}
+	slices.SortFunc(all, func(a, b *appsv1.ReplicaSet) int { return compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// carryOut stores what was decided, and makes the change. on means that it made one.
+func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, err error) {
+	if out.Finalizer || out.Action != nil {
+		if on, _, err := t.setFinalizer(ctx, true); err != nil || on {
+			return on, err
+		}
+	}
+	if !reflect.DeepEqual(out.Status, t.r.Status) {
+		if err := t.store(ctx, out.Status); err != nil {
+			return false, err
+		}
+		on = true
+	}
+	for _, e := range out.Events {
+		t.events.tell(t.live, e)
+	}
+	if out.Action != nil {
+		return true, t.act(ctx, *out.Action)
+	}
+	if !on && t.seen != nil && t.kind != nil {
+		changes, err := t.kind.Tend(t.seen, t.w)
+		if err != nil {
+			return false, err
+		}
+		if err := t.change(ctx, changes); err != nil {
+			return false, err
+		}
+		on = len(changes) > 0
+	}
+	if !on && !out.Finalizer {
+		on, _, err = t.setFinalizer(ctx, false)
+	}
+	return on, err
+}
+
+// store writes the status.
+func (t *turn) store(ctx context.Context, s rollouts.Status) error {
+	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&s)
+	if err != nil {
+		return err
+	}
+	out := t.live.DeepCopy()
+	out.Object["status"] = text
+	t.live, err = t.objects.UpdateStatus(ctx, out)
+	return err
+}
+
+// act makes a change that was decided.
+func (t *turn) act(ctx context.Context, a rollout.Action) error {
+	switch a.Do {
+	case rollout.Hold, rollout.Upgrade, rollout.Resume, rollout.Release:
+		if t.seen == nil {
+			return nil
+		}
+		return t.change(ctx, t.kind.Do(t.seen, t.w, a))
+	case rollout.Pin, rollout.Unpin:
+		return t.pin(ctx, a.Hash)
+	case rollout.MakeCanary:
+		return t.makeCanary(ctx, a.Hash)
+	case rollout.RemoveCanary:
+		return t.objects.Delete(ctx, t.ways.canary)
+	case rollout.Route:
+		return t.route(ctx, a.Want)
+	}
+	return fmt.Errorf("unknown action %q", a.Do)
+}
+
+// change makes changes of the workload, in their order.
+func (t *turn) change(ctx context.Context, changes []workload.Change) error {
+	for _, c := range changes {
+		var err error
+		switch {
+		case c.Record != nil:
+			err = t.remember(ctx, c.Record)
+		case c.Update != nil:
+			if !reflect.DeepEqual(c.Update, t.seen.Object) {
+				_, err = t.objects.Update(ctx, &unstructured.Unstructured{Object: c.Update})
+			}
+		case c.Scale != nil:
+			err = t.objects.Scale(ctx, c.Scale.Set, c.Scale.Replicas, workload.DesiredAnnotation)
+		case c.Create != nil:
+			_, err = t.objects.Create(ctx, &unstructured.Unstructured{Object: c.Create})
+		case c.Evict != nil:
+			err = t.objects.Evict(ctx, c.Evict)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remember writes the Record into the Rollout's annotation; an empty one removes it.
+func (t *turn) remember(ctx context.Context, rec *workload.Record) (err error) {
+	annotations := t.live.GetAnnotations()
+	before, there := annotations[workload.RecordAnnotation]
+	out := t.live.DeepCopy()
+	all := out.GetAnnotations()
+	if rec.UID == "" {
+		if !there {
+			return nil
+		}
+		if delete(all, workload.RecordAnnotation); len(all) == 0 {
+			all = nil
+		}
+	} else {
+		text, err := rec.Text()
+		if err != nil {
+			return err
+		}
+		if text == before {
+			return nil
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[workload.RecordAnnotation] = text
+	}
+	out.SetAnnotations(all)
+	t.live, err = t.objects.Update(ctx, out)
+	return err
+}
+
+// objectsOf are those that the Rollout is about.
+func (t *turn) objectsOf() []object {
+	k := t.workloadKey()
+	all := []object{{k.GroupKind(), k.Namespace, k.Name}}
+	if plan := t.r.Spec.Strategy.Plan(); plan != nil && plan.Traffic() != nil {
+		for _, name := range []string{plan.Traffic().Service, plan.CanaryService()} {
+			all = append(all, object{schema.GroupKind{Kind: "Service"}, t.name.Namespace, name})
+		}
+		for _, target := range rollout.Targets(&t.r.Spec.Strategy) {
+			all = append(all, object{schema.GroupKind{Group: target.Group, Kind: target.Kind}, t.name.Namespace, target.Name})
+		}
+	}
+	return all
+}
+
+var serviceKind = corev1.SchemeGroupVersion.WithKind("Service")

@@ -1,0 +1,278 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/test/conformance/install"
+)
+
+// canaried is a Deployment of %[1]d pods, its Service, a route, and a Rollout with the strategy %[2]s.
+const canaried = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: %[1]d
+  minReadySeconds: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+      - name: toy
+        image: ` + install.Image + `
+        args: [echo, "v1=0.0.0.0:8080"]
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        lifecycle: {preStop: {sleep: {seconds: 2}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: web, port: 80, weight: 7}]}]
+---
+apiVersion: rollouts.kruise.io/v1beta1
+kind: Rollout
+metadata: {name: web}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  strategy: %[2]s
+`
+
+// rollout is what the tests read of a Rollout.
+type rollout struct {
+	Metadata struct {
+		Annotations map[string]string
+		Finalizers  []string
+	}
+	Status struct {
+		Phase, Message, CurrentStepState string
+		CurrentStepIndex                 int
+		Conditions                       []struct{ Type, Status, Reason string }
+		CanaryStatus                     struct{ CanaryReplicas, CanaryReadyReplicas int }
+	}
+}
+
+func (w *world) rollout() (r rollout) {
+	w.Helper()
+	if err := json.Unmarshal([]byte(w.kubectl("", "get", "rollout", "web", "--output=json")), &r); err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+// phase waits until the Rollout is in a phase, and if a step is given, waits at it.
+func (w *world) phase(phase string, step int) {
+	w.Helper()
+	w.eventually(func() error {
+		r := w.rollout()
+		if r.Status.Phase != phase || step > 0 && (r.Status.CurrentStepIndex != step || r.Status.CurrentStepState != "StepPaused") {
+			return fmt.Errorf("the Rollout is %+v, want phase %s, step %d", r.Status, phase, step)
+		}
+		return nil
+	})
+}
+
+func (w *world) approve() {
+	w.Helper()
+	w.kubectl("", "patch", "rollout", "web", "--subresource=status", "--type=merge", "--patch", `{"status":{"currentStepState":"StepReady","canaryStatus":{"currentStepState":"StepReady"}}}`)
+}
+
+// release changes the version that the pods say they are.
+func (w *world) release(version string) {
+	w.Helper()
+	w.kubectl("", "patch", "deployment", "web", "--type=json", "--patch", fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/args/1","value":"%s=0.0.0.0:8080"}]`, version))
+}
+
+// written are the objects that a user wrote, as they are, without what an API server adds.
+func (w *world) written() string {
+	w.Helper()
+	var all []string
+	for _, object := range []string{"deployment/web", "service/web", "httproute/web"} {
+		var u map[string]any
+		if err := json.Unmarshal([]byte(w.kubectl("", "get", object, "--output=json")), &u); err != nil {
+			w.Fatal(err)
+		}
+		delete(u, "status")
+		meta := u["metadata"].(map[string]any)
+		for _, field := range []string{"generation", "resourceVersion", "managedFields"} {
+			delete(meta, field)
+		}
+		if a, ok := meta["annotations"].(map[string]any); ok {
+			delete(a, "deployment.kubernetes.io/revision")
+		}
+		text, err := json.MarshalIndent(u, "", " ")
+		if err != nil {
+			w.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	return strings.Join(all, "\n")
+}
+
+// shares asks until the canary has had a share of a number of requests.
+func (w *world) shares(url string, n int) map[string]int {
+	w.Helper()
+	got := map[string]int{}
+	for range n {
+		a, err := get(w.Context(), url)
+		if err != nil || a.Status != http.StatusOK {
+			w.Fatalf("%+v, %v", a, err)
+		}
+		got[a.Service]++
+	}
+	return got
+}
+
+func newRollout(t *testing.T, replicas int, strategy string) (w *world, url string) {
+	t.Helper()
+	w = newWorld(t)
+	url = w.gateway("edge")
+	w.apply(fmt.Sprintf(canaried, replicas, strategy))
+	w.kubectl("", "rollout", "status", "deployment/web", fmt.Sprintf("--timeout=%s", patience))
+	w.answers(url, http.StatusOK, "v1")
+	w.phase("Healthy", 0)
+	return w, url
+}
+
+// TestACanaryOfADeployment releases a version in steps, under load: the shares are exact, no request fails, and at the end
+// everything is as its user wrote it.
+func TestACanaryOfADeployment(t *testing.T) {
+	t.Parallel()
+	w, url := newRollout(t, 4, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}, {traffic: 100%, replicas: 100%, pause: {duration: 1}}]}}`)
+	before := w.written()
+	l := startLoad(t, url)
+	began := time.Now()
+	w.release("v2")
+	w.phase("Progressing", 1)
+	t.Logf("step 1 after %v", time.Since(began).Round(time.Millisecond))
+	if got := w.shares(url, 50); got["v2"] < 5 || got["v2"] > 20 {
+		t.Errorf("step 1: %v", got)
+	}
+	w.approve()
+	w.phase("Progressing", 2)
+	w.approve()
+	w.phase("Healthy", 0)
+	w.eventually(func() error {
+		if after := strings.ReplaceAll(w.written(), "v2=0.0.0.0", "v1=0.0.0.0"); after != before {
+			return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+		}
+		return nil
+	})
+	if got := w.shares(url, 20); got["v2"] != 20 {
+		t.Errorf("at the end: %v", got)
+	}
+	l.end(t)
+	r := w.rollout()
+	if len(r.Metadata.Annotations["rollouts.weirmesh.github.io/workload"]) > 0 {
+		t.Errorf("what was remembered is left: %v", r.Metadata.Annotations)
+	}
+	w.kubectl("", "delete", "rollout", "web", "--timeout=20s")
+}
+
+// TestWaysOutOfARelease goes back to the version before, takes a release back by the annotation, replaces the version midway,
+// edits a route midway and deletes the Rollout midway, all under load: no request fails, and everything is as it was.
+func TestWaysOutOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary shows it")
+	}
+	t.Parallel()
+	w, url := newRollout(t, 4, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {traffic: 20%, replicas: 1}, {matches: [{headers: [{name: x-beta, value: "yes"}]}], replicas: 50%}, {traffic: 100%, replicas: 100%}]}}`)
+	before := w.written()
+	same := func(version string) {
+		w.Helper()
+		w.eventually(func() error {
+			if after := strings.ReplaceAll(w.written(), version+"=0.0.0.0", "v1=0.0.0.0"); after != before {
+				return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+			}
+			return nil
+		})
+		if got := w.shares(url, 20); got[version] != 20 {
+			t.Errorf("%v, want %s alone", got, version)
+		}
+	}
+	l := startLoad(t, url)
+
+	w.release("v2")
+	w.phase("Progressing", 1)
+	w.release("v1") // back
+	w.phase("Healthy", 0)
+	same("v1")
+
+	w.kubectl("", "patch", "rollout", "web", "--type=merge", "--patch", `{"spec":{"strategy":{"paused":false}}}`)
+	w.release("v2")
+	w.phase("Progressing", 1)
+	w.approve()
+	w.phase("Progressing", 2)
+	w.kubectl("", "annotate", "httproute", "web", "note=mine") // an edit midway is kept
+	w.release("v1")
+	w.phase("Healthy", 0)
+	w.kubectl("", "annotate", "httproute", "web", "note-")
+	same("v1")
+
+	w.release("v2")
+	w.phase("Progressing", 1)
+	w.release("v3") // another one midway
+	w.eventually(func() error {
+		if got := w.shares(url, 20); got["v2"] > 0 || got["v3"] == 0 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	w.phase("Progressing", 1)
+	w.kubectl("", "delete", "rollout", "web", "--timeout=60s") // midway
+	w.eventually(func() error {
+		if got := w.shares(url, 20); got["v3"] != 20 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	w.kubectl("", "rollout", "status", "deployment/web", fmt.Sprintf("--timeout=%s", patience))
+	same("v3")
+	l.end(t)
+}
+
+// TestABlueGreenRelease runs all pods of both versions beside each other.
+func TestABlueGreenRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary shows it")
+	}
+	t.Parallel()
+	w, url := newRollout(t, 2, `{blueGreen: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`)
+	before := w.written()
+	l := startLoad(t, url)
+	w.release("v2")
+	w.phase("Progressing", 1)
+	if got := w.shares(url, 20); got["v1"] != 20 {
+		t.Errorf("step 1: %v", got)
+	}
+	if n := w.kubectl("", "get", "pods", "--selector=app=web", "--field-selector=status.phase=Running", "--output=name"); len(strings.Fields(n)) != 4 {
+		t.Errorf("the pods are %q, want 4", n)
+	}
+	w.kubectl("", "patch", "rollout", "web", "--subresource=status", "--type=merge", "--patch", `{"status":{"currentStepState":"StepReady","blueGreenStatus":{"currentStepState":"StepReady"}}}`)
+	w.phase("Healthy", 0)
+	w.eventually(func() error {
+		if after := strings.ReplaceAll(w.written(), "v2=0.0.0.0", "v1=0.0.0.0"); after != before {
+			return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+		}
+		return nil
+	})
+	l.end(t)
+}
