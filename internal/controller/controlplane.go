@@ -44,7 +44,9 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
-	judge        *admission.Rollouts // nil if Rollouts are not judged
+	judge        *admission.Rollouts // nil if nothing is judged at admission, as are the next two
+	workloads    *admission.Workloads
+	known        *admission.Known
 	reviews      *webhook.Reviews
 	traffic      *traffic            // nil if Traffic Metrics are not served
 	releases     *release.Controller // nil if Rollouts are not carried out
@@ -88,7 +90,12 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 			return nil, err
 		}
 		c.judge = &admission.Rollouts{List: list}
-		c.reviews.Paths[admission.RolloutsPath] = c.judge.Answer
+		c.known = &admission.Known{
+			Client: client, Namespaces: o.namespaces, Logger: log.With("for", "admission"),
+			Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, client) },
+		}
+		c.workloads = &admission.Workloads{Rollouts: c.known.Rollouts}
+		c.reviews.Paths[admission.RolloutsPath], c.reviews.Paths[admission.WorkloadsPath] = c.judge.Answer, c.workloads.Answer
 	}
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: append(o.feedHosts(), o.conversion.hosts()...), Changed: c.authorityChanged, Logger: log,

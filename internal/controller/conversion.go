@@ -63,7 +63,7 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 		b.APIServices = append(api.APIServices(), api.CustomAPIService)
 	}
 	if c.judges() {
-		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}}
+		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}, {Kind: "MutatingWebhookConfiguration", Name: access.WorkloadsWebhook}}
 	}
 	return b
 }

@@ -61,11 +61,15 @@ weir-controller-watch
   resources: [validatingwebhookconfigurations]
   resourceNames: [{{ include "weir.name" . }}-rollouts]
   verbs: [get, patch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations]
+  resourceNames: [{{ include "weir.name" . }}-workloads]
+  verbs: [get, patch]
 {{- end }}
 {{- end }}
 
 {{- define "weir.configurations" -}}
-["{{ include "weir.name" . }}-rollouts"]
+["{{ include "weir.name" . }}-rollouts", "{{ include "weir.name" . }}-workloads"]
 {{- end -}}
 
 {{- /* What the controller may do in each namespace that it watches. */ -}}

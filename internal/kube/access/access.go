@@ -132,12 +132,16 @@ func Releases(workloads []*workload.Kind, providers rollout.Providers) []Verb {
 // RolloutsWebhook is the name of the ValidatingWebhookConfiguration by which the API server asks about Rollouts.
 const RolloutsWebhook = "weir-controller-rollouts"
 
-// Admission returns what the controller may additionally do if it judges Rollouts, sorted: keep the certificates by which
-// the API server trusts it.
+// WorkloadsWebhook is the name of the MutatingWebhookConfiguration by which it has workloads held.
+const WorkloadsWebhook = "weir-controller-workloads"
+
+// Admission returns what the controller may additionally do if API servers ask it before they store Rollouts and
+// workloads, sorted: keep the certificates by which they trust it.
 func Admission() []Verb {
 	var all []Verb
 	for _, verb := range []string{"get", "patch"} {
-		all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: verb, Name: RolloutsWebhook})
+		all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: verb, Name: RolloutsWebhook},
+			Verb{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: verb, Name: WorkloadsWebhook})
 	}
 	return sorted(all)
 }

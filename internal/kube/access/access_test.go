@@ -56,6 +56,11 @@ func template(kinds resource.Kinds) string {
 	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
+	b.WriteString("\n{{- /* The workloads that Rollouts release, as rules of a webhook. */ -}}\n{{- define \"weir.workloads\" }}\n")
+	for _, k := range workload.Kinds {
+		fmt.Fprintf(&b, "  - {apiGroups: [%s], apiVersions: [\"*\"], operations: [UPDATE], resources: [%s], scope: Namespaced}\n", k.Group, k.Plural)
+	}
+	b.WriteString("{{- end }}\n")
 	b.WriteString("\n{{- /* What carrying Rollouts out takes beside that. */ -}}\n")
 	releases(&b)
 	b.WriteString("\n{{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}\n")
