@@ -26,6 +26,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/admission"
 	"github.com/weirmesh/weir/internal/kube/conversion"
+	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/rollout/workload"
@@ -110,7 +111,11 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	}
 	a.rollouts = &admission.Rollouts{List: list}
 	conversions := &conversion.Handler{Kinds: rollouts.Kinds()}
-	reviews := &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: conversions.Answer, admission.RolloutsPath: a.rollouts.Answer}}
+	known := &admission.Known{Client: c, Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, c) }, Logger: logger(t)}
+	workloads := &admission.Workloads{Rollouts: known.Rollouts}
+	reviews := &webhook.Reviews{Paths: map[string]webhook.Answer{
+		conversion.Path: conversions.Answer, admission.RolloutsPath: a.rollouts.Answer, admission.WorkloadsPath: workloads.Answer,
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- webhook.Serve(ctx, l, reviews, a.certificate.Certificate) }()
@@ -126,6 +131,7 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	define(t, rollouts.Group, "rollouts", func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: authority.Bundle()}
 	})
+	background(t, known.Run)
 	user, err := adminConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -457,5 +463,106 @@ func (a *admitted) mark() {
 	})
 	if err != nil {
 		a.t.Fatal(err)
+	}
+}
+
+// TestWorkloadsAreHeldAsTheyAreStored has a user who applies Deployments that Rollouts release; then the controller goes away.
+func TestWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
+	ns, ctx := namespace(t), t.Context()
+	a := admits(t, nil)
+	a.inForce(ns)
+	deployment := func(name string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte("{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: "+ns+", name: "+name+"}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b, v: '1'}}, spec: {containers: [{name: a, image: a}]}}}}"), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	web, free := deployment("web"), deployment("free")
+	create(t, web, free)
+	if err := a.client.Create(ctx, rolloutOf(ns, "web", "web", "replicas: 2")); err != nil {
+		t.Fatal(err)
+	}
+	paused := func(u *unstructured.Unstructured) bool {
+		p, _, _ := unstructured.NestedBool(u.Object, "spec", "paused")
+		return p
+	}
+	label := workload.HeldLabel
+	const next = `{"spec":{"template":{"metadata":{"labels":{"v":"2"}}}}}`
+	err := within(ctx, func() error { // the Rollout is known, and the webhook in force
+		u := web.DeepCopy()
+		if err := a.client.Patch(ctx, u, merge(next), client.DryRunAll); err != nil || !paused(u) {
+			return fmt.Errorf("not held: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(c client.Client, u *unstructured.Unstructured, text string) error {
+		return c.Patch(ctx, u, merge(text))
+	}
+	if err := patch(a.client, web, `{"spec":{"replicas":3}}`); err != nil || paused(web) {
+		t.Errorf("another field: paused %t, %v", paused(web), err)
+	}
+	if err := patch(a.client, free, next); err != nil || paused(free) {
+		t.Errorf("one that no Rollout names: paused %t, %v", paused(free), err)
+	}
+	// The generation says that the template was never stored without the hold.
+	before := web.GetGeneration()
+	if err := patch(a.client, web, next); err != nil || !paused(web) || web.GetLabels()[label] != "unpaused" || web.GetGeneration() != before+1 {
+		t.Errorf("a new template: paused %t, labels %v, generation %d after %d, %v", paused(web), web.GetLabels(), web.GetGeneration(), before, err)
+	}
+	a.take()
+	if err := patch(a.client, web, `{"metadata":{"labels":{"`+label+`":null}},"spec":{"paused":false}}`); err != nil || !paused(web) || web.GetLabels()[label] != "unpaused" {
+		t.Errorf("resumed midway: paused %t, labels %v, %v", paused(web), web.GetLabels(), err)
+	}
+	if w := a.take(); len(w) != 1 || !strings.Contains(w[0], "Deployment "+ns+"/web stays held while Rollout "+ns+"/web releases it") {
+		t.Errorf("warnings %q", w)
+	}
+	// As the controller leaves it once it has taken the Deployment over.
+	const over = `{"metadata":{"labels":{"rollouts.weirmesh.github.io/held":"true"}},"spec":{"paused":true,"strategy":{"type":"Recreate","rollingUpdate":null}}}`
+	ours, err := client.New(asController(t), client.Options{Scheme: kube.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applyManifests(t, "deploy/manifests/install-rollouts.yaml", func(u *unstructured.Unstructured) bool {
+		return strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") && u.GetName() == "weir-controller-held" || u.GroupVersionKind().Group == "rbac.authorization.k8s.io"
+	})
+	if err := patch(ours, web, over); err != nil {
+		t.Fatal(err)
+	}
+
+	// The controller is away: what is held stays so, and all else is stored.
+	a.stop()
+	err = within(ctx, func() error {
+		err := a.client.Patch(ctx, web.DeepCopy(), merge(`{"spec":{"paused":false}}`), client.DryRunAll)
+		if !denied(err) || !strings.Contains(err.Error(), "spec.paused: a Rollout holds this Deployment") {
+			return fmt.Errorf("resumed while held: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"resumed by removing the field": `{"spec":{"paused":null}}`, "resumed with the label off": `{"metadata":{"labels":{"` + label + `":null}},"spec":{"paused":false}}`,
+	} {
+		if err := patch(a.client, web.DeepCopy(), text); !denied(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := patch(a.client, web, `{"spec":{"template":{"metadata":{"labels":{"v":"3"}}}}}`); err != nil || !paused(web) {
+		t.Errorf("another template while held: %v", err)
+	}
+	if err := patch(a.client, free, `{"spec":{"template":{"metadata":{"labels":{"v":"3"}}}}}`); err != nil {
+		t.Errorf("another Deployment: %v", err)
+	}
+	if err := a.client.Patch(ctx, web.DeepCopy(), merge(`{"spec":{"paused":false,"strategy":{"type":"RollingUpdate"}}}`), client.DryRunAll); err != nil {
+		t.Errorf("resumed with a strategy of its own: %v", err)
+	}
+	// The controller lets go, of a user's Recreate, too.
+	if err := patch(ours, web, `{"metadata":{"labels":{"`+label+`":null}},"spec":{"paused":null}}`); err != nil || paused(web) {
+		t.Errorf("let go by the controller: %v", err)
 	}
 }

@@ -614,7 +614,7 @@ func TestPolicyHoldsTheControllerToItsAPIs(t *testing.T) {
 func TestPolicyHoldsTheControllerToItsAdmissionWebhooks(t *testing.T) {
 	c := policedBy(t, "deploy/manifests/install-rollouts.yaml")
 	ctx := t.Context()
-	for _, of := range []*unstructured.Unstructured{hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook)} {
+	for _, of := range []*unstructured.Unstructured{hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook), hooked("MutatingWebhookConfiguration", access.WorkloadsWebhook)} {
 		// edit changes the first webhook and writes all.
 		edit := func(change func(hook map[string]any)) error {
 			u := of.DeepCopy()
