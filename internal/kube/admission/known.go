@@ -47,7 +47,9 @@ func (k *Known) Run(ctx context.Context) error {
 			k.set(nil, why != "")
 			if why == "" {
 				err = k.follow(ctx)
-				k.set(nil, false)
+				if k.set(nil, false); err == nil {
+					continue // to see at once what has changed
+				}
 			}
 		}
 		if err != nil && ctx.Err() == nil {
