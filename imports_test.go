@@ -75,6 +75,7 @@ var importTable = map[string][]string{
 	"internal/kube/release":    {"internal/kube", "internal/kube/edit", "internal/loglimit", "internal/rollout", "internal/rollout/workload", "api/rollouts"},
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/aggregated": {"internal/visible"},
+	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout/workload", "internal/visible", "api/rollouts"},
 	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
@@ -93,7 +94,7 @@ var importTable = map[string][]string{
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
-		"internal/kube/access", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
+		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
 		"internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics",
 	},

@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,6 +12,34 @@ import (
 // Decode reads the object u, written in the given version, into the one type, or returns what is wrong with every field,
 // named as that version names it. It does not change u.
 func Decode(version string, u map[string]any) (*Rollout, field.ErrorList) {
+	r, errs := Read(version, u)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	if errs := Problems(version, &r.Spec); len(errs) > 0 {
+		return nil, errs
+	}
+	return r, nil
+}
+
+// Problems is Validate for a spec that was written in a version, whose names the fields have.
+func Problems(version string, s *Spec) field.ErrorList { return asWritten(version, Validate(s)) }
+
+// SameSpec reports whether two forms of an object, both written in a version, mean the same spec. Annotations belong to
+// it where the version has them in the place of fields.
+func SameSpec(version string, a, b map[string]any) bool {
+	if version != rollout.Hub {
+		x, xErr := rollout.Convert(a, rollout.Hub)
+		y, yErr := rollout.Convert(b, rollout.Hub)
+		if xErr == nil && yErr == nil {
+			a, b = x, y
+		}
+	}
+	return reflect.DeepEqual(a["spec"], b["spec"])
+}
+
+// Read is Decode for a Rollout that need not be valid, as one may be that was there before the rules.
+func Read(version string, u map[string]any) (*Rollout, field.ErrorList) {
 	if !slices.Contains(Versions, version) {
 		return nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), version, Versions)}
 	}
@@ -27,9 +56,6 @@ func Decode(version string, u map[string]any) (*Rollout, field.ErrorList) {
 		return nil, field.ErrorList{field.Invalid(field.NewPath("spec"), "object", err.Error())}
 	}
 	r.APIVersion, r.Kind = Group+"/"+rollout.Hub, rollout.Name
-	if errs := Validate(&r.Spec); len(errs) > 0 {
-		return nil, asWritten(version, errs)
-	}
 	return r, nil
 }
 
@@ -48,6 +74,9 @@ func asWritten(version string, errs field.ErrorList) field.ErrorList {
 	for _, e := range errs {
 		if rest, ok := strings.CutPrefix(e.Field, "spec.workloadRef"); ok {
 			e.Field = "spec.objectRef.workloadRef" + rest
+		}
+		if e.Field == "spec.strategy.canary.enableExtraWorkloadForCanary" {
+			e.Field = "metadata.annotations[" + StyleAnnotation + "]"
 		}
 		if rest, ok := strings.CutSuffix(e.Field, "].traffic"); ok {
 			e.Field = rest + "].weight"

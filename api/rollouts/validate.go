@@ -18,13 +18,8 @@ const (
 // Validate returns what is wrong with a spec by itself, whatever the names in it refer to. The rules are those of
 // OpenKruise's webhook.
 func Validate(s *Spec) (errs field.ErrorList) {
-	at := field.NewPath("spec")
-	for _, name := range []struct{ name, value string }{{"apiVersion", s.WorkloadRef.APIVersion}, {"kind", s.WorkloadRef.Kind}, {"name", s.WorkloadRef.Name}} {
-		if name.value == "" {
-			errs = append(errs, field.Required(at.Child("workloadRef", name.name), "name the workload that is released"))
-		}
-	}
-	at = at.Child("strategy")
+	errs = validateWorkload(s.WorkloadRef, s.Strategy.BlueGreen != nil, field.NewPath("spec", "workloadRef"))
+	at := field.NewPath("spec", "strategy")
 	switch {
 	case s.Strategy.Canary == nil && s.Strategy.BlueGreen == nil:
 		return append(errs, field.Required(at, "write canary or blueGreen"))
@@ -32,9 +27,6 @@ func Validate(s *Spec) (errs field.ErrorList) {
 		return append(errs, field.Invalid(at, "canary, blueGreen", "must be one of the two"))
 	case s.Strategy.BlueGreen != nil:
 		at = at.Child("blueGreen")
-		if kind := s.WorkloadRef.Kind; kind != "Deployment" && kind != "CloneSet" && kind != "" {
-			errs = append(errs, field.NotSupported(field.NewPath("spec", "workloadRef", "kind"), kind, []string{"Deployment", "CloneSet"}))
-		}
 	default:
 		at = at.Child("canary")
 	}

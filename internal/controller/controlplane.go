@@ -16,10 +16,12 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/admission"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -42,6 +44,10 @@ type controlPlane struct {
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
+	judge        *admission.Rollouts // nil if nothing is judged at admission, as are the next two
+	workloads    *admission.Workloads
+	known        *admission.Known
+	reviews      *webhook.Reviews
 	traffic      *traffic            // nil if Traffic Metrics are not served
 	releases     *release.Controller // nil if Rollouts are not carried out
 	metrics      *controllerMetrics
@@ -77,6 +83,20 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
 	c.classes = kube.NewClasses(client, c.source, dialect.ControllerName, log)
 	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
+	c.reviews = &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: c.conversions.Answer}}
+	if o.judges() {
+		list, err := admission.Lister(client.Config)
+		if err != nil {
+			return nil, err
+		}
+		c.judge = &admission.Rollouts{List: list}
+		c.known = &admission.Known{
+			Client: client, Namespaces: o.namespaces, Logger: log.With("for", "admission"),
+			Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, client) },
+		}
+		c.workloads = &admission.Workloads{Rollouts: c.known.Rollouts}
+		c.reviews.Paths[admission.RolloutsPath], c.reviews.Paths[admission.WorkloadsPath] = c.judge.Answer, c.workloads.Answer
+	}
 	c.authority = &replica.Authority{
 		Client: client, Namespace: o.namespace, Hosts: slices.Concat(o.feedHosts(), []string{o.replicaHost()}, o.conversion.hosts()), Changed: c.authorityChanged, Logger: log,
 	}

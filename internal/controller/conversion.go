@@ -10,6 +10,7 @@ import (
 
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/conversion"
 	"github.com/weirmesh/weir/internal/kube/webhook"
 	"github.com/weirmesh/weir/internal/process"
@@ -61,6 +62,9 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 	if c.traffic != nil {
 		b.APIServices = append(api.APIServices(), api.CustomAPIService)
 	}
+	if c.judges() {
+		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}, {Kind: "MutatingWebhookConfiguration", Name: access.WorkloadsWebhook}}
+	}
 	return b
 }
 
@@ -70,14 +74,14 @@ func (c *controlPlane) keepBundles(ctx context.Context) error {
 	return nil
 }
 
-// webhooks answers API servers: those that have objects converted, and those that ask about traffic for others.
+// webhooks answers API servers: those that have objects converted or judged, and those that ask about traffic for others.
 func (c *controlPlane) webhooks() http.Handler {
 	if c.traffic == nil {
-		return c.conversions
+		return c.reviews
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == conversion.Path {
-			c.conversions.ServeHTTP(w, r)
+		if c.reviews.Paths[r.URL.Path] != nil {
+			c.reviews.ServeHTTP(w, r)
 			return
 		}
 		c.traffic.api.ServeHTTP(w, r)

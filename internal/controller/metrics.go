@@ -46,7 +46,10 @@ var (
 	metricRefused     = prometheus.NewDesc("weir_controller_feed_unauthenticated_total", "Streams refused for their token.", nil, nil)
 	metricConversions = prometheus.NewDesc("weir_controller_conversions_total", "Reviews of the API server, in which objects are converted between versions, that were answered.", nil, nil)
 	metricConvFailed  = prometheus.NewDesc("weir_controller_conversion_failures_total", "Reviews answered that an object could not be converted.", nil, nil)
-	metricConvRefused = prometheus.NewDesc("weir_controller_conversion_refusals_total", "Requests to the conversion webhook that were no review, too large or too many at once.", nil, nil)
+	metricConvRefused = prometheus.NewDesc("weir_controller_conversion_refusals_total", "Requests of which the API server sends reviews, for conversions and admission, that were no review, too large or too many at once.", nil, nil)
+	metricAdmissions  = prometheus.NewDesc("weir_controller_admissions_total", "Reviews of the API server, which asks whether an object may be stored, that were answered.", []string{"of"}, nil)
+	metricDenials     = prometheus.NewDesc("weir_controller_admission_denials_total", "Reviews answered that the object may not be stored.", []string{"of"}, nil)
+	metricHeld        = prometheus.NewDesc("weir_controller_admission_holds_total", "Reviews answered by a change that holds a workload for its Rollout.", nil, nil)
 	metricLogDropped  = prometheus.NewDesc("weir_log_dropped_lines_total", "Lines of the process's own log lost because the queue was full or the log could not be written.", nil, nil)
 	metricTask        = prometheus.NewDesc("weir_controller_task_running", "1 while a task of this replica runs, 0 while it waits or has failed.", []string{"task"}, nil)
 	metricTaskFailed  = prometheus.NewDesc("weir_controller_task_failures_total", "Failures of a task, after each of which it begins anew.", []string{"task"}, nil)
@@ -102,7 +105,7 @@ func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(c, to)
 	to <- metricTask
 	to <- metricTaskFailed
-	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge, metricTaps, metricTapLines} {
+	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge, metricTaps, metricTapLines, metricAdmissions, metricDenials, metricHeld} {
 		to <- d
 	}
 }
@@ -139,12 +142,20 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	conversions := c.plane.conversions.Stats()
 	count(metricConversions, conversions.Answered)
 	count(metricConvFailed, conversions.Failed)
-	count(metricConvRefused, conversions.Refused)
+	count(metricConvRefused, c.plane.reviews.Refused())
 	if t := c.plane.traffic; t != nil {
 		s := t.taps.Stats()
 		gauge(metricTaps, float64(s.Open))
 		count(metricTapLines, s.Lines, "accepted")
 		count(metricTapLines, s.Rejected, "rejected")
+	}
+	if r := c.plane.judge; r != nil {
+		s := r.Stats()
+		count(metricAdmissions, s.Answered, "rollouts")
+		count(metricDenials, s.Denied, "rollouts")
+		answered, held := c.plane.workloads.Stats()
+		count(metricAdmissions, answered, "workloads")
+		count(metricHeld, held)
 	}
 	if t := c.plane.traffic; t != nil && t.embedded != nil {
 		s := t.embedded.Stats()

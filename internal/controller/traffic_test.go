@@ -128,7 +128,7 @@ func TestOneListenerAnswersAPIServers(t *testing.T) {
 		conversion bool
 	}{
 		{nil, "/convert", http.StatusMethodNotAllowed, "reviews are sent by POST", true},
-		{nil, "/apis", http.StatusNotFound, "the webhook is at", true},
+		{nil, "/apis", http.StatusNotFound, "no reviews are answered here", true},
 		{[]string{"--traffic-metrics"}, "/convert", http.StatusMethodNotAllowed, "reviews are sent by POST", true},
 		{[]string{"--traffic-metrics"}, "/apis/traffic.metrics.k8s.io/v1beta1/pods", http.StatusServiceUnavailable, `"kind":"Status"`, false},
 		{[]string{"--traffic-metrics"}, "/convert/", http.StatusServiceUnavailable, `"kind":"Status"`, false},
@@ -140,7 +140,7 @@ func TestOneListenerAnswersAPIServers(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.text) {
 			t.Errorf("%q %s: %d %s", c.args, c.path, w.Code, w.Body)
 		}
-		if refused := p.conversions.Stats().Refused == 1; refused != c.conversion {
+		if refused := p.reviews.Refused() == 1; refused != c.conversion {
 			t.Errorf("%q %s: it is taken for a conversion: %t", c.args, c.path, refused)
 		}
 	}

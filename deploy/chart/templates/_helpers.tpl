@@ -54,6 +54,24 @@ weir-controller-watch
 {{- end }}
 {{- end }}
 
+{{- /* What the controller may do so that the API server asks it before objects are stored. */ -}}
+{{- define "weir.admission" }}
+{{- if .Values.rollouts.enabled }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "weir.name" . }}-rollouts]
+  verbs: [get, patch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations]
+  resourceNames: [{{ include "weir.name" . }}-workloads]
+  verbs: [get, patch]
+{{- end }}
+{{- end }}
+
+{{- define "weir.configurations" -}}
+["{{ include "weir.name" . }}-rollouts", "{{ include "weir.name" . }}-workloads"]
+{{- end -}}
+
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
 # What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.

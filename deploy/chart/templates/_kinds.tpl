@@ -53,6 +53,13 @@
   verbs: [update]
 {{- end }}
 
+{{- /* The workloads that Rollouts release, as rules of a webhook. */ -}}
+{{- define "weir.workloads" }}
+  - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [deployments], scope: Namespaced}
+  - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [statefulsets], scope: Namespaced}
+  - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [daemonsets], scope: Namespaced}
+{{- end }}
+
 {{- /* What carrying Rollouts out takes beside that. */ -}}
 {{- define "weir.releases" }}
 {{- if .Values.rollouts.enabled }}

@@ -145,7 +145,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "rollouts: {enabled: maybe}", "rollouts: {on: true}", "rollouts: {hold: Sometimes}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {

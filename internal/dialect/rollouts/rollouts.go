@@ -105,7 +105,7 @@ func (t *translator) report(r *rollouts.Rollout, code, field, message, fix strin
 
 func (t *translator) rollout(r *rollouts.Rollout) {
 	w := r.Spec.WorkloadRef
-	id := strings.Join([]string{r.Namespace, w.APIVersion, w.Kind, w.Name}, " ")
+	id := r.Namespace + " " + w.Key()
 	if other, twice := t.workloads[id]; twice {
 		t.report(r, codeWorkloadTaken, "spec.workloadRef", fmt.Sprintf("Rollout %s/%s has the %s %s already", r.Namespace, other, w.Kind, w.Name), "delete one of the two")
 	} else {

@@ -129,6 +129,23 @@ func Releases(workloads []*workload.Kind, providers rollout.Providers) []Verb {
 	return sorted(all)
 }
 
+// RolloutsWebhook is the name of the ValidatingWebhookConfiguration by which the API server asks about Rollouts.
+const RolloutsWebhook = "weir-controller-rollouts"
+
+// WorkloadsWebhook is the name of the MutatingWebhookConfiguration by which it has workloads held.
+const WorkloadsWebhook = "weir-controller-workloads"
+
+// Admission returns what the controller may additionally do if API servers ask it before they store Rollouts and
+// workloads, sorted: keep the certificates by which they trust it.
+func Admission() []Verb {
+	var all []Verb
+	for _, verb := range []string{"get", "patch"} {
+		all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: verb, Name: RolloutsWebhook},
+			Verb{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: verb, Name: WorkloadsWebhook})
+	}
+	return sorted(all)
+}
+
 // AuthenticationNamespace is the namespace of the ConfigMap that Authentication is about.
 const AuthenticationNamespace = "kube-system"
 

@@ -56,6 +56,11 @@ func template(kinds resource.Kinds) string {
 	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
+	b.WriteString("\n{{- /* The workloads that Rollouts release, as rules of a webhook. */ -}}\n{{- define \"weir.workloads\" }}\n")
+	for _, k := range workload.Kinds {
+		fmt.Fprintf(&b, "  - {apiGroups: [%s], apiVersions: [\"*\"], operations: [UPDATE], resources: [%s], scope: Namespaced}\n", k.Group, k.Plural)
+	}
+	b.WriteString("{{- end }}\n")
 	b.WriteString("\n{{- /* What carrying Rollouts out takes beside that. */ -}}\n")
 	releases(&b)
 	b.WriteString("\n{{- /* The same of kinds that belong to no namespace; namespaces are with the rules of each mode. */ -}}\n")
@@ -153,16 +158,20 @@ func installed(t *testing.T, file string) (roles []role) {
 
 // TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
 func TestTheRolesAreWhatIsUsed(t *testing.T) {
-	roles := installed(t, "../../../deploy/manifests/install.yaml")
-	for _, r := range roles {
-		if r.Kind == "ClusterRole" {
-			compare(t, r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic()))
-		} else {
-			compare(t, r.Kind, r.Rules, access.Own())
+	for file, more := range map[string][]access.Verb{
+		"install.yaml": nil, "install-rollouts.yaml": slices.Concat(access.Releases(workload.Kinds, provider.All()), access.Admission()),
+	} {
+		roles := installed(t, "../../../deploy/manifests/"+file)
+		for _, r := range roles {
+			if r.Kind == "ClusterRole" {
+				compare(t, file+" "+r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), more))
+			} else {
+				compare(t, file+" "+r.Kind, r.Rules, access.Own())
+			}
 		}
-	}
-	if len(roles) != 2 {
-		t.Errorf("%d roles, want 2", len(roles))
+		if len(roles) != 2 {
+			t.Errorf("%s: %d roles, want 2", file, len(roles))
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer cancel()
 	wait.Go(func() { c.events.run(ctx) })
 	for {
-		why, err := c.obstacle(ctx)
+		why, err := Obstacle(ctx, c.Client)
 		if err != nil && ctx.Err() == nil {
 			c.Logger.Warn("it is not known whether there are Rollouts to carry out; trying again", "error", err)
 		}
@@ -116,9 +116,9 @@ func (c *Controller) stand(why string) {
 	c.away = why
 }
 
-// obstacle says why Rollouts cannot be carried out; empty if they can.
-func (c *Controller) obstacle(ctx context.Context) (why string, err error) {
-	kinds, err := c.Client.Serves(ctx, rollouts.Group)
+// Obstacle says why Rollouts of a cluster cannot be carried out; empty if they can.
+func Obstacle(ctx context.Context, c *kube.Client) (why string, err error) {
+	kinds, err := c.Serves(ctx, rollouts.Group)
 	switch {
 	case err != nil:
 		return "", err
@@ -174,7 +174,7 @@ func (c *Controller) carry(ctx context.Context) error {
 			return nil
 		case <-time.After(look):
 		}
-		if why, err := c.obstacle(ctx); err == nil && why != "" {
+		if why, err := Obstacle(ctx, c.Client); err == nil && why != "" {
 			return nil
 		}
 	}

@@ -40,7 +40,7 @@ func (b *Bundles) apiService(ctx context.Context, name, bundle string) error {
 	if spec["caBundle"] == want {
 		return nil
 	}
-	err := b.patch(ctx, o, map[string]any{"caBundle": want})
+	err := b.patch(ctx, o, map[string]any{"spec": map[string]any{"caBundle": want}})
 	if err == nil {
 		b.Logger.Info("API registered", "apiService", name)
 	}

@@ -21,14 +21,17 @@ const (
 )
 
 // Bundles maintains the certificates by which the API server trusts this controller, in the objects that send it here:
-// of custom resource definitions spec.conversion, the webhook's place and its certificates, and of APIServices
-// spec.caBundle. It changes nothing else in them, and none that belongs to another program.
+// of custom resource definitions spec.conversion, the webhook's place and its certificates; of APIServices
+// spec.caBundle; of admission webhooks clientConfig.caBundle. It changes nothing else in them, and none that belongs to
+// another program.
 type Bundles struct {
 	Client client.Client
 	// Definitions are the names of the definitions.
 	Definitions []string
 	// APIServices are the names of the APIServices, as their installation made them.
 	APIServices []string
+	// Configurations are those of admission webhooks, as their installation made them.
+	Configurations []Configuration
 	// Service is where the API server finds the controller, at port 443.
 	Service Service
 	// Path is where the Service converts; URL, if not empty, is where conversions are asked for instead.
@@ -83,6 +86,9 @@ func (b *Bundles) look(ctx context.Context) {
 	for _, name := range b.APIServices {
 		check("APIService", name, b.apiService)
 	}
+	for _, c := range b.Configurations {
+		check(c.Kind, c.Name, func(ctx context.Context, _, bundle string) error { return b.configuration(ctx, c, bundle) })
+	}
 }
 
 // tell logs why an object is not maintained, when that changes.
@@ -101,12 +107,10 @@ func (b *Bundles) tell(kind, name string, err error) {
 	b.told[key] = text
 }
 
-// patch changes the spec of an object that was read, unless it has been changed since then.
-func (b *Bundles) patch(ctx context.Context, o client.Object, spec any) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()},
-		"spec":     spec,
-	})
+// patch changes fields of an object that was read, unless it has been changed since then.
+func (b *Bundles) patch(ctx context.Context, o client.Object, fields map[string]any) error {
+	fields["metadata"] = map[string]any{"resourceVersion": o.GetResourceVersion()}
+	patch, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (b *Bundles) definition(ctx context.Context, name, bundle string) error {
 	if !b.ours(have, bundle) {
 		return fmt.Errorf("spec.conversion.webhook.clientConfig: is another webhook's: remove its caBundle if Weir is to convert")
 	}
-	err := b.patch(ctx, definition, map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": patchOf(want)}}})
+	err := b.patch(ctx, definition, map[string]any{"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": patchOf(want)}}}})
 	if err == nil {
 		b.Logger.Info("conversion webhook registered", "definition", name)
 	}

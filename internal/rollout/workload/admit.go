@@ -48,3 +48,9 @@ func (k *Kind) Admit(before, now map[string]any, rec *Record) map[string]any {
 	}
 	return out
 }
+
+// IsHeld reports whether a workload is held, whoever holds it.
+func IsHeld(object map[string]any) bool {
+	_, held := labelOf(object)
+	return held
+}

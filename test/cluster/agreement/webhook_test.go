@@ -38,7 +38,8 @@ func convertVersions(ctx context.Context) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	handler := &conversion.Handler{Kinds: slices.Concat(splits.Kinds(), specs.Kinds(), access.Kinds())}
-	go func() { ended <- webhook.Serve(ctx, l, handler, certificate.Certificate) }()
+	reviews := &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: handler.Answer}}
+	go func() { ended <- webhook.Serve(ctx, l, reviews, certificate.Certificate) }()
 	url := "https://" + l.Addr().String() + conversion.Path
 	converter = &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: authority.Bundle()}
 	return func() error {

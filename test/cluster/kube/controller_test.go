@@ -20,6 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/test/weirtest"
 )
@@ -48,6 +49,10 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 	definitions := convertible(t)
 	for name, install := range map[string]func(*testing.T) []string{
 		"all namespaces": func(t *testing.T) []string { policed(t); return nil },
+		"with Rollouts": func(t *testing.T) []string {
+			policedBy(t, "deploy/manifests/install-rollouts.yaml")
+			return []string{"--rollouts"}
+		},
 		"named namespaces": func(t *testing.T) []string {
 			namedNamespaces(t)
 			return []string{"--namespaces=shop,blog"}
@@ -106,6 +111,18 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 						return fmt.Errorf("%s: no certificates, %w", name, err)
 					}
 				}
+				for _, u := range []*unstructured.Unstructured{hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook), hooked("MutatingWebhookConfiguration", access.WorkloadsWebhook)} {
+					if name != "with Rollouts" {
+						continue
+					}
+					if err := admin.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+						return err
+					}
+					hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+					if bundle, _, err := unstructured.NestedString(hooks[0].(map[string]any), "clientConfig", "caBundle"); err != nil || bundle == "" {
+						return fmt.Errorf("%s: no certificates, %w", u.GetName(), err)
+					}
+				}
 				if !strings.Contains(log.String(), `msg="the objects of the cluster are known" for="traffic metrics"`) {
 					return errors.New("the objects of Traffic Metrics are not known")
 				}
@@ -119,8 +136,9 @@ func TestControllerWorksWithItsRightsAlone(t *testing.T) {
 				t.Errorf("in a namespace that is not watched: %v", err)
 			}
 			stop()
-			// A library says so of a request that was under way when the process was told to end.
-			text := strings.ReplaceAll(log.String(), `level=ERROR msg="Unexpected error when reading response body" err="context canceled"`, "")
+			// Libraries say so of requests that were under way when the process was told to end.
+			text := strings.NewReplacer(`level=ERROR msg="Unexpected error when reading response body" err="context canceled"`, "",
+				`level=ERROR msg="Error retrieving lease lock" err="context canceled"`, "").Replace(log.String())
 			for _, word := range []string{"forbidden", "ValidatingAdmissionPolicy", "level=ERROR"} {
 				if strings.Contains(text, word) {
 					t.Errorf("the log has %q:\n%s", word, text)

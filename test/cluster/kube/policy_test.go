@@ -2,11 +2,14 @@ package kube
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,13 +19,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/access"
 )
 
 // policed installs roles and admission policies as they are released, and returns a client that is the controller.
@@ -601,6 +607,123 @@ func TestPolicyHoldsTheControllerToItsAPIs(t *testing.T) {
 	if err := patch(all[0], `{"spec":{"caBundle":null}}`); !denied(err) {
 		t.Errorf("of another's: %v, want that the policy denies it", err)
 	}
+}
+
+// TestPolicyHoldsTheControllerToItsAdmissionWebhooks has the configurations by which the API server asks the controller,
+// which may say by which certificates it is known.
+func TestPolicyHoldsTheControllerToItsAdmissionWebhooks(t *testing.T) {
+	c := policedBy(t, "deploy/manifests/install-rollouts.yaml")
+	ctx := t.Context()
+	for _, of := range []*unstructured.Unstructured{hooked("ValidatingWebhookConfiguration", access.RolloutsWebhook), hooked("MutatingWebhookConfiguration", access.WorkloadsWebhook)} {
+		// edit changes the first webhook and writes all.
+		edit := func(change func(hook map[string]any)) error {
+			u := of.DeepCopy()
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+				t.Fatal(err)
+			}
+			hooks, _, err := unstructured.NestedSlice(u.Object, "webhooks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			hook := hooks[0].(map[string]any)
+			change(hook)
+			if hook["name"] == "" {
+				hooks = hooks[1:]
+			}
+			if again := hook["again"]; again != nil {
+				delete(hook, "again")
+				more := runtime.DeepCopyJSON(hook)
+				more["name"] = again
+				hooks = append(hooks, more)
+			}
+			return c.Patch(ctx, u, merge(marshalled(t, map[string]any{"webhooks": hooks})))
+		}
+		field := func(value any, path ...string) func(map[string]any) {
+			return func(hook map[string]any) { set(t, &unstructured.Unstructured{Object: hook}, value, path...) }
+		}
+		err := within(ctx, func() error {
+			if err := edit(field(int64(1), "timeoutSeconds")); !denied(err) {
+				return fmt.Errorf("the policy is not in force: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		authority, err := identity.New(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle := base64.StdEncoding.EncodeToString(authority.Bundle())
+		everything := []any{map[string]any{"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "operations": []any{"*"}, "resources": []any{"*/*"}}}
+		if err := edit(field(bundle, "clientConfig", "caBundle")); err != nil {
+			t.Errorf("certificates: %v", err)
+		}
+		for what, change := range map[string]func(map[string]any){
+			"everything":        field(everything, "rules"),
+			"no conditions":     func(hook map[string]any) { delete(hook, "matchConditions") },
+			"other conditions":  field([]any{map[string]any{"name": "spec", "expression": "true"}}, "matchConditions"),
+			"all namespaces":    field(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "namespaceSelector"),
+			"some objects":      field(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "objectSelector"),
+			"another policy":    field("Exact", "matchPolicy"),
+			"another Service":   field("other", "clientConfig", "service", "name"),
+			"another namespace": field("default", "clientConfig", "service", "namespace"),
+			"another path":      field("/convert", "clientConfig", "service", "path"),
+			"another port":      field(int64(444), "clientConfig", "service", "port"),
+			"a URL": func(hook map[string]any) {
+				hook["clientConfig"] = map[string]any{"url": "https://evil.example/", "caBundle": bundle}
+			},
+			"another name": field("evil.example.com", "name"),
+			"one more":     field("evil.example.com", "again"),
+			"none":         field("", "name"),
+			"certificates and more": func(hook map[string]any) {
+				field(bundle, "clientConfig", "caBundle")(hook)
+				field(everything, "rules")(hook)
+			},
+		} {
+			if err := edit(change); !denied(err) {
+				t.Errorf("%s: %v, want that the policy denies it", what, err)
+			}
+		}
+		for what, text := range map[string]string{
+			"labels": `{"metadata":{"labels":{"a":"b"}}}`, "annotations": `{"metadata":{"annotations":{"a":"b"}}}`, "finalizers": `{"metadata":{"finalizers":["example.com/keep"]}}`,
+		} {
+			if err := c.Patch(ctx, of.DeepCopy(), merge(text)); !denied(err) {
+				t.Errorf("%s: %v, want that the policy denies it", what, err)
+			}
+		}
+		more := hooked(of.GetKind(), "evil")
+		for what, err := range map[string]error{
+			"deleted": c.Delete(ctx, of.DeepCopy()), "created": c.Create(ctx, more), "another": c.Patch(ctx, hooked(of.GetKind(), "other"), merge(`{"webhooks":null}`)),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s: %v, want that it is forbidden", what, err)
+			}
+		}
+		// Of one that leads elsewhere it may not even change the certificates.
+		u := of.DeepCopy()
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+			t.Fatal(err)
+		}
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		field("other", "clientConfig", "service", "name")(hooks[0].(map[string]any))
+		u.Object["webhooks"] = hooks
+		if err := admin.Update(ctx, u); err != nil {
+			t.Fatal(err)
+		}
+		if err := edit(field(nil, "clientConfig", "caBundle")); !denied(err) {
+			t.Errorf("of another's: %v, want that the policy denies it", err)
+		}
+	}
+}
+
+func marshalled(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func apiService(name string) *unstructured.Unstructured {

@@ -1,0 +1,158 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weirmesh/weir/api/rollouts"
+	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// RolloutsPath is where API servers ask about Rollouts.
+const RolloutsPath = "/admit/rollouts"
+
+const (
+	// listTimeout is for reading the Rollouts of a namespace: an API server waits 5 s for the whole answer.
+	listTimeout = 2 * time.Second
+	// listsAtOnce is how many read them at a time: anyone may ask, so that many could.
+	listsAtOnce = 4
+)
+
+// Rollouts judges the Rollouts that are about to be stored. What is wrong with one by itself, or must not change during a
+// release, is refused; what "weir check" only warns of is allowed with warnings. So is what cannot be known now. The
+// zero value with List is ready for use.
+type Rollouts struct {
+	// List returns the Rollouts of a namespace, as a version has them. It is not asked about a Rollout that keeps its
+	// workload.
+	List func(ctx context.Context, version, namespace string) ([]map[string]any, error)
+
+	lists            atomic.Int64
+	answered, denied atomic.Uint64
+}
+
+// Stats count since the start.
+type Stats struct {
+	// Answered counts reviews, Denied those of them whose object may not be stored.
+	Answered, Denied uint64
+}
+
+// Stats returns the counts. It may be called from any goroutine.
+func (v *Rollouts) Stats() Stats { return Stats{v.answered.Load(), v.denied.Load()} }
+
+// Answer answers an AdmissionReview. An error says why the body is none, or not about a Rollout.
+func (v *Rollouts) Answer(ctx context.Context, body []byte) ([]byte, error) {
+	r, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	if r.Resource.Group != rollouts.Group || r.Resource.Resource != "rollouts" || !slices.Contains(rollouts.Versions, r.Resource.Version) {
+		return nil, fmt.Errorf("request.resource: %s %s of %s is none that is judged here", r.Resource.Resource, r.Resource.Version, r.Resource.Group)
+	}
+	response := v.judge(ctx, r)
+	v.answered.Add(1)
+	if !response.Allowed {
+		v.denied.Add(1)
+	}
+	return answered(response)
+}
+
+// judge decides. A deletion, a status, and a change of metadata alone pass whatever the Rollout is: so one that is not
+// valid loses its finalizers all the same.
+func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.AdmissionResponse {
+	version := r.Resource.Version
+	update := r.Operation == admissionv1.Update
+	switch {
+	case r.SubResource != "", r.Operation != admissionv1.Create && !update:
+		return r.allow(nil)
+	case update && rollouts.SameSpec(version, r.old, r.object):
+		return r.allow(nil)
+	}
+	now, problems := rollouts.Read(version, r.object)
+	if now == nil {
+		return r.deny(problems)
+	}
+	problems = rollouts.Problems(version, &now.Spec)
+	workload := now.Spec.WorkloadRef
+	moved := true
+	if update {
+		if before, _ := rollouts.Read(version, r.old); before != nil {
+			problems = append(problems, rollouts.ValidateChange(version, before, now)...)
+			moved = before.Spec.WorkloadRef.Key() != workload.Key()
+		}
+	}
+	var warnings []string
+	if moved && workload.Name != "" {
+		problem, warning := v.taken(ctx, r, workload)
+		if problem != nil {
+			problems = append(problems, problem)
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if len(problems) > 0 {
+		return r.deny(problems)
+	}
+	for _, f := range dialect.Steps(nil, now) {
+		if f.Severity == resource.Info {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s: %s (%s)", f.Ref.Field, f.Message, f.Fix, f.Code))
+	}
+	return r.allow(warnings)
+}
+
+var errBusy = errors.New("too many reviews at once")
+
+// taken reports that another Rollout of the namespace releases the workload, or warns that nobody knows.
+func (v *Rollouts) taken(ctx context.Context, r *request, workload rollouts.Ref) (*field.Error, string) {
+	at := workloadField(r.Resource.Version)
+	others, err := v.list(ctx, r)
+	if err != nil {
+		return nil, fmt.Sprintf("%s: it is not known whether another Rollout releases %s %s; if one does, WR912 says so later: %v", at, workload.Kind, workload.Name, err)
+	}
+	for _, u := range others {
+		meta, _ := u["metadata"].(map[string]any)
+		name, _ := meta["name"].(string)
+		if name == "" || name == objectName(r) {
+			continue
+		}
+		if o, _ := rollouts.Read(r.Resource.Version, u); o != nil && o.Spec.WorkloadRef.Key() == workload.Key() {
+			return field.Forbidden(at, fmt.Sprintf("Rollout %s/%s releases %s %s already: delete one of the two, or name another workload", r.Namespace, name, workload.Kind, workload.Name)), ""
+		}
+	}
+	return nil, ""
+}
+
+// list asks for the Rollouts of the namespace, if not many do.
+func (v *Rollouts) list(ctx context.Context, r *request) ([]map[string]any, error) {
+	defer v.lists.Add(-1)
+	if v.lists.Add(1) > listsAtOnce {
+		return nil, errBusy
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return v.List(ctx, r.Resource.Version, r.Namespace)
+}
+
+func workloadField(version string) *field.Path {
+	if version == "v1alpha1" {
+		return field.NewPath("spec", "objectRef", "workloadRef")
+	}
+	return field.NewPath("spec", "workloadRef")
+}
+
+// objectName is the object's name; an API server has made one by now where only its beginning is written.
+func objectName(r *request) string {
+	meta, _ := r.object["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	return name
+}
