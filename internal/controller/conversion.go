@@ -59,7 +59,7 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 		b.Definitions = append(b.Definitions, k.Definition())
 	}
 	if c.traffic != nil {
-		b.APIServices = append(api.APIServices(), api.CustomAPIService)
+		b.APIServices = api.AllAPIServices()
 	}
 	return b
 }
