@@ -43,6 +43,9 @@ func APIServices() []string {
 // CustomAPIService is the name of the one for Kubernetes' custom metrics, which is another's in many clusters.
 const CustomAPIService = "v1beta2.custom.metrics.k8s.io"
 
+// AllAPIServices are those of APIServices and CustomAPIService.
+func AllAPIServices() []string { return append(APIServices(), CustomAPIService) }
+
 // TrafficMetrics is what was measured at a resource in a window of time.
 type TrafficMetrics struct {
 	metav1.TypeMeta `json:",inline"`

@@ -60,7 +60,7 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 		b.Definitions = append(b.Definitions, k.Definition())
 	}
 	if c.traffic != nil {
-		b.APIServices = append(api.APIServices(), api.CustomAPIService)
+		b.APIServices = api.AllAPIServices()
 	}
 	if c.judges() {
 		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}, {Kind: "MutatingWebhookConfiguration", Name: access.WorkloadsWebhook}}

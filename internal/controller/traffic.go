@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/flags"
@@ -37,6 +38,11 @@ type traffic struct {
 	// api answers API servers.
 	api   *aggregated.API
 	began time.Time
+	// identified says that it is known how the API server identifies itself.
+	identified func() bool
+	// others returns the proxies that are connected to any replica; wasReady says that ready was true once.
+	others   func() []string
+	wasReady atomic.Bool
 }
 
 // trafficPatience is how long a replica that has begun waits with being ready until it can answer about traffic. Proxies
@@ -55,6 +61,7 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 	t := &traffic{began: time.Now(), source: kube.NewSource(c.client, kube.SourceOptions{Kinds: metrics.Kinds(), Scope: c.scope(), Settle: trafficSettle, Logger: log.With("for", "traffic metrics")})}
 	if c.trafficMetrics.prometheus.URL == "" {
 		t.embedded = embedded.New(embedded.Options{Aligned: true, Log: log})
+		t.others = c.connected
 		t.proxies = &scrape.Proxies{Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}
 		t.store = t.embedded
 	} else {
@@ -66,6 +73,7 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 	}
 	t.taps = newTaps(c)
 	t.api = &aggregated.API{Client: c.client, Handler: t.handler(), Logger: log}
+	t.identified = t.api.Ready
 	return t, nil
 }
 
@@ -84,15 +92,23 @@ func (t *traffic) handler() http.Handler {
 	})
 }
 
-// ready says whether API servers may rely on this replica; after trafficPatience it only says why not.
+// ready says whether API servers may rely on this replica; after trafficPatience it only says why not. Beside others it
+// waits until it has asked each of their proxies once, since it would answer 503 or know too little, and they answer
+// meanwhile. Alone it does not: its proxies connect only once it is ready.
 func (t *traffic) ready() (ok bool, why string) {
 	switch {
-	case !t.api.Ready():
+	case !t.identified():
 		why = "Traffic Metrics are not served, as it is not known how the API server identifies itself"
 	case !t.objects.Known():
 		why = "Traffic Metrics are not served, as their objects are not known yet"
+	case t.embedded != nil && !t.wasReady.Load() && !t.embedded.ReadAll() && len(t.others()) > 0:
+		why = "Traffic Metrics are not served, as not every proxy was asked for its traffic yet"
 	}
-	return why == "" || time.Since(t.began) > trafficPatience, why
+	ok = why == "" || time.Since(t.began) > trafficPatience
+	if ok {
+		t.wasReady.Store(true)
+	}
+	return ok, why
 }
 
 // know is the task that keeps the objects.

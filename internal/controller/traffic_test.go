@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/metrics"
+	"github.com/weirmesh/weir/internal/metrics/embedded"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/task"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -115,6 +117,50 @@ func TestAReplicaWaitsForTrafficMetricsOnlySoLong(t *testing.T) {
 	c.traffic.began = time.Now().Add(-trafficPatience - time.Second)
 	if ok, why := c.group.Ready(); !ok || !strings.Contains(why, "Traffic Metrics are not served") {
 		t.Errorf("later: %t, %q", ok, why)
+	}
+}
+
+// TestAReplicaBesideOthersWaitsUntilItHasAskedTheirProxies, once, and one that is alone does not wait for proxies, which
+// connect only after it is ready.
+func TestAReplicaBesideOthersWaitsUntilItHasAskedTheirProxies(t *testing.T) {
+	fresh := func(proxies ...string) *traffic {
+		c := plane(t, "--traffic-metrics")
+		c.traffic.identified = func() bool { return true }
+		c.traffic.objects.Know(resource.NewCollection(metrics.Kinds()).Set())
+		c.traffic.others = func() []string { return proxies }
+		return c.traffic
+	}
+	alone := fresh()
+	if ok, why := alone.ready(); !ok || why != "" {
+		t.Errorf("alone: %t, %q", ok, why)
+	}
+	alone.others = func() []string { return []string{"shop/edge-1"} }
+	if ok, why := alone.ready(); !ok || why != "" {
+		t.Errorf("once it was ready: %t, %q", ok, why)
+	}
+	beside := fresh("shop/edge-1")
+	if ok, why := beside.ready(); ok || !strings.Contains(why, "not every proxy was asked") {
+		t.Errorf("beside others: %t, %q", ok, why)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- beside.embedded.Run(ctx, func() []embedded.Source {
+			return []embedded.Source{{Name: "shop/edge-1", Read: func(context.Context) (telemetry.Report, error) { return telemetry.Report{}, errors.New("it is gone") }}}
+		})
+	}()
+	for !beside.embedded.ReadAll() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if ok, why := beside.ready(); !ok || why != "" {
+		t.Errorf("asked: %t, %q", ok, why)
+	}
+	cancel()
+	<-ended
+	late := fresh("shop/edge-1")
+	late.began = time.Now().Add(-trafficPatience - time.Second)
+	if ok, why := late.ready(); !ok || why == "" {
+		t.Errorf("after its patience: %t, %q", ok, why)
 	}
 }
 

@@ -49,7 +49,7 @@ weir-controller-watch
 # By which certificates the API server knows the controller that answers.
 - apiGroups: [apiregistration.k8s.io]
   resources: [apiservices]
-  resourceNames: {{ append (fromJsonArray (include "weir.apiServices" .)) "v1beta2.custom.metrics.k8s.io" | toJson }}
+  resourceNames: {{ include "weir.allAPIServices" . }}
   verbs: [get, patch]
 {{- end }}
 {{- end }}

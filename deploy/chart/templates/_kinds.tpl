@@ -10,6 +10,11 @@
 ["v1alpha1.metrics.smi-spec.io", "v1beta1.mesh.metrics.k8s.io", "v1beta1.traffic.metrics.k8s.io"]
 {{- end -}}
 
+{{- /* The same, and that of custom metrics. */ -}}
+{{- define "weir.allAPIServices" -}}
+["v1alpha1.metrics.smi-spec.io", "v1beta1.mesh.metrics.k8s.io", "v1beta1.traffic.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"]
+{{- end -}}
+
 {{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}
 {{- define "weir.kinds" }}
 - apiGroups: [""]

@@ -83,7 +83,7 @@ func Cluster(kinds resource.Kinds) []Verb {
 // may ask for them, and keep the certificates by which that trusts the API.
 func Traffic() []Verb {
 	all := []Verb{{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}}
-	for _, name := range append(metrics.APIServices(), metrics.CustomAPIService) {
+	for _, name := range metrics.AllAPIServices() {
 		for _, verb := range []string{"get", "patch"} {
 			all = append(all, Verb{Group: "apiregistration.k8s.io", Resource: "apiservices", Verb: verb, Name: name})
 		}

@@ -54,6 +54,8 @@ func template(kinds resource.Kinds) string {
 	fmt.Fprintf(&b, "{{- define \"weir.converted\" -}}\n[%s]\n{{- end -}}\n", strings.Join(converted, ", "))
 	b.WriteString("\n{{- /* The APIServices of Traffic Metrics. */ -}}\n")
 	fmt.Fprintf(&b, "{{- define \"weir.apiServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.APIServices(), `", "`))
+	b.WriteString("\n{{- /* The same, and that of custom metrics. */ -}}\n")
+	fmt.Fprintf(&b, "{{- define \"weir.allAPIServices\" -}}\n[\"%s\"]\n{{- end -}}\n", strings.Join(metrics.AllAPIServices(), `", "`))
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
 	b.WriteString("\n{{- /* The workloads that Rollouts release, as rules of a webhook. */ -}}\n{{- define \"weir.workloads\" }}\n")

@@ -28,7 +28,7 @@ type APIService struct {
 // apiServices reads those of Traffic Metrics that there are.
 func (r *reader) apiServices(ctx context.Context) error {
 	r.out.APIServicesSeen = true
-	for _, name := range append(metrics.APIServices(), metrics.CustomAPIService) {
+	for _, name := range metrics.AllAPIServices() {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
 		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, u); {

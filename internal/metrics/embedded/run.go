@@ -80,6 +80,7 @@ type reader struct {
 	mu      sync.Mutex
 	targets map[string]*target
 	failed  failures
+	first   int // how many of the first round that had any were not asked yet
 }
 
 // target is a source over the rounds.
@@ -89,6 +90,7 @@ type target struct {
 	tick   int
 	busy   bool
 	fails  int // in a row
+	first  bool
 }
 
 // failures are those of proxies that did not fail before.
@@ -117,6 +119,12 @@ func (r *reader) begin(round uint64, sources []Source) {
 		}
 		t.source = source
 		r.due = append(r.due, t)
+	}
+	if r.first == 0 && !r.store.readAll.Load() && len(r.due) > 0 {
+		r.first = len(r.due)
+		for _, t := range r.due {
+			t.first = true
+		}
 	}
 	failing := int64(0)
 	for name, t := range r.targets {
@@ -186,6 +194,12 @@ func (r *reader) done(t *target, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.busy = false
+	if t.first {
+		t.first = false
+		if r.first--; r.first == 0 {
+			r.store.readAll.Store(true)
+		}
+	}
 	switch {
 	case err == nil:
 		t.fails = 0

@@ -348,3 +348,44 @@ func TestStatsSayWhatFailsNow(t *testing.T) {
 		}
 	})
 }
+
+// TestReadAllIsOnceEachProxyWasAsked, also one that does not answer; a round without proxies does not count.
+func TestReadAllIsOnceEachProxyWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		r := telemetry.New()
+		var all atomic.Pointer[[]Source]
+		all.Store(&[]Source{})
+		stop := running(t, s, func() []Source { return *all.Load() })
+		time.Sleep(12 * time.Second)
+		if s.ReadAll() {
+			t.Error("nothing was there to be read")
+		}
+		var asked atomic.Int64
+		list := []Source{{Name: "hangs", Read: func(ctx context.Context) (telemetry.Report, error) {
+			<-ctx.Done()
+			return telemetry.Report{}, ctx.Err()
+		}}}
+		for i := range 20 {
+			list = append(list, Source{Name: fmt.Sprint("good-", i), Read: func(context.Context) (telemetry.Report, error) {
+				asked.Add(1)
+				return r.Report(), nil
+			}})
+		}
+		all.Store(&list)
+		waited := false
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if done := s.ReadAll(); done && asked.Load() < 20 {
+				t.Fatalf("done when %d of 20 were asked", asked.Load())
+			} else if !done && asked.Load() > 0 {
+				waited = true
+			}
+		}
+		if !waited || !s.ReadAll() {
+			t.Errorf("waited for all: %t, and at the end: %t", waited, s.ReadAll())
+		}
+		stop()
+	})
+}

@@ -70,12 +70,16 @@ type Store struct {
 
 	readings, failures atomic.Uint64
 	failing            atomic.Int64
+	readAll            atomic.Bool
 }
 
 // New is an empty Store.
 func New(o Options) *Store {
 	return &Store{options: o.withDefaults(), sources: map[string]*source{}, sides: map[telemetry.Side]map[*source]int{}}
 }
+
+// ReadAll reports whether Run has asked each proxy of the first round that had any, whether or not it answered.
+func (s *Store) ReadAll() bool { return s.readAll.Load() }
 
 // Stats are how a Store stands.
 type Stats struct {
