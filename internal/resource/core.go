@@ -9,11 +9,11 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -207,9 +207,23 @@ func nameRule(k *Kind) validation.ValidateNameFunc {
 	case "Service", "Namespace":
 		return validation.NameIsDNSLabel
 	case "Role", "ClusterRole":
-		return path.ValidatePathSegmentName
+		return isPathSegment
 	}
 	return validation.NameIsDNSSubdomain
+}
+
+// isPathSegment says why a name, or the start of one, cannot be a part of a URL's path, which is all that Kubernetes asks of
+// some names (Kubernetes, "Object Names and IDs", Path Segment Names).
+func isPathSegment(name string, prefix bool) (problems []string) {
+	if !prefix && (name == "." || name == "..") {
+		problems = append(problems, "must not be "+strconv.Quote(name))
+	}
+	for _, c := range []string{"/", "%"} {
+		if strings.Contains(name, c) {
+			problems = append(problems, "must not contain "+c)
+		}
+	}
+	return problems
 }
 
 // checkBase64 finds the value that is not base64, which decoding into a struct would not name.
