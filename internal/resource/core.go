@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -216,11 +215,11 @@ func nameRule(k *Kind) validation.ValidateNameFunc {
 // some names (Kubernetes, "Object Names and IDs", Path Segment Names).
 func isPathSegment(name string, prefix bool) (problems []string) {
 	if !prefix && (name == "." || name == "..") {
-		problems = append(problems, "must not be "+strconv.Quote(name))
+		problems = append(problems, fmt.Sprintf("may not be '%s'", name))
 	}
 	for _, c := range []string{"/", "%"} {
 		if strings.Contains(name, c) {
-			problems = append(problems, "must not contain "+c)
+			problems = append(problems, fmt.Sprintf("may not contain '%s'", c))
 		}
 	}
 	return problems
