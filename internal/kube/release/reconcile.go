@@ -73,6 +73,9 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	if !t.read() {
 		return t.invalid(ctx)
 	}
+	if on, taken, err := t.taken(ctx); err != nil || taken {
+		return on, idle, err
+	}
 	if err := t.observeWorkload(ctx); err != nil {
 		return false, 0, err
 	}
@@ -99,14 +102,64 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	return false, wait, nil
 }
 
-// read decodes the Rollout; false if it is not valid.
+// read decodes the Rollout; false if it is not valid. What one changed that is not valid any more is put back all the same
+// when it is deleted.
 func (t *turn) read() bool {
-	r, errs := rollouts.Decode(t.live.GroupVersionKind().Version, t.live.Object)
-	if len(errs) > 0 {
+	version := t.live.GroupVersionKind().Version
+	r, errs := rollouts.Decode(version, t.live.Object)
+	if len(errs) > 0 && t.live.GetDeletionTimestamp() != nil {
+		r, errs = rollouts.Read(version, t.live.Object)
+	}
+	if len(errs) > 0 || r.Spec.Strategy.Plan() == nil {
 		return false
 	}
 	t.r = r
 	return true
+}
+
+// taken reports whether another Rollout, one that was made before, has the workload. Then nothing is done but to say so. A
+// release that has begun goes on.
+func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
+	if t.r.DeletionTimestamp != nil || t.r.Spec.Disabled || t.r.Status.Phase == rollouts.PhaseProgressing {
+		return false, false, nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(rolloutKind.GroupVersion().WithKind("RolloutList"))
+	exemplar := &unstructured.Unstructured{}
+	exemplar.SetGroupVersionKind(rolloutKind)
+	if err := t.objects.List(ctx, exemplar, t.name.Namespace, list); err != nil {
+		return false, false, err
+	}
+	group, _ := rollout.SplitVersion(t.r.Spec.WorkloadRef.APIVersion)
+	for i := range list.Items {
+		other := &list.Items[i]
+		ref, _, _ := unstructured.NestedStringMap(other.Object, "spec", "workloadRef")
+		theirs, _ := rollout.SplitVersion(ref["apiVersion"])
+		if other.GetName() == t.name.Name || other.GetDeletionTimestamp() != nil || theirs != group || ref["kind"] != t.r.Spec.WorkloadRef.Kind || ref["name"] != t.r.Spec.WorkloadRef.Name {
+			continue
+		}
+		if disabled, _, _ := unstructured.NestedBool(other.Object, "spec", "disabled"); disabled || !before(other, t.live) {
+			continue
+		}
+		status := rollout.CopyStatus(t.r.Status)
+		status.ObservedGeneration = t.r.Generation
+		status.Message = fmt.Sprintf("Rollout %s has the %s %s already: delete one of the two.", other.GetName(), ref["kind"], ref["name"])
+		if reflect.DeepEqual(status, t.r.Status) {
+			return false, true, nil
+		}
+		t.events.tell(t.live, rollout.Event{Reason: "WorkloadTaken", Warning: true, Message: status.Message})
+		return true, true, t.store(ctx, status)
+	}
+	return false, false, nil
+}
+
+// before reports whether a Rollout was made before another one.
+func before(a, b *unstructured.Unstructured) bool {
+	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !x.Equal(&y) {
+		return x.Before(&y)
+	}
+	return a.GetName() < b.GetName()
 }
 
 // invalid leaves a Rollout alone that is not valid, except that it may be deleted: the definition and the admission
@@ -156,6 +209,9 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 		t.events.tell(t.live, rollout.Event{Reason: "RecordLost", Warning: true, Message: "What was remembered of the workload is lost: " + err.Error()})
 	}
 	u, err := t.objects.Get(ctx, t.workloadKey())
+	if errors.Is(err, edit.ErrNoKind) {
+		return nil
+	}
 	if err != nil || u == nil {
 		return err
 	}

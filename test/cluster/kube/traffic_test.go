@@ -509,11 +509,11 @@ func TestKubectlReadsTrafficMetrics(t *testing.T) {
 	}
 	s.err.Store(nil)
 
-	// Both discoveries tell of all kinds with their edges.
+	// Both discoveries tell of all kinds with their edges and taps.
 	for _, v := range trafficVersions {
 		var list metav1.APIResourceList
 		s.ask(server.Client(), "GET", "/apis/"+v, &list)
-		if n := len(list.APIResources); n != 20 || list.APIResources[1].Name != "namespaces/edges" {
+		if n := len(list.APIResources); n != 30 || list.APIResources[1].Name != "namespaces/edges" {
 			t.Errorf("%s has %d resources", v, n)
 		}
 	}
@@ -546,7 +546,7 @@ func TestKubectlReadsTrafficMetrics(t *testing.T) {
 	for _, g := range all.Items {
 		if slices.ContainsFunc(trafficVersions, func(v string) bool { return strings.HasPrefix(v, g.Metadata.Name+"/") }) {
 			found++
-			if v := g.Versions[0]; v.Freshness != "Current" || len(v.Resources) != 10 || v.Resources[2].Resource != "pods" || len(v.Resources[2].Subresources) != 1 {
+			if v := g.Versions[0]; v.Freshness != "Current" || len(v.Resources) != 10 || v.Resources[2].Resource != "pods" || len(v.Resources[2].Subresources) != 2 {
 				t.Errorf("%s: %+v", g.Metadata.Name, v)
 			}
 		}
