@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +21,7 @@ import (
 	"github.com/weirmesh/weir/internal/metrics"
 )
 
-// Custom answers requests of Kubernetes' custom metrics API, by which a HorizontalPodAutoscaler scales:
+// Custom answers, for a Handler, requests of Kubernetes' custom metrics API, by which a HorizontalPodAutoscaler scales:
 //
 //	/apis/custom.metrics.k8s.io[/v1beta2]                               the version, or the metrics that there are
 //	/apis/custom.metrics.k8s.io/v1beta2/namespaces/NS/KIND/NAME/METRIC  of one object, such as services/cart or deployments.apps/cart
@@ -36,8 +35,6 @@ import (
 type Custom struct {
 	Index func() *metrics.Index
 	Store metrics.Store
-
-	busy atomic.Int32
 }
 
 // CustomGroup and CustomVersion are those of the custom metrics API.
@@ -84,12 +81,6 @@ func CustomMetrics() (names []string) {
 		names = append(names, m.name)
 	}
 	return names
-}
-
-// ServeHTTP implements http.Handler.
-func (c *Custom) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	code, body := respond(&c.busy, w.Header(), r, c.answer)
-	write(w, code, body)
 }
 
 func (c *Custom) answer(r *http.Request) (object any, as form, err error) {

@@ -17,13 +17,14 @@ import (
 
 const customPath = "/apis/custom.metrics.k8s.io/v1beta2"
 
-func customHandler(t testing.TB, s *store) *rest.Custom {
+func customHandler(t testing.TB, s *store) *rest.Handler {
 	x := objects(t)
-	return &rest.Custom{Index: func() *metrics.Index { return x }, Store: s}
+	index := func() *metrics.Index { return x }
+	return &rest.Handler{Index: index, Store: s, Custom: &rest.Custom{Index: index, Store: s}}
 }
 
 // values are the answer to a path: names of objects with values, and the list.
-func values(t *testing.T, h *rest.Custom, path string) (map[string]string, custom.MetricValueList) {
+func values(t *testing.T, h *rest.Handler, path string) (map[string]string, custom.MetricValueList) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -164,7 +165,7 @@ func TestDiscoveryHasCustomMetrics(t *testing.T) {
 	h := handler(objects(t), &store{})
 	for _, served := range []bool{false, true} {
 		if served {
-			h.Custom = customHandler(t, &store{})
+			h.Custom = customHandler(t, &store{}).Custom
 		}
 		if has := strings.Contains(get(h, "/apis").Body.String(), rest.CustomGroup); has != served {
 			t.Errorf("the groups have it: %v, want %v", has, served)

@@ -26,7 +26,7 @@ import (
 
 // Bounds of what is answered.
 const (
-	// MaxConcurrent is how many requests are answered at a time; further ones get 429.
+	// MaxConcurrent is how many requests a Handler answers at a time, Custom's among them; further ones get 429.
 	MaxConcurrent = 16
 	// Timeout is how long the Store may take; then the answer is 504.
 	Timeout = 10 * time.Second
@@ -65,7 +65,8 @@ type Handler struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if parts, ok := pathParts(r.URL.EscapedPath()); ok && len(parts) > 0 && parts[0] == CustomGroup && h.Custom != nil {
-		h.Custom.ServeHTTP(w, r)
+		code, body := respond(&h.busy, w.Header(), r, h.Custom.answer)
+		write(w, code, body)
 		return
 	}
 	if t, ok := parsePath(r.URL.EscapedPath()); ok && t.tap {

@@ -281,12 +281,17 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{wait: make(chan struct{})}
 		h := handler(x, s)
+		h.Custom = &rest.Custom{Index: h.Index, Store: s} // which is counted with the others
 		var mu sync.Mutex
 		codes := map[int]int{}
 		var all sync.WaitGroup
-		for range rest.MaxConcurrent + 5 {
+		for i := range rest.MaxConcurrent + 5 {
+			path := draft + "/pods"
+			if i%2 == 0 {
+				path = customPath + "/namespaces/*/metrics/requests_per_second"
+			}
 			all.Go(func() {
-				w := get(h, draft+"/pods")
+				w := get(h, path)
 				mu.Lock()
 				defer mu.Unlock()
 				codes[w.Code]++
