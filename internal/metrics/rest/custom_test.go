@@ -103,7 +103,6 @@ func TestCustomMetricsThatDoNotExist(t *testing.T) {
 		customPath + "/namespaces/foobar/pods":                                          "404 the server could not find the requested resource",
 		customPath + "/namespaces/foobar/pods/" + foo:                                   "404 the server could not find the requested resource",
 		"/apis/custom.metrics.k8s.io/v1":                                                "404 the server could not find the requested resource",
-		"/apis/traffic.metrics.k8s.io/v1beta1":                                          "404 the server could not find the requested resource",
 		of + "requests_per_second?labelSelector=a":                                      "400 labelSelector: ",
 		of + "requests_per_second?metricLabelSelector=window%3D2h":                      "400 metricLabelSelector: may only have window=DURATION",
 		of + "requests_per_second?metricLabelSelector=window":                           "400 metricLabelSelector: ",
