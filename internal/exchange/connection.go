@@ -197,6 +197,9 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 			wait = e.ConnectTimeout()
 		}
 		if e = search.Next(c.pipe, snap, b.Service, e, wait); e == nil || c.Aborted() {
+			if f == failFull {
+				b.Service.Rejected(upstream.LimitEndpoints)
+			}
 			return f
 		}
 	}

@@ -144,6 +144,8 @@ func ConnectFailure(err error) *Failure {
 		switch ce.Reason {
 		case upstream.ConnectBusy:
 			return failConnecting
+		case upstream.ConnectFull:
+			return failFull
 		case upstream.ConnectForbidden:
 			return &Failure{Status: 500, Reason: telemetry.AddressRefused, Detail: "the backend's address is refused", Err: err, retry: true}
 		case upstream.ConnectLocal:

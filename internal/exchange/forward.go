@@ -89,10 +89,14 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		}
 		err := ex.try(e)
 		ex.tried(err)
-		if err == failConnecting {
-			// Another endpoint may succeed; nothing has been sent.
-			if avoid = e; moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
-				busy--
+		if err == failConnecting || err == failFull {
+			// Another endpoint may succeed; nothing has been sent. Full is also one whose last place others took since it was chosen: of these
+			// some went on, so that nobody tries for ever.
+			full := err == failFull
+			if avoid = e; full || moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
+				if moved.to = nil; !full {
+					busy--
+				}
 				ex.attempts--
 				ex.attempt.counts = false
 				if ex.trying != nil {

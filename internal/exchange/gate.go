@@ -55,6 +55,7 @@ var (
 	failSilent     = &Failure{Status: 503, Reason: telemetry.ClientOverload, Detail: "the request's body did not come, and others need the request's place", Later: true}
 	failOverdue    = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the request waited too long for the proxy", Later: true}
 	FailBusy       = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many requests as allowed are under way to the backend", Later: true}
+	failFull       = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: FailBusy.Detail, Later: true} // at the endpoint that was chosen
 	failConnecting = &Failure{Status: 503, Reason: telemetry.BackendOverload, Detail: "as many connections as allowed are being opened to the backend", Later: true}
 	failShortage   = &Failure{Status: 503, Reason: telemetry.Overload, Detail: "the proxy has no connection to spare", Later: true}
 )

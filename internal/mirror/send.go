@@ -122,7 +122,9 @@ func (w *worker) send(l *Leg) result {
 		if c.Deadline = now.Add(opt.Timeout); !ended {
 			c.Deadline = l.born.Add(opt.MaxDuration)
 		}
-		if c.Open(l.endpoint, &w.waiting, try, now) != nil {
+		if err := c.Open(l.endpoint, &w.waiting, try, now); upstream.IsFull(err) {
+			return result{outcome: telemetry.MirrorDroppedNoEndpoint}
+		} else if err != nil {
 			return result{outcome: telemetry.MirrorFailedConnect}
 		}
 		var r result

@@ -290,7 +290,7 @@ func (c *Conn) close(nc net.Conn) error {
 		return nil
 	}
 	if was != connIdle {
-		c.endpoint.inFlight.Add(-1)
+		c.endpoint.leave()
 	}
 	err := nc.Close()
 	c.release()

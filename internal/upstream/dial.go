@@ -21,10 +21,15 @@ func (e *Endpoint) Dial(deadline time.Time) (*Conn, error) {
 // DialFor is Dial for a client, whom an endpoint that Announces is told. The connection belongs to this client: Put
 // closes it.
 func (e *Endpoint) DialFor(deadline time.Time, from clientaddr.Pair) (*Conn, error) {
+	return e.dialBy(deadline, e.http1(), from)
+}
+
+// http1 is the TLS configuration of connections over HTTP/1.1, nil for cleartext.
+func (e *Endpoint) http1() *tls.Config {
 	if e.tls == nil {
-		return e.dialBy(deadline, nil, from)
+		return nil
 	}
-	return e.dialBy(deadline, e.tls.http1, from)
+	return e.tls.http1
 }
 
 // DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, and the
@@ -38,10 +43,17 @@ func (e *Endpoint) DialRelay(from clientaddr.Pair) (*Conn, error) {
 
 // dialBy opens a connection, over TLS if config is not nil.
 func (e *Endpoint) dialBy(deadline time.Time, config *tls.Config, from clientaddr.Pair) (*Conn, error) {
-	e.inFlight.Add(1)
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	return e.dialIn(deadline, config, from)
+}
+
+// dialIn is dialBy for what has entered; if it fails, that has left.
+func (e *Endpoint) dialIn(deadline time.Time, config *tls.Config, from clientaddr.Pair) (*Conn, error) {
 	c, err := e.openConn(deadline, config, from)
 	if err != nil {
-		e.inFlight.Add(-1)
+		e.leave()
 		return nil, err
 	}
 	return c, nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -87,15 +88,16 @@ func (e *Endpoint) rested(now uint32) *Conn {
 // and have been counted by the health check.
 func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 	for {
+		if err := e.enter(); err != nil {
+			return nil, false, err
+		}
 		e.mu.Lock()
-		n := len(e.idle)
-		if n == 0 {
+		if len(e.idle) == 0 {
 			e.mu.Unlock()
 			break
 		}
 		c := e.rested(e.set.epoch.Load())
 		e.reuses++
-		e.inFlight.Add(1)
 		c.state.Store(connUsed)
 		e.mu.Unlock()
 		if c.ended() {
@@ -109,7 +111,7 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 		}
 		return c, true, nil
 	}
-	c, err = e.Dial(deadline)
+	c, err = e.dialIn(deadline, e.http1(), clientaddr.Pair{})
 	return c, false, err
 }
 
@@ -132,7 +134,7 @@ func (e *Endpoint) Put(c *Conn) {
 	c.stamp = e.set.epoch.Load()
 	e.idle = append(e.idle, c)
 	e.mu.Unlock()
-	e.inFlight.Add(-1)
+	e.leave()
 }
 
 // ConnectTimeout is that of Options.

@@ -29,6 +29,8 @@ const (
 	ConnectUnreachable ConnectReason = "unreachable"
 	// ConnectBusy is as many connections as allowed being opened already; it does not count against the endpoint, and others may do.
 	ConnectBusy ConnectReason = "busy"
+	// ConnectFull is as many exchanges in flight at the endpoint as allowed; it does not count against the endpoint, and others may have room.
+	ConnectFull ConnectReason = "full"
 	// ConnectLocal is a shortage on this side, such as of descriptors or ports; it does not count against the endpoint.
 	ConnectLocal ConnectReason = "local"
 	// ConnectClosed means that the Set was closed in the meantime; it does not count against the endpoint.
@@ -38,6 +40,12 @@ const (
 	// ConnectFailed is anything else.
 	ConnectFailed ConnectReason = "failed"
 )
+
+// IsFull reports whether err is a ConnectError of ConnectFull.
+func IsFull(err error) bool {
+	var ce *ConnectError
+	return errors.As(err, &ce) && ce.Reason == ConnectFull
+}
 
 // ConnectError is a connection that did not come about.
 type ConnectError struct {

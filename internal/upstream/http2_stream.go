@@ -39,18 +39,20 @@ type Stream struct {
 // check, or caused by Waiting.Wanted. If the stream fails later, call Blame; when the answer's head arrived, call
 // Answered.
 func (e *Endpoint) Open(h *http2.Head, body []byte, end bool, wait *Waiting) (s Stream, sent int, err error) {
-	e.inFlight.Add(1)
+	if err := e.enter(); err != nil {
+		return s, 0, err
+	}
 	pool := e.h2
 	if e.Announces() {
 		if pool, err = e.single(wait.From); err != nil {
-			e.inFlight.Add(-1)
+			e.leave()
 			return s, 0, err
 		}
 	}
 	s, sent, err = pool.open(h, body, end, wait)
 	if err != nil {
 		pool.spent()
-		e.inFlight.Add(-1)
+		e.leave()
 	}
 	return s, sent, err
 }
@@ -60,7 +62,7 @@ func (s *Stream) Close() {
 	s.Stream.Close()
 	c := s.conn
 	*s = Stream{}
-	c.pool.endpoint.inFlight.Add(-1)
+	c.pool.endpoint.leave()
 	c.pool.released(c)
 }
 

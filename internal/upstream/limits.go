@@ -141,8 +141,20 @@ func (u *use) age() {
 	}
 }
 
-// Room is true while another exchange may begin at the endpoint.
+// Room is true while another exchange may begin at the endpoint. Others may take the room in the meantime: enter decides.
 func (e *Endpoint) Room() bool { return e.inFlight.Load() < e.maxInFlight.Load() }
+
+// enter counts an exchange in flight, until leave, or fails with ConnectFull.
+func (e *Endpoint) enter() error {
+	if e.inFlight.Add(1) > e.maxInFlight.Load() {
+		e.leave()
+		return &ConnectError{Address: e.Address, Reason: ConnectFull, Err: errFull}
+	}
+	return nil
+}
+
+// leave ends what enter began.
+func (e *Endpoint) leave() { e.inFlight.Add(-1) }
 
 // limit sets the endpoint's bounds; nil is the defaults.
 func (e *Endpoint) limit(l *model.Limits) {
@@ -159,6 +171,7 @@ func (e *Endpoint) limit(l *model.Limits) {
 
 var (
 	errConnecting = errors.New("as many connections as allowed are being opened to the endpoint")
+	errFull       = errors.New("as many exchanges as allowed are under way at the endpoint")
 	errOpen       = errors.New("as many connections as allowed are open to all endpoints")
 )
 

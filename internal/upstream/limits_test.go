@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +86,64 @@ func TestRequestsToAServiceAreBounded(t *testing.T) {
 	svc.End()
 	if !again.Begin() {
 		t.Error("refused though there is room")
+	}
+}
+
+// TestAnEndpointsLimitIsExact has many begin at the same instant at an endpoint that has room for some.
+func TestAnEndpointsLimitIsExact(t *testing.T) {
+	const limit, asked = 50, 200
+	s := New(Options{dial: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		far.Close()
+		return near, nil
+	}})
+	defer s.Close()
+	svc := apply(t, s, with(func(m *model.Service) { m.Limits = &model.Limits{EndpointRequests: limit} }, hosts(1)...))
+	e := svc.Endpoints()[0]
+	for round := range 20 {
+		conns := make(chan *Conn, asked)
+		var refused atomic.Int64
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		for range asked {
+			wg.Go(func() {
+				<-begin
+				if svc.Pick(nil) == nil {
+					refused.Add(1)
+					return
+				}
+				runtime.Gosched() // others take what Pick saw
+				switch c, _, err := e.Get(time.Time{}); {
+				case IsFull(err):
+					refused.Add(1)
+				case err != nil:
+					t.Error(err)
+				default:
+					conns <- c
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if n := len(conns); n != limit || refused.Load() != asked-limit || e.InFlight() != limit {
+			t.Fatalf("round %d: %d began, %d were refused, %d in flight", round, n, refused.Load(), e.InFlight())
+		}
+		if svc.Pick(nil) != nil {
+			t.Fatalf("round %d: a full endpoint is chosen", round)
+		}
+		for i := range limit {
+			if c := <-conns; i%2 == 0 {
+				c.Close()
+			} else {
+				e.Put(c)
+			}
+		}
+		if n := e.InFlight(); n != 0 {
+			t.Fatalf("round %d: %d in flight at the end", round, n)
+		}
+	}
+	if st := e.Stats(); st.Failures != 0 {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -50,8 +50,8 @@ func (s *Service) Pod(e *Endpoint) (name string, ok bool) {
 // Pick chooses an endpoint: of two random healthy ones, the one with less in flight. avoid, which may be nil, is the
 // endpoint that a retry comes from: it is only chosen if no other is healthy. An ejected endpoint whose time is over
 // gets one request to prove itself. If no endpoint is healthy, they are used as if all were. An endpoint with as many
-// exchanges in flight as allowed is never chosen; requests that begin at the same instant can exceed that by a few. It
-// returns nil if no endpoint is left. It takes no lock and allocates nothing.
+// exchanges in flight as allowed is never chosen; if others take its last place in the same instant, Get, Dial and Open
+// fail with ConnectFull. It returns nil if no endpoint is left. It takes no lock and allocates nothing.
 func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	n := uint64(len(s.endpoints))
 	switch n {
