@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
@@ -27,6 +28,7 @@ const (
 	maxAnswer   = 64 << 20
 	answerTime  = 15 * time.Second
 	watchPeriod = 500 * time.Millisecond
+	maxWarnings = 8
 )
 
 // admin asks the admin endpoint of "weir run".
@@ -48,6 +50,8 @@ type answer struct {
 	host   string
 	status int
 	body   []byte
+	// warnings are the texts of its fields Warning.
+	warnings []string
 }
 
 // text is what the answer says, for errors.
@@ -112,7 +116,16 @@ func readAnswer(resp *http.Response, host string) (*answer, error) {
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("the answer of %s is too long", host)
 	}
-	return &answer{host, resp.StatusCode, body}, nil
+	return &answer{host, resp.StatusCode, body, warningsOf(resp.Header)}, nil
+}
+
+// warningsOf are the texts of warnings, 299 - "TEXT" (RFC 7234 §5.5), as API servers send them.
+func warningsOf(header http.Header) (texts []string) {
+	all, _ := utilnet.ParseWarningHeaders(header.Values("Warning"))
+	for _, w := range all[:min(len(all), maxWarnings)] {
+		texts = append(texts, visible.Text(w.Text[:min(len(w.Text), 500)]))
+	}
+	return texts
 }
 
 // print writes v in a format; text is what people read.

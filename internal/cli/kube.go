@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +80,7 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 		set, result, meant, err := load(paths, stdin, *i.options, i.target)
 		return &look{set: set, Result: result, aim: meant}, err
 	}
-	kube.SetLogger(slog.New(slog.DiscardHandler)) // everything relevant is an error or a finding
+	kube.Quiet()
 	client, err := i.kube.Client()
 	switch {
 	case errors.Is(err, kube.ErrNoCluster) && !i.asked():

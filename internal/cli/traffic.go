@@ -51,12 +51,54 @@ func (a *trafficAPI) show(ctx context.Context, watch bool, look func(s screen.Sc
 		if err != nil {
 			return err
 		}
+		a.printWarned()
 		return s.Print(a.streams.out, text)
 	}
 	return a.watch(ctx, func(time.Time) (any, string, bool, error) {
 		s := screen.Of(a.streams.out)
 		text, err := look(s)
+		text += a.warned()
 		return text, text, false, err
+	})
+}
+
+// trafficReport is how top and edges show resources: a table, again and again with --watch, or the objects for programs.
+type trafficReport struct {
+	api    *trafficAPI
+	output *flags.Choice
+	watch  *bool
+	// read asks for what is shown: the answer itself, for programs, and as a list.
+	read func() (answer any, items *metrics.TrafficMetricsList, err error)
+	// text is their table.
+	text func(items *metrics.TrafficMetricsList, o traffic.Options, s screen.Screen) string
+}
+
+// reportFlags adds the flags of a report.
+func (a *trafficAPI) reportFlags(cmd *cobra.Command, lists bool) trafficReport {
+	r := trafficReport{api: a, output: outputFlag(cmd, "text", "wide", "json", "yaml"), watch: cmd.Flags().BoolP("watch", "w", false, "show it again and again")}
+	a.flags(cmd, lists)
+	return r
+}
+
+func (r trafficReport) show(ctx context.Context) error {
+	if !*r.watch && r.output.Value != "text" && r.output.Value != "wide" {
+		v, _, err := r.read()
+		if err != nil {
+			return err
+		}
+		r.api.printWarned()
+		return r.api.print(r.output.Value, v, "", screen.Screen{})
+	}
+	return r.api.show(ctx, *r.watch, func(s screen.Screen) (string, error) {
+		_, items, err := r.read()
+		if err != nil {
+			return "", err
+		}
+		o := traffic.Options{Wide: r.output.Value == "wide"}
+		if *r.watch && s.Height > 0 {
+			o.Most = max(s.Height-3, 1) // the head, what is left out, and the prompt
+		}
+		return r.text(items, o, s), nil
 	})
 }
 
@@ -79,10 +121,8 @@ replicationcontrollers, or a short name of these as kubectl has them.`,
 		Example: "  weir traffic top pods\n  weir traffic top deploy -n shop --sort success\n  weir traffic top pods --watch\n  weir traffic top svc cart -o yaml",
 		Args:    kindAndName,
 	}
-	output := outputFlag(cmd, "text", "wide", "json", "yaml")
-	watch := cmd.Flags().BoolP("watch", "w", false, "show it again and again")
 	order := trafficOrder(cmd.Flags())
-	a.flags(cmd, true)
+	report := a.reportFlags(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.open(); err != nil {
 			return err
@@ -101,37 +141,25 @@ replicationcontrollers, or a short name of these as kubectl has them.`,
 				return flags.Errorf("--all-namespaces is for lists, and %s names one resource: leave one of them out, or give its namespace by --namespace", quotedArgs(args))
 			}
 		}
-		read := func() (v any, rows []traffic.Row, err error) {
+		report.read = func() (any, *metrics.TrafficMetricsList, error) {
 			if name == "" {
 				l, err := a.list(cmd.Context(), r)
-				return l, traffic.Rows(&l), err
+				return l, &l, err
 			}
 			var one metrics.TrafficMetrics
-			err = a.get(cmd.Context(), pathOf(r, of, name), url.Values{}, &one)
-			return one, traffic.Rows(&metrics.TrafficMetricsList{Items: []metrics.TrafficMetrics{one}}), err
+			err := a.get(cmd.Context(), pathOf(r, of, name), url.Values{}, &one)
+			return one, &metrics.TrafficMetricsList{Items: []metrics.TrafficMetrics{one}}, err
 		}
-		if !*watch && output.Value != "text" && output.Value != "wide" {
-			v, _, err := read()
-			if err != nil {
-				return err
-			}
-			return a.print(output.Value, v, "", screen.Screen{})
-		}
-		return a.show(cmd.Context(), *watch, func(s screen.Screen) (string, error) {
-			_, rows, err := read()
-			if err != nil {
-				return "", err
-			}
+		report.text = func(items *metrics.TrafficMetricsList, o traffic.Options, s screen.Screen) string {
+			rows := traffic.Rows(items)
 			if len(rows) == 0 {
-				return fmt.Sprintf("There are no %s%s.\n", r.Plural, a.within(r)), nil
+				return fmt.Sprintf("There are no %s%s.\n", r.Plural, a.within(r))
 			}
 			traffic.Sort(rows, traffic.Order(order.Value))
-			o := traffic.Options{Wide: output.Value == "wide", Namespaces: r.Namespaced && (a.every || traffic.Namespaces(rows) > 1)}
-			if *watch && s.Height > 0 {
-				o.Most = max(s.Height-3, 1) // the head, what is left out, and the prompt
-			}
-			return traffic.Top(rows, o, s), nil
-		})
+			o.Namespaces = r.Namespaced && (a.every || traffic.Namespaces(rows) > 1)
+			return traffic.Top(rows, o, s)
+		}
+		return report.show(cmd.Context())
 	}
 	return cmd
 }
@@ -160,10 +188,8 @@ what runs their pods, else their namespace.`,
 		Example: "  weir traffic edges deployment/cart -n shop\n  weir traffic edges pod/cart-7d9 --kind deployments",
 		Args:    kindAndName,
 	}
-	output := outputFlag(cmd, "text", "wide", "json", "yaml")
-	watch := cmd.Flags().BoolP("watch", "w", false, "show it again and again")
 	as := cmd.Flags().String("kind", "", "`kind` of the other sides")
-	a.flags(cmd, false)
+	report := a.reportFlags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.open(); err != nil {
 			return err
@@ -179,29 +205,18 @@ what runs their pods, else their namespace.`,
 				return err
 			}
 		}
-		read := func() (metrics.TrafficMetricsList, error) { return a.edges(cmd.Context(), r, namespace, name, other) }
-		if !*watch && output.Value != "text" && output.Value != "wide" {
-			l, err := read()
-			if err != nil {
-				return err
-			}
-			return a.print(output.Value, l, "", screen.Screen{})
+		report.read = func() (any, *metrics.TrafficMetricsList, error) {
+			l, err := a.edges(cmd.Context(), r, namespace, name, other)
+			return l, &l, err
 		}
-		return a.show(cmd.Context(), *watch, func(s screen.Screen) (string, error) {
-			l, err := read()
-			if err != nil {
-				return "", err
-			}
-			rows := traffic.Rows(&l)
+		report.text = func(items *metrics.TrafficMetricsList, o traffic.Options, s screen.Screen) string {
+			rows := traffic.Rows(items)
 			if len(rows) == 0 {
-				return fmt.Sprintf("%s exchanged no traffic in the last %s.\n", traffic.Side(&l.Resource), a.window), nil
+				return fmt.Sprintf("%s exchanged no traffic in the last %s.\n", traffic.Side(&items.Resource), a.window)
 			}
-			o := traffic.Options{Wide: output.Value == "wide"}
-			if *watch && s.Height > 0 {
-				o.Most = max(s.Height-3, 1)
-			}
-			return traffic.Edges(rows, o, s), nil
-		})
+			return traffic.Edges(rows, o, s)
+		}
+		return report.show(cmd.Context())
 	}
 	return cmd
 }
@@ -238,6 +253,7 @@ succeeded, its success. -o dot is for Graphviz, svg for browsers.`,
 			if err != nil {
 				return err
 			}
+			a.printWarned()
 			return writeGraph(a.streams.out, output.Value, g)
 		}
 		return a.show(cmd.Context(), *watch, func(s screen.Screen) (string, error) {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,9 @@ type trafficAPI struct {
 	kube      kube.Flags
 	inCluster bool
 	client    *kube.Client // of a cluster; nil for a run
+
+	mu       sync.Mutex
+	warnings []string // that answers had which what is shown next comes from; guarded by mu
 
 	namespace string
 	usual     string // the namespace without a flag; "" is all for lists
@@ -154,6 +159,7 @@ func (a *trafficAPI) get(ctx context.Context, path string, query url.Values, out
 		return err
 	}
 	if resp.status == http.StatusOK {
+		a.note(resp.warnings)
 		return resp.into(out)
 	}
 	if a.client != nil {
@@ -161,6 +167,32 @@ func (a *trafficAPI) get(ctx context.Context, path string, query url.Values, out
 	}
 	return refusal(resp)
 }
+
+// note takes note of an answer's warnings.
+func (a *trafficAPI) note(warnings []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, text := range warnings {
+		if !slices.Contains(a.warnings, text) && len(a.warnings) < maxWarnings {
+			a.warnings = append(a.warnings, text)
+		}
+	}
+}
+
+// warned returns the warnings in lines, and forgets them.
+func (a *trafficAPI) warned() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var lines strings.Builder
+	for _, text := range a.warnings {
+		fmt.Fprintf(&lines, "Warning: %s\n", text)
+	}
+	a.warnings = nil
+	return lines.String()
+}
+
+// printWarned writes the warnings where errors go.
+func (a *trafficAPI) printWarned() { fmt.Fprint(a.streams.err, a.warned()) }
 
 // refusal is the error that an answer of the API is.
 func refusal(resp *answer) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -18,7 +17,7 @@ const clusterPeriod = 5 * time.Second
 
 // connect makes the client of the cluster that the flags name.
 func (a *trafficAPI) connect() (err error) {
-	kube.SetLogger(slog.New(slog.DiscardHandler)) // errors say everything relevant
+	kube.Quiet()
 	a.client, err = a.kube.Client()
 	switch {
 	case errors.Is(err, kube.ErrNoCluster):

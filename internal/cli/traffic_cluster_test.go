@@ -74,6 +74,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if code == http.StatusFound {
 		w.Header().Set("Location", text)
 	}
+	if strings.Contains(text, `"b"`) {
+		w.Header().Set("Warning", "299 - \"2 proxies are missing\"")
+	}
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text))
 }
@@ -155,6 +158,9 @@ func TestTrafficOfAClusterIsReadWithTheUsersOwnKubeconfig(t *testing.T) {
 				if r.code != 0 || !strings.Contains(said, part) {
 					t.Errorf("%s %s: %d %s\n%s\nwant %s", name, c.args, r.code, r.err, r.stdout, part)
 				}
+			}
+			if warns := strings.Contains(r.err, `Warning: 2 proxies are missing`+"\n"); warns != strings.Contains(c.asks, "namespaces/b/") && warns != strings.Contains(c.asks, "GET deployments") {
+				t.Errorf("%s %s: %s", name, c.args, r.err)
 			}
 			if asked := a.paths(); asked != c.asks && !(strings.HasSuffix(c.asks, ", ") && strings.HasPrefix(asked, c.asks)) {
 				t.Errorf("%s %s asks %s, want %s", name, c.args, asked, c.asks)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/identity"
+	"github.com/weirmesh/weir/internal/kube/aggregated"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/reach"
 	"github.com/weirmesh/weir/internal/tapping"
@@ -31,6 +32,7 @@ func newTaps(c *controlPlane) *tapping.Hub {
 			}
 			return s, nil
 		},
+		Who:    aggregated.Who,
 		Logger: c.log,
 	}
 	replicas.Serve = func(s *feed.Stream) error { return h.ServePeer(s) }

@@ -81,7 +81,7 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 func (t *traffic) handler() http.Handler {
 	answers := &rest.Handler{
 		Index: t.objects.Index, Store: t.store, Shown: aggregated.Shown, Custom: &rest.Custom{Index: t.objects.Index, Store: t.store},
-		Tap: t.taps.ServeTap,
+		Tap: t.taps.ServeTap, Missing: t.missing,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {
@@ -90,6 +90,14 @@ func (t *traffic) handler() http.Handler {
 		}
 		answers.ServeHTTP(w, r)
 	})
+}
+
+// missing says of how many proxies the traffic is missing, if this replica reads them.
+func (t *traffic) missing() string {
+	if t.embedded == nil {
+		return ""
+	}
+	return t.embedded.Stats().Missing()
 }
 
 // ready says whether API servers may rely on this replica; after trafficPatience it only says why not. Beside others it

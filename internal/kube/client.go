@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,6 +106,9 @@ func SetLogger(logger *slog.Logger) {
 	crlog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	klog.SetSlogLogger(logger)
 }
+
+// Quiet has Kubernetes' libraries log nothing, for commands whose errors say everything relevant.
+var Quiet = sync.OnceFunc(func() { SetLogger(slog.New(slog.DiscardHandler)) })
 
 // mapper returns a mapper for one kind, so that no discovery is needed.
 func mapper(gvk schema.GroupVersionKind, resource string, cluster bool) meta.RESTMapper {

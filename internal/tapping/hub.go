@@ -3,6 +3,7 @@ package tapping
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -17,6 +18,8 @@ import (
 const (
 	// maxTaps is how many taps a replica has at a time, those that other replicas ask it for included: as many as a proxy.
 	maxTaps = 8
+	// maxOwn is how many of them one user has, so that others have some too.
+	maxOwn = maxTaps / 2
 	// openings is how many taps may be opened at once, and one each second after that: all proxies hear of each.
 	openings = 16
 	// fullRate is how many proxies each get the whole rate of a tap; more of them share as much.
@@ -32,6 +35,8 @@ type Hub struct {
 	// Peers, if set, returns the other replicas. Call opens a stream to one, which ends with ctx, at ServePeer of its Hub.
 	Peers func() []Peer
 	Call  func(ctx context.Context, address string) (Stream, error)
+	// Who, if set, returns who sent a request, from its context: a text that is nobody else's, "" if that is not known.
+	Who func(ctx context.Context) string
 	// Logger, if set, logs what proxies and replicas do wrong.
 	Logger *slog.Logger
 
@@ -70,6 +75,7 @@ type tap struct {
 	*telemetry.Tap
 	hub   *Hub
 	id    uint64
+	by    string // a text of whoever opened it; "" if that is not known
 	query telemetry.TapQuery
 	ends  time.Time
 	sides atomic.Pointer[telemetry.TapSides]
@@ -91,16 +97,28 @@ type share struct {
 
 func (s *share) answers(now time.Time) bool { return !s.seen.IsZero() && now.Sub(s.seen) < silence }
 
-// open opens a tap at all proxies of this replica, those that connect later included.
-func (h *Hub) open(q telemetry.TapQuery, sides telemetry.TapSides) (*tap, error) {
-	if err := check(q, sides); err != nil {
+// errOwn means that a user has as many taps as one may have.
+var errOwn = fmt.Errorf("%w: %d of them are yours", telemetry.ErrTaps, maxOwn)
+
+// open opens somebody's tap at all proxies of this replica, those that connect later included.
+func (h *Hub) open(by string, q telemetry.TapQuery, sides telemetry.TapSides) (*tap, error) {
+	if err := check(by, q, sides); err != nil {
 		return nil, err
 	}
-	t := &tap{hub: h, query: q, ends: time.Now().Add(q.For), changed: make(chan struct{}), links: map[*link]*share{}, peers: map[string]*share{}}
+	t := &tap{hub: h, by: by, query: q, ends: time.Now().Add(q.For), changed: make(chan struct{}), links: map[*link]*share{}, peers: map[string]*share{}}
 	t.sides.Store(&sides)
 	t.Tap = telemetry.NewTap(q.Rate, func(x *telemetry.Tapped) bool { return q.Wants(x, *t.sides.Load()) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	own := 0
+	for _, other := range h.taps {
+		if by != "" && other.by == by {
+			own++
+		}
+	}
+	if own >= maxOwn {
+		return nil, errOwn
+	}
 	if len(h.taps) >= maxTaps || !h.opening.allows(time.Now(), 1, openings*time.Second) {
 		return nil, telemetry.ErrTaps
 	}
@@ -121,8 +139,9 @@ func (h *Hub) open(q telemetry.TapQuery, sides telemetry.TapSides) (*tap, error)
 }
 
 // check fails if a tap is out of bounds.
-func check(q telemetry.TapQuery, sides telemetry.TapSides) error {
+func check(by string, q telemetry.TapQuery, sides telemetry.TapSides) error {
 	o := newOrder(math.MaxUint64, q, sides)
+	o.By = by
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -132,11 +151,13 @@ func check(q telemetry.TapQuery, sides telemetry.TapSides) error {
 	return nil
 }
 
-// order is what tells others of a tap.
-func (t *tap) order(id uint64, rate int) []byte {
+// order is what tells proxies of a tap.
+func (t *tap) order(id uint64, rate int) []byte { return encode(t.newOrder(id, rate)) }
+
+func (t *tap) newOrder(id uint64, rate int) order {
 	q := t.query
 	q.Rate, q.For = rate, time.Until(t.ends)
-	return encode(newOrder(id, q, *t.sides.Load()))
+	return newOrder(id, q, *t.sides.Load())
 }
 
 // rateOf is the rate of each of n proxies.
@@ -150,7 +171,7 @@ func (t *tap) ask(l *link, rate int) {
 
 // follow changes whose requests a tap shows.
 func (t *tap) follow(sides telemetry.TapSides) error {
-	if err := check(t.query, sides); err != nil {
+	if err := check(t.by, t.query, sides); err != nil {
 		return err
 	}
 	h := t.hub

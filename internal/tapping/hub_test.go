@@ -1,7 +1,9 @@
 package tapping
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -118,6 +120,55 @@ func TestATapEndsWithTheRightToLook(t *testing.T) {
 	})
 }
 
+// TestNobodyTakesAllTaps: a user has some of them, at all replicas together, and others the rest.
+func TestNobodyTakesAllTaps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		type user struct{}
+		who := func(ctx context.Context) string { name, _ := ctx.Value(user{}).(string); return name }
+		here, there := w.hub(1), w.hub(1)
+		here.Who, there.Who = who, who
+		w.peering(map[string]*Hub{"here": here, "there": there}, up)
+		w.proxy(here, "gw")
+		open := func(h *Hub, name string) *reader {
+			outer := w.ctx
+			w.ctx = context.WithValue(outer, user{}, name)
+			defer func() { w.ctx = outer }()
+			r := w.tap(h, query(nil), sides("web"))
+			time.Sleep(time.Second)
+			return r
+		}
+		refused := func(r *reader) error {
+			select {
+			case err := <-r.ended:
+				return err
+			default:
+				return nil
+			}
+		}
+		var first *reader
+		for i := range maxOwn {
+			if first = open(here, "ann"); refused(first) != nil {
+				t.Fatalf("tap %d of ann is refused", i)
+			}
+		}
+		for _, h := range []*Hub{here, there} {
+			if err := refused(open(h, "ann")); !errors.Is(err, telemetry.ErrTaps) || !strings.Contains(err.Error(), "yours") {
+				t.Errorf("one more of ann: %v", err)
+			}
+		}
+		for range maxTaps - maxOwn {
+			if err := refused(open(there, "bob")); err != nil {
+				t.Errorf("a tap of bob: %v", err)
+			}
+		}
+		first.leave()
+		time.Sleep(time.Second)
+		if err := refused(open(there, "ann")); err != nil {
+			t.Errorf("a tap of ann after she closed one: %v", err)
+		}
+	})
+}
+
 func TestTapsOfAReplicaAreBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.hub(1)
@@ -155,7 +206,7 @@ func TestTapsOfAReplicaAreBounded(t *testing.T) {
 			t.Errorf("%d taps were opened at once, want %d", opened, openings)
 		}
 		time.Sleep(2 * time.Second)
-		if t, err := h.open(query(nil), sides("web")); err != nil {
+		if t, err := h.open("", query(nil), sides("web")); err != nil {
 			w.Errorf("later: %v", err)
 		} else {
 			t.close()
@@ -484,7 +535,7 @@ func FuzzLines(f *testing.F) {
 		h := &Hub{Connected: func() int { return 1 }}
 		l := &link{hub: h, proxy: "shop/gw", at: []telemetry.Side{pod("gw")}, orders: make(chan []byte, maxUnsent), over: make(chan struct{}), end: func() {}}
 		h.join(l)
-		tap, err := h.open(query(nil), sides("web"))
+		tap, err := h.open("", query(nil), sides("web"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,8 @@ const (
 	MaxOrder, MaxLine = 512 << 10, 32 << 10
 	// maxSides is how many sides a tap may have, maxSideText how long each of a side's three texts may be.
 	maxSides, maxSideText = 2000, 253
+	// maxBy bounds the text of whose a tap is.
+	maxBy = 64
 	// maxRefusal bounds the reason of a refusal.
 	maxRefusal = 200
 	// maxCount bounds what a line may count, so that sums are right.
@@ -45,6 +47,8 @@ type order struct {
 	Rate    int              `json:"rate,omitempty"`
 	For     time.Duration    `json:"nanos,omitempty"`
 	Sides   []telemetry.Side `json:"sides,omitempty"`
+	// By is whose tap it is, a text that says it to replicas alone: see Hub.Who.
+	By string `json:"by,omitempty"`
 }
 
 // line is what a proxy, or another replica, says of a tap: one of its fields besides Tap is set. Fields that are not known
@@ -131,6 +135,9 @@ func (o *order) check() error {
 	q := o.query()
 	if err := q.Check(); err != nil {
 		return err
+	}
+	if len(o.By) > maxBy {
+		return fmt.Errorf("whose it is has more than %d bytes", maxBy)
 	}
 	if len(o.Sides) > maxSides {
 		return telemetry.ErrTapSides

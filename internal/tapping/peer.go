@@ -36,7 +36,11 @@ func (h *Hub) ServeTap(w http.ResponseWriter, r *http.Request, q telemetry.TapQu
 	if err != nil {
 		return err
 	}
-	t, err := h.open(q, sides)
+	by := ""
+	if h.Who != nil {
+		by = h.Who(r.Context())
+	}
+	t, err := h.open(by, q, sides)
 	if err != nil {
 		return err
 	}
@@ -159,9 +163,10 @@ func (t *tap) relay(ctx context.Context, address string, s *share) (heard bool, 
 	sending.Go(func() {
 		for {
 			t.hub.mu.Lock()
-			changed, b := t.changed, t.order(relayed, t.query.Rate)
+			changed, o := t.changed, t.newOrder(relayed, t.query.Rate)
 			t.hub.mu.Unlock()
-			if err := stream.Send(b); err != nil {
+			o.By = t.by
+			if err := stream.Send(encode(o)); err != nil {
 				return // Recv says why
 			}
 			select {
@@ -205,7 +210,7 @@ func (h *Hub) ServePeer(s Stream) error {
 	if err != nil {
 		return err
 	}
-	t, err := h.open(o.query(), o.sides())
+	t, err := h.open(o.By, o.query(), o.sides())
 	if err != nil {
 		return s.Send(encode(line{Tap: o.Tap, Refused: err.Error()}))
 	}

@@ -4,6 +4,7 @@
 package embedded
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,14 @@ type Stats struct {
 	// read, and what it could not read.
 	Failing            int
 	Readings, Failures uint64
+}
+
+// Missing says it of proxies that failed, "" if none did.
+func (s Stats) Missing() string {
+	if s.Failing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of the proxies did not answer when they were last asked: what they counted since then is missing", s.Failing)
 }
 
 // Stats returns how the Store stands now.

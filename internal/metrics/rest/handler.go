@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	custom "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	api "github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/metrics"
@@ -53,6 +54,8 @@ type Handler struct {
 	// Shown, if set, says in which of some namespaces the sender of a request, whose context it gets, may see names
 	// (metrics.Selection). nil means in all.
 	Shown func(ctx context.Context, namespaces []string) (shown func(namespace string) bool, err error)
+	// Missing, if set, says what of the traffic is not in answers at present, in a line; "" if nothing is known to be missing.
+	Missing func() string
 	// Custom, if set, answers below its group.
 	Custom *Custom
 	// Tap, if set, serves requests as they end, those of an object, which of says whose they are. An error is one before
@@ -65,7 +68,7 @@ type Handler struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if parts, ok := pathParts(r.URL.EscapedPath()); ok && len(parts) > 0 && parts[0] == CustomGroup && h.Custom != nil {
-		code, body := respond(&h.busy, w.Header(), r, h.Custom.answer)
+		code, body := respond(&h.busy, w.Header(), r, h.Custom.answer, h.Missing)
 		write(w, code, body)
 		return
 	}
@@ -76,7 +79,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	code, body := respond(&h.busy, w.Header(), r, h.answer)
+	code, body := respond(&h.busy, w.Header(), r, h.answer, h.Missing)
 	write(w, code, body)
 }
 
@@ -92,7 +95,8 @@ func write(w http.ResponseWriter, code int, body []byte) {
 }
 
 // respond returns a response's status and body, and adds what further fields it has. busy counts those that are answered.
-func respond(busy *atomic.Int32, header http.Header, r *http.Request, answer func(*http.Request) (object any, as form, err error)) (code int, body []byte) {
+// missing may be nil.
+func respond(busy *atomic.Int32, header http.Header, r *http.Request, answer func(*http.Request) (object any, as form, err error), missing func() string) (code int, body []byte) {
 	defer busy.Add(-1)
 	if busy.Add(1) > MaxConcurrent {
 		header.Set("Retry-After", "1")
@@ -107,10 +111,27 @@ func respond(busy *atomic.Int32, header http.Header, r *http.Request, answer fun
 		return encode(statusOf(err))
 	}
 	if list, ok := object.(metav1.ListInterface); ok && list.GetRemainingItemCount() != nil {
-		header.Set("Warning", fmt.Sprintf(`299 - "%d items are left out: the list has the first %d"`, *list.GetRemainingItemCount(), metrics.MaxItems))
+		warn(header, fmt.Sprintf("%d items are left out: the list has the first %d", *list.GetRemainingItemCount(), metrics.MaxItems))
+	}
+	if missing != nil && measured(object) {
+		if text := missing(); text != "" {
+			warn(header, text)
+		}
 	}
 	header.Set("Content-Type", as.contentType())
 	return encode(object)
+}
+
+// warn adds what kubectl prints beside an answer (RFC 7234 §5.5). The text has no quotes.
+func warn(header http.Header, text string) { header.Add("Warning", fmt.Sprintf(`299 - "%s"`, text)) }
+
+// measured reports whether an answer tells traffic, and not what can be asked for.
+func measured(object any) bool {
+	switch object.(type) {
+	case *api.TrafficMetrics, *api.TrafficMetricsList, *metav1.Table, *custom.MetricValueList:
+		return true
+	}
+	return false
 }
 
 func encode(object any) (code int, body []byte) {

@@ -331,6 +331,26 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	}
 }
 
+// TestWhatIsMissingIsSaid in answers that tell traffic, and in no others.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	h := handler(objects(t), &store{})
+	missing := "2 of the proxies do not answer"
+	h.Missing = func() string { return missing }
+	of := draft + "/namespaces/foobar/pods"
+	for path, want := range map[string]string{
+		draft + "/pods": `299 - "2 of the proxies do not answer"`, of + "/" + foo: `299 - "2 of the proxies do not answer"`,
+		"/apis": "", draft: "", of + "/none": "",
+	} {
+		if w := get(h, path); w.Header().Get("Warning") != want {
+			t.Errorf("%s: %q, want %q", path, w.Header().Get("Warning"), want)
+		}
+	}
+	missing = ""
+	if w := get(h, draft+"/pods"); w.Header().Get("Warning") != "" {
+		t.Errorf("%v", w.Header())
+	}
+}
+
 // TestNamesOfOthersDoNotMoveTerminals: kubectl prints answers as they are.
 func TestNamesOfOthersDoNotMoveTerminals(t *testing.T) {
 	s := &store{rows: traffic(t, []string{"Pod foobar/" + foo + " from Pod a/b\u202e\u009b31m: 1 ok, 0 failed, 1ms"})}
