@@ -122,9 +122,10 @@ func (w *worker) send(l *Leg) result {
 		if c.Deadline = now.Add(opt.Timeout); !ended {
 			c.Deadline = l.born.Add(opt.MaxDuration)
 		}
-		if err := c.Open(l.endpoint, &w.waiting, try, now); upstream.IsFull(err) {
-			return result{outcome: telemetry.MirrorDroppedNoEndpoint}
-		} else if err != nil {
+		if err := c.Open(l.endpoint, &w.waiting, try, now); err != nil {
+			if upstream.IsFull(err) {
+				return result{outcome: telemetry.MirrorDroppedNoEndpoint}
+			}
 			return result{outcome: telemetry.MirrorFailedConnect}
 		}
 		var r result
