@@ -136,7 +136,7 @@ func TestNothingThatRestrictsIsIgnored(t *testing.T) {
 		{"TrafficRole", "v1beta1", "{rules: [{methods: [get]}]}", "rules[0].methods[0]: Invalid value: \"get\": must be a method in upper case"},
 		{"TrafficRole", "v1beta1", "{rules: [{methods: ['']}]}", "rules[0].methods[0]: Invalid value"},
 		{"TrafficRole", "v1beta1", "{rules: [{methods: [1]}]}", "rules[0].methods[0]: Invalid value: \"1\": must be text"},
-		{"TrafficRole", "v1beta1", "{rules: [{methods: [null]}]}", "rules[0].methods[0]: Invalid value: \"<nil>\": must be text"},
+		{"TrafficRole", "v1beta1", "{rules: [{methods: [null]}]}", "rules[0].methods[0]: Invalid value: \"null\": must be text"},
 		{"TrafficRole", "v1beta1", "{rules: [{paths: ['']}]}", "rules[0].paths[0]: Invalid value"},
 		{"TrafficRole", "v1beta1", "{rules: [{paths: [" + long + "]}]}", "rules[0].paths[0]: Invalid value"},
 		{"TrafficRole", "v1beta1", "{rules: [{resources: [{name: a}]}]}", "rules[0].resources[0].kind: Required"},

@@ -82,7 +82,7 @@ func child(at *field.Path, name string) *field.Path {
 // short is a value for a message.
 func short(v any) string {
 	const most = 64
-	text := fmt.Sprint(v)
+	text := strings.ReplaceAll(fmt.Sprint(v), "<nil>", "null")
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "..."
 	}

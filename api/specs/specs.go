@@ -7,6 +7,7 @@ package specs
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -241,7 +242,7 @@ func (d *decoder) ports(u map[string]any) (s PortsSpec) {
 	for i, v := range ports {
 		n, ok := v.(int64)
 		if !ok || n < 1 || n > 65535 {
-			d.fail(field.Invalid(at.Child("ports").Index(i), fmt.Sprint(v), "must be a port from 1 to 65535"))
+			d.fail(field.Invalid(at.Child("ports").Index(i), strings.ReplaceAll(fmt.Sprint(v), "<nil>", "null"), "must be a port from 1 to 65535"))
 			continue
 		}
 		s.Matches.Ports = append(s.Matches.Ports, int32(n))

@@ -19,6 +19,9 @@ func Excerpt[T any, P customObject[T]](read func(u map[string]any, into P) field
 		meta, _ := u["metadata"].(map[string]any)
 		var of metav1.ObjectMeta
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(meta, &of); err != nil {
+			if _, findings, ok := decodeMeta(u); !ok {
+				return nil, findings // in plain words
+			}
 			return nil, []Finding{metadataFinding(err, u)}
 		}
 		to := object.GetObjectMeta().(*metav1.ObjectMeta)

@@ -132,13 +132,20 @@ func (r *reader) pods(u map[string]any, o *Object, at *field.Path) {
 				continue // it ends before the pod serves
 			}
 			for j, v := range r.list(container["ports"], at.Child("ports")) {
-				r.port(o, r.object(v, at.Child("ports").Index(j)), at.Child("ports").Index(j))
+				at := at.Child("ports").Index(j)
+				if u := r.object(v, at); u != nil {
+					r.port(o, u, at)
+				}
 			}
 		}
 	}
 }
 
 func (r *reader) port(o *Object, u map[string]any, at *field.Path) {
+	if u["containerPort"] == nil {
+		r.errs = append(r.errs, field.Required(at.Child("containerPort"), "a port from 1 to 65535"))
+		return
+	}
 	n, ok := u["containerPort"].(int64)
 	if !ok || n < 1 || n > 65535 {
 		r.errs = append(r.errs, field.Invalid(at.Child("containerPort"), fmt.Sprint(u["containerPort"]), "must be a port from 1 to 65535"))

@@ -190,7 +190,7 @@ func TestMistakesInWhatIsRead(t *testing.T) {
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {serviceAccountName: 7}":                                "spec.serviceAccountName",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: {}}":                                       "spec.containers",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{ports: [{containerPort: 70000}]}]}":      "spec.containers[0].ports[0].containerPort",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {a: [1]}}":                                             "metadata",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {a: [1]}}":                                             "metadata.labels[a]",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: A_}":                                                              "metadata.name",
 	} {
 		set := load(t, text)
