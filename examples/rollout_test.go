@@ -91,27 +91,31 @@ func TestRolloutsOfOtherRoutersArePlanned(t *testing.T) {
 	}
 }
 
+// rollout runs "weir rollout" against the gateway.
+func (s *setup) rollout(args ...string) string {
+	s.t.Helper()
+	var out, told bytes.Buffer
+	if code := cli.Main(append(append([]string{"rollout"}, args...), "--admin", s.weir.Admin()), strings.NewReader(""), &out, &told); code != 0 {
+		s.t.Fatalf("%v: exit code %d: %s", args, code, told.String())
+	}
+	return out.String()
+}
+
+// awaitStatus waits until the status of the Rollout shop has a text.
+func (s *setup) awaitStatus(text string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.rollout("status", "shop", "--watch=false"), text); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%q does not come:\n%s", text, s.rollout("get", "shop"))
+		}
+	}
+}
+
 // TestARolloutOfASplitIsCarriedOut runs the example, and goes on with its steps.
 func TestARolloutOfASplitIsCarriedOut(t *testing.T) {
 	s := example(t, "rollout-smi", "shop-stable:9001", "shop-stable-canary:9002")
 	defer s.weir.Stop()
-	control := func(args ...string) string {
-		t.Helper()
-		var out, told bytes.Buffer
-		if code := cli.Main(append(append([]string{"rollout"}, args...), "--admin", s.weir.Admin()), strings.NewReader(""), &out, &told); code != 0 {
-			t.Fatalf("%v: exit code %d: %s", args, code, told.String())
-		}
-		return out.String()
-	}
-	await := func(step string) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(control("status", "shop", "--watch=false"), "Step "+step+" of 2 waits"); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("step %s does not come:\n%s", step, control("get", "shop"))
-			}
-		}
-	}
-	await("1")
+	s.awaitStatus("Step 1 of 2 waits")
 	beta := 0
 	for range 20 {
 		if s.get("shop", "/", "x-beta: yes").body == "shop-stable-canary" {
@@ -121,8 +125,8 @@ func TestARolloutOfASplitIsCarriedOut(t *testing.T) {
 	if got := s.count(20, "shop", "/"); got["shop-stable"] != 20 || beta != 20 {
 		t.Errorf("without the header %v, with it %d of 20 to the canary", got, beta)
 	}
-	control("promote", "shop")
-	await("2")
+	s.rollout("promote", "shop")
+	s.awaitStatus("Step 2 of 2 waits")
 	if got := s.count(50, "shop", "/"); got["shop-stable"] != 40 || got["shop-stable-canary"] != 10 {
 		t.Errorf("50 requests went to %v, want 40 and 10", got)
 	}

@@ -31,3 +31,46 @@ func TestSessionsKeepAClientAtItsEndpoint(t *testing.T) {
 		s.served(s.get(host, "/cart"), first.body)
 	}
 }
+
+func TestUsersStayWithTheirVersionInARollout(t *testing.T) {
+	s := example(t, "rollout-sessions", "shop:9001", "shop-canary:9002")
+	defer s.weir.Stop()
+	const host = "shop.example"
+	visit := func(cookies string) (version, session string) {
+		t.Helper()
+		got := s.get(host, "/", "Cookie: "+cookies)
+		for _, c := range got.Cookies() {
+			session = "; " + c.Name + "=" + c.Value
+		}
+		return got.body, session
+	}
+	s.awaitStatus("Step 1 of 3 waits")
+	if version, _ := visit("beta=yesterday; theme=dark"); version != "shop" {
+		t.Errorf("a user whom step 1 does not name reached %s", version)
+	}
+	version, beta := visit("theme=dark; beta=yes")
+	if version != "shop-canary" || beta == "" {
+		t.Fatalf("a user whom step 1 names reached %s, with the session %q", version, beta)
+	}
+	_, stable := visit("theme=dark")
+
+	s.rollout("promote", "shop")
+	s.awaitStatus("Step 2 of 3 waits")
+	for range 20 {
+		if version, _ := visit("theme=dark" + beta); version != "shop-canary" {
+			t.Errorf("step 2: a user of the canary reached %s", version)
+		}
+		if version, _ := visit("theme=dark" + stable); version != "shop" {
+			t.Errorf("step 2: a user of the stable version reached %s", version)
+		}
+	}
+	if got := s.count(20, host, "/"); got["shop-canary"] != 4 {
+		t.Errorf("step 2: new users reached %v, want 4 of 20 at the canary", got)
+	}
+
+	s.rollout("promote", "shop")
+	s.awaitStatus("All requests go to the new version.")
+	if version, _ := visit("theme=dark" + stable); version != "shop-canary" {
+		t.Errorf("at the end a user of the stable version reached %s, which has no share", version)
+	}
+}

@@ -137,12 +137,13 @@ func idleTarget(b *routing.Backend, leaf *routing.Leaf) bool {
 	return b.Backend.Weight == 0 || leaf != nil && (leaf.Leaf == nil || leaf.Leaf.Weight == 0)
 }
 
-// sessionRule identifies a rule across configurations and whatever it matches: by its name, else by its place.
+// sessionRule identifies the rule that owns a rule's sessions, across configurations and whatever it matches: by its
+// name, else by its place.
 func sessionRule(r *routing.Rule) string {
 	ref := &r.Route.Ref
-	rule := "name " + r.Rule.Name
-	if r.Rule.Name == "" {
-		rule = "index " + strconv.Itoa(r.Index)
+	rule := "index " + strconv.Itoa(r.Index)
+	if r.Rule.Name != "" {
+		rule = "name " + r.Route.Rules[model.SessionRule(r.Route.Rules, r.Index)].Name
 	}
 	return ref.Kind + " " + ref.Namespace + "/" + ref.Name + " " + rule
 }

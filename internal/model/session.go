@@ -1,12 +1,14 @@
 package model
 
 import (
+	"fmt"
 	"net/textproto"
 	"strings"
 )
 
 // Session keeps a client's requests of a rule at the backend (of a split: the leaf) and the endpoint that served the
-// first of them (Gateway API sessionPersistence, GEP-1619). It belongs to one rule: rules never share sessions.
+// first of them (Gateway API sessionPersistence, GEP-1619). It belongs to one rule: rules never share sessions, except
+// with the copies of them that steps of a release add (CopyName).
 type Session struct {
 	// Name is the cookie's or the header field's: a token (RFC 9110 §5.6.2).
 	Name string `json:"name"`
@@ -29,6 +31,39 @@ const (
 	// Header is a field of one name, in answers as in requests.
 	Header SessionType = "header"
 )
+
+// CopyName is the name of a copy of a named rule, for those of its requests that a step of a release sends to the new
+// version. The number tells the copies in a route apart. Long names are cut to what the Gateway API allows.
+func CopyName(rule string, number int) string {
+	const longest = 253
+	suffix := fmt.Sprintf("%s%d", copyMark, number)
+	return rule[:min(len(rule), longest-len(suffix))] + suffix
+}
+
+const copyMark = "-canary-"
+
+// copyOf returns the name of the rule that a name says a rule is a copy of, "" if it says nothing like that.
+func copyOf(name string) string {
+	at := strings.LastIndex(name, copyMark)
+	if at < 0 || at+len(copyMark) == len(name) || strings.Trim(name[at+len(copyMark):], "0123456789") != "" {
+		return ""
+	}
+	return name[:at]
+}
+
+// SessionRule returns the index, among the rules of one route, of the rule that owns the sessions of rule i: itself, or
+// the one that it is a copy of (CopyName). So a client stays with its version when a release goes on from such a copy
+// to weights.
+func SessionRule(rules []Rule, i int) int {
+	if of := copyOf(rules[i].Name); of != "" && rules[i].Session != nil {
+		for k := range rules {
+			if rules[k].Name == of && rules[k].Session != nil {
+				return k
+			}
+		}
+	}
+	return i
+}
 
 // SessionNameFault returns what is wrong with the name of a session, or "".
 func SessionNameFault(kind SessionType, name string) string {

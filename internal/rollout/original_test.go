@@ -213,6 +213,9 @@ func routeKind(name string) kind {
 				if m.IntN(2) == 0 && name == "HTTPRoute" {
 					rule["matches"] = []any{map[string]any{"path": path(m.one("/a", "/b"))}}
 				}
+				if m.IntN(3) == 0 {
+					rule["sessionPersistence"] = map[string]any{"sessionName": "s"}
+				}
 				rules = append(rules, rule)
 			}
 			return map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": name, "metadata": map[string]any{"name": "r", "namespace": "default"},
@@ -226,7 +229,9 @@ func routeKind(name string) kind {
 			return mark
 		},
 		edit: func(m maker, rule map[string]any) {
-			switch m.IntN(3) {
+			switch m.IntN(4) {
+			case 3:
+				rule["sessionPersistence"] = map[string]any{"sessionName": m.one("s", "t")}
 			case 0:
 				rule["timeouts"] = map[string]any{"request": m.one("1s", "2s")}
 			case 1:
@@ -239,7 +244,10 @@ func routeKind(name string) kind {
 }
 
 func (m maker) routing() *rollout.Routing {
-	if m.IntN(2) == 0 {
+	switch m.IntN(8) {
+	case 0:
+		return &rollout.Routing{Percent: 100} // a version without a share may be no backend
+	case 1, 2, 3:
 		return &rollout.Routing{Percent: m.IntN(101)}
 	}
 	var match rollouts.Match

@@ -142,6 +142,7 @@ func (t *translator) readRoute(r *route) {
 			t.report(r.ref, p)
 		}
 	}
+	r.joinSessions()
 	for i := range r.rules {
 		t.lintMirrors(r, &r.rules[i])
 		t.lintSession(r, i)

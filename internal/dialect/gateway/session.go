@@ -68,6 +68,18 @@ func sessionName(r *route, rule string, i int) string {
 	return "weir-" + hex.EncodeToString(sum[:6])
 }
 
+// joinSessions gives copies of rules, which steps of a release add, the default session name of the rule that they are
+// copies of: a client has one token for both.
+func (r *route) joinSessions() {
+	for i := range r.rules {
+		k := model.SessionRule(r.rules, i)
+		copied, own := &r.rules[i], &r.rules[k]
+		if k != i && copied.Session.Name == sessionName(r, copied.Name, i) && own.Session.Name == sessionName(r, own.Name, k) {
+			copied.Session.Name = own.Session.Name
+		}
+	}
+}
+
 // lintSession reports a rule whose sessions an earlier rule of the route overwrites: a client has one value for a
 // header, and one for cookies of one name and path.
 func (t *translator) lintSession(r *route, i int) {
@@ -84,6 +96,9 @@ func (t *translator) lintSession(r *route, i int) {
 		})
 	}
 	for j := range i {
+		if model.SessionRule(r.rules, i) == model.SessionRule(r.rules, j) {
+			continue
+		}
 		other := &r.rules[j]
 		s := other.Session
 		if s == nil || s.Type != rule.Session.Type || !same(s, rule.Session) || s.Type == model.Cookie && !samePath(other) {

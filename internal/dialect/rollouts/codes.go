@@ -20,6 +20,7 @@ const (
 	codeModifierAlone     = "WR911"
 	codeWorkloadTaken     = "WR912"
 	codeExpression        = "WR913"
+	codeExactCookie       = "WR914"
 )
 
 var codes = []resource.Code{
@@ -62,6 +63,9 @@ var codes = []resource.Code{
 	{ID: codeExpression, Severity: resource.Error, Title: "rollout: invalid regular expression",
 		Meaning: "A match of a step has a regular expression that does not compile, or is too large. No request matches it.",
 		Fix:     "Write it in RE2 syntax, which has neither look-around nor back-references."},
+	{ID: codeExactCookie, Severity: resource.Warning, Title: "rollout: all cookies compared as one",
+		Meaning: "A match of a step wants the header Cookie to be exactly a text. That header has all cookies of a client, so a client with a further one does not match: the cookie of a session, which the first answer sets, takes it back to the stable version.",
+		Fix:     "Use the type RegularExpression, which must match the whole header: (.*;\\s*)?NAME=VALUE(;.*)?"},
 }
 
 // Codes documents the codes of this package's findings.

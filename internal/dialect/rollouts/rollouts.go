@@ -8,6 +8,7 @@ package rollouts
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -140,6 +141,7 @@ func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field strin
 			t.report(r, codeNoRouting, at, "says which requests go to the canary, but nothing that routes requests is named", "write "+field+".trafficRoutings")
 		}
 		t.expressions(r, s.Matches, at)
+		t.cookies(r, s.Matches, at)
 		if n, ok := s.Percent(); ok {
 			if n < last {
 				t.report(r, codeTrafficFalls, at+".traffic", fmt.Sprintf("is less than in the steps before (%d%%), so requests go back to the stable version", last), "write a greater percentage, if that is not meant")
@@ -169,6 +171,18 @@ func (t *translator) expressions(r *rollouts.Rollout, matches []rollouts.Match, 
 		}
 		for j, q := range m.QueryParams {
 			judge(q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression, q.Value, "queryParams[%d].value", j)
+		}
+	}
+}
+
+// cookies reports matches that compare all cookies of a client with one.
+func (t *translator) cookies(r *rollouts.Rollout, matches []rollouts.Match, step string) {
+	for i, m := range matches {
+		for j, h := range m.Headers {
+			if strings.EqualFold(string(h.Name), "cookie") && (h.Type == nil || *h.Type == gatewayv1.HeaderMatchExact) {
+				t.report(r, codeExactCookie, fmt.Sprintf("%s.matches[%d].headers[%d].value", step, i, j), "is compared with all cookies of a client together, so a client that has a further one does not match",
+					"use the type RegularExpression with (.*;\\s*)?"+regexp.QuoteMeta(h.Value)+"(;.*)?")
+			}
 		}
 	}
 }

@@ -31,7 +31,6 @@ const (
 	maxMatches    = 64
 	maxAllMatches = 128
 	maxWeight     = 1_000_000
-	maxNameLength = 253
 )
 
 // route is an HTTPRoute or a GRPCRoute to be changed.
@@ -84,6 +83,9 @@ func (t *route) stable(rule map[string]any) bool {
 	return false
 }
 
+// sticky reports whether a rule keeps sessions.
+func sticky(rule map[string]any) bool { return rule["sessionPersistence"] != nil }
+
 // leads reports whether a backend is the stable Service.
 func (t *route) leads(ref map[string]any) bool {
 	kind, namespace := text(ref["kind"]), text(ref["namespace"])
@@ -112,7 +114,9 @@ func (t *route) canary(ref map[string]any) map[string]any {
 	return out
 }
 
-// weights divides the share of the stable Service in each rule.
+// weights divides the share of the stable Service in each rule. A rule that keeps sessions has no backend for a version
+// without a share: at weight 0 its sessions would go on (GEP-1619), and a version that a step sends nobody to would
+// still be used.
 func (t *route) weights() []any {
 	percent := int64(t.Routing.Percent)
 	for i, v := range t.rules {
@@ -123,16 +127,21 @@ func (t *route) weights() []any {
 		refs, _ := rule["backendRefs"].([]any)
 		var all []any
 		var weights []int64
+		part := func(ref map[string]any, w int64) {
+			if w > 0 || !sticky(rule) {
+				all, weights = append(all, ref), append(weights, w)
+			}
+		}
 		for _, v := range refs {
 			ref, _ := v.(map[string]any)
 			w := weight(ref)
-			all = append(all, ref)
 			if !t.leads(ref) || w == 0 {
-				weights = append(weights, w*100)
+				all, weights = append(all, ref), append(weights, w*100)
 				continue
 			}
-			all = append(all, t.canary(ref))
-			weights = append(weights, w*(100-percent), w*percent)
+			canary := t.canary(ref)
+			part(ref, w*(100-percent))
+			part(canary, w*percent)
 		}
 		weights, ok := rollout.Scale(weights, maxWeight)
 		if !ok {

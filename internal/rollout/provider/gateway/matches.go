@@ -3,9 +3,11 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/rollout"
 )
 
@@ -71,6 +73,12 @@ func (t *route) matches() []any {
 	}
 	var all []added
 	for s := range t.Routing.Matches {
+		for h := range t.Routing.Matches[s].Headers {
+			if strings.EqualFold(string(t.Routing.Matches[s].Headers[h].Name), "canary-by-cookie") {
+				t.told = append(t.told, rollout.Notef(field(s, fmt.Sprintf("headers[%d].name", h)), "write the header Cookie with the type RegularExpression",
+					"%s knows no such word for cookies, as an Ingress does: requests need a header field of this name", t.Target))
+			}
+		}
 		p := &product{route: t, entries: entries, step: readStep(&t.Routing.Matches[s]), index: s, dropped: map[int]bool{}}
 		all = append(all, p.matches(len(all))...)
 	}
@@ -242,6 +250,10 @@ func (t *route) compose(all []added) (rules []any) {
 		for part := range slices.Chunk(matches, maxMatches) {
 			rules = append(rules, t.like(rule, part, len(rules)))
 		}
+		if sticky(rule) && text(rule["name"]) == "" && len(rules) > i {
+			t.told = append(t.told, rollout.Notef("matches", "name the rule",
+				"spec.rules[%d] of %s keeps sessions and has no name, so they belong to its place, which rules of this step take: all its sessions begin anew with the step, and again after it", i, t.Target))
+		}
 		rules = append(rules, rule)
 	}
 	if len(all) == 0 {
@@ -261,8 +273,7 @@ func (t *route) like(rule map[string]any, matches []any, at int) map[string]any 
 	out := runtime.DeepCopyJSON(rule)
 	out["matches"] = matches
 	if name := text(rule["name"]); name != "" {
-		suffix := fmt.Sprintf("-canary-%d", at)
-		out["name"] = name[:min(len(name), maxNameLength-len(suffix))] + suffix
+		out["name"] = model.CopyName(name, at)
 	}
 	if !t.stable(rule) {
 		return out

@@ -62,7 +62,8 @@ func lay(r rollout.Request) (laid rollout.Laid) {
 	return laid
 }
 
-// weights divides the share of the stable Service.
+// weights divides the share of the stable Service. A version without a share is no backend: at weight 0 the sessions of
+// routes that lead to the root would go on.
 func weights(laid *rollout.Laid, r rollout.Request, s *split.TrafficSplit, version string) {
 	percent := int64(r.Routing.Percent)
 	out := runtime.DeepCopyJSON(r.Object)
@@ -72,15 +73,18 @@ func weights(laid *rollout.Laid, r rollout.Request, s *split.TrafficSplit, versi
 	var shares []int64
 	for i, b := range s.Spec.Backends {
 		own, _ := written[i].(map[string]any)
-		list = append(list, own)
 		if !rollout.IsService(b.Service, r.Stable, r.Namespace) || b.Weight == 0 {
-			shares = append(shares, int64(b.Weight)*100)
+			list, shares = append(list, own), append(shares, int64(b.Weight)*100)
 			continue
 		}
 		canary := runtime.DeepCopyJSON(own)
 		canary["service"] = r.Canary + strings.TrimPrefix(b.Service, r.Stable)
-		list = append(list, canary)
-		shares = append(shares, int64(b.Weight)*(100-percent), int64(b.Weight)*percent)
+		if percent < 100 {
+			list, shares = append(list, own), append(shares, int64(b.Weight)*(100-percent))
+		}
+		if percent > 0 {
+			list, shares = append(list, canary), append(shares, int64(b.Weight)*percent)
+		}
 	}
 	shares, ok := rollout.Scale(shares, split.MaxWeight)
 	if !ok {
