@@ -15,7 +15,7 @@ import (
 // A CloneSet of OpenKruise is held by its partition: how many of its pods keep an older revision, or which share of them,
 // whichever pods they are (apps.kruise.io/v1alpha1, CloneSetUpdateStrategy). Its own controller replaces the others, as its
 // updateStrategy.type says. A pod too many of the new revision is evicted, and comes back with the current one, as the
-// partition says. Pods have the last part of their revision's name in the label of a Deployment's pods; the label of
+// partition says: only with a feature of OpenKruise that is off by default does its controller see to that. Pods have the last part of their revision's name in the label of a Deployment's pods; the label of
 // ControllerRevisions has the whole name or that part, as OpenKruise is configured.
 var cloneSet = Kind{
 	Group: "apps.kruise.io", Name: "CloneSet", Plural: "clonesets", Label: templateLabel, Pods: true,
@@ -100,11 +100,12 @@ func observeCloneSet(s *Seen, w *rollout.Workload) error {
 }
 
 // tendCloneSet has pods come back to the stable revision that are not to have another one, one at a time. Before the new
-// revision has its pods, the CloneSet's own controller may still replace those of a revision in between.
+// revision has its pods, the CloneSet's own controller may still replace those of a revision in between. Nothing is evicted
+// once all pods of the current revision are gone: a pod would come back to that one, and not to what serves now.
 func tendCloneSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 	want := min(s.Record.Pods, w.Replicas)
 	if lastPart(statusText(s, "currentRevision")) != w.Stable || w.Updated < want {
-		return nil, nil // they would come back to another one
+		return nil, nil
 	}
 	var worst *corev1.Pod
 	ready := int32(0)

@@ -17,8 +17,10 @@ import (
 )
 
 // clones is a CloneSet with OpenKruise's controller, which does one thing at a time: it makes a pod that is missing, lets one
-// become ready, or replaces one of an older revision, any, as long as more are left than the partition says.
+// become ready, or replaces one of an older revision, any, as long as more are left than the partition says. With goesBack it
+// does the same the other way round, which is the feature CloneSetPartitionRollback of OpenKruise.
 type clones struct {
+	goesBack        bool
 	t               *testing.T
 	rnd             *rand.Rand
 	object          map[string]any
@@ -147,12 +149,18 @@ func (c *clones) step() bool {
 	if older == 0 {
 		c.current = c.newest
 	}
-	if older <= c.old() || fieldOf(specOf(c.object), "updateStrategy.paused") == true {
+	to := c.newest
+	switch {
+	case fieldOf(specOf(c.object), "updateStrategy.paused") == true:
+		return false
+	case c.goesBack && c.current != c.newest && older < min(all, c.old()):
+		to = c.current
+	case older <= c.old():
 		return false
 	}
 	for _, i := range c.rnd.Perm(len(c.pods)) {
-		if c.pods[i].revision != c.newest {
-			c.pods[i].revision, c.pods[i].ready = c.newest, false // in its place
+		if (c.pods[i].revision == c.newest) == (to != c.newest) {
+			c.pods[i].revision, c.pods[i].ready = to, false // in its place
 			return true
 		}
 	}
@@ -265,6 +273,7 @@ func TestClonesComeToTheirRevisions(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(walk)))
 		n := 1 + rnd.IntN(6)
 		c := newClones(t, rnd, n, "{type: ReCreate}")
+		c.goesBack = rnd.IntN(2) == 0
 		revision := 1
 		for range 6 {
 			if rnd.IntN(3) == 0 || revision == 1 {
