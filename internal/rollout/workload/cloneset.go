@@ -15,8 +15,10 @@ import (
 // A CloneSet of OpenKruise is held by its partition: how many of its pods keep an older revision, or which share of them,
 // whichever pods they are (apps.kruise.io/v1alpha1, CloneSetUpdateStrategy). Its own controller replaces the others, as its
 // updateStrategy.type says. A pod too many of the new revision is evicted, and comes back with the current one, as the
-// partition says: only with a feature of OpenKruise that is off by default does its controller see to that. Pods have the last part of their revision's name in the label of a Deployment's pods; the label of
-// ControllerRevisions has the whole name or that part, as OpenKruise is configured.
+// partition says: only with the feature CloneSetPartitionRollback, off by default, does its controller see to that.
+//
+// Pods have the last part of their revision's name in the label pod-template-hash, from version 1.1 of OpenKruise on. Their
+// label controller-revision-hash has the whole name or that part, as OpenKruise is configured.
 var cloneSet = Kind{
 	Group: "apps.kruise.io", Name: "CloneSet", Plural: "clonesets", Label: templateLabel, Pods: true,
 	lay: func(spec map[string]any, r *Record) fields {
