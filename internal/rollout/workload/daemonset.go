@@ -48,7 +48,7 @@ func observeDaemonSet(s *Seen, w *rollout.Workload) error {
 		return nil
 	}
 	w.Update = newest.Labels[revisionLabel]
-	w.Stable = stable(s, w.Update, w.Update)
+	w.Stable = stable(s, revisionLabel, w.Update, w.Update)
 	count(s, w, revisionLabel)
 	return nil
 }

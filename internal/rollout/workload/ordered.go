@@ -82,14 +82,15 @@ func observeStatefulSet(s *Seen, w *rollout.Workload) error {
 		w.Settled = false
 		return nil
 	}
-	w.Stable = stable(s, w.Update, w.Stable)
+	w.Stable = stable(s, revisionLabel, w.Update, w.Stable)
 	count(s, w, revisionLabel)
 	return nil
 }
 
 // stable is the revision that served before the newest one: as it is remembered, as long as there are pods of it or of no
 // other; else otherwise, as long as there are pods of that; else the one of which there are the most.
-func stable(s *Seen, newest, otherwise string) string {
+// The label is that of pods with their revision.
+func stable(s *Seen, label, newest, otherwise string) string {
 	remembered := ""
 	if s.Record != nil {
 		remembered = s.Record.Stable
@@ -97,7 +98,7 @@ func stable(s *Seen, newest, otherwise string) string {
 	pods := map[string]int{}
 	best := ""
 	for _, p := range s.Pods {
-		hash := p.Labels[revisionLabel]
+		hash := p.Labels[label]
 		if hash == newest {
 			continue
 		}
