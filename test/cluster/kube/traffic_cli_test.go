@@ -1,12 +1,18 @@
 package kube
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/weirmesh/weir/test/cluster/components"
 )
@@ -94,5 +100,31 @@ func TestKubectlTrafficShowsWhatTheUserMaySee(t *testing.T) {
 				}
 			}
 		}
+	}
+
+	// An API server that does not reach the controller says so, and so does everybody who asks it.
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1beta1.traffic.metrics.k8s.io"}}}
+	change(t, o, func() {
+		if err := unstructured.SetNestedField(o.Object, int64(closed.Addr().(*net.TCPAddr).Port), "spec", "service", "port"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	err = within(t.Context(), func() error {
+		said, err := execute("weir", masters, "traffic", "top", "pods", "-n", s.a)
+		if err == nil || !strings.Contains(said, `the API server reaches no controller that serves Traffic Metrics (service unavailable): "kubectl get apiservices" says why`) {
+			return fmt.Errorf("%w: %s", cmp.Or(err, errors.New("it is answered")), said)
+		}
+		if said, err = execute(programs.Path(components.Kubectl), masters, "get", "apiservices", o.GetName()); err != nil || !strings.Contains(said, "False (FailedDiscoveryCheck)") {
+			return fmt.Errorf("%v: %s", err, said)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
