@@ -122,7 +122,7 @@ func TestSchemasHoldAccess(t *testing.T) {
 		{"TrafficTarget", "v1alpha4", "{spec: {" + target + "rules: [{kind: TCPRoute, name: g}], port: 80}}", "spec: "},
 		{"TrafficTarget", "v1alpha4", "{spec: {destination: {kind: ServiceAccount, name: a, port: 80}, sources: [{kind: ServiceAccount, name: b}], rules: [{kind: TCPRoute, name: g}]}}", "spec.destination.port: Forbidden: v1alpha3 and v1alpha4 have no port; name a TCPRoute"},
 		{"TrafficTarget", "v1alpha3", "{spec: {destination: {kind: IdentityBinding, name: a}, sources: [{kind: ServiceAccount, name: b}], rules: [{kind: TCPRoute, name: g}]}}", "spec.destination.name: Invalid value: IdentityBindings are for v1alpha4"},
-		{"TrafficTarget", "v1alpha2", "{spec: {destination: {kind: ServiceAccount, name: a, port: null}, sources: [{kind: ServiceAccount, name: b}], rules: [{kind: TCPRoute, name: g}]}}", "spec.destination.port: Invalid value: \"<nil>\": must be a port from 1 to 65535"},
+		{"TrafficTarget", "v1alpha2", "{spec: {destination: {kind: ServiceAccount, name: a, port: null}, sources: [{kind: ServiceAccount, name: b}], rules: [{kind: TCPRoute, name: g}]}}", "spec.destination.port: Invalid value: \"null\": must be a port from 1 to 65535"},
 		{"TrafficTarget", "v1alpha1", "{destination: {kind: ServiceAccount, name: a, port: http}, sources: [{kind: ServiceAccount, name: b}], specs: [{kind: TCPRoute, name: g}]}", "destination.port: "},
 		{"IdentityBinding", "v1alpha4", "{spec: {schemes: {podLabelSelectors: [{matchLabels: {a: b}}], serviceAccount: c}}}", "spec.schemes: "},
 		{"IdentityBinding", "v1alpha4", "{spec: {schemes: {serviceAcount: c}}}", "spec.schemes.serviceAccount: Required"},
