@@ -147,6 +147,7 @@ func (d *decision) healthy() {
 	case w.Update != w.Stable:
 		s.Phase = rollouts.PhaseProgressing
 		s.Conditions = slices.DeleteFunc(s.Conditions, func(c rollouts.Condition) bool { return c.Type == rollouts.ConditionSucceeded })
+		d.initialise()
 		d.progress(rollouts.ReasonInitializing, "A new version is being released.")
 		d.tell("ReleaseStarted", false, fmt.Sprintf("Revision %s is being released.", w.Update))
 	case s.Release() == nil:
@@ -199,10 +200,7 @@ func (d *decision) progressing() {
 	}
 	switch c.Reason {
 	case rollouts.ReasonInitializing:
-		d.status.Begin(&d.r.Spec, rollouts.Release{
-			ObservedRolloutID: d.w.ID, ObservedWorkloadGeneration: d.w.Generation, RolloutHash: Hash(d.plan), StableRevision: d.w.Stable, CurrentStepIndex: 1, NextStepIndex: d.next(1),
-			CurrentStepState: rollouts.StepInit, LastUpdateTime: d.time(),
-		}, d.w.Update)
+		d.initialise()
 		d.progress(rollouts.ReasonInRolling, "The release begins.")
 		d.soon()
 	case rollouts.ReasonFinalising:
@@ -229,6 +227,14 @@ func (d *decision) progressing() {
 	default: // InRolling, Paused
 		d.rolling(c.Reason == rollouts.ReasonPaused)
 	}
+}
+
+// initialise has the status tell of a release that begins, and of none before: a step that was waited at then is not approved now.
+func (d *decision) initialise() {
+	d.status.Begin(&d.r.Spec, rollouts.Release{
+		ObservedRolloutID: d.w.ID, ObservedWorkloadGeneration: d.w.Generation, RolloutHash: Hash(d.plan), StableRevision: d.w.Stable, CurrentStepIndex: 1, NextStepIndex: d.next(1),
+		CurrentStepState: rollouts.StepInit, LastUpdateTime: d.time(),
+	}, d.w.Update)
 }
 
 // rolling goes on with the steps, unless something else came between.

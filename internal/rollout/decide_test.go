@@ -135,6 +135,21 @@ func TestAnotherRevisionMidwayBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestAReleaseDoesNotBeginWithWhatIsLeftOfAnEarlierOne: whoever approves the step that waits approves none of an earlier release.
+func TestAReleaseDoesNotBeginWithWhatIsLeftOfAnEarlierOne(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "20%", "50%;50"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	w.release("v2")
+	w.must("step 1 waits", w.waits(1))
+	w.release("v1")
+	w.must("taken back", w.phase(rollouts.PhaseHealthy))
+	w.release("v3")
+	w.must("it begins", w.phase(rollouts.PhaseProgressing))
+	if s := w.rollout.Status; s.CurrentStepState != rollouts.StepInit || s.Revision() != "v3" {
+		t.Errorf("status %s", asText(s))
+	}
+}
+
 func TestPauseJumpAndAChangedPlan(t *testing.T) {
 	w := newWorld(t, canaryRollout(false, "20%@1", "30%@1", "50%;50@1", "60%;50@1", "x=1;60"))
 	w.must("healthy", w.phase(rollouts.PhaseHealthy))
