@@ -216,6 +216,9 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 		return err
 	}
 	t.seen = &workload.Seen{Object: u.Object, Record: record, Style: t.r.Spec.Style()}
+	if s := t.r.Status.Release(); s != nil && t.r.Status.Phase == rollouts.PhaseProgressing && s.FinalisingStep == "" {
+		t.seen.Stable = s.StableRevision
+	}
 	if kind.Sets {
 		if t.seen.Sets, err = t.sets(ctx, u); err != nil {
 			return err

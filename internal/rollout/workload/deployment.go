@@ -54,7 +54,7 @@ type sets struct {
 	name string
 }
 
-func setsOf(s *Seen, rec *Record) (*sets, error) {
+func setsOf(s *Seen) (*sets, error) {
 	all := &sets{d: &appsv1.Deployment{}}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.Object, all.d); err != nil {
 		return nil, fmt.Errorf("the Deployment cannot be read: %w", err)
@@ -74,8 +74,9 @@ func setsOf(s *Seen, rec *Record) (*sets, error) {
 		sum := sha256.Sum256(text)
 		all.name = rand.SafeEncodeString(fmt.Sprint(binary.BigEndian.Uint32(sum[:])))
 	}
+	remembered := s.remembered()
 	for _, rs := range s.Sets {
-		if rec != nil && rec.Stable != "" && hashLabel(rs) == rec.Stable && pods(rs) > 0 {
+		if remembered != "" && hashLabel(rs) == remembered && pods(rs) > 0 {
 			all.stable = rs
 			return all, nil
 		}
@@ -89,12 +90,19 @@ func setsOf(s *Seen, rec *Record) (*sets, error) {
 			all.stable = rs
 		}
 	}
+	if all.stable == nil && remembered != "" {
+		// The Deployment's controller has replaced all pods before it was held: the stable version gets some again.
+		for _, rs := range s.Sets {
+			if rs != all.update && hashLabel(rs) == remembered {
+				all.stable = rs
+			}
+		}
+	}
 	return all, nil
 }
 
 func observeDeployment(s *Seen, w *rollout.Workload) error {
-	rec := s.Record
-	all, err := setsOf(s, rec)
+	all, err := setsOf(s)
 	if err != nil {
 		return err
 	}
@@ -116,8 +124,8 @@ func observeDeployment(s *Seen, w *rollout.Workload) error {
 	switch {
 	case all.stable != nil:
 		w.Stable, w.StableReady = hashLabel(all.stable), all.stable.Status.AvailableReplicas
-	case rec != nil && rec.Stable != "": // it has no pods any more
-		w.Stable = rec.Stable
+	case s.Record != nil && s.Record.Stable != "": // it has no pods any more
+		w.Stable = s.Record.Stable
 	case all.update != nil:
 		w.StableReady = w.Ready
 	}
@@ -128,7 +136,7 @@ func observeDeployment(s *Seen, w *rollout.Workload) error {
 // tendDeployment makes the ReplicaSet of the new version and says how many pods each has, as far as the release has told.
 func tendDeployment(s *Seen, w *rollout.Workload) ([]Change, error) {
 	rec := s.Record
-	all, err := setsOf(s, rec)
+	all, err := setsOf(s)
 	if err != nil {
 		return nil, err
 	}

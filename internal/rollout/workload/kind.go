@@ -60,6 +60,17 @@ type Seen struct {
 	Sets      []*appsv1.ReplicaSet
 	Revisions []*appsv1.ControllerRevision
 	Pods      []*corev1.Pod
+	// Stable is the revision of a Deployment that is being replaced, as far as the Rollout's status says so. A Record says it,
+	// too, but the Deployment's controller may have replaced all pods before there is one.
+	Stable string
+}
+
+// remembered is the revision that is being replaced; empty if that is not remembered.
+func (s *Seen) remembered() string {
+	if s.Record != nil && s.Record.Stable != "" {
+		return s.Record.Stable
+	}
+	return s.Stable
 }
 
 // Change is one of the following.

@@ -220,6 +220,39 @@ func TestADeploymentIsHeldSteppedAndLetGo(t *testing.T) {
 	}
 }
 
+// TestAVersionThatIsGoneComesBack: a Deployment's controller may have replaced all pods before it stands still.
+func TestAVersionThatIsGoneComesBack(t *testing.T) {
+	c := newCluster(t)
+	c.release("v2")
+	c.sets = append(c.sets, c.set("next", "v2", 0))
+	c.do(rollout.Action{Do: rollout.Hold})
+	none, all := int32(0), int32(4)
+	for i, n := range []*int32{&none, &all} {
+		c.sets[i].Spec.Replicas, c.sets[i].Status.Replicas, c.sets[i].Status.AvailableReplicas = n, *n, *n
+	}
+	if w := c.look(); w.Stable != "stable" || w.StableReady != 0 || w.Update != "next" {
+		t.Errorf("%+v", w)
+	}
+	c.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+	if got, w := c.tend(), c.look(); got != "stable 3, next 1" || w.StableReady != 3 {
+		t.Errorf("%s, %+v", got, w)
+	}
+
+	// Before it was held, and so before there was a Record.
+	for i, n := range []*int32{&none, &all} {
+		c.sets[i].Spec.Replicas, c.sets[i].Status.AvailableReplicas = n, *n
+	}
+	seen := c.seen()
+	seen.Record, seen.Stable = nil, "stable"
+	if w, err := deployment.Observe(seen); err != nil || w.Stable != "stable" || w.Update != "next" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	seen.Stable = ""
+	if w, err := deployment.Observe(seen); err != nil || w.Stable != "next" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
 func TestWhoIsCutOffBetweenTwoChangesLosesNothing(t *testing.T) {
 	for cut := 1; cut < 3; cut++ {
 		c := newCluster(t)
