@@ -14,6 +14,14 @@ import (
 // raw sends a request to the path of a version, as a client does that knows it alone: kubectl create and replace --raw are POST and PUT.
 func (w *world) raw(verb, version, plural, name, body string) string {
 	w.Helper()
+	text, err := w.tryRaw(verb, version, plural, name, body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return text
+}
+
+func (w *world) tryRaw(verb, version, plural, name, body string) (string, error) {
 	group := "split.smi-spec.io"
 	if plural != "trafficsplits" {
 		group = "specs.smi-spec.io"
@@ -26,11 +34,7 @@ func (w *world) raw(verb, version, plural, name, body string) string {
 	if body != "" {
 		args = append(args, "-f", "-")
 	}
-	text, err := install.Kubectl(w.Context(), body, args...)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return text
+	return install.Kubectl(w.Context(), body, args...)
 }
 
 // spec compares that of an object with what it is to be.
@@ -82,19 +86,25 @@ func TestOldVersionsOfSMIAreConverted(t *testing.T) {
 
 	// Flagger: a GET, then a PUT of what it read with other weights, in the version of its provider.
 	for version, weights := range map[string][2]any{"v1alpha1": {"0", "100"}, "v1alpha2": {0, 100}} {
-		var split map[string]any
-		if err := json.Unmarshal([]byte(w.raw("get", version, "trafficsplits", "shop", "")), &split); err != nil {
-			t.Fatal(err)
-		}
-		delete(split, "status")
-		split["spec"].(map[string]any)["backends"] = []any{
-			map[string]any{"service": "v2", "weight": weights[0]}, map[string]any{"service": "v1", "weight": weights[1]},
-		}
-		body, err := json.Marshal(split)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.raw("replace", version, "trafficsplits", "shop", string(body))
+		w.eventually(func() error {
+			var split map[string]any
+			if err := json.Unmarshal([]byte(w.raw("get", version, "trafficsplits", "shop", "")), &split); err != nil {
+				t.Fatal(err)
+			}
+			delete(split, "status")
+			split["spec"].(map[string]any)["backends"] = []any{
+				map[string]any{"service": "v2", "weight": weights[0]}, map[string]any{"service": "v1", "weight": weights[1]},
+			}
+			body, err := json.Marshal(split)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = w.tryRaw("replace", version, "trafficsplits", "shop", string(body))
+			if err != nil && !strings.Contains(err.Error(), "(Conflict)") { // with the status of the change before
+				t.Fatal(err)
+			}
+			return err
+		})
 		w.answers(url, http.StatusOK, "v1")
 	}
 
