@@ -168,10 +168,11 @@ func tendDeployment(s *Seen, w *rollout.Workload) ([]Change, error) {
 	}
 	var changes []Change
 	for i, n := range next(list, most+surge, least) {
-		// Where both versions are to have all pods, the Deployment's controller would take the older one's away as soon as the
-		// newer one is complete, which it finds by an annotation (IsSaturated in pkg/controller/deployment/util).
+		// Where both versions are to have all pods, or the newer one has more than it should, the Deployment's controller would
+		// take the older one's away as soon as the newer one is complete, which it finds by an annotation (IsSaturated in
+		// pkg/controller/deployment/util).
 		_, known := s.Sets[i].Annotations[DesiredAnnotation]
-		if n != list[i].pods || known && s.Sets[i] == all.update && s.Style != rollouts.Partition {
+		if n != list[i].pods || known && s.Sets[i] == all.update && (s.Style != rollouts.Partition || list[i].pods > list[i].goal) {
 			changes = append(changes, Change{Scale: &Scale{Set: s.Sets[i], Replicas: n}})
 		}
 	}

@@ -234,6 +234,11 @@ func TestAVersionThatIsGoneComesBack(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	c.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+	c.sets[1].Annotations = map[string]string{DesiredAnnotation: "4"}
+	if changes, err := deployment.Tend(c.seen(), c.look()); err != nil || len(changes) != 2 || changes[1].Scale.Set != c.sets[1] {
+		t.Errorf("the Deployment's controller would take the stable version's pods away again: %+v, %v", changes, err)
+	}
+	c.sets[1].Annotations = nil
 	if got, w := c.tend(), c.look(); got != "stable 3, next 1" || w.StableReady != 3 {
 		t.Errorf("%s, %+v", got, w)
 	}
