@@ -93,7 +93,10 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			// Another endpoint may succeed; nothing has been sent. Full is also one whose last place others took since it was chosen: of these
 			// some went on, so that nobody tries for ever.
 			full := err == failFull
-			if avoid = e; full || moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
+			if !full || avoid == nil { // what a retry comes from is avoided still
+				avoid = e
+			}
+			if full || moved.to == nil && busy > 0 && len(service.Endpoints()) > 1 {
 				if moved.to = nil; !full {
 					busy--
 				}
