@@ -186,22 +186,6 @@ func TestTrafficOfAClusterSaysWhyThereIsNone(t *testing.T) {
 		of + "deployments/web":     statusText(404, "NotFound", `deployments.traffic.metrics.k8s.io "web" not found`),
 	})
 	for args, want := range map[string]string{
-		"top pods":            "weir: " + forbidden + "\n",
-		"topology deployment": "weir: " + forbidden + "\n",
-		"top svc":             "weir: no proxy has answered for a minute\\x1b[2J\n",
-		"top jobs":            `weir: the API server reaches no controller that serves Traffic Metrics (service unavailable): "kubectl get apiservices" says why` + "\n",
-		"edges pod/x":         "weir: the cluster has no Traffic Metrics (traffic.metrics.k8s.io/v1beta1): install Weir's chart there, with traffic.enabled and traffic.apiService\n",
-		"top deploy/web":      `weir: deployments.traffic.metrics.k8s.io "web" not found` + "\n",
-		"top rs":              "answers 302",
-		"top ds":              "cannot be read",
-	} {
-		r := weir("", append([]string{"traffic"}, strings.Fields(args+" --kubeconfig "+a.kubeconfig)...)...)
-		if r.code != 1 || !strings.Contains(r.err, want) || r.stdout != "" {
-			t.Errorf("%s: %d %q %s, want %q", args, r.code, r.err, r.stdout, want)
-		}
-	}
-	a.paths()
-	for args, want := range map[string]string{
 		"traffic tap pod/x -n a/b --kubeconfig FILE":             "--namespace",
 		"traffic tap pod/x --rate 0 --kubeconfig FILE":           "--rate",
 		"kubectl-traffic tap pod/x --kubeconfig /nowhere":        "/nowhere",
@@ -220,6 +204,21 @@ func TestTrafficOfAClusterSaysWhyThereIsNone(t *testing.T) {
 	}
 	if asked := a.paths(); asked != "" {
 		t.Errorf("a wrong command line asked %s", asked)
+	}
+	for args, want := range map[string]string{
+		"top pods":            "weir: " + forbidden + "\n",
+		"topology deployment": "weir: " + forbidden + "\n",
+		"top svc":             "weir: no proxy has answered for a minute\\x1b[2J\n",
+		"top jobs":            `weir: the API server reaches no controller that serves Traffic Metrics (service unavailable): "kubectl get apiservices" says why` + "\n",
+		"edges pod/x":         "weir: the cluster has no Traffic Metrics (traffic.metrics.k8s.io/v1beta1): install Weir's chart there, with traffic.enabled and traffic.apiService\n",
+		"top deploy/web":      `weir: deployments.traffic.metrics.k8s.io "web" not found` + "\n",
+		"top rs":              "answers 302",
+		"top ds":              "cannot be read",
+	} {
+		r := weir("", append([]string{"traffic"}, strings.Fields(args+" --kubeconfig "+a.kubeconfig)...)...)
+		if r.code != 1 || !strings.Contains(r.err, want) || r.stdout != "" {
+			t.Errorf("%s: %d %q %s, want %q", args, r.code, r.err, r.stdout, want)
+		}
 	}
 	// kubectl traffic asks a run that is named.
 	weir("", "kubectl-traffic", "top", "pods", "--admin", "127.0.0.1:1").want(t, 1, "stderr:is weir run there?")
