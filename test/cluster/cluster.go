@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/node"
@@ -60,12 +61,12 @@ func (c *cluster) down() error {
 	return n.Stop()
 }
 
-func (c *cluster) restart(ctx context.Context) error {
+func (c *cluster) restart(ctx context.Context, away time.Duration) error {
 	n, err := c.find()
 	if err != nil {
 		return err
 	}
-	return n.RestartAPIServer(ctx)
+	return n.RestartAPIServer(ctx, away)
 }
 
 // kill the processes of containers.

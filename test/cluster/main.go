@@ -30,7 +30,7 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster up [-nice N] [-name NAME] [-image IMAGE]...  boot one that stays
   cluster down [-name NAME]                            remove it
   cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
-  cluster restart [-name NAME]                         stop its API server and start it again
+  cluster restart [-name NAME] [-away D]               stop its API server and start it again, after a time without one
   cluster kill [-name NAME] CONTAINER...               kill the processes of containers, named by the ids of their runtime
   cluster import [-name NAME] IMAGE...                 import images
 
@@ -67,6 +67,7 @@ func run(ctx context.Context, args []string) error {
 	c := cluster{cache: &cache}
 	flags.StringVar(&c.name, "name", "default", "which of several clusters")
 	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
+	away := flags.Duration("away", 0, "how long there is no API server")
 	size := scale.Options{Rest: 5 * time.Second}
 	flags.StringVar(&size.Weir, "weir", "../../bin/weir", "the program to measure")
 	flags.IntVar(&size.Routes, "routes", 10000, "how many HTTPRoutes")
@@ -95,7 +96,7 @@ func run(ctx context.Context, args []string) error {
 	case "exec":
 		return c.exec(ctx, flags.Args())
 	case "restart":
-		return c.restart(ctx)
+		return c.restart(ctx, *away)
 	case "kill":
 		return c.kill(ctx, flags.Args())
 	case "import":

@@ -149,14 +149,19 @@ func (s *Server) start(ctx context.Context, programs components.Programs, args [
 	return s.ready(ctx)
 }
 
-// Restart ends kube-apiserver, starts it again with what it stored, and waits until it is ready. After an error it is
+// Restart ends kube-apiserver, starts it again after a time without one with what it stored, and waits until it is ready. After an error it is
 // gone, and there is only Stop.
-func (s *Server) Restart(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the API server was not ready within %s", startTimeout))
-	defer cancel()
+func (s *Server) Restart(ctx context.Context, away time.Duration) error {
 	last := len(s.running) - 1
 	s.running[last].Stop(stopGrace)
 	s.running = s.running[:last]
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(away):
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the API server was not ready within %s", startTimeout))
+	defer cancel()
 	if err := s.run(s.program, s.args); err != nil {
 		return err
 	}

@@ -36,6 +36,20 @@ func releasing(t *testing.T) {
 	t.Cleanup(c.Close)
 	carrier := &release.Controller{Client: c, Providers: provider.All(), Instance: "test", Logger: logger(t)}
 	background(t, func(ctx context.Context) error { return carrier.Run(ctx) })
+	t.Cleanup(func() { // it frees those that the test has deleted, before it ends
+		if err := within(context.Background(), func() error {
+			all := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": rollouts.Group + "/v1beta1", "kind": "RolloutList"}}
+			if err := admin.List(context.Background(), all); err != nil {
+				return err
+			}
+			if len(all.Items) > 0 {
+				return fmt.Errorf("%d Rollouts are left", len(all.Items))
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func object(t *testing.T, text string) *unstructured.Unstructured {

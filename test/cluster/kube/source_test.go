@@ -268,7 +268,7 @@ func TestWhatIsKnownOutlivesTheServer(t *testing.T) {
 	s := watch(t, admin)
 	s.until("the route", func(set *resource.Set) bool { return len(set.HTTPRoutes) == 1 })
 	before := len(s.all())
-	if err := server.Restart(t.Context()); err != nil {
+	if err := server.Restart(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	create(t, routeTo(ns, "b", "edge"))

@@ -75,7 +75,15 @@ func (m *machine) run(ctx context.Context) error {
 			return nil
 		case <-restart:
 		}
-		if err := m.server.Restart(ctx); err != nil {
+		text, err := os.ReadFile(m.path(awayFile))
+		if err != nil {
+			return err
+		}
+		away, err := time.ParseDuration(string(text))
+		if err != nil {
+			return err
+		}
+		if err := m.server.Restart(ctx, away); err != nil {
 			return err
 		}
 	}

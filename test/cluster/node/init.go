@@ -23,6 +23,9 @@ const (
 // restartSignal asks the process of bootCommand for another API server.
 const restartSignal = syscall.SIGHUP
 
+// awayFile says how long there is to be none in between.
+const awayFile = "away"
+
 // Main does not return in a process that Start has started; in others it does nothing.
 func Main() {
 	if len(os.Args) != 3 {

@@ -189,14 +189,18 @@ func (n *Node) KillContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// RestartAPIServer stops the API server and starts it again, with all that it has stored. It returns when it is ready.
-func (n *Node) RestartAPIServer(ctx context.Context) error {
+// RestartAPIServer stops the API server and starts it again after a time without one, with all that it has stored. It returns when it
+// is ready.
+func (n *Node) RestartAPIServer(ctx context.Context, away time.Duration) error {
 	pid, err := n.boot()
 	if err != nil {
 		return err
 	}
 	before, err := n.starts()
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, awayFile), []byte(away.String()), 0o644); err != nil {
 		return err
 	}
 	if err := syscall.Kill(pid, restartSignal); err != nil {

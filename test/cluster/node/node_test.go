@@ -78,7 +78,7 @@ spec: {type: LoadBalancer, loadBalancerIP: 10.250.0.127, selector: {k8s-app: kub
 		eventually(t, func() error { return reach(t.Context(), n, "http://"+address+"/health") })
 	}
 
-	if err := n.RestartAPIServer(t.Context()); err != nil {
+	if err := n.RestartAPIServer(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	kubectl(t, n, "", "--namespace=kube-system", "get", "service", "asked")
