@@ -184,7 +184,6 @@ func (c *Controller) carry(ctx context.Context) error {
 func (c *Controller) changed(k edit.Key, o client.Object) {
 	if k.GroupVersionKind == rolloutKind {
 		c.queue.Add(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
-		return
 	}
 	names := []object{{k.GroupKind(), k.Namespace, k.Name}}
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {

@@ -141,6 +141,7 @@ func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
 		if disabled, _, _ := unstructured.NestedBool(other.Object, "spec", "disabled"); disabled || !before(other, t.live) {
 			continue
 		}
+		t.concern(t.name, []object{{rolloutKind.GroupKind(), t.name.Namespace, other.GetName()}})
 		status := rollout.CopyStatus(t.r.Status)
 		status.ObservedGeneration = t.r.Generation
 		status.Message = fmt.Sprintf("Rollout %s has the %s %s already: delete one of the two.", other.GetName(), ref["kind"], ref["name"])
