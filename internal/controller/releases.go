@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // newReleases makes what carries Rollouts out; nil if nothing is to.
@@ -20,9 +24,13 @@ func newReleases(c *controlPlane) *release.Controller {
 	if !c.rollouts {
 		return nil
 	}
-	return &release.Controller{
+	r := &release.Controller{
 		Client: c.client, Namespaces: c.namespaces, Providers: provider.All(), Proxied: c.proxied, Instance: c.name, Logger: c.log.With("for", "rollouts"),
 	}
+	if c.traffic != nil {
+		r.Counted = c.counted
+	}
+	return r
 }
 
 // carryOut is the task that carries Rollouts out.
@@ -73,6 +81,70 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 	}
 	return true, ""
 }
+
+// counted counts requests by Traffic Metrics; nil if no proxy here serves the objects.
+func (c *controlPlane) counted(ctx context.Context, count release.Count) *rollout.Shared {
+	gateways := map[model.Owner]bool{}
+	routes := map[string]bool{}
+	split := false
+	for _, u := range count.Objects {
+		parents(u, gateways)
+		routes[u.GetNamespace()+"/"+u.GetName()] = true
+		split = split || u.GetKind() == "TrafficSplit"
+	}
+	if len(count.Objects) == 0 || !c.serves(gateways) {
+		return nil
+	}
+	// A reading that is up to half an interval off begins after the step.
+	window := min(time.Since(count.Since)-countLead, countMost)
+	if window < countLeast {
+		return &rollout.Shared{}
+	}
+	q := metrics.Question{Window: window, With: make([]telemetry.Side, len(count.Pods))}
+	for i, pod := range count.Pods {
+		q.With[i] = telemetry.Side{Kind: "Pod", Namespace: count.Namespace, Name: pod}
+	}
+	answer, err := c.traffic.store.Ask(ctx, q)
+	if err != nil {
+		return &rollout.Shared{Unknown: err.Error()}
+	}
+	if answer.Time.Add(-answer.Window).Before(count.Since) {
+		return &rollout.Shared{Unknown: "what proxies reported begins before the step"}
+	}
+	s := &rollout.Shared{Window: answer.Window}
+	for _, t := range answer.Traffic {
+		if !t.Out || !split && !routes[t.Route] {
+			continue
+		}
+		switch backend, _, _ := strings.Cut(t.Backend, ":"); backend {
+		case count.Namespace + "/" + count.Stable:
+			s.Stable += t.Success + t.Failure
+		case count.Namespace + "/" + count.Canary:
+			s.Canary += t.Success + t.Failure
+		}
+	}
+	return s
+}
+
+// serves reports whether there are proxies of one of these Gateways; of any if there are none.
+func (c *controlPlane) serves(gateways map[model.Owner]bool) bool {
+	if accounts := c.accounts.Load(); accounts != nil {
+		for _, owner := range *accounts {
+			if len(gateways) == 0 || gateways[owner] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const (
+	// countLead is how long after a step the requests of its share are counted from: proxies are read every five seconds.
+	countLead = 2500 * time.Millisecond
+	// countLeast is the shortest time that a share is counted in, and countMost the longest: what began before the step, such
+	// as a stream, does not count for ever.
+	countLeast, countMost = 5 * time.Second, time.Minute
+)
 
 // parents adds the Gateways that a route names as parents; all, which is none, if it names another kind.
 func parents(u *unstructured.Unstructured, gateways map[model.Owner]bool) {

@@ -57,6 +57,8 @@ type Traffic struct {
 	// Settled means that proxies route by the objects as they are now. Otherwise Awaited says what for, if that is known.
 	Settled bool
 	Awaited string
+	// Shared is nil where nobody counts requests, or where a step does not say how many the new version gets.
+	Shared *Shared
 	// Given means that the Services are the user's, and nobody changes them. The fields below have no meaning then.
 	Given bool
 	// Pinned is the pods' label to which the stable Service is restricted; empty if it is not.

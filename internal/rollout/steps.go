@@ -31,7 +31,7 @@ func (d *decision) steps() {
 	case rollouts.StepTrafficRouting:
 		d.route(step)
 	case rollouts.StepMetricsAnalysis:
-		d.state(rollouts.StepPaused)
+		d.measure(step)
 	case rollouts.StepPaused:
 		d.pause(step)
 	case rollouts.StepReady:

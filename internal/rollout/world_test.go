@@ -35,6 +35,7 @@ type world struct {
 	routing        *Routing
 	settled        time.Time // when proxies have taken over the routes
 
+	shared    func() *Shared // what is counted; nil if nobody counts
 	finalizer bool
 	trace     []string
 	actions   int
@@ -173,6 +174,9 @@ func (w *world) facts() Facts {
 		}
 	}
 	f.Traffic = Traffic{Settled: !w.now.Before(w.settled), Pinned: w.pinned, Canary: w.canary}
+	if w.shared != nil {
+		f.Traffic.Shared = w.shared()
+	}
 	now := w.routing
 	for want := WantNew; int(want) <= len(w.plan().Steps); want++ {
 		if reflect.DeepEqual(RoutingFor(w.plan(), want), now) {

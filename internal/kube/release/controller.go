@@ -44,6 +44,8 @@ type Controller struct {
 	// Proxied reports whether proxies route by objects as they are, and otherwise what is awaited. If it is nil, the grace
 	// period of a Rollout is all that proxies get.
 	Proxied func(objects []*unstructured.Unstructured) (ok bool, awaited string)
+	// Counted counts the requests of a step that is in force; it is nil, or returns nil, if nobody counts them.
+	Counted func(ctx context.Context, c Count) *rollout.Shared
 	// Instance is the name of this process in Events.
 	Instance string
 	Logger   *slog.Logger

@@ -66,10 +66,16 @@ func (t *turn) settled(ctx context.Context, f *rollout.Traffic) (ok bool, awaite
 	return ok, awaited, nil
 }
 
+// slices are those of a Service.
+func (t *turn) slices(ctx context.Context, service string) (list discoveryv1.EndpointSliceList, err error) {
+	err = t.objects.List(ctx, &discoveryv1.EndpointSlice{}, t.name.Namespace, &list, client.MatchingLabels{discoveryv1.LabelServiceName: service})
+	return list, err
+}
+
 // endpoints are the addresses of a Service, and whether each is ready, with the objects that have them.
 func (t *turn) endpoints(ctx context.Context, service string) (all map[string]bool, objects []*unstructured.Unstructured, err error) {
-	var list discoveryv1.EndpointSliceList
-	if err := t.objects.List(ctx, &discoveryv1.EndpointSlice{}, t.name.Namespace, &list, client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+	list, err := t.slices(ctx, service)
+	if err != nil {
 		return nil, nil, err
 	}
 	all = map[string]bool{}

@@ -79,6 +79,9 @@ func (t *turn) observeTraffic(ctx context.Context) (*rollout.Traffic, error) {
 	if f.Settled, f.Awaited, err = t.settled(ctx, f); err != nil {
 		return nil, err
 	}
+	if f.Shared, err = t.count(ctx); err != nil {
+		return nil, err
+	}
 	return f, nil
 }
 
