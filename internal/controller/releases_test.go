@@ -1,0 +1,100 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/weirmesh/weir/internal/kube/release"
+	"github.com/weirmesh/weir/internal/metrics"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/telemetry"
+)
+
+// counts is a Store of one answer.
+type counts struct {
+	asked  []metrics.Question
+	answer metrics.Answer
+	err    error
+}
+
+func (c *counts) Ask(_ context.Context, q metrics.Question) (metrics.Answer, error) {
+	c.asked = append(c.asked, q)
+	return c.answer, c.err
+}
+
+func routing(kind, name string, parents ...any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "x/v1", "kind": kind, "metadata": map[string]any{"namespace": "shop", "name": name}, "spec": map[string]any{"parentRefs": parents},
+	}}
+}
+
+func TestRequestsOfAStepAreCounted(t *testing.T) {
+	now := time.Now()
+	store := &counts{answer: metrics.Answer{Time: now.Add(-time.Second), Window: 15 * time.Second}}
+	sent := func(route, service, backend string, n uint64) {
+		store.answer.Traffic = append(store.answer.Traffic, metrics.Traffic{
+			EdgeLabels: telemetry.EdgeLabels{Out: true, Route: route, Service: service, Backend: backend}, Success: n, Failure: 1,
+		})
+	}
+	sent("shop/web", "shop/web:80", "shop/web:80", 79)
+	sent("shop/web", "shop/web:80", "shop/web-canary:80", 19)
+	sent("shop/other", "shop/web:80", "shop/web:80", 999)
+	sent("blog/web", "blog/web:80", "blog/web:80", 999)
+	sent("shop/web", "shop/images:80", "shop/images:80", 999)
+	store.answer.Traffic = append(store.answer.Traffic, metrics.Traffic{EdgeLabels: telemetry.EdgeLabels{Route: "shop/web", Backend: "shop/web:80"}, Success: 999})
+
+	c := &controlPlane{traffic: &traffic{store: store}}
+	accounts := map[string]model.Owner{"a": model.GatewayOwner("shop", "edge")}
+	c.accounts.Store(&accounts)
+	ask := func(since time.Duration, objects ...*unstructured.Unstructured) *rollout.Shared {
+		return c.counted(t.Context(), release.Count{
+			Namespace: "shop", Stable: "web", Canary: "web-canary", Objects: objects, Pods: []string{"web-1", "web-2"}, Since: now.Add(-since),
+		})
+	}
+	route := routing("HTTPRoute", "web", map[string]any{"name": "edge"})
+	if got, want := ask(20*time.Second, route), (&rollout.Shared{Stable: 80, Canary: 20, Window: 15 * time.Second}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	q := store.asked[0]
+	if with := []telemetry.Side{{Kind: "Pod", Namespace: "shop", Name: "web-1"}, {Kind: "Pod", Namespace: "shop", Name: "web-2"}}; !slices.Equal(q.With, with) || q.Window < 17*time.Second || q.Window > 20*time.Second {
+		t.Errorf("asked %+v", q)
+	}
+	// A split shares out the requests of every route.
+	if got := ask(20*time.Second, routing("TrafficSplit", "web")); got == nil || got.Stable != 1080 || got.Canary != 20 {
+		t.Errorf("a split: %+v", got)
+	}
+	if got := ask(time.Hour, route); got == nil || store.asked[2].Window != countMost {
+		t.Errorf("after an hour: %+v of %v", got, store.asked[2].Window)
+	}
+
+	n := len(store.asked)
+	if got := ask(3*time.Second, route); got == nil || *got != (rollout.Shared{}) {
+		t.Errorf("too early: %+v", got)
+	}
+	for _, objects := range [][]*unstructured.Unstructured{nil, {routing("HTTPRoute", "web", map[string]any{"name": "another"})}} {
+		if got := ask(time.Minute, objects...); got != nil {
+			t.Errorf("nothing of ours: %+v", got)
+		}
+	}
+	if len(store.asked) != n {
+		t.Errorf("asked in vain: %+v", store.asked[n:])
+	}
+	if got := ask(14*time.Second, route); got == nil || got.Unknown == "" {
+		t.Errorf("an answer from before the step: %+v", got)
+	}
+	store.err = errors.New("no proxy")
+	if got := ask(time.Minute, route); got == nil || got.Unknown != "no proxy" {
+		t.Errorf("no answer: %+v", got)
+	}
+	c.accounts.Store(&map[string]model.Owner{})
+	if got := ask(time.Minute, routing("TrafficSplit", "web")); got != nil {
+		t.Errorf("no proxies: %+v", got)
+	}
+}
