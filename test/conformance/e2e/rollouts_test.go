@@ -28,7 +28,7 @@ spec:
       - name: toy
         image: ` + install.Image + `
         args: [echo, "v1=0.0.0.0:8080"]
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 12}
         lifecycle: {preStop: {sleep: {seconds: 2}}}
 ---
 apiVersion: v1

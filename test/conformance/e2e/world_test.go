@@ -110,7 +110,8 @@ func (w *world) apply(manifests ...string) {
 	w.kubectl(strings.Join(manifests, "\n---\n"), "apply", "-f", "-")
 }
 
-// toys starts services that say their names, each with one pod, and waits for them.
+// toys starts services that say their names, each with one pod, and waits for them. Once one is ready it stays so on a machine that is busy: a probe that
+// comes too late is no endpoint less.
 func (w *world) toys(names ...string) {
 	w.Helper()
 	var manifests []string
@@ -128,7 +129,7 @@ spec:
       - name: toy
         image: %[2]s
         args: [echo, "%[1]s=0.0.0.0:8080"]
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 12}
 ---
 apiVersion: v1
 kind: Service
