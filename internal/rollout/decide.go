@@ -87,8 +87,12 @@ func (d *decision) phase() {
 	case s.Phase == rollouts.PhaseDisabled, s.Phase == "":
 		s.Phase = rollouts.PhaseInitial
 	}
-	if d.w == nil {
-		d.withoutWorkload()
+	switch ref := d.r.Spec.WorkloadRef; {
+	case d.w == nil:
+		d.withoutWorkload(fmt.Sprintf("There is no %s %s.", ref.Kind, ref.Name))
+		return
+	case d.w.Unfit != "":
+		d.withoutWorkload(d.w.Unfit)
 		return
 	}
 	if !d.w.Settled {
@@ -106,13 +110,13 @@ func (d *decision) phase() {
 	}
 }
 
-// withoutWorkload puts back what a release changed whose workload is gone, and waits for one.
-func (d *decision) withoutWorkload() {
+// withoutWorkload puts back what a release changed whose workload is gone or cannot be released, says why, and waits for one.
+func (d *decision) withoutWorkload(why string) {
 	if d.status.Release() != nil && d.status.Phase == rollouts.PhaseProgressing && !d.finalise(reasonDelete) {
 		return
 	}
 	*d.status = rollouts.Status{ObservedGeneration: d.r.Generation, Phase: rollouts.PhaseInitial}
-	d.say(fmt.Sprintf("There is no %s %s.", d.r.Spec.WorkloadRef.Kind, d.r.Spec.WorkloadRef.Name))
+	d.say(why)
 	d.out.Finalizer = false
 }
 
@@ -260,6 +264,10 @@ func (d *decision) rolling(paused bool) {
 		} else if n := int(rel.CurrentStepIndex); rel.CurrentStepState == rollouts.StepPaused && n >= 1 && n <= len(d.plan.Steps) {
 			d.kept(&d.plan.Steps[n-1])
 		}
+	case d.w.Gone && !d.w.Marked: // nobody held it while its own controller replaced all pods: there is nothing to go through
+		d.tell("ReplacedAtOnce", true, fmt.Sprintf("All pods were replaced by revision %s before the workload was held: no step can be carried out.", d.w.Update))
+		d.progress(rollouts.ReasonFinalising, "All pods were replaced before the workload was held: the release is being finished.")
+		d.soon()
 	case paused:
 		d.progress(rollouts.ReasonInRolling, "The release goes on.")
 		d.tell("Resumed", false, "The release goes on.")

@@ -244,6 +244,64 @@ func TestAWorkloadThatVanishesLeavesNothingChanged(t *testing.T) {
 	}
 }
 
+// TestWhatIsReplacedBeforeItIsHeldIsReleased: a workload's own controller was faster, and no pod can come back.
+func TestWhatIsReplacedBeforeItIsHeldIsReleased(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "20%", "50%;50"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	w.release("v2")
+	w.held = false
+	w.turn() // the release begins
+	w.pods = map[string]int32{"v2": w.replicas}
+	f := func() Facts {
+		f := w.facts()
+		f.Workload.Gone, f.Workload.Stable = true, "v1"
+		return f
+	}
+	var events []string
+	for range 20 {
+		out := Decide(f())
+		w.rollout.Status = out.Status
+		for _, e := range out.Events {
+			events = append(events, e.Reason)
+		}
+		if out.Action != nil {
+			t.Fatalf("nothing has to be changed: %+v", out.Action)
+		}
+		if out.Status.Phase == rollouts.PhaseHealthy {
+			break
+		}
+		w.now = w.now.Add(time.Minute)
+	}
+	if c := w.rollout.Status.Condition(rollouts.ConditionSucceeded); c == nil || c.Status != "True" || w.rollout.Status.Phase != rollouts.PhaseHealthy {
+		t.Errorf("status %s", asText(w.rollout.Status))
+	}
+	if got := strings.Join(events, " "); got != "ReplacedAtOnce Released" {
+		t.Errorf("events %s", got)
+	}
+
+	// One that was held and told to have all pods goes on with its steps.
+	w = newWorld(t, canaryRollout(false, "20%", "100%;100", "100%;100"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	w.release("v2")
+	w.must("step 1 waits", w.waits(1))
+	w.approve()
+	w.must("step 2 waits", w.waits(2))
+	if out := Decide(f()); out.Status.CurrentStepIndex != 2 || len(out.Events) > 0 {
+		t.Errorf("status %s", asText(out.Status))
+	}
+}
+
+func TestAWorkloadThatCannotBeReleasedIsLeftAlone(t *testing.T) {
+	w := newWorld(t, blueGreenRollout("50%;100", "100%;100"))
+	w.release("v2")
+	f := w.facts()
+	f.Workload.Unfit = "It cannot."
+	out := Decide(f)
+	if out.Action != nil || out.Finalizer || out.Status.Phase != rollouts.PhaseInitial || out.Status.Message != "It cannot." || out.Status.Release() != nil {
+		t.Errorf("%+v", out)
+	}
+}
+
 // TestWhereverItIsCutOffItResumes loses every single status, and every single action, one at a time and for good.
 func TestWhereverItIsCutOffItResumes(t *testing.T) {
 	walk := func(r func() *rollouts.Rollout, cut int, status bool) *world {

@@ -63,6 +63,9 @@
   - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [deployments], scope: Namespaced}
   - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [statefulsets], scope: Namespaced}
   - {apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [daemonsets], scope: Namespaced}
+  - {apiGroups: [apps.kruise.io], apiVersions: ["*"], operations: [UPDATE], resources: [clonesets], scope: Namespaced}
+  - {apiGroups: [apps.kruise.io], apiVersions: ["*"], operations: [UPDATE], resources: [statefulsets], scope: Namespaced}
+  - {apiGroups: [apps.kruise.io], apiVersions: ["*"], operations: [UPDATE], resources: [daemonsets], scope: Namespaced}
 {{- end }}
 
 {{- /* What carrying Rollouts out takes beside that. */ -}}
@@ -86,6 +89,9 @@
 - apiGroups: [apps]
   resources: [replicasets]
   verbs: [create, list, patch, watch]
+- apiGroups: [apps.kruise.io]
+  resources: [clonesets, daemonsets, statefulsets]
+  verbs: [list, update, watch]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]

@@ -44,7 +44,9 @@ type turn struct {
 	kind *workload.Kind // nil if nothing of that kind can be released
 	seen *workload.Seen // nil if there is no such workload
 	w    *rollout.Workload
-	ways *ways // nil if no requests are routed
+	// unknown means that the API server does not know the workload's kind, so that it will not tell when there is one.
+	unknown bool
+	ways    *ways // nil if no requests are routed
 }
 
 // reconcile goes on with a Rollout as far as it goes without waiting, and returns after which time to look again; zero is
@@ -96,7 +98,7 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	if !out.Again.IsZero() {
 		wait = max(out.Again.Sub(now), 10*time.Millisecond)
 	}
-	if t.r.Status.Phase == rollouts.PhaseProgressing && (wait == 0 || wait > idle) {
+	if (t.unknown || t.r.Status.Phase == rollouts.PhaseProgressing) && (wait == 0 || wait > idle) {
 		wait = idle
 	}
 	return false, wait, nil
@@ -211,6 +213,7 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 	}
 	u, err := t.objects.Get(ctx, t.workloadKey())
 	if errors.Is(err, edit.ErrNoKind) {
+		t.unknown = true
 		return nil
 	}
 	if err != nil || u == nil {

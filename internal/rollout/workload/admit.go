@@ -26,7 +26,8 @@ func (k *Kind) Admit(before, now map[string]any, rec *Record) map[string]any {
 	spec := specOf(out)
 	switch {
 	case held && rec != nil:
-		for path, laid := range k.lay(spec, rec) {
+		// Who sends a whole object need not send its status.
+		for path, laid := range k.lay(map[string]any{"spec": spec, "status": before["status"]}, rec) {
 			v := fieldOf(spec, path)
 			if slices.Contains(k.vital, path) || reflect.DeepEqual(v, rec.Was[path]) {
 				setField(spec, path, laid)

@@ -21,8 +21,8 @@ import (
 // label controller-revision-hash has the whole name or that part, as OpenKruise is configured.
 var cloneSet = Kind{
 	Group: "apps.kruise.io", Name: "CloneSet", Plural: "clonesets", Label: templateLabel, Pods: true,
-	lay: func(spec map[string]any, r *Record) fields {
-		return fields{sharedField: kept(spec, r), "updateStrategy.paused": nil}
+	lay: func(object map[string]any, r *Record) fields {
+		return fields{sharedField: kept(specOf(object), r), "updateStrategy.paused": nil}
 	},
 	admit: func(spec map[string]any) (fields, string) {
 		before := fieldOf(spec, sharedField)
@@ -59,10 +59,15 @@ const (
 	sharedPrefix = "partition-"
 	// percentSuffix stands for a percent sign, which no value of a label may have.
 	percentSuffix = "-percent"
+	// sharedNone stands for no partition.
+	sharedNone = "none"
 )
 
-// sharedLabel is a partition as the value of HeldLabel: "partition-2" or "partition-20-percent".
+// sharedLabel is a partition as the value of HeldLabel: "partition-2", "partition-20-percent", or "partition-none".
 func sharedLabel(partition any) string {
+	if partition == nil {
+		return sharedPrefix + sharedNone
+	}
 	if text, ok := partition.(string); ok {
 		if n, err := strconv.ParseUint(strings.TrimSuffix(text, "%"), 10, 31); err == nil && strings.HasSuffix(text, "%") {
 			return sharedPrefix + strconv.FormatUint(n, 10) + percentSuffix
@@ -76,6 +81,8 @@ func sharedValue(label string) any {
 	text, percent := strings.CutSuffix(strings.TrimPrefix(label, sharedPrefix), percentSuffix)
 	n, err := strconv.ParseUint(text, 10, 31)
 	switch {
+	case text == sharedNone:
+		return nil
 	case err != nil:
 		return int64(0)
 	case percent:
@@ -96,18 +103,24 @@ func observeCloneSet(s *Seen, w *rollout.Workload) error {
 		w.Settled = false
 		return nil
 	}
-	w.Stable = stable(s, templateLabel, w.Update, lastPart(statusText(s, "currentRevision")))
-	count(s, w, templateLabel)
+	current := lastPart(statusText(s, "currentRevision"))
+	w.Stable = stable(s, templateLabel, w.Update, current)
+	count(s, w, templateLabel, current)
 	return nil
 }
 
-// tendCloneSet has pods come back to the stable revision that are not to have another one, one at a time. Before the new
-// revision has its pods, the CloneSet's own controller may still replace those of a revision in between. Nothing is evicted
-// once all pods of the current revision are gone: a pod would come back to that one, and not to what serves now.
 func tendCloneSet(s *Seen, w *rollout.Workload) ([]Change, error) {
+	return tendShared(s, w, templateLabel, lastPart(statusText(s, "currentRevision"))), nil
+}
+
+// tendShared has pods come back to the stable revision that are not to have another one, whichever they are, one at a time.
+// Before the new revision has its pods, the workload's own controller may still replace those of a revision in between.
+// Nothing is evicted once all pods of the current revision are gone: a pod would come back to that one, and not to what
+// serves now.
+func tendShared(s *Seen, w *rollout.Workload, label, current string) []Change {
 	want := min(s.Record.Pods, w.Replicas)
-	if lastPart(statusText(s, "currentRevision")) != w.Stable || w.Updated < want {
-		return nil, nil
+	if current != w.Stable || w.Updated < want {
+		return nil
 	}
 	var worst *corev1.Pod
 	ready := int32(0)
@@ -115,7 +128,7 @@ func tendCloneSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 		if podReady(p) {
 			ready++
 		}
-		hash := p.Labels[templateLabel]
+		hash := p.Labels[label]
 		if hash == w.Stable || hash == w.Update && w.Updated == want {
 			continue
 		}
@@ -124,7 +137,7 @@ func tendCloneSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 		}
 	}
 	if worst == nil || podReady(worst) && ready < w.Replicas {
-		return nil, nil
+		return nil
 	}
-	return []Change{{Evict: worst}}, nil
+	return []Change{{Evict: worst}}
 }

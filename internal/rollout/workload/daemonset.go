@@ -35,8 +35,7 @@ var daemonSet = Kind{
 
 func observeDaemonSet(s *Seen, w *rollout.Workload) error {
 	observed, _, _ := unstructured.NestedInt64(s.Object, "status", "observedGeneration")
-	scheduled, _, _ := unstructured.NestedInt64(s.Object, "status", "desiredNumberScheduled")
-	w.Settled, w.Replicas, w.Stays = observed >= w.Generation, number(scheduled, 0), true
+	w.Settled, w.Replicas, w.Stays = observed >= w.Generation, scheduled(s.Object), true
 	var newest *appsv1.ControllerRevision
 	for _, r := range s.Revisions {
 		if newest == nil || r.Revision > newest.Revision {
@@ -49,7 +48,7 @@ func observeDaemonSet(s *Seen, w *rollout.Workload) error {
 	}
 	w.Update = newest.Labels[revisionLabel]
 	w.Stable = stable(s, revisionLabel, w.Update, w.Update)
-	count(s, w, revisionLabel)
+	count(s, w, revisionLabel, w.Update)
 	return nil
 }
 

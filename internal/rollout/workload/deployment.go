@@ -24,7 +24,7 @@ import (
 // (pkg/controller/deployment/sync.go of Kubernetes, scale). The ReplicaSet of the new version is made here, and so is
 // what both have: the Deployment's controller takes them over at the end as if it had made them.
 var deployment = Kind{
-	Group: "apps", Name: "Deployment", Plural: "deployments", Label: appsv1.DefaultDeploymentUniqueLabelKey, Sets: true,
+	Group: "apps", Name: "Deployment", Plural: "deployments", Label: appsv1.DefaultDeploymentUniqueLabelKey, Sets: true, Beside: true,
 	lay: func(map[string]any, *Record) fields {
 		return fields{"paused": true, "strategy.type": string(appsv1.RecreateDeploymentStrategyType), "strategy.rollingUpdate": nil}
 	},

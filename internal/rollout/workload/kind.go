@@ -14,11 +14,14 @@ type Kind struct {
 	Group, Name, Plural string
 	// Label of pods has their revision, by which Services tell versions apart.
 	Label string
+	// Beside means that pods of the new revision can come beside all stable ones, as blue-green releases want it.
+	Beside bool
 	// Sets, Revisions and Pods say what of a workload has to be read beside it.
 	Sets, Revisions, Pods bool
 
-	// lay says which fields of a spec keep the workload's own controller from replacing other pods than the Record says.
-	lay func(spec map[string]any, r *Record) fields
+	// lay says which fields of an object's spec keep the workload's own controller from replacing other pods than the Record
+	// says.
+	lay func(object map[string]any, r *Record) fields
 	// admit says what has to be changed of a spec at admission, when nothing is known but the object, so that no pod is
 	// replaced, and the value of HeldLabel; nil if nothing has to be. admitted says how the user has these fields, by that
 	// value.
@@ -46,7 +49,7 @@ func For(ref rollouts.Ref) (k *Kind, ok bool) {
 }
 
 // Kinds are all there are.
-var Kinds = []*Kind{&deployment, &statefulSet, &daemonSet}
+var Kinds = []*Kind{&deployment, &statefulSet, &daemonSet, &cloneSet, &advancedStatefulSet, &advancedDaemonSet}
 
 // Seen is a workload as it was read, with what it controls. Objects are shared and read-only.
 type Seen struct {
@@ -60,8 +63,8 @@ type Seen struct {
 	Sets      []*appsv1.ReplicaSet
 	Revisions []*appsv1.ControllerRevision
 	Pods      []*corev1.Pod
-	// Stable is the revision of a Deployment that is being replaced, as far as the Rollout's status says so. A Record says it,
-	// too, but the Deployment's controller may have replaced all pods before there is one.
+	// Stable is the revision that is being replaced, as far as the Rollout's status says so. A Record says it, too, but the
+	// workload's own controller may have replaced all pods before there is one.
 	Stable string
 }
 
@@ -105,6 +108,7 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 		return nil, err
 	}
 	rec := s.Record
+	w.Unfit = k.Unfit(s.Style)
 	w.Marked = rec != nil
 	laid := k.laid(s.Object, rec)
 	w.Held = laid || k.laid(s.Object, rec.none())
@@ -112,6 +116,14 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 		w.Target = rec.Pods
 	}
 	return w, nil
+}
+
+// Unfit says why workloads of this kind cannot be released in a style; empty if they can.
+func (k *Kind) Unfit(style rollouts.Style) string {
+	if style != rollouts.BlueGreenStyle || k.Beside {
+		return ""
+	}
+	return "A " + k.Name + " cannot be released blue-green, as its own controller may delete pods of the stable version meanwhile: use the strategy canary."
 }
 
 // own is Seen without a Record of an earlier workload of that name.
@@ -134,7 +146,7 @@ func (k *Kind) laid(object map[string]any, rec *Record) bool {
 		set, _ := k.admit(specOf(object))
 		return value != ByController && set == nil
 	}
-	return k.lay(specOf(object), rec).in(specOf(object))
+	return k.lay(object, rec).in(specOf(object))
 }
 
 // Do returns the changes that carry out an action on a workload, in their order: whoever is cut off between two of them
@@ -167,7 +179,7 @@ func (k *Kind) Do(s *Seen, w *rollout.Workload, a rollout.Action) []Change {
 // hold lays a Record over the workload. What was is remembered before it is changed.
 func (k *Kind) hold(s *Seen, rec *Record) []Change {
 	out := runtime.DeepCopyJSON(s.Object)
-	spec, laid := specOf(out), k.lay(specOf(out), rec)
+	spec, laid := specOf(out), k.lay(out, rec)
 	before := rec.Was
 	if value, there := labelOf(out); there && before == nil { // at admission, or the Record is lost
 		if before = k.defaults; value != ByController {
@@ -199,7 +211,7 @@ func (k *Kind) letGo(s *Seen, rec *Record) (all []Change) {
 		spec := specOf(out)
 		switch {
 		case known:
-			k.lay(spec, rec).user(spec, rec.Was, k.vital).into(spec)
+			k.lay(out, rec).user(spec, rec.Was, k.vital).into(spec)
 		case value != ByController:
 			k.admitted(value).into(spec)
 		default: // the Record is lost

@@ -20,8 +20,8 @@ import (
 // that has another revision is evicted, and comes back with the stable one.
 var statefulSet = Kind{
 	Group: "apps", Name: "StatefulSet", Plural: "statefulsets", Label: revisionLabel, Pods: true,
-	lay: func(spec map[string]any, r *Record) fields {
-		return fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: partition(spec, r)}
+	lay: func(object map[string]any, r *Record) fields {
+		return fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: partition(specOf(object), r)}
 	},
 	admit: func(spec map[string]any) (fields, string) {
 		before, _ := fieldOf(spec, partitionField).(int64)
@@ -82,8 +82,9 @@ func observeStatefulSet(s *Seen, w *rollout.Workload) error {
 		w.Settled = false
 		return nil
 	}
-	w.Stable = stable(s, revisionLabel, w.Update, w.Stable)
-	count(s, w, revisionLabel)
+	current := w.Stable
+	w.Stable = stable(s, revisionLabel, w.Update, current)
+	count(s, w, revisionLabel, current)
 	return nil
 }
 
@@ -91,10 +92,7 @@ func observeStatefulSet(s *Seen, w *rollout.Workload) error {
 // other; else otherwise, as long as there are pods of that; else the one of which there are the most.
 // The label is that of pods with their revision.
 func stable(s *Seen, label, newest, otherwise string) string {
-	remembered := ""
-	if s.Record != nil {
-		remembered = s.Record.Stable
-	}
+	remembered := s.remembered()
 	pods := map[string]int{}
 	best := ""
 	for _, p := range s.Pods {
@@ -115,8 +113,9 @@ func stable(s *Seen, label, newest, otherwise string) string {
 	return otherwise
 }
 
-// count counts pods of the revisions, by a label.
-func count(s *Seen, w *rollout.Workload, label string) {
+// count counts pods of the revisions, by a label. The current revision is the one, beside the newest, of which the workload's
+// own controller makes pods.
+func count(s *Seen, w *rollout.Workload, label, current string) {
 	w.UpdateHash, w.StableHash = w.Update, w.Stable
 	var others int32
 	for _, p := range s.Pods {
@@ -139,6 +138,7 @@ func count(s *Seen, w *rollout.Workload, label string) {
 		w.StableReady = w.Ready
 	}
 	w.Complete = others == 0 && w.Updated == w.Replicas && w.Ready == w.Replicas
+	w.Gone = w.Complete && w.Update != w.Stable && current == w.Update
 }
 
 func podReady(p *corev1.Pod) bool {
@@ -150,18 +150,19 @@ func tendStatefulSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 	if statusText(s, "currentRevision") != w.Stable {
 		return nil, nil // they would not come back to that
 	}
-	from := partition(specOf(s.Object), s.Record)
+	older, err := lower(s, w)
+	if err != nil {
+		return nil, err
+	}
 	var worst *corev1.Pod
 	ready := int32(0)
 	for _, p := range s.Pods {
-		n, err := ordinal(p.Name)
-		if err != nil {
-			return nil, err
-		}
 		if podReady(p) {
 			ready++
 		}
-		if int64(n) >= from || p.Labels[revisionLabel] == w.Stable {
+	}
+	for _, p := range older {
+		if p.Labels[revisionLabel] == w.Stable {
 			continue
 		}
 		if worst == nil || cmp.Or(compareBool(podReady(p), podReady(worst)), strings.Compare(worst.Name, p.Name)) < 0 {
@@ -172,6 +173,32 @@ func tendStatefulSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 		return nil, nil
 	}
 	return []Change{{Evict: worst}}, nil
+}
+
+// lower are the pods that are not to have the new revision: all but the last ones. An Advanced StatefulSet may leave numbers
+// out, and both may begin with another one than 0, so that their order counts. None are returned while there are too many.
+func lower(s *Seen, w *rollout.Workload) ([]*corev1.Pod, error) {
+	type numbered struct {
+		n   int
+		pod *corev1.Pod
+	}
+	var pods []numbered
+	for _, p := range s.Pods {
+		n, err := ordinal(p.Name)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, numbered{n, p})
+	}
+	if len(pods) > int(w.Replicas) {
+		return nil, nil
+	}
+	slices.SortFunc(pods, func(a, b numbered) int { return cmp.Compare(a.n, b.n) })
+	var out []*corev1.Pod
+	for _, p := range pods[:max(0, len(pods)-int(s.Record.Pods))] {
+		out = append(out, p.pod)
+	}
+	return out, nil
 }
 
 func compareBool(a, b bool) int {

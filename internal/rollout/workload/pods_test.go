@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,8 @@ import (
 	"github.com/weirmesh/weir/internal/rollout"
 )
 
-// podset is a StatefulSet or a DaemonSet of n pods with its own controller, which does one thing at a time.
+// podset is a StatefulSet or a DaemonSet of n pods, of Kubernetes or of OpenKruise, with its own controller, which does one
+// thing at a time.
 type podset struct {
 	t      *testing.T
 	kind   *Kind
@@ -24,6 +26,8 @@ type podset struct {
 	// revisions are those of pods, by their number; empty is none. ready says which serve.
 	revisions []string
 	ready     []bool
+	// numbers are the ordinals of pods.
+	numbers []int
 	// newest is the revision of the template, current that of a StatefulSet's pods below the partition.
 	newest, current string
 	history         []string
@@ -34,15 +38,15 @@ func newPodset(t *testing.T, kind *Kind, n int) *podset {
 		"metadata": map[string]any{"name": "db", "namespace": "default", "uid": "u1", "generation": int64(1)},
 		"spec":     map[string]any{"replicas": int64(n), "template": map[string]any{"image": "r1"}, "updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"partition": int64(0)}}},
 	}
-	if kind == &daemonSet {
+	if kind.Name == "DaemonSet" {
 		spec := specOf(object)
 		delete(spec, "replicas")
 		setField(spec, partitionField, nil)
 		setField(spec, "updateStrategy.rollingUpdate.maxUnavailable", int64(2))
 	}
 	p := &podset{t: t, kind: kind, object: object, newest: "r1", current: "r1", history: []string{"r1"}}
-	for range n {
-		p.revisions, p.ready = append(p.revisions, "r1"), append(p.ready, true)
+	for i := range n {
+		p.revisions, p.ready, p.numbers = append(p.revisions, "r1"), append(p.ready, true), append(p.numbers, i)
 	}
 	return p
 }
@@ -61,7 +65,7 @@ func (p *podset) seen() *Seen {
 		if r == "" {
 			continue
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("db-", i), Labels: map[string]string{revisionLabel: r}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("db-", p.numbers[i]), Labels: map[string]string{revisionLabel: r}}}
 		if p.ready[i] {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
@@ -97,6 +101,7 @@ func (p *podset) carry(changes []Change) {
 			if err != nil {
 				p.t.Fatal(err)
 			}
+			n = slices.Index(p.numbers, n)
 			p.revisions[n], p.ready[n] = "", false
 		}
 	}
@@ -112,7 +117,7 @@ func (p *podset) step() bool {
 		switch {
 		case p.revisions[i] == "":
 			p.revisions[i] = p.newest
-			if p.kind == &statefulSet && int64(i) < from {
+			if p.kind.Name == "StatefulSet" && p.older(i) < from {
 				p.revisions[i] = p.current
 			}
 			return true
@@ -124,8 +129,8 @@ func (p *podset) step() bool {
 	if fieldOf(spec, typeField) != "RollingUpdate" {
 		return false
 	}
-	for i := len(p.revisions) - 1; i >= 0 && int64(i) >= from; i-- {
-		if p.revisions[i] != p.newest {
+	for i := len(p.revisions) - 1; i >= 0; i-- {
+		if p.revisions[i] != p.newest && p.older(i) >= from {
 			p.revisions[i], p.ready[i] = "", false
 			return true
 		}
@@ -134,6 +139,21 @@ func (p *podset) step() bool {
 		p.current = p.newest
 	}
 	return false
+}
+
+// older is what a partition has to be above so that the pod at a place keeps its revision: its place, or how many others keep
+// theirs where the order does not count.
+func (p *podset) older(i int) int64 {
+	if p.kind != &advancedDaemonSet && fieldOf(specOf(p.object), unorderedField) == nil {
+		return int64(i)
+	}
+	n := int64(0)
+	for j, r := range p.revisions {
+		if j != i && r != "" && r != p.newest {
+			n++
+		}
+	}
+	return n
 }
 
 // run lets time pass until nothing happens any more. Never more pods are missing than may be.
@@ -264,11 +284,25 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 	for walk := range 300 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(walk)))
 		kind, most := &statefulSet, 1
-		if rnd.IntN(2) == 0 {
+		switch rnd.IntN(4) {
+		case 0:
 			kind, most = &daemonSet, 2
+		case 1:
+			kind = &advancedStatefulSet
+		case 2:
+			kind = &advancedDaemonSet
 		}
+		stays := kind.Name == "DaemonSet"
 		n := 1 + rnd.IntN(6)
 		p := newPodset(t, kind, n)
+		if kind == &advancedStatefulSet && rnd.IntN(2) == 0 {
+			setField(specOf(p.object), unorderedField, map[string]any{})
+		}
+		for i := range p.numbers { // ordinals.start, and reserveOrdinals
+			if p.numbers[i] += 8; !stays && i > n/2 {
+				p.numbers[i] += 2
+			}
+		}
 		revision, want := 1, 0
 		for range 6 {
 			if rnd.IntN(3) == 0 || revision == 1 {
@@ -282,7 +316,7 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 			p.do(rollout.Action{Do: rollout.Hold})
 			to := rnd.IntN(n + 1)
 			switch {
-			case kind == &daemonSet:
+			case stays:
 				to = max(to, want) // none comes back
 			case p.current == p.newest:
 				to = n // a StatefulSet that was complete has forgotten what was before
@@ -293,9 +327,126 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 			if c := strings.Count(got+" ", fmt.Sprint("r", revision, " ")); c != want {
 				t.Fatalf("seed %d, walk %d: %s has %d pods of r%d, want %d", seed, walk, got, c, revision, want)
 			}
-			if w := p.look(); kind == &statefulSet && w.Stable == p.current && want < n && strings.Count(got+" ", w.Stable+" ") != n-want {
+			if w := p.look(); !stays && w.Stable == p.current && want < n && strings.Count(got+" ", w.Stable+" ") != n-want {
 				t.Fatalf("seed %d, walk %d: %s, want %d pods of %s", seed, walk, got, n-want, w.Stable)
 			}
+		}
+	}
+}
+
+func TestAnAdvancedStatefulSetWhoseOrderDoesNotCountIsSteppedAndLetGo(t *testing.T) {
+	p := newPodset(t, &advancedStatefulSet, 5)
+	setField(specOf(p.object), unorderedField, map[string]any{})
+	setField(specOf(p.object), partitionField, int64(1))
+	before := with(p.object, "r2")
+	held := advancedStatefulSet.Admit(p.object, with(p.object, "r2"), nil)
+	if fieldOf(specOf(held), partitionField) != int64(all) {
+		t.Fatalf("at admission: %v", held)
+	}
+	p.object = held
+	p.release("r2")
+	p.do(rollout.Action{Do: rollout.Hold})
+	if got, w := p.run(0), p.look(); got != "r1 r1 r1 r1 r1" || !w.Held || !w.Marked || w.Stable != "r1" || w.Update != "r2" {
+		t.Errorf("held: %s, %+v", got, w)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 2})
+	p.revisions[1], p.ready[1] = "", false // whichever it is
+	if got := p.run(1); strings.Count(got, "r2") != 2 {
+		t.Errorf("two pods: %s", got)
+	}
+	p.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+	if got := p.run(1); strings.Count(got, "r2") != 1 {
+		t.Errorf("one pod: %s", got)
+	}
+	p.do(rollout.Action{Do: rollout.Release})
+	delete(p.object, "status")
+	delete(before, "status")
+	if !reflect.DeepEqual(p.object, before) || p.record != nil {
+		t.Errorf("%v, want %v", p.object, before)
+	}
+}
+
+func TestAnAdvancedDaemonSetIsHeldSteppedAndLetGo(t *testing.T) {
+	for _, user := range []fields{{partitionField: nil, pausedField: nil}, {partitionField: "20%", pausedField: true}, {typeField: "OnDelete"}} {
+		p := newPodset(t, &advancedDaemonSet, 6)
+		user.into(specOf(p.object))
+		before := with(p.object, "r2")
+		held := advancedDaemonSet.Admit(p.object, with(p.object, "r2"), nil)
+		if free := user[pausedField] == nil && user[typeField] == nil; (held != nil) != free {
+			t.Fatalf("%v at admission: %v", user, held)
+		}
+		if held != nil {
+			p.object = held
+		}
+		p.release("r2")
+		p.do(rollout.Action{Do: rollout.Hold})
+		if got, w := p.run(0), p.look(); got != "r1 r1 r1 r1 r1 r1" || !w.Held || w.Stable != "r1" || w.Update != "r2" || !w.Stays {
+			t.Errorf("%v held: %s, %+v", user, got, w)
+		}
+		p.do(rollout.Action{Do: rollout.Upgrade, Pods: 2})
+		if got, w := p.run(1), p.look(); strings.Count(got, "r2") != 2 || w.Target != 2 {
+			t.Errorf("%v two pods: %s, %+v", user, got, w)
+		}
+		// Another node: its pod comes with the newest revision, and the partition is of fewer pods than there are.
+		p.revisions, p.ready, p.numbers = append(p.revisions, ""), append(p.ready, false), append(p.numbers, 6)
+		if w := p.look(); w.Held {
+			t.Errorf("%v, a node more: %+v", user, w)
+		}
+		p.do(rollout.Action{Do: rollout.Hold})
+		if got, w := p.run(1), p.look(); strings.Count(got, "r2") != 3 || !w.Held || w.Target != 2 {
+			t.Errorf("%v, a node more: %s, %+v", user, got, w)
+		}
+		whole := with(p.object, "r2") // sent without its status, and with the user's own fields
+		delete(whole, "status")
+		whole["spec"].(map[string]any)["updateStrategy"] = map[string]any{"type": "RollingUpdate"}
+		if out := advancedDaemonSet.Admit(p.object, whole, p.record); fieldOf(specOf(out), partitionField) != int64(5) {
+			t.Errorf("%v: applied again: %v", user, out)
+		}
+		p.do(rollout.Action{Do: rollout.Upgrade, Pods: 7})
+		if got, w := p.run(1), p.look(); strings.Count(got, "r2") != 7 || !w.Complete || w.Gone != (w.Stable != "r2") {
+			t.Errorf("%v all: %s, %+v", user, got, w)
+		}
+		p.do(rollout.Action{Do: rollout.Release})
+		delete(p.object, "status")
+		delete(before, "status")
+		if !reflect.DeepEqual(p.object, before) || p.record != nil {
+			t.Errorf("%v: %v, want %v", user, p.object, before)
+		}
+	}
+}
+
+// TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone: a release that nobody held is none that was taken back.
+func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
+	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet} {
+		p := newPodset(t, kind, 2)
+		p.release("r2")
+		seen := func(stable string) *rollout.Workload {
+			s := p.seen()
+			s.Stable = stable
+			w, err := kind.Observe(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return w
+		}
+		p.revisions[1] = "r2"
+		if w := seen("r1"); w.Gone || w.Stable != "r1" || w.Update != "r2" {
+			t.Errorf("%s of %s, one pod is left: %+v", kind.Name, kind.Group, w)
+		}
+		p.revisions[0], p.current = "r2", "r2"
+		if w := seen("r1"); !w.Gone || w.Stable != "r1" || w.Update != "r2" || !w.Complete {
+			t.Errorf("%s of %s: %+v", kind.Name, kind.Group, w)
+		}
+		if w := seen(""); w.Gone || w.Stable != "r2" {
+			t.Errorf("%s of %s, nobody knows what was: %+v", kind.Name, kind.Group, w)
+		}
+	}
+}
+
+func TestOnlyDeploymentsAreReleasedBlueGreen(t *testing.T) {
+	for _, k := range Kinds {
+		if k.Unfit(rollouts.Partition) != "" || (k.Unfit(rollouts.BlueGreenStyle) == "") != (k == &deployment) {
+			t.Errorf("%s of %s: %q, %q", k.Name, k.Group, k.Unfit(rollouts.Partition), k.Unfit(rollouts.BlueGreenStyle))
 		}
 	}
 }
